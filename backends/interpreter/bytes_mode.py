@@ -1,0 +1,146 @@
+"""On-chip memory in bytes mode: one array of words per memory space, buffers at their addresses.
+
+Two buffers that overlap share their bytes, so a wrong address gives wrong numbers. Arithmetic is that of typed mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax import Array, lax
+from xdsl.dialects import scf
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialects.base import describe, integer
+from ...dialects.dtypes import numpy_dtype, size
+from ...dialects.npu import BufferType
+from ...dialects.npu.interface import NpuOp, buffer
+from ...dialects.npu.ops import AllocOp
+from ...dialects.npu.types import ROW_BYTES
+from ...machine import Machine
+from .liveness import slot_of
+from .memory import known_indices, slot_index
+from .scope import Scope, known, traced
+
+WORD = np.dtype(np.uint32)
+
+
+def to_words(x: Array) -> Array:
+    """The bytes of a flat array as u32 words. Its bytes must fill whole words; i1 takes a byte each."""
+    if x.dtype == np.bool_:
+        x = lax.convert_element_type(x, np.uint8)
+    width = x.dtype.itemsize
+    if width == 4:
+        return x if x.dtype == WORD else lax.bitcast_convert_type(x, WORD)
+    if width > 4:
+        return lax.reshape(lax.bitcast_convert_type(x, WORD), (x.size * width // 4,))
+    return lax.bitcast_convert_type(lax.reshape(x, (x.size * width // 4, 4 // width)), WORD)
+
+
+def from_words(words: Array, dtype: np.dtype) -> Array:
+    """Flat u32 words as a flat array of `dtype`."""
+    if dtype == np.bool_:
+        return lax.ne(from_words(words, np.dtype(np.uint8)), np.uint8(0))
+    width = dtype.itemsize
+    if width == 4:
+        return words if dtype == WORD else lax.bitcast_convert_type(words, dtype)
+    if width > 4:
+        return lax.bitcast_convert_type(lax.reshape(words, (words.size * 4 // width, width // 4)), dtype)
+    return lax.reshape(lax.bitcast_convert_type(words, dtype), (words.size * 4 // width,))
+
+
+class BytesMemory:
+    """`Memory` with a word array per memory space."""
+
+    def __init__(self, scope: Scope, section: Operation, machine: Machine):
+        self.scope = scope
+        sizes: dict[str, int] = {}
+        for op in section.walk():
+            if isinstance(op, AllocOp):
+                end = address_of(op) + buffer(op.result).slot_bytes * buffer(op.result).slots
+                space = buffer(op.result).space
+                if end > machine.spaces[space].bytes:
+                    raise VerifyException(
+                        f"{describe(op)} ends at byte {end} of {space}, which has {machine.spaces[space].bytes}"
+                    )
+                sizes[space] = max(sizes.get(space, 0), end)
+        self.words = {s: lax.full((-(-n // 4),), np.uint32(0)) for s, n in sizes.items()}
+        self.outside: list[dict[str, Array]] = []
+
+    def read(self, value: SSAValue) -> Array:
+        type_ = buffer(value)
+        rows, inner, row_words = _layout(type_)
+        start, count = self._at(value), rows * row_words
+        words = self.words[type_.space]
+        found = (
+            lax.slice(words, [start], [start + count])
+            if known(start)
+            else lax.dynamic_slice(words, [start], [count], allow_negative_indices=False)
+        )
+        x = from_words(found, numpy_dtype(type_.element))
+        if x.size != rows * inner:
+            x = lax.slice(lax.reshape(x, (rows, x.size // rows)), [0, 0], [rows, inner])
+        return lax.reshape(x, type_.shape)
+
+    def write(self, value: SSAValue, x: Array) -> None:
+        type_ = buffer(value)
+        rows, inner, row_words = _layout(type_)
+        row = row_words * 4 // numpy_dtype(type_.element).itemsize
+        x = lax.reshape(x, (rows, inner))
+        if row != inner:
+            x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0), (0, row - inner, 0)])
+        # the barrier keeps the memory out of the computation, so that it is updated in place
+        words = lax.optimization_barrier(to_words(lax.reshape(x, (rows * row,))))
+        memory = self.words[type_.space]
+        self.words[type_.space] = lax.dynamic_update_slice(
+            memory, words, [traced(self._at(value))], allow_negative_indices=False
+        )
+
+    def _at(self, value: SSAValue) -> Any:
+        """First word of a buffer."""
+        slot = slot_of(value, known_indices(self.scope))
+        assert isinstance(slot.alloc.owner, AllocOp)
+        first, step = address_of(slot.alloc.owner) // 4, buffer(value).slot_bytes // 4
+        number = slot_index(slot, self.scope)
+        return first + number * step if known(number) else number * np.int32(step) + np.int32(first)
+
+    def _spaces(self, loop: scf.ForOp) -> list[str]:
+        """The spaces that a loop writes."""
+        found = {
+            buffer(v).space
+            for op in loop.walk()
+            if isinstance(op, NpuOp)
+            for v in op.writes()
+            if isinstance(v.type, BufferType)
+        }
+        return sorted(found)
+
+    def save(self, loop: scf.ForOp) -> list[Array]:
+        self.outside.append(dict(self.words))
+        return self.take(loop)
+
+    def take(self, loop: scf.ForOp) -> list[Array]:
+        return [self.words[s] for s in self._spaces(loop)]
+
+    def enter(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
+        self.words = self.outside[-1] | dict(zip(self._spaces(loop), state, strict=True))
+
+    def leave(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
+        self.words = self.outside.pop() | dict(zip(self._spaces(loop), state, strict=True))
+
+
+def address_of(alloc: AllocOp) -> int:
+    """The address of a buffer in its space. Raises VerifyException before npu-allocate."""
+    if alloc.address is None:
+        raise VerifyException(f"{describe(alloc)} has no address: npu-allocate has not run")
+    return integer(alloc.address)
+
+
+def _layout(type_: BufferType) -> tuple[int, int, int]:
+    """(rows, elements in a row, words that a row takes) of a slot."""
+    inner = type_.shape[-1] if type_.shape else 1
+    width = numpy_dtype(type_.element).itemsize
+    return size(type_.shape[:-1]), inner, -(-inner * width // ROW_BYTES) * ROW_BYTES // 4

@@ -1,0 +1,233 @@
+"""The host program of the npu level as steps: what to compile together, what each step needs and leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jax import Array, lax
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialects.base import describe, integer, text
+from ...dialects.dtypes import numpy_dtype
+from ...dialects.npu import ops, structure
+from ...dialects.npu.interface import gm
+from ...machine import Machine
+from .launch import Signature, Tensor, trace
+from .state import State, read_view, write_view
+
+PASSIVE = (structure.GmAllocOp, structure.GmConstantOp, ops.ViewOp, structure.NpuYieldOp, func.ReturnOp)
+"""Ops of the host program at which nothing happens."""
+
+
+class HostProgram:
+    """The symbols of a module and the root of every device value in `@main`."""
+
+    def __init__(self, module: ModuleOp, machine: Machine | None):
+        self.machine = machine
+        self.kernels: dict[str, structure.KernelOp] = {}
+        main: func.FuncOp | None = None
+        for op in module.ops:
+            if isinstance(op, structure.KernelOp):
+                self.kernels[text(op.sym_name)] = op
+            elif isinstance(op, func.FuncOp) and text(op.sym_name) == "main":
+                main = op
+        if main is None:
+            raise VerifyException("the module has no func.func @main")
+        self.main = main
+        self.block = main.body.block
+        self.roots: dict[SSAValue, SSAValue] = {}
+        self._find_roots(self.block)
+
+    def _find_roots(self, block: Block) -> None:
+        for arg in block.args:
+            self.roots.setdefault(arg, arg)
+        for op in block.ops:
+            for r in op.results:
+                self.roots[r] = self.roots[op.operands[0]] if isinstance(op, ops.ViewOp) else r
+            for region in op.regions:
+                if isinstance(op, structure.LoopOp):
+                    for arg, state in zip(region.block.args, op.state, strict=True):
+                        self.roots[arg] = self.roots[state]
+                self._find_roots(region.block)
+
+    def root(self, value: SSAValue) -> SSAValue:
+        return self.roots[value]
+
+    def callee(self, op: structure.LaunchOp) -> structure.KernelOp:
+        name = op.callee.root_reference.data
+        if name not in self.kernels:
+            raise VerifyException(f"{describe(op)} calls @{name}, which does not exist")
+        return self.kernels[name]
+
+    # -- effects -------------------------------------------------------------------------------------------
+
+    def writes(self, op: Operation) -> set[SSAValue]:
+        """Roots that an op or the ops inside it write."""
+        out: set[SSAValue] = set()
+        for inner in op.walk():
+            out.update(self.root(v) for v in written_values(inner))
+        return out
+
+    def touches(self, op: Operation) -> set[SSAValue]:
+        """Roots that an op or the ops inside it use in any way."""
+        out: set[SSAValue] = set()
+        for inner in op.walk():
+            if not isinstance(inner, ops.ViewOp):
+                out.update(self.root(v) for v in inner.operands if v in self.roots)
+        return out
+
+    def local(self, region_of: Operation) -> set[SSAValue]:
+        """Roots that are allocated inside an op's regions."""
+        kinds = (structure.GmAllocOp, structure.GmConstantOp)
+        return {op.results[0] for op in region_of.walk() if isinstance(op, kinds)}
+
+    # -- launches ------------------------------------------------------------------------------------------
+
+    def bind(
+        self, op: structure.LaunchOp, defined: Callable[[SSAValue], bool]
+    ) -> tuple[Signature, list[SSAValue], list[SSAValue]]:
+        """How a launch binds its kernel, the roots it passes and those it returns."""
+        written = {self.root(v) for v in op.written()}
+        scratch = list(op.operands)[len(op.operands) - integer(op.workspaces) :] if integer(op.workspaces) else []
+        private = {self.root(v) for v in scratch}
+        roots = list(dict.fromkeys(self.root(v) for v in op.operands))
+        tensors = []
+        for r in roots:
+            type_ = gm(r)
+            fresh = r in private or not defined(r)
+            tensors.append(Tensor(type_.shape, numpy_dtype(type_.element), fresh, r in written))
+        number = {r: i for i, r in enumerate(roots)}
+        signature = Signature(tuple(number[self.root(v)] for v in op.operands), tuple(tensors))
+        passed = [r for r, t in zip(roots, tensors, strict=True) if not t.fresh]
+        returned = [r for r, t in zip(roots, tensors, strict=True) if t.written]
+        return signature, passed, returned
+
+    # -- inside one compiled function ----------------------------------------------------------------------
+
+    def run_traced(self, steps: Sequence[Operation], state: State, zero: Array) -> None:
+        """Run ops that need no host, updating `state`."""
+        for op in steps:
+            rule = _TRACED.get(type(op))
+            if rule is not None:
+                rule(self, op, state, zero)
+            elif not isinstance(op, PASSIVE):
+                raise VerifyException(f"{describe(op)} is not an op of a host program")
+
+    def read(self, state: State, value: SSAValue) -> Array:
+        return read_view(state.get(self.root(value)), gm(value))
+
+    def write(self, state: State, value: SSAValue, x: Array) -> None:
+        root = self.root(value)
+        state.set(root, write_view(state.get(root), gm(value), x))
+
+    def _launch(self, op: structure.LaunchOp, state: State, zero: Array) -> None:
+        signature, passed, returned = self.bind(op, state.defined)
+        results = trace(self.callee(op), signature, zero, [state.get(r) for r in passed], self.machine)
+        for r, x in zip(returned, results, strict=True):
+            state.set(r, x)
+
+    def _copy(self, op: structure.CopyOp, state: State, zero: Array) -> None:
+        self.write(state, op.dest, self.read(state, op.source))
+
+    def carried(self, op: Operation, defined: Callable[[SSAValue], bool]) -> list[SSAValue]:
+        """Roots whose contents leave an op with regions: written inside and known outside."""
+        local, inside, written = self.local(op), set(op.walk()), self.writes(op)
+        roots = [r for r in dict.fromkeys(self.roots.values()) if r in written and r not in local]
+        return [r for r in roots if defined(r) or self._used_outside(r, inside)]
+
+    def _used_outside(self, root: SSAValue, inside: set[Operation]) -> bool:
+        values = [v for v, r in self.roots.items() if r is root]
+        return any(use.operation not in inside for v in values for use in v.uses)
+
+    def _loop(self, op: structure.LoopOp, state: State, zero: Array) -> None:
+        roots = self.carried(op, state.defined)
+        known = integer(op.trip_count) if op.trip_count is not None else None
+
+        def go_on(carry: tuple[Array, list[Array]]) -> Array:
+            i, saved = carry
+            if known is not None:
+                return lax.lt(i, np.int32(known))
+            inner = state.fork(roots, saved)
+            self.run_traced(list(op.condition.block.ops), inner, zero)
+            (answer,) = yielded(op.condition.block)
+            return lax.reshape(self.read(inner, answer), ())
+
+        def step(carry: tuple[Array, list[Array]]) -> tuple[Array, list[Array]]:
+            i, saved = carry
+            inner = state.fork(roots, saved)
+            self.run_traced(list(op.body.block.ops), inner, zero)
+            self.copy_values(yielded(op.body.block), op.state, inner)
+            return i + np.int32(1), inner.save(roots)
+
+        _, saved = lax.while_loop(go_on, step, (np.int32(0), state.save(roots)))
+        state.restore(roots, saved)
+
+    def _branch(self, op: structure.BranchOp, state: State, zero: Array) -> None:
+        roots = self.carried(op, state.defined)
+        start = state.save(roots)
+
+        def branch(block: Block) -> Callable[[list[Array]], list[Array]]:
+            def run(saved: list[Array]) -> list[Array]:
+                inner = state.fork(roots, saved)
+                self.run_traced(list(block.ops), inner, zero)
+                self.copy_values(yielded(block), op.outputs, inner)
+                return inner.save(roots)
+
+            return run
+
+        index = lax.convert_element_type(lax.reshape(self.read(state, op.index), ()), np.int32)
+        last = np.int32(len(op.branches) - 1)
+        index = lax.select(lax.bitwise_and(lax.ge(index, np.int32(0)), lax.le(index, last)), index, last)
+        saved = lax.switch(index, [branch(r.block) for r in op.branches], start)
+        state.restore(roots, saved)
+
+    def copy_values(self, sources: Sequence[SSAValue], targets: Sequence[SSAValue], state: State) -> None:
+        """Copy tensors, all read before any is written."""
+        contents = [self.read(state, v) for v in sources]
+        for v, x in zip(targets, contents, strict=True):
+            self.write(state, v, x)
+
+
+def written_values(op: Operation) -> Sequence[SSAValue]:
+    """Device values that one op of the host program writes."""
+    match op:
+        case structure.LaunchOp():
+            return op.written()
+        case structure.CopyOp():
+            return [op.dest]
+        case structure.HostCallOp():
+            return host_call_outputs(op)
+        case structure.LoopOp():
+            return op.state
+        case structure.BranchOp():
+            return op.outputs
+        case _:
+            return []
+
+
+def host_call_inputs(op: structure.HostCallOp) -> Sequence[SSAValue]:
+    return op.arguments[: len(op.arguments) - integer(op.outputs)]
+
+
+def host_call_outputs(op: structure.HostCallOp) -> Sequence[SSAValue]:
+    return op.arguments[len(op.arguments) - integer(op.outputs) :]
+
+
+def yielded(block: Block) -> Sequence[SSAValue]:
+    last = block.last_op
+    if not isinstance(last, structure.NpuYieldOp):
+        raise VerifyException("a region of the host program must end with npu.yield")
+    return last.values
+
+
+_TRACED: dict[type[Operation], Callable[[HostProgram, Any, State, Array], None]] = {
+    structure.LaunchOp: HostProgram._launch,
+    structure.CopyOp: HostProgram._copy,
+    structure.LoopOp: HostProgram._loop,
+    structure.BranchOp: HostProgram._branch,
+}

@@ -1,0 +1,144 @@
+"""What each instruction computes, as a function of arrays: shared by the tile and npu levels and both memory modes.
+
+A rule takes the op, the index scope, the contents of its sources and the types of its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from jax import Array, lax
+from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.ir import SSAValue
+
+from ...dialects.base import FormattedOp, Linear, integer, text, to_ints
+from ...dialects.dtypes import numpy_dtype
+from ...dialects.npu import BufferType, ops
+from ...dialects.npu.interface import NpuOp, fill_value
+from ...dialects.tile import TileType
+from . import boxes, values
+from .scope import Offset, Scope, traced
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shape and dtype of a result."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @staticmethod
+    def of(value: SSAValue) -> Spec:
+        assert isinstance(value.type, BufferType | TileType)
+        return Spec(value.type.shape, numpy_dtype(value.type.element))
+
+
+Rule = Callable[[FormattedOp, Scope, Sequence[Array], Sequence[Spec]], list[Array]]
+
+
+def ints_of(op: FormattedOp, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
+    attr = op.properties.get(name)
+    assert attr is None or isinstance(attr, DenseArrayBase)
+    return tuple(default) if attr is None else to_ints(attr)
+
+
+def offsets_of(op: FormattedOp, scope: Scope) -> list[Offset]:
+    """The values of an op's `at [...]` expressions."""
+    attr, indices = op.properties["offsets"], op.index_operands()
+    assert isinstance(attr, DenseArrayBase)
+    return scope.rows(Linear.decode(attr, len(indices)), indices)
+
+
+def steps_of(op: FormattedOp) -> tuple[int, ...]:
+    return ints_of(op, "steps", (1,) * len(ints_of(op, "sizes")))
+
+
+def _elementwise(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    return [values.apply(op.FUNCTION.name, sources, out[0].dtype)]
+
+
+def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    """load_l0: [prod(sizes[:-1]), prod(window) * sizes[-1]], or its transpose."""
+    sizes, window = ints_of(op, "sizes"), ints_of(op, "window")
+    x = boxes.extract(
+        sources[0], offsets_of(op, scope), sizes, steps_of(op), window, ints_of(op, "window_steps")
+    )
+    if op.transpose is not None and integer(op.transpose):
+        x = lax.transpose(lax.reshape(x, (prod(sizes[:-1]), prod(window) * sizes[-1])), (1, 0))
+    return [values.convert(lax.reshape(x, out[0].shape), out[0].dtype)]
+
+
+def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    a, b, acc = sources
+    return [values.mma(a, b, acc, offsets_of(op, scope)[0].value)]
+
+
+def _broadcast(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    return [lax.broadcast_in_dim(sources[0], out[0].shape, range(sources[0].ndim))]
+
+
+def _reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    return [values.convert(values.reduce(sources[0], text(op.kind), to_ints(op.dims), keep=True), out[0].dtype)]
+
+
+def _arg_reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    value, index = values.arg_reduce(sources[0], text(op.kind), integer(op.dim), out[1].dtype, keep=True)
+    return [lax.reshape(value, out[0].shape), lax.reshape(index, out[1].shape)]
+
+
+def _transpose(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    return [lax.transpose(sources[0], to_ints(op.perm))]
+
+
+def _iota(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    first = offsets_of(op, scope)[0].value
+    x = lax.broadcasted_iota(np.int32, out[0].shape, integer(op.dim)) * np.int32(integer(op.step))
+    return [values.convert(x + traced(first), out[0].dtype)]
+
+
+def _fill(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    value = values.scalar(fill_value(op.value), out[0].dtype)
+    if out[0].dtype.kind not in "iub":
+        # as a constant, XLA would divide by it with a rounded reciprocal
+        value = lax.sub(value, lax.convert_element_type(scope.zero, out[0].dtype))
+    return [lax.broadcast(value, out[0].shape)]
+
+
+def _mask(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    x, inside = sources[0], None
+    for d, (offset, bound) in enumerate(zip(offsets_of(op, scope), to_ints(op.bounds), strict=True)):
+        if offset.high + x.shape[d] <= bound:
+            continue
+        at = lax.broadcasted_iota(np.int32, x.shape, d) + traced(offset.value)
+        here = lax.lt(at, np.int32(bound))
+        inside = here if inside is None else lax.bitwise_and(inside, here)
+    if inside is None:
+        return [x]
+    return [lax.select(inside, x, values.full(x.shape, fill_value(op.value), x.dtype))]
+
+
+def _extract(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    """vextract and copy_l0c: a box, in the destination's shape and dtype."""
+    x = boxes.extract(sources[0], offsets_of(op, scope), ints_of(op, "sizes"), steps_of(op))
+    return [lax.reshape(values.convert(x, out[0].dtype), out[0].shape)]
+
+
+RULES: dict[type[NpuOp], Rule] = {
+    **dict.fromkeys(ops.ELEMENTWISE.values(), _elementwise),
+    ops.CopyL0cOp: _extract,
+    ops.LoadL0Op: _matrix,
+    ops.MmadOp: _mma,
+    ops.VArgReduceOp: _arg_reduce,
+    ops.VBroadcastOp: _broadcast,
+    ops.VExtractOp: _extract,
+    ops.VFillOp: _fill,
+    ops.VIotaOp: _iota,
+    ops.VMaskOp: _mask,
+    ops.VReduceOp: _reduce,
+    ops.VTransposeOp: _transpose,
+}
+"""Instructions that work on on-chip memory alone."""

@@ -1,0 +1,272 @@
+"""Kernels as compiled functions of arrays, on one host thread or split over two.
+
+XLA runs the small products of a tiled loop on one thread each, so a heavy kernel is run as two groups of cores, each
+of which fills its own part of the outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array, lax
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import SSAValue
+
+from ...dialects.base import integer, to_ints
+from ...dialects.dtypes import numpy_dtype, size
+from ...dialects.npu.interface import NpuOp, buffer, gm
+from ...dialects.npu.ops import LoadScalarOp, MmadOp, TransferOp
+from ...dialects.npu.structure import KernelOp, SectionOp
+from ...machine import Machine
+from .kernel import Core, Local
+from .liveness import bounds
+from .scope import Ranges, row_range
+from .values import COMPILER_OPTIONS
+from .views import View
+
+THREADS = ThreadPoolExecutor(2, thread_name_prefix="tilewright")
+"""Runs and compiles kernels; XLA releases the interpreter lock meanwhile."""
+
+HEAVY_FLOPS = 30e6
+HEAVY_BYTES = 2e6
+"""From this much work on, two threads pay off."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A whole device tensor that a launch works on. fresh: nothing was written to it yet."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    fresh: bool
+    written: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How a launch binds a kernel's tensor arguments: argument i is a view of tensor `tensors[of[i]]`."""
+
+    of: tuple[int, ...]
+    tensors: tuple[Tensor, ...]
+
+    @property
+    def passed(self) -> list[Tensor]:
+        """The tensors whose contents the kernel gets."""
+        return [t for t in self.tensors if not t.fresh]
+
+    @property
+    def returned(self) -> list[Tensor]:
+        return [t for t in self.tensors if t.written]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Cores in two groups along a grid axis. `parts[t]` = (dimension, elements per coordinate) of output t."""
+
+    axis: int
+    size: int
+    parts: dict[int, tuple[int, int]]
+
+
+def tensor_arguments(kernel: KernelOp) -> Sequence[SSAValue]:
+    return kernel.body.block.args[len(to_ints(kernel.grid)) :]
+
+
+def trace(
+    kernel: KernelOp,
+    signature: Signature,
+    zero: Array,
+    passed: Sequence[Array],
+    machine: Machine | None = None,
+    split: Split | None = None,
+    start: Any = 0,
+    count: Any = 0,
+) -> list[Array]:
+    """The kernel's effect: contents of `signature.passed` in, of `signature.returned` out."""
+    core = Core(kernel, zero, machine)
+    contents = iter(passed)
+    shapes = []
+    for i, t in enumerate(signature.tensors):
+        shape = list(t.shape)
+        if split is not None and i in split.parts:
+            d, each = split.parts[i]
+            shape[d] = split.size * each
+        shapes.append(tuple(shape))
+        core.tensors[i] = lax.full(tuple(shape), np.zeros((), t.dtype)) if t.fresh else next(contents)
+    for arg, t in zip(tensor_arguments(kernel), signature.of, strict=True):
+        view = View.dense(shapes[t]) if split is not None and t in split.parts else View.of(gm(arg))
+        core.bind(arg, t, view)
+    if split is None:
+        core.run()
+    else:
+        axis = kernel.body.block.args[split.axis]
+        core.local = Local(axis, start, split.size, frozenset(split.parts))
+        core.run(split.axis, start, count)
+    return [core.tensors[i] for i, t in enumerate(signature.tensors) if t.written]
+
+
+class CompiledKernel:
+    """A kernel for one signature as XLA executables."""
+
+    def __init__(self, kernel: KernelOp, signature: Signature):
+        self.kernel, self.signature = kernel, signature
+        self.split = find_split(kernel, signature) if is_heavy(kernel) else None
+        self.executable: Any = None
+        self.join: Any = None
+
+    def compile(self) -> None:
+        with jax.enable_x64(True):
+            shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self.signature.passed]
+            zero = jax.ShapeDtypeStruct((), np.float32)
+            coordinate = jax.ShapeDtypeStruct((), np.int32)
+            lowered = jit(self._run).lower(zero, coordinate, coordinate, *shapes)
+            self.executable = lowered.compile()
+            if self.split is not None:
+                parts = lowered.out_info
+                self.join = jit(self._join).lower(parts, parts).compile()
+
+    def _run(self, zero: Array, start: Array, count: Array, *passed: Array) -> list[Array]:
+        return trace(self.kernel, self.signature, zero, passed, None, self.split, start, count)
+
+    def _join(self, first: list[Array], second: list[Array]) -> list[Array]:
+        assert self.split is not None
+        out = []
+        returned = [i for i, t in enumerate(self.signature.tensors) if t.written]
+        for i, a, b in zip(returned, first, second, strict=True):
+            d, _ = self.split.parts[i]
+            whole = self.signature.tensors[i].shape
+            left = max(whole[d] - a.shape[d], 0)
+            a = lax.slice_in_dim(a, 0, whole[d] - left, axis=d)
+            out.append(lax.concatenate([a, lax.slice_in_dim(b, 0, left, axis=d)], d))
+        return out
+
+    def __call__(self, passed: Sequence[Array]) -> list[Array]:
+        if self.split is None:
+            return self.executable(ZERO, NONE, NONE, *passed)
+        half = self.split.size
+        rest = to_ints(self.kernel.grid)[self.split.axis] - half
+        second = THREADS.submit(self._group, np.int32(half), np.int32(rest), passed)
+        first = self._group(NONE, np.int32(half), passed)
+        return self.join(first, second.result())
+
+    def _group(self, start: np.int32, count: np.int32, passed: Sequence[Array]) -> list[Array]:
+        return jax.block_until_ready(self.executable(ZERO, start, count, *passed))
+
+
+ZERO = np.float32(0)
+NONE = np.int32(0)
+
+
+def jit(function: Any, **options: Any) -> Any:
+    return jax.jit(function, compiler_options=COMPILER_OPTIONS, keep_unused=True, **options)
+
+
+# -- how heavy, and how to split ---------------------------------------------------------------------------
+
+
+def is_heavy(kernel: KernelOp) -> bool:
+    """Whether a kernel's arithmetic or traffic is worth two threads."""
+    flops, traffic = _work(kernel.body.block.ops)
+    cores = size(to_ints(kernel.grid))
+    return flops * cores > HEAVY_FLOPS or traffic * cores > HEAVY_BYTES
+
+
+def _work(ops: Any) -> tuple[float, float]:
+    """(flops of matrix products, bytes moved to and from device memory) of one core."""
+    flops = traffic = 0.0
+    for op in ops:
+        times = 1
+        if isinstance(op, scf.ForOp):
+            times = bounds(op)[2]
+        elif isinstance(op, SectionOp):
+            times = integer(op.units)
+        for region in op.regions:
+            for block in region.blocks:
+                f, t = _work(block.ops)
+                flops, traffic = flops + times * f, traffic + times * t
+        if isinstance(op, MmadOp):
+            m, k = buffer(op.a).shape
+            flops += 2 * m * k * buffer(op.b).shape[1]
+        elif isinstance(op, TransferOp):
+            traffic += size(op.box_sizes) * numpy_dtype(op.view.element).itemsize
+    return flops, traffic
+
+
+def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
+    """A grid axis along which each output falls into two contiguous halves, written by one group each."""
+    grid = to_ints(kernel.grid)
+    arguments = tensor_arguments(kernel)
+    ranges = _ranges(kernel)
+    stores: dict[int, list[NpuOp]] = {i: [] for i, t in enumerate(signature.tensors) if t.written}
+    for i in stores:
+        named = [a for a, t in zip(arguments, signature.of, strict=True) if t == i]
+        if len(named) != 1 or not signature.tensors[i].fresh:
+            return None
+        type_ = gm(named[0])
+        if not type_.dense or type_.shape != signature.tensors[i].shape:
+            return None
+        users = [use.operation for use in named[0].uses]
+        if not users or not all(isinstance(op, TransferOp) and op.writes()[0] is named[0] for op in users):
+            return None
+        stores[i] = [op for op in users if isinstance(op, NpuOp)]
+    for axis, cores in enumerate(grid):
+        if cores < 2:
+            continue
+        coordinate = kernel.body.block.args[axis]
+        parts = {i: _part(users, coordinate, ranges) for i, users in stores.items()}
+        found = {i: p for i, p in parts.items() if p is not None}
+        whole = all(signature.tensors[i].shape[d] <= cores * each for i, (d, each) in found.items())
+        if found and len(found) == len(parts) and whole:
+            return Split(axis, -(-cores // 2), found)
+    return None
+
+
+def _part(stores: Sequence[NpuOp], coordinate: SSAValue, ranges: Ranges) -> tuple[int, int] | None:
+    """The dimension of an output that `coordinate` moves along, and by how much; None if stores of different
+    coordinates could meet."""
+    found: set[tuple[int, int]] = set()
+    for op in stores:
+        assert isinstance(op, TransferOp)
+        indices = op.index_operands()
+        mine = [d for d, row in enumerate(op.linear().rows) if _coefficient(row, indices, coordinate)]
+        if len(mine) != 1:
+            return None
+        (d,) = mine
+        row = op.linear().rows[d]
+        each = _coefficient(row, indices, coordinate)
+        rest = [0 if v is coordinate else c for c, v in zip(row[:-1], indices, strict=True)]
+        low, high = row_range([*rest, row[-1]], indices, ranges)
+        step = op.box_steps[d]
+        span = (op.box_sizes[d] - 1) * step + 1
+        if step < 1 or low < 0 or high + span > each:
+            return None
+        found.add((d, each))
+    return found.pop() if len(found) == 1 else None
+
+
+def _coefficient(row: Sequence[int], indices: Sequence[SSAValue], value: SSAValue) -> int:
+    return sum(c for c, v in zip(row[:-1], indices, strict=True) if v is value)
+
+
+def _ranges(kernel: KernelOp) -> Ranges:
+    """The range of every index in a kernel."""
+    ranges: Ranges = {}
+    for arg, n in zip(kernel.body.block.args, to_ints(kernel.grid), strict=False):
+        ranges[arg] = (0, n - 1)
+    for op in kernel.walk():
+        if isinstance(op, SectionOp):
+            ranges[op.body.block.args[0]] = (0, integer(op.units) - 1)
+        elif isinstance(op, scf.ForOp):
+            first, step, trips = bounds(op)
+            ranges[op.body.block.args[0]] = (first, first + max(trips - 1, 0) * step)
+        elif isinstance(op, LoadScalarOp):
+            ranges[op.result] = (integer(op.low), integer(op.high))
+        elif isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
+            ranges[op.result] = (op.value.value.data, op.value.value.data)
+    return ranges

@@ -1,0 +1,200 @@
+"""Which on-chip buffers a loop must carry from one iteration to the next.
+
+Only a buffer that an iteration reads before it writes it, or that is read after the loop, is carried. The others
+live within one iteration; their values go straight from the instruction that makes them to those that use them,
+and XLA can compile the whole chain as one loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialects.base import Linear, describe
+from ...dialects.npu import BufferType
+from ...dialects.npu.interface import NpuOp, buffer
+from ...dialects.npu.ops import AllocOp, MmadOp, SlotOp
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One slot of an alloc: `sum(coefficient * index) + constant`, modulo the number of slots."""
+
+    alloc: SSAValue
+    terms: tuple[tuple[SSAValue, int], ...] = ()
+    constant: int = 0
+
+    def differs(self, other: Slot) -> bool:
+        """True if the two are never the same slot (of one alloc)."""
+        return self.terms == other.terms and self.constant != other.constant
+
+
+def slot_of(value: SSAValue, known: Mapping[SSAValue, int]) -> Slot:
+    """The slot that a buffer operand names; indices in `known` are folded in."""
+    owner = value.owner
+    if isinstance(owner, AllocOp):
+        return Slot(value)
+    if not isinstance(owner, SlotOp):
+        raise VerifyException(f"{value.type} comes from neither npu.alloc nor npu.slot")
+    slots = buffer(owner.source).slots
+    if slots == 1:
+        return Slot(owner.source)
+    (row,) = Linear.decode(owner.offsets, len(owner.indices)).rows
+    constant, terms = row[-1], {}
+    for c, v in zip(row[:-1], owner.indices, strict=True):
+        if v in known:
+            constant += c * known[v]
+        elif c % slots:
+            terms[v] = c % slots
+    return Slot(owner.source, tuple(sorted(terms.items(), key=lambda t: id(t[0]))), constant % slots)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a loop carries of an alloc: one slot, or where it is None all of them."""
+
+    alloc: SSAValue
+    slot: Slot | None
+
+
+@dataclass
+class Carried:
+    """For each loop: what it carries, and all allocs that it writes."""
+
+    cells: dict[Operation, tuple[Cell, ...]] = field(default_factory=dict)
+    written: dict[Operation, frozenset[SSAValue]] = field(default_factory=dict)
+
+
+def bounds(loop: scf.ForOp) -> tuple[int, int, int]:
+    """(first, step, trip count) of a loop whose bounds are constants. Raises VerifyException for others."""
+    numbers = []
+    for v in (loop.lb, loop.ub, loop.step):
+        owner = v.owner
+        if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, IntegerAttr):
+            raise VerifyException(f"{describe(loop)} needs constant bounds")
+        numbers.append(owner.value.value.data)
+    first, last, step = numbers
+    return first, step, max(0, -(-(last - first) // step))
+
+
+@dataclass
+class _Effects:
+    """Of a sequence of ops: slots read before they are written, slots surely written, all slots touched."""
+
+    exposed: set[Slot] = field(default_factory=set)
+    killed: set[Slot] = field(default_factory=set)
+    touched: set[Slot] = field(default_factory=set)
+    written: set[SSAValue] = field(default_factory=set)
+
+
+def carried(ops: Sequence[Operation], known: Mapping[SSAValue, int]) -> Carried:
+    """The carried buffers of all loops in a section's ops; `known` are indices with one value."""
+    result = Carried()
+    constants = {
+        inner.result: inner.value.value.data
+        for op in ops
+        for inner in op.walk()
+        if isinstance(inner, arith.ConstantOp) and isinstance(inner.value, IntegerAttr)
+    }
+    _visit(list(ops), {**known, **constants}, set(), result)
+    return result
+
+
+def _visit(ops: list[Operation], known: dict[SSAValue, int], live_out: set[SSAValue], result: Carried) -> None:
+    for i, op in enumerate(ops):
+        if not isinstance(op, scf.ForOp):
+            continue
+        first, _, trips = bounds(op)
+        if not trips:
+            continue
+        after = _effects(ops[i + 1 :], known)
+        live = {s.alloc for s in after.exposed}
+        live |= {a for a in live_out if buffer(a).slots > 1 or Slot(a) not in after.killed}
+        body = list(op.body.block.ops)
+        if trips == 1:
+            _visit(body, {**known, op.body.block.args[0]: first}, live, result)
+            continue
+        inside = _effects(body, known)
+        needed = (live | {s.alloc for s in inside.exposed}) & inside.written
+        defined = _defined(op)
+        cells = []
+        for alloc in sorted(needed, key=lambda a: _position(a)):
+            slots = {s for s in inside.touched if s.alloc is alloc}
+            only = next(iter(slots)) if len(slots) == 1 else None
+            if only is not None and any(v in defined for v, _ in only.terms):
+                only = None
+            cells.append(Cell(alloc, only))
+        result.cells[op] = tuple(cells)
+        result.written[op] = frozenset(inside.written)
+        _visit(body, known, needed, result)
+
+
+def _position(alloc: SSAValue) -> int:
+    """A stable order for allocs of one section."""
+    block = alloc.owner.parent if isinstance(alloc.owner, Operation) else None
+    assert block is not None and isinstance(alloc.owner, Operation)
+    return block.get_operation_index(alloc.owner)
+
+
+def _defined(loop: scf.ForOp) -> set[SSAValue]:
+    """All values that a loop defines inside."""
+    out: set[SSAValue] = set()
+    for op in loop.walk():
+        for region in op.regions:
+            for block in region.blocks:
+                out.update(block.args)
+        if op is not loop:
+            out.update(op.results)
+    return out
+
+
+def _effects(ops: Sequence[Operation], known: Mapping[SSAValue, int]) -> _Effects:
+    out = _Effects()
+    for op in ops:
+        if isinstance(op, scf.ForOp):
+            _loop_effects(op, known, out)
+        elif isinstance(op, NpuOp):
+            for v in _reads(op, known):
+                slot = slot_of(v, known)
+                out.touched.add(slot)
+                if slot not in out.killed:
+                    out.exposed.add(slot)
+            for v in op.writes():
+                if isinstance(v.type, BufferType):
+                    slot = slot_of(v, known)
+                    out.touched.add(slot)
+                    out.killed.add(slot)
+                    out.written.add(slot.alloc)
+    return out
+
+
+def _loop_effects(loop: scf.ForOp, known: Mapping[SSAValue, int], out: _Effects) -> None:
+    """Add a loop's effects. What is read from before the loop, its first iteration reads, unless the slot moves."""
+    first, _, trips = bounds(loop)
+    if not trips:
+        return
+    block = loop.body.block
+    begin = _effects(list(block.ops), {**known, block.args[0]: first})
+    general = _effects(list(block.ops), known) if trips > 1 else begin
+    out.exposed |= begin.exposed - out.killed
+    defined = _defined(loop)
+    out.exposed |= {s for s in general.exposed if any(v in defined for v, _ in s.terms)}
+    out.killed |= begin.killed
+    out.touched |= general.touched
+    out.written |= general.written
+
+
+def _reads(op: NpuOp, known: Mapping[SSAValue, int]) -> list[SSAValue]:
+    """The buffers whose contents an instruction uses; not the accumulator where it is about to be reset."""
+    found = [v for v in op.reads() if isinstance(v.type, BufferType)]
+    if isinstance(op, MmadOp):
+        row = op.linear().rows[0]
+        step = sum((c * known[v] if v in known else 1) for c, v in zip(row[:-1], op.indices, strict=True) if c)
+        if all(v in known for c, v in zip(row[:-1], op.indices, strict=True) if c) and step + row[-1] == 0:
+            found.remove(op.acc)
+    return found

@@ -1,0 +1,145 @@
+"""On-chip memory in typed mode: an array per buffer, values forwarded from writer to reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from jax import Array, lax
+from xdsl.dialects import scf
+from xdsl.ir import SSAValue
+
+from ...dialects.dtypes import numpy_dtype
+from ...dialects.npu.interface import buffer
+from .liveness import Carried, Slot, slot_of
+from .scope import Scope, traced
+
+
+class Memory(Protocol):
+    """The on-chip memory of one core. A loop calls `save`, then in its body `enter` and `take`, then `leave`."""
+
+    def read(self, value: SSAValue) -> Array:
+        """The contents of a buffer, in its shape and dtype; zeros where nothing was written."""
+        ...
+
+    def write(self, value: SSAValue, x: Array) -> None: ...
+
+    def save(self, loop: scf.ForOp) -> list[Array]:
+        """What the loop starts with."""
+        ...
+
+    def enter(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
+        """Begin an iteration from `state`."""
+        ...
+
+    def take(self, loop: scf.ForOp) -> list[Array]:
+        """What an iteration ends with."""
+        ...
+
+    def leave(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
+        """Go on after the loop, which ended with `state`."""
+        ...
+
+
+def slot_index(slot: Slot, scope: Scope) -> Any:
+    """The number of a slot, an int or an i32 scalar."""
+    if not slot.terms:
+        return slot.constant
+    row = [*(c for _, c in slot.terms), slot.constant]
+    at = scope.linear(row, [v for v, _ in slot.terms])
+    return lax.rem(traced(at.value), np.int32(buffer(slot.alloc).slots))
+
+
+def known_indices(scope: Scope) -> dict[SSAValue, int]:
+    """The indices in scope that have one value."""
+    return {v: o.value for v, o in scope.index.items() if isinstance(o.value, int)}
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """`whole` [slots, *shape] as it was before the `pending` writes to single slots."""
+
+    whole: Array | None = None
+    pending: tuple[tuple[Slot, Array], ...] = ()
+
+
+_EMPTY = _Contents()
+
+
+class TypedMemory:
+    """`Memory` with an array per buffer."""
+
+    def __init__(self, scope: Scope, carried: Carried):
+        self.scope = scope
+        self.carried = carried
+        self.contents: dict[SSAValue, _Contents] = {}
+        self.outside: list[dict[SSAValue, _Contents]] = []
+
+    def slot(self, value: SSAValue) -> Slot:
+        return slot_of(value, known_indices(self.scope))
+
+    def read(self, value: SSAValue) -> Array:
+        return self._read(self.slot(value))
+
+    def _read(self, slot: Slot) -> Array:
+        contents = self.contents.get(slot.alloc, _EMPTY)
+        for other, x in reversed(contents.pending):
+            if other == slot:
+                return x
+            if not other.differs(slot):
+                self._flush(slot.alloc)
+                break
+        whole = self.contents.get(slot.alloc, _EMPTY).whole
+        type_ = buffer(slot.alloc)
+        if whole is None:
+            return lax.full(type_.shape, np.zeros((), numpy_dtype(type_.element)))
+        return lax.dynamic_index_in_dim(whole, traced(slot_index(slot, self.scope)), keepdims=False)
+
+    def write(self, value: SSAValue, x: Array) -> None:
+        self._write(self.slot(value), x)
+
+    def _write(self, slot: Slot, x: Array) -> None:
+        old = self.contents.get(slot.alloc, _EMPTY)
+        pending = tuple(p for p in old.pending if p[0] != slot)
+        self.contents[slot.alloc] = _Contents(old.whole, (*pending, (slot, x)))
+
+    def _flush(self, alloc: SSAValue) -> Array:
+        """Bring all pending writes into the whole array [slots, *shape]."""
+        contents, type_ = self.contents.get(alloc, _EMPTY), buffer(alloc)
+        whole = contents.whole
+        if whole is None:
+            whole = lax.full((type_.slots, *type_.shape), np.zeros((), numpy_dtype(type_.element)))
+        for slot, x in contents.pending:
+            whole = lax.dynamic_update_index_in_dim(whole, x, traced(slot_index(slot, self.scope)), 0)
+        self.contents[alloc] = _Contents(whole)
+        return whole
+
+    def save(self, loop: scf.ForOp) -> list[Array]:
+        state = self.take(loop)
+        self.outside.append(dict(self.contents))
+        return state
+
+    def take(self, loop: scf.ForOp) -> list[Array]:
+        cells = self.carried.cells[loop]
+        return [self._flush(c.alloc) if c.slot is None else self._read(c.slot) for c in cells]
+
+    def enter(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
+        self.contents = dict(self.outside[-1])
+        for alloc in self.carried.written[loop]:
+            self.contents[alloc] = _EMPTY
+        for cell, x in zip(self.carried.cells[loop], state, strict=True):
+            self.contents[cell.alloc] = _Contents(x) if cell.slot is None else _Contents(None, ((cell.slot, x),))
+
+    def leave(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
+        before = self.outside.pop()
+        self.contents = dict(before)
+        for alloc in self.carried.written[loop]:
+            self.contents[alloc] = _EMPTY
+        for cell, x in zip(self.carried.cells[loop], state, strict=True):
+            if cell.slot is None:
+                self.contents[cell.alloc] = _Contents(x)
+            else:
+                self.contents[cell.alloc] = before.get(cell.alloc, _EMPTY)
+                self._write(cell.slot, x)

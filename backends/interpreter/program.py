@@ -1,0 +1,276 @@
+"""Executes a module of the npu level: Python walks the host program, XLA runs what lies between host calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jax import Array
+from xdsl.dialects import func
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialects.base import describe, integer, text, to_ints
+from ...dialects.dtypes import numpy_dtype
+from ...dialects.npu import structure
+from ...dialects.npu.interface import gm
+from ...machine import Machine
+from .host import run_text
+from .hostprogram import PASSIVE, HostProgram, host_call_inputs, host_call_outputs, yielded
+from .launch import THREADS, ZERO, CompiledKernel, is_heavy
+from .segments import Segment
+from .state import ArenaState, State, TypedState
+
+SEGMENT_LAUNCHES = 8
+"""From this many launches on, a segment ends where a kernel comes again: so the layers of a network are equal."""
+
+
+@dataclass
+class Step:
+    """One thing that Python does; `dead` are roots that nothing uses afterwards."""
+
+    run: Callable[[State], None]
+    dead: list[SSAValue] = field(default_factory=list)
+
+
+class Executable:
+    """A module of the npu level, ready to call with the arrays of `@main`'s arguments.
+
+    `typed` memory keeps an array per buffer; `bytes` keeps each memory space, and the device's, as addressed words.
+    """
+
+    def __init__(self, module: ModuleOp, machine: Machine, memory: Literal["typed", "bytes"] = "typed"):
+        self.memory = memory
+        self.host = HostProgram(module, machine if memory == "bytes" else None)
+        self.compilers: dict[Any, Callable[[], Any]] = {}
+        self.compiled: dict[Any, Any] = {}
+        self.arena = Arena(self.host) if memory == "bytes" else None
+        self.constants: dict[SSAValue, Array] = {}
+        constants = [op for op in self.host.main.walk() if isinstance(op, structure.GmConstantOp)]
+        known = {*self.host.block.args, *(op.result for op in constants)}
+        if memory == "typed":
+            with jax.enable_x64(True):
+                self.constants = {op.result: jax.numpy.asarray(op.value.data.array()) for op in constants}
+        self.heavy: dict[structure.KernelOp, bool] = {}
+        self.steps = self._plan(self.host.block, known, False)
+
+    def compile(self) -> None:
+        """Compile everything that is not compiled yet, on two threads."""
+        waiting = [(key, THREADS.submit(make)) for key, make in self.compilers.items() if key not in self.compiled]
+        for key, future in waiting:
+            self.compiled[key] = future.result()
+
+    def __call__(self, *arrays: Any) -> list[Array]:
+        """The results of `@main`. Raises TypeError for arguments of the wrong number, shape or dtype."""
+        self.compile()
+        with jax.enable_x64(True):
+            args = [jax.numpy.asarray(a) for a in arrays]
+            _check_arguments(self.host.block, args)
+            if self.arena is None:
+                state: State = TypedState(self.constants | dict(zip(self.host.block.args, args, strict=True)))
+            else:
+                state = self.arena.start(args)
+            _run(self.steps, state)
+            end = self.host.block.last_op
+            assert isinstance(end, func.ReturnOp)
+            return [self.host.read(state, v) for v in end.operands]
+
+    # -- planning ------------------------------------------------------------------------------------------
+
+    def _plan(self, block: Block, defined: set[SSAValue], inner: bool) -> list[Step]:
+        """The steps of a block. `defined`: roots that hold something before it; `inner`: roots from outside it stay."""
+        defined = set(defined)
+        own = {op.result for op in block.ops if isinstance(op, structure.GmAllocOp)}
+        ops = [op for op in block.ops if not isinstance(op, (structure.GmAllocOp, structure.GmConstantOp))]
+        last = {r: i for i, op in enumerate(ops) for r in self.host.touches(op)}
+        steps: list[Step] = []
+        for start, end in self._stretches(ops):
+            lives = {r for r, at in last.items() if at >= end or (inner and r not in own)}
+            part = [op for op in ops[start:end] if not isinstance(op, PASSIVE)]
+            if not part:
+                continue
+            step = self._single(part[0], defined) if self._alone(part[0]) else self._segment(part, defined, lives)
+            step.dead = [r for r, at in last.items() if start <= at < end and r not in lives]
+            steps.append(step)
+            for op in part:
+                defined.update(self.host.writes(op))
+        return steps
+
+    def _stretches(self, ops: Sequence[Operation]) -> list[tuple[int, int]]:
+        """The ranges of ops that become one step each."""
+        cuts, launches = [0], []
+        for i, op in enumerate(ops):
+            alone = self._alone(op)
+            callee = op.callee if isinstance(op, structure.LaunchOp) else None
+            again = len(launches) >= SEGMENT_LAUNCHES and callee in launches
+            if alone or again or (self.arena is not None and callee is not None and launches):
+                cuts.append(i)
+                launches = []
+            if alone:
+                cuts.append(i + 1)
+            elif callee is not None:
+                launches.append(callee)
+        cuts.append(len(ops))
+        return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
+
+    def _alone(self, op: Operation) -> bool:
+        """Whether an op is a step by itself: it needs the host, or two threads."""
+        heavy = self.arena is None and isinstance(op, structure.LaunchOp) and self._is_heavy(op)
+        control = isinstance(op, (structure.LoopOp, structure.BranchOp))
+        return heavy or isinstance(op, structure.HostCallOp) or (control and any(map(self._alone, _inside(op))))
+
+    def _is_heavy(self, op: structure.LaunchOp) -> bool:
+        kernel = self.host.callee(op)
+        if kernel not in self.heavy:
+            self.heavy[kernel] = is_heavy(kernel)
+        return self.heavy[kernel]
+
+    def _single(self, op: Operation, defined: set[SSAValue]) -> Step:
+        match op:
+            case structure.LaunchOp():
+                return self._heavy(op, defined)
+            case structure.LoopOp():
+                return self._python_loop(op, defined)
+            case structure.BranchOp():
+                return self._python_branch(op, defined)
+            case structure.HostCallOp():
+                return Step(lambda state: self._host_call(op, state))
+            case _:
+                raise AssertionError(f"{op.name} is not a step of its own")
+
+    def _segment(self, ops: Sequence[Operation], defined: set[SSAValue], lives: set[SSAValue]) -> Step:
+        if self.arena is not None:
+            return self._arena_segment(Segment(self.host, ops, lambda _: True, ()))
+        known = frozenset(defined)
+        segment = Segment(self.host, ops, known.__contains__, lives)
+        self.compilers.setdefault(segment.key, segment.compile_typed)
+
+        def run(state: State) -> None:
+            results = self.compiled[segment.key](ZERO, *(state.get(r) for r in segment.inputs))
+            state.restore(segment.outputs, results)
+
+        return Step(run)
+
+    def _arena_segment(self, segment: Segment) -> Step:
+        assert self.arena is not None
+        words = self.arena.words
+        self.compilers.setdefault(segment.key, lambda: segment.compile_bytes(words))
+        first = np.array([self.arena.address[r] for r in segment.roots], np.int32)
+
+        def run(state: State) -> None:
+            assert isinstance(state, ArenaState)
+            state.words = self.compiled[segment.key](ZERO, state.words, first)
+
+        return Step(run)
+
+    def _heavy(self, op: structure.LaunchOp, defined: set[SSAValue]) -> Step:
+        kernel = self.host.callee(op)
+        signature, passed, returned = self.host.bind(op, defined.__contains__)
+        key = (kernel.sym_name, signature)
+
+        def make() -> CompiledKernel:
+            compiled = CompiledKernel(kernel, signature)
+            compiled.compile()
+            return compiled
+
+        self.compilers.setdefault(key, make)
+
+        def run(state: State) -> None:
+            state.restore(returned, self.compiled[key]([state.get(r) for r in passed]))
+
+        return Step(run)
+
+    def _python_loop(self, op: structure.LoopOp, defined: set[SSAValue]) -> Step:
+        condition = self._plan(op.condition.block, defined, True)
+        body = self._plan(op.body.block, defined, True)
+        known = None if op.trip_count is None else integer(op.trip_count)
+        (answer,) = yielded(op.condition.block)
+
+        def run(state: State) -> None:
+            trips = 0
+            while True:
+                if known is None:
+                    _run(condition, state)
+                    go_on = bool(self.host.read(state, answer).reshape(()))
+                else:
+                    go_on = trips < known
+                if not go_on:
+                    return
+                _run(body, state)
+                self.host.copy_values(yielded(op.body.block), op.state, state)
+                trips += 1
+
+        return Step(run)
+
+    def _python_branch(self, op: structure.BranchOp, defined: set[SSAValue]) -> Step:
+        branches = [(self._plan(r.block, defined, True), yielded(r.block)) for r in op.branches]
+
+        def run(state: State) -> None:
+            index = int(self.host.read(state, op.index).reshape(()))
+            steps, results = branches[index if 0 <= index < len(branches) else -1]
+            _run(steps, state)
+            self.host.copy_values(results, op.outputs, state)
+
+        return Step(run)
+
+    def _host_call(self, op: structure.HostCallOp, state: State) -> None:
+        results = run_text(text(op.module), [self.host.read(state, v) for v in host_call_inputs(op)])
+        for v, x in zip(host_call_outputs(op), results, strict=True):
+            self.host.write(state, v, x)
+
+
+def _run(steps: Sequence[Step], state: State) -> None:
+    for step in steps:
+        step.run(state)
+        state.drop(step.dead)
+
+
+def _inside(op: Operation) -> list[Operation]:
+    """The ops directly inside an op's regions."""
+    return [inner for region in op.regions for inner in region.block.ops]
+
+
+def _check_arguments(block: Block, arrays: Sequence[Array]) -> None:
+    if len(arrays) != len(block.args):
+        raise TypeError(f"@main takes {len(block.args)} arrays, got {len(arrays)}")
+    for i, (arg, x) in enumerate(zip(block.args, arrays, strict=True)):
+        want = gm(arg)
+        if x.shape != want.shape or x.dtype != numpy_dtype(want.element):
+            raise TypeError(f"argument {i} of @main is {want}, got {x.dtype}{list(x.shape)}")
+
+
+class Arena:
+    """Device memory of a program as u32 words: where each root is, and what is there before the program starts."""
+
+    def __init__(self, host: HostProgram):
+        size = host.main.attributes.get("npu.arena_bytes")
+        addresses = host.main.attributes.get("npu.addresses")
+        if not isinstance(size, IntegerAttr) or not isinstance(addresses, DenseArrayBase):
+            raise VerifyException("@main has no addresses: npu-plan-memory has not run")
+        self.words = -(-size.value.data // 4)
+        self.block = host.block
+        self.address = {a: n // 4 for a, n in zip(host.block.args, to_ints(addresses), strict=True)}
+        self.initial = np.zeros(self.words, np.uint32)
+        for op in host.main.walk():
+            if isinstance(op, (structure.GmAllocOp, structure.GmConstantOp)):
+                if op.address is None:
+                    raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
+                self.address[op.result] = integer(op.address) // 4
+                if isinstance(op, structure.GmConstantOp):
+                    self._put(self.initial, self.address[op.result], op.value.data.array())
+
+    @staticmethod
+    def _put(words: np.ndarray, first: int, x: np.ndarray) -> None:
+        raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+        words.view(np.uint8)[first * 4 : first * 4 + raw.size] = raw
+
+    def start(self, arrays: Sequence[Array]) -> ArenaState:
+        """The memory with the program's arguments in place."""
+        words = self.initial.copy()
+        for arg, x in zip(self.block.args, arrays, strict=True):
+            self._put(words, self.address[arg], np.asarray(x))
+        return ArenaState(jax.device_put(words), self.address)

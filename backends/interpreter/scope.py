@@ -1,0 +1,86 @@
+"""Index values inside a kernel: what each loop variable and grid coordinate is, and the range it stays in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jax import Array
+from xdsl.ir import SSAValue
+
+from ...dialects.base import Linear
+
+
+@dataclass(frozen=True)
+class Offset:
+    """An index: an int where it is known, else an i32 scalar; always within [low, high]."""
+
+    value: Any
+    low: int
+    high: int
+
+    @staticmethod
+    def known(value: int) -> Offset:
+        return Offset(value, value, value)
+
+    def scaled(self, factor: int, add: int) -> Offset:
+        """`self * factor + add`."""
+        ends = sorted((self.low * factor + add, self.high * factor + add))
+        if isinstance(self.value, int):
+            return Offset.known(ends[0])
+        value = self.value if factor == 1 else self.value * np.int32(factor)
+        return Offset(value + np.int32(add) if add else value, *ends)
+
+
+@dataclass
+class Scope:
+    """`index` holds what is in scope; `zero` is a 0 (f32, shape []) that XLA cannot see through."""
+
+    zero: Array
+    index: dict[SSAValue, Offset] = field(default_factory=dict)
+
+    def linear(self, row: Sequence[int], values: Sequence[SSAValue]) -> Offset:
+        """One row of a linear expression of index values."""
+        value: Any = None
+        constant = low = high = row[-1]
+        for c, v in zip(row[:-1], values, strict=True):
+            if not c:
+                continue
+            term = self.index[v].scaled(c, 0)
+            low, high = low + term.low, high + term.high
+            if isinstance(term.value, int):
+                constant += term.value
+            else:
+                value = term.value if value is None else value + term.value
+        if value is None:
+            return Offset.known(constant)
+        return Offset(value + np.int32(constant) if constant else value, low, high)
+
+    def rows(self, linear: Linear, values: Sequence[SSAValue]) -> list[Offset]:
+        return [self.linear(row, values) for row in linear.rows]
+
+
+def known(start: Any) -> bool:
+    """Whether an index value is a Python int rather than traced."""
+    return isinstance(start, int)
+
+
+def traced(value: Any) -> Any:
+    """An index value as an i32 scalar."""
+    return np.int32(value) if isinstance(value, int) else value
+
+
+Ranges = dict[SSAValue, tuple[int, int]]
+"""The lowest and highest value of each index of a kernel."""
+
+
+def row_range(row: Sequence[int], values: Sequence[SSAValue], ranges: Ranges) -> tuple[int, int]:
+    """The lowest and highest value of one row of a linear expression."""
+    low = high = row[-1]
+    for c, v in zip(row[:-1], values, strict=True):
+        if c:
+            ends = sorted((c * ranges[v][0], c * ranges[v][1]))
+            low, high = low + ends[0], high + ends[1]
+    return low, high

@@ -1,0 +1,89 @@
+"""Stretches of a host program that are compiled as one function; equal stretches are compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.dtypes import numpy_dtype
+from ...dialects.npu import structure
+from ...dialects.npu.interface import gm
+from .hostprogram import PASSIVE, HostProgram
+from .launch import jit
+from .state import ArenaState, TypedState
+
+Key = tuple[Any, ...]
+
+
+class Segment:
+    """Ops that run as one executable: contents of `inputs` in, of `outputs` out.
+
+    In bytes mode the arena goes in and comes out instead, with the addresses of `roots`.
+    """
+
+    def __init__(
+        self,
+        host: HostProgram,
+        steps: Sequence[Operation],
+        defined: Callable[[SSAValue], bool],
+        outputs: Sequence[SSAValue],
+    ):
+        self.host, self.steps = host, list(steps)
+        touched: dict[SSAValue, None] = {}
+        written: set[SSAValue] = set()
+        for op in steps:
+            for inner in op.walk():
+                if not isinstance(inner, PASSIVE) or inner.parent_block() is not op.parent_block():
+                    touched.update(dict.fromkeys(host.root(v) for v in inner.operands if v in host.roots))
+            written |= host.writes(op)
+        self.roots = list(touched)
+        self.inputs = [r for r in self.roots if defined(r)]
+        self.outputs = [r for r in outputs if r in written]
+        self.key = self._key()
+
+    def _key(self) -> Key:
+        """Equal for segments that compile to the same code."""
+        number = {r: i for i, r in enumerate(self.roots)}
+        parts: list[Any] = []
+        for op in self.steps:
+            if isinstance(op, structure.LaunchOp):
+                uses = tuple((number[self.host.root(v)], v.type) for v in op.operands)
+                parts.append((op.callee, op.outputs, op.workspaces, uses))
+            elif isinstance(op, structure.CopyOp):
+                parts.append(tuple((number[self.host.root(v)], v.type) for v in op.operands))
+            elif not isinstance(op, PASSIVE):
+                parts.append(id(op))
+        types = tuple(r.type for r in self.roots)
+        ends = (tuple(number[r] for r in self.inputs), tuple(number[r] for r in self.outputs))
+        return (tuple(parts), types, *ends)
+
+    # -- typed ---------------------------------------------------------------------------------------------
+
+    def compile_typed(self) -> Any:
+        shapes = [jax.ShapeDtypeStruct(gm(r).shape, numpy_dtype(gm(r).element)) for r in self.inputs]
+        with jax.enable_x64(True):
+            return jit(self._typed).lower(jax.ShapeDtypeStruct((), np.float32), *shapes).compile()
+
+    def _typed(self, zero: Array, *contents: Array) -> list[Array]:
+        state = TypedState(dict(zip(self.inputs, contents, strict=True)))
+        self.host.run_traced(self.steps, state, zero)
+        return [state.get(r) for r in self.outputs]
+
+    # -- bytes ---------------------------------------------------------------------------------------------
+
+    def compile_bytes(self, words: int) -> Any:
+        arena = jax.ShapeDtypeStruct((words,), np.uint32)
+        first = jax.ShapeDtypeStruct((len(self.roots),), np.int32)
+        with jax.enable_x64(True):
+            lowered = jit(self._bytes, donate_argnums=1).lower(jax.ShapeDtypeStruct((), np.float32), arena, first)
+            return lowered.compile()
+
+    def _bytes(self, zero: Array, words: Array, first: Array) -> Array:
+        state = ArenaState(words, {r: first[i] for i, r in enumerate(self.roots)})
+        self.host.run_traced(self.steps, state, zero)
+        return state.words

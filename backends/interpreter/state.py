@@ -1,0 +1,136 @@
+"""Device memory while a host program runs: an array per tensor, or one arena of words with real addresses.
+
+A `root` is the SSA value of a whole tensor: a function argument, an allocation or a constant. All other device
+values of the program are views of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from jax import Array, lax
+from xdsl.ir import SSAValue
+
+from ...dialects.dtypes import numpy_dtype, size
+from ...dialects.npu import GmType
+from ...dialects.npu.interface import gm
+from . import boxes
+from .bytes_mode import from_words, to_words
+from .scope import Offset, traced
+from .views import View, realise
+
+
+class State(Protocol):
+    """The contents of all roots."""
+
+    def defined(self, root: SSAValue) -> bool:
+        """Whether something was written to the tensor."""
+        ...
+
+    def get(self, root: SSAValue) -> Array: ...
+
+    def set(self, root: SSAValue, x: Array) -> None: ...
+
+    def save(self, roots: Sequence[SSAValue]) -> list[Array]:
+        """What a loop that writes `roots` carries."""
+        ...
+
+    def restore(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> None: ...
+
+    def drop(self, roots: Sequence[SSAValue]) -> None:
+        """Forget tensors that nothing uses any more."""
+        ...
+
+    def fork(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> State:
+        """A state of its own for one iteration or branch, which begins with `saved`."""
+        ...
+
+
+class TypedState:
+    """An array for each root."""
+
+    def __init__(self, contents: Mapping[SSAValue, Array]):
+        self.contents = dict(contents)
+
+    def defined(self, root: SSAValue) -> bool:
+        return root in self.contents
+
+    def get(self, root: SSAValue) -> Array:
+        found = self.contents.get(root)
+        if found is None:
+            type_ = gm(root)
+            return lax.full(type_.shape, np.zeros((), numpy_dtype(type_.element)))
+        return found
+
+    def set(self, root: SSAValue, x: Array) -> None:
+        self.contents[root] = x
+
+    def save(self, roots: Sequence[SSAValue]) -> list[Array]:
+        return [self.get(r) for r in roots]
+
+    def restore(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> None:
+        self.contents.update(zip(roots, saved, strict=True))
+
+    def drop(self, roots: Sequence[SSAValue]) -> None:
+        for r in roots:
+            self.contents.pop(r, None)
+
+    def fork(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> State:
+        return TypedState(self.contents | dict(zip(roots, saved, strict=True)))
+
+
+class ArenaState:
+    """All roots in one array of u32 words; `address` gives each one's first word (int or i32 scalar)."""
+
+    def __init__(self, words: Array, address: Mapping[SSAValue, Any]):
+        self.words, self.address = words, address
+
+    def defined(self, root: SSAValue) -> bool:
+        return True
+
+    def get(self, root: SSAValue) -> Array:
+        type_ = gm(root)
+        count = -(-type_.bytes // 4)
+        words = lax.dynamic_slice(
+            self.words, [traced(self.address[root])], [count], allow_negative_indices=False
+        )
+        flat = from_words(words, numpy_dtype(type_.element))
+        return lax.reshape(lax.slice(flat, [0], [size(type_.shape)]), type_.shape)
+
+    def set(self, root: SSAValue, x: Array) -> None:
+        flat = lax.reshape(x, (x.size,))
+        missing = -(x.size * x.dtype.itemsize) % 4 // x.dtype.itemsize
+        if missing:
+            flat = lax.pad(flat, np.zeros((), flat.dtype), [(0, missing, 0)])
+        words = lax.optimization_barrier(to_words(flat))
+        self.words = lax.dynamic_update_slice(
+            self.words, words, [traced(self.address[root])], allow_negative_indices=False
+        )
+
+    def save(self, roots: Sequence[SSAValue]) -> list[Array]:
+        return [self.words]
+
+    def restore(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> None:
+        (self.words,) = saved
+
+    def drop(self, roots: Sequence[SSAValue]) -> None:
+        pass  # what is in memory stays there
+
+    def fork(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> State:
+        return ArenaState(saved[0], self.address)
+
+
+def read_view(whole: Array, type_: GmType) -> Array:
+    """What a value of `type_` shows of its root's contents, dense."""
+    return lax.reshape(whole, type_.shape) if type_.dense else realise(whole, View.of(type_))
+
+
+def write_view(whole: Array, type_: GmType, x: Array) -> Array:
+    """The root's contents after the value of `type_` was set to x."""
+    if type_.dense and x.size == whole.size:
+        return lax.reshape(x, whole.shape)
+    zeros = [Offset.known(0)] * len(type_.shape)
+    x = lax.reshape(x, type_.shape)
+    return boxes.store(whole, View.of(type_), x, zeros, type_.shape, [1] * len(type_.shape))

@@ -1,0 +1,225 @@
+"""What each scalar function, reduction and matrix product computes, once for all three levels.
+
+Arithmetic is in the operands' own dtype, and every op rounds its result to it: f16 and bf16 chains lose what they
+lose on the device. XLA would contract a multiply and an add into one instruction where it fuses them; `settle`
+stops that, so that a value does not depend on which ops happen to be compiled together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ...dialects.dtypes import name_of_numpy
+from ...dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION, identity
+
+NARROW_FLOATS = (np.dtype(np.float16), np.dtype(jnp.bfloat16))
+
+COMPILER_OPTIONS = {"xla_allow_excess_precision": False}
+"""How all code of the interpreter is compiled: a rounding to f16 or bf16 is never skipped."""
+
+
+def is_float(x: Array) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def full(shape: Sequence[int], value: float | int | bool, dtype: np.dtype) -> Array:
+    """A tensor of one number; an integer dtype takes the nearest value that it has."""
+    return lax.full(tuple(shape), scalar(value, dtype))
+
+
+def scalar(value: float | int | bool, dtype: np.dtype) -> np.ndarray:
+    """`value` in `dtype` (shape []); an integer dtype takes the nearest value that it has."""
+    if np.dtype(dtype).kind in "iu" and not isinstance(value, bool):
+        info = np.iinfo(dtype)
+        value = int(min(max(value, info.min), info.max))
+    return np.asarray(value).astype(dtype)
+
+
+def settle(x: Array) -> Array:
+    """x itself, written so that no later operation can be merged with the one that made it."""
+    return lax.select(lax.eq(x, x), x, lax.full_like(x, np.nan)) if is_float(x) else x
+
+
+def convert(x: Array, dtype: np.dtype) -> Array:
+    """x in another dtype: floats round to nearest even; to integers they truncate; to i1, non-zero is true."""
+    return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
+
+
+# -- scalar functions --------------------------------------------------------------------------------------
+
+
+def _power(x: Array, y: Array) -> Array:
+    """x ** y; for integers by squaring, where a negative power of anything but 1 and -1 is 0."""
+    if is_float(x) or jnp.issubdtype(x.dtype, jnp.complexfloating):
+        return lax.pow(x, y)
+    one, zero = lax.full_like(x, 1), lax.full_like(x, 0)
+    signed = jnp.issubdtype(x.dtype, jnp.signedinteger)
+    negative = lax.lt(y, zero) if signed else lax.full_like(x, False, np.bool_)
+    result, base, left = one, x, lax.select(negative, zero, y)
+    for _ in range(jnp.iinfo(x.dtype).bits):
+        odd = lax.ne(lax.bitwise_and(left, one), zero)
+        result = lax.select(odd, lax.mul(result, base), result)
+        base, left = lax.mul(base, base), lax.shift_right_logical(left, one)
+    if not signed:
+        return result
+    odd = lax.ne(lax.bitwise_and(y, one), zero)
+    minus = lax.full_like(x, -1)
+    inverse = lax.select(lax.eq(x, one), one, zero)
+    inverse = lax.select(lax.eq(x, minus), lax.select(odd, minus, one), inverse)
+    return lax.select(negative, inverse, result)
+
+
+def _absolute(x: Array) -> Array:
+    return x if x.dtype.kind == "u" else lax.abs(x)
+
+
+def _logical(boolean: Callable[[Array, Array], Array], other: Callable[[Array, Array], Array]) -> Any:
+    """A binary function that is `boolean` on i1."""
+    return lambda x, y: boolean(x, y) if x.dtype == np.bool_ else other(x, y)
+
+
+SCALAR: dict[str, Callable[..., Array]] = {
+    "abs": _absolute,
+    "neg": lax.neg,
+    "sign": lax.sign,
+    "exp": lax.exp,
+    "exp2": lax.exp2,
+    "expm1": lax.expm1,
+    "log": lax.log,
+    "log1p": lax.log1p,
+    "sqrt": lax.sqrt,
+    "rsqrt": lax.rsqrt,
+    "cbrt": lax.cbrt,
+    "tanh": lax.tanh,
+    "logistic": lax.logistic,
+    "sin": lax.sin,
+    "cos": lax.cos,
+    "tan": lax.tan,
+    "erf": lax.erf,
+    "floor": lax.floor,
+    "ceil": lax.ceil,
+    "round_even": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
+    "round_away": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
+    "not": lax.bitwise_not,
+    "popcnt": lax.population_count,
+    "clz": lax.clz,
+    "is_finite": lax.is_finite,
+    "add": _logical(lax.bitwise_or, lax.add),
+    "sub": lax.sub,
+    "mul": _logical(lax.bitwise_and, lax.mul),
+    "div": lax.div,
+    "max": lax.max,
+    "min": lax.min,
+    "pow": _power,
+    "rem": lax.rem,
+    "atan2": lax.atan2,
+    "and": lax.bitwise_and,
+    "or": lax.bitwise_or,
+    "xor": lax.bitwise_xor,
+    "shl": lax.shift_left,
+    "shr_logical": lax.shift_right_logical,
+    "shr_arithmetic": lax.shift_right_arithmetic,
+    "eq": lax.eq,
+    "ne": lax.ne,
+    "lt": lax.lt,
+    "le": lax.le,
+    "gt": lax.gt,
+    "ge": lax.ge,
+    "select": lax.select,
+    "clamp": lax.clamp,
+}
+"""jnp implementation of each row of `dialects.elementwise.FUNCTIONS`, with StableHLO's semantics."""
+
+_EXACT = frozenset(
+    """abs neg sign floor ceil round_even round_away not popcnt clz is_finite add sub div max min rem and or xor shl
+    shr_logical shr_arithmetic eq ne lt le gt ge select clamp sqrt""".split()
+)
+"""Functions whose last machine operation cannot be merged with one that uses the result."""
+
+
+def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
+    """Function `name` of `operands` (one shape each); the result is rounded to `dtype`."""
+    if name == "convert":
+        return convert(operands[0], dtype)
+    assert FUNCTIONS[name].arity == len(operands)
+    result = SCALAR[name](*operands)
+    return convert(result if name in _EXACT else settle(result), dtype)
+
+
+# -- reductions --------------------------------------------------------------------------------------------
+
+
+def neutral(kind: str, dtype: np.dtype) -> np.ndarray:
+    """The neutral element of a reduction kind, shape []."""
+    return scalar(identity(kind, name_of_numpy(dtype)), dtype)
+
+
+def combine(kind: str) -> Callable[[Array, Array], Array]:
+    """The function that combines two partial results of a reduction."""
+    return SCALAR[REDUCTION_FUNCTION[kind]]
+
+
+def widened(kind: str, x: Array) -> Array:
+    """The dtype in which a reduction runs: sums and products of f16 and bf16 are in f32 and rounded once."""
+    return convert(x, np.dtype(np.float32)) if kind in ("sum", "prod") and x.dtype in NARROW_FLOATS else x
+
+
+def reduce(x: Array, kind: str, dims: Sequence[int], keep: bool = False) -> Array:
+    """x combined along `dims`, which disappear, or keep size 1; same dtype."""
+    wide = widened(kind, x)
+    out = lax.reduce(wide, neutral(kind, wide.dtype), combine(kind), tuple(dims))
+    if keep:
+        out = lax.reshape(out, [1 if d in dims else s for d, s in enumerate(x.shape)])
+    return convert(out, x.dtype)
+
+
+def arg_reduce(x: Array, kind: str, dim: int, index_dtype: np.dtype, keep: bool = False) -> tuple[Array, Array]:
+    """Extreme value along `dim` and its first index; NaN counts as more extreme than anything."""
+    value = reduce(x, kind, [dim], keep=True)
+    wide = lax.broadcast_in_dim(value, x.shape, range(x.ndim))
+    found = lax.eq(x, wide)
+    if is_float(x):
+        found = lax.bitwise_or(found, lax.ne(x, x))
+        found = lax.bitwise_and(found, lax.bitwise_or(lax.eq(x, wide), lax.ne(wide, wide)))
+    where = lax.broadcasted_iota(np.int32, x.shape, dim)
+    where = lax.select(found, where, lax.full_like(where, max(x.shape[dim] - 1, 0)))
+    index = convert(reduce(where, "min", [dim], keep=True), index_dtype)
+    if keep:
+        return value, index
+    return lax.squeeze(value, [dim]), lax.squeeze(index, [dim])
+
+
+# -- matrix products ---------------------------------------------------------------------------------------
+
+_ACCUMULATOR = {
+    np.dtype(np.float32): np.dtype(np.float32),
+    np.dtype(np.float16): np.dtype(np.float32),
+    np.dtype(jnp.bfloat16): np.dtype(np.float32),
+    np.dtype(np.int8): np.dtype(np.int32),
+}
+
+
+def accumulator(operand: np.dtype, result: np.dtype) -> np.dtype:
+    """The dtype that products of `operand` add up in: f32 for f16, bf16, f32; i32 for i8; else the result's."""
+    return _ACCUMULATOR.get(np.dtype(operand), np.dtype(result))
+
+
+def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> Array:
+    """A product in `dtype` (see `accumulator`); operands of other dtypes are converted to it first."""
+    if np.dtype(a.dtype) not in _ACCUMULATOR or a.dtype != b.dtype:
+        a, b = convert(a, dtype), convert(b, dtype)
+    return lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
+
+
+def mma(a: Array, b: Array, acc: Array, step: Any) -> Array:
+    """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; a x b alone where `step` (int or i32) is 0."""
+    product = dot_general(a, b, (((1,), (0,)), ((), ())), np.dtype(acc.dtype))
+    if isinstance(step, int):
+        return product if step == 0 else lax.add(acc, product)
+    first = lax.broadcast(lax.eq(step, np.int32(0)), acc.shape)
+    return lax.add(lax.select(first, lax.full_like(acc, 0), acc), product)

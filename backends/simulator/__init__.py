@@ -1,0 +1,32 @@
+"""Time on a model of the machine: exact discrete events for each core, the L2 cache, and the host program.
+
+What is modelled. Each core is a scalar unit that issues in order to its pipes (core.py); equal cores and
+steady loops are worked out once (section.py, maxplus.py). The cores of a launch share the bandwidth of HBM
+and L2 evenly (pricing.py), and no launch is faster than its bytes over the whole bandwidth (kernel.py). L2
+keeps whole tensors between launches (memory.py). Launches follow each other on one stream (host.py).
+
+What is not. The host's own computing takes no time, only its calls and transfers do. Instruction queues have
+no depth. An index that a kernel reads from device memory takes its lowest value. Bank conflicts, and the
+order in which a chip hands grid points to free cores, are left out: core c runs points c, c + cores, and so
+on.
+"""
+
+from .errors import SimulationError
+from .host import Copy, HostCall, Launch, Repeat, Simulation, Step, simulate
+from .kernel import Kernel, KernelRun
+from .pricing import HBM, L2_CACHE
+
+__all__ = [
+    "HBM",
+    "L2_CACHE",
+    "Copy",
+    "HostCall",
+    "Kernel",
+    "KernelRun",
+    "Launch",
+    "Repeat",
+    "Simulation",
+    "SimulationError",
+    "Step",
+    "simulate",
+]

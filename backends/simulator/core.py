@@ -1,0 +1,267 @@
+"""The clock of one core: when each pipe is free and when each flag was raised, in integer cycles.
+
+Pipes are in-order queues and flags FIFO semaphores, so one pass over the instructions in program order gives
+every time exactly. The scalar unit issues in program order, one instruction in `ISSUE_CYCLES`, into queues of
+unlimited depth; it runs ahead of the pipes and stops only at a barrier or a flag that it waits for itself. A
+set raises its flag when the source pipe has finished what it was given before; a wait must come after its set
+in program order.
+
+Every time is a maximum of earlier ones plus a constant. Steady runs of a loop are therefore taken in one
+step, by a power of the loop body's max-plus matrix (see maxplus.py), which is found by running the body on
+rows of that matrix in place of numbers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...dialects.base import describe
+from . import maxplus
+from .errors import SimulationError
+from .section import (
+    BARRIER,
+    LOOP,
+    PIPES,
+    SET,
+    SET_CROSS,
+    WAIT,
+    WORK,
+    Cross,
+    Env,
+    Flag,
+    Loop,
+    Node,
+    Section,
+    Work,
+)
+
+ISSUE_CYCLES = 1
+"""Cycles in which the scalar unit issues one instruction: an assumption, no machine file has it."""
+
+MATRIX_PERIODS = 4
+MATRIX_WORK = 400
+"""A steady run is taken by matrix from this many periods and instructions on: below, running is faster."""
+
+Time = Any
+"""Cycles since the kernel began: an int, or a max-plus row while a matrix is being found."""
+
+Busy = Sequence[Sequence[int]]
+"""Busy cycles of each instruction of a section, by its number and variant."""
+
+
+class Event:
+    """An instruction that ran: `start` and `end` in cycles."""
+
+    __slots__ = ("end", "start", "variant", "work")
+
+    def __init__(self, work: Work, variant: int, start: int, end: int) -> None:
+        self.work, self.variant, self.start, self.end = work, variant, start, end
+
+    def later(self, cycles: int) -> Event:
+        """The same, that many cycles later."""
+        return Event(self.work, self.variant, self.start + cycles, self.end + cycles)
+
+
+class Core:
+    """Runs one section in one environment."""
+
+    def __init__(self, section: Section, env: Env, busy: Busy, matrices: dict[Hashable, Any] | None) -> None:
+        """`matrices` keeps loop matrices for cores with the same `busy`; where None, loops run in full."""
+        self.section, self.env, self.busy, self.matrices = section, env, busy, matrices
+        self.pipes: list[Time] = [0] * len(PIPES)
+        self.flags: dict[int, deque[Time]] = {}
+        self.join: Callable[[Time, Time], Time] = max
+        self.events: list[Event] = []
+        self.record = 0
+        self.unrecorded = False
+        self.symbolic = False
+
+    @property
+    def end(self) -> int:
+        """When the last pipe is done."""
+        return max(self.pipes)
+
+    # -- instructions --------------------------------------------------------------------------------------
+
+    def run(self, nodes: Sequence[Node]) -> None:
+        """Run nodes that need nothing from other cores."""
+        pipes, join, busy, env = self.pipes, self.join, self.busy, self.env
+        for node in nodes:
+            kind = node.kind
+            if kind == LOOP:
+                assert isinstance(node, Loop)
+                self._loop(node)
+                continue
+            issued = pipes[0] = pipes[0] + ISSUE_CYCLES
+            if kind == WORK:
+                assert isinstance(node, Work)
+                variant = node.variant(env) if node.rows else 0
+                start = join(pipes[node.pipe], issued)
+                end = pipes[node.pipe] = start + busy[node.number][variant]
+                if self.record:
+                    self.record -= 1
+                    self.events.append(Event(node, variant, start, end))
+                else:
+                    self.unrecorded = True
+            elif kind == SET:
+                assert isinstance(node, Flag)
+                raised = join(pipes[node.pipe], issued)
+                self._fifo(node.channel + node.counter.at(env) % node.slots).append(raised)
+            elif kind == WAIT:
+                assert isinstance(node, Flag)
+                fifo = self._fifo(node.channel + node.counter.at(env) % node.slots)
+                if not fifo:
+                    raise SimulationError(
+                        f"{describe(node.op)} waits for a flag {node.flag(env)} that nothing has raised: "
+                        "deadlock"
+                    )
+                pipes[node.pipe] = join(join(pipes[node.pipe], issued), fifo.popleft())
+            elif kind == BARRIER:
+                for time in pipes[1:]:
+                    issued = join(issued, time)
+                pipes[:] = [issued] * len(pipes)
+
+    def _fifo(self, channel: int) -> deque[Time]:
+        fifo = self.flags.get(channel)
+        if fifo is None:
+            fifo = self.flags[channel] = deque()
+        return fifo
+
+    # -- loops ---------------------------------------------------------------------------------------------
+
+    def _loop(self, loop: Loop) -> None:
+        first, trips = loop.extent(self.env)
+        if self.matrices is None or self.record:
+            self._trips(loop, first, 0, trips)
+            return
+        for start, count, steady in loop.runs(self.env, first, trips):
+            if steady and self._leap(loop, first, start, count):
+                rest = count % loop.period
+                self._trips(loop, first, start + count - rest, rest)
+            else:
+                self._trips(loop, first, start, count)
+
+    def _trips(self, loop: Loop, first: int, start: int, count: int) -> None:
+        for trip in range(start, start + count):
+            self.env[loop.variable] = first + loop.step * trip
+            self.run(loop.body)
+
+    def _leap(self, loop: Loop, first: int, start: int, count: int) -> bool:
+        """Take the whole periods of `count` steady trips in one step; False where running them is better."""
+        assert self.matrices is not None
+        periods = count // loop.period
+        fifos = [self._fifo(channel) for channel in loop.channels]
+        depths = tuple([len(fifo) for fifo in fifos])
+        key = (loop.number, loop.key(self.env), start, periods, depths)
+        if key not in self.matrices:
+            if periods < MATRIX_PERIODS or periods * loop.period * loop.weight < MATRIX_WORK:
+                return False
+            body = self._matrix(loop, first, start, depths)
+            self.matrices[key] = None if body is None else maxplus.power(body, periods)
+        matrix = self.matrices[key]
+        if matrix is None:
+            return False
+        before = np.array([*self.pipes, *[time for fifo in fifos for time in fifo]], dtype=np.int64)
+        after = maxplus.product(matrix, before)
+        times = list(after) if self.symbolic else after.tolist()
+        self.pipes[:] = times[: len(PIPES)]
+        at = len(PIPES)
+        for fifo, depth in zip(fifos, depths, strict=True):
+            fifo.clear()
+            fifo.extend(times[at : at + depth])
+            at += depth
+        return True
+
+    def _matrix(self, loop: Loop, first: int, start: int, depths: Sequence[int]) -> maxplus.Matrix | None:
+        """The max-plus matrix of one period over the pipes and the pending flags; None if flags pile up."""
+        rows = deque(maxplus.identity(len(PIPES) + sum(depths)))
+        inner = Core(self.section, list(self.env), self.busy, self.matrices)
+        inner.join, inner.symbolic = np.maximum, True
+        inner.pipes = [rows.popleft() for _ in PIPES]
+        inner.flags = {
+            channel: deque([rows.popleft() for _ in range(depth)])
+            for channel, depth in zip(loop.channels, depths, strict=True)
+        }
+        inner._trips(loop, first, start, loop.period)
+        fifos = [inner.flags[channel] for channel in loop.channels]
+        if [len(fifo) for fifo in fifos] != list(depths):
+            return None
+        return np.array([*inner.pipes, *[row for fifo in fifos for row in fifo]], dtype=np.int64)
+
+
+class Block:
+    """The cores that run one grid point side by side.
+
+    A wait_cross takes one set of its event from every unit of the other sections that sets it at all.
+    """
+
+    def __init__(self, cores: Sequence[Core]) -> None:
+        self.cores = list(cores)
+        self._sets: dict[tuple[int, int, int], deque[int]] = {}
+        self._senders = {
+            (i, event): [
+                j
+                for j, core in enumerate(cores)
+                if core.section is not own.section and event in core.section.sends
+            ]
+            for i, own in enumerate(cores)
+            for event in {e for core in cores for e in core.section.sends}
+        }
+
+    def run(self) -> None:
+        """Run all cores to their ends. Raises SimulationError on deadlock."""
+        running: dict[int, tuple[Iterator[Cross], Cross | None]] = {
+            i: (self._run(i, core.section.body), None) for i, core in enumerate(self.cores)
+        }
+        while running:
+            moved = False
+            for i, (steps, waits) in list(running.items()):
+                if waits is None or self._ready(i, waits):
+                    moved = True
+                    blocked = next(steps, None)
+                    if blocked is None:
+                        del running[i]
+                    else:
+                        running[i] = (steps, blocked)
+            if not moved:
+                stuck = next(iter(running.values()))[1]
+                assert stuck is not None
+                raise SimulationError(
+                    f"{describe(stuck.op)} waits for cross-core event {stuck.event} that no other core of "
+                    "the block raises: deadlock"
+                )
+
+    def _run(self, own: int, nodes: Sequence[Node]) -> Iterator[Cross]:
+        """Run nodes; yields each wait_cross that is not ready yet."""
+        core = self.cores[own]
+        pipes = core.pipes
+        for node in nodes:
+            if not node.crosses:
+                core.run((node,))
+            elif isinstance(node, Loop):
+                first, trips = node.extent(core.env)
+                for trip in range(trips):
+                    core.env[node.variable] = first + node.step * trip
+                    yield from self._run(own, node.body)
+            else:
+                assert isinstance(node, Cross)
+                issued = pipes[0] = pipes[0] + ISSUE_CYCLES
+                if node.kind == SET_CROSS:
+                    time = max(pipes[node.pipe], issued)
+                    for other in range(len(self.cores)):
+                        self._sets.setdefault((own, other, node.event), deque()).append(time)
+                    continue
+                while not self._ready(own, node):
+                    yield node
+                arrived = [
+                    self._sets[sender, own, node.event].popleft() for sender in self._senders[own, node.event]
+                ]
+                pipes[node.pipe] = max(pipes[node.pipe], issued, *arrived)
+
+    def _ready(self, own: int, wait: Cross) -> bool:
+        senders = self._senders.get((own, wait.event), [])
+        return bool(senders) and all(self._sets.get((sender, own, wait.event)) for sender in senders)

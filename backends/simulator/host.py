@@ -1,0 +1,316 @@
+"""The host program: launches in order, what L2 keeps between them, host calls, loops and branches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, SymbolRefAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialects.base import describe, integer, source_of, text, to_ints
+from ...dialects.dtypes import size
+from ...dialects.npu import gm, ops, structure
+from ...machine import Machine
+from .errors import SimulationError
+from .kernel import Kernel, KernelRun
+from .memory import L2, Snapshot
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel."""
+
+    kernel: Kernel
+    run: KernelRun
+    microseconds: float
+    source: str | None
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy within device memory: `bytes` are read and as many written, `hbm_bytes` of both cross HBM."""
+
+    bytes: int
+    hbm_bytes: int
+    cycles: int
+    microseconds: float
+    source: str | None
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """Work that the host does: the bytes over the link and the elements it computes.
+
+    Where `control`, it only reads back what a loop or a branch of the host program goes by.
+    """
+
+    name: str
+    bytes: int
+    elements: int
+    control: bool
+    microseconds: float
+    source: str | None
+
+
+Step = Launch | Copy | HostCall
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Steps that run `times` times, each time alike."""
+
+    steps: tuple[Step | Repeat, ...]
+    times: int
+
+    @property
+    def microseconds(self) -> float:
+        """All times together."""
+        return self.times * sum(step.microseconds for step in self.steps)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a program does in time: its steps in order, and the loops and branches whose course was assumed.
+
+    arena_bytes: device memory that the plan takes, 0 before it; constant_bytes: the constants among it.
+    """
+
+    machine: Machine
+    kernels: dict[str, Kernel]
+    steps: tuple[Step | Repeat, ...]
+    assumed_trips: tuple[str, ...]
+    assumed_branches: tuple[str, ...]
+    arena_bytes: int
+    constant_bytes: int
+
+    @property
+    def microseconds(self) -> float:
+        """From the first launch to the last result."""
+        return sum(step.microseconds for step in self.steps)
+
+    def flat(self) -> Iterator[tuple[Step, int]]:
+        """Each step once, with how often it runs."""
+        return _flat(self.steps, 1)
+
+
+def _flat(steps: Sequence[Step | Repeat], times: int) -> Iterator[tuple[Step, int]]:
+    for step in steps:
+        if isinstance(step, Repeat):
+            yield from _flat(step.steps, times * step.times)
+        else:
+            yield step, times
+
+
+def simulate(module: ModuleOp, machine: Machine, *, extrapolate: bool = True) -> Simulation:
+    """The time of the npu-level program in `module`.
+
+    Without `extrapolate` each trip of each loop of each core is simulated: slower, the same to the cycle.
+    Raises SimulationError for a deadlock or an op that is not at the npu level.
+    """
+    kernels = {
+        text(op.sym_name): Kernel(op, machine, extrapolate)
+        for op in module.ops
+        if isinstance(op, structure.KernelOp)
+    }
+    main = next((op for op in module.ops if isinstance(op, func.FuncOp) and op.sym_name.data == "main"), None)
+    if main is None:
+        raise SimulationError("the module has no function @main to simulate")
+    host = _Host(machine, kernels, _addresses(main))
+    steps = host.block(main.body.block)
+    arena = main.attributes.get("npu.arena_bytes")
+    constants = sum(gm(op.result).bytes for op in main.walk() if isinstance(op, structure.GmConstantOp))
+    return Simulation(
+        machine,
+        kernels,
+        tuple(steps),
+        tuple(host.assumed_trips),
+        tuple(host.assumed_branches),
+        0 if arena is None else integer(arena),
+        constants,
+    )
+
+
+def _addresses(main: func.FuncOp) -> dict[SSAValue, int]:
+    """Where the plan of device memory puts arguments, constants and other tensors; empty before it."""
+    places = main.attributes.get("npu.addresses")
+    arguments = to_ints(places) if isinstance(places, DenseArrayBase) else ()
+    found: dict[SSAValue, int] = dict(zip(main.body.block.args, arguments, strict=False))
+    for op in main.walk():
+        if isinstance(op, structure.GmAllocOp | structure.GmConstantOp) and op.address is not None:
+            found[op.result] = integer(op.address)
+    return found
+
+
+class _Host:
+    """Walks the host program; `root` maps views and block arguments to the tensors that they are."""
+
+    def __init__(self, machine: Machine, kernels: dict[str, Kernel], addresses: dict[SSAValue, int]) -> None:
+        self.machine, self.kernels = machine, kernels
+        self._addresses = addresses
+        self.l2 = L2(machine.l2_bytes)
+        self.assumed_trips: list[str] = []
+        self.assumed_branches: list[str] = []
+        self._roots: dict[SSAValue, SSAValue] = {}
+
+    def root(self, value: SSAValue) -> SSAValue:
+        return self._roots.get(value, value)
+
+    def block(self, block: Block) -> list[Step | Repeat]:
+        """The steps of one pass through a block."""
+        steps: list[Step | Repeat] = []
+        for op in block.ops:
+            if isinstance(op, ops.ViewOp):
+                self._roots[op.result] = self.root(op.source)
+            elif isinstance(op, structure.LaunchOp):
+                steps.append(self._launch(op))
+            elif isinstance(op, structure.CopyOp):
+                steps.append(self._copy(op.source, op.dest, op))
+            elif isinstance(op, structure.HostCallOp):
+                steps.append(self._host_call(op))
+            elif isinstance(op, structure.LoopOp):
+                steps += self._loop(op)
+            elif isinstance(op, structure.BranchOp):
+                steps += self._branch(op)
+            elif not isinstance(op, _SILENT):
+                raise SimulationError(f"{describe(op)} is not an op of the host program")
+        return steps
+
+    # -- the device ----------------------------------------------------------------------------------------
+
+    def _launch(self, op: structure.LaunchOp) -> Launch:
+        assert isinstance(op.callee, SymbolRefAttr)
+        name = op.callee.root_reference.data
+        kernel = self.kernels.get(name)
+        if kernel is None:
+            raise SimulationError(f"{describe(op)} launches @{name}, which does not exist")
+        if len(op.operands) != kernel.operands:
+            raise SimulationError(
+                f"{describe(op)} gives @{name} {len(op.operands)} of {kernel.operands} operands"
+            )
+        roots = [self.root(v) for v in op.operands]
+        read: dict[SSAValue, int] = {}
+        written: dict[SSAValue, int] = {}
+        for i, root in enumerate(roots):
+            read[root] = read.get(root, 0) + (0 if i in kernel.workspaces else kernel.totals.read[i])
+            written[root] = written.get(root, 0) + kernel.totals.written[i]
+        missing = [
+            self.l2.missing(root, gm(root).bytes, read[root] if kernel.totals.read[i] else 0)
+            for i, root in enumerate(roots)
+        ]
+        run = kernel.run(tuple(missing))
+        for moved in (read, written):
+            for root, amount in moved.items():
+                if amount:
+                    self._touch(root, amount)
+        microseconds = kernel.launch_microseconds + self.machine.cycles_to_microseconds(run.cycles)
+        return Launch(kernel, run, microseconds, source_of(op))
+
+    def _touch(self, root: SSAValue, moved: int) -> None:
+        size_ = gm(root).bytes
+        start = self._addresses.get(root)
+        self.l2.touch(root, size_, moved, None if start is None else range(start, start + size_))
+
+    def _copy(self, source: SSAValue, dest: SSAValue, op: Operation) -> Copy:
+        """A copy runs at the bandwidth of HBM or L2, whichever is slower, and is launched like one core."""
+        moved = gm(source).bytes
+        source, dest = self.root(source), self.root(dest)
+        hbm = moved * self.l2.missing(source, gm(source).bytes, moved) + moved * self.l2.missing(
+            dest, gm(dest).bytes, 0
+        )
+        self._touch(source, moved)
+        self._touch(dest, moved)
+        machine = self.machine
+        cycles = max(ceil(hbm / machine.hbm_bytes_per_cycle), ceil(2 * moved / machine.l2_bytes_per_cycle))
+        microseconds = machine.launch_microseconds(1) + machine.cycles_to_microseconds(cycles)
+        return Copy(moved, round(hbm), cycles, microseconds, source_of(op))
+
+    # -- the host ------------------------------------------------------------------------------------------
+
+    def _host_call(self, op: structure.HostCallOp) -> HostCall:
+        results = op.operands[len(op.operands) - integer(op.outputs) :]
+        for value in results:
+            self.l2.drop(self.root(value))
+        elements = sum(size(gm(v).shape) for v in results)
+        return self._over_link(text(op.op), op.operands, elements, False, op)
+
+    def _over_link(
+        self, name: str, moved: Sequence[SSAValue], elements: int, control: bool, op: Operation
+    ) -> HostCall:
+        """The transfers of `moved` and one runtime call; the host's own computing is not counted."""
+        total = sum(gm(v).bytes for v in moved)
+        host = self.machine.host
+        microseconds = host.call_us + total / host.pcie_bytes_per_us
+        return HostCall(name, total, elements, control, microseconds, source_of(op))
+
+    def _loop(self, op: structure.LoopOp) -> list[Step | Repeat]:
+        """Passes differ by what L2 holds at their start: each is walked until that repeats."""
+        state = [self.root(v) for v in op.state]
+        for region in (op.condition, op.body):
+            self._roots.update(zip(region.block.args, state, strict=False))
+        trips = 1 if op.trip_count is None else integer(op.trip_count)
+        if op.trip_count is None:
+            self.assumed_trips.append(describe(op))
+        steps: list[Step | Repeat] = []
+        seen: list[Snapshot] = []
+        done = 0
+        while done < trips:
+            seen.append(self.l2.snapshot())
+            body = self._condition(op) if op.trip_count is None else []
+            body += self.block(op.body.block)
+            body += self._hand_over(op.body.block, state)
+            settled = self.l2.snapshot() == seen[-1] or len(seen) == _PASSES
+            times = trips - done if settled else 1
+            steps.append(Repeat(tuple(body), times))
+            done += times
+        return steps + (self._condition(op) if op.trip_count is None else [])
+
+    def _condition(self, op: structure.LoopOp) -> list[Step | Repeat]:
+        block = op.condition.block
+        steps = self.block(block)
+        if isinstance(block.last_op, structure.NpuYieldOp):
+            steps.append(self._over_link("condition", block.last_op.operands, 0, True, op))
+        return steps
+
+    def _branch(self, op: structure.BranchOp) -> list[Step | Repeat]:
+        """The branch that takes longest is counted."""
+        if len(op.branches) > 1:
+            self.assumed_branches.append(describe(op))
+        choice = self._over_link("branch", [op.index], 0, True, op)
+        outputs = [self.root(v) for v in op.outputs]
+        start = self.l2.snapshot()
+        longest: list[Step | Repeat] = []
+        end = start
+        for region in op.branches:
+            self.l2.restore(start)
+            steps = self.block(region.block)
+            steps += self._hand_over(region.block, outputs)
+            if not longest or sum(s.microseconds for s in steps) > sum(s.microseconds for s in longest):
+                longest, end = steps, self.l2.snapshot()
+        self.l2.restore(end)
+        return [choice, *longest]
+
+    def _hand_over(self, block: Block, targets: Sequence[SSAValue]) -> list[Step | Repeat]:
+        """Copies of what a region yields into the tensors that receive it, where it is not there already."""
+        last = block.last_op
+        if not isinstance(last, structure.NpuYieldOp):
+            return []
+        return [
+            self._copy(value, target, last)
+            for value, target in zip(last.operands, targets, strict=False)
+            if self.root(value) is not target
+        ]
+
+
+_PASSES = 4
+"""Passes through a loop after which what L2 holds is taken as settled."""
+
+_SILENT = (
+    structure.GmAllocOp,
+    structure.GmConstantOp,
+    structure.NpuYieldOp,
+    func.ReturnOp,
+)
+"""Ops of the host program that take no time."""

@@ -1,0 +1,254 @@
+"""The time and the work of one kernel: each distinct core simulated once, the heaviest one decides."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...dialects.base import integer, source_of, text, to_ints
+from ...dialects.dtypes import dtype_name
+from ...dialects.npu import buffer, ops, structure
+from ...machine import Machine
+from .core import Block, Core, Event
+from .errors import SimulationError
+from .pricing import HBM, L2_CACHE, Counts, Price, Tally
+from .section import Env, Section
+
+Point = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a launch does, over all its cores, whatever its time.
+
+    read, written: bytes of device memory by operand; macs: multiply-accumulates by element type; elements:
+    lanes of vector instructions; tile_bytes: bytes of on-chip memories read and written, by level.
+    """
+
+    read: tuple[int, ...]
+    written: tuple[int, ...]
+    macs: dict[str, int]
+    elements: int
+    tile_bytes: dict[str, int]
+
+    @property
+    def flops(self) -> int:
+        """Two for each multiply-accumulate, one for each vector lane."""
+        return 2 * sum(self.macs.values()) + self.elements
+
+
+@dataclass(frozen=True)
+class KernelRun:
+    """The time of one launch, in cycles, for a given share of each operand's bytes crossing HBM (`missing`).
+
+    cycles: from the start of the cores to the end of the heaviest; pipes: busy cycles of the heaviest core
+    (where cube and vector cores work together, of the busiest one, pipe by pipe); limited: those of them that
+    a bandwidth sets, by pipe and HBM or L2; throttled: HBM or L2 where all bytes over the chip's whole
+    bandwidth take longer than any core; queue: the grid points that the heaviest core runs, one after the
+    other.
+    """
+
+    cycles: int
+    pipes: dict[str, int]
+    limited: dict[str, dict[str, int]]
+    throttled: str | None
+    hbm_bytes: int
+    l2_bytes: int
+    queue: tuple[Point, ...]
+    missing: tuple[float, ...]
+
+
+@dataclass
+class CoreTrace:
+    """What one of the heaviest cores did, in cycles: its events (the first if not `complete`) and end."""
+
+    core: str
+    events: list[Event]
+    end: int
+    complete: bool
+
+
+class _Class:
+    """Grid points that run alike, cycle for cycle: one of them, and what each of its cores runs how often."""
+
+    def __init__(self, point: Point, counts: list[tuple[int, Counts]]) -> None:
+        self.point, self.counts, self.size = point, counts, 0
+
+
+class Kernel:
+    """A compiled kernel; `run` gives its time. Raises SimulationError for what cannot be compiled."""
+
+    def __init__(self, op: structure.KernelOp, machine: Machine, extrapolate: bool = True) -> None:
+        self.op, self.machine, self.extrapolate = op, machine, extrapolate
+        self.name, self.kind, self.grid = text(op.sym_name), text(op.kind), to_ints(op.grid)
+        self.source = source_of(op) or next((s for s in map(source_of, op.walk()) if s is not None), None)
+        self.sections = [
+            Section(s, self.grid, machine) for s in op.body.block.ops if isinstance(s, structure.SectionOp)
+        ]
+        self.operands = len(op.body.block.args) - len(self.grid)
+        self.workspaces = range(self.operands - integer(op.workspaces), self.operands)
+        self._keys: list[tuple[object, ...]] = []
+        self._classes: dict[tuple[object, ...], _Class] = {}
+        tallies = [Tally(section, extrapolate) for section in self.sections]
+        self._points = list(itertools.product(*(range(g) for g in self.grid)))
+        for point in self._points:
+            self._add(point, tallies)
+        self.blocks = min(len(self._keys), self._available())
+        self.totals = self._totals()
+        self._runs: dict[tuple[float, ...], KernelRun] = {}
+
+    @property
+    def cores(self) -> int:
+        """Cores that work side by side; a cube core and its vector cores count as one."""
+        return self.blocks * (self.sections[0].units if len(self.sections) == 1 else 1)
+
+    @property
+    def launch_microseconds(self) -> float:
+        """What starting and ending a launch costs, by the share of the chip that it wakes."""
+        machine = self.machine
+        if any(section.core != "vector" for section in self.sections):
+            return machine.launch_microseconds(self.blocks)
+        return machine.launch_microseconds(-(-self.cores * machine.cube_cores // machine.vector_cores))
+
+    def run(self, missing: tuple[float, ...]) -> KernelRun:
+        """A launch where `missing` is the share of each operand's bytes that crosses HBM."""
+        found = self._runs.get(missing)
+        if found is None:
+            found = self._runs[missing] = self._simulate(missing)
+        return found
+
+    def trace(self, run: KernelRun, limit: int) -> list[CoreTrace]:
+        """The first `limit` events or so of the heaviest core (of each core of its block) in `run`."""
+        prices = self._prices(run.missing)
+        traces: list[CoreTrace] = []
+        start = 0
+        for point in run.queue:
+            cores = self._block(point, prices, max(0, limit - sum(len(t.events) for t in traces)))
+            if not traces:
+                traces = [CoreTrace(name, [], 0, True) for name in self._names()]
+            for trace, core in zip(traces, cores, strict=True):
+                trace.events += [event.later(start) for event in core.events]
+                trace.complete = trace.complete and not core.unrecorded
+                trace.end = start + core.end
+            start += max(core.end for core in cores)
+        return traces
+
+    # -- the parts -----------------------------------------------------------------------------------------
+
+    def _available(self) -> int:
+        """Blocks that the chip runs side by side."""
+        machine = self.machine
+        room = [
+            machine.vector_cores // section.units if section.core == "vector" else machine.cube_cores
+            for section in self.sections
+        ]
+        return max(1, min(room, default=1))
+
+    def _environments(self, point: Point) -> list[tuple[int, Env]]:
+        """(section, environment) of each core of a block."""
+        return [
+            (i, s.environment(point, unit)) for i, s in enumerate(self.sections) for unit in range(s.units)
+        ]
+
+    def _names(self) -> list[str]:
+        return [
+            section.core if section.units == 1 else f"{section.core}{unit}"
+            for section in self.sections
+            for unit in range(section.units)
+        ]
+
+    def _add(self, point: Point, tallies: Sequence[Tally]) -> None:
+        cores = self._environments(point)
+        key = tuple(self.sections[i].key(env) for i, env in cores) if self.extrapolate else point
+        self._keys.append(key)
+        if key not in self._classes:
+            self._classes[key] = _Class(point, [(i, tallies[i].count(env)) for i, env in cores])
+        self._classes[key].size += 1
+
+    def _totals(self) -> Totals:
+        """Sums over all cores."""
+        read, written = [0] * self.operands, [0] * self.operands
+        macs: Counter[str] = Counter()
+        tile_bytes: Counter[str] = Counter()
+        elements = 0
+        for alike in self._classes.values():
+            for i, counts in alike.counts:
+                for (number, variant), times in counts.items():
+                    work = self.sections[i].works[number]
+                    cost, n = work.variants[variant], times * alike.size
+                    if work.operand is not None:
+                        (written if cost.write else read)[work.operand] += cost.gm_bytes * n
+                    if cost.macs:
+                        macs[dtype_name(buffer(work.op.sources()[0]).element)] += cost.macs * n
+                    if isinstance(work.op, ops.VectorOp):
+                        elements += cost.elements * n
+                    for level, amount in work.tile_bytes.items():
+                        tile_bytes[level] += amount * n
+        return Totals(tuple(read), tuple(written), dict(macs), elements, dict(tile_bytes))
+
+    def _prices(self, missing: Sequence[float]) -> list[Price]:
+        return [
+            Price(section, self.blocks * section.units, self.machine, missing) for section in self.sections
+        ]
+
+    def _block(self, point: Point, prices: Sequence[Price], record: int = 0) -> list[Core]:
+        cores = [
+            Core(self.sections[i], env, prices[i].busy, prices[i].matrices if self.extrapolate else None)
+            for i, env in self._environments(point)
+        ]
+        for core in cores:
+            core.record = -(-record // len(cores))
+        try:
+            Block(cores).run()
+        except SimulationError as error:
+            raise SimulationError(f"@{self.name}: {error}") from error
+        return cores
+
+    def _simulate(self, missing: tuple[float, ...]) -> KernelRun:
+        prices = self._prices(missing)
+        times = {
+            key: max((core.end for core in self._block(alike.point, prices)), default=0)
+            for key, alike in self._classes.items()
+        }
+        queues = [range(first, len(self._keys), self.blocks) for first in range(self.blocks)]
+        queue = max(queues, key=lambda points: sum(times[self._keys[p]] for p in points))
+        classes = [self._classes[self._keys[p]] for p in queue]
+        pipes, limited = self._busiest(classes, prices)
+        moved = [r + w for r, w in zip(self.totals.read, self.totals.written, strict=True)]
+        total, hbm_bytes = sum(moved), round(sum(b * m for b, m in zip(moved, missing, strict=True)))
+        floors = {
+            HBM: math.ceil(hbm_bytes / self.machine.hbm_bytes_per_cycle),
+            L2_CACHE: math.ceil(total / self.machine.l2_bytes_per_cycle),
+        }
+        cycles = sum(times[self._keys[p]] for p in queue)
+        slowest = max(floors, key=lambda level: floors[level])
+        return KernelRun(
+            cycles=max(cycles, floors[slowest]),
+            pipes=pipes,
+            limited=limited,
+            throttled=slowest if floors[slowest] > cycles else None,
+            hbm_bytes=hbm_bytes,
+            l2_bytes=total - hbm_bytes,
+            queue=tuple(self._points[p] for p in queue),
+            missing=missing,
+        )
+
+    def _busiest(
+        self, classes: Sequence[_Class], prices: Sequence[Price]
+    ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+        """Busy and bandwidth-limited cycles by pipe, of the core of a block where that pipe is busiest."""
+        pipes: dict[str, int] = {}
+        limited: dict[str, dict[str, int]] = {}
+        for place in range(len(self._names())):
+            counts: Counts = Counter()
+            for alike in classes:
+                counts.update(alike.counts[place][1])
+            busy, by_level = prices[classes[0].counts[place][0]].pipes(counts)
+            for pipe, cycles in busy.items():
+                if cycles > pipes.get(pipe, 0):
+                    pipes[pipe] = cycles
+                    limited[pipe] = dict(by_level.get(pipe, {}))
+        return pipes, limited

@@ -1,0 +1,98 @@
+"""Busy cycles of the instructions of a section, with its share of the chip's bandwidth."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from ...machine import Machine
+from .section import LOOP, PIPES, WORK, Env, Loop, Node, Section, Work
+
+Counts = Counter[tuple[int, int]]
+"""How often a core runs each instruction: (number, variant) -> times."""
+
+HBM, L2_CACHE = "HBM", "L2"
+
+
+class Price:
+    """What each instruction costs where `cores` cores share the bandwidth of the chip evenly.
+
+    `missing` is, for each operand of the kernel, the share of its bytes that crosses HBM; all bytes cross L2.
+    An instruction is busy for the longest of its own cycles and its bytes over its core's share of either.
+    """
+
+    def __init__(self, section: Section, cores: int, machine: Machine, missing: Sequence[float]) -> None:
+        self.section = section
+        self.busy: list[list[int]] = []
+        self.limiter: list[list[str | None]] = []
+        self.matrices: dict[Hashable, Any] = {}
+        for work in section.works:
+            share = 0.0 if work.operand is None else missing[work.operand]
+            priced = [_price(cost.cycles, cost.gm_bytes * cores, share, machine) for cost in work.variants]
+            self.busy.append([cycles for cycles, _ in priced])
+            self.limiter.append([limiter for _, limiter in priced])
+
+    def pipes(self, counts: Counts) -> tuple[Counter[str], dict[str, Counter[str]]]:
+        """Busy cycles by pipe, and those that a bandwidth sets, by pipe and HBM or L2."""
+        busy: Counter[str] = Counter()
+        limited: dict[str, Counter[str]] = {}
+        for (number, variant), times in counts.items():
+            pipe = PIPES[self.section.works[number].pipe].value
+            cycles = self.busy[number][variant] * times
+            busy[pipe] += cycles
+            limiter = self.limiter[number][variant]
+            if limiter is not None:
+                limited.setdefault(pipe, Counter())[limiter] += cycles
+        return busy, limited
+
+
+def _price(own: int, shared_bytes: int, missing: float, machine: Machine) -> tuple[int, str | None]:
+    hbm = math.ceil(shared_bytes * missing / machine.hbm_bytes_per_cycle)
+    l2 = math.ceil(shared_bytes / machine.l2_bytes_per_cycle)
+    if own >= max(hbm, l2):
+        return own, None
+    return (hbm, HBM) if hbm >= l2 else (l2, L2_CACHE)
+
+
+class Tally:
+    """Counts what a section runs in an environment; with `extrapolate`, loops that are alike only once."""
+
+    def __init__(self, section: Section, extrapolate: bool) -> None:
+        self.section, self.extrapolate = section, extrapolate
+        self._loops: dict[Hashable, Counts] = {}
+
+    def count(self, env: Env) -> Counts:
+        """Times that each instruction and variant runs."""
+        return self._nodes(self.section.body, env)
+
+    def _nodes(self, nodes: Sequence[Node], env: Env) -> Counts:
+        total: Counts = Counter()
+        for node in nodes:
+            if node.kind == WORK:
+                assert isinstance(node, Work)
+                total[node.number, node.variant(env)] += 1
+            elif node.kind == LOOP:
+                assert isinstance(node, Loop)
+                total.update(self._loop(node, env))
+        return total
+
+    def _loop(self, loop: Loop, env: Env) -> Counts:
+        first, trips = loop.extent(env)
+        if not self.extrapolate:
+            return self._trips(loop, env, first, [(0, trips, False)])
+        key = (loop.number, loop.key(env))
+        found = self._loops.get(key)
+        if found is None:
+            found = self._loops[key] = self._trips(loop, env, first, loop.runs(env, first, trips))
+        return found
+
+    def _trips(self, loop: Loop, env: Env, first: int, runs: Sequence[tuple[int, int, bool]]) -> Counts:
+        total: Counts = Counter()
+        for start, count, steady in runs:
+            for trip in range(start, start + (1 if steady else count)):
+                env[loop.variable] = first + loop.step * trip
+                times = count if steady else 1
+                total.update({k: n * times for k, n in self._nodes(loop.body, env).items()})
+        return total

@@ -1,0 +1,373 @@
+"""A section of a kernel, compiled once into flat nodes that the clock of a core can run fast.
+
+What a section does to its core depends on its environment (grid coordinates, unit, loop indices) in two ways
+only: how its transfers are clipped at the edges of tensors, and which slot of a multi-buffer's flags it uses.
+A scope (a section or a loop) therefore has a `key`: environments with equal keys cost the same, cycle for
+cycle. That is what lets equal cores be simulated once and loops be extrapolated. Ops other than transfers
+must cost the same whatever their indices are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialects.base import describe, integer, text, to_ints
+from ...dialects.dtypes import itemsize, size
+from ...dialects.npu import BufferType, Cost, GmType, NpuOp, Pipe, ops, structure
+from ...machine import Machine
+from .affine import Affine, Clip, Range, Row, steady_runs
+from .errors import SimulationError
+
+PIPES: tuple[Pipe, ...] = tuple(Pipe)
+"""The pipes in the order of a core's list of times; the scalar unit, which issues, is first."""
+
+INDEX_OF = {pipe: i for i, pipe in enumerate(PIPES)}
+_EVENTS = 64
+"""More than the event ids of any machine: channel = pipe pair * this + event."""
+
+WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP = range(7)
+
+Env = list[int]
+
+
+class Node:
+    """One instruction or loop; `kind` is one of the constants above, `crosses`: it syncs with other cores."""
+
+    __slots__ = ("kind", "op")
+
+    def __init__(self, kind: int, op: Operation) -> None:
+        self.kind, self.op = kind, op
+
+    @property
+    def crosses(self) -> bool:
+        return self.kind in (SET_CROSS, WAIT_CROSS)
+
+
+class Work(Node):
+    """An instruction that keeps a pipe busy. `operand` is the kernel's device tensor that it moves, if any.
+
+    `variants` are the costs it can have; which one holds follows from how its rows are clipped. `tile_bytes`
+    are the bytes of on-chip memory it reads and writes each time, by memory level.
+    """
+
+    __slots__ = (
+        "_known",
+        "_machine",
+        "indices",
+        "number",
+        "operand",
+        "pipe",
+        "rows",
+        "tile_bytes",
+        "variants",
+    )
+    op: NpuOp
+
+    def __init__(
+        self,
+        op: NpuOp,
+        number: int,
+        machine: Machine,
+        indices: Sequence[Affine],
+        rows: Sequence[Row],
+        operand: int | None,
+    ) -> None:
+        super().__init__(WORK, op)
+        self.number, self.pipe, self.operand = number, INDEX_OF[op.PIPE], operand
+        self.indices, self.rows = tuple(indices), tuple(rows)
+        self.tile_bytes = _tile_bytes(op)
+        self.variants: list[Cost] = []
+        self._known: dict[tuple[int, ...], int] = {}
+        self._machine = machine
+
+    def variant(self, env: Env) -> int:
+        """Which of the costs holds in an environment."""
+        key = tuple([_valid(row.offset.at(env), row.count, row.step, row.extent) for row in self.rows])
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = len(self.variants)
+            try:
+                self.variants.append(self.op.cost(self._machine, [i.at(env) for i in self.indices]))
+            except KeyError as error:
+                raise SimulationError(
+                    f"{describe(self.op)} has no cost on {self._machine.name}: {error.args[0]}"
+                ) from error
+        return found
+
+
+_LEVELS = {"l1": "l1", "l0a": "l0", "l0b": "l0", "l0c": "l0", "ub": "ub", "bt": "l0", "fb": "l0"}
+
+
+def _tile_bytes(op: NpuOp) -> dict[str, int]:
+    """Bytes of on-chip buffers read and written, by level of the machine's energy table (l1, l0, ub)."""
+    moved: dict[str, int] = {}
+    boxed = op.properties.get("sizes")
+    for value in (*op.reads(), *op.writes()):
+        if isinstance(value.type, BufferType):
+            amount = value.type.slot_bytes
+            if isinstance(boxed, DenseArrayBase):
+                amount = min(amount, size(to_ints(boxed)) * itemsize(value.type.element))
+            level = _LEVELS[value.type.space]
+            moved[level] = moved.get(level, 0) + amount
+    return moved
+
+
+def _valid(offset: int, count: int, step: int, extent: int) -> int:
+    last = offset + (count - 1) * step
+    if 0 <= offset < extent and 0 <= last < extent:
+        return count
+    if not step:
+        return 0
+    if step < 0:
+        offset, step = last, -step
+    first = 0 if offset >= 0 else -(offset // step)
+    return max(0, min(count, -(-(extent - offset) // step)) - first)
+
+
+class Flag(Node):
+    """set_flag or wait_flag; its FIFO is `channel` + counter mod `slots`."""
+
+    __slots__ = ("channel", "counter", "pipe", "slots")
+
+    def __init__(self, op: ops.SyncOp, counter: Affine) -> None:
+        source, target = INDEX_OF[op.source_pipe()], INDEX_OF[op.target_pipe()]
+        waits = isinstance(op, ops.WaitFlagOp)
+        super().__init__(WAIT if waits else SET, op)
+        self.pipe = target if waits else source
+        self.channel = (source * len(PIPES) + target) * _EVENTS + integer(op.properties["event"])
+        self.slots = integer(op.properties["slots"])
+        self.counter = counter
+
+    def flag(self, env: Env) -> str:
+        """`MTE2 -> V event 1`, for messages."""
+        source, target = (text(self.op.properties[key]) for key in ("source", "target"))
+        event = integer(self.op.properties["event"]) + self.counter.at(env) % self.slots
+        return f"{source} -> {target} event {event}"
+
+
+class Cross(Node):
+    """set_cross or wait_cross."""
+
+    __slots__ = ("event", "pipe")
+
+    def __init__(self, op: ops.SetCrossOp | ops.WaitCrossOp) -> None:
+        waits = isinstance(op, ops.WaitCrossOp)
+        super().__init__(WAIT_CROSS if waits else SET_CROSS, op)
+        self.pipe = INDEX_OF[Pipe(text(op.properties["target" if waits else "source"]))]
+        self.event = integer(op.event)
+
+
+class Scope:
+    """What a loop and a section share: what they contain, and the key that tells environments apart."""
+
+    def __init__(self) -> None:
+        self.body: list[Node] = []
+        self.rows: dict[Row, None] = {}
+        self.counters: dict[tuple[Affine, int], None] = {}
+        self.bounds: dict[Affine, None] = {}
+        self.channels: dict[int, None] = {}
+        self.inside: set[int] = set()
+        self.weight = 0
+        self.sends: set[int] = set()
+        self._clips: list[Clip] = []
+        self._phases: list[tuple[Affine, int]] = []
+        self._outer_bounds: list[Affine] = []
+
+    def absorb(self, node: Node) -> None:
+        """Append a node and take over what it contains."""
+        self.body.append(node)
+        self.weight += 1
+        if isinstance(node, Work):
+            self.rows |= dict.fromkeys(node.rows)
+        elif isinstance(node, Flag):
+            if node.counter.terms:
+                self.counters[node.counter, node.slots] = None
+            self.channels |= dict.fromkeys(range(node.channel, node.channel + node.slots))
+        elif isinstance(node, Cross):
+            if node.kind == SET_CROSS:
+                self.sends.add(node.event)
+        elif isinstance(node, Loop):
+            self.rows |= node.rows
+            self.counters |= node.counters
+            self.bounds |= node.bounds
+            self.channels |= node.channels
+            self.inside |= node.inside | {node.variable}
+            self.sends |= node.sends
+            self.weight += node.weight * node.typical_trips
+
+    def close(self, ranges: Sequence[Range], own: int | None) -> None:
+        """Work out the key, once all nodes are in."""
+        fixed = self.inside if own is None else self.inside | {own}
+        clips = {}
+        for row in self.rows:
+            if row.offset.without(fixed).terms:
+                clip = Clip(row, fixed, None, ranges)
+                clips[clip.identity()] = clip
+        self._clips = list(clips.values())
+        phases = {(c.without(fixed), slots): None for c, slots in self.counters}
+        self._phases = [p for p in phases if p[0].terms]
+        self._outer_bounds = [b for b in (b.without(fixed) for b in self.bounds) if b.terms]
+
+    def key(self, env: Env) -> tuple[object, ...]:
+        """Environments with equal keys cost the same from here inwards."""
+        return (
+            *[clip.key(env) for clip in self._clips],
+            *[counter.at(env) % slots for counter, slots in self._phases],
+            *[bound.at(env) for bound in self._outer_bounds],
+        )
+
+
+class Loop(Scope, Node):
+    """scf.for."""
+
+    def __init__(
+        self, op: scf.ForOp, number: int, variable: int, bounds: tuple[Affine, Affine], step: int
+    ) -> None:
+        Scope.__init__(self)
+        Node.__init__(self, LOOP, op)
+        self.number, self.variable, self.step = number, variable, step
+        self.lower, self.upper = bounds
+        self.bounds |= dict.fromkeys(b for b in bounds if b.terms)
+        self.typical_trips = 1
+        self.period = 1
+        self.crosses_inside = False
+        self._moving: list[Clip] = []
+        self._ragged = False
+
+    @property
+    def crosses(self) -> bool:
+        return self.crosses_inside
+
+    def seal(self, ranges: Sequence[Range]) -> None:
+        """Work out key, period and clipping, once the body is in."""
+        self.close(ranges, self.variable)
+        self.crosses_inside = any(node.crosses for node in self.body)
+        self._ragged = any(variable == self.variable for bound in self.bounds for variable, _ in bound.terms)
+        low, high = ranges[self.variable]
+        self.typical_trips = (high - low) // self.step + 1 if high >= low else 0
+        moving = {}
+        for row in self.rows:
+            clip = Clip(row, self.inside, self.variable, ranges)
+            if clip.coefficient:
+                moving[clip.identity()] = clip
+        self._moving = list(moving.values())
+        for counter, slots in self.counters:
+            stride = dict(counter.terms).get(self.variable, 0) * self.step
+            self.period = math.lcm(self.period, slots // math.gcd(stride, slots))
+
+    def extent(self, env: Env) -> tuple[int, int]:
+        """First index and number of trips."""
+        first = self.lower.at(env)
+        return first, max(0, -(-(self.upper.at(env) - first) // self.step))
+
+    def runs(self, env: Env, first: int, trips: int) -> list[tuple[int, int, bool]]:
+        """(start, count, steady) pieces of the trips; in a steady one all trips cost the same."""
+        if self._ragged:
+            return [(0, trips, False)]
+        return steady_runs([clip.steady(env, first, self.step) for clip in self._moving], trips)
+
+
+class Section(Scope):
+    """The program of one kind of core."""
+
+    def __init__(self, op: structure.SectionOp, grid: Sequence[int], machine: Machine) -> None:
+        super().__init__()
+        self.op = op
+        self.core = text(op.core)
+        self.units = integer(op.units)
+        self.works: list[Work] = []
+        self.loops = 0
+        self.variables = len(grid) + 1
+        self.allocs: list[ops.AllocOp] = []
+        self._machine = machine
+        self._ranges: list[Range] = [(0, g - 1) for g in grid] + [(0, self.units - 1)]
+        kernel = op.parent_block()
+        assert kernel is not None
+        self._values: dict[SSAValue, Affine] = {
+            arg: Affine(0, ((i, 1),)) for i, arg in enumerate(kernel.args[: len(grid)])
+        }
+        self._operands: dict[SSAValue, int] = {arg: i for i, arg in enumerate(kernel.args[len(grid) :])}
+        self._values[op.body.block.args[0]] = Affine(0, ((len(grid), 1),))
+        for outside in kernel.ops:
+            if not isinstance(outside, structure.SectionOp):
+                self._build(outside, self)
+        self._fill(op.body.block, self)
+        self.close(self._ranges, None)
+
+    def environment(self, point: Sequence[int], unit: int) -> Env:
+        """The environment of one core at a grid point."""
+        return [*point, unit, *[0] * (self.variables - len(point) - 1)]
+
+    def _fill(self, block: Block, scope: Scope) -> None:
+        for op in block.ops:
+            self._build(op, scope)
+
+    def _affine(self, value: SSAValue, op: Operation) -> Affine:
+        found = self._values.get(value)
+        if found is None:
+            raise SimulationError(f"{describe(op)} uses an index that the simulator cannot follow")
+        return found
+
+    def _build(self, op: Operation, scope: Scope) -> None:
+        if isinstance(op, arith.ConstantOp):
+            if isinstance(op.value, IntegerAttr):
+                self._values[op.result] = Affine(op.value.value.data)
+        elif isinstance(op, ops.AllocOp):
+            self.allocs.append(op)
+        elif isinstance(op, ops.ViewOp):
+            self._operands[op.result] = self._operands[op.source]
+        elif isinstance(op, scf.ForOp):
+            scope.absorb(self._loop(op))
+        elif isinstance(op, ops.SyncOp):
+            indices = [self._affine(v, op) for v in op.index_operands()]
+            row = op.linear().rows[0]
+            scope.absorb(Flag(op, Affine.combine(row[-1], zip(row, indices, strict=False))))
+        elif isinstance(op, ops.SetCrossOp | ops.WaitCrossOp):
+            scope.absorb(Cross(op))
+        elif isinstance(op, ops.BarrierOp):
+            scope.absorb(Node(BARRIER, op))
+        elif isinstance(op, NpuOp):
+            scope.absorb(self._work(op))
+            if isinstance(op, ops.LoadScalarOp):
+                self._values[op.result] = Affine(integer(op.low))
+        elif not isinstance(op, ops.SlotOp | scf.YieldOp):
+            raise SimulationError(f"{describe(op)} is not an instruction the simulator knows")
+
+    def _loop(self, op: scf.ForOp) -> Loop:
+        lower, upper, step = (self._affine(v, op) for v in (op.lb, op.ub, op.step))
+        if step.terms or step.constant < 1:
+            raise SimulationError(f"{describe(op)} needs a positive constant step")
+        low, high = lower.span(self._ranges)[0], upper.span(self._ranges)[1] - 1
+        loop = Loop(op, self.loops, self.variables, (lower, upper), step.constant)
+        if not lower.terms and high >= low:
+            high = low + (high - low) // step.constant * step.constant
+        self._ranges.append((low, high))
+        self._values[op.body.block.args[0]] = Affine(0, ((self.variables, 1),))
+        self.variables += 1
+        self.loops += 1
+        self._fill(op.body.block, loop)
+        loop.seal(self._ranges)
+        return loop
+
+    def _work(self, op: NpuOp) -> Work:
+        indices = [self._affine(v, op) for v in op.index_operands()]
+        rows: list[Row] = []
+        if isinstance(op, ops.TransferOp):
+            shape = zip(op.linear().rows, op.box_sizes, op.box_steps, op.view.shape, strict=True)
+            for row, count, step, extent in shape:
+                offset = Affine.combine(row[-1], zip(row, indices, strict=False))
+                if offset.terms:
+                    rows.append(Row(offset, count, step, extent))
+        operand = None
+        for value in op.main_operands():
+            if isinstance(value.type, GmType):
+                operand = self._operands[value]
+        moving = [row for row in rows if not row.never_clips(self._ranges)]
+        work = Work(op, len(self.works), self._machine, indices, moving, operand)
+        self.works.append(work)
+        return work

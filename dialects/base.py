@@ -1,0 +1,351 @@
+"""The textual form and the small helpers that all three dialects share.
+
+Every Tilewright op prints as
+
+    %r = level.name %a, %b at [%i * 128, %k * 64 + 3] {sizes = [128, 64]} : (types) -> type
+
+`at [...]` is there for ops that address a box of memory: one linear expression of the enclosing loops'
+indices for each dimension. Properties print as plain lists, numbers and strings. Where all operand and result
+types agree, the type is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, TypeVar
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    IndexType,
+    IntegerAttr,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.irdl import IRDLOperation
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+INDEX = IndexType()
+
+OpT = TypeVar("OpT", bound="FormattedOp")
+
+_INTS: dict[tuple[int, ...], DenseArrayBase] = {}
+
+
+def ints(values: Sequence[int]) -> DenseArrayBase:
+    """`values` as the dense i64 array that properties hold; equal lists share one attribute."""
+    key = tuple(int(v) for v in values)
+    found = _INTS.get(key)
+    if found is None:
+        found = _INTS[key] = DenseArrayBase.from_list(i64, key)
+    return found
+
+
+def to_ints(attr: DenseArrayBase | None) -> tuple[int, ...]:
+    """The integers of a dense array property; () for an absent one."""
+    if attr is None:
+        return ()
+    return tuple(int(v) for v in attr.get_values())
+
+
+class Linear:
+    """Rows of linear expressions over index values: row d is `sum(coefficient[d][j] * index[j]) + constant[d]`.
+
+    Stored on ops as a flat dense array, one row of `len(indices) + 1` numbers for each dimension.
+    """
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Sequence[Sequence[int]]):
+        self.rows = tuple(tuple(int(c) for c in row) for row in rows)
+
+    @staticmethod
+    def decode(attr: DenseArrayBase, n_indices: int) -> Linear:
+        flat, width = to_ints(attr), n_indices + 1
+        return Linear([flat[i : i + width] for i in range(0, len(flat), width)])
+
+    def encode(self) -> DenseArrayBase:
+        return ints([c for row in self.rows for c in row])
+
+    def evaluate(self, indices: Sequence) -> list:
+        """The value of each row; `indices` may be ints or traced integers."""
+        out = []
+        for row in self.rows:
+            total = row[-1]
+            for c, v in zip(row[:-1], indices, strict=True):
+                if c == 1:
+                    total = total + v
+                elif c:
+                    total = total + v * c
+            out.append(total)
+        return out
+
+
+class Expr:
+    """A linear expression over SSA index values, the builder's side of `Linear`: {value: coefficient} + constant."""
+
+    __slots__ = ("constant", "terms")
+
+    def __init__(self, constant: int = 0, terms: Mapping[SSAValue, int] | None = None):
+        self.constant = constant
+        self.terms = {v: c for v, c in (terms or {}).items() if c}
+
+    @staticmethod
+    def of(value: SSAValue, coefficient: int = 1) -> Expr:
+        return Expr(0, {value: coefficient})
+
+    def __add__(self, other: Expr | int) -> Expr:
+        if isinstance(other, int):
+            return Expr(self.constant + other, self.terms)
+        terms = dict(self.terms)
+        for v, c in other.terms.items():
+            terms[v] = terms.get(v, 0) + c
+        return Expr(self.constant + other.constant, terms)
+
+    def __mul__(self, factor: int) -> Expr:
+        return Expr(self.constant * factor, {v: c * factor for v, c in self.terms.items()})
+
+
+def pack(exprs: Sequence[Expr]) -> tuple[list[SSAValue], DenseArrayBase]:
+    """The index operands and the encoded rows of a list of expressions."""
+    values: list[SSAValue] = []
+    for e in exprs:
+        values += [v for v in e.terms if v not in values]
+    rows = [[*(e.terms.get(v, 0) for v in values), e.constant] for e in exprs]
+    return values, Linear(rows).encode()
+
+
+class FormattedOp(IRDLOperation):
+    """Base of all Tilewright ops: the one textual form described at the top of this module."""
+
+    ADDRESSED: ClassVar[bool] = False
+    """True where trailing `indices` operands and an `offsets` property give a box: printed as `at [...]`."""
+
+    SYMBOL: ClassVar[str | None] = None
+    """The property that holds the op's symbol, printed as `@name` before the operands."""
+
+    @property
+    def level(self) -> str:
+        return self.name.split(".", 1)[0]
+
+    def error(self, message: str) -> VerifyException:
+        return VerifyException(f"'{self.name}' {message}")
+
+    # -- printing ------------------------------------------------------------------------------------------
+
+    def main_operands(self) -> Sequence[SSAValue]:
+        if not self.ADDRESSED:
+            return self.operands
+        return [v for v in self.operands if v.type != INDEX]
+
+    def index_operands(self) -> Sequence[SSAValue]:
+        return [v for v in self.operands if v.type == INDEX] if self.ADDRESSED else ()
+
+    def print(self, printer: Printer) -> None:
+        main, indices = self.main_operands(), self.index_operands()
+        hidden = set()
+        if self.SYMBOL is not None:
+            hidden.add(self.SYMBOL)
+            printer.print_string(" ")
+            printer.print_symbol_name(_symbol_text(self.properties[self.SYMBOL]))
+        if main:
+            printer.print_string(" ")
+            printer.print_list(main, printer.print_ssa_value)
+        if self.ADDRESSED and "offsets" in self.properties:
+            hidden.add("offsets")
+            attr = self.properties["offsets"]
+            assert isinstance(attr, DenseArrayBase)
+            printer.print_string(" at [")
+            printer.print_list(
+                Linear.decode(attr, len(indices)).rows, lambda row: _print_linear(printer, row, indices)
+            )
+            printer.print_string("]")
+        shown = {k: v for k, v in self.properties.items() if k not in hidden}
+        if shown:
+            printer.print_string(" {")
+            printer.print_list(sorted(shown.items()), lambda kv: _print_property(printer, *kv))
+            printer.print_string("}")
+        if self.attributes:
+            printer.print_op_attributes(self.attributes, print_keyword=True)
+        types_in = [v.type for v in main]
+        types_out = list(self.result_types)
+        if types_in or types_out:
+            printer.print_string(" : ")
+            if types_in and types_out and len({*types_in, *types_out}) == 1 and len(types_out) == 1:
+                printer.print_attribute(types_out[0])
+            else:
+                printer.print_string("(")
+                printer.print_list(types_in, printer.print_attribute)
+                printer.print_string(")")
+                if types_out:
+                    printer.print_string(" -> ")
+                    if len(types_out) == 1:
+                        printer.print_attribute(types_out[0])
+                    else:
+                        printer.print_string("(")
+                        printer.print_list(types_out, printer.print_attribute)
+                        printer.print_string(")")
+        for region in self.regions:
+            printer.print_string(" ")
+            printer.print_region(region)
+
+    # -- parsing -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def parse(cls: type[OpT], parser: Parser) -> OpT:
+        main: list[UnresolvedOperand] = []
+        properties: dict[str, Attribute] = {}
+        if cls.SYMBOL is not None:
+            name = parser.parse_symbol_name()
+            properties[cls.SYMBOL] = name if cls.SYMBOL == "sym_name" else SymbolRefAttr(name)
+        # an op that takes no operands must not eat the result name of the next op
+        takes_operands = bool(cls.get_irdl_definition().operands)
+        first = parser.parse_optional_unresolved_operand() if takes_operands else None
+        if first is not None:
+            main.append(first)
+            while parser.parse_optional_punctuation(","):
+                main.append(parser.parse_unresolved_operand())
+        indices: list[SSAValue] = []
+        if cls.ADDRESSED and parser.parse_optional_keyword("at"):
+            exprs = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_linear(parser))
+            indices, properties["offsets"] = pack(exprs)
+        if parser.parse_optional_punctuation("{"):
+            if not parser.parse_optional_punctuation("}"):
+                while True:
+                    key, value = _parse_property(parser)
+                    properties[key] = value
+                    if not parser.parse_optional_punctuation(","):
+                        break
+                parser.parse_punctuation("}")
+        attributes = parser.parse_optional_attr_dict_with_keyword()
+        types_in: list[Attribute] = []
+        types_out: list[Attribute] = []
+        at = parser.pos
+        if parser.parse_optional_punctuation(":"):
+            listed = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
+            if listed is None:
+                only = parser.parse_type()
+                types_in, types_out = [only] * len(main), [only]
+            else:
+                types_in = list(listed)
+                if parser.parse_optional_punctuation("->"):
+                    several = parser.parse_optional_comma_separated_list(
+                        parser.Delimiter.PAREN, parser.parse_type
+                    )
+                    types_out = [parser.parse_type()] if several is None else list(several)
+        if len(types_in) != len(main):
+            parser.raise_error(
+                f"'{cls.name}' has {len(main)} operands but {len(types_in)} operand types", at, parser.pos
+            )
+        operands = [parser.resolve_operand(o, t) for o, t in zip(main, types_in, strict=True)]
+        regions: list[Region] = []
+        while (region := parser.parse_optional_region()) is not None:
+            regions.append(region)
+        unknown = set(properties) - set(cls.get_irdl_definition().properties)
+        if unknown:
+            parser.raise_error(f"'{cls.name}' has no property {sorted(unknown)[0]!r}", at, parser.pos)
+        return cls.create(
+            operands=[*operands, *indices],
+            result_types=types_out,
+            properties=properties,
+            attributes=dict(attributes.data) if attributes else {},
+            regions=regions,
+        )
+
+
+def _symbol_text(attr: Attribute) -> str:
+    return attr.root_reference.data if isinstance(attr, SymbolRefAttr) else text(attr)
+
+
+def _print_linear(printer: Printer, row: Sequence[int], indices: Sequence[SSAValue]) -> None:
+    written = False
+    for c, v in zip(row[:-1], indices, strict=True):
+        if not c:
+            continue
+        if written:
+            printer.print_string(" + ")
+        printer.print_ssa_value(v)
+        if c != 1:
+            printer.print_string(f" * {c}")
+        written = True
+    if row[-1] or not written:
+        printer.print_string(f" + {row[-1]}" if written else f"{row[-1]}")
+
+
+def parse_linear(parser: Parser) -> Expr:
+    """One linear expression, `%i * 128 + %k + -3`."""
+    total = Expr()
+    while True:
+        operand = parser.parse_optional_unresolved_operand()
+        if operand is None:
+            total = total + parser.parse_integer()
+        else:
+            value = parser.resolve_operand(operand, INDEX)
+            factor = parser.parse_integer() if parser.parse_optional_characters("*") else 1
+            total = total + Expr.of(value, factor)
+        if not parser.parse_optional_punctuation("+"):
+            return total
+
+
+def _print_property(printer: Printer, name: str, value: Attribute) -> None:
+    printer.print_string(name)
+    if isinstance(value, UnitAttr):
+        return
+    printer.print_string(" = ")
+    if isinstance(value, DenseArrayBase) and value.elt_type == i64:
+        printer.print_string("[" + ", ".join(str(v) for v in value.get_values()) + "]")
+    elif isinstance(value, IntegerAttr) and value.type == i64:
+        printer.print_string(str(value.value.data))
+    else:
+        printer.print_attribute(value)
+
+
+def _parse_property(parser: Parser) -> tuple[str, Attribute]:
+    name = parser.parse_identifier()
+    if not parser.parse_optional_punctuation("="):
+        return name, UnitAttr()
+    value = parser.parse_attribute()
+    if isinstance(value, ArrayAttr) and all(isinstance(v, IntegerAttr) and v.type == i64 for v in value.data):
+        return name, ints([v.value.data for v in value.data if isinstance(v, IntegerAttr)])
+    return name, value
+
+
+def text(attr: Attribute) -> str:
+    """The Python string of a string property."""
+    assert isinstance(attr, StringAttr)
+    return attr.data
+
+
+def integer(attr: Attribute) -> int:
+    """The Python int of an integer property."""
+    assert isinstance(attr, IntegerAttr)
+    return attr.value.data
+
+
+def describe(op: Operation) -> str:
+    """`'npu.load' (model.py:12)`: how an op is named in a message to the user."""
+    place = source_of(op)
+    return f"'{op.name}' ({place})" if place else f"'{op.name}'"
+
+
+def source_of(op: Operation) -> str | None:
+    """`file:line` of the user's source that `op` came from, or None."""
+    from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, FusedLoc, NameLoc
+
+    loc: Attribute = op.location
+    while True:
+        if isinstance(loc, FileLineColLoc):
+            return f"{loc.filename.data}:{loc.line.data}"
+        if isinstance(loc, NameLoc):
+            loc = loc.location
+        elif isinstance(loc, CallSiteLoc):
+            loc = loc.callee
+        elif isinstance(loc, FusedLoc) and loc.locations.data:
+            loc = loc.locations.data[0]
+        else:
+            return None

@@ -1,0 +1,142 @@
+"""Element types: their names, sizes and numpy counterparts. i1 takes one byte in memory, as on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    ComplexType,
+    Float4E2M1FNType,
+    Float6E2M3FNType,
+    Float6E3M2FNType,
+    Float8E3M4Type,
+    Float8E4M3B11FNUZType,
+    Float8E4M3FNType,
+    Float8E4M3FNUZType,
+    Float8E4M3Type,
+    Float8E5M2FNUZType,
+    Float8E5M2Type,
+    Float8E8M0FNUType,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IntegerType,
+    Signedness,
+    TensorType,
+)
+from xdsl.ir import Attribute
+
+_NUMPY: dict[str, np.dtype] = {
+    "f64": np.dtype(np.float64),
+    "f32": np.dtype(np.float32),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "f8E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "f8E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "f8E4M3B11FNUZ": np.dtype(ml_dtypes.float8_e4m3b11fnuz),
+    "f8E4M3": np.dtype(ml_dtypes.float8_e4m3),
+    "f8E3M4": np.dtype(ml_dtypes.float8_e3m4),
+    "f8E8M0FNU": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "f6E2M3FN": np.dtype(ml_dtypes.float6_e2m3fn),
+    "f6E3M2FN": np.dtype(ml_dtypes.float6_e3m2fn),
+    "f4E2M1FN": np.dtype(ml_dtypes.float4_e2m1fn),
+    "i64": np.dtype(np.int64),
+    "i32": np.dtype(np.int32),
+    "i16": np.dtype(np.int16),
+    "i8": np.dtype(np.int8),
+    "i4": np.dtype(ml_dtypes.int4),
+    "i2": np.dtype(ml_dtypes.int2),
+    "ui64": np.dtype(np.uint64),
+    "ui32": np.dtype(np.uint32),
+    "ui16": np.dtype(np.uint16),
+    "ui8": np.dtype(np.uint8),
+    "ui4": np.dtype(ml_dtypes.uint4),
+    "ui2": np.dtype(ml_dtypes.uint2),
+    "i1": np.dtype(np.bool_),
+    "c64": np.dtype(np.complex64),
+    "c128": np.dtype(np.complex128),
+}
+_NAMES = {v: k for k, v in _NUMPY.items()}
+
+_SIMPLE: dict[str, Attribute] = {
+    "f64": Float64Type(),
+    "f32": Float32Type(),
+    "f16": Float16Type(),
+    "bf16": BFloat16Type(),
+    "c64": ComplexType(Float32Type()),
+    "c128": ComplexType(Float64Type()),
+    **{
+        t.name: t
+        for t in (
+            Float8E4M3FNType(),
+            Float8E5M2Type(),
+            Float8E4M3FNUZType(),
+            Float8E5M2FNUZType(),
+            Float8E4M3B11FNUZType(),
+            Float8E4M3Type(),
+            Float8E3M4Type(),
+            Float8E8M0FNUType(),
+            Float6E2M3FNType(),
+            Float6E3M2FNType(),
+            Float4E2M1FNType(),
+        )
+    },
+}
+_TYPES: dict[str, Attribute] = dict(_SIMPLE)
+for _n in _NUMPY:
+    if _n.startswith("ui"):
+        _TYPES[_n] = IntegerType(int(_n[2:]), Signedness.UNSIGNED)
+    elif _n[0] == "i":
+        _TYPES[_n] = IntegerType(int(_n[1:]))
+_BY_TYPE = {t: n for n, t in _TYPES.items()}
+
+
+def dtype_name(element: Attribute) -> str:
+    """`f32`, `bf16`, `i8`...: the short name of an element type. Raises ValueError for one we do not know."""
+    try:
+        return _BY_TYPE[element]
+    except KeyError:
+        name = getattr(element, "name", str(element))
+        if name in _NUMPY:
+            return name
+        raise ValueError(f"element type {element} is not supported") from None
+
+
+def element_type(name: str) -> Attribute:
+    """The xDSL element type called `name`. Raises ValueError if there is none."""
+    if name not in _TYPES:
+        raise ValueError(f"element type {name} is not supported")
+    return _TYPES[name]
+
+
+def numpy_dtype(element: Attribute | str) -> np.dtype:
+    return _NUMPY[element if isinstance(element, str) else dtype_name(element)]
+
+
+def name_of_numpy(dtype: np.dtype) -> str:
+    return _NAMES[np.dtype(dtype)]
+
+
+def itemsize(element: Attribute | str) -> int:
+    """Bytes an element takes in memory."""
+    return numpy_dtype(element).itemsize
+
+
+def is_float(element: Attribute | str) -> bool:
+    name = element if isinstance(element, str) else dtype_name(element)
+    return name[0] in "fb"
+
+
+def tensor(shape: Sequence[int], element: Attribute) -> TensorType:
+    return TensorType(element, list(shape))
+
+
+def size(shape: Sequence[int]) -> int:
+    """Number of elements of a shape."""
+    return math.prod(shape)

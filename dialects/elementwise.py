@@ -1,0 +1,69 @@
+"""The scalar functions of the vector engine, once for all three levels.
+
+A row of the table is a function of one to three scalars. From it come the ops `graph.<name>`, `tile.<name>` and
+`npu.v<name>`; the interpreter's value rule has the same name; the machine's `[vector.ops]` table gives its rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Result = Literal["same", "i1", "any"]
+
+
+@dataclass(frozen=True)
+class Function:
+    """name: the op's suffix; arity: operands; result: element type of the result (`same` as the last operand,
+    `i1`, or `any`: given on the op); flops: what one element counts for in reports."""
+
+    name: str
+    arity: int
+    result: Result = "same"
+    flops: int = 1
+    predicate: bool = False
+    """True where operand 0 is an i1 mask (select)."""
+
+
+_UNARY = """abs neg sign exp exp2 expm1 log log1p sqrt rsqrt cbrt tanh logistic sin cos tan erf floor ceil
+round_even round_away not popcnt clz""".split()
+_BINARY = "add sub mul div max min pow rem atan2 and or xor shl shr_logical shr_arithmetic".split()
+_COMPARE = "eq ne lt le gt ge".split()
+
+FUNCTIONS: dict[str, Function] = {
+    f.name: f
+    for f in [
+        *(Function(n, 1) for n in _UNARY),
+        Function("is_finite", 1, "i1"),
+        Function("convert", 1, "any", 0),
+        *(Function(n, 2) for n in _BINARY),
+        *(Function(n, 2, "i1") for n in _COMPARE),
+        Function("select", 3, "same", 1, predicate=True),
+        Function("clamp", 3),
+    ]
+}
+
+REDUCTIONS = ("sum", "prod", "max", "min", "and", "or")
+"""Kinds of reduction; `and`, `or` are bitwise (logical on i1)."""
+
+REDUCTION_FUNCTION = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
+"""The elementwise function that combines two partial results of a reduction."""
+
+
+def identity(kind: str, dtype: str) -> float | int | bool:
+    """The neutral element of a reduction kind in `dtype`."""
+    import ml_dtypes
+    import numpy as np
+
+    from .dtypes import numpy_dtype
+
+    if kind == "sum":
+        return 0
+    if kind == "prod":
+        return 1
+    if dtype == "i1":
+        return kind in ("min", "and")
+    if dtype[0] in "fb":
+        return float("inf") if kind == "min" else float("-inf")
+    info = ml_dtypes.iinfo(numpy_dtype(dtype)) if dtype.endswith(("i4", "i2")) else np.iinfo(numpy_dtype(dtype))
+    return {"max": int(info.min), "min": int(info.max), "and": -1 if info.min < 0 else int(info.max), "or": 0}[kind]

@@ -1,0 +1,34 @@
+"""Makes the elementwise op classes of a level from the table in `elementwise.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.irdl import irdl_op_definition, operand_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from .base import FormattedOp
+from .elementwise import FUNCTIONS, Function
+
+_OPERANDS = {1: ("x",), 2: ("lhs", "rhs"), 3: ("first", "second", "third")}
+
+
+def make_elementwise(level: str, base: type[FormattedOp], module: str) -> dict[str, type[Any]]:
+    """`{function name: op class}` for value-semantics ops `level.<name>`, deriving from `base`."""
+    return {f.name: _make(level, f, base, module) for f in FUNCTIONS.values()}
+
+
+def _make(level: str, function: Function, base: type[FormattedOp], module: str) -> type[Any]:
+    body: dict[str, Any] = {
+        "__module__": module,
+        "__doc__": f"`{function.name}` of each element ({function.arity} operand(s) of one shape).",
+        "name": f"{level}.{function.name}",
+        "result": result_def(),
+        "traits": traits_def(Pure()),
+    }
+    for name in _OPERANDS[function.arity]:
+        body[name] = operand_def()
+    title = "".join(part.capitalize() for part in function.name.split("_"))
+    made = irdl_op_definition(type(f"{title}Op", (base,), body))
+    made.FUNCTION = function
+    return made

@@ -1,0 +1,644 @@
+"""Instructions of a core: one class per machine instruction, on the pipe it is issued to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+
+from ...machine import Machine
+from ..base import INDEX, FormattedOp, integer, text, to_ints
+from ..dtypes import dtype_name, size
+from ..elementwise import FUNCTIONS, REDUCTIONS, Function
+from .interface import FREE, Cost, NpuOp, buffer, gm, gm_traffic, vector_dtype, vector_elements
+from .types import BufferType, GmType, Pipe
+
+
+@irdl_op_definition
+class AllocOp(FormattedOp):
+    """Reserves a buffer in its space; `address` (bytes from the start of the space) comes with npu-allocate."""
+
+    name = "npu.alloc"
+    address = opt_prop_def(IntegerAttr)
+    result = result_def()
+
+    def verify_(self) -> None:
+        if not isinstance(self.result.type, BufferType):
+            raise self.error(f"gives a !npu.buffer, not {self.result.type}")
+
+
+@irdl_op_definition
+class SlotOp(FormattedOp):
+    """The slot of a multi-buffer that the counter `at [...]` selects, modulo the number of slots."""
+
+    name = "npu.slot"
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def()
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        src, out = self.source.type, self.result.type
+        if not isinstance(src, BufferType) or not isinstance(out, BufferType):
+            raise self.error("needs buffers")
+        if out != BufferType.of(src.shape, src.element, src.space):
+            raise self.error(f"gives one slot of {src}, not {out}")
+
+
+@irdl_op_definition
+class ViewOp(FormattedOp):
+    """A strided view of a whole device tensor; moves nothing."""
+
+    name = "npu.view"
+    source = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        src, out = self.source.type, self.result.type
+        if not isinstance(src, GmType) or not isinstance(out, GmType):
+            raise self.error("needs device tensors")
+        check_view(self, src, out)
+
+
+def check_view(op: FormattedOp, src: GmType, out: GmType) -> None:
+    """A view must stay inside its dense source. Raises VerifyException."""
+    if not src.dense:
+        raise op.error(f"needs a dense source, got {src}")
+    if src.element != out.element:
+        raise op.error(f"cannot change the element type from {src.element} to {out.element}")
+    if 0 in out.shape:
+        return
+    reach = [(n - 1) * s for n, s in zip(out.shape, out.strides, strict=True)]
+    low = out.offset + sum(r for r in reach if r < 0)
+    high = out.offset + sum(r for r in reach if r > 0)
+    if low < 0 or high >= size(src.shape):
+        raise op.error(f"reaches elements {low}..{high} of a source of {size(src.shape)}")
+
+
+class TransferOp(NpuOp):
+    """Moves a box of a device tensor, `sizes` elements from `at [...]` with `steps` between them."""
+
+    ADDRESSED: ClassVar[bool] = True
+    DEVICE_OPERAND: ClassVar[int]
+
+    @property
+    def view(self) -> GmType:
+        return gm(self.main_operands()[self.DEVICE_OPERAND])
+
+    @property
+    def box_sizes(self) -> tuple[int, ...]:
+        attr = self.properties["sizes"]
+        assert isinstance(attr, DenseArrayBase)
+        return to_ints(attr)
+
+    @property
+    def box_steps(self) -> tuple[int, ...]:
+        attr = self.properties.get("steps")
+        assert attr is None or isinstance(attr, DenseArrayBase)
+        return to_ints(attr) if attr is not None else (1,) * len(self.box_sizes)
+
+    def tile(self) -> SSAValue:
+        return self.main_operands()[1 - self.DEVICE_OPERAND]
+
+    def verify_(self) -> None:
+        super().verify_()
+        rank = len(self.view.shape)
+        if not len(self.box_sizes) == len(self.box_steps) == len(self.linear().rows) == rank:
+            raise self.error(f"needs an offset, a size and a step for each of {rank} dimensions")
+        if size(self.box_sizes) != size(buffer(self.tile()).shape):
+            raise self.error(f"moves {size(self.box_sizes)} elements to or from {self.tile().type}")
+
+    def traffic(self, machine: Machine, indices: Sequence[int]) -> tuple[int, int]:
+        offsets = self.linear().evaluate(indices)
+        return gm_traffic(self.view, offsets, self.box_sizes, self.box_steps, machine.burst_bytes)
+
+    def move_cost(self, machine: Machine, indices: Sequence[int], write: bool) -> Cost:
+        bytes_, useful = self.traffic(machine, indices)
+        space = buffer(self.tile()).space
+        move = machine.moves[(space, "gm") if write else ("gm", space)]
+        cycles = move.fixed_cycles + -(-bytes_ // move.bytes_per_cycle) if bytes_ else 1
+        return Cost(int(cycles), bytes_, useful, write=write)
+
+
+class LoadOp(TransferOp):
+    PIPE: ClassVar[Pipe] = Pipe.MTE2
+    DEVICE_OPERAND: ClassVar[int] = 0
+    TARGET_SPACES: ClassVar[tuple[str, ...]]
+
+    def verify_(self) -> None:
+        super().verify_()
+        if buffer(self.tile()).space not in self.TARGET_SPACES:
+            raise self.error(f"fills {' or '.join(self.TARGET_SPACES)}, not {buffer(self.tile()).space}")
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.move_cost(machine, indices, write=False)
+
+
+@irdl_op_definition
+class LoadNdOp(LoadOp):
+    """gm -> ub, row-major; elements outside the tensor become `fill`."""
+
+    name = "npu.load_nd"
+    TARGET_SPACES: ClassVar[tuple[str, ...]] = ("ub",)
+    source = operand_def(GmType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+    fill = opt_prop_def(FloatAttr)
+
+
+@irdl_op_definition
+class LoadNd2NzOp(LoadOp):
+    """gm -> l1, rearranged into fractals on the way; elements outside the tensor become `fill`."""
+
+    name = "npu.load_nd2nz"
+    TARGET_SPACES: ClassVar[tuple[str, ...]] = ("l1",)
+    source = operand_def(GmType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+    fill = opt_prop_def(FloatAttr)
+
+
+@irdl_op_definition
+class StoreNdOp(TransferOp):
+    """ub -> gm; elements outside the tensor are not written."""
+
+    name = "npu.store_nd"
+    PIPE: ClassVar[Pipe] = Pipe.MTE3
+    DEVICE_OPERAND: ClassVar[int] = 1
+    source = operand_def(BufferType)
+    dest = operand_def(GmType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.move_cost(machine, indices, write=True)
+
+
+@irdl_op_definition
+class FixpipeOp(TransferOp):
+    """l0c -> gm through the fixpipe, converting the accumulator to the tensor's element type."""
+
+    name = "npu.fixpipe"
+    PIPE: ClassVar[Pipe] = Pipe.FIX
+    DEVICE_OPERAND: ClassVar[int] = 1
+    source = operand_def(BufferType)
+    dest = operand_def(GmType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+
+    def verify_(self) -> None:
+        super().verify_()
+        if buffer(self.source).space != "l0c":
+            raise self.error(f"drains l0c, not {buffer(self.source).space}")
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.move_cost(machine, indices, write=True)
+
+
+@irdl_op_definition
+class LoadIndirectOp(NpuOp):
+    """gm -> ub: for each index i of the first buffer, the box of `sizes` that starts i elements into the tensor."""
+
+    name = "npu.load_indirect"
+    PIPE: ClassVar[Pipe] = Pipe.MTE2
+    source = operand_def(GmType)
+    index = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    sizes = prop_def(DenseArrayBase)
+
+    def verify_(self) -> None:
+        count = size(buffer(self.index).shape) * size(to_ints(self.sizes))
+        if count != size(buffer(self.dest).shape):
+            raise self.error(f"gives {count} elements, but the destination is {self.dest.type}")
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        view, sizes = gm(self.source), to_ints(self.sizes)
+        n = size(buffer(self.index).shape)
+        each, useful = gm_traffic(view, [0] * len(sizes), sizes, [1] * len(sizes), machine.burst_bytes)
+        move = machine.moves[("gm", "ub")]
+        return Cost(int(n * (move.fixed_cycles + -(-each // move.bytes_per_cycle))), n * each, n * useful)
+
+
+@irdl_op_definition
+class LoadScalarOp(NpuOp):
+    """One integer of a device tensor, clamped to [low, high], as an index of the scalar unit."""
+
+    name = "npu.load_scalar"
+    PIPE: ClassVar[Pipe] = Pipe.S
+    ADDRESSED: ClassVar[bool] = True
+    N_OUTPUTS: ClassVar[int] = 0
+    source = operand_def(GmType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    low = prop_def(IntegerAttr)
+    high = prop_def(IntegerAttr)
+    result = result_def(INDEX)
+
+    def index_operands(self) -> Sequence[SSAValue]:
+        return self.operands[1:]
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        move = machine.moves[("gm", "ub")]
+        return Cost(move.fixed_cycles, machine.burst_bytes, gm(self.source).bytes // max(size(gm(self.source).shape), 1))
+
+
+@irdl_op_definition
+class LoadL0Op(NpuOp):
+    """l1 -> l0a or l0b: the box of `sizes` at `at [...]`, as a matrix.
+
+    With `window`, the box is repeated for each position of a window over the source (image to column): row = box
+    position, column = (window position, innermost position). `transpose` swaps rows and columns.
+    """
+
+    name = "npu.load_l0"
+    PIPE: ClassVar[Pipe] = Pipe.MTE1
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+    window = opt_prop_def(DenseArrayBase)
+    window_steps = opt_prop_def(DenseArrayBase)
+    transpose = opt_prop_def(IntegerAttr)
+
+    def verify_(self) -> None:
+        super().verify_()
+        if buffer(self.source).space != "l1" or buffer(self.dest).space not in ("l0a", "l0b"):
+            raise self.error(f"moves l1 to l0a or l0b, not {buffer(self.source).space} to {buffer(self.dest).space}")
+        moved = size(to_ints(self.sizes)) * size(to_ints(self.window))
+        if moved != size(buffer(self.dest).shape):
+            raise self.error(f"moves {moved} elements into {self.dest.type}")
+        check_box(self, buffer(self.source).shape, to_ints(self.sizes))
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        dest = buffer(self.dest)
+        move = machine.moves[("l1", dest.space)]
+        fractals = fractal_bytes(dest, machine)
+        return Cost(int(move.fixed_cycles + -(-fractals // move.bytes_per_cycle)), elements=size(dest.shape))
+
+
+def check_box(op: FormattedOp, shape: Sequence[int], sizes: Sequence[int]) -> None:
+    if len(sizes) != len(shape) or any(n > s for n, s in zip(sizes, shape, strict=True)):
+        raise op.error(f"box {list(sizes)} does not fit into {list(shape)}")
+
+
+def fractal_bytes(matrix: BufferType, machine: Machine) -> int:
+    """Bytes of a matrix rounded up to whole fractals (16 x 32 bytes)."""
+    name = dtype_name(matrix.element)
+    rows, cols = matrix.shape
+    k0 = machine.cube_k0.get(name, 16)
+    if matrix.space == "l0b":
+        rows, cols = cols, rows
+    return -(-rows // 16) * 16 * -(-cols // k0) * 32
+
+
+@irdl_op_definition
+class MmadOp(NpuOp):
+    """acc (l0c) += a (l0a) x b (l0b); where the step `at [...]` is 0 the accumulator starts from zero."""
+
+    name = "npu.mmad"
+    PIPE: ClassVar[Pipe] = Pipe.M
+    ADDRESSED: ClassVar[bool] = True
+    a = operand_def(BufferType)
+    b = operand_def(BufferType)
+    acc = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+
+    def reads(self) -> Sequence[SSAValue]:
+        return self.main_operands()
+
+    def verify_(self) -> None:
+        super().verify_()
+        spaces = tuple(buffer(v).space for v in self.main_operands())
+        if spaces != ("l0a", "l0b", "l0c"):
+            raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
+        check_matmul(self, *(buffer(v).shape for v in self.main_operands()))
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        (m, k), n = buffer(self.a).shape, buffer(self.b).shape[1]
+        name = dtype_name(buffer(self.a).element)
+        rate = machine.cube[name]
+        k0 = machine.cube_k0[name]
+        padded = -(-m // 16) * 16 * (-(-n // 16) * 16) * (-(-k // k0) * k0)
+        return Cost(machine.cube_fixed_cycles + -(-padded // rate.macs), macs=m * n * k)
+
+
+def check_matmul(op: FormattedOp, a: Sequence[int], b: Sequence[int], acc: Sequence[int]) -> None:
+    if not (len(a) == len(b) == len(acc) == 2 and a[1] == b[0] and tuple(acc) == (a[0], b[1])):
+        raise op.error(f"cannot multiply {list(a)} by {list(b)} into {list(acc)}")
+
+
+class VectorOp(NpuOp):
+    """An instruction of the vector unit; `instruction` is its row in the machine's table."""
+
+    PIPE: ClassVar[Pipe] = Pipe.V
+    INSTRUCTION: ClassVar[str] = ""
+
+    @property
+    def instruction(self) -> str:
+        return self.INSTRUCTION
+
+    def lanes(self) -> int:
+        return max(vector_elements(buffer(v)) for v in self.main_operands())
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        n = self.lanes()
+        return Cost(machine.vector.cycles(self.instruction, vector_dtype(*self.main_operands()), n), elements=n)
+
+    def verify_(self) -> None:
+        super().verify_()
+        for v in self.main_operands():
+            if buffer(v).space != "ub":
+                raise self.error(f"works on ub, not {buffer(v).space}")
+
+
+class ElementwiseVectorOp(VectorOp):
+    """A scalar function of each element; a source may hold one element for all lanes (the instruction's scalar
+    operand), and the destination may be one of the sources."""
+
+    FUNCTION: ClassVar[Function]
+
+    @property
+    def instruction(self) -> str:
+        return self.FUNCTION.name
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_lanes(self, buffer(self.destinations()[0]).shape, [buffer(v).shape for v in self.sources()])
+
+
+def check_lanes(op: FormattedOp, result: Sequence[int], operands: Sequence[Sequence[int]]) -> None:
+    """Elementwise operands have the result's shape or hold one element for all lanes. Raises VerifyException."""
+    for shape in operands:
+        if len(shape) != len(result) or (tuple(shape) != tuple(result) and size(shape) != 1):
+            raise op.error(f"operand of shape {list(shape)} does not match the result's {list(result)}")
+
+
+def _elementwise(function: Function) -> type[ElementwiseVectorOp]:
+    names = {1: ("x",), 2: ("lhs", "rhs"), 3: ("first", "second", "third")}[function.arity]
+    body = {
+        "__module__": __name__,
+        "__doc__": f"`{function.name}` of each element, on the vector unit.",
+        "name": f"npu.v{function.name}",
+        **{n: operand_def(BufferType) for n in (*names, "dest")},
+    }
+    made = irdl_op_definition(type(f"V{function.name.title().replace('_', '')}Op", (ElementwiseVectorOp,), body))
+    made.FUNCTION = function
+    return made
+
+
+ELEMENTWISE: dict[str, type[ElementwiseVectorOp]] = {f.name: _elementwise(f) for f in FUNCTIONS.values()}
+
+
+@irdl_op_definition
+class VBroadcastOp(VectorOp):
+    """Repeats size-1 dimensions of the source to fill the destination."""
+
+    name = "npu.vbroadcast"
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    INSTRUCTION: ClassVar[str] = "broadcast"
+
+
+@irdl_op_definition
+class VReduceOp(VectorOp):
+    """Combines along `dims`, which keep size 1 in the destination."""
+
+    name = "npu.vreduce"
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    kind = prop_def(StringAttr)
+    dims = prop_def(DenseArrayBase)
+
+    @property
+    def instruction(self) -> str:
+        return f"reduce_{text(self.kind)}"
+
+    def verify_(self) -> None:
+        super().verify_()
+        if text(self.kind) not in REDUCTIONS:
+            raise self.error(f"kind {text(self.kind)!r} is not one of {', '.join(REDUCTIONS)}")
+
+
+@irdl_op_definition
+class VArgReduceOp(VectorOp):
+    """Extreme value along `dim` and its first index, both with size 1 there."""
+
+    name = "npu.varg_reduce"
+    N_OUTPUTS: ClassVar[int] = 2
+    source = operand_def(BufferType)
+    value = operand_def(BufferType)
+    index = operand_def(BufferType)
+    kind = prop_def(StringAttr)
+    dim = prop_def(IntegerAttr)
+    INSTRUCTION: ClassVar[str] = "arg_reduce"
+
+
+@irdl_op_definition
+class VTransposeOp(VectorOp):
+    """Destination dimension i is source dimension `perm[i]`."""
+
+    name = "npu.vtranspose"
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    perm = prop_def(DenseArrayBase)
+    INSTRUCTION: ClassVar[str] = "transpose"
+
+
+@irdl_op_definition
+class VIotaOp(VectorOp):
+    """Each element is its coordinate along `dim` times `step`, plus `at [...]`."""
+
+    name = "npu.viota"
+    ADDRESSED: ClassVar[bool] = True
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    dim = prop_def(IntegerAttr)
+    step = prop_def(IntegerAttr)
+    INSTRUCTION: ClassVar[str] = "iota"
+
+
+@irdl_op_definition
+class VFillOp(VectorOp):
+    """Fills the destination with `value`."""
+
+    name = "npu.vfill"
+    dest = operand_def(BufferType)
+    value = prop_def(FloatAttr)
+    INSTRUCTION: ClassVar[str] = "fill"
+
+
+@irdl_op_definition
+class VMaskOp(VectorOp):
+    """Replaces elements whose coordinate, counted from `at [...]`, reaches `bounds` by `value`."""
+
+    name = "npu.vmask"
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    bounds = prop_def(DenseArrayBase)
+    value = prop_def(FloatAttr)
+    INSTRUCTION: ClassVar[str] = "select"
+
+
+@irdl_op_definition
+class VExtractOp(VectorOp):
+    """Copies the box of `sizes` with `steps` at `at [...]` of the source."""
+
+    name = "npu.vextract"
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = prop_def(DenseArrayBase)
+    INSTRUCTION: ClassVar[str] = "copy"
+
+    def lanes(self) -> int:
+        return vector_elements(buffer(self.dest))
+
+
+@irdl_op_definition
+class CopyL0cOp(NpuOp):
+    """l0c -> ub on a fused core, converting the accumulator to the buffer's element type."""
+
+    name = "npu.copy_l0c"
+    PIPE: ClassVar[Pipe] = Pipe.V
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        move = machine.moves[("l0c", "ub")]
+        dest = buffer(self.dest)
+        return Cost(int(move.fixed_cycles + -(-dest.slot_bytes // move.bytes_per_cycle)), elements=size(dest.shape))
+
+
+class SyncOp(NpuOp):
+    """Orders two pipes of one core through event `event` + (counter modulo `slots`)."""
+
+    ADDRESSED: ClassVar[bool] = True
+    N_OUTPUTS: ClassVar[int] = 0
+
+    def source_pipe(self) -> Pipe:
+        return Pipe(text(self.properties["source"]))
+
+    def target_pipe(self) -> Pipe:
+        return Pipe(text(self.properties["target"]))
+
+    def sources(self) -> Sequence[SSAValue]:
+        return ()
+
+    def destinations(self) -> Sequence[SSAValue]:
+        return ()
+
+    def verify_(self) -> None:
+        super().verify_()
+        for key in ("source", "target"):
+            if text(self.properties[key]) not in Pipe.__members__:
+                raise self.error(f"{key} {text(self.properties[key])!r} is not a pipe ({', '.join(Pipe.__members__)})")
+        event, slots = integer(self.properties["event"]), integer(self.properties["slots"])
+        if event < 0 or slots < 1 or event + slots > 8:
+            raise self.error(f"uses events {event}..{event + slots - 1}; a pipe pair has 0..7")
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return FREE
+
+
+@irdl_op_definition
+class SetFlagOp(SyncOp):
+    """Raised by pipe `source` for pipe `target` when all it was given before is done."""
+
+    name = "npu.set_flag"
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    source = prop_def(StringAttr)
+    target = prop_def(StringAttr)
+    event = prop_def(IntegerAttr)
+    slots = prop_def(IntegerAttr)
+
+
+@irdl_op_definition
+class WaitFlagOp(SyncOp):
+    """Holds pipe `target` until pipe `source` raised the flag, and consumes it."""
+
+    name = "npu.wait_flag"
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    source = prop_def(StringAttr)
+    target = prop_def(StringAttr)
+    event = prop_def(IntegerAttr)
+    slots = prop_def(IntegerAttr)
+
+
+@irdl_op_definition
+class BarrierOp(NpuOp):
+    """Waits until all pipes of the core are idle."""
+
+    name = "npu.barrier"
+    PIPE: ClassVar[Pipe] = Pipe.S
+    N_OUTPUTS: ClassVar[int] = 0
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return FREE
+
+
+@irdl_op_definition
+class SetCrossOp(NpuOp):
+    """Tells the other cores of the block that pipe `source` finished what it was given (a counting flag)."""
+
+    name = "npu.set_cross"
+    N_OUTPUTS: ClassVar[int] = 0
+    source = prop_def(StringAttr)
+    event = prop_def(IntegerAttr)
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return FREE
+
+
+@irdl_op_definition
+class WaitCrossOp(NpuOp):
+    """Holds pipe `target` until the block's other core set the event once more."""
+
+    name = "npu.wait_cross"
+    N_OUTPUTS: ClassVar[int] = 0
+    target = prop_def(StringAttr)
+    event = prop_def(IntegerAttr)
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return FREE

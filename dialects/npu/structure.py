@@ -1,0 +1,179 @@
+"""Kernels, their sections, and the host program that launches them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolRefAttr
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_region_def,
+)
+from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, SymbolOpInterface
+
+from ..base import INDEX, FormattedOp, integer, text, to_ints
+from ..graph.attributes import DataAttr
+from .types import GmType
+
+CORES = ("cube", "vector", "fused")
+
+
+@irdl_op_definition
+class KernelOp(FormattedOp):
+    """A program that all cores of `grid` run: block arguments are the grid coordinates, the device tensors read,
+    then the `outputs` written (with mix kernels also `workspaces`, private scratch in device memory)."""
+
+    name = "npu.kernel"
+    SYMBOL: ClassVar[str | None] = "sym_name"
+    sym_name = prop_def(StringAttr)
+    kind = prop_def(StringAttr)
+    grid = prop_def(DenseArrayBase)
+    outputs = prop_def(IntegerAttr)
+    workspaces = prop_def(IntegerAttr)
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
+
+    def verify_(self) -> None:
+        n = len(to_ints(self.grid))
+        args = self.body.block.args
+        if any(a.type != INDEX for a in args[:n]) or any(not isinstance(a.type, GmType) for a in args[n:]):
+            raise self.error(f"@{text(self.sym_name)} needs {n} index arguments, then device tensors")
+        if len(args) - n < integer(self.outputs) + integer(self.workspaces):
+            raise self.error(f"@{text(self.sym_name)} has fewer arguments than outputs")
+        if any(g < 1 for g in to_ints(self.grid)):
+            raise self.error(f"@{text(self.sym_name)} has an empty grid")
+
+
+@irdl_op_definition
+class SectionOp(FormattedOp):
+    """What one kind of core runs. The sections of a kernel run side by side; a vector section of a mix kernel
+    runs on `units` vector cores for each cube core, numbered by its block argument."""
+
+    name = "npu.section"
+    core = prop_def(StringAttr)
+    units = prop_def(IntegerAttr)
+    body = region_def("single_block")
+    traits = traits_def(NoTerminator())
+
+    def verify_(self) -> None:
+        if text(self.core) not in CORES:
+            raise self.error(f"core {text(self.core)!r} is not one of {', '.join(CORES)}")
+        if [a.type for a in self.body.block.args] != [INDEX]:
+            raise self.error("has one index argument, the unit's number")
+
+
+@irdl_op_definition
+class GmAllocOp(FormattedOp):
+    """A tensor in device memory; `address` (bytes) comes with npu-plan-memory."""
+
+    name = "npu.gm_alloc"
+    address = opt_prop_def(IntegerAttr)
+    result = result_def(GmType)
+
+
+@irdl_op_definition
+class GmConstantOp(FormattedOp):
+    """A constant that is in device memory before the program starts."""
+
+    name = "npu.gm_constant"
+    value = prop_def(DataAttr)
+    address = opt_prop_def(IntegerAttr)
+    result = result_def(GmType)
+
+
+@irdl_op_definition
+class LaunchOp(FormattedOp):
+    """Runs a kernel on the device: inputs, outputs and workspaces in the kernel's order."""
+
+    name = "npu.launch"
+    SYMBOL: ClassVar[str | None] = "callee"
+    callee = prop_def(SymbolRefAttr)
+    outputs = prop_def(IntegerAttr)
+    workspaces = prop_def(IntegerAttr)
+    arguments = var_operand_def(GmType)
+
+    def inputs(self) -> Sequence:
+        return self.operands[: len(self.operands) - integer(self.outputs) - integer(self.workspaces)]
+
+    def written(self) -> Sequence:
+        first = len(self.operands) - integer(self.outputs) - integer(self.workspaces)
+        return self.operands[first : first + integer(self.outputs)]
+
+
+@irdl_op_definition
+class CopyOp(FormattedOp):
+    """Copies a whole tensor within device memory."""
+
+    name = "npu.copy"
+    source = operand_def(GmType)
+    dest = operand_def(GmType)
+
+    def verify_(self) -> None:
+        assert isinstance(self.source.type, GmType) and isinstance(self.dest.type, GmType)
+        if self.source.type.bytes != self.dest.type.bytes:
+            raise self.error(f"copies {self.source.type} to {self.dest.type}")
+
+
+@irdl_op_definition
+class HostCallOp(FormattedOp):
+    """Brings the inputs to the host, runs `module` (StableHLO) there, and sends the outputs back."""
+
+    name = "npu.host_call"
+    op = prop_def(StringAttr)
+    module = prop_def(StringAttr)
+    outputs = prop_def(IntegerAttr)
+    arguments = var_operand_def(GmType)
+
+
+@irdl_op_definition
+class NpuYieldOp(FormattedOp):
+    """Ends a region of the host program with the tensors that hold its results."""
+
+    name = "npu.yield"
+    values = var_operand_def(GmType)
+    traits = traits_def(IsTerminator())
+
+
+@irdl_op_definition
+class LoopOp(FormattedOp):
+    """Repeats `body` while `condition` yields true (read back by the host), or `trip_count` times where that is
+    known. The state lives in the operands' buffers, which the body's end updates in place."""
+
+    name = "npu.loop"
+    state = var_operand_def(GmType)
+    trip_count = opt_prop_def(IntegerAttr)
+    condition = region_def("single_block")
+    body = region_def("single_block")
+    traits = traits_def()
+
+
+@irdl_op_definition
+class BranchOp(FormattedOp):
+    """Runs the branch that the first operand selects (read back by the host); the others receive the results."""
+
+    name = "npu.branch"
+    index = operand_def(GmType)
+    outputs = var_operand_def(GmType)
+    branches = var_region_def("single_block")
+
+
+__all__ = [
+    "BranchOp",
+    "CopyOp",
+    "GmAllocOp",
+    "GmConstantOp",
+    "HostCallOp",
+    "KernelOp",
+    "LaunchOp",
+    "LoopOp",
+    "NpuYieldOp",
+    "SectionOp",
+]

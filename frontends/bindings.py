@@ -1,0 +1,376 @@
+"""Everything the package uses of jaxlib's MLIR bindings, which are semi-private and change with its releases.
+
+Importing this module loads jaxlib, but not jax.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir.dialects import chlo, func, mhlo, sdy, stablehlo
+
+from ..dialects.dtypes import name_of_numpy
+from ..dialects.graph.attributes import Literal
+from .errors import FrontendError
+
+Op = Any
+"""An operation of the bindings: `ir.OpView`."""
+Value = Any
+"""An SSA value of the bindings: `ir.Value`; equal and hashed by identity of what it wraps."""
+
+DYNAMIC: int = ir.ShapedType.get_dynamic_size()
+"""The size that stands for an unknown one in a shape."""
+
+_SMALL = 64
+"""Constants of up to this many elements are written into the modules of the ops that use them."""
+
+_ELEMENTS = {"complex<f32>": "c64", "complex<f64>": "c128"}
+
+
+# -- modules -----------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def context() -> ir.Context:
+    """The MLIR context that text and bytecode are parsed in."""
+    made, registry = ir.Context(), ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    made.append_dialect_registry(registry)
+    made.load_all_available_dialects()
+    stablehlo.register_dialect(made)
+    chlo.register_dialect(made)
+    sdy.register_dialect(made)
+    mhlo.register_mhlo_dialect(made)
+    return made
+
+
+def parse(source: str | bytes, filename: str | None) -> ir.Module:
+    """Parse text, MLIR bytecode or a portable artifact. Raises FrontendError if it is none of these."""
+    said: list[tuple[str, str]] = []
+
+    def listen(diagnostic: Any) -> bool:
+        said.append((diagnostic.message, str(diagnostic.location)))
+        return True
+
+    # Without a handler, deserialization writes its complaints to stderr.
+    handler: Any = context().attach_diagnostic_handler(listen)
+    try:
+        if isinstance(source, bytes) and source.startswith(b"ML\xefR"):
+            return stablehlo.deserialize_portable_artifact(context(), source)
+        return ir.Module.parse(source, context())
+    except ir.MLIRError as e:
+        said += [(d.message, str(d.location)) for d in e.error_diagnostics]
+        raise FrontendError(_complaint(said, filename)) from None
+    except ValueError:  # what deserialization raises
+        raise FrontendError(_complaint(said, filename)) from None
+    finally:
+        handler.detach()
+
+
+def _complaint(said: list[tuple[str, str]], filename: str | None) -> str:
+    message, location = said[0] if said else ("", "")
+    at = re.search(r":(\d+):(\d+)", location)
+    place = f":{at.group(1)}:{at.group(2)}" if at and at.group(1) != "0" else ""
+    reason = f": {message.strip().splitlines()[0].split('. ')[0]}" if message.strip() else ""
+    return f"{filename or 'input'}{place}: not valid StableHLO{reason}"
+
+
+def functions(module: ir.Module) -> dict[str, Op]:
+    """The functions of a module by symbol name."""
+    return {string(op, "sym_name"): op for op in module.body.operations if op.operation.name == "func.func"}
+
+
+def fold_shapes(module: ir.Module) -> ir.Module | None:
+    """A copy in which shapes that follow from the inputs' are static; None where that is impossible."""
+    _register_passes()
+    with module.context:
+        copy = ir.Module.parse(_bytecode(module))
+        try:
+            passmanager.PassManager.parse(
+                "builtin.module(inline,stablehlo-refine-shapes,"
+                "func.func(stablehlo-canonicalize-dynamism),stablehlo-refine-shapes)"
+            ).run(copy.operation)
+        except ir.MLIRError:
+            return None
+    return copy
+
+
+def _bytecode(module: ir.Module) -> bytes:
+    import io
+
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+@functools.cache
+def _register_passes() -> None:
+    stablehlo.register_stablehlo_passes()
+
+
+# -- locations ---------------------------------------------------------------------------------------------
+
+
+def user_frame(location: Any) -> tuple[str, int, int] | None:
+    """(file, line, column) of the innermost frame outside JAX's own files; None where there is none."""
+    return next((f for f in _frames(location) if not _in_jax(f[0])), None)
+
+
+def _frames(location: Any) -> Iterator[tuple[str, int, int]]:
+    match location:  # the bindings give each location its own class
+        case ir.FileLineColLoc():
+            yield location.filename, location.start_line, location.start_col
+        case ir.NameLoc():
+            yield from _frames(location.child_loc)
+        case ir.CallSiteLoc():
+            yield from _frames(location.callee)
+            yield from _frames(location.caller)
+        case ir.FusedLoc():
+            for part in location.locations:
+                yield from _frames(part)
+        case _:
+            return
+
+
+def _in_jax(filename: str) -> bool:
+    return "/jax/_src/" in filename or "/site-packages/jax/" in filename
+
+
+def given_name(value: Value) -> str | None:
+    """The name that JAX gave an argument in its location, such as `params['w']`."""
+    location = value.location
+    return location.name_str if isinstance(location, ir.NameLoc) else None
+
+
+def tensor_parts(type_: ir.Type) -> tuple[tuple[int, ...], str] | None:
+    """Shape (with DYNAMIC where unknown) and element type's name; None for what is not a ranked tensor."""
+    if not isinstance(type_, ir.RankedTensorType):
+        return None
+    element = str(type_.element_type)
+    return tuple(type_.shape), _ELEMENTS.get(element, element)
+
+
+# -- attributes --------------------------------------------------------------------------------------------
+
+
+def ints(op: Op, name: str) -> tuple[int, ...]:
+    """A dense integer array attribute (booleans as 0 and 1); () where it is absent."""
+    return tuple(op.attributes[name]) if name in op.attributes else ()
+
+
+def integer(op: Op, name: str, default: int = 0) -> int:
+    """An integer attribute."""
+    return op.attributes[name].value if name in op.attributes else default
+
+
+def string(op: Op, name: str) -> str:
+    """A string or symbol attribute; "" where it is absent."""
+    return op.attributes[name].value if name in op.attributes else ""
+
+
+def padding(op: Op, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The low and high halves of a `padding` attribute of `rank` pairs; zeros where it is absent."""
+    if "padding" not in op.attributes:
+        return (0,) * rank, (0,) * rank
+    pairs = np.asarray(op.attributes["padding"]).reshape(rank, 2)
+    return tuple(pairs[:, 0].tolist()), tuple(pairs[:, 1].tolist())
+
+
+def direction(op: Op) -> str:
+    """EQ, NE, LT, LE, GT or GE: what a compare op tests."""
+    return stablehlo.ComparisonDirectionAttr(op.attributes["comparison_direction"]).value
+
+
+def compare_type(op: Op) -> str:
+    """FLOAT, TOTALORDER, SIGNED, UNSIGNED, or "" where the op does not say."""
+    if "compare_type" not in op.attributes:
+        return ""
+    return stablehlo.ComparisonTypeAttr(op.attributes["compare_type"]).value
+
+
+def dot_dimensions(op: Op) -> dict[str, list[int]]:
+    """A dot_general's dimension numbers under the names of graph.contract's properties."""
+    d = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])
+    return {
+        "lhs_batch": d.lhs_batching_dimensions,
+        "rhs_batch": d.rhs_batching_dimensions,
+        "lhs_contract": d.lhs_contracting_dimensions,
+        "rhs_contract": d.rhs_contracting_dimensions,
+    }
+
+
+def conv_dimensions(op: Op) -> dict[str, list[int]]:
+    """A convolution's layouts under the names of graph.conv's properties."""
+    d = stablehlo.ConvDimensionNumbers(op.attributes["dimension_numbers"])
+    return {
+        "lhs_layout": [d.input_batch_dimension, d.input_feature_dimension, *d.input_spatial_dimensions],
+        "rhs_layout": [
+            d.kernel_input_feature_dimension,
+            d.kernel_output_feature_dimension,
+            *d.kernel_spatial_dimensions,
+        ],
+        "out_layout": [d.output_batch_dimension, d.output_feature_dimension, *d.output_spatial_dimensions],
+    }
+
+
+def gather_dimensions(op: Op) -> tuple[dict[str, list[int]], int]:
+    """A gather's dimension numbers under the names of graph.gather's properties, and its index dimension."""
+    d = stablehlo.GatherDimensionNumbers(op.attributes["dimension_numbers"])
+    return {
+        "offset_dims": d.offset_dims,
+        "collapsed_dims": d.collapsed_slice_dims,
+        "x_batch": d.operand_batching_dims,
+        "indices_batch": d.start_indices_batching_dims,
+        "start_map": d.start_index_map,
+    }, d.index_vector_dim
+
+
+def value_key(op: Op) -> Any:
+    """What two constant ops of one value and type share; None where the bindings cannot give it."""
+    try:
+        attr = op.attributes["value"]
+    except TypeError:  # they have no Python class for complex elements
+        return None
+    return attr if isinstance(attr, ir.DenseElementsAttr) else None
+
+
+def literal(attr: ir.DenseElementsAttr, shape: tuple[int, ...], dtype: np.dtype) -> Literal:
+    """The tensor that an attribute from `value_key` holds."""
+    try:
+        array = np.asarray(attr)
+    except TypeError:
+        array = _array_from_text(str(attr), shape, dtype)
+    if attr.is_splat and array.size:
+        return Literal(name_of_numpy(dtype), shape, array[(0,) * array.ndim].tobytes(), True)
+    return Literal.of(array)
+
+
+_DENSE = re.compile(r"dense<(.*)> : tensor<", re.DOTALL)
+
+
+def _array_from_text(text: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """bf16, float8 and narrow integers have no Python buffer; MLIR prints long ones as hexadecimal bytes."""
+    found = _DENSE.match(text)
+    body = found.group(1) if found else ""
+    if body.startswith('"0x'):
+        flat = np.frombuffer(bytes.fromhex(body[3:-1]), np.int8).view(dtype)
+    else:
+        words = re.sub(r"[\[\]\s]", "", body).split(",") if body else []
+        flat = np.array([_element(w, dtype) for w in words], dtype)
+    return np.broadcast_to(flat.reshape(()), shape) if flat.size == 1 else flat.reshape(shape)
+
+
+def _element(word: str, target: np.dtype) -> Any:
+    if word.startswith("0x"):
+        return np.array(int(word, 16), f"u{target.itemsize}").view(target)
+    return np.array(int(word) if re.fullmatch(r"-?\d+", word) else float(word)).astype(target)
+
+
+# -- single ops --------------------------------------------------------------------------------------------
+
+
+def isolate(op: Op, symbols: dict[str, Op]) -> tuple[list[Value], ir.Module]:
+    """A module whose @main is `op` alone, and the values around `op` that this @main takes.
+
+    Small constants come along: some ops, such as dynamic_gather, only compile with theirs in sight.
+    """
+    outside = list(dict.fromkeys([*op.operands, *_captured(op)]))
+    values = [v for v in outside if not _is_small_constant(v)]
+    with op.context, ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            kind = ir.FunctionType.get([v.type for v in values], [r.type for r in op.results])
+            main = func.FuncOp("main", kind, visibility="public")
+            for callee in _callees(op, symbols):
+                symbols[callee].operation.clone()
+        block = main.add_entry_block()
+        with ir.InsertionPoint(block):
+            inside = dict(zip(values, block.arguments, strict=True))
+            inside.update((v, v.owner.clone().results[0]) for v in outside if v not in inside)
+            clone = op.operation.clone()
+            _substitute(clone, inside)
+            func.ReturnOp(list(clone.results))
+    return values, module
+
+
+def _is_small_constant(value: Value) -> bool:
+    owner = value.owner
+    if not isinstance(owner, ir.Operation | ir.OpView) or owner.operation.name != "stablehlo.constant":
+        return False
+    shape = ir.ShapedType(value.type).shape
+    return math.prod(shape) <= _SMALL
+
+
+def _nested(op: Op) -> Iterator[Op]:
+    for region in op.regions:
+        for block in region:
+            for inner in block.operations:
+                yield inner
+                yield from _nested(inner)
+
+
+def _captured(op: Op) -> list[Value]:
+    inner = list(_nested(op))
+    defined = {r for o in inner for r in o.results}
+    for holder in (op, *inner):
+        defined.update(a for region in holder.regions for block in region for a in block.arguments)
+    return [v for o in inner for v in o.operands if v not in defined]
+
+
+def _substitute(op: Op, mapping: dict[Value, Value]) -> None:
+    for o in (op, *_nested(op)):
+        for sharding in ("sdy.sharding", "mhlo.sharding"):
+            if sharding in o.attributes:  # it may name a mesh of the module that op comes from
+                del o.attributes[sharding]
+        for i, v in enumerate(o.operands):
+            if v in mapping:
+                o.operands[i] = mapping[v]
+
+
+def _callees(op: Op, symbols: dict[str, Op]) -> list[str]:
+    """Functions that `op` reaches by name, in the order it meets them."""
+    found: dict[str, None] = {}
+    pending = [op, *_nested(op)]
+    while pending:
+        o = pending.pop()
+        for name in ("callee", "decomposition", "called_computations"):
+            if name not in o.attributes:
+                continue
+            attr: Any = o.attributes[name]
+            references: Any = attr if isinstance(attr, ir.ArrayAttr) else [attr]
+            for reference in references:
+                callee = reference.value
+                if callee in symbols and callee not in found:
+                    found[callee] = None
+                    pending += _nested(symbols[callee])
+    return list(found)
+
+
+def text_of(module: ir.Module) -> str:
+    """The whole text of a module, without locations."""
+    return str(module.operation.get_asm(enable_debug_info=False))
+
+
+def expand_chlo(module: ir.Module) -> bool:
+    """Rewrite the CHLO ops of a module with StableHLO's own, in place; False where one has no expansion."""
+    _register_passes()
+    with module.context:
+        try:
+            passmanager.PassManager.parse("builtin.module(func.func(chlo-legalize-to-stablehlo))").run(
+                module.operation
+            )
+        except ir.MLIRError:
+            return False
+    return True
+
+
+def operations(module: ir.Module) -> list[Op]:
+    """All ops inside a module's functions."""
+    return [op for function in module.body.operations for op in _nested(function)]

@@ -1,0 +1,53 @@
+"""JAX functions to the graph level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from .stablehlo import convert_module
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A graph-level module with what is needed to call it like the function it came from.
+
+    in_tree: pytree of the argument tuple; out_tree: of the result. in_avals, out_avals: one
+    jax.ShapeDtypeStruct for each flat input and output, in the order of @main's.
+    """
+
+    module: ModuleOp
+    in_tree: Any
+    out_tree: Any
+    in_avals: tuple[Any, ...]
+    out_avals: tuple[Any, ...]
+
+
+def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
+    """Trace `fn(*args)` and convert it; leaves of `args` are arrays, scalars or jax.ShapeDtypeStruct.
+
+    Arrays that `fn` closes over become constants. Raises whatever JAX raises while tracing `fn`.
+    """
+    import jax
+
+    # Without keep_unused, @main would lose the inputs that fn ignores; custom calls follow the platform, and
+    # the host of the device is a CPU.
+    traced = jax.jit(fn, keep_unused=True).trace(*args)
+    lowered = traced.lower(lowering_platforms=("cpu",))
+    module = convert_module(lowered.compiler_ir("stablehlo"))
+    return Lowered(
+        module,
+        jax.tree.structure(tuple(args)),
+        lowered.out_tree,
+        _avals(lowered.in_avals),
+        _avals(lowered.out_info),
+    )
+
+
+def _avals(tree: Any) -> tuple[Any, ...]:
+    import jax
+
+    return tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree))

@@ -1,0 +1,17 @@
+"""How each StableHLO op becomes graph ops: tables from op name to rule."""
+
+from ..walk import Rule
+from . import contractions, control, elementwise, movement, reductions
+
+RULES: dict[str, Rule] = {
+    **elementwise.RULES,
+    **movement.RULES,
+    **reductions.RULES,
+    **contractions.RULES,
+}
+"""Rules for ops whose operands and results all have element types of the device."""
+
+STRUCTURAL: dict[str, Rule] = {**control.RULES, **movement.STRUCTURAL}
+"""Rules for any element types."""
+
+__all__ = ["RULES", "STRUCTURAL"]

@@ -1,0 +1,78 @@
+"""Matrix products and convolutions."""
+
+from __future__ import annotations
+
+from ...dialects.dtypes import dtype_name, element_type, is_float, tensor
+from ...dialects.graph import ContractOp, ConvOp, ReverseOp
+from ...dialects.graph.ops import element_of, shape_of
+from .. import bindings
+from ..bindings import Op
+from ..walk import Rule, Walk
+from .base import Results, Types, Values
+
+_F32 = element_type("f32")
+
+
+def _operands(walk: Walk, args: Values, types: Types) -> Values | None:
+    """Both operands with one element type, whose products the result's can hold; None where the host must."""
+    elements = [element_of(a) for a in args]
+    names = {*map(dtype_name, elements), dtype_name(types[0].element_type)}
+    if "i1" in names or len({is_float(n) for n in names}) > 1:
+        return None
+    if elements[0] == elements[1]:
+        return args
+    if not is_float(elements[0]):
+        return None
+    return [
+        a if e == _F32 else walk.elementwise("convert", [a], tensor(shape_of(a), _F32))
+        for a, e in zip(args, elements, strict=True)
+    ]
+
+
+def _dot_general(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    operands = _operands(walk, args, types)
+    return operands and walk.emit(ContractOp, operands, types, **bindings.dot_dimensions(op))
+
+
+def _dot(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    operands = _operands(walk, args, types)
+    last = len(shape_of(args[0])) - 1
+    return operands and walk.emit(
+        ContractOp, operands, types, lhs_batch=(), rhs_batch=(), lhs_contract=[last], rhs_contract=[0]
+    )
+
+
+def _convolution(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    layouts = bindings.conv_dimensions(op)
+    spatial = layouts["rhs_layout"][2:]
+    if not 1 <= len(spatial) <= 3 or bindings.integer(op, "batch_group_count", 1) != 1:
+        return None
+    operands = _operands(walk, args, types)
+    if operands is None:
+        return None
+    lhs, rhs = operands
+    reversal = bindings.ints(op, "window_reversal")
+    backwards = [d for d, r in zip(spatial, reversal, strict=bool(reversal)) if r]
+    if backwards:
+        rhs = walk.emit(ReverseOp, [rhs], [rhs.type], dims=backwards)[0]
+    ones = (1,) * len(spatial)
+    low, high = bindings.padding(op, len(spatial))
+    return walk.emit(
+        ConvOp,
+        [lhs, rhs],
+        types,
+        strides=bindings.ints(op, "window_strides") or ones,
+        low=low,
+        high=high,
+        lhs_dilation=bindings.ints(op, "lhs_dilation") or ones,
+        rhs_dilation=bindings.ints(op, "rhs_dilation") or ones,
+        groups=bindings.integer(op, "feature_group_count", 1),
+        **layouts,
+    )
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.dot_general": _dot_general,
+    "stablehlo.dot": _dot,
+    "stablehlo.convolution": _convolution,
+}

@@ -1,0 +1,122 @@
+"""Control flow, calls, and ops that change nothing."""
+
+from __future__ import annotations
+
+from xdsl.ir import BlockArgument, SSAValue
+
+from ...dialects.dtypes import element_type, tensor
+from ...dialects.graph import ELEMENTWISE, CaseOp, WhileOp
+from ...dialects.graph.ops import element_of
+from .. import bindings
+from ..bindings import Op
+from ..errors import FrontendError
+from ..walk import Rule, Walk
+from .base import Results, Types, Values, scalar_value
+from .elementwise import FUNCTION_RULES
+
+_I32 = element_type("i32")
+
+IDENTITIES = frozenset(
+    {
+        "Sharding",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "LayoutConstraint",
+        "annotate_device_placement",
+        "xla.sdy.FuncResultSharding",
+    }
+)
+"""Custom calls that only say where or how data lies."""
+
+
+def _same(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return args
+
+
+def _call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return walk.call(bindings.string(op, "callee"), args)
+
+
+def _function(name: str, walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    """`mhlo.erf`, `chlo.tan`: exporters wrap functions that StableHLO lacks and the graph level may have."""
+    dialect, _, function = name.rpartition(".")
+    rule = FUNCTION_RULES.get(function) if dialect in ("mhlo", "chlo") else None
+    return rule(walk, op, args, types) if rule and walk.native(args, types) else None
+
+
+def _composite(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    made = _function(bindings.string(op, "name"), walk, op, args, types)
+    return walk.call(bindings.string(op, "decomposition"), args) if made is None else made
+
+
+def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    target = bindings.string(op, "call_target_name")
+    if not types or (target in IDENTITIES and [a.type for a in args] == types):
+        return args if types else []  # without results it can only be for effect, such as jax.debug.print
+    if "python" in target and "callback" in target:
+        raise FrontendError(f"{walk.named()} calls back into Python, which a compiled program cannot do")
+    return _function(target, walk, op, args, types)
+
+
+def _while(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    condition, body = (walk.region(region, types) for region in op.regions)
+    loop = walk.emit_control(WhileOp, args, types, [condition, body])
+    counted = _count(loop)
+    if counted is not None:
+        loop.counter, loop.trip_count = map(walk.number, counted)
+    return loop.results
+
+
+def _count(loop: WhileOp) -> tuple[int, int] | None:
+    """(carried position, trips) of a loop that counts by one to a constant, as fori_loop and scan do."""
+    test = loop.yielded(0).values[0].owner
+    if not isinstance(test, ELEMENTWISE["lt"]):
+        return None
+    at, limit = _position(test.operands[0], loop, 0), _known(test.operands[1], loop)
+    if at is None or limit is None or element_of(loop.inits[at]) != _I32:
+        return None
+    start, step = scalar_value(loop.inits[at]), loop.yielded(1).values[at].owner
+    if start is None or not isinstance(step, ELEMENTWISE["add"]):
+        return None
+    for carried, amount in (step.operands, reversed(step.operands)):
+        if _position(carried, loop, 1) == at and scalar_value(amount) == 1:
+            return at, max(0, int(limit) - int(start))
+    return None
+
+
+def _position(value: SSAValue, loop: WhileOp, region: int) -> int | None:
+    """Which carried value a block argument of the region is."""
+    if isinstance(value, BlockArgument) and value.owner is loop.regions[region].block:
+        return value.index
+    return None
+
+
+def _known(value: SSAValue, loop: WhileOp) -> float | int | bool | None:
+    """The constant a condition compares with, which the loop may carry along unchanged."""
+    at = _position(value, loop, 0)
+    if at is None:
+        return scalar_value(value)
+    unchanged = _position(loop.yielded(1).values[at], loop, 1) == at
+    return scalar_value(loop.inits[at]) if unchanged else None
+
+
+def _case(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return walk.emit_control(CaseOp, args, types, [walk.region(r, []) for r in op.regions]).results
+
+
+def _if(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    index = walk.elementwise("convert", args, tensor([], _I32))
+    on_true, on_false = (walk.region(region, []) for region in op.regions)
+    return walk.emit_control(CaseOp, [index], types, [on_false, on_true]).results
+
+
+RULES: dict[str, Rule] = {
+    "func.call": _call,
+    "stablehlo.composite": _composite,
+    "stablehlo.custom_call": _custom_call,
+    "stablehlo.optimization_barrier": _same,
+    "sdy.sharding_constraint": _same,
+    "stablehlo.while": _while,
+    "stablehlo.case": _case,
+    "stablehlo.if": _if,
+}

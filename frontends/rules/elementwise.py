@@ -1,0 +1,105 @@
+"""Scalar functions."""
+
+from __future__ import annotations
+
+from ...dialects.dtypes import element_type
+from ...dialects.elementwise import FUNCTIONS
+from ...dialects.graph.ops import element_of, shape_of
+from .. import bindings
+from ..bindings import Op
+from ..walk import Rule, Walk
+from .base import Results, Types, Values
+
+NAMES = {
+    "negate": "neg",
+    "exponential": "exp",
+    "exponential_minus_one": "expm1",
+    "log_plus_one": "log1p",
+    "sine": "sin",
+    "cosine": "cos",
+    "round_nearest_even": "round_even",
+    "round_nearest_afz": "round_away",
+    "count_leading_zeros": "clz",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "maximum": "max",
+    "minimum": "min",
+    "power": "pow",
+    "remainder": "rem",
+    "shift_left": "shl",
+    "shift_right_logical": "shr_logical",
+    "shift_right_arithmetic": "shr_arithmetic",
+}
+"""StableHLO's names of functions where ours differ."""
+
+_BOOLEAN = element_type("i1")
+_ON_BOOLEANS = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "not", "convert"})
+
+
+def same_shape(name: str) -> Rule:
+    """The rule of an op that is graph.<name> on operands of one shape."""
+
+    def rule(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+        if element_of(args[0]) == _BOOLEAN and name not in _ON_BOOLEANS:
+            return None
+        return [walk.elementwise(name, args, types[0])]
+
+    return rule
+
+
+def _convert(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return args if args[0].type == types[0] else [walk.elementwise("convert", args, types[0])]
+
+
+def _compare(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    if bindings.compare_type(op) == "TOTALORDER":
+        return None
+    return [walk.elementwise(bindings.direction(op).lower(), args, types[0])]
+
+
+def _select(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    predicate, *values = args
+    return [walk.elementwise("select", [walk.fill(predicate, shape_of(values[0])), *values], types[0])]
+
+
+def _clamp(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    shape = types[0].get_shape()
+    return [walk.elementwise("clamp", [walk.fill(a, shape) for a in args], types[0])]
+
+
+def _square(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return [walk.elementwise("mul", [args[0], args[0]], types[0])]
+
+
+def _is_infinite(sign: float | None) -> Rule:
+    def rule(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+        x = args[0] if sign else walk.elementwise("abs", args, args[0].type)
+        infinity = walk.fill(walk.scalar(sign or float("inf"), element_of(x)), shape_of(x))
+        return [walk.elementwise("eq", [x, infinity], types[0])]
+
+    return rule
+
+
+_SPECIAL: dict[str, Rule] = {
+    "convert": _convert,
+    "compare": _compare,
+    "select": _select,
+    "clamp": _clamp,
+    "square": _square,
+    "is_inf": _is_infinite(None),
+    "is_pos_inf": _is_infinite(float("inf")),
+    "is_neg_inf": _is_infinite(float("-inf")),
+}
+_THEIR_NAMES = {ours: theirs for theirs, ours in NAMES.items()}
+_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+
+FUNCTION_RULES: dict[str, Rule] = {
+    **{_THEIR_NAMES.get(name, name): same_shape(name) for name in FUNCTIONS if name not in _COMPARISONS},
+    **_SPECIAL,
+}
+"""Rules by function name, without the dialect; StableHLO and CHLO share them."""
+
+RULES: dict[str, Rule] = {
+    f"{dialect}.{name}": rule for dialect in ("stablehlo", "chlo") for name, rule in FUNCTION_RULES.items()
+}

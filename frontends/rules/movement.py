@@ -1,0 +1,168 @@
+"""Ops that create, move and index data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ...dialects.dtypes import dtype_name, element_type, tensor
+from ...dialects.graph import (
+    BroadcastOp,
+    ConcatOp,
+    DynamicSliceOp,
+    DynamicUpdateSliceOp,
+    GatherOp,
+    IotaOp,
+    PadOp,
+    ReshapeOp,
+    ReverseOp,
+    SliceOp,
+    TransposeOp,
+)
+from ...dialects.graph.attributes import Literal
+from ...dialects.graph.ops import element_of, shape_of
+from .. import bindings
+from ..bindings import Op
+from ..walk import Rule, Walk
+from .base import Results, Types, Values, constant_value
+
+_I32 = element_type("i32")
+
+
+def _constant(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    value = walk.constant_of(op, types[0])
+    return None if value is None else [value]
+
+
+def _iota(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return walk.emit(IotaOp, [], types, dim=bindings.integer(op, "iota_dimension"))
+
+
+def _broadcast_in_dim(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return _spread(walk, args, types, bindings.ints(op, "broadcast_dimensions"))
+
+
+def _broadcast(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    rank = len(types[0].get_shape())
+    return _spread(walk, args, types, range(rank - len(shape_of(args[0])), rank))
+
+
+def _spread(walk: Walk, args: Values, types: Types, dims: Sequence[int]) -> Results:
+    if args[0].type == types[0] and all(i == d for i, d in enumerate(dims)):
+        return args
+    return walk.emit(BroadcastOp, args, types, dims=dims)
+
+
+def _reshape(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return args if args[0].type == types[0] else walk.emit(ReshapeOp, args, types)
+
+
+def _transpose(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return walk.emit(TransposeOp, args, types, perm=bindings.ints(op, "permutation"))
+
+
+def _slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return walk.emit(
+        SliceOp,
+        args,
+        types,
+        starts=bindings.ints(op, "start_indices"),
+        limits=bindings.ints(op, "limit_indices"),
+        strides=bindings.ints(op, "strides"),
+    )
+
+
+def _pad(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return walk.emit(
+        PadOp,
+        args,
+        types,
+        low=bindings.ints(op, "edge_padding_low"),
+        high=bindings.ints(op, "edge_padding_high"),
+        interior=bindings.ints(op, "interior_padding"),
+    )
+
+
+def _reverse(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return walk.emit(ReverseOp, args, types, dims=bindings.ints(op, "dimensions"))
+
+
+def _concatenate(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return walk.emit(ConcatOp, args, types, dim=bindings.integer(op, "dimension"))
+
+
+def _gather(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    if not walk.native(args[:1], types):
+        return None
+    x, indices = args[0], _index(walk, args[1])
+    dimensions, index_dim = bindings.gather_dimensions(op)
+    sizes = bindings.ints(op, "slice_sizes")
+    return walk.emit(GatherOp, [x, indices], types, index_dim=index_dim, slice_sizes=sizes, **dimensions)
+
+
+def _dynamic_slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    if not walk.native(args[:1], types):
+        return None
+    operands = [args[0], *(_index(walk, a) for a in args[1:])]
+    return walk.emit(DynamicSliceOp, operands, types, sizes=bindings.ints(op, "slice_sizes"))
+
+
+def _dynamic_update_slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    if not walk.native(args[:2], types):
+        return None
+    operands = [*args[:2], *(_index(walk, a) for a in args[2:])]
+    return walk.emit(DynamicUpdateSliceOp, operands, types)
+
+
+def _index(walk: Walk, value: SSAValue) -> SSAValue:
+    """`value`, of any integer type, as i32; users clamp it to a dimension, so saturation is exact."""
+    name, shape = dtype_name(element_of(value)), shape_of(value)
+    if name == "i32":
+        return value
+    known = constant_value(value)
+    if known is not None:
+        info = np.iinfo(np.int32)
+        return walk.constant(Literal.of(np.clip(known.astype(object), info.min, info.max).astype(np.int32)))
+    result = tensor(shape, _I32)
+    if name == "i8":
+        return walk.elementwise("convert", [value], result)
+    return walk.host_call("stablehlo.convert", _saturate_text(name, shape), [value], [result])[0]
+
+
+def _saturate_text(name: str, shape: Sequence[int]) -> str:
+    """StableHLO that converts a tensor of `name` to i32, the values beyond it to its limits."""
+    wide, index = (f"tensor<{'x'.join([*map(str, shape), n])}>" for n in (name, "i32"))
+    lines, x = [], "%x"
+    if name in ("i64", "ui64", "ui32"):
+        low, x = 0 if name.startswith("ui") else -(2**31), "%clamped"
+        lines = [
+            f"%low = stablehlo.constant dense<{low}> : {wide}",
+            f"%high = stablehlo.constant dense<{2**31 - 1}> : {wide}",
+            f"{x} = stablehlo.clamp %low, %x, %high : {wide}",
+        ]
+    lines += [f"%index = stablehlo.convert {x} : ({wide}) -> {index}", f"return %index : {index}"]
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"module {{\n  func.func public @main(%x: {wide}) -> {index} {{\n{body}  }}\n}}\n"
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.iota": _iota,
+    "stablehlo.broadcast_in_dim": _broadcast_in_dim,
+    "stablehlo.broadcast": _broadcast,
+    "stablehlo.transpose": _transpose,
+    "stablehlo.slice": _slice,
+    "stablehlo.pad": _pad,
+    "stablehlo.reverse": _reverse,
+    "stablehlo.concatenate": _concatenate,
+}
+
+STRUCTURAL: dict[str, Rule] = {
+    "stablehlo.constant": _constant,
+    "chlo.constant": _constant,
+    "stablehlo.reshape": _reshape,
+    "stablehlo.gather": _gather,
+    "stablehlo.dynamic_slice": _dynamic_slice,
+    "stablehlo.dynamic_update_slice": _dynamic_update_slice,
+}

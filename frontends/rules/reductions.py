@@ -1,0 +1,155 @@
+"""Reductions over dimensions and windows, recognised by what their bodies compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import BlockArgument, Region, SSAValue
+
+from ...dialects.dtypes import dtype_name, tensor
+from ...dialects.elementwise import REDUCTION_FUNCTION, identity
+from ...dialects.graph import ArgReduceOp, ElementwiseOp, IotaOp, PadOp, ReduceOp, ReduceWindowOp
+from ...dialects.graph.ops import element_of, shape_of
+from .. import bindings
+from ..bindings import Op
+from ..walk import Rule, Walk
+from .base import Results, Types, Values, scalar_value
+
+Tree = tuple[Any, ...] | int
+"""What a scalar of a body is: the number of a block argument, or (function, operand trees...)."""
+
+_KINDS = {function: kind for kind, function in REDUCTION_FUNCTION.items()}
+_COMMUTATIVE = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne"})
+_MAX_BODY = 16
+"""Longer bodies are no reduction we know, and trees of them could grow exponentially."""
+
+
+def _trees(region: Region) -> list[Tree] | None:
+    """What each yielded value of a body computes; None where it is not scalar functions of the arguments."""
+    block = region.block
+    last = block.last_op
+    if last is None or sum(1 for _ in block.ops) > _MAX_BODY:
+        return None
+    trees = [_tree(v) for v in last.operands]
+    return None if None in trees else [t for t in trees if t is not None]
+
+
+def _tree(value: SSAValue) -> Tree | None:
+    if isinstance(value, BlockArgument):
+        return value.index
+    op = value.owner
+    if not isinstance(op, ElementwiseOp):
+        return None
+    operands = [_tree(v) for v in op.operands]
+    if None in operands:
+        return None
+    if op.FUNCTION.name in _COMMUTATIVE:
+        operands.sort(key=repr)
+    return (op.FUNCTION.name, *operands)
+
+
+def _body(walk: Walk, op: Op, types: Sequence[Any]) -> list[Tree] | None:
+    scalars = [tensor([], t.element_type) for t in types]
+    return _trees(walk.region(op.regions[0], [*scalars, *scalars]))
+
+
+def _kinds(trees: list[Tree] | None) -> list[str] | None:
+    """The reduction of each operand, where the body combines each with itself only."""
+    kinds: list[str] = []
+    for i, tree in enumerate(trees or ()):
+        if not isinstance(tree, tuple) or tree[0] not in _KINDS or tree[1:] != (i, i + len(trees or ())):
+            return None
+        kinds.append(_KINDS[tree[0]])
+    return kinds or None
+
+
+def _is_neutral(init: SSAValue, kind: str) -> bool:
+    return scalar_value(init) == identity(kind, dtype_name(element_of(init)))
+
+
+def _with_init(walk: Walk, result: SSAValue, init: SSAValue, kind: str) -> SSAValue:
+    """`result` combined with the start value, which the graph's reductions do not take."""
+    if _is_neutral(init, kind):
+        return result
+    start = walk.fill(init, shape_of(result))
+    return walk.elementwise(REDUCTION_FUNCTION[kind], [result, start], result.type)
+
+
+def _reduce(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    n = len(types)
+    inputs, inits, dims = args[:n], args[n:], bindings.ints(op, "dimensions")
+    trees = _body(walk, op, types)
+    if (arg := _arg_kind(trees, inputs, inits, dims)) is not None:
+        return walk.emit(ArgReduceOp, inputs[:1], types, kind=arg, dim=dims[0])
+    kinds = _kinds(trees)
+    if kinds is None or any(element_of(x) != t.element_type for x, t in zip(inputs, types, strict=True)):
+        return None
+    results = []
+    for x, init, kind, t in zip(inputs, inits, kinds, types, strict=True):
+        result = walk.emit(ReduceOp, [x], [t], kind=kind, dims=dims)[0]
+        results.append(_with_init(walk, result, init, kind))
+    return results
+
+
+def _arg_trees(beats: str) -> list[Tree]:
+    """JAX's argmax (`gt`) or argmin (`lt`) body on (value, index, other value, other index).
+
+    A NaN wins over any number; among equals the lower index wins.
+    """
+    wins = ("or", *sorted([(beats, 0, 2), ("ne", 0, 0)], key=repr))
+    tie = ("and", *sorted([("eq", 0, 2), ("lt", 1, 3)], key=repr))
+    return [("select", wins, 0, 2), ("select", ("or", *sorted([wins, tie], key=repr)), 1, 3)]
+
+
+_ARG_KINDS = {"max": _arg_trees("gt"), "min": _arg_trees("lt")}
+
+
+def _arg_kind(trees: list[Tree] | None, inputs: Values, inits: Values, dims: Sequence[int]) -> str | None:
+    """`max` or `min` where a reduction of (x, iota along its dimension) is JAX's argmax or argmin."""
+    kind = next((k for k, t in _ARG_KINDS.items() if t == trees), None)
+    if kind is None or len(dims) != 1:
+        return None
+    positions = inputs[1].owner
+    if not isinstance(positions, IotaOp) or positions.dim.value.data != dims[0]:
+        return None
+    return kind if _is_neutral(inits[0], kind) and scalar_value(inits[1]) == 0 else None
+
+
+def _reduce_window(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    n, rank = len(types), len(types[0].get_shape())
+    kinds = _kinds(_body(walk, op, types))
+    if kinds is None or any(element_of(x) != t.element_type for x, t in zip(args[:n], types, strict=True)):
+        return None
+    ones = (1,) * rank
+    interior = [d - 1 for d in bindings.ints(op, "base_dilations") or ones]
+    low, high = bindings.padding(op, rank)
+    results = []
+    for x, init, kind, t in zip(args[:n], args[n:], kinds, types, strict=True):
+        # As in XLA, windows skip what is outside of the operand, whatever the start value is.
+        spread = _spread(walk, x, kind, interior) if any(interior) else x
+        result = walk.emit(
+            ReduceWindowOp,
+            [spread],
+            [t],
+            kind=kind,
+            window=bindings.ints(op, "window_dimensions"),
+            strides=bindings.ints(op, "window_strides") or ones,
+            dilation=bindings.ints(op, "window_dilations") or ones,
+            low=low,
+            high=high,
+        )[0]
+        results.append(_with_init(walk, result, init, kind))
+    return results
+
+
+def _spread(walk: Walk, x: SSAValue, kind: str, interior: list[int]) -> SSAValue:
+    """x with `interior` neutral elements between its own."""
+    element, zeros = element_of(x), (0,) * len(interior)
+    neutral = walk.scalar(identity(kind, dtype_name(element)), element)
+    shape = [d + max(d - 1, 0) * i for d, i in zip(shape_of(x), interior, strict=True)]
+    padded = tensor(shape, element)
+    return walk.emit(PadOp, [x, neutral], [padded], low=zeros, high=zeros, interior=interior)[0]
+
+
+RULES: dict[str, Rule] = {"stablehlo.reduce": _reduce, "stablehlo.reduce_window": _reduce_window}

@@ -1,0 +1,56 @@
+"""StableHLO text, bytecode and portable artifacts to the graph level."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+_BYTECODE = b"ML\xefR"
+_OPERATION = re.compile(
+    r"""^\s*(?:%[\w:,\s%\#$.-]+=\s*)?"?(?:stablehlo|chlo|mhlo|vhlo)\.[a-z]\w*"?[\s(]""", re.MULTILINE
+)
+_COMMENT = re.compile(r"//.*")
+
+
+def is_stablehlo(source: str | bytes) -> bool:
+    """Whether `source` is MLIR bytecode, or text that uses an operation of StableHLO, CHLO or MHLO."""
+    if isinstance(source, bytes):
+        if source.startswith(_BYTECODE):
+            return True
+        source = source.decode("utf-8", errors="replace")
+    return _OPERATION.search(_COMMENT.sub("", source)) is not None
+
+
+def lower_stablehlo(source: str | bytes, filename: str | None = None) -> ModuleOp:
+    """Convert StableHLO text, MLIR bytecode or a portable artifact; `filename` is for error messages.
+
+    Raises FrontendError if it is not valid MLIR, has no function @main, or uses dynamic shapes.
+    """
+    from .bindings import parse
+
+    return _convert(parse(source, filename), filename)
+
+
+def convert_module(module: Any) -> ModuleOp:
+    """Convert a module of jaxlib's MLIR bindings (`jaxlib.mlir.ir.Module`), which stays as it is.
+
+    Raises FrontendError if it has no function @main or uses dynamic shapes.
+    """
+    return _convert(module, None)
+
+
+def _convert(module: Any, filename: str | None) -> ModuleOp:
+    from .bindings import fold_shapes
+    from .rules import RULES, STRUCTURAL
+    from .walk import DynamicShape, Walk
+
+    try:
+        return Walk(module, filename, RULES, STRUCTURAL).main()
+    except DynamicShape:
+        # Exported programs have shapes that only look dynamic: they follow from those of the inputs.
+        static = fold_shapes(module)
+        if static is None:
+            raise
+    return Walk(static, filename, RULES, STRUCTURAL).main()

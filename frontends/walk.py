@@ -1,0 +1,302 @@
+"""The one linear pass from StableHLO, as jaxlib's bindings hold it, to the graph level."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from xdsl.dialects.builtin import (
+    FileLineColLoc,
+    IntAttr,
+    IntegerAttr,
+    LocationAttr,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    UnknownLoc,
+    i64,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from ..dialects.base import ints
+from ..dialects.dtypes import element_type, numpy_dtype, tensor
+from ..dialects.graph import ELEMENTWISE, BroadcastOp, ConstantOp, DataAttr, HostOp, YieldOp
+from ..dialects.graph.attributes import Literal
+from ..dialects.graph.ops import element_of, shape_of
+from . import bindings
+from .bindings import Op, Value
+from .errors import FrontendError
+
+Property = int | str | Sequence[int] | Attribute
+"""What `Walk.emit` makes a property of: an i64, a string, an i64 array, or an attribute as it is."""
+
+Rule = Callable[["Walk", Op, list[SSAValue], list[TensorType]], Sequence[SSAValue] | None]
+"""Converts an op: gets its operands and result types, appends graph ops, and gives the values of the results,
+or None where this form of the op has to run on the host."""
+
+TERMINATORS = frozenset({"func.return", "stablehlo.return", "sdy.return", "mhlo.return"})
+
+NATIVE = frozenset(element_type(n) for n in ("f32", "f16", "bf16", "i8", "i32", "i1"))
+"""Element types that the device computes with; ops on others run on the host."""
+
+OpT = TypeVar("OpT", bound=Operation)
+
+BOOLEAN = element_type("i1")
+
+LOGIC = {"add": "or", "max": "or", "mul": "and", "min": "and"}
+"""What arithmetic on i1 means in StableHLO."""
+
+MAX_EXPANSION = 160
+"""A CHLO function whose expansion has more ops than this (lgamma, zeta...) is left to the host."""
+
+_UNKNOWN = UnknownLoc()
+
+
+class DynamicShape(FrontendError):
+    """A type has a dimension that is not known at compile time."""
+
+
+class Walk:
+    """One conversion: which values stand for which, where new ops go, and what is cached on the way.
+
+    rules: by op name, for ops whose operands and results all have element types of the device; structural:
+    likewise, for any element types.
+    """
+
+    def __init__(
+        self, module: Any, filename: str | None, rules: Mapping[str, Rule], structural: Mapping[str, Rule]
+    ):
+        self.filename = filename
+        self._rules = rules
+        self._structural = structural
+        self.symbols = bindings.functions(module)
+        self._values: dict[Value, SSAValue] = {}
+        self._out: list[Operation] = []
+        self._here: LocationAttr = _UNKNOWN
+        self._doing = "func.func"
+        self._types: dict[Any, TensorType] = {}
+        self._locations: dict[Any, LocationAttr | None] = {}
+        self._data: dict[Any, DataAttr] = {}
+        self._expansions: dict[str, Any] = {}
+        self._integers: dict[int, IntegerAttr] = {}
+
+    def main(self) -> ModuleOp:
+        """The graph-level module of @main and, inlined, whatever it calls.
+
+        Raises FrontendError where there is no @main, DynamicShape for a shape that is not static.
+        """
+        if "main" not in self.symbols:
+            found = ", ".join(f"@{s}" for s in self.symbols) or "none"
+            place = f"{self.filename}: " if self.filename else ""
+            raise FrontendError(f"{place}the module has no function @main (its functions: {found})")
+        function = self.symbols["main"]
+        self._here = here = self._location(function, _UNKNOWN)
+        if not len(function.regions[0].blocks):
+            raise FrontendError(f"{self.named()} declares @main, but does not define it")
+        source = function.regions[0].blocks[0]
+        block = Block(arg_types=[self.type(a.type) for a in source.arguments])
+        for value, arg in zip(source.arguments, block.args, strict=True):
+            arg.name_hint = _hint(bindings.given_name(value))
+        results = self.inline(source, block.args)
+        block.add_ops([*self._out, ReturnOp(*results)])
+        made = FuncOp("main", ([a.type for a in block.args], [r.type for r in results]), Region(block))
+        made.location = here
+        return ModuleOp([made])
+
+    # -- structure -----------------------------------------------------------------------------------------
+
+    def inline(self, block: Any, args: Sequence[SSAValue]) -> list[SSAValue]:
+        """Convert the ops of `block` in place, its arguments being `args`; the operands of its terminator."""
+        values = self._values
+        for formal, actual in zip(block.arguments, args, strict=True):
+            values[formal] = actual
+        outer, doing = self._here, self._doing
+        for op in block.operations:
+            name = op.operation.name
+            operands = [values[v] for v in op.operands]
+            self._here, self._doing = self._location(op, outer), name
+            if name in TERMINATORS:
+                self._here, self._doing = outer, doing
+                return operands
+            results = self._convert(name, op, operands)
+            for old, new in zip(op.results, results, strict=True):
+                values[old] = new
+        raise FrontendError(f"{self.named()} has a block with no terminator")
+
+    def region(self, region: Any, arg_types: Sequence[Attribute]) -> Region:
+        """Convert a single-block region; its terminator becomes graph.yield."""
+        block, saved = Block(arg_types=arg_types), self._out
+        self._out = []
+        self.emit(YieldOp, self.inline(region.blocks[0], block.args), [])
+        block.add_ops(self._out)
+        self._out = saved
+        return Region(block)
+
+    def call(self, symbol: str, args: Sequence[SSAValue]) -> list[SSAValue]:
+        """Inline the function called `symbol`."""
+        return self.inline(self.symbols[symbol].regions[0].blocks[0], args)
+
+    def _convert(self, name: str, op: Op, args: list[SSAValue]) -> Sequence[SSAValue]:
+        types = [self.type(r.type) for r in op.results]
+        rule = self._structural.get(name)
+        if rule is None and self.native(args, types):
+            rule = self._rules.get(name)
+            if rule is None and name.startswith("chlo."):
+                made = self._expanded(op)
+                return self.host(op, types) if made is None else made
+        made = None if rule is None else rule(self, op, args, types)
+        return self.host(op, types) if made is None else made
+
+    def native(self, args: Sequence[SSAValue], types: Sequence[TensorType]) -> bool:
+        """Whether the device computes with the element types of all of these."""
+        return all(t.element_type in NATIVE for t in types) and all(element_of(a) in NATIVE for a in args)
+
+    def _expanded(self, op: Op) -> Sequence[SSAValue] | None:
+        """A CHLO function through its expansion into StableHLO; None where the host had better run it."""
+        values, module = bindings.isolate(op, self.symbols)
+        text = bindings.text_of(module)
+        if text not in self._expansions:
+            ops = bindings.operations(module) if bindings.expand_chlo(module) else []
+            worth = 0 < len(ops) <= MAX_EXPANSION and all(map(self._on_device, ops))
+            self._expansions[text] = module if worth else None
+        if (expansion := self._expansions[text]) is None:
+            return None
+        block = expansion.body.operations[0].regions[0].blocks[0]
+        return self.inline(block, [self._values[v] for v in values])
+
+    def _on_device(self, op: Op) -> bool:
+        name, types = op.operation.name, [self.type(r.type) for r in op.results]
+        known = name in self._rules or name in self._structural or name in TERMINATORS
+        return known and self.native([], types)
+
+    def host(self, op: Op, types: Sequence[Attribute]) -> Sequence[SSAValue]:
+        """Append a host call that runs `op` alone."""
+        values, module = bindings.isolate(op, self.symbols)
+        args = [self._values[v] for v in values]
+        return self.host_call(op.operation.name, bindings.text_of(module), args, types)
+
+    def host_call(
+        self, name: str, text: str, args: Sequence[SSAValue], types: Sequence[Attribute]
+    ) -> Sequence[SSAValue]:
+        """Append a host call that runs the StableHLO module `text`; reports call it `name`."""
+        return self.emit(HostOp, args, types, op=name, module=text)
+
+    # -- building ------------------------------------------------------------------------------------------
+
+    def emit(
+        self,
+        cls: type[Operation],
+        args: Sequence[SSAValue],
+        types: Sequence[Attribute],
+        **properties: Property,
+    ) -> Sequence[SSAValue]:
+        """Append a `cls`; its results."""
+        made = {k: self._property(v) for k, v in properties.items()}
+        op = cls.create(operands=args, result_types=types, properties=made, location=self._here)
+        self._out.append(op)
+        return op.results
+
+    def emit_control(
+        self, cls: type[OpT], args: Sequence[SSAValue], types: Sequence[Attribute], regions: Sequence[Region]
+    ) -> OpT:
+        """Append a `cls` that holds regions."""
+        op = cls.create(operands=args, result_types=types, regions=regions, location=self._here)
+        self._out.append(op)
+        return op
+
+    def elementwise(self, name: str, args: Sequence[SSAValue], result: Attribute) -> SSAValue:
+        """Append `graph.<name>`, or what that means on i1."""
+        if name in LOGIC and element_of(args[0]) == BOOLEAN:
+            name = LOGIC[name]
+        return self.emit(ELEMENTWISE[name], args, [result])[0]
+
+    def constant(self, literal: Literal) -> SSAValue:
+        """Append a constant."""
+        return self._constant(DataAttr(literal), tensor(literal.shape, element_type(literal.dtype)))
+
+    def constant_of(self, op: Op, result: TensorType) -> SSAValue | None:
+        """Append the value of a StableHLO constant op; None where the bindings cannot give it."""
+        key = bindings.value_key(op)
+        if key is None:
+            return None
+        data = self._data.get(key)
+        if data is None:
+            dtype = numpy_dtype(result.element_type)
+            data = self._data[key] = DataAttr(bindings.literal(key, result.get_shape(), dtype))
+        return self._constant(data, result)
+
+    def _constant(self, data: DataAttr, result: TensorType) -> SSAValue:
+        return self.emit(ConstantOp, [], [result], value=data)[0]
+
+    def scalar(self, value: float | bool, element: Attribute) -> SSAValue:
+        """Append a scalar constant of an element type."""
+        return self.constant(Literal.of(np.asarray(value).astype(numpy_dtype(element))))
+
+    def fill(self, scalar: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """A scalar repeated into `shape`; a value that has this shape already is left as it is."""
+        if shape_of(scalar) == tuple(shape):
+            return scalar
+        return self.emit(BroadcastOp, [scalar], [tensor(shape, element_of(scalar))], dims=())[0]
+
+    def _property(self, value: Property) -> Attribute:
+        if isinstance(value, Attribute):
+            return value
+        if isinstance(value, int):
+            return self.number(value)
+        return StringAttr(value) if isinstance(value, str) else ints(value)
+
+    def number(self, value: int) -> IntegerAttr:
+        """An integer property."""
+        found = self._integers.get(value)
+        if found is None:
+            found = self._integers[value] = IntegerAttr(value, i64)
+        return found
+
+    # -- types and places ----------------------------------------------------------------------------------
+
+    def type(self, source: Any) -> TensorType:
+        """The tensor type of a type of the bindings. Raises FrontendError where we have none."""
+        found = self._types.get(source)
+        if found is None:
+            found = self._types[source] = self._new_type(source)
+        return found
+
+    def _new_type(self, source: Any) -> TensorType:
+        parts = bindings.tensor_parts(source)
+        if parts is None:
+            raise FrontendError(f"{self.named()} uses type {source}, which is not a tensor")
+        shape, element = parts
+        if bindings.DYNAMIC in shape:
+            raise DynamicShape(f"{self.named()} has the dynamic shape {source}; shapes must be static")
+        try:
+            return tensor(shape, element_type(element))
+        except ValueError:
+            raise FrontendError(f"{self.named()} uses type {source}, which is not supported") from None
+
+    def named(self) -> str:
+        """The op being converted and its line, for messages."""
+        here = self._here
+        place = f" ({here.filename.data}:{here.line.data})" if isinstance(here, FileLineColLoc) else ""
+        return f"'{self._doing}'{place}"
+
+    def _location(self, op: Op, outer: LocationAttr) -> LocationAttr:
+        """The user's line that `op` came from; `outer`, that of the call, where it has none of its own."""
+        source = op.location
+        key = source.attr
+        if key not in self._locations:
+            frame = bindings.user_frame(source)
+            self._locations[key] = frame and FileLineColLoc(
+                StringAttr(self.filename if frame[0] == "-" and self.filename else frame[0]),
+                IntAttr(frame[1]),
+                IntAttr(frame[2]),
+            )
+        return self._locations[key] or outer
+
+
+def _hint(name: str | None) -> str | None:
+    """`params['w']` as an SSA name."""
+    hint = re.sub(r"\W+", "_", name or "").strip("_")
+    return hint if SSAValue.is_valid_name(hint) else None

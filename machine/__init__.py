@@ -1,0 +1,23 @@
+"""What a chip is: sizes, rates and costs, one TOML file per chip. Knows nothing else of the package."""
+
+from tilewright.machine.machine import (
+    CubeRate,
+    Energy,
+    HostCost,
+    Machine,
+    MachineError,
+    MemorySpace,
+    Move,
+    VectorUnit,
+)
+
+__all__ = [
+    "CubeRate",
+    "Energy",
+    "HostCost",
+    "Machine",
+    "MachineError",
+    "MemorySpace",
+    "Move",
+    "VectorUnit",
+]

@@ -1,0 +1,232 @@
+"""How a kernel reads a tensor through a chain of layout ops, in plain arithmetic on indices.
+
+A kernel iterates over a domain, a box of axes 0..n-1. A value used inside it has an `Index` for each of its
+dimensions: a linear combination of axes plus a constant. Following a layout op backwards turns the indices of its
+result into those of its operand; at the end stands a tensor in device memory and the strided view of it that the
+kernel loads.
+
+    broadcast {dims}:  index of operand dim i  =  index of result dim dims[i]   (constant 0 where the size is 1)
+    slice:             start + stride * index
+    reverse:           size - 1 - index
+    reshape:           row-major position; linear when dimensions merge on the way back
+    pad:               index - low, and what falls outside is the pad value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from ..dialects.base import to_ints
+from ..dialects.graph import BroadcastOp, ConstantOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp
+from ..dialects.graph.ops import shape_of
+from ..dialects.npu.types import row_strides
+
+Axis = int
+
+
+@dataclass(frozen=True)
+class Index:
+    """`sum(coefficient * axis) + constant`."""
+
+    terms: tuple[tuple[Axis, int], ...] = ()
+    constant: int = 0
+
+    @staticmethod
+    def of(terms: Mapping[Axis, int], constant: int = 0) -> Index:
+        return Index(tuple(sorted((a, c) for a, c in terms.items() if c)), constant)
+
+    @staticmethod
+    def axis(axis: Axis | None) -> Index:
+        return Index() if axis is None else Index(((axis, 1),))
+
+    def __add__(self, other: Index) -> Index:
+        terms = dict(self.terms)
+        for a, c in other.terms:
+            terms[a] = terms.get(a, 0) + c
+        return Index.of(terms, self.constant + other.constant)
+
+    def scaled(self, factor: int, shift: int = 0) -> Index:
+        return Index.of({a: c * factor for a, c in self.terms}, self.constant * factor + shift)
+
+    @property
+    def single(self) -> Axis | None:
+        """The axis, where the index is exactly one axis and nothing else."""
+        if len(self.terms) == 1 and self.constant == 0 and self.terms[0][1] == 1:
+            return self.terms[0][0]
+        return None
+
+
+def reshape_groups(source: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Pairs of dimension lists (of source, of target) with equal element counts, as fine as possible, in order."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(source) or j < len(target):
+        left, right, a, b = [], [], 1, 1
+        if i < len(source):
+            left, a, i = [i], source[i], i + 1
+        if j < len(target):
+            right, b, j = [j], target[j], j + 1
+        while a != b:
+            if (a < b or b == 0) and i < len(source):
+                left.append(i)
+                a *= source[i]
+                i += 1
+            elif j < len(target):
+                right.append(j)
+                b *= target[j]
+                j += 1
+            else:
+                left.append(i)
+                a *= source[i]
+                i += 1
+        groups.append((left, right))
+    return groups
+
+
+def _through_reshape(op: ReshapeOp, indices: Sequence[Index]) -> list[Index] | None:
+    source, target = shape_of(op.x), shape_of(op.result)
+    out = [Index()] * len(source)
+    for left, right in reshape_groups(source, target):
+        position = Index()
+        for d in right:
+            position = position.scaled(target[d]) + (indices[d] if target[d] != 1 else Index())
+        wide = [d for d in left if source[d] != 1]
+        if len(wide) == 1:
+            out[wide[0]] = position
+        elif wide:
+            if [target[d] for d in right if target[d] != 1] != [source[d] for d in wide]:
+                return None
+            for d, r in zip(wide, [d for d in right if target[d] != 1], strict=True):
+                out[d] = indices[r]
+    return out
+
+
+def _through_broadcast(op: BroadcastOp, indices: Sequence[Index]) -> list[Index]:
+    source, target = shape_of(op.x), shape_of(op.result)
+    return [
+        Index() if source[i] == 1 and target[d] != 1 else indices[d] for i, d in enumerate(to_ints(op.dims))
+    ]
+
+
+def _through_transpose(op: TransposeOp, indices: Sequence[Index]) -> list[Index]:
+    out = [Index()] * len(indices)
+    for i, p in enumerate(to_ints(op.perm)):
+        out[p] = indices[i]
+    return out
+
+
+def _through_slice(op: SliceOp, indices: Sequence[Index]) -> list[Index]:
+    spec = zip(indices, to_ints(op.starts), to_ints(op.strides), strict=True)
+    return [i.scaled(stride, start) for i, start, stride in spec]
+
+
+def _through_reverse(op: ReverseOp, indices: Sequence[Index]) -> list[Index]:
+    shape, dims = shape_of(op.x), to_ints(op.dims)
+    return [i.scaled(-1, shape[d] - 1) if d in dims else i for d, i in enumerate(indices)]
+
+
+BACKWARD: dict[type[Operation], Callable] = {
+    ReshapeOp: _through_reshape,
+    BroadcastOp: _through_broadcast,
+    TransposeOp: _through_transpose,
+    SliceOp: _through_slice,
+    ReverseOp: _through_reverse,
+}
+"""For each layout op: indices of its result -> indices of its operand (None where they are not linear)."""
+
+
+def is_layout(op: object) -> bool:
+    """True for ops that only rearrange elements and can be folded into a load."""
+    return type(op) in BACKWARD or is_plain_pad(op)
+
+
+def splat_of(value: SSAValue) -> float | None:
+    """The number a value is everywhere, if it is a constant of one value (seen through layout ops), else None."""
+    op = value.owner
+    while isinstance(op, BroadcastOp | ReshapeOp | TransposeOp | SliceOp | ReverseOp):
+        op = op.x.owner
+    if isinstance(op, ConstantOp) and op.value.data.splat and op.value.data.dtype[0] in "fib":
+        return float(op.value.data.elements()[0])
+    return None
+
+
+def is_plain_pad(op: object) -> bool:
+    """A pad by a constant, without interior padding."""
+    return isinstance(op, PadOp) and not any(to_ints(op.interior)) and splat_of(op.value) is not None
+
+
+@dataclass
+class Load:
+    """How a kernel reads `base`: the view of it (shape, strides, offset in elements), and for each view
+    dimension the index into it; outside the view the value is `fill`."""
+
+    base: SSAValue
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    indices: tuple[Index, ...]
+    position: tuple[Index, ...]
+    """Index into each dimension of the base itself (meaningless behind a pad)."""
+    fill: float | None = None
+
+    @property
+    def axes(self) -> set[Axis]:
+        return {a for i in self.indices for a, _ in i.terms}
+
+
+def resolve(
+    value: SSAValue,
+    indices: Sequence[Index],
+    domain: Mapping[Axis, int] | Sequence[int],
+    is_base: Callable[[SSAValue], bool],
+) -> Load:
+    """Follows `value`, indexed by `indices`, up to a base tensor.
+
+    The walk ends where `is_base` says so, at a value that is not made by a layout op, and at a layout op that
+    cannot be followed (a reshape that is not linear, a second pad): then that op's result is the base.
+    """
+    extent = domain if isinstance(domain, Mapping) else dict(enumerate(domain))
+    pad: tuple[float, tuple[int, ...], list[Index]] | None = None
+    current = list(indices)
+    while not is_base(value):
+        op = value.owner
+        if not isinstance(op, Operation) or not is_layout(op):
+            break
+        if isinstance(op, PadOp):
+            if pad is not None or any(len(i.terms) > 1 for i in current):
+                break
+            shape = shape_of(op.x)
+            outside = [i.scaled(1, -low) for i, low in zip(current, to_ints(op.low), strict=True)]
+            splat = splat_of(op.value)
+            assert splat is not None
+            pad = (splat, shape, outside)
+            current = [Index.axis(-1 - d) for d in range(len(shape))]
+            extent = {-1 - d: n for d, n in enumerate(shape)}
+        else:
+            further = BACKWARD[type(op)](op, current)
+            if further is None:
+                break
+            current = further
+        value = op.operands[0]
+    strides = row_strides(shape_of(value))
+    offset = sum(s * i.constant for s, i in zip(strides, current, strict=True))
+    step: dict[Axis, int] = {}
+    for s, i in zip(strides, current, strict=True):
+        for a, c in i.terms:
+            step[a] = step.get(a, 0) + s * c
+    if pad is not None:
+        fill, shape, outside = pad
+        view_strides = tuple(step.get(-1 - d, 0) for d in range(len(shape)))
+        return Load(value, shape, view_strides, offset, tuple(outside), tuple(current), fill)
+    axes = sorted(a for a in step if step[a])
+    return Load(
+        value,
+        tuple(extent[a] for a in axes),
+        tuple(step[a] for a in axes),
+        offset,
+        tuple(Index.axis(a) for a in axes),
+        tuple(current),
+    )

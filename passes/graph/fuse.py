@@ -1,0 +1,351 @@
+"""graph-fuse: groups the ops of each block into `graph.fusion` ops, one for each future kernel.
+
+Before:                                        After:
+    %y = graph.contract %x, %w ...                 %r = graph.fusion %x, %w, %b {kind = "mix"} {
+    %c = graph.broadcast %b {dims = [1]}               ^bb0(%x, %w, %b):
+    %z = graph.add %y, %c                                %y = graph.contract ...; broadcast; add; maximum
+    %r = graph.max %z, %zero                             graph.yield %r }
+
+An elementwise op joins the kernel that computes its operands; a reduction joins where whole rows stay on chip;
+a contraction starts a kernel that its elementwise consumers join as epilogue. Layout ops (broadcast, transpose,
+slice, reshape, reverse, pad) belong to nobody: they are folded into the loads of each kernel that reads through
+them, and become a kernel of their own only where somebody needs the rearranged tensor itself.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.passes import ModulePass
+
+from ...dialects.base import ints
+from ...dialects.graph import (
+    ArgReduceOp,
+    ConcatOp,
+    ConstantOp,
+    ContractOp,
+    ConvOp,
+    DynamicSliceOp,
+    DynamicUpdateSliceOp,
+    ElementwiseOp,
+    FusionOp,
+    IotaOp,
+    PadOp,
+    ReduceOp,
+    ReduceWindowOp,
+    ReshapeOp,
+    TransposeOp,
+    YieldOp,
+)
+from ...dialects.graph.ops import GraphOp, shape_of
+from ...machine import Machine
+from ..access import Index, is_layout, resolve, splat_of
+from .groups import Group, Grouper
+
+def reads_through_layout(op: Operation) -> bool:
+    """True for ops whose kernels fold layout ops on their operands into loads; others read dense tensors."""
+    return isinstance(op, ElementwiseOp | ReduceOp | ArgReduceOp | ContractOp | ConvOp | ReduceWindowOp)
+
+
+AXES = "axes"
+"""Attribute of an op in a fusion: the domain's axis of each dimension of its result (of its operand, for a
+reduction); -1 for a dimension of size 1 without one."""
+
+MOVES: dict[type[Operation], str] = {
+    ConcatOp: "move",
+    DynamicSliceOp: "index",
+    DynamicUpdateSliceOp: "index",
+}
+
+
+@dataclass(frozen=True)
+class GraphFusePass(ModulePass):
+    """Groups graph ops into fusions that fit the machine."""
+
+    name = "graph-fuse"
+    target: str = "ascend-910b1"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        machine = Machine.load(self.target)
+        for func in op.ops:
+            if isinstance(func, FuncOp) and func.body.blocks:
+                fuse_block(func.body.block, machine)
+
+
+def fuse_block(block: Block, machine: Machine) -> None:
+    """Rewrites one block in place; nested regions of control flow first."""
+    if any(isinstance(op, FusionOp) for op in block.ops):
+        return
+    for op in block.ops:
+        for region in op.regions:
+            for inner in region.blocks:
+                fuse_block(inner, machine)
+    BlockFuser(block, machine).run()
+
+
+class BlockFuser:
+    """Fuses one block: grow groups, find what each must store, emit in dependency order."""
+
+    def __init__(self, block: Block, machine: Machine):
+        self.block = block
+        self.grouper = Grouper(machine)
+        self.kept: list[Operation] = []
+        self.required: set[SSAValue] = set()
+        self.live: list[Group] = []
+        self.seen_groups: set[int] = set()
+
+    def run(self) -> None:
+        kept: list[Operation] = []
+        for op in self.block.ops:
+            if type(op) in MOVES:
+                self.grouper.single(op, MOVES[type(op)])
+            elif isinstance(op, GraphOp) and not op.regions and self.grouper.add(op):
+                continue
+            elif not (is_layout(op) or isinstance(op, ConstantOp)):
+                kept.append(op)
+                mask = 0
+                for value in self._outer_operands(op):
+                    mask |= self.grouper.needs_of(value)
+                for result in op.results:
+                    self.grouper.barriers[result] = mask
+        pending: list[SSAValue] = []
+        for op in kept:
+            if op.results and all(not r.uses for r in op.results):
+                continue
+            self.kept.append(op)
+            pending += self._outer_operands(op)
+        while pending:
+            value = pending.pop()
+            if value not in self.required:
+                self.required.add(value)
+                pending += self._require(value)
+        self._emit()
+
+    def _outer_operands(self, op: Operation) -> list[SSAValue]:
+        """Operands of `op` and values that its regions use from this block."""
+        found = list(op.operands)
+        for region in op.regions:
+            for inner in region.walk():
+                found += [v for v in inner.operands if v.owner is self.block or self._is_local(v)]
+        return found
+
+    def _is_local(self, value: SSAValue) -> bool:
+        owner = value.owner
+        return isinstance(owner, Operation) and owner.parent is self.block
+
+    # -- what must exist as a tensor ------------------------------------------------------------------------
+
+    def _require(self, value: SSAValue) -> list[SSAValue]:
+        """Makes `value` available as a dense tensor; returns the tensors needed for that."""
+        if not self._is_local(value):
+            return []
+        op = value.owner
+        assert isinstance(op, Operation)
+        if value in self.grouper.owner:
+            return self._output(self.grouper.owner[value].find(), value)
+        if isinstance(op, ReshapeOp):
+            self.kept.append(op)
+            return [op.x]
+        if isinstance(op, TransposeOp) and op.x in self.grouper.owner:
+            group = self.grouper.owner[op.x].find()
+            if group.kind in ("cube", "mix", "vector") and not group.closed:
+                axes = group.axes[op.x]
+                group.axes[value] = tuple(axes[int(p)] for p in op.perm.get_values())
+                return self._output(group, value)
+        if isinstance(op, ConstantOp):
+            self.kept.append(op)
+            return []
+        if is_layout(op) or isinstance(op, IotaOp):
+            splat = splat_of(value)
+            group = self.grouper.new_group(
+                "vector" if isinstance(op, IotaOp) or splat is not None else "move", shape_of(value), closed=True
+            )
+            group.axes[value] = tuple(range(len(group.domain)))
+            self.grouper.owner[value] = group
+            return self._output(group, value)
+        return []
+
+    def _output(self, group: Group, value: SSAValue) -> list[SSAValue]:
+        if value not in group.outputs:
+            group.outputs.append(value)
+        if group.number in self.seen_groups:
+            return []
+        self.seen_groups.add(group.number)
+        self.live.append(group)
+        group.members = self._needed_members(group)
+        return self.external(group)
+
+    def _needed_members(self, group: Group) -> list[Operation]:
+        order = {op: i for i, op in enumerate(self.block.ops)} if len(group.members) > 1 else {}
+        return sorted(dict.fromkeys(group.members), key=lambda op: order.get(op, 0))
+
+    def external(self, group: Group) -> list[SSAValue]:
+        """Tensors a group reads: the bases of everything its members use from outside."""
+        found: dict[SSAValue, None] = {}
+        for value, user in self._uses(group):
+            for base in self._bases(group, value, user):
+                found[base] = None
+        return list(found)
+
+    def _uses(self, group: Group) -> Iterable[tuple[SSAValue, Operation | None]]:
+        for op in group.members:
+            for value in op.operands:
+                yield value, op
+        for value in group.outputs:
+            yield value, None
+
+    def _inside(self, group: Group, value: SSAValue) -> bool:
+        owner = value.owner
+        return isinstance(owner, Operation) and owner in group.members
+
+    def _bases(self, group: Group, value: SSAValue, user: Operation | None) -> list[SSAValue]:
+        if user is not None and not reads_through_layout(user):
+            return [] if shape_of(value) == () and splat_of(value) is not None else [value]
+        if self._inside(group, value) or (splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp)):
+            return []
+        padded = isinstance(user, ConvOp | ReduceWindowOp)
+        load = resolve(
+            value,
+            [Index.axis(d) for d in range(len(shape_of(value)))],
+            shape_of(value),
+            lambda v: self._stops(group, v) or (padded and isinstance(v.owner, PadOp)),
+        )
+        base = load.base
+        generated = isinstance(base.owner, IotaOp) and load.fill is None
+        if self._inside(group, base) or (generated and isinstance(user, ElementwiseOp | ReduceOp | ArgReduceOp | None)):
+            return []
+        return [base]
+
+    def _stops(self, group: Group, value: SSAValue) -> bool:
+        return value in self.grouper.owner and not (
+            value in group.outputs and is_layout(value.owner) and self.grouper.owner[value].find() is group
+        )
+
+    # -- emission -------------------------------------------------------------------------------------------
+
+    def _emit(self) -> None:
+        units: list[tuple[Operation | Group, Sequence[SSAValue], list[SSAValue]]] = []
+        for op in self.kept:
+            units.append((op, self._outer_operands(op), list(op.results)))
+        position = {op: i for i, op in enumerate(self.block.ops)}
+        for group in self.live:
+            units.append((group, self.external(group), group.outputs))
+        maker = {v: i for i, (_, _, made) in enumerate(units) for v in made}
+        waits = [0] * len(units)
+        users: list[list[int]] = [[] for _ in units]
+        for i, (_, used, _) in enumerate(units):
+            for j in {maker[v] for v in used if v in maker}:
+                waits[i] += 1
+                users[j].append(i)
+
+        def place(unit: Operation | Group) -> int:
+            if isinstance(unit, Group):
+                ops = unit.members or [v.owner for v in unit.outputs if isinstance(v.owner, Operation)]
+                return min((position[o] for o in ops if o in position), default=0)
+            return position[unit]
+
+        terminator = self.block.last_op
+        ready = [(place(u), i) for i, (u, _, _) in enumerate(units) if waits[i] == 0 and u is not terminator]
+        heapq.heapify(ready)
+        order: list[int] = []
+        while ready:
+            _, i = heapq.heappop(ready)
+            order.append(i)
+            for j in users[i]:
+                waits[j] -= 1
+                if waits[j] == 0 and units[j][0] is not terminator:
+                    heapq.heappush(ready, (place(units[j][0]), j))
+        order += [i for i, (u, _, _) in enumerate(units) if u is terminator]
+        if len(order) != len(units):
+            raise RuntimeError("graph-fuse: groups depend on each other in a circle")
+        fused: dict[SSAValue, SSAValue] = {}
+        new_ops: list[Operation] = []
+        for i in order:
+            unit = units[i][0]
+            if isinstance(unit, Group):
+                new_ops.append(self._fusion(unit, list(units[i][1]), fused))
+            else:
+                new_ops.append(unit)
+        for op in new_ops:
+            if isinstance(op, FusionOp):
+                continue
+            self._rewire(op, fused)
+        keep = set(new_ops)
+        old = list(self.block.ops)
+        for op in old:
+            op.detach()
+        self.block.add_ops(new_ops)
+        for op in reversed(old):
+            if op not in keep:
+                op.drop_all_references()
+        for op in old:
+            if op not in keep:
+                op.erase(safe_erase=False)
+
+    def _rewire(self, op: Operation, fused: dict[SSAValue, SSAValue]) -> None:
+        for i, value in enumerate(op.operands):
+            if value in fused:
+                op.operands[i] = fused[value]
+        for region in op.regions:
+            for inner in region.walk():
+                for i, value in enumerate(inner.operands):
+                    if value in fused:
+                        inner.operands[i] = fused[value]
+
+    def _operand_axes(self, group: Group, op: ReduceOp | ArgReduceOp) -> list[int | None]:
+        found = self.grouper.axes_in(group, op.x)
+        if found is None:
+            return [None if s == 1 else d for d, s in enumerate(shape_of(op.x))]
+        return [a if isinstance(a, int) else None for a in found]
+
+    def _fusion(self, group: Group, inputs: list[SSAValue], fused: dict[SSAValue, SSAValue]) -> FusionOp:
+        block = Block(arg_types=[v.type for v in inputs])
+        inside: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
+        members = set(group.members)
+
+        def clone(value: SSAValue) -> SSAValue:
+            if value in inside:
+                return inside[value]
+            op = value.owner
+            assert isinstance(op, Operation)
+            operands = [clone(v) for v in op.operands]
+            attributes = dict(op.attributes)
+            axes = group.axes.get(op.results[0])
+            if op in members and axes is not None:
+                if isinstance(op, ReduceOp | ArgReduceOp):
+                    attributes[AXES] = ints([-1 if a is None else a for a in self._operand_axes(group, op)])
+                else:
+                    attributes[AXES] = ints([-1 if a is None else a for a in axes])
+            copy = type(op).create(
+                operands=operands,
+                result_types=[r.type for r in op.results],
+                properties=op.properties,
+                attributes=attributes,
+                location=op.location,
+            )
+            block.add_op(copy)
+            inside.update(zip(op.results, copy.results, strict=True))
+            return inside[value]
+
+        block.add_op(YieldOp.create(operands=[clone(v) for v in group.outputs]))
+        kind = group.kind
+        if kind == "cube" and sum(not is_layout(m) for m in group.members) > 1:
+            kind = "mix"
+        anchor = next((m for m in group.members if isinstance(m, ContractOp | ConvOp)), None)
+        source = anchor or (group.members[-1] if group.members else group.outputs[0].owner)
+        assert isinstance(source, Operation)
+        fusion = FusionOp.create(
+            operands=[fused.get(v, v) for v in inputs],
+            result_types=[v.type for v in group.outputs],
+            properties={"kind": StringAttr(kind), "domain": ints(group.domain)},
+            regions=[Region(block)],
+            location=source.location,
+        )
+        fused.update(zip(group.outputs, fusion.results, strict=True))
+        return fusion

@@ -1,0 +1,433 @@
+"""Which ops become one kernel: groups over a shared iteration domain, grown op by op in program order.
+
+Each group has a `domain` (extents of its axes) and, for every value it computes or shares, the axes of that
+value's dimensions (None where a dimension has size 1 and no axis). Dependencies between groups are bit masks, so
+that "would this make a cycle" is two integer operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.base import integer, to_ints
+from ...dialects.dtypes import itemsize, size
+from ...dialects.graph import (
+    ArgReduceOp,
+    BroadcastOp,
+    ContractOp,
+    ConvOp,
+    ElementwiseOp,
+    GatherOp,
+    IotaOp,
+    ReduceOp,
+    ReduceWindowOp,
+    ReshapeOp,
+    TransposeOp,
+)
+from ...dialects.graph.ops import element_of, shape_of
+from ...machine import Machine
+from ..access import is_layout, reshape_groups, splat_of
+
+Axes = tuple[int | None, ...]
+
+ABSORB_RATIO = 16
+"""A group this many times smaller than its consumer is recomputed there instead of stored and loaded."""
+
+ROW_VALUES = 6
+"""Row buffers a fused row reduction is planned with: loads twice buffered, temporaries and the result."""
+
+
+@dataclass(eq=False)
+class Group:
+    """One kernel in the making."""
+
+    number: int
+    kind: str
+    domain: tuple[int, ...]
+    members: list[Operation] = field(default_factory=list)
+    axes: dict[SSAValue, Axes] = field(default_factory=dict)
+    outputs: list[SSAValue] = field(default_factory=list)
+    needs: int = 0
+    """Bit mask of the groups this one must run after, transitively."""
+    reduced: set[int] = field(default_factory=set)
+    closed: bool = False
+    merged_into: Group | None = None
+
+    @property
+    def bit(self) -> int:
+        return 1 << self.number
+
+    def find(self) -> Group:
+        group = self
+        while group.merged_into is not None:
+            group = group.merged_into
+        return group
+
+
+def forward_axes(op: Operation, axes: Axes) -> list[int | None | str] | None:
+    """Axes of a layout op's result from those of its operand; "new" for a dimension that a broadcast adds.
+
+    None where the op does more than add, drop or permute dimensions.
+    """
+    if isinstance(op, TransposeOp):
+        return [axes[p] for p in to_ints(op.perm)]
+    if isinstance(op, BroadcastOp):
+        source, target, dims = shape_of(op.x), shape_of(op.result), to_ints(op.dims)
+        out: list[int | None | str] = ["new" if s != 1 else None for s in target]
+        for i, d in enumerate(dims):
+            if source[i] == target[d]:
+                out[d] = axes[i]
+        return out
+    if isinstance(op, ReshapeOp):
+        source, target = shape_of(op.x), shape_of(op.result)
+        out = [None] * len(target)
+        for left, right in reshape_groups(source, target):
+            wide_in = [d for d in left if source[d] != 1]
+            wide_out = [d for d in right if target[d] != 1]
+            if [source[d] for d in wide_in] != [target[d] for d in wide_out]:
+                return None
+            for i, o in zip(wide_in, wide_out, strict=True):
+                out[o] = axes[i]
+        return out
+    return None
+
+
+class Grouper:
+    """Grows the groups of one block."""
+
+    def __init__(self, machine: Machine):
+        self.machine = machine
+        self.groups: list[Group] = []
+        self.owner: dict[SSAValue, Group] = {}
+        self.barriers: dict[SSAValue, int] = {}
+        """For results of ops that are not in a group: the groups they depend on."""
+
+    # -- dependencies --------------------------------------------------------------------------------------
+
+    def needs_of(self, value: SSAValue) -> int:
+        """Mask of the groups that must have run for `value` to exist."""
+        if value in self.owner:
+            group = self.owner[value].find()
+            return group.bit | group.needs
+        if value in self.barriers:
+            return self.barriers[value]
+        op = value.owner
+        if isinstance(op, Operation) and is_layout(op):
+            found = 0
+            for operand in op.operands:
+                found |= self.needs_of(operand)
+            self.barriers[value] = found
+            return found
+        return 0
+
+    def add_needs(self, group: Group, mask: int) -> None:
+        mask &= ~group.bit
+        if mask & ~group.needs:
+            group.needs |= mask
+            for other in self.groups:
+                if other.needs & group.bit:
+                    other.needs |= group.needs & ~other.bit
+
+    def new_group(self, kind: str, domain: Sequence[int], closed: bool = False) -> Group:
+        group = Group(len(self.groups), kind, tuple(domain), closed=closed)
+        self.groups.append(group)
+        return group
+
+    def merge(self, first: Group, second: Group) -> bool:
+        """Makes two groups of one domain one, unless a third must run between them."""
+        between = any(
+            (g.needs & first.bit and second.needs & g.bit) or (g.needs & second.bit and first.needs & g.bit)
+            for g in self.groups
+            if g is not first and g is not second and g.merged_into is None
+        )
+        if between or second.kind != "vector" or second.closed or first.domain != second.domain:
+            return False
+        if second.reduced and first.kind != "vector":
+            return False
+        for value, axes in second.axes.items():
+            if first.axes.get(value, axes) != axes:
+                return False
+        second.merged_into = first
+        first.members += [m for m in second.members if m not in first.members]
+        first.axes.update(second.axes)
+        first.outputs += [o for o in second.outputs if o not in first.outputs]
+        first.reduced |= second.reduced
+        mask = second.needs & ~first.bit & ~second.bit
+        for other in self.groups:
+            if other.needs & second.bit:
+                other.needs = (other.needs & ~second.bit) | (first.bit if other is not first else 0)
+        self.add_needs(first, mask)
+        for other in self.groups:
+            if other.needs & first.bit:
+                other.needs |= first.needs
+        return True
+
+    # -- where a value stands in a group ---------------------------------------------------------------------
+
+    def axes_in(self, group: Group, value: SSAValue) -> list[int | None | str] | None:
+        """Axes of `value` where it is a value of `group` seen through layout ops; None otherwise."""
+        chain: list[Operation] = []
+        while value not in group.axes:
+            op = value.owner
+            if not isinstance(op, Operation) or not is_layout(op):
+                return None
+            chain.append(op)
+            value = op.operands[0]
+        axes: list[int | None | str] = list(group.axes[value])
+        for op in reversed(chain):
+            if "new" in axes:
+                marked = [a if a != "new" else None for a in axes]
+                step = forward_axes(op, tuple(a if isinstance(a, int) else None for a in marked))
+                if step is None:
+                    return None
+                fresh = forward_axes(op, tuple(-2 if a == "new" else None for a in axes))
+                assert fresh is not None
+                axes = ["new" if f == -2 else s for s, f in zip(step, fresh, strict=True)]
+            else:
+                step = forward_axes(op, tuple(a if isinstance(a, int) else None for a in axes))
+                if step is None:
+                    return None
+                axes = step
+        return axes
+
+    def candidates(self, values: Sequence[SSAValue]) -> list[Group]:
+        """Groups that `values` come from, latest first."""
+        found: list[Group] = []
+        for value in values:
+            while value not in self.owner:
+                op = value.owner
+                if not isinstance(op, Operation) or not is_layout(op):
+                    break
+                value = op.operands[0]
+            else:
+                group = self.owner[value].find()
+                if group not in found:
+                    found.append(group)
+        return sorted(found, key=lambda g: -g.number)
+
+    def _complete(
+        self, group: Group, axes: list[int | None | str], shape: Sequence[int]
+    ) -> Axes | None:
+        """Gives dimensions that a broadcast added the group's unused axes of the same extent, in order."""
+        used = {a for a in axes if isinstance(a, int)}
+        free = [a for a in range(len(group.domain)) if a not in used]
+        out: list[int | None] = []
+        for a, s in zip(axes, shape, strict=True):
+            if a != "new":
+                out.append(a if isinstance(a, int) else None)
+                continue
+            match = next((f for f in free if group.domain[f] == s), None)
+            if match is None:
+                return None
+            free.remove(match)
+            out.append(match)
+        taken = [a for a in out if a is not None]
+        return tuple(out) if taken == sorted(taken) else None
+
+    def _agrees(self, group: Group, value: SSAValue, axes: Axes) -> bool | None:
+        """Whether `value`, used with `axes`, is a value of the group (True), comes from outside (None), or is one
+        in a way the group's tiles cannot give (False)."""
+        found = self.axes_in(group, value)
+        if found is None:
+            return False if self.needs_of(value) & group.bit else None
+        return all(f in ("new", None) or f == a for f, a in zip(found, axes, strict=True))
+
+    def place(self, group: Group, op: Operation) -> Axes | None:
+        """The axes an elementwise op would have in `group`, or None where it cannot join."""
+        if group.closed:
+            return None
+        shape = shape_of(op.results[0])
+        guesses = [a for v in op.operands if (a := self.axes_in(group, v)) is not None]
+        guesses.sort(key=lambda a: a.count("new"))
+        if not guesses:
+            return None
+        axes = self._complete(group, guesses[0], shape)
+        if axes is None:
+            return None
+        for value in op.operands:
+            if self._agrees(group, value, axes) is False:
+                return None
+            if self.axes_in(group, value) is None and self.needs_of(value) & group.bit:
+                return None
+        return axes
+
+    # -- ops ---------------------------------------------------------------------------------------------------
+
+    def elementwise(self, op: ElementwiseOp) -> None:
+        """Adds an elementwise op to the best group its operands come from, or starts one."""
+        values = [v for v in op.operands if splat_of(v) is None]
+        groups = self.candidates(values)
+        groups.sort(key=lambda g: (-size(g.domain), g.kind == "vector", -g.number))
+        for group in groups:
+            axes = self.place(group, op)
+            if axes is None or not self._fits(group, op):
+                continue
+            for other in groups:
+                if other is group or other.merged_into is not None:
+                    continue
+                theirs = self.place(other, op)
+                if theirs == axes and self.merge(group, other):
+                    continue
+                if size(other.domain) * ABSORB_RATIO <= size(group.domain):
+                    for value, at in zip(op.operands, [axes] * len(op.operands), strict=True):
+                        self._absorb(group, other, value, at)
+            self._join(group, op, axes)
+            return
+        group = self.new_group("vector", shape_of(op.results[0]))
+        identity = tuple(range(len(group.domain)))
+        for small in groups:
+            if size(small.domain) * ABSORB_RATIO <= size(group.domain):
+                for value in op.operands:
+                    self._absorb(group, small, value, identity)
+        self._join(group, op, identity)
+
+    def _fits(self, group: Group, op: ElementwiseOp) -> bool:
+        return len(group.members) < 200
+
+    def _join(self, group: Group, op: Operation, axes: Axes) -> None:
+        group.members.append(op)
+        for result in op.results:
+            group.axes[result] = axes
+            self.owner[result] = group
+        for value in op.operands:
+            if self.axes_in(group, value) is None:
+                self.add_needs(group, self.needs_of(value))
+                if not isinstance(value.owner, Operation) or not is_layout(value.owner):
+                    group.axes.setdefault(value, axes) if value not in self.owner else None
+
+    def _absorb(self, group: Group, small: Group, value: SSAValue, axes: Axes) -> None:
+        """Recomputes the elementwise values of `small` that `value` is made of inside `group`."""
+        chain: list[Operation] = []
+        while value not in small.axes or value not in self.owner:
+            op = value.owner
+            if not isinstance(op, BroadcastOp | ReshapeOp):
+                return
+            chain.append(op)
+            value = op.operands[0]
+        if small.kind != "vector" or small.reduced or small.closed or value in group.axes:
+            return
+        mapped = self._backward(chain, axes)
+        if mapped is None:
+            return
+        self._recompute(group, small, value, mapped)
+
+    def _backward(self, chain: Sequence[Operation], axes: Axes) -> Axes | None:
+        for op in chain:
+            if isinstance(op, BroadcastOp):
+                source, target = shape_of(op.x), shape_of(op.result)
+                axes = tuple(
+                    None if source[i] == 1 and target[d] != 1 else axes[d] for i, d in enumerate(to_ints(op.dims))
+                )
+            else:
+                assert isinstance(op, ReshapeOp)
+                source, target = shape_of(op.x), shape_of(op.result)
+                wide_in = [d for d, s in enumerate(source) if s != 1]
+                wide_out = [d for d, s in enumerate(target) if s != 1]
+                if [source[d] for d in wide_in] != [target[d] for d in wide_out]:
+                    return None
+                out: list[int | None] = [None] * len(source)
+                for i, o in zip(wide_in, wide_out, strict=True):
+                    out[i] = axes[o]
+                axes = tuple(out)
+        return axes
+
+    def _recompute(self, group: Group, small: Group, value: SSAValue, axes: Axes) -> None:
+        op = value.owner
+        if value in group.axes or not isinstance(op, ElementwiseOp) or op not in small.members:
+            return
+        for operand in op.operands:
+            chain: list[Operation] = []
+            inner = operand
+            while inner not in self.owner:
+                step = inner.owner
+                if not isinstance(step, BroadcastOp | ReshapeOp):
+                    break
+                chain.append(step)
+                inner = step.operands[0]
+            mapped = self._backward(chain, axes)
+            if inner in self.owner and self.owner[inner].find() is small and mapped is not None:
+                self._recompute(group, small, inner, mapped)
+        group.members.append(op)
+        group.axes[value] = axes
+        for operand in op.operands:
+            if self.axes_in(group, operand) is None:
+                self.add_needs(group, self.needs_of(operand))
+
+    def reduction(self, op: ReduceOp | ArgReduceOp) -> None:
+        """Joins the group of the operand where whole rows fit on chip; starts a group otherwise."""
+        dims = set(to_ints(op.dims)) if isinstance(op, ReduceOp) else {integer(op.dim)}
+        for group in self.candidates([op.x]):
+            axes = self.axes_in(group, op.x)
+            if group.kind != "vector" or group.closed or axes is None or "new" in axes:
+                continue
+            named = tuple(a if isinstance(a, int) else None for a in axes)
+            reduced = {named[d] for d in dims if named[d] is not None}
+            rows = group.reduced | {a for a in reduced if a is not None}
+            if not self._row_fits(group.domain, rows, op):
+                continue
+            self._add_reduction(group, op, named, dims)
+            return
+        shape = shape_of(op.x)
+        group = self.new_group("vector", shape)
+        if not self._row_fits(shape, dims, op):
+            group.closed = True
+        self._add_reduction(group, op, tuple(None if s == 1 else d for d, s in enumerate(shape)), dims)
+
+    def _row_fits(self, domain: Sequence[int], rows: set[int], op: ReduceOp | ArgReduceOp) -> bool:
+        row = size([domain[a] for a in rows]) * max(4, itemsize(element_of(op.x)))
+        inner = len(domain) - 1
+        if inner >= 0 and inner not in rows:
+            row *= min(domain[inner], 8)
+        return row * ROW_VALUES <= self.machine.spaces["ub"].bytes
+
+    def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
+        group.members.append(op)
+        group.reduced |= {a for d in dims if (a := axes[d]) is not None}
+        kept = tuple(a for d, a in enumerate(axes) if d not in dims)
+        for result in op.results:
+            group.axes[result] = kept
+            self.owner[result] = group
+        if self.axes_in(group, op.x) is None:
+            self.add_needs(group, self.needs_of(op.x))
+            if not isinstance(op.x.owner, Operation) or not is_layout(op.x.owner):
+                group.axes[op.x] = axes
+
+    def contraction(self, op: ContractOp | ConvOp) -> None:
+        grouped = isinstance(op, ConvOp) and integer(op.groups) > 1
+        group = self.new_group("cube", shape_of(op.result), closed=grouped)
+        group.members.append(op)
+        group.axes[op.result] = tuple(range(len(group.domain)))
+        self.owner[op.result] = group
+        for value in op.operands:
+            self.add_needs(group, self.needs_of(value))
+
+    def single(self, op: Operation, kind: str) -> None:
+        """A group of its own that nothing joins."""
+        group = self.new_group(kind, shape_of(op.results[0]), closed=True)
+        group.members.append(op)
+        for result in op.results:
+            group.axes[result] = tuple(range(len(shape_of(result))))
+            self.owner[result] = group
+        for value in op.operands:
+            self.add_needs(group, self.needs_of(value))
+
+    def add(self, op: Operation) -> bool:
+        """Puts `op` into a group; False for ops that are not grouped."""
+        if isinstance(op, ElementwiseOp):
+            self.elementwise(op)
+        elif isinstance(op, ReduceOp | ArgReduceOp):
+            self.reduction(op)
+        elif isinstance(op, ContractOp | ConvOp):
+            self.contraction(op)
+        elif isinstance(op, ReduceWindowOp):
+            self.single(op, "vector")
+        elif isinstance(op, GatherOp):
+            self.single(op, "index")
+        elif isinstance(op, IotaOp):
+            self.owner.pop(op.result, None)
+        else:
+            return False
+        return True

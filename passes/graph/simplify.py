@@ -1,0 +1,288 @@
+"""graph-simplify: brings a graph into the forms that the lowering knows, for a target.
+
+  * an op whose result has no elements, or that reduces or contracts over none, becomes a constant;
+  * interior padding becomes a strided update of a filled tensor, input dilation of a convolution an interior pad;
+  * a contraction in a type the cube does not have becomes multiply and add on the vector cores;
+  * a reduction to few values over very many is done in two steps, so that all cores take part;
+  * ops nobody uses go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, f32
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ...dialects.base import ints, text, to_ints
+from ...dialects.dtypes import dtype_name, is_float, numpy_dtype, size, tensor
+from ...dialects.elementwise import identity
+from ...dialects.graph import (
+    ELEMENTWISE,
+    BroadcastOp,
+    ConstantOp,
+    ContractOp,
+    ConvOp,
+    DataAttr,
+    DynamicUpdateSliceOp,
+    GraphOp,
+    HostOp,
+    PadOp,
+    ReduceOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+)
+from ...dialects.graph.ops import INDEX_TENSOR, element_of, shape_of
+from ...machine import Machine
+from ..access import splat_of
+
+FEW_RESULTS = 8
+MANY_ELEMENTS = 1 << 16
+"""A reduction of at least so many elements to at most so few values is split over the cores."""
+
+
+@dataclass(frozen=True)
+class GraphSimplifyPass(ModulePass):
+    """Canonical forms for a target."""
+
+    name = "graph-simplify"
+    target: str = "ascend-910b1"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        machine = Machine.load(self.target)
+        for func in op.ops:
+            if isinstance(func, FuncOp) and func.body.blocks:
+                simplify_block(func.body.block, machine)
+
+
+def simplify_block(block: Block, machine: Machine) -> None:
+    """One walk over a block and the regions in it, then dead code removal from the end."""
+    for op in list(block.ops):
+        for region in op.regions:
+            for inner in region.blocks:
+                simplify_block(inner, machine)
+        if isinstance(op, GraphOp):
+            rewriter = Rewriter(block, op)
+            if not empty(op, rewriter):
+                for cls, rule in RULES:
+                    if isinstance(op, cls) and rule(op, rewriter, machine):
+                        break
+    for op in reversed(list(block.ops)):
+        if isinstance(op, GraphOp) and all(not r.uses for r in op.results):
+            op.detach()
+            op.erase()
+
+
+class Rewriter:
+    """Builds ops before `at` and replaces its result."""
+
+    def __init__(self, block: Block, at: Operation):
+        self.block = block
+        self.at = at
+
+    def add(
+        self, cls: type[Operation], operands: Sequence[SSAValue], result: Attribute, **properties: Attribute
+    ) -> SSAValue:
+        op = cls.create(
+            operands=operands, result_types=[result], properties=properties, location=self.at.location
+        )
+        self.block.insert_op_before(op, self.at)
+        return op.results[0]
+
+    def constant(self, value: float, shape: Sequence[int], element: Attribute) -> SSAValue:
+        """A tensor of one value."""
+        array = np.broadcast_to(np.asarray(value).astype(numpy_dtype(element)), tuple(shape))
+        return self.add(ConstantOp, [], tensor(shape, element), value=DataAttr.of(array))
+
+    def replace(self, value: SSAValue) -> bool:
+        self.at.results[0].replace_all_uses_with(value)
+        return True
+
+    def transpose(self, x: SSAValue, perm: Sequence[int]) -> SSAValue:
+        if list(perm) == list(range(len(perm))):
+            return x
+        shape = shape_of(x)
+        return self.add(TransposeOp, [x], tensor([shape[p] for p in perm], element_of(x)), perm=ints(perm))
+
+    def broadcast(self, x: SSAValue, shape: Sequence[int], dims: Sequence[int]) -> SSAValue:
+        return self.add(BroadcastOp, [x], tensor(shape, element_of(x)), dims=ints(dims))
+
+    def convert(self, x: SSAValue, element: Attribute) -> SSAValue:
+        if element_of(x) == element:
+            return x
+        return self.add(ELEMENTWISE["convert"], [x], tensor(shape_of(x), element))
+
+    def reduce(self, x: SSAValue, kind: str, dims: Sequence[int]) -> SSAValue:
+        shape = [s for d, s in enumerate(shape_of(x)) if d not in dims]
+        return self.add(ReduceOp, [x], tensor(shape, element_of(x)), kind=StringAttr(kind), dims=ints(dims))
+
+
+def empty(op: GraphOp, rewriter: Rewriter) -> bool:
+    """Results without elements, and reductions over none, are constants."""
+    if op.regions or isinstance(op, ConstantOp | HostOp) or not op.results:
+        return False
+    if all(size(shape_of(r)) == 0 for r in op.results):
+        for r in op.results:
+            r.replace_all_uses_with(rewriter.constant(0, shape_of(r), element_of(r)))
+        return True
+    if not any(isinstance(v.type, TensorType) and size(shape_of(v)) == 0 for v in op.operands):
+        return False
+    out = op.results[0]
+    if isinstance(op, ReduceOp):
+        value = identity(text(op.kind), dtype_name(element_of(out)))
+        return rewriter.replace(rewriter.constant(value, shape_of(out), element_of(out)))
+    if isinstance(op, ContractOp | ConvOp):
+        return rewriter.replace(rewriter.constant(0, shape_of(out), element_of(out)))
+    if isinstance(op, PadOp):
+        return rewriter.replace(rewriter.broadcast(op.value, shape_of(out), []))
+    if isinstance(op, DynamicUpdateSliceOp):
+        return rewriter.replace(op.x)
+    return False
+
+
+def spread_pad(op: PadOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """pad with interior (or a value known only at run time) -> strided update of a filled tensor, then a crop."""
+    low, high, interior = to_ints(op.low), to_ints(op.high), to_ints(op.interior)
+    if not any(interior) and splat_of(op.value) is not None:
+        return False
+    x, element = op.x, element_of(op.x)
+    shape = shape_of(x)
+    spread = [max(lo, 0) + max(hi, 0) + (n - 1) * (i + 1) + 1 for n, lo, hi, i in zip(shape, low, high, interior, strict=True)]
+    splat = splat_of(op.value)
+    filled = (
+        rewriter.constant(splat, spread, element)
+        if splat is not None
+        else rewriter.broadcast(op.value, spread, [])
+    )
+    starts = [
+        rewriter.add(ConstantOp, [], INDEX_TENSOR, value=DataAttr.of(np.int32(max(lo, 0)))) for lo in low
+    ]
+    updated = rewriter.add(
+        DynamicUpdateSliceOp,
+        [filled, x, *starts],
+        tensor(spread, element),
+        strides=ints([i + 1 for i in interior]),
+    )
+    if any(v < 0 for v in (*low, *high)):
+        updated = rewriter.add(
+            SliceOp,
+            [updated],
+            op.result.type,
+            starts=ints([max(-lo, 0) for lo in low]),
+            limits=ints([n - max(-hi, 0) for n, hi in zip(spread, high, strict=True)]),
+            strides=ints([1] * len(shape)),
+        )
+    return rewriter.replace(updated)
+
+
+def spread_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """Input dilation -> an interior pad; padding that crops -> a slice."""
+    dilation, layout = to_ints(op.lhs_dilation), to_ints(op.lhs_layout)
+    low, high = to_ints(op.low), to_ints(op.high)
+    crop = any(v < 0 for v in (*low, *high))
+    if all(d == 1 for d in dilation) and not crop:
+        return False
+    shape = list(shape_of(op.lhs))
+    interior, before, after = [0] * len(shape), [0] * len(shape), [0] * len(shape)
+    for i, d in enumerate(dilation):
+        at = layout[2 + i]
+        interior[at], before[at], after[at] = d - 1, min(low[i], 0), min(high[i], 0)
+        shape[at] = max(shape[at] + (shape[at] - 1) * (d - 1) + before[at] + after[at], 0)
+    element = element_of(op.lhs)
+    zero = rewriter.constant(0, (), element)
+    padded = rewriter.add(
+        PadOp,
+        [op.lhs, zero],
+        tensor(shape, element),
+        low=ints(before),
+        high=ints(after),
+        interior=ints(interior),
+    )
+    properties = dict(op.properties)
+    properties["lhs_dilation"] = ints([1] * len(dilation))
+    properties["low"] = ints([max(v, 0) for v in low])
+    properties["high"] = ints([max(v, 0) for v in high])
+    new = ConvOp.create(
+        operands=[padded, op.rhs], result_types=[op.result.type], properties=properties, location=op.location
+    )
+    rewriter.block.insert_op_before(new, op)
+    rewriter.replace(new.result)
+    pad = padded.owner
+    assert isinstance(pad, PadOp)
+    return spread_pad(pad, Rewriter(rewriter.block, pad), machine)
+
+
+def same_inputs(op: ContractOp | ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """Operands of different types are converted to the wider one."""
+    a, b = element_of(op.lhs), element_of(op.rhs)
+    if a == b:
+        return False
+    order = ["i1", "i8", "i16", "i32", "f16", "bf16", "f32"]
+    wide = max(a, b, key=lambda e: order.index(dtype_name(e)))
+    new = type(op).create(
+        operands=[rewriter.convert(op.lhs, wide), rewriter.convert(op.rhs, wide)],
+        result_types=[op.result.type],
+        properties=dict(op.properties),
+        location=op.location,
+    )
+    rewriter.block.insert_op_before(new, op)
+    return rewriter.replace(new.result)
+
+
+def vector_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """A contraction whose type the cube lacks: broadcast both sides to [batch, m, n, k], multiply, add up."""
+    if dtype_name(element_of(op.lhs)) in machine.cube or element_of(op.lhs) != element_of(op.rhs):
+        return False
+    m, n = op.free_dims()
+    lhs_k, rhs_k = to_ints(op.lhs_contract), to_ints(op.rhs_contract)
+    batch = len(to_ints(op.lhs_batch))
+    lhs = rewriter.transpose(op.lhs, [*to_ints(op.lhs_batch), *m, *lhs_k])
+    rhs = rewriter.transpose(op.rhs, [*to_ints(op.rhs_batch), *n, *rhs_k])
+    out = shape_of(op.result)
+    shape = [*out, *(shape_of(op.lhs)[d] for d in lhs_k)]
+    k = range(len(out), len(shape))
+    element = element_of(op.lhs)
+    work = element_of(op.result)
+    if is_float(element) and dtype_name(work) != "f32":
+        work = f32
+    left = rewriter.broadcast(rewriter.convert(lhs, work), shape, [*range(batch + len(m)), *k])
+    right = rewriter.broadcast(
+        rewriter.convert(rhs, work), shape, [*range(batch), *range(batch + len(m), len(out)), *k]
+    )
+    product = rewriter.add(ELEMENTWISE["mul"], [left, right], tensor(shape, work))
+    return rewriter.replace(rewriter.convert(rewriter.reduce(product, "sum", list(k)), element_of(op.result)))
+
+
+def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """Very many elements to very few: first one partial result per core, then those."""
+    shape, dims = shape_of(op.x), to_ints(op.dims)
+    if size(shape) < MANY_ELEMENTS or size(shape_of(op.result)) > FEW_RESULTS:
+        return False
+    wide = max(dims, key=lambda d: shape[d])
+    parts = next((p for p in range(machine.vector_cores, 1, -1) if shape[wide] % p == 0), 1)
+    if parts < 4 or parts == shape[wide]:
+        return False
+    split = [*shape[:wide], parts, shape[wide] // parts, *shape[wide + 1 :]]
+    x = rewriter.add(ReshapeOp, [op.x], tensor(split, element_of(op.x)))
+    kind = text(op.kind)
+    first = [d if d <= wide else d + 1 for d in dims if d != wide] + [wide + 1]
+    partial = rewriter.reduce(x, kind, sorted(first))
+    kept = [d for d in range(len(split)) if d not in first]
+    return rewriter.replace(rewriter.reduce(partial, kind, [kept.index(wide)]))
+
+
+Rule = Callable[..., bool]
+RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
+    (PadOp, spread_pad),
+    (ConvOp, spread_conv),
+    (ConvOp, same_inputs),
+    (ContractOp, same_inputs),
+    (ContractOp, vector_contract),
+    (ReduceOp, split_reduce),
+)

@@ -1,0 +1,158 @@
+"""npu-allocate: gives every on-chip buffer an address in its space.
+
+Before:  %buf = npu.alloc : !npu.buffer<128x64xf32, l1, 2 slots>
+After:   %buf = npu.alloc {address = 32768} : !npu.buffer<128x64xf32, l1, 2 slots>
+
+Buffers that several pipes or several loop levels touch keep their own addresses. Temporaries of the vector unit,
+used within one block, share memory by lifetime (best fit); an elementwise instruction may compute in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ...dialects.base import source_of, text
+from ...dialects.npu import BufferType, NpuOp, Pipe, buffer
+from ...dialects.npu.ops import AllocOp, ElementwiseVectorOp, SlotOp
+from ...dialects.npu.structure import KernelOp, SectionOp
+from ...machine import Machine
+from ..errors import PassError
+
+
+@dataclass(frozen=True)
+class NpuAllocatePass(ModulePass):
+    """Assigns addresses; fails with the buffers that do not fit."""
+
+    name = "npu-allocate"
+    target: str = "ascend-910b1"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        machine = Machine.load(self.target)
+        for kernel in op.ops:
+            if isinstance(kernel, KernelOp):
+                for section in kernel.body.block.ops:
+                    if isinstance(section, SectionOp):
+                        allocate_section(section, kernel, machine)
+
+
+@dataclass
+class Usage:
+    """Where a buffer is touched: instructions in program order, with their blocks and pipes."""
+
+    alloc: AllocOp
+    ops: list[NpuOp] = field(default_factory=list)
+
+    @property
+    def type(self) -> BufferType:
+        return buffer(self.alloc.result)
+
+    @property
+    def bytes(self) -> int:
+        return self.type.slot_bytes * self.type.slots
+
+    def private_block(self) -> Block | None:
+        """The one block whose vector instructions alone use the buffer, if there is one."""
+        blocks = {op.parent for op in self.ops}
+        if len(blocks) == 1 and self.type.slots == 1 and all(op.PIPE == Pipe.V for op in self.ops):
+            return blocks.pop()
+        return None
+
+
+def alloc_of(value: SSAValue) -> AllocOp | None:
+    """The allocation behind a buffer value or a slot of it; None for device tensors."""
+    op = value.owner
+    while isinstance(op, SlotOp):
+        op = op.source.owner
+    return op if isinstance(op, AllocOp) else None
+
+
+def usages(section: SectionOp) -> dict[AllocOp, Usage]:
+    """Every buffer of a section with the instructions that use it."""
+    found: dict[AllocOp, Usage] = {}
+    for op in section.body.walk():
+        if isinstance(op, AllocOp):
+            found[op] = Usage(op)
+        elif isinstance(op, NpuOp):
+            for value in dict.fromkeys(op.main_operands()):
+                alloc = alloc_of(value)
+                if alloc is not None:
+                    found[alloc].ops.append(op)
+    return found
+
+
+def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine) -> None:
+    """Allocates all spaces of one section. Raises PassError on overflow."""
+    found = usages(section)
+    spaces: dict[str, list[Usage]] = {}
+    for usage in found.values():
+        spaces.setdefault(usage.type.space, []).append(usage)
+    for space, members in spaces.items():
+        if space not in machine.spaces:
+            raise PassError(f"kernel @{text(kernel.sym_name)} uses {space}, which {machine.name} does not have")
+        align = max(machine.spaces[space].align, 32)
+        end = 0
+        pools: dict[Block, list[Usage]] = {}
+        for usage in members:
+            block = usage.private_block()
+            if block is not None:
+                pools.setdefault(block, []).append(usage)
+                continue
+            _place(usage.alloc, end)
+            end += -(-usage.bytes // align) * align
+        for block, pool in pools.items():
+            end += _share(block, pool, end, align)
+        capacity = machine.spaces[space].bytes
+        if end > capacity:
+            raise PassError(_overflow(kernel, space, end, machine, members))
+
+
+def _place(alloc: AllocOp, address: int) -> None:
+    alloc.properties["address"] = IntegerAttr(address, i64)
+
+
+def _share(block: Block, pool: list[Usage], start: int, align: int) -> int:
+    """Addresses from `start` for buffers that live within one block; returns the bytes used."""
+    order: dict[Operation, int] = {op: i for i, op in enumerate(block.ops)}
+    spans = sorted(((order[u.ops[0]], order[u.ops[-1]], u) for u in pool if u.ops), key=lambda s: s[:2])
+    live: list[tuple[int, int, int]] = []
+    top = 0
+    for first, last, usage in spans:
+        size = -(-usage.bytes // align) * align
+        definer = usage.ops[0]
+        in_place = isinstance(definer, ElementwiseVectorOp)
+        live = [b for b in live if b[0] > first or (b[0] == first and not in_place)]
+        at = best_gap(live, size)
+        live.append((last, at, size))
+        top = max(top, at + size)
+        _place(usage.alloc, start + at)
+    return top
+
+
+def best_gap(live: list[tuple[int, int, int]], size: int) -> int:
+    """The start of the smallest free gap of at least `size` bytes below the end, or the end."""
+    taken = sorted((at, at + n) for _, at, n in live)
+    best: tuple[int, int] | None = None
+    cursor = 0
+    for begin, end in taken:
+        gap = begin - cursor
+        if gap >= size and (best is None or gap < best[0]):
+            best = (gap, cursor)
+        cursor = max(cursor, end)
+    return best[1] if best is not None else cursor
+
+
+def _overflow(kernel: KernelOp, space: str, need: int, machine: Machine, members: list[Usage]) -> str:
+    largest = sorted(members, key=lambda u: -u.bytes)[:6]
+    listed = "; ".join(
+        f"{u.type} {u.bytes} bytes" + (f" ({place})" if (place := source_of(u.alloc)) else "") for u in largest
+    )
+    more = f" and {len(members) - len(largest)} smaller ones" if len(members) > len(largest) else ""
+    return (
+        f"kernel @{text(kernel.sym_name)} needs {need} bytes of {space}, but {machine.name} has "
+        f"{machine.spaces[space].bytes}: live buffers {listed}{more}; use smaller tiles"
+    )

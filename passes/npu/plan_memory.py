@@ -1,0 +1,110 @@
+"""npu-plan-memory: one static plan of device memory for the program: arguments, constants, results, workspaces.
+
+Before:  %y = npu.gm_alloc : !npu.gm<128x768xf32>
+After:   %y = npu.gm_alloc {address = 1572864} : !npu.gm<128x768xf32>    and the arena's size on the function
+
+Arguments and constants stay for the whole run. Everything else lives from its first to its last use in the
+outermost block; a tensor used inside a loop or branch lives as long as that op.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ...dialects.base import ints
+from ...dialects.npu import GmType, gm
+from ...dialects.npu.ops import ViewOp
+from ...dialects.npu.structure import GmAllocOp, GmConstantOp
+from ...machine import Machine
+from ..errors import PassError
+from .allocate import best_gap
+
+
+@dataclass(frozen=True)
+class NpuPlanMemoryPass(ModulePass):
+    """Assigns device addresses. The function's `npu.addresses` are its arguments', `npu.arena_bytes` the total."""
+
+    name = "npu-plan-memory"
+    target: str = "ascend-910b1"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        machine = Machine.load(self.target)
+        for func in op.ops:
+            if isinstance(func, FuncOp) and func.body.blocks:
+                plan(func, machine)
+
+
+def root(value: SSAValue) -> SSAValue:
+    """The tensor a view looks at."""
+    while isinstance(value.owner, ViewOp):
+        value = value.owner.source
+    return value
+
+
+def plan(func: FuncOp, machine: Machine) -> None:
+    """Plans one function. Raises PassError if the device has less memory."""
+    align = machine.gm_align
+    block = func.body.block
+    end = 0
+
+    def fixed(bytes_: int) -> int:
+        nonlocal end
+        at = end
+        end += -(-bytes_ // align) * align
+        return at
+
+    addresses = [fixed(gm(a).bytes) for a in block.args]
+    for op in func.walk():
+        if isinstance(op, GmConstantOp):
+            op.properties["address"] = IntegerAttr(fixed(gm(op.result).bytes), i64)
+    end += share(block, end, align)
+    func.attributes["npu.addresses"] = ints(addresses)
+    func.attributes["npu.arena_bytes"] = IntegerAttr(end, i64)
+    if end > machine.spaces["gm"].bytes:
+        raise PassError(
+            f"the program needs {end} bytes of device memory, but {machine.name} has {machine.spaces['gm'].bytes}"
+        )
+
+
+def share(block: Block, start: int, align: int) -> int:
+    """Addresses from `start` for the tensors allocated in `block` and the regions below it; bytes used."""
+    order: dict[Operation, int] = {}
+    for i, op in enumerate(block.ops):
+        for inner in op.walk():
+            order[inner] = i
+    spans: list[tuple[int, int, GmAllocOp]] = []
+    for op in block.walk():
+        if not isinstance(op, GmAllocOp):
+            continue
+        first, last = order[op], order[op]
+        nested = op.parent is not block
+        stack: list[SSAValue] = [op.result]
+        while stack:
+            for use in stack.pop().uses:
+                user = use.operation
+                last = max(last, order.get(user, last))
+                if isinstance(user, ViewOp):
+                    stack.append(user.result)
+                if isinstance(user, ReturnOp):
+                    last = len(order) + 1
+        spans.append((first, last if not nested else max(last, first), op))
+    live: list[tuple[int, int, int]] = []
+    top = 0
+    for first, last, op in sorted(spans, key=lambda s: s[0]):
+        kind = op.result.type
+        assert isinstance(kind, GmType)
+        size = max(-(-kind.bytes // align), 1) * align
+        live = [b for b in live if b[0] >= first]
+        at = best_gap(live, size)
+        live.append((last, at, size))
+        top = max(top, at + size)
+        op.properties["address"] = IntegerAttr(start + at, i64)
+    return top
+
+

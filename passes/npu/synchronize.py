@@ -1,0 +1,373 @@
+"""npu-synchronize: orders the pipes of a core with flags, and the cores of a block with cross flags.
+
+For every buffer that several pipes touch, in the block where its slots advance (its home):
+
+  * forward: a later conflicting use on another pipe waits for the earlier one in the same iteration
+    (load on MTE2, then use on V: set_flag [MTE2 -> V] after the load, wait_flag before the use);
+  * backward: the next round's first use waits until this round's last conflicting use is over
+    (V done reading, then the next load into the slot); such flags are raised once for each slot before the
+    section's loops and consumed once after them.
+
+Pipes run in order, so a wait also covers everything its source pipe did before: only the last producer before
+each consumer sets a flag, and a need that an earlier wait already covers adds nothing. A flag of a multi-buffer
+has one event for each slot; a pair of pipes has 8 events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.scf import ForOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ...dialects.base import describe, ints, text
+from ...dialects.npu import NpuOp, Pipe
+from ...dialects.npu.ops import (
+    AllocOp,
+    FixpipeOp,
+    LoadOp,
+    SetCrossOp,
+    SetFlagOp,
+    SlotOp,
+    SyncOp,
+    ViewOp,
+    WaitCrossOp,
+    WaitFlagOp,
+)
+from ...dialects.npu.structure import KernelOp, SectionOp
+from ...machine import Machine
+from ..errors import PassError
+from .allocate import alloc_of, usages
+
+Pair = tuple[Pipe, Pipe]
+
+
+@dataclass(frozen=True)
+class NpuSynchronizePass(ModulePass):
+    """Inserts set_flag / wait_flag pairs and cross-core flags."""
+
+    name = "npu-synchronize"
+    target: str = "ascend-910b1"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        machine = Machine.load(self.target)
+        for kernel in op.ops:
+            if isinstance(kernel, KernelOp):
+                for section in kernel.body.block.ops:
+                    if isinstance(section, SectionOp):
+                        synchronize_section(section, machine.flags)
+                synchronize_cores(kernel)
+
+
+@dataclass(frozen=True)
+class Access:
+    """One use of a buffer, lifted to its home block: position there, pipe, and whether it writes."""
+
+    position: int
+    pipe: Pipe
+    write: bool
+
+
+@dataclass
+class Flag:
+    """One set/wait pair in a block: after item `after` on the pair's first pipe, before item `before` on the
+    second; `backward` ones belong to the next round of the slot."""
+
+    pair: Pair
+    after: int
+    before: int
+    slots: int
+    counter: SlotOp | None
+    backward: bool
+    event: int = 0
+
+
+@dataclass
+class Home:
+    """The buffers whose slots advance in one block, and the flags they need there."""
+
+    block: Block
+    items: list[Operation]
+    flags: list[Flag] = field(default_factory=list)
+
+
+def _ancestors(op: Operation, top: Block) -> list[Block]:
+    """Blocks around `op`, innermost first, up to `top`."""
+    out = []
+    block = op.parent
+    while block is not None:
+        out.append(block)
+        if block is top:
+            break
+        parent = block.parent_op()
+        block = parent.parent if parent is not None else None
+    return out
+
+
+def _home(ops: Iterable[NpuOp], top: Block) -> Block:
+    """The innermost block around all of `ops`."""
+    common: list[Block] | None = None
+    for op in ops:
+        chain = _ancestors(op, top)
+        common = chain if common is None else [b for b in common if b in chain]
+    assert common
+    return common[0]
+
+
+def _lift(op: Operation, block: Block) -> Operation:
+    while op.parent is not block:
+        parent = op.parent_op()
+        assert parent is not None
+        op = parent
+    return op
+
+
+def synchronize_section(section: SectionOp, events: int) -> None:
+    """Inserts the flags of one section. Raises PassError where a pair of pipes needs more than `events`."""
+    if any(isinstance(op, SyncOp) for op in section.body.walk()):
+        return
+    top = section.body.block
+    homes: dict[Block, Home] = {}
+    for usage in usages(section).values():
+        if len({op.PIPE for op in usage.ops}) < 2:
+            continue
+        block = _home(usage.ops, top)
+        home = homes.setdefault(block, Home(block, list(block.ops)))
+        place = {op: i for i, op in enumerate(home.items)}
+        accesses = []
+        for op in usage.ops:
+            position = place[_lift(op, block)]
+            writes = any(alloc_of(v) is usage.alloc for v in op.writes())
+            reads = any(alloc_of(v) is usage.alloc for v in op.reads())
+            accesses += [Access(position, op.PIPE, True)] if writes else []
+            accesses += [Access(position, op.PIPE, False)] if reads else []
+        slot = next((u.operation for u in usage.alloc.result.uses if isinstance(u.operation, SlotOp)), None)
+        slots = usage.type.slots
+        home.flags += forward_flags(accesses, slots, slot)
+        if block is not top:
+            home.flags += backward_flags(accesses, slots, slot)
+    for home in homes.values():
+        home.flags = reduce_flags(home.flags)
+    number_events([f for h in homes.values() for f in h.flags], events, section)
+    for home in homes.values():
+        insert(home, top)
+
+
+def forward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> list[Flag]:
+    """Orders within one iteration: for each use, the latest earlier conflicting use on each other pipe."""
+    out = []
+    ordered = sorted(accesses, key=lambda a: a.position)
+    for i, later in enumerate(ordered):
+        latest: dict[Pipe, int] = {}
+        for earlier in ordered[:i]:
+            conflict = earlier.write or later.write
+            if conflict and earlier.pipe != later.pipe and earlier.position < later.position:
+                latest[earlier.pipe] = earlier.position
+        out += [Flag((p, later.pipe), at, later.position, slots, slot, False) for p, at in latest.items()]
+    return out
+
+
+def backward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> list[Flag]:
+    """Orders one round of a slot before the next: last conflicting use on p, then first use on q, unless q's
+    use already follows p's within the iteration."""
+    out = []
+    pipes = {a.pipe for a in accesses}
+    for p in pipes:
+        for q in pipes - {p}:
+            pairs = [
+                (a.position, b.position)
+                for a in accesses
+                for b in accesses
+                if a.pipe == p and b.pipe == q and (a.write or b.write)
+            ]
+            if not pairs:
+                continue
+            last, first = max(a for a, _ in pairs), min(b for _, b in pairs)
+            followed = any(
+                a.pipe == p and b.pipe == q and a.position == last and b.position > last and (a.write or b.write)
+                for a in accesses
+                for b in accesses
+            )
+            if not followed:
+                out.append(Flag((p, q), last, first, slots, slot, True))
+    return out
+
+
+def _counter_key(flag: Flag) -> tuple:
+    if flag.counter is None or flag.slots == 1:
+        return (1,)
+    return (flag.slots, tuple(flag.counter.indices), flag.counter.properties["offsets"])
+
+
+def reduce_flags(flags: list[Flag]) -> list[Flag]:
+    """Merges flags of equal purpose and drops those that another one covers."""
+    out: list[Flag] = []
+    pairs = {f.pair for f in flags}
+    for pair in sorted(pairs):
+        ahead = sorted((f for f in flags if f.pair == pair and not f.backward), key=lambda f: f.before)
+        merged: dict[int, Flag] = {}
+        for f in ahead:
+            known = merged.get(f.before)
+            if known is None or f.after > known.after:
+                merged[f.before] = Flag(
+                    pair,
+                    f.after,
+                    f.before,
+                    max(f.slots, known.slots if known else 1),
+                    f.counter if f.slots > 1 or known is None else known.counter,
+                    False,
+                )
+            elif f.slots > known.slots:
+                known.slots, known.counter = f.slots, f.counter
+        covered = -1
+        for f in merged.values():
+            if f.after > covered:
+                out.append(f)
+                covered = f.after
+        back: dict[tuple, Flag] = {}
+        for f in flags:
+            if f.pair != pair or not f.backward:
+                continue
+            known = back.get(_counter_key(f))
+            if known is None:
+                back[_counter_key(f)] = Flag(pair, f.after, f.before, f.slots, f.counter, True)
+            else:
+                known.after, known.before = max(known.after, f.after), min(known.before, f.before)
+        out += back.values()
+    return out
+
+
+def number_events(flags: list[Flag], events: int, section: SectionOp) -> None:
+    """Gives each flag its events, `slots` of them. Where a pair of pipes runs out, its forward flags of one block
+    are joined to one: all its sources first, then all its consumers."""
+    for pair in sorted({f.pair for f in flags}):
+        mine = [f for f in flags if f.pair == pair]
+        if sum(f.slots for f in mine) > events:
+            _join_forward(flags, mine)
+            mine = [f for f in flags if f.pair == pair]
+        if sum(f.slots for f in mine) > events:
+            for f in mine:
+                if not f.backward:
+                    f.slots, f.counter = 1, None
+        number = 0
+        for f in mine:
+            f.event = number
+            number += f.slots
+        if number > events:
+            raise PassError(
+                f"{describe(section)} needs {number} events from {pair[0]} to {pair[1]}; the core has {events}: "
+                "use fewer buffers in flight"
+            )
+
+
+def _join_forward(flags: list[Flag], mine: list[Flag]) -> None:
+    ahead = [f for f in mine if not f.backward]
+    keep: list[Flag] = []
+    for f in sorted(ahead, key=lambda f: f.after):
+        host = next((k for k in keep if f.after < k.before and k.after < f.before), None)
+        if host is None:
+            keep.append(f)
+            continue
+        host.after, host.before = max(host.after, f.after), min(host.before, f.before)
+        if f.slots > host.slots:
+            host.slots, host.counter = f.slots, f.counter
+        flags.remove(f)
+
+
+def _make(cls: type[SyncOp], flag: Flag, indices: Iterable[SSAValue], offsets: DenseArrayBase) -> SyncOp:
+    return cls.create(
+        operands=list(indices),
+        properties={
+            "offsets": offsets,
+            "source": StringAttr(flag.pair[0]),
+            "target": StringAttr(flag.pair[1]),
+            "event": IntegerAttr(flag.event, i64),
+            "slots": IntegerAttr(flag.slots, i64),
+        },
+    )
+
+
+def _at_slot(cls: type[SyncOp], flag: Flag) -> SyncOp:
+    if flag.counter is None or flag.slots == 1:
+        return _make(cls, flag, (), ints([0]))
+    return _make(cls, flag, flag.counter.indices, flag.counter.offsets)
+
+
+def insert(home: Home, top: Block) -> None:
+    """Writes the flags of one home block into the program."""
+    for flag in home.flags:
+        after, before = home.items[flag.after], home.items[flag.before]
+        home.block.insert_op_after(_located(_at_slot(SetFlagOp, flag), after), after)
+        home.block.insert_op_before(_located(_at_slot(WaitFlagOp, flag), before), before)
+        if flag.backward:
+            first = next(op for op in top.ops if not isinstance(op, AllocOp))
+            last = top.last_op
+            assert last is not None
+            for slot in range(flag.slots):
+                top.insert_op_before(_located(_make(SetFlagOp, flag, (), ints([slot])), after), first)
+                drain = _located(_make(WaitFlagOp, flag, (), ints([slot])), before)
+                top.insert_op_after(drain, last)
+                last = drain
+
+
+def _located(op: SyncOp, like: Operation) -> SyncOp:
+    if isinstance(like, ForOp):
+        like = next((o for o in like.body.block.ops if isinstance(o, NpuOp)), like)
+    op.location = like.location
+    return op
+
+
+# -- between cores -----------------------------------------------------------------------------------------------
+
+
+def _depth(op: Operation, section: SectionOp) -> int:
+    return len(_ancestors(op, section.body.block)) - 1
+
+
+def _tensor(value: SSAValue) -> SSAValue:
+    while isinstance(value.owner, ViewOp):
+        value = value.owner.source
+    return value
+
+
+def synchronize_cores(kernel: KernelOp) -> None:
+    """A vector section waits for each tile of a workspace that the cube section drains into it.
+
+    The wait stands in the vector section's loop nest at the depth where the cube section stores: both nests
+    walk the tiles in the same order.
+    """
+    sections = [op for op in kernel.body.block.ops if isinstance(op, SectionOp)]
+    if len(sections) != 2 or any(isinstance(op, SetCrossOp) for op in kernel.body.walk()):
+        return
+    cube, vector = sections
+    event = 0
+    for store in [op for op in cube.body.walk() if isinstance(op, FixpipeOp)]:
+        tensor = _tensor(store.dest)
+        readers = [op for op in vector.body.walk() if isinstance(op, LoadOp) and _tensor(op.main_operands()[0]) is tensor]
+        if not readers:
+            continue
+        depth = _depth(store, cube)
+        block = store.parent
+        assert block is not None
+        number = IntegerAttr(event, i64)
+        block.insert_op_after(
+            SetCrossOp.create(properties={"source": StringAttr(Pipe.FIX), "event": number}, location=store.location),
+            store,
+        )
+        chain = list(reversed(_ancestors(readers[0], vector.body.block)))
+        if len(chain) <= depth:
+            raise PassError(f"{describe(kernel)} @{text(kernel.sym_name)}: its sections walk the tiles differently")
+        at = _lift(readers[0], chain[depth])
+        chain[depth].insert_op_before(
+            WaitCrossOp.create(
+                properties={"target": StringAttr(Pipe.MTE2), "event": number}, location=readers[0].location
+            ),
+            at,
+        )
+        event += 1
+
+

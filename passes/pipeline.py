@@ -1,0 +1,164 @@
+"""The passes in order, with what each requires and establishes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from .errors import PassError
+
+STATES = ("fused", "tiled", "bufferized", "addressed", "synchronized", "planned")
+"""Properties a module gains on its way down; each pass states what must hold and what holds after it."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass of the pipeline: the module's level after it, required and established properties."""
+
+    name: str
+    load: Callable[[], type[ModulePass]]
+    level: str
+    requires: frozenset[str] = frozenset()
+    establishes: frozenset[str] = frozenset()
+
+
+def _simplify() -> type[ModulePass]:
+    from .graph.simplify import GraphSimplifyPass
+
+    return GraphSimplifyPass
+
+
+def _fuse() -> type[ModulePass]:
+    from .graph.fuse import GraphFusePass
+
+    return GraphFusePass
+
+
+def _to_tile() -> type[ModulePass]:
+    from .tile.lower import GraphToTilePass
+
+    return GraphToTilePass
+
+
+def _to_npu() -> type[ModulePass]:
+    from .npu.bufferize import TileToNpuPass
+
+    return TileToNpuPass
+
+
+def _allocate() -> type[ModulePass]:
+    from .npu.allocate import NpuAllocatePass
+
+    return NpuAllocatePass
+
+
+def _synchronize() -> type[ModulePass]:
+    from .npu.synchronize import NpuSynchronizePass
+
+    return NpuSynchronizePass
+
+
+def _plan() -> type[ModulePass]:
+    from .npu.plan_memory import NpuPlanMemoryPass
+
+    return NpuPlanMemoryPass
+
+
+def _set(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+PIPELINE: tuple[Stage, ...] = (
+    Stage("graph-simplify", _simplify, "graph"),
+    Stage("graph-fuse", _fuse, "graph", _set(), _set("fused")),
+    Stage("graph-to-tile", _to_tile, "tile", _set("fused"), _set("tiled")),
+    Stage("tile-to-npu", _to_npu, "npu", _set("tiled"), _set("bufferized")),
+    Stage("npu-allocate", _allocate, "npu", _set("bufferized"), _set("addressed")),
+    Stage("npu-synchronize", _synchronize, "npu", _set("bufferized"), _set("synchronized")),
+    Stage("npu-plan-memory", _plan, "npu", _set("bufferized"), _set("planned")),
+)
+
+
+def all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
+    """Pass factories by name, for the driver."""
+    return {s.name: s.load for s in PIPELINE}
+
+
+def level_of(module: ModuleOp) -> str:
+    """The lowest level whose ops a module has: `graph`, `tile` or `npu`."""
+    found = "graph"
+    for op in module.ops:
+        if op.name == "npu.kernel" or (isinstance(op, FuncOp) and _is_npu(op)):
+            return "npu"
+        if op.name == "tile.kernel":
+            found = "tile"
+    return found
+
+
+def _is_npu(func: FuncOp) -> bool:
+    return any(t.name == "npu.gm" for t in (*func.function_type.inputs, *func.function_type.outputs))
+
+
+def properties_of(module: ModuleOp) -> set[str]:
+    """What holds of a module, read from the module itself."""
+    level = level_of(module)
+    found: set[str] = set()
+    if level == "graph":
+        tops = [f.body.block for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
+        names = {op.name for block in tops for op in block.ops}
+        if "graph.fusion" in names:
+            found.add("fused")
+        return found
+    if level == "tile":
+        return {"fused", "tiled"}
+    found |= {"fused", "tiled", "bufferized"}
+    allocs = synced = 0
+    missing = False
+    for op in module.walk():
+        if op.name == "npu.alloc":
+            allocs += 1
+            missing |= "address" not in op.properties
+        synced += op.name in ("npu.set_flag", "npu.set_cross", "npu.barrier")
+        if isinstance(op, FuncOp) and "npu.arena_bytes" in op.attributes:
+            found.add("planned")
+    if not missing:
+        found.add("addressed")
+    if synced or not allocs:
+        found.add("synchronized")
+    return found
+
+
+def run_pipeline(module: ModuleOp, target: str, until: str = "npu") -> None:
+    """Runs what is left of the pipeline on a module, up to the end of level `until`.
+
+    A module that starts in the middle (a hand-written tile or npu program) only gets the passes below it. Raises
+    PassError.
+    """
+    context = Context()
+    have = properties_of(module)
+    start = level_of(module)
+    order = ("graph", "tile", "npu")
+    for stage in PIPELINE:
+        if order.index(stage.level) > order.index(until):
+            return
+        if stage.level == "graph" and start != "graph":
+            continue
+        if stage.establishes and stage.establishes <= have:
+            continue
+        if not stage.requires <= have:
+            lacking = ", ".join(sorted(stage.requires - have))
+            raise PassError(f"{stage.name} needs a module that is {lacking}; run the passes that establish it first")
+        make_pass(stage, target).apply(context, module)
+        have |= stage.establishes
+
+
+def make_pass(stage: Stage, target: str) -> ModulePass:
+    """The pass of a stage, for a target where it takes one."""
+    cls = stage.load()
+    takes_target = any(f.name == "target" for f in fields(cls))
+    return cls(target=target) if takes_target else cls()

@@ -1,0 +1,236 @@
+"""Builds tile kernels: constants, grids, loops and ops, with sections and carried tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64, i64
+from xdsl.dialects.scf import ForOp, YieldOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.utils.hints import isa
+
+from ...dialects.base import INDEX, Expr, ints, pack
+from ...dialects.npu.types import GmType, row_strides
+from ...dialects.tile import TileType, ops
+from ...machine import Machine
+
+SPACE_ORDER = ("l1", "l0a", "l0b", "l0c", "ub")
+"""Order of the `slots` property of a kernel."""
+
+
+def number(value: float) -> FloatAttr:
+    return FloatAttr(float(value), f64)
+
+
+def integer_attr(value: int) -> IntegerAttr:
+    return IntegerAttr(int(value), i64)
+
+
+@dataclass
+class KernelBuilder:
+    """One kernel under construction. `grid` names the cores' coordinates; `gm` are its device tensors."""
+
+    machine: Machine
+    kind: str
+    grid: Sequence[int]
+    inputs: Sequence[GmType]
+    outputs: Sequence[GmType]
+    workspaces: Sequence[GmType] = ()
+    slots: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.grid = tuple(self.grid) or (1,)
+        gm = [*self.inputs, *self.outputs, *self.workspaces]
+        self.body = Block(arg_types=[*(INDEX for _ in self.grid), *gm])
+        self.block = self.body
+        self.location: Any = None
+        self._constants: dict[int, SSAValue] = {}
+        self._views: dict[tuple[SSAValue, GmType], SSAValue] = {}
+
+    @property
+    def coordinates(self) -> Sequence[SSAValue]:
+        return self.body.args[: len(self.grid)]
+
+    def gm(self, i: int) -> SSAValue:
+        """Device tensor number i: inputs, outputs, workspaces."""
+        return self.body.args[len(self.grid) + i]
+
+    def output(self, i: int) -> SSAValue:
+        return self.gm(len(self.inputs) + i)
+
+    def workspace(self, i: int) -> SSAValue:
+        return self.gm(len(self.inputs) + len(self.outputs) + i)
+
+    def add(
+        self,
+        cls: type[Operation],
+        operands: Sequence[SSAValue],
+        results: Sequence[Attribute] = (),
+        **properties: Attribute | None,
+    ) -> Operation:
+        op = cls.create(
+            operands=operands,
+            result_types=results,
+            properties={k: v for k, v in properties.items() if v is not None},
+            location=self.location,
+        )
+        self.block.add_op(op)
+        return op
+
+    def constant(self, value: int) -> SSAValue:
+        found = self._constants.get(value)
+        if found is None:
+            op = ConstantOp(IntegerAttr(value, INDEX))
+            first = self.body.first_op
+            if first is None:
+                self.body.add_op(op)
+            else:
+                self.body.insert_op_before(op, first)
+            found = self._constants[value] = op.result
+        return found
+
+    @contextmanager
+    def section(self, core: str, units: int = 1) -> Iterator[SSAValue]:
+        """Ops built inside run on `core`; gives the unit's number."""
+        block = Block(arg_types=[INDEX])
+        outer, self.block = self.block, block
+        yield block.args[0]
+        self.block = outer
+        self.add_region(ops.SectionOp, block, core=StringAttr(core), units=integer_attr(units))
+
+    def add_region(self, cls: type[Operation], block: Block, **properties: Attribute) -> Operation:
+        op = cls.create(properties=properties, regions=[Region(block)], location=self.location)
+        self.block.add_op(op)
+        return op
+
+    @contextmanager
+    def loop(self, trips: int, carried: list[SSAValue] | None = None) -> Iterator[Expr]:
+        """A loop of `trips` iterations; one iteration makes no loop. `carried` values are replaced, first by the
+        loop's own arguments, at the end by its results; assign the new ones into the list inside."""
+        if trips == 1:
+            yield Expr()
+            return
+        initial = list(carried or ())
+        block = Block(arg_types=[INDEX, *(v.type for v in initial)])
+        if carried is not None:
+            carried[:] = list(block.args[1:])
+        outer, self.block = self.block, block
+        yield Expr.of(block.args[0])
+        block.add_op(YieldOp(*(carried or ())))
+        self.block = outer
+        zero, stop, one = self.constant(0), self.constant(trips), self.constant(1)
+        op = ForOp.create(
+            operands=[zero, stop, one, *initial],
+            result_types=[v.type for v in initial],
+            regions=[Region(block)],
+            location=self.location,
+        )
+        self.block.add_op(op)
+        if carried is not None:
+            carried[:] = list(op.results)
+
+    def view(
+        self, source: SSAValue, shape: Sequence[int], strides: Sequence[int], offset: int = 0
+    ) -> SSAValue:
+        """A strided view of a device tensor, made once per kernel."""
+        assert isa(source.type, GmType)
+        out = GmType.of(shape, source.type.element, strides, offset)
+        if out == source.type:
+            return source
+        key = (source, out)
+        if key not in self._views:
+            op = ops.ViewOp.create(operands=[source], result_types=[out], location=self.location)
+            at = self._last_of_head()
+            if at is None:
+                first = self.body.first_op
+                if first is None:
+                    self.body.add_op(op)
+                else:
+                    self.body.insert_op_before(op, first)
+            else:
+                self.body.insert_op_after(op, at)
+            self._views[key] = op.result
+        return self._views[key]
+
+    def _last_of_head(self) -> Operation | None:
+        last = None
+        for op in self.body.ops:
+            if not isinstance(op, ConstantOp | ops.ViewOp):
+                break
+            last = op
+        return last
+
+    def load(
+        self,
+        source: SSAValue,
+        offsets: Sequence[Expr],
+        sizes: Sequence[int],
+        tile: TileType,
+        steps: Sequence[int] | None = None,
+        fill: float | None = None,
+    ) -> SSAValue:
+        indices, rows = pack(offsets)
+        plain = steps is None or all(s == 1 for s in steps)
+        return self.add(
+            ops.LoadOp,
+            [source, *indices],
+            [tile],
+            offsets=rows,
+            sizes=ints(sizes),
+            steps=None if plain else ints(steps or ()),
+            fill=number(fill) if fill else None,
+        ).results[0]
+
+    def store(
+        self,
+        tile: SSAValue,
+        dest: SSAValue,
+        offsets: Sequence[Expr],
+        sizes: Sequence[int],
+        steps: Sequence[int] | None = None,
+    ) -> None:
+        indices, rows = pack(offsets)
+        plain = steps is None or all(s == 1 for s in steps)
+        self.add(
+            ops.StoreOp,
+            [tile, dest, *indices],
+            offsets=rows,
+            sizes=ints(sizes),
+            steps=None if plain else ints(steps or ()),
+        )
+
+    def finish(self, name: str) -> ops.KernelOp:
+        slots = [self.slots.get(s, 1) for s in SPACE_ORDER]
+        return ops.KernelOp.create(
+            properties={
+                "sym_name": StringAttr(name),
+                "kind": StringAttr(self.kind),
+                "grid": ints(self.grid),
+                "outputs": integer_attr(len(self.outputs)),
+                "workspaces": integer_attr(len(self.workspaces)),
+                "slots": ints(slots),
+            },
+            regions=[Region(self.body)],
+            location=self.location,
+        )
+
+
+def dense(shape: Sequence[int], element: Attribute) -> GmType:
+    return GmType.of(shape, element, row_strides(shape))
+
+
+def divide_grid(counts: Sequence[int], cores: int) -> list[tuple[int, int]]:
+    """For each axis with `counts` tiles: (cores along it, tiles per core), outermost axes first, so that no core
+    is left without work and at most `cores` are used."""
+    out = []
+    left = max(cores, 1)
+    for count in counts:
+        per_core = -(-count // left)
+        used = -(-count // per_core) if per_core else 1
+        out.append((max(used, 1), max(per_core, 1)))
+        left = max(left // max(used, 1), 1)
+    return out

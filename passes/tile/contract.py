@@ -1,0 +1,546 @@
+"""Cube kernels: matrix products and convolutions, with their vector epilogue.
+
+    for each tile of (batch, m, n) of this core:
+      for each piece of k that one load brings to l1:      load a, load b           MTE2
+        for each mma step inside it:                       move a, move b           MTE1
+                                                           acc += a x b             M
+      store acc, or hand it to the vector cores for the epilogue                    FIX
+
+A convolution is the same loop nest: its m axes are the output positions, its k axes the window positions and the
+input features, and the input index of a dimension is `stride * output + dilation * window - padding`, which the
+l1 -> l0a move unrolls (image to column).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import Float32Type, TensorType, i32
+from xdsl.ir import Attribute, BlockArgument, SSAValue
+
+from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
+from ...dialects.dtypes import is_float, itemsize, size
+from ...dialects.graph import ContractOp, ConvOp, FusionOp, PadOp
+from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.npu.types import GmType, padded_bytes, row_strides
+from ...dialects.tile import TileType, ops
+from ...machine import Machine
+from ..access import Index, resolve
+from ..errors import PassError
+from .builder import KernelBuilder, dense, divide_grid, integer_attr
+from .cube_schedule import CubeProblem, CubeSchedule, choose_cube
+from .schedule import UB_FRACTION, merge_axes
+from .vector import Emitter, Ref, Step, VectorKernel
+
+
+@dataclass
+class Dim:
+    """One dimension of an operand's view: extent, stride (elements), the axes it is indexed by, a constant."""
+
+    extent: int
+    stride: int
+    terms: dict[int, int]
+    constant: int = 0
+
+
+@dataclass
+class Operand:
+    """How lhs or rhs is read: view dimensions in load order, and whether the matrix is transposed after l1."""
+
+    source: int
+    dims: list[Dim]
+    offset: int
+    element: Attribute
+    transpose: bool = False
+
+    def l1_sizes(self, tile: dict[int, int]) -> list[int]:
+        out = []
+        for d in self.dims:
+            if len(d.terms) == 1:
+                out.append(tile[next(iter(d.terms))])
+            else:
+                out.append(sum((tile[a] - 1) * c for a, c in d.terms.items()) + 1)
+        return out
+
+    def l1_steps(self) -> list[int]:
+        return [next(iter(d.terms.values())) if len(d.terms) == 1 else 1 for d in self.dims]
+
+
+class ContractKernel(VectorKernel):
+    """Lowers one cube or mix fusion. Axes: the output's dimensions first (a grouped convolution splits its
+    feature dimension into group and feature), then the contracted ones."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine):
+        anchor = next(op for op in fusion.body.block.ops if isinstance(op, ContractOp | ConvOp))
+        self.anchor = anchor
+        self.acc_type: Attribute = Float32Type() if is_float(element_of(anchor.lhs)) else i32
+        if isinstance(anchor, ContractOp):
+            self._contract_axes(anchor)
+        else:
+            self._conv_axes(anchor)
+        super().__init__(fusion, machine)
+
+    def _operand_base(self, value: SSAValue) -> bool:
+        return isinstance(value, BlockArgument) or isinstance(value.owner, PadOp)
+
+    # -- the two anchors ---------------------------------------------------------------------------------------
+
+    def _contract_axes(self, op: ContractOp) -> None:
+        lhs, rhs = shape_of(op.lhs), shape_of(op.rhs)
+        m_dims, n_dims = op.free_dims()
+        lhs_batch, rhs_batch = to_ints(op.lhs_batch), to_ints(op.rhs_batch)
+        lhs_k, rhs_k = to_ints(op.lhs_contract), to_ints(op.rhs_contract)
+        batch = range(len(lhs_batch))
+        m = range(len(batch), len(batch) + len(m_dims))
+        n = range(m.stop, m.stop + len(n_dims))
+        k = range(n.stop, n.stop + len(lhs_k))
+        self.roles = {**dict.fromkeys(batch, "b"), **dict.fromkeys(m, "m"), **dict.fromkeys(n, "n")}
+        self.roles |= dict.fromkeys(k, "k")
+        self.all_extents = [*shape_of(op.result), *(lhs[d] for d in lhs_k)]
+        at_lhs = dict(zip([*lhs_batch, *m_dims, *lhs_k], [*batch, *m, *k], strict=True))
+        at_rhs = dict(zip([*rhs_batch, *n_dims, *rhs_k], [*batch, *n, *k], strict=True))
+        self.lhs_index = [Index.axis(at_lhs[d]) for d in range(len(lhs))]
+        self.rhs_index = [Index.axis(at_rhs[d]) for d in range(len(rhs))]
+        self.out_axes: list[dict[int, int]] = [{d: 1} for d in range(len(shape_of(op.result)))]
+
+    def _conv_axes(self, op: ConvOp) -> None:
+        lhs, rhs, out = shape_of(op.lhs), shape_of(op.rhs), shape_of(op.result)
+        ll, rl, ol = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
+        groups, spatial = integer(op.groups), len(ll) - 2
+        rank = len(out)
+        group_axis = rank
+        k = list(range(rank + (groups > 1), rank + (groups > 1) + spatial + 1))
+        features = rhs[rl[1]] // groups
+        self.roles = {ol[0]: "m", ol[1]: "n", **{ol[2 + i]: "m" for i in range(spatial)}}
+        self.all_extents = list(out)
+        self.all_extents[ol[1]] = features
+        if groups > 1:
+            self.roles[group_axis] = "b"
+            self.all_extents.append(groups)
+        self.roles |= dict.fromkeys(k, "k")
+        self.all_extents += [*(rhs[rl[2 + i]] for i in range(spatial)), rhs[rl[0]]]
+        group = {group_axis: 1} if groups > 1 else {}
+        lhs_index = [Index()] * rank
+        lhs_index[ll[0]] = Index.axis(ol[0])
+        lhs_index[ll[1]] = Index.of({k[-1]: 1, **{a: rhs[rl[0]] for a in group}})
+        rhs_index = [Index()] * rank
+        rhs_index[rl[0]] = Index.axis(k[-1])
+        rhs_index[rl[1]] = Index.of({ol[1]: 1, **{a: features for a in group}})
+        strides, dilation, low = to_ints(op.strides), to_ints(op.rhs_dilation), to_ints(op.low)
+        for i in range(spatial):
+            terms = {ol[2 + i]: strides[i], k[i]: dilation[i]}
+            lhs_index[ll[2 + i]] = Index.of({a: c for a, c in terms.items() if self.all_extents[a] != 1}, -low[i])
+            rhs_index[rl[2 + i]] = Index.axis(k[i])
+        self.lhs_index, self.rhs_index = lhs_index, rhs_index
+        self.out_axes = [{d: 1} for d in range(rank)]
+        if groups > 1:
+            self.out_axes[ol[1]] = {ol[1]: 1, group_axis: features}
+
+    def _operand(self, value: SSAValue, indices: Sequence[Index]) -> Operand:
+        """The view of lhs or rhs: a dimension per axis where that is enough, per tensor dimension where windows
+        or padding make the index reach outside."""
+        shape = shape_of(value)
+        extents = dict(enumerate(self.all_extents))
+        inside = all(
+            i.constant + sum(min(c, 0) * (extents[a] - 1) for a, c in i.terms) >= 0
+            and i.constant + sum(max(c, 0) * (extents[a] - 1) for a, c in i.terms) < n
+            for i, n in zip(indices, shape, strict=True)
+        )
+        windowed = any(
+            sum(self.roles[a] == "k" for a, _ in i.terms) and any(self.roles[a] == "m" for a, _ in i.terms)
+            for i in indices
+        )
+        if inside and not windowed and isinstance(self.anchor, ConvOp | ContractOp):
+            load = resolve(value, indices, extents, self._operand_base)
+            dims = [
+                Dim(n, s, dict(i.terms), i.constant)
+                for n, s, i in zip(load.shape, load.strides, load.indices, strict=True)
+                if i.terms
+            ]
+            fixed_fill = load.fill
+        else:
+            plain = [Index.axis(-1 - d) for d in range(len(shape))]
+            load = resolve(value, plain, {-1 - d: n for d, n in enumerate(shape)}, self._operand_base)
+            at = {i.terms[0][0]: s for i, s in zip(load.indices, load.strides, strict=True)}
+            dims = [
+                Dim(shape[d], at.get(-1 - d, 0), dict(i.terms), i.constant)
+                for d, i in enumerate(indices)
+                if shape[d] != 1 or i.terms or i.constant
+            ]
+            fixed_fill = None
+        assert isinstance(load.base, BlockArgument)
+        found = Operand(list(self.fusion.body.block.args).index(load.base), dims, load.offset, element_of(value))
+        if fixed_fill:
+            raise PassError(f"{describe(self.anchor)}: an operand padded with {fixed_fill} must be its own tensor")
+        return found
+
+    # -- axes --------------------------------------------------------------------------------------------------
+
+    def _merge(self) -> None:
+        self.members = [op for op in self.members if op is not self.anchor]
+        self.operands = [
+            self._operand(self.anchor.lhs, self.lhs_index),
+            self._operand(self.anchor.rhs, self.rhs_index),
+        ]
+        strides, presence, fixed = self._constraints()
+        for operand, roles in zip(self.operands, ("bmk", "bkn"), strict=True):
+            step: dict[int, int] = {}
+            for d in operand.dims:
+                for a, c in d.terms.items():
+                    step[a] = d.stride * c
+                if len(d.terms) != 1 or d.constant or next(iter(d.terms.values())) != 1 or self._partial(d):
+                    fixed |= set(d.terms)
+            strides.append(step)
+            presence.append(frozenset(a for a, r in self.roles.items() if r in roles))
+        presence.append(frozenset(a for a, r in self.roles.items() if r in "bmn"))
+        presence.append(frozenset(a for a, r in self.roles.items() if r == "b"))
+        if any(len(t) > 1 for t in self.out_axes):
+            fixed |= {a for t in self.out_axes if len(t) > 1 for a in t}
+        self.merged = merge_axes(self.all_extents, strides, presence, fixed)
+        self.new_axis = {a: i for i, group in enumerate(self.merged) for a in group}
+        self.extents = [size([self.all_extents[a] for a in group]) for group in self.merged]
+        self.role = [self.roles[g[0]] for g in self.merged]
+        for operand in self.operands:
+            self._renumber(operand)
+
+    def _partial(self, dim: Dim) -> bool:
+        return dim.extent != self.all_extents[next(iter(dim.terms))]
+
+    def _renumber(self, operand: Operand) -> None:
+        kept: dict[int, Dim] = {}
+        others: list[Dim] = []
+        for d in operand.dims:
+            terms = {self.new_axis[a]: c for a, c in d.terms.items() if a in self.new_axis}
+            merged = len(terms) == 1 and len(self.merged[next(iter(terms))]) > 1
+            if merged:
+                axis = next(iter(terms))
+                last = self.merged[axis][-1]
+                if last in d.terms:
+                    kept[axis] = Dim(self.extents[axis], d.stride, {axis: 1})
+            elif terms or d.constant:
+                others.append(Dim(d.extent, d.stride, terms, d.constant))
+        operand.dims = [*others, *kept.values()]
+
+    def _full_extent(self, axis: int) -> int:
+        return self.all_extents[axis]
+
+    def _out_strides(self, value: SSAValue) -> dict[int, int]:
+        by_dim = super()._out_strides(value)
+        out: dict[int, int] = {}
+        for d, terms in enumerate(self.out_axes):
+            for a, c in terms.items():
+                if d in by_dim:
+                    out[a] = by_dim[d] * c
+        return out
+
+    # -- epilogue ------------------------------------------------------------------------------------------------
+
+    def _accumulator(self, element: Attribute) -> Ref:
+        """The step that brings the accumulator to the vector core: a load of the workspace, or a drain of l0c."""
+        axes = frozenset(a for a, r in enumerate(self.role) if r != "k")
+        dims = sorted(axes)
+
+        def emit(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
+            if self.machine.fused:
+                return [self._drain(e, element)]
+            source = e.builder.workspace(0)
+            offsets = [e.at(a) for a in dims] or [Expr()]
+            sizes = [e.tile[a] for a in dims] or [1]
+            return [e.builder.load(source, offsets, sizes, e.type(axes, element))]
+
+        return self._step(Step([element], axes, (), emit, "load", axes))
+
+    def _drain(self, e: Emitter, element: Attribute) -> SSAValue:
+        """The vector tile's part of the accumulator: whole columns, the rows from the chunk's first on."""
+        rows = size([e.tile[a] for a in self.m_axes])
+        cols = size([e.tile[a] for a in self.n_axes])
+        first = Expr()
+        inner = 1
+        for a in reversed(self.m_axes):
+            first = first + self.chunk_position.get(a, Expr()) * inner
+            inner *= self.plan.l0[a]
+        indices, offsets = pack([first, self.chunk_position.get(self.n_axes[-1], Expr()) if self.n_axes else Expr()])
+        axes = frozenset(a for a, r in enumerate(self.role) if r != "k")
+        return e.builder.add(
+            ops.DrainOp, [self.acc, *indices], [e.type(axes, element)], offsets=offsets, sizes=ints([rows, cols])
+        ).results[0]
+
+    # -- build -----------------------------------------------------------------------------------------------------
+
+    def build(self, name: str) -> ops.KernelOp:
+        self.slots = 2
+        by_role = {r: [a for a, x in enumerate(self.role) if x == r] for r in "bmnk"}
+        self.m_axes, self.n_axes = by_role["m"], by_role["n"]
+        self.k_axes, self.b_axes = by_role["k"], by_role["b"]
+        self._orient()
+        lhs, rhs = self.operands
+        windows = frozenset(a for d in lhs.dims if len(d.terms) > 1 for a in d.terms if self.role[a] == "k")
+        problem = CubeProblem(
+            self.extents,
+            self.b_axes,
+            self.m_axes,
+            self.n_axes,
+            self.k_axes,
+            itemsize(lhs.element),
+            wide_m=not lhs.transpose,
+            windows=windows,
+        )
+        plan = choose_cube(problem, self.machine, self._l1_bytes)
+        if plan is None:
+            raise PassError(
+                f"{describe(self.anchor)}: one load of its operands needs {self._l1_bytes(dict.fromkeys(range(len(self.extents)), 1))}"
+                f" bytes or more, too much for l1 of {self.machine.name}"
+            )
+        self.plan = plan
+        element = element_of(self.anchor.result)
+        self.made[self.anchor.result] = self._accumulator(element)
+        self.build_steps()
+        self.plain = len(self.steps) == 2 and not self.machine.fused
+        return self._emit_kernel(name, plan, element)
+
+    def _orient(self) -> None:
+        """Orders each operand's dimensions: batch, then rows, then columns, the one nearest in memory last."""
+        lhs, rhs = self.operands
+        self._order(lhs, self.m_axes, self.k_axes, windowed=True)
+        self._order(rhs, self.n_axes, self.k_axes, windowed=False)
+
+    def _order(self, operand: Operand, free: list[int], k: list[int], windowed: bool) -> None:
+        def find(axes: Sequence[int]) -> list[Dim]:
+            found: list[Dim] = []
+            for a in axes:
+                for d in operand.dims:
+                    if a in d.terms and d not in found:
+                        found.append(d)
+            return found
+
+        free_dims = find(free)
+        k_dims = [d for d in find(k) if d not in free_dims]
+        batch = [d for d in operand.dims if d not in free_dims and d not in k_dims]
+        has_window = any(len(d.terms) > 1 for d in free_dims)
+
+        def nearest(dims: list[Dim]) -> int:
+            return abs(dims[-1].stride) if dims and dims[-1].stride else 1 << 60
+
+        if windowed:
+            operand.transpose = not has_window and bool(free_dims) and nearest(free_dims) < nearest(k_dims)
+            first, last = (k_dims, free_dims) if operand.transpose else (free_dims, k_dims)
+        else:
+            operand.transpose = bool(k_dims) and nearest(k_dims) < nearest(free_dims) and len(k_dims) <= 1
+            first, last = (free_dims, k_dims) if operand.transpose else (k_dims, free_dims)
+        if not last:
+            last = [Dim(1, 1, {})]
+        operand.dims = [*batch, *first, *last]
+
+    def _l1_bytes(self, tile: dict[int, int]) -> int:
+        return sum(padded_bytes(o.l1_sizes(tile), o.element) for o in self.operands)
+
+    def _emit_kernel(self, name: str, plan: CubeSchedule, element: Attribute) -> ops.KernelOp:
+        outer = [*self.b_axes, *self.n_axes, *self.m_axes]
+        order = [*self.b_axes, *self.m_axes, *self.n_axes]
+        counts = {a: -(-self.extents[a] // plan.l0[a]) for a in outer}
+        cores = self.machine.cube_cores
+        by_size = sorted(order, key=lambda a: -counts[a])
+        split = dict(zip(by_size, divide_grid([counts[a] for a in by_size], cores), strict=True))
+        on_grid = [a for a in order if split[a][0] > 1]
+        workspaces: list[GmType] = []
+        if not self.plain and not self.machine.fused:
+            kept = [a for a in range(len(self.extents)) if self.role[a] != "k"]
+            workspaces.append(dense([self.extents[a] for a in kept] or [1], element))
+        builder = KernelBuilder(
+            self.machine,
+            "cube" if self.plain else "mix",
+            [split[a][0] for a in on_grid],
+            [_dense_of(a) for a in self.block.args],
+            [_dense_of(v) for v in self.yielded],
+            workspaces,
+            plan.slots,
+        )
+        builder.location = self.fusion.location
+        start = {
+            a: (Expr.of(builder.coordinates[on_grid.index(a)]) if a in on_grid else Expr())
+            * (split[a][1] * plan.l0[a])
+            for a in outer
+        }
+        loops = [(a, split[a][1]) for a in outer if split[a][1] > 1]
+        with builder.section("fused" if self.machine.fused else "cube"), ExitStack() as stack:
+            position = dict(start)
+            for axis, trips in loops:
+                index = stack.enter_context(builder.loop(trips))
+                position[axis] = position[axis] + index * plan.l0[axis]
+            self.acc = self._accumulate(builder, plan, position)
+            if self.machine.fused:
+                self._emit_epilogue(builder, plan, position, unit=None)
+            else:
+                self._store_acc(builder, plan, position, element)
+        if not self.plain and not self.machine.fused:
+            per_cube = self.machine.vector_cores // self.machine.cube_cores
+            axis = next((a for a in (*self.m_axes, *self.n_axes) if plan.l0[a] % per_cube == 0), None)
+            units = per_cube if axis is not None else 1
+            with builder.section("vector", units) as unit, ExitStack() as stack:
+                position = dict(start)
+                for a, trips in loops:
+                    index = stack.enter_context(builder.loop(trips))
+                    position[a] = position[a] + index * plan.l0[a]
+                self._emit_epilogue(builder, plan, position, (axis, unit, units) if axis is not None else None)
+        return builder.finish(name)
+
+    def _accumulate(self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr]) -> SSAValue:
+        rows, cols = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.n_axes))
+        acc = TileType.of([rows, cols], self.acc_type, "l0c")
+        carried = [b.add(ops.ZeroOp, [], [acc]).results[0]]
+        position = dict(position)
+        step = Expr()
+        with ExitStack() as stack:
+            stacks: list[tuple[list[SSAValue], list[SSAValue]]] = []
+
+            def open_loop(trips: int) -> Expr:
+                nonlocal carried, step
+                if trips == 1:
+                    return Expr()
+                outside, carried = carried, list(carried)
+                stacks.append((outside, carried))
+                stack.callback(_hand_back, outside, carried)
+                index = stack.enter_context(b.loop(trips, carried))
+                step = step + index
+                return index
+
+            for a in self.k_axes:
+                index = open_loop(-(-self.extents[a] // plan.l1[a]))
+                position[a] = index * plan.l1[a]
+            tiles = [self._load_l1(b, plan, position, o) for o in self.operands]
+            inner: dict[int, Expr] = {}
+            for a in self.k_axes:
+                index = open_loop(-(-plan.l1[a] // plan.l0[a]))
+                inner[a] = index * plan.l0[a]
+            k = size([plan.l0[a] for a in self.k_axes])
+            lhs = self._move(b, plan, inner, self.operands[0], tiles[0], "l0a", [rows, k])
+            rhs = self._move(b, plan, inner, self.operands[1], tiles[1], "l0b", [k, cols])
+            indices, offsets = pack([step])
+            carried[0] = b.add(ops.MmaOp, [lhs, rhs, carried[0], *indices], [acc], offsets=offsets).results[0]
+            first = stacks[0][0] if stacks else carried
+        return first[0]
+
+    def _load_l1(self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr], o: Operand) -> SSAValue:
+        view = b.view(b.gm(o.source), [d.extent for d in o.dims], [d.stride for d in o.dims], o.offset)
+        offsets = []
+        for d in o.dims:
+            at = Expr(d.constant)
+            for a, c in d.terms.items():
+                at = at + position.get(a, Expr()) * c
+            offsets.append(at)
+        sizes = o.l1_sizes(plan.l1)
+        return b.load(view, offsets, sizes, TileType.of(sizes, o.element, "l1"), o.l1_steps())
+
+    def _move(
+        self,
+        b: KernelBuilder,
+        plan: CubeSchedule,
+        inner: dict[int, Expr],
+        o: Operand,
+        tile: SSAValue,
+        space: str,
+        shape: list[int],
+    ) -> SSAValue:
+        offsets, sizes, steps, window, window_steps = [], [], [], [], []
+        for d in o.dims:
+            at, count, step, repeat, repeat_step = Expr(), 1, 1, 1, 1
+            for a, c in d.terms.items():
+                if len(d.terms) == 1:
+                    at, count = inner.get(a, Expr()), plan.l0[a]
+                elif self.role[a] == "k":
+                    at, repeat, repeat_step = at + inner.get(a, Expr()) * c, plan.l0[a], c
+                else:
+                    count, step = plan.l0[a], c
+            offsets.append(at)
+            sizes.append(count)
+            steps.append(step)
+            window.append(repeat)
+            window_steps.append(repeat_step)
+        indices, rows = pack(offsets)
+        windowed = any(w != 1 for w in window)
+        return b.add(
+            ops.MoveOp,
+            [tile, *indices],
+            [TileType.of(shape, o.element, space)],
+            offsets=rows,
+            sizes=ints(sizes),
+            steps=ints(steps) if any(s != 1 for s in steps) else None,
+            window=ints(window) if windowed else None,
+            window_steps=ints(window_steps) if windowed else None,
+            transpose=integer_attr(1) if o.transpose else None,
+        ).results[0]
+
+    def _store_acc(self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr], element: Attribute) -> None:
+        if self.plain:
+            strides = self._out_strides(self.yielded[0])
+            by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}
+            target = b.output(0)
+        else:
+            kept = [a for a in range(len(self.extents)) if self.role[a] != "k"]
+            by_axis = dict(zip(kept, row_strides([self.extents[a] for a in kept]), strict=True))
+            target = b.workspace(0)
+        dims = [*self.b_axes, *self.m_axes, *self.n_axes]
+        view = b.view(target, [self.extents[a] for a in dims] or [1], [by_axis[a] for a in dims] or [1])
+        offsets = [position[a] for a in dims] or [Expr()]
+        b.store(self.acc, view, offsets, [plan.l0[a] for a in dims] or [1])
+
+    def _emit_epilogue(
+        self,
+        b: KernelBuilder,
+        plan: CubeSchedule,
+        position: dict[int, Expr],
+        unit: tuple[int, SSAValue, int] | None,
+    ) -> None:
+        extent = {a: plan.l0[a] for a in range(len(self.extents)) if self.role[a] != "k"}
+        position = {a: position.get(a, Expr()) for a in extent}
+        self.chunk_position: dict[int, Expr] = {}
+        if unit is not None:
+            axis, number_of, units = unit
+            extent[axis] //= units
+            position[axis] = position[axis] + Expr.of(number_of) * extent[axis]
+        capacity = int(self.machine.spaces["ub"].bytes * UB_FRACTION)
+
+        def tile_of(chunk: dict[int, int]) -> list[int]:
+            return [chunk.get(a, 1) for a in range(len(self.extents) - len(self.k_axes))]
+
+        chunk = dict(extent)
+        shrinkable = [*self.m_axes, *self.n_axes] if not self.machine.fused else [*self.m_axes[:1], *self.n_axes]
+        for a in shrinkable:
+            while self.ub_bytes(tile_of(chunk)) > capacity and chunk[a] > 1:
+                chunk[a] = _smaller_divisor(extent[a], chunk[a])
+        if self.ub_bytes(tile_of(chunk)) > capacity:
+            raise PassError(f"{describe(self.fusion)}: one row of its epilogue does not fit ub of {self.machine.name}")
+        emitter = Emitter(b, tile_of(chunk), position)
+        loops = [(a, extent[a] // chunk[a]) for a in extent if extent[a] != chunk[a]]
+        depth = {a: i + 1 for i, (a, _) in enumerate(loops)}
+        level = self._levels(depth)
+        done: dict[Ref, SSAValue] = {}
+        with ExitStack() as stack:
+            for d in range(len(loops) + 1):
+                if d:
+                    axis, trips = loops[d - 1]
+                    index = stack.enter_context(b.loop(trips))
+                    self.chunk_position[axis] = index * chunk[axis]
+                    emitter.position[axis] = emitter.position[axis] + index * chunk[axis]
+                self._emit_level(emitter, level, d, done)
+
+
+def _hand_back(outside: list[SSAValue], inside: list[SSAValue]) -> None:
+    outside[:] = inside
+
+
+def _smaller_divisor(extent: int, current: int) -> int:
+    return next(d for d in range(current - 1, 0, -1) if extent % d == 0)
+
+
+def _dense_of(value: SSAValue) -> GmType:
+    assert isinstance(value.type, TensorType)
+    return dense(value.type.get_shape(), value.type.element_type)
+
+
+def lower_contract(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
+    """The kernel of a cube or mix fusion. Raises PassError where it cannot fit."""
+    return ContractKernel(fusion, machine).build(name)
+

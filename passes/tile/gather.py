@@ -1,0 +1,147 @@
+"""Kernels for gather: start indices become element offsets on the vector core, slices come by indirect loads."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from xdsl.dialects.builtin import i32
+from xdsl.ir import SSAValue
+
+from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
+from ...dialects.dtypes import itemsize, size
+from ...dialects.graph import FusionOp, GatherOp
+from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.npu.types import padded_bytes, row_strides
+from ...dialects.tile import TileType, ops
+from ...machine import Machine
+from ..errors import PassError
+from .builder import KernelBuilder, dense, divide_grid, integer_attr, number
+from .schedule import UB_FRACTION, choose_tile
+
+LARGEST_OFFSET = 2**31 - 1
+
+
+def lower_gather(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
+    """One kernel over (positions, slice): a tile is some positions by some of each slice."""
+    op = next(o for o in fusion.body.block.ops if isinstance(o, GatherOp))
+    table, out = shape_of(op.x), shape_of(op.result)
+    if size(table) > LARGEST_OFFSET:
+        raise PassError(f"{describe(op)}: a table of {size(table)} elements is beyond 32-bit offsets")
+    element, index_element = element_of(op.x), element_of(op.indices)
+    batch, sizes = op.batch_shape(), to_ints(op.slice_sizes)
+    kept = op.slice_dims()
+    offset_dims = to_ints(op.offset_dims)
+    out_strides, table_strides = row_strides(out), row_strides(table)
+    batch_out = [out_strides[d] for d in range(len(out)) if d not in offset_dims]
+    slice_out = [out_strides[d] for d in offset_dims]
+    domain = [*(batch or [1]), *(sizes[d] for d in kept)]
+    n_batch = len(batch) or 1
+    strides = [*(batch_out or [1]), *slice_out]
+    inner = n_batch - 1
+
+    def fits(tile) -> bool:
+        positions = tile[inner]
+        need = 2 * padded_bytes([size(tile)], element) + padded_bytes([*tile], element) * 2
+        return need + 8 * padded_bytes([positions], i32) <= machine.spaces["ub"].bytes * UB_FRACTION
+
+    tile = choose_tile(domain, frozenset(), fits, itemsize(element), machine.vector_cores)
+    if tile is None:
+        raise PassError(f"{describe(op)}: one element does not fit ub of {machine.name}")
+    tile = tuple(1 if d < inner else t for d, t in enumerate(tile))
+    tile = _whole_slices(domain, tile, n_batch)
+    split = divide_grid([-(-n // t) for n, t in zip(domain, tile, strict=True)], machine.vector_cores)
+    on_grid = [d for d in range(len(domain)) if split[d][0] > 1]
+    args = fusion.body.block.args
+    b = KernelBuilder(
+        machine,
+        "vector",
+        [split[d][0] for d in on_grid],
+        [dense(shape_of(a), element_of(a)) for a in args],
+        [dense(out, element)],
+        slots={"ub": 2},
+    )
+    b.location = fusion.location
+    place = {a: i for i, a in enumerate(args)}
+    x, indices = (b.gm(place[v]) for v in (op.x, op.indices))  # pyright: ignore[reportArgumentType]
+    index_dim = integer(op.index_dim)
+    index_shape = shape_of(op.indices)
+    index_strides = row_strides(index_shape)
+    batch_strides = [s for d, s in enumerate(index_strides) if d != index_dim] or [1]
+    along = index_strides[index_dim] if index_dim < len(index_shape) else 0
+    with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
+        position: list[Expr] = []
+        for d in range(len(domain)):
+            cores, trips = split[d]
+            p = Expr.of(b.coordinates[on_grid.index(d)]) * trips if cores > 1 else Expr()
+            if trips > 1:
+                p = p + stack.enter_context(b.loop(trips))
+            position.append(p * tile[d])
+        row = TileType.of([tile[inner]], i32, "ub")
+        total: SSAValue | None = None
+
+        def vector(function: str, *operands: SSAValue) -> SSAValue:
+            return b.add(ops.ELEMENTWISE[function], operands, [row]).results[0]
+
+        def scalar(value: int) -> SSAValue:
+            return b.add(ops.FillOp, [], [TileType.of([1], i32, "ub")], value=number(value)).results[0]
+
+        def plus(part: SSAValue) -> SSAValue:
+            return part if total is None else vector("add", total, part)
+
+        for j, d in enumerate(to_ints(op.start_map)):
+            view = b.view(indices, batch or [1], batch_strides, along * j)
+            starts = b.load(
+                view,
+                position[:n_batch],
+                tile[:n_batch],
+                TileType.of([tile[inner]], index_element, "ub"),
+            )
+            if index_element != i32:
+                starts = b.add(ops.ELEMENTWISE["convert"], [starts], [row]).results[0]
+            starts = vector("max", starts, scalar(0))
+            starts = vector("min", starts, scalar(table[d] - sizes[d]))
+            total = plus(vector("mul", starts, scalar(table_strides[d])))
+        batch_dims = [d for d in range(len(index_shape)) if d != index_dim]
+        fixed = Expr()
+        for d, i in zip(to_ints(op.x_batch), to_ints(op.indices_batch), strict=True):
+            axis = batch_dims.index(i)
+            if axis == inner:
+                part = _iota(b, row, position[axis] * table_strides[d], table_strides[d])
+                total = plus(part)
+            else:
+                fixed = fixed + position[axis] * table_strides[d]
+        for k, d in enumerate(kept):
+            fixed = fixed + position[n_batch + k] * table_strides[d]
+        if fixed.terms or fixed.constant or total is None:
+            shift = _iota(b, row if total is None else TileType.of([1], i32, "ub"), fixed, 0)
+            total = plus(shift)
+        view = b.view(
+            x,
+            [table[d] for d in kept] or [1],
+            [table_strides[d] for d in kept] or [1],
+        )
+        box = [tile[n_batch + k] for k in range(len(kept))] or [1]
+        data = b.add(
+            ops.LoadIndirectOp,
+            [view, total],
+            [TileType.of([tile[inner], *box], element, "ub")],
+            sizes=ints(box),
+        ).results[0]
+        dest = b.view(b.output(0), domain, strides)
+        b.store(data, dest, position, tile)
+    return b.finish(name)
+
+
+def _whole_slices(domain, tile, n_batch: int) -> tuple[int, ...]:
+    """Slice dimensions are cut into exact parts: an indirect load has no edge to mask."""
+    return tuple(
+        t if d < n_batch else next(x for x in range(min(t, n), 0, -1) if n % x == 0)
+        for d, (n, t) in enumerate(zip(domain, tile, strict=True))
+    )
+
+
+def _iota(b: KernelBuilder, row: TileType, start: Expr, step: int) -> SSAValue:
+    indices, rows = pack([start])
+    return b.add(
+        ops.IotaOp, indices, [row], offsets=rows, dim=integer_attr(0), step=integer_attr(step)
+    ).results[0]

@@ -1,0 +1,293 @@
+"""graph-to-tile: each fusion becomes a kernel and a launch; equal fusions share one kernel.
+
+Before:  %r = graph.fusion %x, %w {kind = "cube"} { ... graph.contract ... }
+After:   %r = tile.launch @contract_0 %x, %w
+         tile.kernel @contract_0 { ^bb0(%i: index, %x: !npu.gm<...>, ...): tile.section {core = "cube"} { ... } }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from ...dialects.base import describe, integer, ints, text, to_ints
+from ...dialects.graph import (
+    ConcatOp,
+    ContractOp,
+    ConvOp,
+    DynamicSliceOp,
+    DynamicUpdateSliceOp,
+    FusionOp,
+    GatherOp,
+    ReduceOp,
+    ReduceWindowOp,
+    YieldOp,
+)
+from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.tile import ops
+from ...machine import Machine
+from ..access import splat_of
+from ..errors import PassError
+from .contract import lower_contract
+from .gather import lower_gather
+from .moves import Start, lower_copy
+from .vector import lower_vector
+from .windows import lower_window
+
+
+@dataclass(frozen=True)
+class GraphToTilePass(ModulePass):
+    """Lowers fusions to tile kernels for a target."""
+
+    name = "graph-to-tile"
+    target: str = "ascend-910b1"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        machine = Machine.load(self.target)
+        lowering = Lowering(op, machine)
+        for func in list(op.ops):
+            if isinstance(func, FuncOp) and func.body.blocks:
+                lowering.block(func.body.block)
+
+
+def fingerprint(fusion: FusionOp) -> tuple:
+    """What makes two fusions the same kernel: ops, wiring, properties and types; not names or places."""
+    block = fusion.body.block
+    numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(block.args)}
+    parts: list[Any] = [fusion.properties["kind"], fusion.properties["domain"], tuple(a.type for a in block.args)]
+    for op in block.ops:
+        parts.append(
+            (
+                op.name,
+                tuple(numbers[v] for v in op.operands),
+                tuple(op.properties.items()),
+                tuple(op.attributes.items()),
+                tuple(r.type for r in op.results),
+            )
+        )
+        for r in op.results:
+            numbers[r] = len(numbers)
+    return tuple(parts)
+
+
+class Lowering:
+    """Lowers all fusions of a module, keeping one kernel for each fingerprint."""
+
+    def __init__(self, module: ModuleOp, machine: Machine):
+        self.module = module
+        self.machine = machine
+        self.kernels: dict[tuple, ops.KernelOp] = {}
+        self.names: dict[str, int] = {}
+
+    def block(self, block: Block) -> None:
+        for op in list(block.ops):
+            for region in op.regions:
+                if not isinstance(op, FusionOp):
+                    for inner in region.blocks:
+                        self.block(inner)
+            if isinstance(op, FusionOp):
+                self.fusion(op)
+
+    def kernel(self, key: tuple, stem: str, build: Callable[[str], ops.KernelOp]) -> ops.KernelOp:
+        found = self.kernels.get(key)
+        if found is None:
+            number = self.names.get(stem, 0)
+            self.names[stem] = number + 1
+            found = self.kernels[key] = build(f"{stem}_{number}")
+            self.module.body.block.add_op(found)
+        return found
+
+    def fusion(self, fusion: FusionOp) -> None:
+        body = fusion.body.block
+        kinds = {type(o): o for o in body.ops}
+        special = next((kinds[c] for c in SPECIAL if c in kinds), None)
+        if special is not None and text(fusion.kind) in ("move", "index") and type(special) in COPIES:
+            results = COPIES[type(special)](self, fusion, special)
+        else:
+            build = next((BUILDERS[c] for c in BUILDERS if c in kinds), lower_vector)
+            kernel = self.kernel(
+                fingerprint(fusion), stem_of(fusion), lambda name: build(fusion, self.machine, name)
+            )
+            results = self.launch(kernel, list(fusion.inputs), list(fusion.result_types), [-1], fusion)
+        for old, new in zip(fusion.results, results, strict=True):
+            new.name_hint = old.name_hint
+            old.replace_all_uses_with(new)
+        fusion.detach()
+        fusion.erase()
+
+    def launch(
+        self,
+        kernel: ops.KernelOp,
+        operands: list[SSAValue],
+        results: list[Attribute],
+        inits: list[int],
+        fusion: FusionOp,
+    ) -> list[SSAValue]:
+        op = ops.LaunchOp.create(
+            operands=operands,
+            result_types=results,
+            properties={
+                "callee": SymbolRefAttr(text(kernel.sym_name)),
+                "inits": ints(inits * len(results) if len(inits) == 1 else inits),
+            },
+            location=fusion.location,
+        )
+        block = fusion.parent
+        assert block is not None
+        block.insert_op_before(op, fusion)
+        return list(op.results)
+
+    # -- copies ------------------------------------------------------------------------------------------------
+
+    def copy(
+        self,
+        fusion: FusionOp,
+        stem: str,
+        source: SSAValue,
+        dest_shape: tuple[int, ...],
+        box: tuple[int, ...],
+        source_starts: list[Start],
+        dest_starts: list[Start],
+        dest_steps: tuple[int, ...],
+        scalars: list[SSAValue],
+        init: SSAValue | None,
+        result: Attribute,
+    ) -> SSAValue:
+        element = element_of(source)
+        shapes = shape_of(source), dest_shape
+        kinds = [element_of(s) for s in scalars]
+        key = ("copy", *shapes, box, element, tuple(kinds), tuple(source_starts), tuple(dest_starts), dest_steps)
+        kernel = self.kernel(
+            key,
+            stem,
+            lambda name: lower_copy(
+                self.machine,
+                name,
+                box,
+                *shapes,
+                element,
+                kinds,
+                source_starts,
+                dest_starts,
+                dest_steps,
+                fusion.location,
+            ),
+        )
+        operands = [source, *scalars, *([init] if init is not None else [])]
+        inits = [len(operands) - 1 if init is not None else -1]
+        return self.launch(kernel, operands, [result], inits, fusion)[0]
+
+    def outside(self, fusion: FusionOp, value: SSAValue) -> SSAValue:
+        """The operand of `fusion` behind a block argument of its body."""
+        return fusion.inputs[list(fusion.body.block.args).index(value)]  # pyright: ignore[reportArgumentType]
+
+    def starts(
+        self, fusion: FusionOp, values: list[SSAValue], highest: list[int]
+    ) -> tuple[list[Start], list[SSAValue]]:
+        """Starts of a dynamic box, clamped to [0, highest]: constants folded, others as scalar inputs from 1 on."""
+        starts: list[Start] = []
+        scalars: list[SSAValue] = []
+        for value, high in zip(values, highest, strict=True):
+            known = splat_of(value)
+            if high == 0:
+                starts.append(0)
+            elif known is not None:
+                starts.append(min(max(int(known), 0), high))
+            else:
+                outer = self.outside(fusion, value)
+                if outer not in scalars:
+                    scalars.append(outer)
+                starts.append((1 + scalars.index(outer), 0, high))
+        return starts, scalars
+
+    def concat(self, fusion: FusionOp, op: ConcatOp) -> list[SSAValue]:
+        out, dim = shape_of(op.result), integer(op.dim)
+        state: SSAValue | None = None
+        at = 0
+        for part in op.parts:
+            box = shape_of(part)
+            if 0 in box:
+                continue
+            starts: list[Start] = [at if d == dim else 0 for d in range(len(out))]
+            zeros: list[Start] = [0] * len(out)
+            state = self.copy(
+                fusion,
+                "concat",
+                self.outside(fusion, part),
+                out,
+                box,
+                zeros,
+                starts,
+                (1,) * len(out),
+                [],
+                state,
+                op.result.type,
+            )
+            at += box[dim]
+        assert state is not None
+        return [state]
+
+    def dynamic_slice(self, fusion: FusionOp, op: DynamicSliceOp) -> list[SSAValue]:
+        source, box = shape_of(op.x), to_ints(op.sizes)
+        starts, scalars = self.starts(
+            fusion, list(op.starts), [n - b for n, b in zip(source, box, strict=True)]
+        )
+        zeros: list[Start] = [0] * len(box)
+        x = self.outside(fusion, op.x)
+        return [
+            self.copy(
+                fusion, "slice", x, box, box, starts, zeros, (1,) * len(box), scalars, None, op.result.type
+            )
+        ]
+
+    def update(self, fusion: FusionOp, op: DynamicUpdateSliceOp) -> list[SSAValue]:
+        dest, box = shape_of(op.x), shape_of(op.update)
+        steps = to_ints(op.strides) if op.strides is not None else (1,) * len(box)
+        reach = [(b - 1) * s + 1 for b, s in zip(box, steps, strict=True)]
+        starts, scalars = self.starts(
+            fusion, list(op.starts), [n - r for n, r in zip(dest, reach, strict=True)]
+        )
+        zeros: list[Start] = [0] * len(box)
+        new, old = self.outside(fusion, op.update), self.outside(fusion, op.x)
+        return [
+            self.copy(fusion, "update", new, dest, box, zeros, starts, steps, scalars, old, op.result.type)
+        ]
+
+
+COPIES: dict[type[Operation], Callable[..., list[SSAValue]]] = {
+    ConcatOp: Lowering.concat,
+    DynamicSliceOp: Lowering.dynamic_slice,
+    DynamicUpdateSliceOp: Lowering.update,
+}
+SPECIAL = tuple(COPIES)
+
+BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str], ops.KernelOp]] = {
+    ContractOp: lower_contract,
+    ConvOp: lower_contract,
+    ReduceWindowOp: lower_window,
+    GatherOp: lower_gather,
+}
+"""The lowering of a fusion by the op that gives it its class; without one it is a vector kernel."""
+
+
+def stem_of(fusion: FusionOp) -> str:
+    """A readable stem for the kernel's name: the op that shapes it."""
+    body = fusion.body.block
+    order = (ContractOp, ConvOp, ReduceWindowOp, GatherOp, ReduceOp)
+    for cls in order:
+        if any(isinstance(o, cls) for o in body.ops):
+            return cls.name.split(".")[1]
+    if text(fusion.kind) == "move":
+        return "move"
+    named = [o for o in body.ops if "axes" in o.attributes]
+    last = body.last_op
+    if not isinstance(last, YieldOp):
+        raise PassError(f"{describe(fusion)} must end with graph.yield")
+    return named[-1].name.split(".")[1] if named else "generate"

@@ -1,0 +1,88 @@
+"""Tile sizes for vector kernels, in plain numbers: what fits the buffers, fills the cores and keeps copies long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...dialects.dtypes import size
+
+COPY_BYTES = 16384
+"""A single copy this long runs near the best bandwidth (documented rule of thumb for all Ascend chips)."""
+
+UB_FRACTION = 0.95
+"""Share of the unified buffer that tiles are planned to use; the rest absorbs alignment."""
+
+
+def choose_tile(
+    domain: Sequence[int],
+    rows: frozenset[int],
+    fits: Callable[[Sequence[int]], bool],
+    itemsize: int,
+    cores: int,
+) -> tuple[int, ...] | None:
+    """Tile extents: `rows` axes whole, the others as long as `fits` allows from the innermost outwards, then cut
+    from the outermost inwards until each core has work (copies stay >= COPY_BYTES / 2). None where not even
+    single rows fit."""
+    tile = [n if a in rows else 1 for a, n in enumerate(domain)]
+    if not fits(tile):
+        return None
+    free = [a for a in reversed(range(len(domain))) if a not in rows]
+    for a in free:
+        tile[a] = _longest(domain[a], lambda n, a=a: fits([*tile[:a], n, *tile[a + 1 :]]))
+        tile[a] = _even(domain[a], tile[a])
+        if tile[a] < domain[a]:
+            break
+    wanted = min(cores, max(1, size(domain) * itemsize * 2 // COPY_BYTES))
+    for a in reversed(free):
+        have = size([-(-n // t) for n, t in zip(domain, tile, strict=True)])
+        if have >= wanted:
+            break
+        inner = a == len(domain) - 1
+        parts = min(-(-wanted * -(-domain[a] // tile[a]) // have), domain[a])
+        length = -(-domain[a] // parts)
+        tile[a] = min(tile[a], -(-length // 8) * 8 if inner else length)
+    return tuple(tile)
+
+
+def _longest(extent: int, fits: Callable[[int], bool]) -> int:
+    low, high = 1, extent
+    if fits(high):
+        return high
+    while high - low > 1:
+        mid = (low + high) // 2
+        if fits(mid):
+            low = mid
+        else:
+            high = mid
+    return low
+
+
+def _even(extent: int, tile: int) -> int:
+    """The tile that cuts `extent` into as many, but even, parts; a multiple of 8 where that is possible."""
+    parts = -(-extent // tile)
+    length = -(-extent // parts)
+    rounded = -(-length // 8) * 8
+    return rounded if rounded <= tile and parts > 1 else length
+
+
+def merge_axes(
+    domain: Sequence[int],
+    strides: Sequence[dict[int, int]],
+    presence: Sequence[frozenset[int]],
+    fixed: set[int],
+) -> list[list[int]]:
+    """Groups of neighbouring axes that can be walked as one: every access steps through them as if they were one
+    dimension, and every value has all or none of them. Axes of extent 1 are left out; `fixed` ones stay alone."""
+    wide = [a for a, n in enumerate(domain) if n != 1]
+    groups: list[list[int]] = []
+    for a in wide:
+        if groups:
+            b = groups[-1][-1]
+            joined = a not in fixed and b not in fixed
+            joined = joined and all((a in p) == (b in p) for p in presence)
+            joined = joined and all(s.get(b, 0) == s.get(a, 0) * domain[a] for s in strides)
+            if joined:
+                groups[-1].append(a)
+                continue
+        groups.append([a])
+    return groups

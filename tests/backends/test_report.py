@@ -1,0 +1,235 @@
+"""The report's schema and sums, and the trace's events."""
+
+import json
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+from tilewright.backends.report import Report, build_report
+from tilewright.backends.trace import LAUNCH_EVENTS, write_trace
+from tilewright.dialects import make_context
+from tilewright.machine import Machine
+
+B1 = Machine.load("ascend-910b1")
+
+PROGRAM = """
+builtin.module {
+  npu.kernel @scale {grid = [4], kind = "vector", outputs = 1, workspaces = 0} {
+  ^bb0(%g: index, %x: !npu.gm<4194304xf16>, %y: !npu.gm<4194304xf16>):
+    npu.section {core = "vector", units = 1} {
+    ^bb1(%u: index):
+      %a = npu.alloc {address = 64} : () -> !npu.buffer<4096xf16, ub, 2 slots>
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %n = arith.constant 256 : index
+      scf.for %i = %c0 to %n step %c1 {
+        %s = npu.slot %a at [%i] : (!npu.buffer<4096xf16, ub, 2 slots>) -> !npu.buffer<4096xf16, ub>
+        npu.load_nd %x, %s at [%g * 1048576 + %i * 4096] {sizes = [4096]}
+          : (!npu.gm<4194304xf16>, !npu.buffer<4096xf16, ub>) loc("model.py":7:1)
+        npu.set_flag at [%i] {source = "MTE2", target = "V", event = 0, slots = 2}
+        npu.wait_flag at [%i] {source = "MTE2", target = "V", event = 0, slots = 2}
+        npu.vabs %s, %s : (!npu.buffer<4096xf16, ub>, !npu.buffer<4096xf16, ub>)
+        npu.set_flag at [%i] {source = "V", target = "MTE3", event = 0, slots = 2}
+        npu.wait_flag at [%i] {source = "V", target = "MTE3", event = 0, slots = 2}
+        npu.store_nd %s, %y at [%g * 1048576 + %i * 4096] {sizes = [4096]}
+          : (!npu.buffer<4096xf16, ub>, !npu.gm<4194304xf16>)
+      }
+    }
+  }
+  npu.kernel @dot {grid = [2], kind = "cube", outputs = 1, workspaces = 0} {
+  ^bb0(%g: index, %x: !npu.gm<64x64xf16>, %y: !npu.gm<64x64xf32>):
+    npu.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %l = npu.alloc {address = 0} : () -> !npu.buffer<64x64xf16, l1>
+      %a = npu.alloc {address = 0} : () -> !npu.buffer<64x64xf16, l0a>
+      %b = npu.alloc {address = 0} : () -> !npu.buffer<64x64xf16, l0b>
+      %c = npu.alloc {address = 0} : () -> !npu.buffer<64x64xf32, l0c>
+      npu.load_nd2nz %x, %l at [0, 0] {sizes = [64, 64]}
+        : (!npu.gm<64x64xf16>, !npu.buffer<64x64xf16, l1>)
+      npu.barrier
+      npu.load_l0 %l, %a at [0, 0] {sizes = [64, 64]}
+        : (!npu.buffer<64x64xf16, l1>, !npu.buffer<64x64xf16, l0a>)
+      npu.load_l0 %l, %b at [0, 0] {sizes = [64, 64]}
+        : (!npu.buffer<64x64xf16, l1>, !npu.buffer<64x64xf16, l0b>)
+      npu.barrier
+      npu.mmad %a, %b, %c at [0]
+        : (!npu.buffer<64x64xf16, l0a>, !npu.buffer<64x64xf16, l0b>, !npu.buffer<64x64xf32, l0c>)
+      npu.barrier
+      npu.fixpipe %c, %y at [0, 0] {sizes = [64, 64]}
+        : (!npu.buffer<64x64xf32, l0c>, !npu.gm<64x64xf32>)
+    }
+  }
+  func.func @main(%x: !npu.gm<4194304xf16>, %m: !npu.gm<64x64xf16>) -> !npu.gm<4194304xf16>
+      attributes {npu.arena_bytes = 8388608} {
+    %k = npu.gm_constant {value = #graph.data<f32, [8], splat 1.0>} : () -> !npu.gm<8xf32>
+    %y = npu.gm_alloc : () -> !npu.gm<4194304xf16>
+    %z = npu.gm_alloc : () -> !npu.gm<64x64xf32>
+    npu.launch @scale %x, %y {outputs = 1, workspaces = 0}
+      : (!npu.gm<4194304xf16>, !npu.gm<4194304xf16>)
+    npu.host_call %m, %m {op = "lapack.qr", module = "", outputs = 1}
+      : (!npu.gm<64x64xf16>, !npu.gm<64x64xf16>)
+    npu.loop %m {trip_count = 5} : (!npu.gm<64x64xf16>) {
+      npu.yield %m : (!npu.gm<64x64xf16>)
+    } {
+      npu.launch @dot %m, %z {outputs = 1, workspaces = 0} : (!npu.gm<64x64xf16>, !npu.gm<64x64xf32>)
+      npu.yield %m : (!npu.gm<64x64xf16>)
+    }
+    npu.copy %x, %y : (!npu.gm<4194304xf16>, !npu.gm<4194304xf16>)
+    func.return %y : !npu.gm<4194304xf16>
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def module() -> ModuleOp:
+    found = Parser(make_context(), PROGRAM, "program.mlir").parse_module()
+    found.verify()
+    return found
+
+
+@pytest.fixture(scope="module")
+def report(module: ModuleOp) -> Report:
+    return build_report(module, B1)
+
+
+def test_kernels(report: Report):
+    scale, dot, copy = report.kernels
+    assert (scale.name, scale.kind, scale.launches, scale.cores) == ("scale", "vector", 1, 4)
+    assert scale.source == "model.py:7"
+    assert scale.bound == "MTE3"
+    assert scale.bytes == {"hbm": 8 << 20, "l2": 8 << 20, "read": 8 << 20, "write": 8 << 20}
+    assert scale.pipes["MTE2"] == pytest.approx(256 * (20 + 122) / 1850)
+    assert scale.flops == 4 << 20
+    assert (dot.name, dot.launches, dot.cores, dot.bound) == ("dot", 5, 2, "launch")
+    assert dot.macs == 5 * 2 * 64**3 and dot.flops == 2 * dot.macs
+    assert dot.bytes["hbm"] == 64 * 64 * 2
+    assert (copy.name, copy.launches, copy.bound) == ("copy", 1, "L2")
+
+
+def test_totals(report: Report):
+    (host,) = report.host_ops
+    assert (host.name, host.calls, host.bytes) == ("lapack.qr", 1, 4 * 64 * 64)
+    assert host.microseconds == pytest.approx(20 + 16384 / 25000)
+    kernels = sum(kernel.microseconds for kernel in report.kernels)
+    assert report.microseconds == pytest.approx(kernels + host.microseconds)
+    launched = sum(kernel.microseconds - kernel.launch_microseconds for kernel in report.kernels)
+    assert report.cycles == pytest.approx(launched * 1850)
+    assert report.npu_ops_fraction == pytest.approx(6 / 7)
+    assert 0.99 < report.npu_flops_fraction < 1
+    assert report.assumed_trips == [] and report.assumed_branches == []
+
+
+def test_memory(report: Report):
+    memory = report.memory
+    assert (memory.arena_bytes, memory.constant_bytes) == (8 << 20, 32)
+    assert memory.spaces["ub"].peak_bytes == 64 + 2 * 8192
+    assert memory.spaces["ub"].capacity_bytes == B1.spaces["ub"].bytes
+    assert memory.spaces["l0c"].peak_bytes == 64 * 64 * 4 and memory.spaces["l0c"].kernel == "dot"
+
+
+def test_energy(report: Report):
+    assert report.energy_joules == pytest.approx(sum(report.energy.values()))
+    assert report.energy["idle"] == pytest.approx(66 * report.microseconds * 1e-6)
+    assert report.energy["macs"] == pytest.approx(5 * 2 * 64**3 * 0.3e-12)
+    assert all(joules > 0 for joules in report.energy.values())
+
+
+def test_json_schema(report: Report):
+    data = json.loads(report.to_json())
+    assert set(data) == {
+        "schema",
+        "target",
+        "microseconds",
+        "cycles",
+        "energy_joules",
+        "energy",
+        "memory",
+        "kernels",
+        "host_ops",
+        "npu_flops_fraction",
+        "npu_ops_fraction",
+        "assumed_trips",
+        "assumed_branches",
+    }
+    assert data["schema"] == "tilewright.report/1"
+    assert set(data["energy"]) == {"macs", "gm", "l2", "l1", "l0", "ub", "idle"}
+    assert set(data["memory"]) == {"arena_bytes", "constant_bytes", "capacity_bytes", "spaces"}
+    assert set(data["memory"]["spaces"]) == {"ub", "l1", "l0a", "l0b", "l0c"}
+    for kernel in data["kernels"]:
+        assert set(kernel) == {
+            "name",
+            "kind",
+            "launches",
+            "cores",
+            "microseconds",
+            "launch_microseconds",
+            "bound",
+            "pipes",
+            "bytes",
+            "macs",
+            "flops",
+            "source",
+        }
+        assert set(kernel["bytes"]) == {"hbm", "l2", "read", "write"}
+    assert set(data["host_ops"][0]) == {"name", "calls", "bytes", "microseconds", "source"}
+
+
+def test_text(report: Report):
+    assert str(report) == f"{report.microseconds:,.1f} us on ascend-910b1: 7 launches of 3 kernels, " + (
+        f"1 host call, {report.energy_joules * 1e3:.3g} mJ (modelled)"
+    )
+    table = report.table()
+    for word in ("scale", "dot", "lapack.qr", "model.py:7", "launch", "MTE3", "share"):
+        assert word in table
+    assert max(map(len, table.splitlines())) <= 150
+    console = Console(record=True, width=150, file=StringIO())
+    console.print(report)
+    assert "lapack.qr" in console.export_text()
+
+
+def test_trace(module: ModuleOp, report: Report, tmp_path: Path):
+    path = tmp_path / "trace.json"
+    write_trace(module, B1, path)
+    assert [file.name for file in tmp_path.iterdir()] == ["trace.json"]
+    events = json.loads(path.read_text())["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for span in spans:
+        assert span["ts"] >= 0 and span["dur"] >= 0
+        assert span["pid"] in (1, 2)
+        tracks.setdefault((span["pid"], span["tid"]), []).append((span["ts"], span["ts"] + span["dur"]))
+    for times in tracks.values():
+        times.sort()
+        for (_, end), (start, _) in pairwise(times):
+            assert end <= start + 1e-5
+    assert max(end for times in tracks.values() for _, end in times) == pytest.approx(report.microseconds)
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert {"kernels", "vector MTE2", "vector V", "vector MTE3", "cube M", "cube FIX"} <= set(names.values())
+    load = next(span for span in spans if span["name"] == "load_nd")
+    assert load["args"] == {"op": "npu.load_nd", "source": "model.py:7", "bytes": 8192}
+    assert sum(span["name"] in ("load_nd", "vabs", "store_nd") for span in spans) == 3 * 256
+    assert any(span["name"] == "3 more passes like the last one" for span in spans)
+
+
+def test_trace_is_cut_and_says_so(tmp_path: Path):
+    text = PROGRAM.replace("arith.constant 256 : index", "arith.constant 5000 : index")
+    path = tmp_path / "trace.json"
+    write_trace(Parser(make_context(), text).parse_module(), B1, path)
+    spans = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert sum(span["name"] in ("load_nd", "vabs", "store_nd") for span in spans) == LAUNCH_EVENTS
+    (rest,) = (span for span in spans if span["name"].startswith("not shown"))
+    kernel = next(span for span in spans if span["name"] == "scale")
+    assert rest["ts"] + rest["dur"] == pytest.approx(kernel["ts"] + kernel["dur"])
+
+
+def test_trace_replaces_the_file_only_when_done(tmp_path: Path):
+    path = tmp_path / "trace.json"
+    path.write_text("old")
+    write_trace(Parser(make_context(), PROGRAM).parse_module(), B1, path)
+    assert json.loads(path.read_text())["displayTimeUnit"] == "ns"

@@ -1,0 +1,179 @@
+"""Loops taken by matrix and cores taken by class agree, to the cycle, with simulating each trip of each."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from xdsl.parser import Parser
+
+from tilewright.backends.simulator import Kernel, core
+from tilewright.backends.simulator.affine import Affine, Clip, Row, steady_runs
+from tilewright.dialects import make_context
+from tilewright.dialects.npu.interface import valid_extent
+from tilewright.dialects.npu.structure import KernelOp
+from tilewright.machine import Machine
+
+B1 = Machine.load("ascend-910b1")
+PIPES = ("V", "MTE2", "MTE3", "S")
+SIZES = (16, 128, 1024)
+EXTENT = 700
+
+
+@pytest.fixture(autouse=True)
+def always_by_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "MATRIX_PERIODS", 1)
+    monkeypatch.setattr(core, "MATRIX_WORK", 0)
+
+
+class Writer:
+    """Writes a random section that cannot deadlock: each wait comes after a set of the same flag."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw = draw
+        self.names = map(str, itertools.count())
+        self.indices = ["%g"]
+
+    def integer(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+    def choice(self, *options: str) -> str:
+        return self.draw(st.sampled_from(options))
+
+    def linear(self, low: int, high: int) -> str:
+        used = [i for i in self.indices if self.integer(0, 1)]
+        terms = [f"{i} * {self.integer(low, high)}" for i in used]
+        return " + ".join([*terms, str(self.integer(low, high))])
+
+    def flag(self) -> tuple[str, str]:
+        """A set and the wait that takes it, with the same counter."""
+        slots = self.integer(1, 3)
+        source, target, event = self.choice(*PIPES), self.choice(*PIPES), self.integer(0, 3)
+        rest = f'{{source = "{source}", target = "{target}", event = {event}, slots = {slots}}}'
+        at = f"at [{self.linear(0, 5)}]"
+        return f"npu.set_flag {at} {rest}", f"npu.wait_flag {at} {rest}"
+
+    def work(self) -> str:
+        size = self.draw(st.sampled_from(SIZES))
+        buffer = f"!npu.buffer<{size}xf16, ub>"
+        where = f"at [{self.linear(-70, 70)}] {{sizes = [{size}]}}"
+        if kind := self.integer(0, 2):
+            gm = f"!npu.gm<{EXTENT}xf16>"
+            if kind == 1:
+                return f"npu.load_nd %x, %b{size} {where} : ({gm}, {buffer})"
+            return f"npu.store_nd %b{size}, %y {where} : ({buffer}, {gm})"
+        return f"npu.vabs %b{size}, %b{size} : ({buffer}, {buffer})"
+
+    def nodes(self, depth: int) -> Iterator[str]:
+        for _ in range(self.integer(1, 4)):
+            kind = self.integer(0, 9)
+            if kind < 4:
+                yield self.work()
+            elif kind < 6:
+                before, after = self.flag()
+                yield from (before, self.work(), after)
+            elif kind == 6 and self.integer(0, 3) == 0:
+                yield "npu.barrier"
+            elif depth:
+                yield from self.loop(depth)
+
+    def loop(self, depth: int) -> Iterator[str]:
+        """A loop; perhaps with credits set before it and taken back after, or flags that pile up in it."""
+        index = f"%i{next(self.names)}"
+        low, trips, step = self.integer(0, 2), self.integer(0, 13), self.integer(1, 3)
+        numbers = [f"{index}{end}" for end in ("low", "high", "step")]
+        for name, value in zip(numbers, (low, low + trips * step, step), strict=True):
+            yield f"{name} = arith.constant {value} : index"
+        head = f"scf.for {index} = {numbers[0]} to {numbers[1]} step {numbers[2]} {{"
+        kind = self.integer(0, 3)
+        self.indices.append(index)
+        body = list(self.nodes(depth - 1))
+        piled = self.flag()
+        self.indices.pop()
+        if kind == 1:
+            source, target = self.choice(*PIPES), self.choice(*PIPES)
+            slots = self.integer(1, 3)
+            rest = f'{{source = "{source}", target = "{target}", event = 5, slots = {slots}}}'
+            every = [f"at [{slot}] {rest}" for slot in range(slots)]
+            yield from (f"npu.set_flag {credit}" for credit in every)
+            yield head
+            yield f"npu.wait_flag at [{index}] {rest}"
+            yield from body
+            yield f"npu.set_flag at [{index}] {rest}"
+            yield "}"
+            yield from (f"npu.wait_flag {credit}" for credit in every)
+        elif kind == 2:
+            yield from (head, *body, piled[0], "}", head, self.work(), piled[1], "}")
+        else:
+            yield from (head, *body, "}")
+
+
+@st.composite
+def kernels(draw: st.DrawFn) -> str:
+    writer = Writer(draw)
+    body = "\n".join(writer.nodes(3))
+    allocs = "\n".join(f"%b{n} = npu.alloc : () -> !npu.buffer<{n}xf16, ub>" for n in SIZES)
+    return f"""
+    npu.kernel @k {{grid = [{writer.integer(1, 9)}], kind = "vector", outputs = 1, workspaces = 0}} {{
+    ^bb0(%g: index, %x: !npu.gm<{EXTENT}xf16>, %y: !npu.gm<{EXTENT}xf16>):
+      npu.section {{core = "vector", units = 1}} {{
+      ^bb1(%u: index):
+        {allocs}
+        {body}
+      }}
+    }}"""
+
+
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+    ],
+)
+@given(kernels())
+def test_extrapolated_is_full(text: str):
+    module = Parser(make_context(), text).parse_module()
+    module.verify()
+    op = module.body.block.first_op
+    assert isinstance(op, KernelOp)
+    quick, full = (Kernel(op, B1, extrapolate) for extrapolate in (True, False))
+    assert quick.totals == full.totals
+    for missing in ((1.0, 0.0), (0.3, 1.0)):
+        fast, slow = quick.run(missing), full.run(missing)
+        assert fast.cycles == slow.cycles
+        assert fast.pipes == slow.pipes
+        assert fast.limited == slow.limited
+
+
+@given(
+    st.integers(-50, 50),
+    st.integers(-9, 9),
+    st.integers(1, 6),
+    st.integers(-3, 3),
+    st.integers(1, 40),
+    st.integers(0, 5),
+    st.integers(1, 20),
+)
+def test_steady_runs_clip_alike(
+    constant: int, slope: int, count: int, step: int, extent: int, inner: int, trips: int
+):
+    """Within a steady run, every trip clips alike for each inner index; and a key tells all differences."""
+    row = Row(Affine(constant, tuple((v, c) for v, c in ((0, slope), (1, 2)) if c)), count, step, extent)
+    ranges = [(0, trips - 1), (0, inner)]
+    seen = {}
+
+    def clips(trip: int) -> list[int]:
+        return [valid_extent(constant + slope * trip + 2 * i, count, step, extent) for i in range(inner + 1)]
+
+    clip = Clip(row, {1}, 0, ranges)
+    if slope:
+        for start, length, steady in steady_runs([clip.steady([0, 0], 0, 1)], trips):
+            if steady:
+                assert all(clips(trip) == clips(start) for trip in range(start, start + length))
+    outside = Clip(row, {1}, None, ranges)
+    for trip in range(trips):
+        assert seen.setdefault(outside.key([trip, 0]), clips(trip)) == clips(trip)

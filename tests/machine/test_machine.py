@@ -1,0 +1,178 @@
+"""The machines against the published facts, the loader's errors, and the vector cost rule."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tilewright.machine as machine_package
+from tilewright.machine import CubeRate, Machine, MachineError, Move
+
+B1 = Machine.load("ascend-910b1")
+A310 = Machine.load("ascend-310")
+FOLDER = Path(machine_package.__file__).parent
+
+ARITHMETIC = "abs neg sign is_finite convert add sub mul div max min pow rem clamp".split()
+COMPARE = "eq ne lt le gt ge select".split()
+FLOAT = (
+    "exp exp2 expm1 log log1p sqrt rsqrt cbrt tanh logistic sin cos tan erf atan2 "
+    "floor ceil round_even round_away".split()
+)
+BITS = "and or xor not shl shr_logical shr_arithmetic popcnt clz reduce_and reduce_or".split()
+DATA = (
+    "copy fill iota broadcast transpose gather arg_reduce "
+    "reduce_sum reduce_max reduce_min reduce_prod".split()
+)
+
+
+def test_names():
+    assert {"ascend-310", "ascend-910b1"} <= set(Machine.names())
+
+
+def test_910b1_published():
+    assert (B1.clock_mhz, B1.fused, B1.cube_cores, B1.vector_cores) == (1850, False, 24, 48)
+    sizes = {name: space.bytes for name, space in B1.spaces.items()}
+    kib = 1024
+    assert sizes == {
+        "gm": 64 * kib**3,
+        "l1": 512 * kib,
+        "l0a": 64 * kib,
+        "l0b": 64 * kib,
+        "l0c": 128 * kib,
+        "ub": 192 * kib,
+        "bt": kib,
+        "fb": 7 * kib,
+    }
+    assert B1.moves["l1", "l0a"] == Move("l1", "l0a", "MTE1", 256, 24)
+    assert B1.moves["l1", "l0b"] == Move("l1", "l0b", "MTE1", 128, 24)
+    assert B1.moves["gm", "l1"].bytes_per_cycle == 85
+    assert {dtype: rate.macs for dtype, rate in B1.cube.items()} == {
+        "f16": 4096,
+        "bf16": 4096,
+        "f32": 1024,
+        "i8": 8192,
+    }
+    assert B1.cube_k0 == {"f16": 16, "bf16": 16, "f32": 8, "i8": 32}
+    assert B1.l2_bytes == 192 * kib**2
+    assert B1.hbm_bytes_per_cycle == pytest.approx(1.45e12 / 1.85e9)
+    assert B1.l2_bytes_per_cycle == pytest.approx(5.2e12 / 1.85e9)
+    assert ("l0c", "ub") not in B1.moves
+    assert B1.flags == 8
+
+
+def test_310_published():
+    assert (A310.clock_mhz, A310.fused, A310.cube_cores, A310.vector_cores) == (680, True, 2, 2)
+    assert A310.cube == {"f16": CubeRate(16, 16, 16), "i8": CubeRate(16, 32, 16)}
+    assert A310.spaces["l1"].bytes == 1048576
+    assert A310.spaces["l0c"].bytes == 262144
+    assert A310.spaces["ub"].bytes == 253952
+    assert A310.l2_bytes == 8388608
+    assert "bt" not in A310.spaces
+    assert A310.moves["l0c", "ub"].bytes_per_cycle == 256
+    assert A310.moves["l1", "l0a"].bytes_per_cycle == 512
+    assert A310.moves["l1", "l0b"].bytes_per_cycle == 256
+    assert A310.hbm_bytes_per_cycle == pytest.approx(67, rel=0.01)
+    int8_tops = 2 * 8192 * A310.cube_cores * A310.clock_mhz * 1e-6
+    assert int8_tops == pytest.approx(22, rel=0.02)
+
+
+def test_time():
+    assert B1.cycles_to_microseconds(1850) == 1
+    assert B1.launch_microseconds(1) == 0.5
+    assert B1.launch_microseconds(24) == 10
+    assert B1.launch_microseconds(48) == 10
+    assert 0.5 < B1.launch_microseconds(2) < B1.launch_microseconds(12) < 10
+
+
+def test_vector_published():
+    vector = B1.vector
+    streamed = vector.streamed_cycles
+    assert vector.cycles("add", "f16", 4096) == 32 + streamed
+    assert vector.cycles("add", "bf16", 4096) == vector.cycles("add", "f32", 4096) == 64 + streamed
+    assert vector.cycles("exp", "f32", 4096) == 128 + streamed
+    assert vector.cycles("reduce_sum", "f32", 64) == 7 + streamed  # 64 / 7 elements a cycle
+    assert vector.cycles("clamp", "f32", 64) == 2 * (1 + streamed)
+
+
+@pytest.mark.parametrize("machine", [B1, A310], ids=lambda machine: machine.name)
+def test_vector_covers_every_op(machine: Machine):
+    vector = machine.vector
+    for op in (*ARITHMETIC, *COMPARE, *DATA):
+        assert all(vector.supports(op, dtype) for dtype in ("f16", "f32", "bf16", "i32", "i8")), op
+    for op in FLOAT:
+        assert all(vector.supports(op, dtype) for dtype in ("f16", "f32", "bf16")), op
+        assert not vector.supports(op, "i32"), op
+    for op in BITS:
+        assert all(vector.supports(op, dtype) for dtype in ("i32", "ui32", "i16", "i8")), op
+    for op in ("and", "or", "xor", "not", "reduce_and", "reduce_or", "eq", "select", "copy"):
+        assert vector.supports(op, "i1"), op
+
+
+def test_vector_unsupported():
+    assert not B1.vector.supports("add", "f64")
+    with pytest.raises(KeyError, match="exp on i32"):
+        B1.vector.cycles("exp", "i32", 1)
+
+
+@given(
+    st.sampled_from([*ARITHMETIC, *COMPARE, *FLOAT, *DATA]),
+    st.sampled_from(["f16", "f32", "bf16"]),
+    st.integers(1, 1 << 20),
+    st.integers(0, 1 << 20),
+)
+def test_cycles_monotone(op: str, dtype: str, elements: int, more: int):
+    assert 0 < B1.vector.cycles(op, dtype, elements) <= B1.vector.cycles(op, dtype, elements + more)
+
+
+def test_unknown_target():
+    with pytest.raises(MachineError, match="unknown target 'gpu': known are ascend-310, ascend-910b1"):
+        Machine.load("gpu")
+    with pytest.raises(MachineError, match="unknown target"):
+        Machine.load("missing.toml")
+
+
+def write_changed(folder: Path, old: str, new: str) -> str:
+    text = (FOLDER / "ascend-910b1.toml").read_text()
+    assert old in text
+    path = folder / "changed.toml"
+    path.write_text(text.replace(old, new, 1))
+    return str(path)
+
+
+def test_load_path(tmp_path: Path):
+    changed = Machine.load(write_changed(tmp_path, "clock_mhz = 1850", "clock_mhz = 925"))
+    assert changed != B1
+    assert changed.l2_bytes_per_cycle == 2 * B1.l2_bytes_per_cycle
+    assert Machine.load(str(FOLDER / "ascend-910b1.toml")) == B1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("clock_mhz = 1850", "", "changed.toml: key 'clock_mhz' is missing"),
+        ("clock_mhz = 1850", "clock_mhz = 0", "'clock_mhz' must be a positive number"),
+        ("clock_mhz = 1850", "clock_mhz = inf", "'clock_mhz' must be a positive number"),
+        ("clock_mhz = 1850", "clock_mhz = 1850\nspeed = 1", "'speed' is not known"),
+        ("vector = 48", "vector = 48\nscalar = 24", "'cores.scalar' is not known"),
+        ("cube = 24", "cube = 24.5", "'cores.cube' must be a positive integer"),
+        ("fused = false", "fused = 0", "'fused' must be true or false"),
+        ("fused = false", "fused = true", "'moves' lacks l0c.ub"),
+        ("ub = { bytes = 196608", "uc = { bytes = 196608", "'spaces.ub' is missing"),
+        ("bt = { bytes = 1024", "bu = { bytes = 1024", "'spaces.bu' is not known"),
+        ('l0a = { pipe = "MTE1"', 'l0c = { pipe = "MTE1"', "'moves.l1.l0a' is missing"),
+        ('l0a = { pipe = "MTE1"', 'l0a = { pipe = "MTE9"', "'moves.l1.l0a.pipe' must be one of"),
+        ('l0a = { pipe = "MTE1"', 'l9 = { pipe = "MTE1"', "'moves.l1.l9' joins a memory space"),
+        ('neg = ["mul"]', 'neg = ["abs"]', "'vector.expansions.(neg|abs)' expands into itself"),
+        ('neg = ["mul"]', 'neg = ["nope"]', "'vector.expansions.neg' uses 'nope'"),
+        ('neg = ["mul"]', "neg = []", "'vector.expansions.neg' must be a list of strings"),
+        ('bf16 = "f32"', 'bf16 = "f64"', "'vector.compute_as.bf16' is computed as 'f64'"),
+        ("i8 = 0.045", "", "'energy.pj_per_mac.i8' is missing"),
+        ("l0 = 0.5", "l9 = 0.5", "'energy.pj_per_byte.l0' is missing"),
+        ("[cores]", "[cores", "changed.toml: "),
+    ],
+)
+def test_malformed(tmp_path: Path, old: str, new: str, message: str):
+    with pytest.raises(MachineError, match=message) as caught:
+        Machine.load(write_changed(tmp_path, old, new))
+    assert "\n" not in str(caught.value)

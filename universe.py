@@ -1,0 +1,31 @@
+"""What plain `xdsl-opt` learns about us through the `xdsl.universe` entry point."""
+
+from __future__ import annotations
+
+from xdsl.ir import Dialect
+from xdsl.universe import Universe
+
+from .passes.pipeline import all_passes
+
+
+def _graph() -> Dialect:
+    from .dialects.graph import Graph
+
+    return Graph
+
+
+def _tile() -> Dialect:
+    from .dialects.tile import Tile
+
+    return Tile
+
+
+def _npu() -> Dialect:
+    from .dialects.npu import Npu
+
+    return Npu
+
+
+DIALECTS = {"graph": _graph, "tile": _tile, "npu": _npu}
+
+TILEWRIGHT_UNIVERSE = Universe(all_dialects=DIALECTS, all_passes=all_passes())
