@@ -6,8 +6,12 @@
     print(program.report())       # where the microseconds go
 """
 
-from .machine import Machine, MachineError
-from .program import CompileError, Options, Program, Verification, compile, jit, verify
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .machine import Machine, MachineError
+    from .program import CompileError, Options, Program, Verification, compile, jit, verify
 
 __all__ = [
     "CompileError",
@@ -20,3 +24,12 @@ __all__ = [
     "jit",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the compiler on first use, so that tools which need little of it start at once."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = import_module(".machine" if name.startswith("Machine") else ".program", __name__)
+    globals()[name] = getattr(home, name)
+    return globals()[name]

@@ -17,6 +17,8 @@ from .backends.trace import write_trace
 from .dialects import make_context
 from .dialects.dtypes import dtype_name, itemsize, numpy_dtype
 from .dialects.npu import GmType
+from .dialects.text import one_line, parse_module
+from .dialects.text import verify as verify_module
 from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
 from .machine import Machine
 from .passes.errors import PassError
@@ -75,6 +77,16 @@ class Program:
     def __repr__(self) -> str:
         kernels = sum(op.name == "npu.kernel" for op in self._module.ops)
         return f"<tilewright.Program {self._source.name}: {kernels} kernels for {self.machine.name}>"
+
+    @property
+    def inputs(self) -> tuple[tuple[tuple[int, ...], str], ...]:
+        """Shape and element type of each flat input."""
+        return self._signature.inputs
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels the program has: from the one its source is written in down to npu."""
+        return LEVELS[LEVELS.index(level_of(self._source.lower()[0])) :]
 
     def module(self, level: Level = "npu") -> ModuleOp:
         """The program's module at a level; levels above npu are built again from the source."""
@@ -165,16 +177,7 @@ class _as_compile_error:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, PassError | FrontendError | VerifyException):
-            raise CompileError(_one_line(str(error))) from error
-
-
-def _one_line(message: str) -> str:
-    """The sentence in a diagnostic; xDSL's verifier messages carry the whole op behind it."""
-    lines = [line.strip(" ^|-") for line in message.splitlines()]
-    underlined = [line.split("Operation does not verify:", 1)[1] for line in lines if "does not verify:" in line]
-    if underlined:
-        return underlined[0].strip()
-    return next((line for line in lines if line), message)
+            raise CompileError(one_line(str(error))) from error
 
 
 def compile(
@@ -194,7 +197,7 @@ def compile(
     with _as_compile_error():
         module, signature = origin.lower()
         run_pipeline(module, target)
-        module.verify()
+        verify_module(module)
     return Program(origin, module, signature, target, options or Options())
 
 
@@ -242,20 +245,16 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
     if is_stablehlo(content):
         with _as_compile_error():
             return lower_stablehlo(content, filename)
-    from xdsl.parser import Parser
-
     where = filename or "the program"
     try:
-        module = Parser(make_context(), content.decode(), where).parse_module()
-        module.verify()
+        module = parse_module(make_context(), content.decode(), where)
+        verify_module(module)
     except UnicodeDecodeError:
         raise CompileError(f"{where}: neither text nor MLIR bytecode") from None
     except ParseError as e:
-        line = e.span.get_line_col()[0] if hasattr(e.span, "get_line_col") else None
-        at = f":{line}" if line is not None else ""
-        raise CompileError(f"{where}{at}: {_one_line(e.msg)}") from None
+        raise CompileError(f"{e.span.get_location()}: {one_line(e.msg)}") from None
     except VerifyException as e:
-        raise CompileError(f"{where}: {_one_line(str(e))}") from None
+        raise CompileError(str(e)) from None
     return module
 
 
@@ -324,7 +323,8 @@ def verify(
     levels: Sequence[str] = ("graph", "tile", "npu typed", "npu bytes"),
     program: Program | None = None,
 ) -> Verification:
-    """Runs a program at each level and compares with JAX (a function) or with its graph level (other sources)."""
+    """Runs a program at each of `levels` it has and compares with JAX (a function) or with the highest level
+    the source has (other sources)."""
     from .backends.interpreter import run_graph, run_tile
 
     program = program or compile(source, *args, target=target)
@@ -335,7 +335,7 @@ def verify(
 
         reference = jax.tree.leaves(jax.jit(source)(*args))
     else:
-        reference = run_graph(program.module("graph"), *flat)
+        reference = None
     runs: dict[str, Callable[[], Sequence[Any]]] = {
         "graph": lambda: run_graph(program.module("graph"), *flat),
         "tile": lambda: run_tile(program.module("tile"), program.machine, *flat),
@@ -343,7 +343,12 @@ def verify(
         "npu bytes": lambda: program.executable("bytes")(*flat),
     }
     outputs: dict[str, Sequence[Any]] = {}
+    has = program.levels
+    if reference is None:
+        reference = next(run() for level, run in runs.items() if level.split()[0] in has)
     for level in levels:
+        if level.split()[0] not in has:
+            continue
         outputs[level] = runs[level]()
         result.levels[level] = relative_error(outputs[level], reference)
     if "npu typed" in outputs and "npu bytes" in outputs:

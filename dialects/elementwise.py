@@ -15,7 +15,9 @@ Result = Literal["same", "i1", "any"]
 @dataclass(frozen=True)
 class Function:
     """name: the op's suffix; arity: operands; result: element type of the result (`same` as the last operand,
-    `i1`, or `any`: given on the op); flops: what one element counts for in reports."""
+    `i1`, or `any`: given on the op); flops: what one element counts for in reports; bits: whether operand 0 is a
+    pattern of bits, so that computing in a wider type must put zeros in front of it; leading: what each of those
+    zeros adds to the result."""
 
     name: str
     arity: int
@@ -23,17 +25,22 @@ class Function:
     flops: int = 1
     predicate: bool = False
     """True where operand 0 is an i1 mask (select)."""
+    bits: bool = False
+    leading: int = 0
 
 
 _UNARY = """abs neg sign exp exp2 expm1 log log1p sqrt rsqrt cbrt tanh logistic sin cos tan erf floor ceil
-round_even round_away not popcnt clz""".split()
-_BINARY = "add sub mul div max min pow rem atan2 and or xor shl shr_logical shr_arithmetic".split()
+round_even round_away not""".split()
+_BINARY = "add sub mul div max min pow rem atan2 and or xor shl shr_arithmetic".split()
 _COMPARE = "eq ne lt le gt ge".split()
 
 FUNCTIONS: dict[str, Function] = {
     f.name: f
     for f in [
         *(Function(n, 1) for n in _UNARY),
+        Function("popcnt", 1, bits=True),
+        Function("clz", 1, bits=True, leading=1),
+        Function("shr_logical", 2, bits=True),
         Function("is_finite", 1, "i1"),
         Function("convert", 1, "any", 0),
         *(Function(n, 2) for n in _BINARY),

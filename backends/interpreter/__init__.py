@@ -1,1 +1,7 @@
-"""Executes the three levels with JAX. Import its modules where they are used: they import JAX."""
+"""Executes the three levels with JAX. Importing this imports JAX: do it where it is used."""
+
+from .graph import run_graph
+from .program import Executable
+from .tile import run_tile
+
+__all__ = ["Executable", "run_graph", "run_tile"]

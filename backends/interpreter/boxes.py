@@ -1,4 +1,4 @@
-"""Transfers of boxes: between device tensors and tiles, and inside on-chip tiles. Slices and pads, no gathers."""
+"""Transfers of boxes between device tensors and tiles, and inside tiles: slices and pads, no gathers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from jax import Array, lax
 
 from .scope import Offset, known, traced
-from .values import scalar
 from .views import Axis, Plan, View, plan, realise
 
 
@@ -19,8 +18,8 @@ from .views import Axis, Plan, View, plan, realise
 class Cut:
     """The part of one base dimension that a box touches.
 
-    The box wants `span` elements from `wanted` on; only [first, last) exists. `start`, `width` is what is sliced;
-    where the box may stick out, `low`, `high` elements of padding around that make room for the difference.
+    The box wants `span` elements from `wanted` on. `width` elements from `start` on exist and are sliced; where the
+    box may stick out, `low` and `high` elements of padding around them make room for the difference.
     """
 
     wanted: Any
@@ -92,26 +91,25 @@ def load(
     offsets: Sequence[Offset],
     sizes: Sequence[int],
     steps: Sequence[int],
-    fill: float,
+    fill: np.ndarray,
     shape: Sequence[int],
 ) -> Array:
-    """A tile of `shape`: the box of `sizes` of a view of a dense source, `fill` outside the view."""
+    """A tile of `shape`: the box of `sizes` of a view of a dense source, `fill` (shape []) outside the view."""
     if prod(sizes) == 0:
-        return lax.full(tuple(shape), scalar(fill, source.dtype))
+        return lax.full(tuple(shape), fill)
     way = plan(source.shape, view)
     if way is None:
         source, view = realise(source, view), View.dense(view.shape)
         way = plan(source.shape, view)
         if way is None:  # an empty view: everything is outside
-            return lax.full(tuple(shape), scalar(fill, source.dtype))
+            return lax.full(tuple(shape), fill)
     cuts = [fixed_cut(p) for p in way.fixed]
     for d, axis in enumerate(way.axes):
         if axis is not None:
             cuts[axis.dim] = cut(axis, view.shape[d], offsets[d], sizes[d], steps[d])
     x = slice_at(way.rebase(source), [c.start for c in cuts], [c.width for c in cuts])
-    outside = scalar(fill, source.dtype)
     if any(c.padded for c in cuts):
-        x = lax.pad(x, outside, [(c.low, c.high, 0) for c in cuts])
+        x = lax.pad(x, fill, [(c.low, c.high, 0) for c in cuts])
         x = slice_at(x, [c.shift + c.low if c.padded else 0 for c in cuts], [c.span for c in cuts])
     if any(c.step > 1 for c in cuts):
         x = lax.slice(x, [0] * x.ndim, x.shape, [c.step for c in cuts])
@@ -123,7 +121,7 @@ def load(
         x = lax.broadcast_in_dim(x, wanted, range(x.ndim))
     for d, axis in enumerate(way.axes):
         if axis is None or steps[d] == 0:
-            x = _mask_repeated(x, d, offsets[d], steps[d], view.shape[d], outside)
+            x = _mask_repeated(x, d, offsets[d], steps[d], view.shape[d], fill)
     return lax.reshape(x, tuple(shape))
 
 
@@ -164,7 +162,7 @@ def store(
         return dest
     way = plan(dest.shape, view)
     if way is None or way.skip or way.pad or None in way.axes:
-        raise ValueError(f"cannot store through strides {list(view.strides)}, offset {view.offset} of {dest.shape}")
+        raise ValueError(f"cannot store through {view} of a tensor {list(dest.shape)}")
     cuts = [fixed_cut(p) for p in way.fixed]
     owner: list[int | None] = [None] * len(cuts)
     for d, axis in enumerate(way.axes):
@@ -206,7 +204,8 @@ def _written(cuts: Sequence[Cut]) -> Array:
             continue
         at = lax.broadcasted_iota(np.int32, shape, d) - traced(c.shift)
         if c.padded:
-            mask = lax.bitwise_and(mask, lax.bitwise_and(lax.ge(at, np.int32(0)), lax.lt(at, np.int32(c.span))))
+            inside = lax.bitwise_and(lax.ge(at, np.int32(0)), lax.lt(at, np.int32(c.span)))
+            mask = lax.bitwise_and(mask, inside)
         if c.step > 1:
             mask = lax.bitwise_and(mask, lax.eq(lax.rem(at, np.int32(c.step)), np.int32(0)))
     return mask
@@ -246,18 +245,17 @@ def extract(
 
 def _windowed(x: Array, d: int, n: int, step: int, window: int, window_step: int) -> Array:
     """Take every `step`-th of dimension d (backwards where negative); a window becomes a new last dimension."""
-    span = (n - 1) * abs(step) + 1
-    parts = []
-    for w in range(window):
-        first = w * window_step
-        part = lax.slice_in_dim(x, first, first + span, max(abs(step), 1), axis=d) if step else None
-        if part is None:
-            part = lax.slice_in_dim(x, first, first + 1, axis=d)
-            part = lax.broadcast_in_dim(part, [n if i == d else s for i, s in enumerate(part.shape)], range(x.ndim))
-        parts.append(lax.rev(part, [d]) if step < 0 else part)
-    if window == 1:
-        return parts[0]
-    return lax.concatenate([lax.expand_dims(p, [p.ndim]) for p in parts], x.ndim)
+    if window > 1:
+        positions = [
+            _windowed(lax.slice_in_dim(x, w * window_step, x.shape[d], axis=d), d, n, step, 1, 1)
+            for w in range(window)
+        ]
+        return lax.concatenate([lax.expand_dims(p, [p.ndim]) for p in positions], x.ndim)
+    if step == 0:
+        x = lax.slice_in_dim(x, 0, 1, axis=d)
+        return lax.broadcast_in_dim(x, [n if i == d else s for i, s in enumerate(x.shape)], range(x.ndim))
+    x = lax.slice_in_dim(x, 0, (n - 1) * abs(step) + 1, abs(step), axis=d)
+    return lax.rev(x, [d]) if step < 0 else x
 
 
 def gather_boxes(source: Array, view: View, index: Array, sizes: Sequence[int]) -> Array:
@@ -273,8 +271,9 @@ def gather_boxes(source: Array, view: View, index: Array, sizes: Sequence[int]) 
     for d in range(lead):
         step = np.arange(sizes[d], dtype=np.int32) * view.strides[d]
         outer = outer + step.reshape([-1 if i == d else 1 for i in range(lead)])
-    rows = lax.add(at, lax.broadcast_in_dim(outer.reshape(1, -1), (index.size, outer.size), (0, 1))) if lead else (
-        at + np.int32(view.offset)
+    shape = (index.size, outer.size)
+    rows = lax.add(
+        lax.broadcast_in_dim(at, shape, (0, 1)), lax.broadcast_in_dim(outer.reshape(-1), shape, (1,))
     )
     numbers = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(), start_index_map=(0,))
     taken = lax.gather(flat, lax.reshape(rows, (rows.size, 1)), numbers, (run,), mode="clip")

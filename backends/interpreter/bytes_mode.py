@@ -1,6 +1,6 @@
 """On-chip memory in bytes mode: one array of words per memory space, buffers at their addresses.
 
-Two buffers that overlap share their bytes, so a wrong address gives wrong numbers. Arithmetic is that of typed mode.
+Two buffers that overlap share their bytes, so a wrong address gives wrong numbers. Arithmetic is typed mode's.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from ...machine import Machine
 from .liveness import slot_of
 from .memory import known_indices, slot_index
 from .scope import Scope, known, traced
+from .values import cooked, raw, raw_dtype
 
 WORD = np.dtype(np.uint32)
 
 
 def to_words(x: Array) -> Array:
     """The bytes of a flat array as u32 words. Its bytes must fill whole words; i1 takes a byte each."""
+    x = raw(x)
     if x.dtype == np.bool_:
         x = lax.convert_element_type(x, np.uint8)
     width = x.dtype.itemsize
@@ -41,7 +43,8 @@ def to_words(x: Array) -> Array:
 
 
 def from_words(words: Array, dtype: np.dtype) -> Array:
-    """Flat u32 words as a flat array of `dtype`."""
+    """Flat u32 words as a flat array of `dtype`, or what `raw` makes of it."""
+    dtype = raw_dtype(dtype)
     if dtype == np.bool_:
         return lax.ne(from_words(words, np.dtype(np.uint8)), np.uint8(0))
     width = dtype.itemsize
@@ -63,9 +66,8 @@ class BytesMemory:
                 end = address_of(op) + buffer(op.result).slot_bytes * buffer(op.result).slots
                 space = buffer(op.result).space
                 if end > machine.spaces[space].bytes:
-                    raise VerifyException(
-                        f"{describe(op)} ends at byte {end} of {space}, which has {machine.spaces[space].bytes}"
-                    )
+                    room = machine.spaces[space].bytes
+                    raise VerifyException(f"{describe(op)} ends at byte {end} of {space}, which has {room}")
                 sizes[space] = max(sizes.get(space, 0), end)
         self.words = {s: lax.full((-(-n // 4),), np.uint32(0)) for s, n in sizes.items()}
         self.outside: list[dict[str, Array]] = []
@@ -80,16 +82,17 @@ class BytesMemory:
             if known(start)
             else lax.dynamic_slice(words, [start], [count], allow_negative_indices=False)
         )
-        x = from_words(found, numpy_dtype(type_.element))
+        dtype = numpy_dtype(type_.element)
+        x = from_words(found, dtype)
         if x.size != rows * inner:
             x = lax.slice(lax.reshape(x, (rows, x.size // rows)), [0, 0], [rows, inner])
-        return lax.reshape(x, type_.shape)
+        return cooked(lax.reshape(x, type_.shape), dtype)
 
     def write(self, value: SSAValue, x: Array) -> None:
         type_ = buffer(value)
         rows, inner, row_words = _layout(type_)
         row = row_words * 4 // numpy_dtype(type_.element).itemsize
-        x = lax.reshape(x, (rows, inner))
+        x = lax.reshape(raw(x), (rows, inner))
         if row != inner:
             x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0), (0, row - inner, 0)])
         # the barrier keeps the memory out of the computation, so that it is updated in place

@@ -93,7 +93,7 @@ class HostProgram:
     ) -> tuple[Signature, list[SSAValue], list[SSAValue]]:
         """How a launch binds its kernel, the roots it passes and those it returns."""
         written = {self.root(v) for v in op.written()}
-        scratch = list(op.operands)[len(op.operands) - integer(op.workspaces) :] if integer(op.workspaces) else []
+        scratch = op.operands[len(op.operands) - integer(op.workspaces) :]
         private = {self.root(v) for v in scratch}
         roots = list(dict.fromkeys(self.root(v) for v in op.operands))
         tensors = []

@@ -1,4 +1,4 @@
-"""What each instruction computes, as a function of arrays: shared by the tile and npu levels and both memory modes.
+"""What each instruction computes, as a function of arrays: for the tile and npu levels and both memory modes.
 
 A rule takes the op, the index scope, the contents of its sources and the types of its results.
 """
@@ -58,18 +58,21 @@ def steps_of(op: FormattedOp) -> tuple[int, ...]:
 
 
 def _elementwise(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    return [values.apply(op.FUNCTION.name, sources, out[0].dtype)]
+    """Single elements (scalar operands) stand for all lanes."""
+    shape = out[0].shape
+    lanes = [x if x.shape == shape else lax.broadcast_in_dim(lax.reshape(x, ()), shape, ()) for x in sources]
+    return [values.apply(op.FUNCTION.name, lanes, out[0].dtype)]
 
 
 def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     """load_l0: [prod(sizes[:-1]), prod(window) * sizes[-1]], or its transpose."""
     sizes, window = ints_of(op, "sizes"), ints_of(op, "window")
-    x = boxes.extract(
-        sources[0], offsets_of(op, scope), sizes, steps_of(op), window, ints_of(op, "window_steps")
-    )
+    at, window_steps = offsets_of(op, scope), ints_of(op, "window_steps")
+    x = boxes.extract(values.raw(sources[0]), at, sizes, steps_of(op), window, window_steps)
     if op.transpose is not None and integer(op.transpose):
         x = lax.transpose(lax.reshape(x, (prod(sizes[:-1]), prod(window) * sizes[-1])), (1, 0))
-    return [values.convert(lax.reshape(x, out[0].shape), out[0].dtype)]
+    x = values.cooked(lax.reshape(x, out[0].shape), sources[0].dtype)
+    return [values.convert(x, out[0].dtype)]
 
 
 def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
@@ -82,7 +85,8 @@ def _broadcast(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Sp
 
 
 def _reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    return [values.convert(values.reduce(sources[0], text(op.kind), to_ints(op.dims), keep=True), out[0].dtype)]
+    x = values.reduce(sources[0], text(op.kind), to_ints(op.dims), keep=True)
+    return [values.convert(x, out[0].dtype)]
 
 
 def _arg_reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
@@ -91,7 +95,7 @@ def _arg_reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[S
 
 
 def _transpose(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    return [lax.transpose(sources[0], to_ints(op.perm))]
+    return [values.cooked(lax.transpose(values.raw(sources[0]), to_ints(op.perm)), sources[0].dtype)]
 
 
 def _iota(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
@@ -123,8 +127,9 @@ def _mask(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) 
 
 def _extract(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     """vextract and copy_l0c: a box, in the destination's shape and dtype."""
-    x = boxes.extract(sources[0], offsets_of(op, scope), ints_of(op, "sizes"), steps_of(op))
-    return [lax.reshape(values.convert(x, out[0].dtype), out[0].shape)]
+    x = boxes.extract(values.raw(sources[0]), offsets_of(op, scope), ints_of(op, "sizes"), steps_of(op))
+    x = values.cooked(lax.reshape(x, out[0].shape), sources[0].dtype)
+    return [values.convert(x, out[0].dtype)]
 
 
 RULES: dict[type[NpuOp], Rule] = {

@@ -1,7 +1,7 @@
 """Kernels as compiled functions of arrays, on one host thread or split over two.
 
-XLA runs the small products of a tiled loop on one thread each, so a heavy kernel is run as two groups of cores, each
-of which fills its own part of the outputs.
+XLA runs the small products of a tiled loop on one thread each, so a heavy kernel is run as two groups of cores,
+each of which fills its own part of the outputs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from ...dialects.npu.interface import NpuOp, buffer, gm
 from ...dialects.npu.ops import LoadScalarOp, MmadOp, TransferOp
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
-from .kernel import Core, Local
+from .grid import Local
+from .kernel import NpuKernel
 from .liveness import bounds
 from .scope import Ranges, row_range
-from .values import COMPILER_OPTIONS
+from .values import COMPILER_OPTIONS, cooked, raw
 from .views import View
 
 THREADS = ThreadPoolExecutor(2, thread_name_prefix="tilewright")
@@ -89,7 +90,7 @@ def trace(
     count: Any = 0,
 ) -> list[Array]:
     """The kernel's effect: contents of `signature.passed` in, of `signature.returned` out."""
-    core = Core(kernel, zero, machine)
+    core = NpuKernel(kernel, zero, machine)
     contents = iter(passed)
     shapes = []
     for i, t in enumerate(signature.tensors):
@@ -98,7 +99,7 @@ def trace(
             d, each = split.parts[i]
             shape[d] = split.size * each
         shapes.append(tuple(shape))
-        core.tensors[i] = lax.full(tuple(shape), np.zeros((), t.dtype)) if t.fresh else next(contents)
+        core.tensors[i] = raw(lax.full(tuple(shape), np.zeros((), t.dtype)) if t.fresh else next(contents))
     for arg, t in zip(tensor_arguments(kernel), signature.of, strict=True):
         view = View.dense(shapes[t]) if split is not None and t in split.parts else View.of(gm(arg))
         core.bind(arg, t, view)
@@ -108,7 +109,7 @@ def trace(
         axis = kernel.body.block.args[split.axis]
         core.local = Local(axis, start, split.size, frozenset(split.parts))
         core.run(split.axis, start, count)
-    return [core.tensors[i] for i, t in enumerate(signature.tensors) if t.written]
+    return [cooked(core.tensors[i], t.dtype) for i, t in enumerate(signature.tensors) if t.written]
 
 
 class CompiledKernel:

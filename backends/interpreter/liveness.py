@@ -1,7 +1,7 @@
 """Which on-chip buffers a loop must carry from one iteration to the next.
 
 Only a buffer that an iteration reads before it writes it, or that is read after the loop, is carried. The others
-live within one iteration; their values go straight from the instruction that makes them to those that use them,
+live within one iteration: their values go straight from the instruction that makes them to those that use them,
 and XLA can compile the whole chain as one loop.
 """
 
@@ -105,7 +105,9 @@ def carried(ops: Sequence[Operation], known: Mapping[SSAValue, int]) -> Carried:
     return result
 
 
-def _visit(ops: list[Operation], known: dict[SSAValue, int], live_out: set[SSAValue], result: Carried) -> None:
+def _visit(
+    ops: list[Operation], known: dict[SSAValue, int], live_out: set[SSAValue], result: Carried
+) -> None:
     for i, op in enumerate(ops):
         if not isinstance(op, scf.ForOp):
             continue
@@ -136,8 +138,9 @@ def _visit(ops: list[Operation], known: dict[SSAValue, int], live_out: set[SSAVa
 
 def _position(alloc: SSAValue) -> int:
     """A stable order for allocs of one section."""
-    block = alloc.owner.parent if isinstance(alloc.owner, Operation) else None
-    assert block is not None and isinstance(alloc.owner, Operation)
+    assert isinstance(alloc.owner, Operation)
+    block = alloc.owner.parent
+    assert block is not None
     return block.get_operation_index(alloc.owner)
 
 
@@ -174,7 +177,7 @@ def _effects(ops: Sequence[Operation], known: Mapping[SSAValue, int]) -> _Effect
 
 
 def _loop_effects(loop: scf.ForOp, known: Mapping[SSAValue, int], out: _Effects) -> None:
-    """Add a loop's effects. What is read from before the loop, its first iteration reads, unless the slot moves."""
+    """Add a loop's effects. Its first iteration reads what comes from before the loop, unless the slot moves."""
     first, _, trips = bounds(loop)
     if not trips:
         return
@@ -194,7 +197,7 @@ def _reads(op: NpuOp, known: Mapping[SSAValue, int]) -> list[SSAValue]:
     found = [v for v in op.reads() if isinstance(v.type, BufferType)]
     if isinstance(op, MmadOp):
         row = op.linear().rows[0]
-        step = sum((c * known[v] if v in known else 1) for c, v in zip(row[:-1], op.indices, strict=True) if c)
-        if all(v in known for c, v in zip(row[:-1], op.indices, strict=True) if c) and step + row[-1] == 0:
+        terms = [(c, v) for c, v in zip(row[:-1], op.indices, strict=True) if c]
+        if all(v in known for _, v in terms) and row[-1] + sum(c * known[v] for c, v in terms) == 0:
             found.remove(op.acc)
     return found

@@ -13,12 +13,13 @@ from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu.interface import buffer
+from . import values
 from .liveness import Carried, Slot, slot_of
 from .scope import Scope, traced
 
 
 class Memory(Protocol):
-    """The on-chip memory of one core. A loop calls `save`, then in its body `enter` and `take`, then `leave`."""
+    """The on-chip memory of one core. A loop calls `save`; in its body `enter` and `take`; then `leave`."""
 
     def read(self, value: SSAValue) -> Array:
         """The contents of a buffer, in its shape and dtype; zeros where nothing was written."""
@@ -69,7 +70,7 @@ _EMPTY = _Contents()
 
 
 class TypedMemory:
-    """`Memory` with an array per buffer."""
+    """`Memory` with an array per buffer, kept as `values.raw`."""
 
     def __init__(self, scope: Scope, carried: Carried):
         self.scope = scope
@@ -81,7 +82,7 @@ class TypedMemory:
         return slot_of(value, known_indices(self.scope))
 
     def read(self, value: SSAValue) -> Array:
-        return self._read(self.slot(value))
+        return values.cooked(self._read(self.slot(value)), numpy_dtype(buffer(value).element))
 
     def _read(self, slot: Slot) -> Array:
         contents = self.contents.get(slot.alloc, _EMPTY)
@@ -94,11 +95,11 @@ class TypedMemory:
         whole = self.contents.get(slot.alloc, _EMPTY).whole
         type_ = buffer(slot.alloc)
         if whole is None:
-            return lax.full(type_.shape, np.zeros((), numpy_dtype(type_.element)))
+            return lax.full(type_.shape, np.zeros((), values.raw_dtype(numpy_dtype(type_.element))))
         return lax.dynamic_index_in_dim(whole, traced(slot_index(slot, self.scope)), keepdims=False)
 
     def write(self, value: SSAValue, x: Array) -> None:
-        self._write(self.slot(value), x)
+        self._write(self.slot(value), values.raw(x))
 
     def _write(self, slot: Slot, x: Array) -> None:
         old = self.contents.get(slot.alloc, _EMPTY)
@@ -110,7 +111,9 @@ class TypedMemory:
         contents, type_ = self.contents.get(alloc, _EMPTY), buffer(alloc)
         whole = contents.whole
         if whole is None:
-            whole = lax.full((type_.slots, *type_.shape), np.zeros((), numpy_dtype(type_.element)))
+            whole = lax.full(
+                (type_.slots, *type_.shape), np.zeros((), values.raw_dtype(numpy_dtype(type_.element)))
+            )
         for slot, x in contents.pending:
             whole = lax.dynamic_update_index_in_dim(whole, x, traced(slot_index(slot, self.scope)), 0)
         self.contents[alloc] = _Contents(whole)
@@ -130,7 +133,9 @@ class TypedMemory:
         for alloc in self.carried.written[loop]:
             self.contents[alloc] = _EMPTY
         for cell, x in zip(self.carried.cells[loop], state, strict=True):
-            self.contents[cell.alloc] = _Contents(x) if cell.slot is None else _Contents(None, ((cell.slot, x),))
+            self.contents[cell.alloc] = (
+                _Contents(x) if cell.slot is None else _Contents(None, ((cell.slot, x),))
+            )
 
     def leave(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
         before = self.outside.pop()

@@ -60,7 +60,9 @@ class Executable:
 
     def compile(self) -> None:
         """Compile everything that is not compiled yet, on two threads."""
-        waiting = [(key, THREADS.submit(make)) for key, make in self.compilers.items() if key not in self.compiled]
+        waiting = [
+            (key, THREADS.submit(make)) for key, make in self.compilers.items() if key not in self.compiled
+        ]
         for key, future in waiting:
             self.compiled[key] = future.result()
 
@@ -87,13 +89,18 @@ class Executable:
         own = {op.result for op in block.ops if isinstance(op, structure.GmAllocOp)}
         ops = [op for op in block.ops if not isinstance(op, (structure.GmAllocOp, structure.GmConstantOp))]
         last = {r: i for i, op in enumerate(ops) for r in self.host.touches(op)}
+        last |= dict.fromkeys(self.host.touches(ops[-1]), len(ops))
         steps: list[Step] = []
         for start, end in self._stretches(ops):
             lives = {r for r, at in last.items() if at >= end or (inner and r not in own)}
             part = [op for op in ops[start:end] if not isinstance(op, PASSIVE)]
             if not part:
                 continue
-            step = self._single(part[0], defined) if self._alone(part[0]) else self._segment(part, defined, lives)
+            step = (
+                self._single(part[0], defined)
+                if self._alone(part[0])
+                else self._segment(part, defined, lives)
+            )
             step.dead = [r for r, at in last.items() if start <= at < end and r not in lives]
             steps.append(step)
             for op in part:
@@ -121,7 +128,9 @@ class Executable:
         """Whether an op is a step by itself: it needs the host, or two threads."""
         heavy = self.arena is None and isinstance(op, structure.LaunchOp) and self._is_heavy(op)
         control = isinstance(op, (structure.LoopOp, structure.BranchOp))
-        return heavy or isinstance(op, structure.HostCallOp) or (control and any(map(self._alone, _inside(op))))
+        return (
+            heavy or isinstance(op, structure.HostCallOp) or (control and any(map(self._alone, _inside(op))))
+        )
 
     def _is_heavy(self, op: structure.LaunchOp) -> bool:
         kernel = self.host.callee(op)

@@ -80,7 +80,9 @@ class Segment:
         arena = jax.ShapeDtypeStruct((words,), np.uint32)
         first = jax.ShapeDtypeStruct((len(self.roots),), np.int32)
         with jax.enable_x64(True):
-            lowered = jit(self._bytes, donate_argnums=1).lower(jax.ShapeDtypeStruct((), np.float32), arena, first)
+            lowered = jit(self._bytes, donate_argnums=1).lower(
+                jax.ShapeDtypeStruct((), np.float32), arena, first
+            )
             return lowered.compile()
 
     def _bytes(self, zero: Array, words: Array, first: Array) -> Array:

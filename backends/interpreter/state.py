@@ -19,6 +19,7 @@ from ...dialects.npu.interface import gm
 from . import boxes
 from .bytes_mode import from_words, to_words
 from .scope import Offset, traced
+from .values import cooked, raw
 from .views import View, realise
 
 
@@ -96,11 +97,12 @@ class ArenaState:
         words = lax.dynamic_slice(
             self.words, [traced(self.address[root])], [count], allow_negative_indices=False
         )
-        flat = from_words(words, numpy_dtype(type_.element))
-        return lax.reshape(lax.slice(flat, [0], [size(type_.shape)]), type_.shape)
+        dtype = numpy_dtype(type_.element)
+        flat = lax.slice(from_words(words, dtype), [0], [size(type_.shape)])
+        return cooked(lax.reshape(flat, type_.shape), dtype)
 
     def set(self, root: SSAValue, x: Array) -> None:
-        flat = lax.reshape(x, (x.size,))
+        flat = lax.reshape(raw(x), (x.size,))
         missing = -(x.size * x.dtype.itemsize) % 4 // x.dtype.itemsize
         if missing:
             flat = lax.pad(flat, np.zeros((), flat.dtype), [(0, missing, 0)])

@@ -50,6 +50,40 @@ def convert(x: Array, dtype: np.dtype) -> Array:
     return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
 
 
+_RAW = {
+    np.dtype(t): np.dtype(u)
+    for t, u in [
+        (jnp.bfloat16, np.uint16),
+        *(
+            (t, np.uint8)
+            for t in (jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.float8_e4m3fnuz, jnp.float8_e5m2fnuz)
+        ),
+        *((t, np.uint8) for t in (jnp.float8_e4m3b11fnuz, jnp.float8_e4m3, jnp.float8_e3m4)),
+    ]
+}
+"""How dtypes are moved that XLA:CPU has no code for: it would widen whole tensors to f32 to slice them."""
+
+
+def raw(x: Array) -> Array:
+    """x in a dtype that moves cheaply, bit for bit."""
+    return lax.bitcast_convert_type(x, _RAW[np.dtype(x.dtype)]) if np.dtype(x.dtype) in _RAW else x
+
+
+def raw_scalar(value: float | int | bool, dtype: np.dtype) -> np.ndarray:
+    """`scalar`, as `raw` would hold it."""
+    x = scalar(value, dtype)
+    return x.view(_RAW.get(np.dtype(dtype), x.dtype))
+
+
+def cooked(x: Array, dtype: np.dtype) -> Array:
+    """The inverse of `raw`."""
+    return lax.bitcast_convert_type(x, dtype) if np.dtype(dtype) in _RAW and x.dtype != dtype else x
+
+
+def raw_dtype(dtype: np.dtype) -> np.dtype:
+    return _RAW.get(np.dtype(dtype), np.dtype(dtype))
+
+
 # -- scalar functions --------------------------------------------------------------------------------------
 
 
@@ -72,6 +106,11 @@ def _power(x: Array, y: Array) -> Array:
     inverse = lax.select(lax.eq(x, one), one, zero)
     inverse = lax.select(lax.eq(x, minus), lax.select(odd, minus, one), inverse)
     return lax.select(negative, inverse, result)
+
+
+def _divide(x: Array, y: Array) -> Array:
+    """x / y; XLA would multiply by the reciprocal of a y that is a broadcast, which rounds twice."""
+    return lax.div(x, settle(y))
 
 
 def _absolute(x: Array) -> Array:
@@ -112,7 +151,7 @@ SCALAR: dict[str, Callable[..., Array]] = {
     "add": _logical(lax.bitwise_or, lax.add),
     "sub": lax.sub,
     "mul": _logical(lax.bitwise_and, lax.mul),
-    "div": lax.div,
+    "div": _divide,
     "max": lax.max,
     "min": lax.min,
     "pow": _power,
@@ -136,8 +175,7 @@ SCALAR: dict[str, Callable[..., Array]] = {
 """jnp implementation of each row of `dialects.elementwise.FUNCTIONS`, with StableHLO's semantics."""
 
 _EXACT = frozenset(
-    """abs neg sign floor ceil round_even round_away not popcnt clz is_finite add sub div max min rem and or xor shl
-    shr_logical shr_arithmetic eq ne lt le gt ge select clamp sqrt""".split()
+    ["abs", "neg", "sign", "floor", "ceil", "round_even", "round_away", "not", "popcnt", "clz", "is_finite", "add", "sub", "div", "max", "min", "rem", "and", "or", "xor", "shl", "shr_logical", "shr_arithmetic", "eq", "ne", "lt", "le", "gt", "ge", "select", "clamp", "sqrt"]
 )
 """Functions whose last machine operation cannot be merged with one that uses the result."""
 
@@ -178,7 +216,9 @@ def reduce(x: Array, kind: str, dims: Sequence[int], keep: bool = False) -> Arra
     return convert(out, x.dtype)
 
 
-def arg_reduce(x: Array, kind: str, dim: int, index_dtype: np.dtype, keep: bool = False) -> tuple[Array, Array]:
+def arg_reduce(
+    x: Array, kind: str, dim: int, index_dtype: np.dtype, keep: bool = False
+) -> tuple[Array, Array]:
     """Extreme value along `dim` and its first index; NaN counts as more extreme than anything."""
     value = reduce(x, kind, [dim], keep=True)
     wide = lax.broadcast_in_dim(value, x.shape, range(x.ndim))

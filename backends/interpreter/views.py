@@ -117,9 +117,7 @@ def _plan_by_strides(count: int, view: View) -> Plan | None:
         base = [rows, *inner]
         ends = [p + n - 1 for p, (_, n, _) in zip(position, levels, strict=False)]
         if all(e < b for e, b in zip(ends, base, strict=False)):
-            moved = {
-                d: _axis(i, position[i], 1, n, view.strides[d]) for i, (_, n, d) in enumerate(levels)
-            }
+            moved = {d: _axis(i, position[i], 1, n, view.strides[d]) for i, (_, n, d) in enumerate(levels)}
             return _with_units(base, position, moved, view, skip, rows * distances[0] - (count - skip))
     return None
 
@@ -182,5 +180,7 @@ def _gathered(source: Array, view: View) -> Array:
     flat = lax.reshape(source, (source.size,))
     position = np.full(view.shape, view.offset, np.int32)
     for d, (n, s) in enumerate(zip(view.shape, view.strides, strict=True)):
-        position += (np.arange(n, dtype=np.int32) * s).reshape([-1 if i == d else 1 for i in range(position.ndim)])
+        position += (np.arange(n, dtype=np.int32) * s).reshape(
+            [-1 if i == d else 1 for i in range(position.ndim)]
+        )
     return flat.at[position].get(mode="promise_in_bounds")

@@ -71,6 +71,8 @@ class DataAttr(Data[Literal]):
         numbers = [repr(v) for v in values.astype(np.float64 if lit.dtype[0] in "fb" else object).tolist()]
         if lit.dtype == "i1":
             numbers = ["1" if v else "0" for v in values]
+        # the parser wants 1.0e-07 where Python writes 1e-07
+        numbers = [n.replace("e", ".0e") if "e" in n and "." not in n else n for n in numbers]
         body = f"splat {numbers[0]}" if lit.splat and lit.shape else "(" + ", ".join(numbers) + ")"
         printer.print_string(f"{head}{body}>")
 
@@ -88,7 +90,10 @@ class DataAttr(Data[Literal]):
             text = parser.parse_optional_str_literal()
             if text is not None:
                 splat = parser.parse_optional_keyword("splat") is not None
-                lit = Literal(dtype, shape, base64.b64decode(text), splat)
+                try:
+                    lit = Literal(dtype, shape, base64.b64decode(text, validate=True), splat)
+                except ValueError:
+                    parser.raise_error("the data is not base64")
             else:
                 if parser.parse_optional_keyword("splat"):
                     values, splat = [parser.parse_number()], True

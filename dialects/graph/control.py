@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, i1
 from xdsl.ir import Attribute
 from xdsl.irdl import (
     irdl_op_definition,
@@ -20,7 +20,8 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 
 from ..base import FormattedOp, text
-from .ops import GraphOp, shape_of
+from ..dtypes import tensor
+from .ops import GraphOp
 
 FUSION_KINDS = ("vector", "cube", "mix", "move", "index")
 """What a fusion becomes: loops on vector cores; a contraction; a contraction with a vector epilogue; data
@@ -49,9 +50,8 @@ class RegionOp(GraphOp):
     def check_yield(self, region: int, expected: Sequence[Attribute]) -> None:
         got = [v.type for v in self.yielded(region).values]
         if got != list(expected):
-            raise self.error(
-                f"region {region} yields {', '.join(map(str, got))} where {', '.join(map(str, expected))} is expected"
-            )
+            given, wanted = (", ".join(map(str, types)) or "nothing" for types in (got, expected))
+            raise self.error(f"region {region} yields {given} where {wanted} is expected")
 
     def flops(self) -> int:
         return sum(
@@ -104,8 +104,7 @@ class WhileOp(RegionOp):
         for region in (self.condition, self.body):
             if [a.type for a in region.block.args] != types:
                 raise self.error("block arguments must have the types of the initial values")
-        got = [v.type for v in self.yielded(0).values]
-        if len(got) != 1 or not isinstance(got[0], TensorType) or shape_of(self.yielded(0).values[0]) != ():
+        if [v.type for v in self.yielded(0).values] != [tensor([], i1)]:
             raise self.error("condition must yield one tensor<i1>")
         self.check_yield(1, types)
 

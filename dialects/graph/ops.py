@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr, TensorType, i32
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, TensorType, i32
 from xdsl.dialects.builtin import i1 as I1
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
@@ -18,7 +18,6 @@ from xdsl.irdl import (
     var_operand_def,
 )
 from xdsl.traits import Pure
-from xdsl.dialects.builtin import IntegerAttr
 
 from ..base import FormattedOp, integer, text, to_ints
 from ..dtypes import size, tensor
@@ -38,6 +37,12 @@ def element_of(value: SSAValue) -> Attribute:
     """Element type of a tensor value."""
     assert isinstance(value.type, TensorType)
     return value.type.element_type
+
+
+def check_ranks(what: str, rank: int, *lists: Sequence[int]) -> None:
+    """Raises ValueError unless each of `lists` has `rank` entries."""
+    if any(len(entries) != rank for entries in lists):
+        raise ValueError(f"needs {what} for each of {rank} dimensions")
 
 
 class GraphOp(FormattedOp):
@@ -189,9 +194,9 @@ class SliceOp(GraphOp):
 
     def infer(self) -> Sequence[Attribute]:
         src = shape_of(self.x)
-        spec = list(zip(to_ints(self.starts), to_ints(self.limits), to_ints(self.strides), strict=True))
-        if len(spec) != len(src):
-            raise ValueError(f"slice of {len(spec)} dimensions on a tensor of {len(src)}")
+        lists = to_ints(self.starts), to_ints(self.limits), to_ints(self.strides)
+        check_ranks("a start, a limit and a stride", len(src), *lists)
+        spec = list(zip(*lists, strict=True))
         for d, (a, b, s) in zip(src, spec, strict=True):
             if not (0 <= a <= b <= d and s > 0):
                 raise ValueError(f"slice [{a}:{b}:{s}] is outside a dimension of {d}")
@@ -212,10 +217,15 @@ class PadOp(GraphOp):
     traits = traits_def(Pure())
 
     def infer(self) -> Sequence[Attribute]:
-        spec = zip(shape_of(self.x), to_ints(self.low), to_ints(self.high), to_ints(self.interior), strict=True)
-        return [
-            tensor([lo + hi + d + max(d - 1, 0) * i for d, lo, hi, i in spec], element_of(self.x)),
-        ]
+        src, lists = shape_of(self.x), (to_ints(self.low), to_ints(self.high), to_ints(self.interior))
+        check_ranks("low, high and interior padding", len(src), *lists)
+        if self.value.type != tensor([], element_of(self.x)):
+            raise ValueError(f"pads {self.x.type} with {self.value.type}")
+        spec = zip(src, *lists, strict=True)
+        out = [lo + hi + d + max(d - 1, 0) * i for d, lo, hi, i in spec]
+        if any(n < 0 for n in out) or any(i < 0 for i in to_ints(self.interior)):
+            raise ValueError(f"crops more than there is of {list(src)}")
+        return [tensor(out, element_of(self.x))]
 
 
 @irdl_op_definition
@@ -248,7 +258,9 @@ class ConcatOp(GraphOp):
         if not self.parts:
             raise ValueError("needs an operand")
         dim, shapes = integer(self.dim), [list(shape_of(p)) for p in self.parts]
-        if any(len(s) <= dim or s[:dim] + s[dim + 1 :] != shapes[0][:dim] + shapes[0][dim + 1 :] for s in shapes):
+        if len({element_of(p) for p in self.parts}) != 1:
+            raise ValueError(f"operand element types differ: {', '.join(str(element_of(p)) for p in self.parts)}")
+        if dim < 0 or any(len(s) <= dim or s[:dim] + s[dim + 1 :] != shapes[0][:dim] + shapes[0][dim + 1 :] for s in shapes):
             raise ValueError(f"shapes {shapes} do not agree outside dim {dim}")
         out = list(shapes[0])
         out[dim] = sum(s[dim] for s in shapes)
@@ -322,7 +334,11 @@ class ReduceWindowOp(GraphOp):
         if text(self.kind) not in REDUCTIONS:
             raise ValueError(f"kind {text(self.kind)!r} is not one of {', '.join(REDUCTIONS)}")
         props = (self.window, self.strides, self.dilation, self.low, self.high)
-        spec = zip(shape_of(self.x), *(to_ints(p) for p in props), strict=True)
+        lists = [to_ints(p) for p in props]
+        check_ranks("window, stride, dilation, low and high padding", len(shape_of(self.x)), *lists)
+        if any(n < 1 for entries in lists[:3] for n in entries):
+            raise ValueError("needs windows, strides and dilations of at least 1")
+        spec = zip(shape_of(self.x), *lists, strict=True)
         return [
             tensor([window_count(d + lo + hi, w, s, dl) for d, w, s, dl, lo, hi in spec], element_of(self.x)),
         ]
@@ -365,6 +381,13 @@ class ContractOp(GraphOp):
 
     def infer(self) -> Sequence[Attribute]:
         a, b = shape_of(self.lhs), shape_of(self.rhs)
+        batch, contract = (self.lhs_batch, self.rhs_batch), (self.lhs_contract, self.rhs_contract)
+        if any(len(to_ints(left)) != len(to_ints(right)) for left, right in (batch, contract)):
+            raise ValueError("needs as many batch and contracted dimensions of lhs as of rhs")
+        for left, right in zip(batch, contract, strict=True):
+            used = [*to_ints(left), *to_ints(right)]
+            if len(set(used)) != len(used):
+                raise ValueError(f"batch and contracted dimensions {used} name one twice")
         pairs = [
             *zip(to_ints(self.lhs_batch), to_ints(self.rhs_batch), strict=True),
             *zip(to_ints(self.lhs_contract), to_ints(self.rhs_contract), strict=True),
@@ -409,12 +432,20 @@ class ConvOp(GraphOp):
         la, lb, lo = to_ints(self.lhs_layout), to_ints(self.rhs_layout), to_ints(self.out_layout)
         if not len(a) == len(b) == len(la) == len(lb) == len(lo):
             raise ValueError(f"ranks of lhs {list(a)}, rhs {list(b)} and the layouts differ")
+        for layout in (la, lb, lo):
+            if sorted(layout) != list(range(len(a))):
+                raise ValueError(f"layout {list(layout)} is not a permutation of {len(a)} dimensions")
+        props = (self.strides, self.low, self.high, self.lhs_dilation, self.rhs_dilation)
+        lists = [to_ints(x) for x in props]
+        if any(len(entries) != len(a) - 2 for entries in lists):
+            raise ValueError(f"needs stride, padding and dilations for each of {len(a) - 2} spatial dimensions")
+        if g < 1 or any(n < 1 for entries in (lists[0], *lists[3:]) for n in entries):
+            raise ValueError("needs groups, strides and dilations of at least 1")
         if a[la[1]] != b[lb[0]] * g or b[lb[1]] % g:
             raise ValueError(f"features of lhs {list(a)} and rhs {list(b)} do not fit {g} group(s)")
         out = [0] * len(a)
         out[lo[0]], out[lo[1]] = a[la[0]], b[lb[1]]
-        props = (self.strides, self.low, self.high, self.lhs_dilation, self.rhs_dilation)
-        for i, (s, p, q, ld, rd) in enumerate(zip(*(to_ints(x) for x in props), strict=True)):
+        for i, (s, p, q, ld, rd) in enumerate(zip(*lists, strict=True)):
             d = a[la[2 + i]]
             extent = (0 if d == 0 else (d - 1) * ld + 1) + p + q
             out[lo[2 + i]] = window_count(extent, b[lb[2 + i]], s, rd)
@@ -455,8 +486,19 @@ class GatherOp(GraphOp):
         src, sizes, offset = shape_of(self.x), to_ints(self.slice_sizes), to_ints(self.offset_dims)
         if len(sizes) != len(src) or any(not 0 <= z <= d for z, d in zip(sizes, src, strict=True)):
             raise ValueError(f"slice_sizes {list(sizes)} do not fit the operand {list(src)}")
-        batch, inner = iter(self.batch_shape()), iter([sizes[d] for d in self.slice_dims()])
+        index = integer(self.index_dim)
+        starts = shape_of(self.indices)
+        if not 0 <= index <= len(starts):
+            raise ValueError(f"index_dim {index} is outside the rank of {list(starts)}")
+        vector = starts[index] if index < len(starts) else 1
+        if len(to_ints(self.start_map)) != vector or any(not 0 <= d < len(src) for d in to_ints(self.start_map)):
+            raise ValueError(f"start_map {list(to_ints(self.start_map))} must name {vector} dimensions of {list(src)}")
         rank = len(self.batch_shape()) + len(offset)
+        if len(offset) != len(self.slice_dims()) or any(not 0 <= d < rank for d in offset):
+            raise ValueError(
+                f"offset_dims {list(offset)} must name a result dimension for each of {len(self.slice_dims())} slice dims"
+            )
+        batch, inner = iter(self.batch_shape()), iter([sizes[d] for d in self.slice_dims()])
         return [tensor([next(inner) if d in offset else next(batch) for d in range(rank)], element_of(self.x))]
 
 
@@ -474,7 +516,7 @@ class DynamicSliceOp(GraphOp):
     def infer(self) -> Sequence[Attribute]:
         src, sizes = shape_of(self.x), to_ints(self.sizes)
         if not len(src) == len(sizes) == len(self.starts) or any(
-            z > d for z, d in zip(sizes, src, strict=True)
+            not 0 <= z <= d for z, d in zip(sizes, src, strict=True)
         ):
             raise ValueError(f"sizes {list(sizes)} with {len(self.starts)} starts do not fit {list(src)}")
         return [tensor(sizes, element_of(self.x))]
@@ -499,6 +541,8 @@ class DynamicUpdateSliceOp(GraphOp):
             z > d for z, d in zip(update, src, strict=True)
         ):
             raise ValueError(f"update {list(update)} with {len(self.starts)} starts does not fit {list(src)}")
+        if element_of(self.update) != element_of(self.x):
+            raise ValueError(f"writes {element_of(self.update)} into {self.x.type}")
         return [self.x.type]
 
 

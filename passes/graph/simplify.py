@@ -4,7 +4,7 @@
   * interior padding becomes a strided update of a filled tensor, input dilation of a convolution an interior pad;
   * a contraction in a type the cube does not have becomes multiply and add on the vector cores;
   * a reduction to few values over very many is done in two steps, so that all cores take part;
-  * ops nobody uses go.
+  * equal ops become one; ops nobody uses go.
 """
 
 from __future__ import annotations
@@ -73,10 +73,24 @@ def simplify_block(block: Block, machine: Machine) -> None:
                 for cls, rule in RULES:
                     if isinstance(op, cls) and rule(op, rewriter, machine):
                         break
+    merge_equal(block)
     for op in reversed(list(block.ops)):
         if isinstance(op, GraphOp) and all(not r.uses for r in op.results):
             op.detach()
             op.erase()
+
+
+def merge_equal(block: Block) -> None:
+    """Ops of a block with equal operands and properties become one: layers that each build the same mask."""
+    seen: dict[tuple, Operation] = {}
+    for op in block.ops:
+        if not isinstance(op, GraphOp) or op.regions or isinstance(op, HostOp):
+            continue
+        key = (type(op), tuple(op.operands), tuple(op.properties.items()), tuple(op.result_types))
+        first = seen.setdefault(key, op)
+        if first is not op:
+            for old, new in zip(op.results, first.results, strict=True):
+                old.replace_all_uses_with(new)
 
 
 class Rewriter:

@@ -366,27 +366,31 @@ class ContractKernel(VectorKernel):
         loops = [(a, split[a][1]) for a in outer if split[a][1] > 1]
         with builder.section("fused" if self.machine.fused else "cube"), ExitStack() as stack:
             position = dict(start)
+            whole_k = all(plan.l1[a] >= self.extents[a] for a in self.k_axes)
+            rhs: SSAValue | None = None
             for axis, trips in loops:
+                if rhs is None and whole_k and axis in self.m_axes:
+                    rhs = self._load_l1(builder, plan, position, self.operands[1])
                 index = stack.enter_context(builder.loop(trips))
                 position[axis] = position[axis] + index * plan.l0[axis]
-            self.acc = self._accumulate(builder, plan, position)
+            self.acc = self._accumulate(builder, plan, position, rhs)
             if self.machine.fused:
-                self._emit_epilogue(builder, plan, position, unit=None)
+                self._emit_epilogue(builder, plan, position, [], None)
             else:
                 self._store_acc(builder, plan, position, element)
         if not self.plain and not self.machine.fused:
             per_cube = self.machine.vector_cores // self.machine.cube_cores
             axis = next((a for a in (*self.m_axes, *self.n_axes) if plan.l0[a] % per_cube == 0), None)
             units = per_cube if axis is not None else 1
-            with builder.section("vector", units) as unit, ExitStack() as stack:
-                position = dict(start)
-                for a, trips in loops:
-                    index = stack.enter_context(builder.loop(trips))
-                    position[a] = position[a] + index * plan.l0[a]
-                self._emit_epilogue(builder, plan, position, (axis, unit, units) if axis is not None else None)
+            with builder.section("vector", units) as unit:
+                part = (axis, unit, units) if axis is not None else None
+                self._emit_epilogue(builder, plan, start, loops, part)
         return builder.finish(name)
 
-    def _accumulate(self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr]) -> SSAValue:
+    def _accumulate(
+        self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr], rhs_tile: SSAValue | None
+    ) -> SSAValue:
+        """The accumulator of one tile; `rhs_tile` is rhs in l1 where it was loaded for several tiles."""
         rows, cols = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.n_axes))
         acc = TileType.of([rows, cols], self.acc_type, "l0c")
         carried = [b.add(ops.ZeroOp, [], [acc]).results[0]]
@@ -409,7 +413,10 @@ class ContractKernel(VectorKernel):
             for a in self.k_axes:
                 index = open_loop(-(-self.extents[a] // plan.l1[a]))
                 position[a] = index * plan.l1[a]
-            tiles = [self._load_l1(b, plan, position, o) for o in self.operands]
+            tiles = [
+                self._load_l1(b, plan, position, self.operands[0]),
+                rhs_tile or self._load_l1(b, plan, position, self.operands[1]),
+            ]
             inner: dict[int, Expr] = {}
             for a in self.k_axes:
                 index = open_loop(-(-plan.l1[a] // plan.l0[a]))
@@ -491,8 +498,11 @@ class ContractKernel(VectorKernel):
         b: KernelBuilder,
         plan: CubeSchedule,
         position: dict[int, Expr],
+        tile_loops: list[tuple[int, int]],
         unit: tuple[int, SSAValue, int] | None,
     ) -> None:
+        """The vector steps over the tiles of `tile_loops` (axis, trips) and, inside each, the chunks that fit ub;
+        `unit` = (axis that is split over the vector cores of a block, number of this one, how many)."""
         extent = {a: plan.l0[a] for a in range(len(self.extents)) if self.role[a] != "k"}
         position = {a: position.get(a, Expr()) for a in extent}
         self.chunk_position: dict[int, Expr] = {}
@@ -513,17 +523,19 @@ class ContractKernel(VectorKernel):
         if self.ub_bytes(tile_of(chunk)) > capacity:
             raise PassError(f"{describe(self.fusion)}: one row of its epilogue does not fit ub of {self.machine.name}")
         emitter = Emitter(b, tile_of(chunk), position)
-        loops = [(a, extent[a] // chunk[a]) for a in extent if extent[a] != chunk[a]]
-        depth = {a: i + 1 for i, (a, _) in enumerate(loops)}
+        loops = [(a, trips, plan.l0[a], False) for a, trips in tile_loops]
+        loops += [(a, extent[a] // chunk[a], chunk[a], True) for a in extent if extent[a] != chunk[a]]
+        depth = {a: i + 1 for i, (a, *_) in enumerate(loops)}
         level = self._levels(depth)
         done: dict[Ref, SSAValue] = {}
         with ExitStack() as stack:
             for d in range(len(loops) + 1):
                 if d:
-                    axis, trips = loops[d - 1]
+                    axis, trips, stride, inside = loops[d - 1]
                     index = stack.enter_context(b.loop(trips))
-                    self.chunk_position[axis] = index * chunk[axis]
-                    emitter.position[axis] = emitter.position[axis] + index * chunk[axis]
+                    if inside:
+                        self.chunk_position[axis] = index * stride
+                    emitter.position[axis] = emitter.position[axis] + index * stride
                 self._emit_level(emitter, level, d, done)
 
 

@@ -130,13 +130,14 @@ class VectorKernel:
     def _out_strides(self, value: SSAValue) -> dict[int, int]:
         """Elements between neighbours of the stored tensor along each domain axis."""
         strides = list(row_strides(shape_of(value)))
+        if self._member_of(value) is None:
+            return dict(enumerate(strides))
         while isinstance(value.owner, TransposeOp) and "axes" not in value.owner.attributes:
             inner = [0] * len(strides)
             for i, p in enumerate(to_ints(value.owner.perm)):
                 inner[p] = strides[i]
             value, strides = value.owner.x, inner
-        if isinstance(value, BlockArgument) or "axes" not in value.owner.attributes:
-            return dict(enumerate(strides))
+        assert isinstance(value.owner, Operation)
         axes = self._result_axes(value.owner)
         return {a: s for a, s in zip(axes, strides, strict=True) if a is not None}
 
@@ -329,12 +330,18 @@ class VectorKernel:
         native = self._native(name, self._element(operands[first]))
         out = element_of(op.results[0])
         operands = [r if i < first else self._cast(r, native) for i, r in enumerate(operands)]
+        added = 8 * (itemsize(native) - itemsize(out)) if op.FUNCTION.bits else 0
+        if added:
+            ones = self._fill((1 << 8 * itemsize(out)) - 1, native)
+            operands[0] = self._apply("and", [operands[0], ones], native)
         span = self._new(axes)
         result = out if op.FUNCTION.result in ("i1", "any") else native
         if name == "convert":
             ref = self._convert(operands[0], out, span)
         else:
             ref = self._apply(name, operands, result, span if any(self._span(r) for r in operands) else None)
+        if added and op.FUNCTION.leading:
+            ref = self._apply("sub", [ref, self._fill(added * op.FUNCTION.leading, native)], native)
         self.made[op.results[0]] = self._cast(ref, out)
 
     def _convert(self, ref: Ref, out: Attribute, span: frozenset[int]) -> Ref:

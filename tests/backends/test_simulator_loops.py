@@ -1,6 +1,7 @@
 """Loops taken by matrix and cores taken by class agree, to the cycle, with simulating each trip of each."""
 
 import itertools
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +35,7 @@ class Writer:
         self.draw = draw
         self.names = map(str, itertools.count())
         self.indices = ["%g"]
+        self.credits: list[tuple[str, str, int, int]] = []
 
     def integer(self, low: int, high: int) -> int:
         return self.draw(st.integers(low, high))
@@ -54,56 +56,71 @@ class Writer:
         at = f"at [{self.linear(0, 5)}]"
         return f"npu.set_flag {at} {rest}", f"npu.wait_flag {at} {rest}"
 
-    def work(self) -> str:
+    def work(self, pipe: str | None = None) -> str:
+        pipe = pipe or self.choice("V", "MTE2", "MTE3")
         size = self.draw(st.sampled_from(SIZES))
-        buffer = f"!npu.buffer<{size}xf16, ub>"
+        buffer, gm = f"!npu.buffer<{size}xf16, ub>", f"!npu.gm<{EXTENT}xf16>"
         where = f"at [{self.linear(-70, 70)}] {{sizes = [{size}]}}"
-        if kind := self.integer(0, 2):
-            gm = f"!npu.gm<{EXTENT}xf16>"
-            if kind == 1:
-                return f"npu.load_nd %x, %b{size} {where} : ({gm}, {buffer})"
+        if pipe == "MTE2":
+            return f"npu.load_nd %x, %b{size} {where} : ({gm}, {buffer})"
+        if pipe == "MTE3":
             return f"npu.store_nd %b{size}, %y {where} : ({buffer}, {gm})"
         return f"npu.vabs %b{size}, %b{size} : ({buffer}, {buffer})"
 
+    def give_credits(self) -> Iterator[str]:
+        """Sets, once for each slot, of the flags that `handshake` waits for and sets again."""
+        for event in (5, 6):
+            slots = self.integer(1, 2) if event == 6 else self.integer(1, 3)
+            target, source = self.draw(st.sampled_from([("MTE2", "V"), ("V", "MTE3"), ("MTE2", "MTE3")]))
+            self.credits.append((source, target, event, slots))
+            for slot in range(slots):
+                yield self.credit("set", self.credits[-1], str(slot))
+
+    def credit(self, kind: str, credit: tuple[str, str, int, int], counter: str) -> str:
+        source, target, event, slots = credit
+        fields = f'source = "{source}", target = "{target}", event = {event}, slots = {slots}'
+        return f"npu.{kind}_flag at [{counter}] {{{fields}}}"
+
+    def handshake(self) -> Iterator[str]:
+        """What a multi-buffer does: take a slot back, fill it, hand it on, use it, give it back."""
+        credit = self.draw(st.sampled_from(self.credits))
+        source, target, _, _ = credit
+        counter = self.linear(0, 3)
+        yield self.credit("wait", credit, counter)
+        yield self.work(target)
+        yield self.credit("set", (target, source, 7, 1), "0")
+        yield self.credit("wait", (target, source, 7, 1), "0")
+        yield self.work(source)
+        yield self.credit("set", credit, counter)
+
     def nodes(self, depth: int) -> Iterator[str]:
-        for _ in range(self.integer(1, 4)):
+        for _ in range(self.integer(1, 3)):
             kind = self.integer(0, 9)
-            if kind < 4:
+            if kind < 2:
                 yield self.work()
-            elif kind < 6:
+            elif kind == 2:
                 before, after = self.flag()
                 yield from (before, self.work(), after)
+            elif kind < 6:
+                yield from self.handshake()
             elif kind == 6 and self.integer(0, 3) == 0:
                 yield "npu.barrier"
             elif depth:
                 yield from self.loop(depth)
 
     def loop(self, depth: int) -> Iterator[str]:
-        """A loop; perhaps with credits set before it and taken back after, or flags that pile up in it."""
+        """A loop; perhaps with flags that pile up in it and are taken in a second one."""
         index = f"%i{next(self.names)}"
         low, trips, step = self.integer(0, 2), self.integer(0, 13), self.integer(1, 3)
         numbers = [f"{index}{end}" for end in ("low", "high", "step")]
         for name, value in zip(numbers, (low, low + trips * step, step), strict=True):
             yield f"{name} = arith.constant {value} : index"
         head = f"scf.for {index} = {numbers[0]} to {numbers[1]} step {numbers[2]} {{"
-        kind = self.integer(0, 3)
         self.indices.append(index)
         body = list(self.nodes(depth - 1))
         piled = self.flag()
         self.indices.pop()
-        if kind == 1:
-            source, target = self.choice(*PIPES), self.choice(*PIPES)
-            slots = self.integer(1, 3)
-            rest = f'{{source = "{source}", target = "{target}", event = 5, slots = {slots}}}'
-            every = [f"at [{slot}] {rest}" for slot in range(slots)]
-            yield from (f"npu.set_flag {credit}" for credit in every)
-            yield head
-            yield f"npu.wait_flag at [{index}] {rest}"
-            yield from body
-            yield f"npu.set_flag at [{index}] {rest}"
-            yield "}"
-            yield from (f"npu.wait_flag {credit}" for credit in every)
-        elif kind == 2:
+        if self.integer(0, 4) == 0:
             yield from (head, *body, piled[0], "}", head, self.work(), piled[1], "}")
         else:
             yield from (head, *body, "}")
@@ -112,7 +129,7 @@ class Writer:
 @st.composite
 def kernels(draw: st.DrawFn) -> str:
     writer = Writer(draw)
-    body = "\n".join(writer.nodes(3))
+    body = "\n".join([*writer.give_credits(), *writer.nodes(3)])
     allocs = "\n".join(f"%b{n} = npu.alloc : () -> !npu.buffer<{n}xf16, ub>" for n in SIZES)
     return f"""
     npu.kernel @k {{grid = [{writer.integer(1, 9)}], kind = "vector", outputs = 1, workspaces = 0}} {{
@@ -126,7 +143,7 @@ def kernels(draw: st.DrawFn) -> str:
 
 
 @settings(
-    max_examples=100,
+    max_examples=int(os.environ.get("EX", "100")),
     deadline=None,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,

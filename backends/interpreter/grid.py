@@ -1,0 +1,199 @@
+"""Walks a kernel's grid, sections and loops; the levels fill in what happens inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax import Array, lax
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialects.base import integer, text, to_ints
+from ...dialects.dtypes import numpy_dtype
+from ...dialects.npu import GmType
+from ...dialects.npu.interface import fill_value, gm
+from . import boxes, values
+from .instructions import ints_of, offsets_of, steps_of
+from .scope import Offset, Scope, traced
+from .views import View
+
+ORDER = {"cube": 0, "fused": 0, "vector": 1}
+"""Sections of a core run one after the other in this order."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """How one of two groups of cores stores: its `tensors` hold only what the group writes, so it counts the
+    coordinate `axis` from `start`. `size` is the number of coordinates in a group."""
+
+    axis: SSAValue
+    start: Any
+    size: int
+    tensors: frozenset[int]
+
+    def scope(self, scope: Scope, tensor: int) -> Scope:
+        """The index values to use for a store to `tensor`."""
+        if tensor not in self.tensors:
+            return scope
+        here = Offset(scope.index[self.axis].value - self.start, 0, self.size - 1)
+        return Scope(scope.zero, {**scope.index, self.axis: here})
+
+
+class GridWalker:
+    """The state of a kernel while its ops are traced.
+
+    `tensors` holds the current array of each device tensor (see `values.raw`), `where[value]` the tensor and the
+    view that an argument or view stands for.
+    """
+
+    SECTION: type[Any]
+    VIEW: type[Any]
+
+    def __init__(self, kernel: Any, zero: Array):
+        self.kernel = kernel
+        self.scope = Scope(zero)
+        self.tensors: dict[int, Array] = {}
+        self.where: dict[SSAValue, tuple[int, View]] = {}
+        self.local: Local | None = None
+        self.written_by: dict[Operation, list[int]] = {}
+
+    def section(self, op: Any) -> None:
+        """Run a section for one core."""
+        raise NotImplementedError
+
+    def execute(self, op: Operation) -> None:
+        raise NotImplementedError
+
+    def stored_to(self, op: Operation) -> Sequence[SSAValue]:
+        """The device tensors that one op writes."""
+        raise NotImplementedError
+
+    def block(self, block: Block) -> None:
+        for op in block.ops:
+            self.execute(op)
+
+    def bind(self, argument: SSAValue, tensor: int, view: View) -> None:
+        """Let a block argument stand for a view of a tensor."""
+        self.where[argument] = (tensor, view)
+
+    # -- control -------------------------------------------------------------------------------------------
+
+    def run(self, split: int | None = None, start: Any = 0, count: Any = 0) -> None:
+        """Run all cores, or with `split` those whose coordinate on that axis is in [start, start + count)."""
+        for op in self.kernel.walk():
+            if isinstance(op, self.VIEW):
+                self.where[op.result] = (self.where[op.source][0], View.of(gm(op.result)))
+        self._grid(to_ints(self.kernel.grid), 0, start, count, split)
+
+    def _grid(self, axes: Sequence[int], axis: int, start: Any, count: Any, split: int | None) -> None:
+        if axis == len(axes):
+            self._sections()
+            return
+        low, high = (start, start + count) if axis == split else (0, axes[axis])
+
+        def inner() -> None:
+            self._grid(axes, axis + 1, start, count, split)
+
+        self._each(self.kernel.body.block.args[axis], low, high, axes[axis], inner, self.kernel)
+
+    def _each(
+        self, index: SSAValue, low: Any, high: Any, size: int, body: Callable[[], None], scope: Operation
+    ) -> None:
+        """`body` for each value of `index` in [low, high), a part of [0, size)."""
+        if size == 1:
+            self.scope.index[index] = Offset.known(0)
+            body()
+            return
+
+        def step(i: Any, state: Sequence[Array]) -> Sequence[Array]:
+            self.scope.index[index] = Offset(i, 0, size - 1)
+            body()
+            return state
+
+        self.repeat(low, high, step, scope, [])
+
+    def _sections(self) -> None:
+        block = self.kernel.body.block
+        sections = [op for op in block.ops if isinstance(op, self.SECTION)]
+        for op in block.ops:
+            if op not in sections:
+                self.execute(op)
+        for section in sorted(sections, key=lambda s: ORDER[text(s.core)]):
+            units = integer(section.units)
+            unit = section.body.block.args[0]
+            self._each(unit, 0, units, units, lambda s=section: self.section(s), section)
+
+    def repeat(
+        self,
+        low: Any,
+        high: Any,
+        step: Callable[[Any, Sequence[Array]], Sequence[Array]],
+        scope: Operation,
+        state: Sequence[Array],
+    ) -> Sequence[Array]:
+        """`state = step(i, state)` for each i in [low, high); device tensors that `scope` writes are carried too."""
+        roots = self._written(scope)
+
+        def body(carry: tuple[Any, list[Array], list[Array]]) -> tuple[Any, list[Array], list[Array]]:
+            i, tensors, inner = carry
+            self.tensors.update(zip(roots, tensors, strict=True))
+            inner = list(step(i, inner))
+            return i + np.int32(1), [self.tensors[r] for r in roots], inner
+
+        start = (traced(low), [self.tensors[r] for r in roots], list(state))
+        _, tensors, end = lax.while_loop(lambda c: lax.lt(c[0], traced(high)), body, start)
+        self.tensors.update(zip(roots, tensors, strict=True))
+        return end
+
+    def _written(self, scope: Operation) -> list[int]:
+        """The device tensors that the ops inside `scope` write."""
+        found = self.written_by.get(scope)
+        if found is None:
+            targets = [v for op in scope.walk() for v in self.stored_to(op)]
+            found = sorted({self.where[v][0] for v in targets if isinstance(v.type, GmType)})
+            self.written_by[scope] = found
+        return found
+
+    def constant(self, op: arith.ConstantOp) -> None:
+        assert isinstance(op.value, IntegerAttr)
+        self.scope.index[op.result] = Offset.known(op.value.value.data)
+
+    # -- device memory: ops of both levels, with the same properties -----------------------------------------
+
+    def load_box(self, op: Any, source: SSAValue, shape: Sequence[int]) -> Array:
+        """The box that a load addresses, in the device tensor's dtype."""
+        tensor, view = self.where[source]
+        dtype = numpy_dtype(gm(source).element)
+        fill = values.raw_scalar(fill_value(op.properties.get("fill")), dtype)
+        offsets = offsets_of(op, self.scope)
+        x = boxes.load(self.tensors[tensor], view, offsets, ints_of(op, "sizes"), steps_of(op), fill, shape)
+        return values.cooked(x, dtype)
+
+    def store_box(self, op: Any, x: Array, dest: SSAValue) -> None:
+        """Write a tile to the box that a store addresses, converted to the device tensor's dtype."""
+        tensor, view = self.where[dest]
+        x = values.raw(values.convert(x, numpy_dtype(gm(dest).element)))
+        scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
+        self.tensors[tensor] = boxes.store(
+            self.tensors[tensor], view, x, offsets_of(op, scope), ints_of(op, "sizes"), steps_of(op)
+        )
+
+    def load_boxes(self, op: Any, index: Array, shape: Sequence[int]) -> Array:
+        """The boxes that an indirect load addresses, in the device tensor's dtype."""
+        tensor, view = self.where[op.source]
+        x = boxes.gather_boxes(self.tensors[tensor], view, index, to_ints(op.sizes))
+        return values.cooked(lax.reshape(x, tuple(shape)), numpy_dtype(gm(op.source).element))
+
+    def load_scalar(self, op: Any) -> None:
+        """One integer of a device tensor as an index, clamped to [low, high]."""
+        tensor, view = self.where[op.source]
+        source, offsets = self.tensors[tensor], offsets_of(op, self.scope)
+        low, high = integer(op.low), integer(op.high)
+        ones = [1] * len(offsets)
+        x = boxes.load(source, view, offsets, ones, ones, values.scalar(0, source.dtype), ())
+        x = lax.clamp(values.scalar(low, x.dtype), x, values.scalar(high, x.dtype))
+        self.scope.index[op.result] = Offset(lax.convert_element_type(x, np.int32), low, high)

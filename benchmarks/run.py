@@ -1,0 +1,133 @@
+"""Measures Tilewright against JAX/XLA side by side in one process and prints the ratios.
+
+    python benchmarks/run.py [MODEL ...] [--repeat N]
+
+For each model: compile time (from `tw.compile` to the finished npu program, against trace + lower + compile of
+`jax.jit`), first call (JAX compiling the interpreter's kernels, against XLA's compile), second call of both
+memory modes (against the jitted function), report time, and the peak memory of a process of its own (compile and
+one run, against the same with JAX alone). Times are the best of N repeats; ratios below 1 favour Tilewright.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MODELS = (
+    "gpt2.py:forward",
+    "gpt2.py:forward_f16",
+    "resnet50.py:forward",
+    "resnet50.py:forward_f16",
+    "lstm.py:forward",
+    "digits_cnn.py:forward",
+)
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def load(model: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The function of `file.py:name` in the examples, and its example inputs."""
+    file, name = model.split(":")
+    spec = importlib.util.spec_from_file_location(file.removesuffix(".py"), EXAMPLES / file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name), getattr(module, f"{name}_inputs")()
+
+
+def timed(run: Callable[[], Any], repeat: int = 1) -> tuple[float, Any]:
+    """(best seconds of `repeat` runs, last result), waiting for the device each time."""
+    import jax
+
+    best, result = float("inf"), None
+    for _ in range(repeat):
+        start = time.perf_counter()
+        result = jax.block_until_ready(run())
+        best = min(best, time.perf_counter() - start)
+    return best, result
+
+
+def measure(model: str, repeat: int) -> dict[str, tuple[float, float]]:
+    """{what: (Tilewright, JAX)} in seconds for one model."""
+    import jax
+
+    import tilewright as tw
+
+    fn, args = load(model)
+    tw.compile(lambda x: x + 1, jax.ShapeDtypeStruct((8,), "float32"))
+    jax.jit(lambda x: x + 1).lower(jax.ShapeDtypeStruct((8,), "float32")).compile()
+    compile_jax, compile_ours = float("inf"), float("inf")
+    for _ in range(repeat):
+        jax.clear_caches()
+        start = time.perf_counter()
+        jitted = jax.jit(fn).lower(*args).compile()
+        compile_jax = min(compile_jax, time.perf_counter() - start)
+        jax.clear_caches()
+        start = time.perf_counter()
+        program = tw.compile(fn, *args)
+        compile_ours = min(compile_ours, time.perf_counter() - start)
+    found = {"compile": (compile_ours, compile_jax)}
+    flat = program.flatten(args)
+    timed(lambda: jitted(*args))
+    run_jax, _ = timed(lambda: jitted(*args), repeat + 2)
+    for memory in ("typed", "bytes"):
+        executable = program.executable(memory)
+        first, _ = timed(lambda e=executable: e(*flat))
+        second, _ = timed(lambda e=executable: e(*flat), repeat + 2)
+        if memory == "typed":
+            found["first call / XLA compile"] = (first, compile_jax)
+        found[f"second call, {memory}"] = (second, run_jax)
+    start = time.perf_counter()
+    program.report()
+    found["report, s"] = (time.perf_counter() - start, float("nan"))
+    return found
+
+
+def peak(model: str, who: str) -> float:
+    """Peak resident MB of a fresh process that compiles and runs a model once, with `who` = ours or jax."""
+    out = subprocess.run(
+        [sys.executable, __file__, "--peak", who, model], capture_output=True, text=True, check=True
+    )
+    return float(out.stdout.split()[-1])
+
+
+def peak_child(model: str, who: str) -> None:
+    import jax
+
+    fn, args = load(model)
+    if who == "ours":
+        import tilewright as tw
+
+        jax.block_until_ready(tw.compile(fn, *args)(*args))
+    else:
+        jax.block_until_ready(jax.jit(fn)(*args))
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("models", nargs="*", default=list(MODELS))
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--peak", choices=("ours", "jax"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peak:
+        peak_child(options.models[0], options.peak)
+        return
+    for model in options.models:
+        print(f"{model}")
+        for what, (ours, theirs) in measure(model, options.repeat).items():
+            ratio = f"  {theirs:8.3f} s   {ours / theirs:6.2f}x" if theirs == theirs else ""
+            print(f"  {what:28} {ours:8.3f} s {ratio}")
+        ours, theirs = peak(model, "ours"), peak(model, "jax")
+        print(f"  {'peak memory, MB':28} {ours:8.0f}     {theirs:8.0f}     {ours / theirs:6.2f}x")
+
+
+if __name__ == "__main__":
+    main()

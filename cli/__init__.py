@@ -1,0 +1,1 @@
+"""The command lines: `tilewright` (main) and `tilewright-opt` (opt)."""

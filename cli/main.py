@@ -1,0 +1,104 @@
+"""`tilewright`: compile, run, cost, check and trace a model from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ..machine import Machine, MachineError
+from .common import CliError, OneLineParser, complain, os_message, quiet_pipe
+
+PROGRAM = "tilewright"
+TARGET = "ascend-910b1"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    common = OneLineParser(add_help=False)
+    common.add_argument(
+        "source", metavar="SOURCE", help="model.py:function, or an .mlir file (StableHLO or ours)"
+    )
+    common.add_argument("--target", default=TARGET, metavar="T", help=f"chip, or a .toml (default {TARGET})")
+    common.add_argument("--shapes", metavar="S", help="random inputs of these types: f32[8,128],i32[4]")
+    common.add_argument("--inputs", metavar="NPZ", help="inputs from an .npz file, in its order")
+    common.add_argument("--json", action="store_true", help="print one JSON object")
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser = OneLineParser(
+        PROGRAM,
+        description="Compiles JAX functions for NPUs and runs them on a model of the machine.",
+        epilog="A Python file names example inputs for fn in a function fn_inputs(); --shapes replaces them.",
+    )
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=OneLineParser)
+
+    def command(name: str, help: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=help, description=help, parents=[common])
+
+    run = command("run", "run the npu program and sum up its outputs")
+    run.add_argument("--check", action="store_true", help="compare with JAX; exit code 1 where they differ")
+    run.add_argument(
+        "--memory", choices=("typed", "bytes"), default="typed", help="arrays, or addressed bytes"
+    )
+    command("report", "time, traffic and energy by kernel")
+    command("verify", "compare every level with JAX; exit code 1 where they differ")
+    trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
+    trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")
+    emit = command("compile", "print the program at a level")
+    emit.add_argument("--emit", choices=("graph", "tile", "npu"), default="npu", help="default npu")
+    emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+    return parser
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Runs a command; 0, or 1 after an error or a failed check."""
+    given = list(sys.argv[1:] if args is None else args)
+    try:
+        with quiet_pipe():
+            return _dispatch(given)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if "--debug" in given:
+            raise
+        complain(PROGRAM, _message(error))
+        return 1
+
+
+def _dispatch(given: list[str]) -> int:
+    parser = make_parser()
+    args = parser.parse_args(given)
+    if args.version:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(PROGRAM, version(PROGRAM))
+        except PackageNotFoundError:
+            print(PROGRAM, "(not installed)")
+        return 0
+    if args.command is None:
+        parser.print_help()
+        return 0
+    Machine.load(args.target)
+    from .commands import COMMANDS
+
+    return COMMANDS[args.command](args)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, CliError | MachineError):
+        return str(error)
+    if isinstance(error, OSError):
+        return os_message(error)
+    # what only the compiler itself can have raised, so that it is loaded
+    from ..backends.simulator.errors import SimulationError
+    from ..program import CompileError
+
+    if isinstance(error, CompileError | SimulationError):
+        return str(error)
+    said = " ".join(str(error).split())
+    return f"internal error, {type(error).__name__}: {said[:200]} (--debug shows where)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

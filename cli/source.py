@@ -1,0 +1,210 @@
+"""What a SOURCE on the command line names: a Python function or an .mlir file, and its example inputs."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+from .common import CliError, os_message, suggestion
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SEED = 0
+"""Random inputs are the same in every run."""
+
+Spec = tuple[tuple[int, ...], str]
+"""Shape and element type of an input."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """`model.py:fn` (then `fn` is the function) or the path of an .mlir file."""
+
+    path: Path
+    name: str
+    fn: Callable[..., Any] | None = None
+    module: ModuleType | None = None
+
+    @property
+    def compiled(self) -> Callable[..., Any] | Path:
+        """What `tilewright.compile` takes."""
+        return self.fn if self.fn is not None else self.path
+
+
+def find_source(text: str) -> Source:
+    """The source called `text`. Raises CliError where there is none, or where its Python file fails."""
+    path, colon, name = text.rpartition(":")
+    if not colon or not path.endswith(".py"):
+        path, name = text, ""
+    file = Path(path)
+    if file.suffix not in (".py", ".mlir", ".mlirbc"):
+        raise CliError(f"{text}: neither a Python function (model.py:fn) nor an .mlir file")
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise CliError(os_message(error)) from None
+    if file.suffix != ".py":
+        return Source(file, file.name)
+    module = _load(file)
+    functions = [
+        n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__
+    ]
+    public = [n for n in functions if not n.startswith("_") and not n.endswith("_inputs")]
+    if not name:
+        raise CliError(f"{path}: say which function, as in {path}:{public[0] if public else 'fn'}")
+    fn = getattr(module, name, None)
+    if fn is None:
+        listed = f"; it has {', '.join(public)}" if public else ""
+        raise CliError(f"{path} has no function {name}{suggestion(name, public) or listed}")
+    if not callable(fn):
+        raise CliError(f"{path}: {name} is not a function")
+    return Source(file, name, fn, module)
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    # dataclasses and pickle look the module up by name
+    sys.modules.setdefault(path.stem, module)
+    with user_code(path):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def user_code(path: Path | None) -> Iterator[None]:
+    """Runs what may call the user's code: its prints go to stderr, and an exception that passes through a
+    line of `path` becomes a CliError that names the line."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except (Exception, SystemExit) as error:
+        place = _place(error, path) if path is not None else None
+        if place is None:
+            raise
+        said = str(error).strip().splitlines()
+        raise CliError(f"{place}: {type(error).__name__}{': ' + said[0] if said else ''}") from error
+
+
+def _place(error: BaseException, path: Path) -> str | None:
+    """`file:line` of the last line of `path` that `error` came through."""
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == path.resolve():
+        return f"{path}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f.lineno for f in frames if f.filename and Path(f.filename).resolve() == path.resolve()]
+    return f"{path}:{lines[-1]}" if lines else None
+
+
+# -- inputs --------------------------------------------------------------------------------------------------
+
+
+def example_inputs(source: Source, shapes: str | None, file: str | None) -> list[Any] | None:
+    """Arguments for a source: from `--shapes`, from `--inputs`, or from `<fn>_inputs()`; None for an .mlir
+    file without either, whose inputs follow from @main. Raises CliError."""
+    if shapes is not None and file is not None:
+        raise CliError("give either --shapes or --inputs")
+    if shapes is not None:
+        args: list[Any] = list(random_inputs(parse_shapes(shapes)))
+    elif file is not None:
+        args = _read_inputs(file)
+    elif source.fn is None:
+        return None
+    else:
+        args = _own_inputs(source)
+    if source.fn is not None:
+        try:
+            inspect.signature(source.fn).bind(*args)
+        except TypeError as error:
+            raise CliError(
+                f"{source.path}:{source.name} does not take these {len(args)} inputs: {error}"
+            ) from None
+        except ValueError:
+            pass  # a callable without a signature
+    return args
+
+
+def _own_inputs(source: Source) -> list[Any]:
+    maker = getattr(source.module, f"{source.name}_inputs", None)
+    if maker is None:
+        assert source.fn is not None
+        if not inspect.signature(source.fn).parameters:
+            return []
+        raise CliError(
+            f"{source.path}:{source.name} has no example inputs: define {source.name}_inputs() beside it, "
+            "or give --shapes f32[8,128],..."
+        )
+    with user_code(source.path):
+        made = maker()
+    return list(made) if isinstance(made, tuple | list) else [made]
+
+
+def _read_inputs(file: str) -> list[Any]:
+    import numpy as np
+
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return [arrays[name] for name in arrays.files]
+    except FileNotFoundError as error:
+        raise CliError(os_message(error)) from None
+    except (OSError, ValueError, BadZipFile, AttributeError, TypeError):
+        raise CliError(f"{file}: not an .npz file of arrays") from None
+
+
+def parse_shapes(text: str) -> list[Spec]:
+    """`f32[8,128],i32[4],f16[]` as shapes and element types. Raises CliError."""
+    from ..dialects.dtypes import numpy_dtype
+
+    parts = re.findall(r"[^,\[\]]+(?:\[[^\]]*\])?|.", text.replace(" ", ""))
+    out: list[Spec] = []
+    for part in (p for p in parts if p != ","):
+        match = re.fullmatch(r"(\w+)(?:\[((?:\d+(?:,\d+)*)?)\])?", part)
+        if match is None:
+            raise CliError(f"cannot read '{part}' in --shapes; write f32[8,128],i32[4]")
+        try:
+            numpy_dtype(match[1])
+        except KeyError:
+            raise CliError(
+                f"unknown element type '{match[1]}' in --shapes; known are f32, f16, i8..."
+            ) from None
+        out.append((tuple(int(n) for n in (match[2] or "").split(",") if n), match[1]))
+    if not out:
+        raise CliError("--shapes is empty; write f32[8,128],i32[4]")
+    return out
+
+
+def random_inputs(specs: Sequence[Spec]) -> list[np.ndarray]:
+    """Arrays of these shapes, the same in every run: normal floats, small integers."""
+    import numpy as np
+
+    from ..dialects.dtypes import numpy_dtype
+
+    rng = np.random.default_rng(SEED)
+
+    def make(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        if dtype[0] in "fb":
+            values = rng.standard_normal(shape)
+        elif dtype[0] == "c":
+            values = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+        else:
+            bits = int(dtype.lstrip("ui"))
+            # i8 and narrower are data, wider ones are most often indices
+            half = 1 << bits - 1
+            low, high = (-half, half) if dtype in ("i2", "i4", "i8") else (0, min(10, 2 * half))
+            values = rng.integers(low, high, shape)
+        return np.asarray(values).astype(numpy_dtype(dtype))
+
+    return [make(shape, dtype) for shape, dtype in specs]

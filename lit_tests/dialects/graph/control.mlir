@@ -1,0 +1,51 @@
+// RUN: ROUNDTRIP
+// RUN: GENERIC_ROUNDTRIP
+
+%x, %n, %p = "test.op"() : () -> (tensor<4xf32>, tensor<i32>, tensor<i1>)
+
+%fusion = graph.fusion %x {domain = [4], kind = "vector"} : (tensor<4xf32>) -> tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  %y = graph.exp %a attributes {axes = array<i64: 0>} : tensor<4xf32>
+  graph.yield %y : (tensor<4xf32>)
+}
+// CHECK: graph.fusion %{{.*}} {domain = [4], kind = "vector"} : {{.*}} {
+// CHECK-NEXT: ^{{.*}}(%{{.*}}: tensor<4xf32>):
+// CHECK-NEXT: graph.exp %{{.*}} attributes {axes = array<i64: 0>} : tensor<4xf32>
+// CHECK-NEXT: graph.yield %{{.*}} : (tensor<4xf32>)
+
+%i, %v = graph.while %n, %x {counter = 0, trip_count = 10} : (tensor<i32>, tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>) {
+^bb0(%j: tensor<i32>, %b: tensor<4xf32>):
+  %ten = graph.constant {value = #graph.data<i32, [], (10)>} : () -> tensor<i32>
+  %more = graph.lt %j, %ten : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  graph.yield %more : (tensor<i1>)
+} {
+^bb0(%j: tensor<i32>, %b: tensor<4xf32>):
+  %one = graph.constant {value = #graph.data<i32, [], (1)>} : () -> tensor<i32>
+  %k = graph.add %j, %one : tensor<i32>
+  %c = graph.sin %b : tensor<4xf32>
+  graph.yield %k, %c : (tensor<i32>, tensor<4xf32>)
+}
+// CHECK: %{{.*}}, %{{.*}} = graph.while %{{.*}}, %{{.*}} {counter = 0, trip_count = 10}
+// CHECK: graph.lt
+// CHECK-NEXT: graph.yield %{{.*}} : (tensor<i1>)
+// CHECK-NEXT: } {
+// CHECK: graph.yield %{{.*}}, %{{.*}} : (tensor<i32>, tensor<4xf32>)
+
+%case = graph.case %n : (tensor<i32>) -> tensor<4xf32> {
+  graph.yield %x : (tensor<4xf32>)
+} {
+  %neg = graph.neg %x : tensor<4xf32>
+  graph.yield %neg : (tensor<4xf32>)
+}
+// CHECK: graph.case %{{.*}} : (tensor<i32>) -> tensor<4xf32> {
+// CHECK-NEXT: graph.yield
+// CHECK-NEXT: } {
+// CHECK-NEXT: graph.neg
+
+%sorted = graph.host %x {module = "func.func public @main() {\n  stablehlo.sort\n}", op = "sort", reasons = ["no engine sorts"]} : tensor<4xf32>
+// CHECK: graph.host %{{.*}} {module = "func.func{{.*}}", op = "sort", reasons = ["no engine sorts"]} : tensor<4xf32>
+
+"test.op"() ({
+  graph.yield
+}) : () -> ()
+// CHECK: graph.yield{{$}}

@@ -1,0 +1,62 @@
+"""Imports point downwards only, and nothing the driver needs imports JAX."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+RANK = {
+    "machine": 0,
+    "dialects": 1,
+    "passes": 2,
+    "frontends": 2,
+    "backends": 2,
+    "program": 3,
+    "universe": 3,
+    "cli": 4,
+    "__init__": 5,
+}
+FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "cli")
+
+
+def modules() -> list[Path]:
+    files = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
+    return [*files, ROOT / "program.py", ROOT / "universe.py"]
+
+
+def layer(path: Path) -> str:
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported(path: Path) -> list[str]:
+    """Top-level names inside the package that a module imports relatively."""
+    depth = len(path.relative_to(ROOT).parts)
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == depth:
+            names = [node.module.split(".")[0]] if node.module else [a.name for a in node.names]
+            found += names
+    return found
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_down(path: Path) -> None:
+    mine = layer(path)
+    for other in imported(path):
+        if other == mine or other not in RANK:
+            continue
+        assert RANK[other] < RANK[mine], f"{path.relative_to(ROOT)} imports {other}"
+        peers = {"passes", "frontends", "backends"}
+        assert not ({mine, other} <= peers), f"{mine} must not import {other}"
+
+
+def test_no_jax_at_import() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, tilewright, tilewright.universe; assert 'jax' not in sys.modules, 'jax imported'"
+    subprocess.run([sys.executable, "-c", code], check=True)
