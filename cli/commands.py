@@ -31,15 +31,18 @@ def _build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
     return source, program, inputs
 
 
+def _verify(
+    args: argparse.Namespace, source: Source, program: Program, inputs: Sequence[Any], levels: Sequence[str]
+) -> Verification:
+    with user_code(source.path if source.fn is not None else None):
+        return verify(source.compiled, *inputs, target=args.target, levels=levels, program=program)
+
+
 def run(args: argparse.Namespace) -> int:
     """Executes the npu level and sums up each output."""
     source, program, inputs = _build(args)
     outputs = _describe_outputs(program(*inputs))
-    check = None
-    if args.check:
-        check = verify(
-            source.compiled, *inputs, target=args.target, levels=("npu typed", "npu bytes"), program=program
-        )
+    check = _verify(args, source, program, inputs, ("npu typed", "npu bytes")) if args.check else None
     if args.json:
         result: dict[str, Any] = {"source": args.source, "target": program.target, "memory": args.memory}
         result["outputs"] = outputs
@@ -76,7 +79,7 @@ def report(args: argparse.Namespace) -> int:
 def verify_levels(args: argparse.Namespace) -> int:
     """Compares every level with the reference."""
     source, program, inputs = _build(args)
-    found = verify(source.compiled, *inputs, target=args.target, program=program)
+    found = _verify(args, source, program, inputs, ("graph", "tile", "npu typed", "npu bytes"))
     if args.json:
         _print_json({"source": args.source, "target": program.target, **_verification(found)})
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -54,8 +55,10 @@ def main(args: Sequence[str] | None = None) -> int:
     """Runs a command; 0, or 1 after an error or a failed check."""
     given = list(sys.argv[1:] if args is None else args)
     try:
+        code = 0
         with quiet_pipe():
-            return _dispatch(given)
+            code = _dispatch(given)
+        return code
     except KeyboardInterrupt:
         return 130
     except Exception as error:
@@ -80,6 +83,8 @@ def _dispatch(given: list[str]) -> int:
         parser.print_help()
         return 0
     Machine.load(args.target)
+    # XLA greets on stderr unless it is told not to before JAX is imported.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     from .commands import COMMANDS
 
     return COMMANDS[args.command](args)

@@ -12,13 +12,14 @@ types agree, the type is written once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DenseArrayBase,
     IndexType,
     IntegerAttr,
+    IntegerType,
     StringAttr,
     SymbolRefAttr,
     UnitAttr,
@@ -50,7 +51,7 @@ def to_ints(attr: DenseArrayBase | None) -> tuple[int, ...]:
     """The integers of a dense array property; () for an absent one."""
     if attr is None:
         return ()
-    return tuple(int(v) for v in attr.get_values())
+    return tuple(int(v) for v in cast("DenseArrayBase[IntegerType]", attr).get_values())
 
 
 class Linear:
@@ -345,7 +346,7 @@ def source_of(op: Operation) -> str | None:
             loc = loc.location
         elif isinstance(loc, CallSiteLoc):
             loc = loc.callee
-        elif isinstance(loc, FusedLoc) and loc.locations.data:
+        elif isinstance(loc, FusedLoc) and isinstance(loc.locations, ArrayAttr) and loc.locations.data:
             loc = loc.locations.data[0]
         else:
             return None

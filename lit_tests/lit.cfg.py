@@ -1,15 +1,13 @@
 """lit over the textual IR: `lit lit_tests`, with the interpreter that has tilewright, lit and filecheck."""
 
+# ruff: noqa: F821
+
 import importlib.util
 import os
 import sys
-from typing import Any
+import tempfile
 
 import lit.formats
-import lit.util
-
-config: Any
-lit_config: Any
 
 if importlib.util.find_spec("tilewright") is None:
     lit_config.fatal(f"{sys.executable} cannot import tilewright: install it, or put it on PYTHONPATH")
@@ -19,7 +17,7 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(os.path.abspath(__file__))
-config.test_exec_root = os.path.join(lit_config.params.get("out", "/tmp"), f"tilewright-lit-{os.getuid()}")
+config.test_exec_root = os.path.join(tempfile.gettempdir(), f"tilewright-lit-{os.getuid()}")
 for name in ("PYTHONPATH", "HOME", "JAX_PLATFORMS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]

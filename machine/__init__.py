@@ -1,6 +1,6 @@
 """What a chip is: sizes, rates and costs, one TOML file per chip. Knows nothing else of the package."""
 
-from tilewright.machine.machine import (
+from .machine import (
     CubeRate,
     Energy,
     HostCost,

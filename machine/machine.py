@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import tomllib
 from collections.abc import Mapping
@@ -166,17 +167,23 @@ class Machine:
                 raise MachineError(
                     f"unknown target '{name_or_path}': known are {known}, or a path to a .toml"
                 )
-        try:
-            with path.open("rb") as file:
-                table = tomllib.load(file)
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise MachineError(f"{path}: {error}") from error
-        return _machine(_Table(path, "", table))
+        return _read(path, path.stat().st_mtime_ns)
 
     @staticmethod
     def names() -> list[str]:
         """The known targets."""
         return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+@functools.lru_cache(maxsize=64)
+def _read(path: Path, modified: int) -> Machine:
+    """The machine in a file, read once for each time it was `modified` (ns): every pass asks for its target."""
+    try:
+        with path.open("rb") as file:
+            table = tomllib.load(file)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise MachineError(f"{path}: {error}") from error
+    return _machine(_Table(path, "", table))
 
 
 class _Table:

@@ -161,4 +161,5 @@ def make_pass(stage: Stage, target: str) -> ModulePass:
     """The pass of a stage, for a target where it takes one."""
     cls = stage.load()
     takes_target = any(f.name == "target" for f in fields(cls))
-    return cls(target=target) if takes_target else cls()
+    arguments = {"target": target} if takes_target else {}
+    return cls(**arguments)

@@ -235,7 +235,7 @@ class GraphRunner:
             env[v] = x
 
     def _fusion(self, op: control.FusionOp, env: Env) -> list[Array]:
-        inner = dict(zip(op.body.block.args, (env[v] for v in op.inputs), strict=True))
+        inner: Env = dict(zip(op.body.block.args, (env[v] for v in op.inputs), strict=True))
         return self.block(op.body.block, inner)
 
     def _while(self, op: control.WhileOp, env: Env) -> list[Array]:

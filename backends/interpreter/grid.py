@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,21 @@ class Local:
             return scope
         here = Offset(scope.index[self.axis].value - self.start, 0, self.size - 1)
         return Scope(scope.zero, {**scope.index, self.axis: here})
+
+
+def coordinates(i: Any, counts: Sequence[int]) -> list[Offset]:
+    """Position number `i` (i32) of a box of `counts`, the last dimension fastest."""
+    out: list[Offset] = []
+    for d in reversed(range(len(counts))):
+        n = counts[d]
+        if n == 1:
+            out.append(Offset.known(0))
+        elif all(c == 1 for c in counts[:d]):
+            out.append(Offset(i, 0, n - 1))
+        else:
+            out.append(Offset(lax.rem(i, np.int32(n)), 0, n - 1))
+            i = lax.div(i, np.int32(n))
+    return out[::-1]
 
 
 class GridWalker:
@@ -84,21 +100,36 @@ class GridWalker:
 
     def run(self, split: int | None = None, start: Any = 0, count: Any = 0) -> None:
         """Run all cores, or with `split` those whose coordinate on that axis is in [start, start + count)."""
+        self.bind_views()
+        self.grid(range(len(to_ints(self.kernel.grid))), start, count, split, self._sections)
+
+    def bind_views(self) -> None:
         for op in self.kernel.walk():
             if isinstance(op, self.VIEW):
                 self.where[op.result] = (self.where[op.source][0], View.of(gm(op.result)))
-        self._grid(to_ints(self.kernel.grid), 0, start, count, split)
 
-    def _grid(self, axes: Sequence[int], axis: int, start: Any, count: Any, split: int | None) -> None:
-        if axis == len(axes):
-            self._sections()
+    def grid(
+        self, axes: Sequence[int], start: Any, count: Any, split: int | None, body: Callable[[], None]
+    ) -> None:
+        """`body` for all coordinates along `axes`, in one loop; the axis that is split counts slowest."""
+        sizes = to_ints(self.kernel.grid)
+        order = sorted(axes, key=lambda axis: axis != split)
+        counts = [sizes[axis] for axis in order]
+        inner = prod(counts[1:])
+        low, high = (0, prod(counts)) if split is None else (start * inner, (start + count) * inner)
+        if prod(counts) == 1:
+            for axis in order:
+                self.scope.index[self.kernel.body.block.args[axis]] = Offset.known(0)
+            body()
             return
-        low, high = (start, start + count) if axis == split else (0, axes[axis])
 
-        def inner() -> None:
-            self._grid(axes, axis + 1, start, count, split)
+        def core(i: Any, state: Sequence[Array]) -> Sequence[Array]:
+            for axis, at in zip(order, coordinates(i, counts), strict=True):
+                self.scope.index[self.kernel.body.block.args[axis]] = at
+            body()
+            return state
 
-        self._each(self.kernel.body.block.args[axis], low, high, axes[axis], inner, self.kernel)
+        self.repeat(low, high, core, self.kernel, [])
 
     def _each(
         self, index: SSAValue, low: Any, high: Any, size: int, body: Callable[[], None], scope: Operation
@@ -116,16 +147,24 @@ class GridWalker:
 
         self.repeat(low, high, step, scope, [])
 
-    def _sections(self) -> None:
+    def sections(self) -> list[Any]:
+        """The sections in the order they run, after executing what stands around them."""
         block = self.kernel.body.block
-        sections = [op for op in block.ops if isinstance(op, self.SECTION)]
+        found = [op for op in block.ops if isinstance(op, self.SECTION)]
         for op in block.ops:
-            if op not in sections:
+            if op not in found:
                 self.execute(op)
-        for section in sorted(sections, key=lambda s: ORDER[text(s.core)]):
-            units = integer(section.units)
-            unit = section.body.block.args[0]
-            self._each(unit, 0, units, units, lambda s=section: self.section(s), section)
+        return sorted(found, key=lambda s: ORDER[text(s.core)])
+
+    def _sections(self) -> None:
+        for section in self.sections():
+            self.units(section)
+
+    def units(self, section: Any) -> None:
+        """A section on each of its units."""
+        units = integer(section.units)
+        unit = section.body.block.args[0]
+        self._each(unit, 0, units, units, lambda: self.section(section), section)
 
     def repeat(
         self,

@@ -10,7 +10,7 @@ import jax
 from jax import Array
 from jax._src import compiler, xla_bridge
 from jax._src.interpreters import mlir
-from jax._src.lib import xla_client
+from jaxlib import xla_client
 from jaxlib.mlir import ir
 
 

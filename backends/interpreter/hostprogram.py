@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax import Array, lax
 from xdsl.dialects import func
@@ -164,7 +165,7 @@ class HostProgram:
             self.copy_values(yielded(op.body.block), op.state, inner)
             return i + np.int32(1), inner.save(roots)
 
-        _, saved = lax.while_loop(go_on, step, (np.int32(0), state.save(roots)))
+        _, saved = lax.while_loop(go_on, step, (jax.numpy.int32(0), state.save(roots)))
         state.restore(roots, saved)
 
     def _branch(self, op: structure.BranchOp, state: State, zero: Array) -> None:

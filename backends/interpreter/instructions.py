@@ -68,9 +68,10 @@ def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]
     """load_l0: [prod(sizes[:-1]), prod(window) * sizes[-1]], or its transpose."""
     sizes, window = ints_of(op, "sizes"), ints_of(op, "window")
     at, window_steps = offsets_of(op, scope), ints_of(op, "window_steps")
-    x = boxes.extract(values.raw(sources[0]), at, sizes, steps_of(op), window, window_steps)
+    shape = (prod(sizes[:-1]), prod(window) * sizes[-1])
+    x = boxes.extract(values.raw(sources[0]), at, sizes, steps_of(op), shape, window, window_steps)
     if op.transpose is not None and integer(op.transpose):
-        x = lax.transpose(lax.reshape(x, (prod(sizes[:-1]), prod(window) * sizes[-1])), (1, 0))
+        x = lax.transpose(x, (1, 0))
     x = values.cooked(lax.reshape(x, out[0].shape), sources[0].dtype)
     return [values.convert(x, out[0].dtype)]
 
@@ -127,8 +128,9 @@ def _mask(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) 
 
 def _extract(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     """vextract and copy_l0c: a box, in the destination's shape and dtype."""
-    x = boxes.extract(values.raw(sources[0]), offsets_of(op, scope), ints_of(op, "sizes"), steps_of(op))
-    x = values.cooked(lax.reshape(x, out[0].shape), sources[0].dtype)
+    at, sizes = offsets_of(op, scope), ints_of(op, "sizes")
+    x = boxes.extract(values.raw(sources[0]), at, sizes, steps_of(op), out[0].shape)
+    x = values.cooked(x, sources[0].dtype)
     return [values.convert(x, out[0].dtype)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, ClassVar
 
 from jax import Array
@@ -10,19 +11,20 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialects.base import describe
+from ...dialects.base import describe, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import ops
-from ...dialects.npu.interface import NpuOp, buffer
+from ...dialects.npu.interface import NpuOp, buffer, fill_value, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
-from . import values
+from . import batching, values
+from .batching import NO_BATCH, dependencies, find_batch, lift
 from .bytes_mode import BytesMemory
-from .grid import GridWalker
+from .grid import GridWalker, coordinates
 from .instructions import RULES, Spec
-from .liveness import bounds, carried
+from .liveness import bounds, carried, perfect_nest
 from .memory import Memory, TypedMemory, known_indices
-from .scope import Offset
+from .scope import Offset, Scope
 
 SILENT = (
     ops.ViewOp,
@@ -46,7 +48,25 @@ class NpuKernel(GridWalker):
     def __init__(self, kernel: KernelOp, zero: Array, machine: Machine | None):
         super().__init__(kernel, zero)
         self.machine = machine
+        self.batch = NO_BATCH
         self._memory: Memory | None = None
+
+    def run(self, split: int | None = None, start: Any = 0, count: Any = 0) -> None:
+        """All cores. In typed mode one section after the other, its independent iterations at once: whatever a
+        section waits for, an earlier one has done by then."""
+        if self.machine is not None:
+            super().run(split, start, count)
+            return
+        self.bind_views()
+        coordinates_ = self.kernel.body.block.args
+        for section in self.sections():
+            apart = () if split is None else (coordinates_[split],)
+            self.batch = find_batch(self.kernel, section).without(apart)
+            axes = [a for a in range(len(to_ints(self.kernel.grid))) if coordinates_[a] not in self.batch.counts]
+            batched = section.body.block.args[0] in self.batch.counts
+            body = self.section if batched else self.units
+            self.grid(axes, start, count, split, lambda s=section, b=body: b(s))
+        self.batch = NO_BATCH
 
     @property
     def memory(self) -> Memory:
@@ -58,7 +78,12 @@ class NpuKernel(GridWalker):
     def section(self, op: SectionOp) -> None:
         inner = list(op.body.block.ops)
         self._memory = (
-            TypedMemory(self.scope, carried(inner, known_indices(self.scope)))
+            TypedMemory(
+                self.scope,
+                carried(inner, known_indices(self.scope) | dict.fromkeys(self.batch.counts, 0)),
+                self.batch.counts,
+                dependencies(op) if self.batch.rank else None,
+            )
             if self.machine is None
             else BytesMemory(self.scope, op, self.machine)
         )
@@ -80,37 +105,69 @@ class NpuKernel(GridWalker):
     def _instruction(self, op: NpuOp) -> None:
         sources = [self.memory.read(v) for v in op.reads()]
         targets = op.writes()
-        results = RULES[type(op)](op, self.scope, sources, [Spec.of(v) for v in targets])
+        out = [Spec.of(v) for v in targets]
+        named = [v for v in dict.fromkeys(op.index_operands()) if v in self.batch.counts]
+
+        def rule(*arrays: Array) -> list[Array]:
+            here = {v: Offset(x, 0, self.batch.counts[v] - 1) for v, x in zip(named, arrays, strict=False)}
+            scope = Scope(self.scope.zero, {**self.scope.index, **here}) if named else self.scope
+            return RULES[type(op)](op, scope, arrays[len(named) :], out)
+
+        results = lift(rule, [*map(self.batch.values, named), *sources], self.batch.rank)
         for v, x in zip(targets, results, strict=True):
             self.memory.write(v, x)
 
     def loop(self, op: scf.ForOp) -> None:
-        first, step, trips = bounds(op)
-        index, block = op.body.block.args[0], op.body.block
+        first, _, trips = bounds(op)
         if trips == 0:
             return
-        if trips == 1:
-            self.scope.index[index] = Offset.known(first)
-            self.block(block)
+        if op.body.block.args[0] in self.batch.counts:
+            self.block(op.body.block)
             return
+        if trips == 1:
+            self.scope.index[op.body.block.args[0]] = Offset.known(first)
+            self.block(op.body.block)
+            return
+        nest = perfect_nest(op, self.batch.counts)
+        ranges = [bounds(loop) for loop in nest]
+        counts = [n for _, _, n in ranges]
 
         def iteration(i: Any, state: Sequence[Array]) -> Sequence[Array]:
             self.memory.enter(op, state)
-            self.scope.index[index] = Offset(i, 0, trips - 1).scaled(step, first)
-            self.block(block)
+            for loop, (start, step, _), at in zip(nest, ranges, coordinates(i, counts), strict=True):
+                self.scope.index[loop.body.block.args[0]] = at.scaled(step, start)
+            self.block(nest[-1].body.block)
             return self.memory.take(op)
 
-        self.memory.leave(op, self.repeat(0, trips, iteration, op, self.memory.save(op)))
+        self.memory.leave(op, self.repeat(0, prod(counts), iteration, op, self.memory.save(op)))
 
     def load(self, op: ops.LoadOp) -> None:
-        target = op.tile()
-        self._put(target, self.load_box(op, op.main_operands()[0], buffer(target).shape))
+        target, source = op.tile(), op.main_operands()[0]
+        if not self.batch.rank:
+            self._put(target, self.load_box(op, source, buffer(target).shape))
+            return
+        tensor, view = self.where[source]
+        dtype = numpy_dtype(gm(source).element)
+        fill = values.raw_scalar(fill_value(op.properties.get("fill")), dtype)
+        shape = buffer(target).shape
+        x = batching.load(self.tensors[tensor], view, op, self.scope, self.batch, fill, shape)
+        self._put(target, values.cooked(x, dtype))
 
     def store(self, op: ops.TransferOp) -> None:
-        self.store_box(op, self.memory.read(op.tile()), op.main_operands()[1])
+        tiles, dest = self.memory.read(op.tile()), op.main_operands()[1]
+        if not self.batch.rank:
+            self.store_box(op, tiles, dest)
+            return
+        tensor, view = self.where[dest]
+        scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
+        x = values.raw(values.convert(tiles, numpy_dtype(gm(dest).element)))
+        self.tensors[tensor] = batching.store(self.tensors[tensor], view, x, op, scope, self.batch)
 
     def load_indirect(self, op: ops.LoadIndirectOp) -> None:
-        self._put(op.dest, self.load_boxes(op, self.memory.read(op.index), buffer(op.dest).shape))
+        shape = buffer(op.dest).shape
+        index = self.memory.read(op.index)
+        (x,) = lift(lambda i: [self.load_boxes(op, i, shape)], [index], self.batch.rank)
+        self._put(op.dest, x)
 
     def _put(self, target: SSAValue, x: Array) -> None:
         self.memory.write(target, values.convert(x, numpy_dtype(buffer(target).element)))

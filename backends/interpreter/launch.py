@@ -24,6 +24,7 @@ from ...dialects.npu.interface import NpuOp, buffer, gm
 from ...dialects.npu.ops import LoadScalarOp, MmadOp, TransferOp
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
+from .batching import find_batch
 from .grid import Local
 from .kernel import NpuKernel
 from .liveness import bounds
@@ -216,8 +217,9 @@ def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
         if not users or not all(isinstance(op, TransferOp) and op.writes()[0] is named[0] for op in users):
             return None
         stores[i] = [op for op in users if isinstance(op, NpuOp)]
+    at_once = batched_axes(kernel)
     for axis, cores in enumerate(grid):
-        if cores < 2:
+        if cores < 2 or axis in at_once:
             continue
         coordinate = kernel.body.block.args[axis]
         parts = {i: _part(users, coordinate, ranges) for i, users in stores.items()}
@@ -226,6 +228,18 @@ def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
         if found and len(found) == len(parts) and whole:
             return Split(axis, -(-cores // 2), found)
     return None
+
+
+def batched_axes(kernel: KernelOp) -> set[int]:
+    """Grid axes that need no loop where the work is: in sections with products, or else in all."""
+    sections = [op for op in kernel.body.block.ops if isinstance(op, SectionOp)]
+    heavy = [s for s in sections if any(isinstance(op, MmadOp) for op in s.body.walk())]
+    coordinates = kernel.body.block.args[: len(to_ints(kernel.grid))]
+    found = set(range(len(coordinates)))
+    for section in heavy or sections:
+        counts = find_batch(kernel, section).counts
+        found &= {a for a, v in enumerate(coordinates) if v in counts}
+    return found
 
 
 def _part(stores: Sequence[NpuOp], coordinate: SSAValue, ranges: Ranges) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialects.base import Linear, describe
 from ...dialects.npu import BufferType
 from ...dialects.npu.interface import NpuOp, buffer
-from ...dialects.npu.ops import AllocOp, MmadOp, SlotOp
+from ...dialects.npu.ops import AllocOp, MmadOp, SlotOp, SyncOp
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,24 @@ def bounds(loop: scf.ForOp) -> tuple[int, int, int]:
     return first, step, max(0, -(-(last - first) // step))
 
 
+def perfect_nest(loop: scf.ForOp, known: Mapping[SSAValue, int]) -> list[scf.ForOp]:
+    """`loop` and the loops inside it, outermost first, as long as each body does nothing but run the next one.
+
+    A loop whose index is `known` (it is batched) does not belong to a nest. A nest is run as one loop: XLA compiles a counter, a test and copies for every loop there is.
+    """
+    nest = [loop]
+    while True:
+        acting = [op for op in nest[-1].body.block.ops if not isinstance(op, IDLE)]
+        inner = acting[0] if len(acting) == 1 else None
+        if not isinstance(inner, scf.ForOp) or bounds(inner)[2] < 2 or inner.body.block.args[0] in known:
+            return nest
+        nest.append(inner)
+
+
+IDLE = (SlotOp, SyncOp, scf.YieldOp)
+"""Ops in a loop's body that compute nothing."""
+
+
 @dataclass
 class _Effects:
     """Of a sequence of ops: slots read before they are written, slots surely written, all slots touched."""
@@ -93,7 +111,8 @@ class _Effects:
 
 
 def carried(ops: Sequence[Operation], known: Mapping[SSAValue, int]) -> Carried:
-    """The carried buffers of all loops in a section's ops; `known` are indices with one value."""
+    """The carried buffers of all loops in a section's ops; `known` are indices with one value. A loop whose own
+    index is known runs once, for all its iterations (see batching): each has buffers of its own."""
     result = Carried()
     constants = {
         inner.result: inner.value.value.data
@@ -118,6 +137,11 @@ def _visit(
         live = {s.alloc for s in after.exposed}
         live |= {a for a in live_out if buffer(a).slots > 1 or Slot(a) not in after.killed}
         body = list(op.body.block.ops)
+        if op.body.block.args[0] in known:
+            _visit(body, known, live, result)
+            continue
+        if trips > 1:
+            body = list(perfect_nest(op, known)[-1].body.block.ops)
         if trips == 1:
             _visit(body, {**known, op.body.block.args[0]: first}, live, result)
             continue
@@ -182,6 +206,13 @@ def _loop_effects(loop: scf.ForOp, known: Mapping[SSAValue, int], out: _Effects)
     if not trips:
         return
     block = loop.body.block
+    if block.args[0] in known:
+        inner = _effects(list(block.ops), known)
+        out.exposed |= inner.exposed - out.killed
+        out.killed |= inner.killed
+        out.touched |= inner.touched
+        out.written |= inner.written
+        return
     begin = _effects(list(block.ops), {**known, block.args[0]: first})
     general = _effects(list(block.ops), known) if trips > 1 else begin
     out.exposed |= begin.exposed - out.killed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu.interface import buffer
 from . import values
-from .liveness import Carried, Slot, slot_of
+from .liveness import Carried, Cell, Slot, slot_of
 from .scope import Scope, traced
 
 
@@ -60,7 +60,7 @@ def known_indices(scope: Scope) -> dict[SSAValue, int]:
 
 @dataclass(frozen=True)
 class _Contents:
-    """`whole` [slots, *shape] as it was before the `pending` writes to single slots."""
+    """`whole` [slots, *lead, *shape] as it was before the `pending` writes to single slots."""
 
     whole: Array | None = None
     pending: tuple[tuple[Slot, Array], ...] = ()
@@ -70,16 +70,30 @@ _EMPTY = _Contents()
 
 
 class TypedMemory:
-    """`Memory` with an array per buffer, kept as `values.raw`."""
+    """`Memory` with an array per buffer, kept as `values.raw`, with `lead` leading dimensions for batched indices.
 
-    def __init__(self, scope: Scope, carried: Carried):
+    The iterations of a batched index have buffers of their own, so it does not select slots.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        carried: Carried,
+        batched: Mapping[SSAValue, int] | None = None,
+        moved: Mapping[SSAValue, set[SSAValue]] | None = None,
+    ):
+        """`batched` indices with their counts; `moved`: the indices that each alloc's contents move with."""
         self.scope = scope
         self.carried = carried
+        self.batched = batched or {}
+        self.moved = moved or {}
+        self.fixed = dict.fromkeys(self.batched, 0)
+        self.lead = (1,) * len(self.batched)
         self.contents: dict[SSAValue, _Contents] = {}
         self.outside: list[dict[SSAValue, _Contents]] = []
 
     def slot(self, value: SSAValue) -> Slot:
-        return slot_of(value, known_indices(self.scope))
+        return slot_of(value, known_indices(self.scope) | self.fixed)
 
     def read(self, value: SSAValue) -> Array:
         return values.cooked(self._read(self.slot(value)), numpy_dtype(buffer(value).element))
@@ -95,7 +109,9 @@ class TypedMemory:
         whole = self.contents.get(slot.alloc, _EMPTY).whole
         type_ = buffer(slot.alloc)
         if whole is None:
-            return lax.full(type_.shape, np.zeros((), values.raw_dtype(numpy_dtype(type_.element))))
+            return lax.full(
+                (*self.lead, *type_.shape), np.zeros((), values.raw_dtype(numpy_dtype(type_.element)))
+            )
         return lax.dynamic_index_in_dim(whole, traced(slot_index(slot, self.scope)), keepdims=False)
 
     def write(self, value: SSAValue, x: Array) -> None:
@@ -112,9 +128,12 @@ class TypedMemory:
         whole = contents.whole
         if whole is None:
             whole = lax.full(
-                (type_.slots, *type_.shape), np.zeros((), values.raw_dtype(numpy_dtype(type_.element)))
+                (type_.slots, *self.lead, *type_.shape), np.zeros((), values.raw_dtype(numpy_dtype(type_.element)))
             )
+        shape = np.broadcast_shapes(whole.shape[1:], *(x.shape for _, x in contents.pending))
+        whole = lax.broadcast_in_dim(whole, (type_.slots, *shape), range(whole.ndim))
         for slot, x in contents.pending:
+            x = lax.broadcast_in_dim(x, shape, range(x.ndim))
             whole = lax.dynamic_update_index_in_dim(whole, x, traced(slot_index(slot, self.scope)), 0)
         self.contents[alloc] = _Contents(whole)
         return whole
@@ -126,7 +145,16 @@ class TypedMemory:
 
     def take(self, loop: scf.ForOp) -> list[Array]:
         cells = self.carried.cells[loop]
-        return [self._flush(c.alloc) if c.slot is None else self._read(c.slot) for c in cells]
+        state = [self._flush(c.alloc) if c.slot is None else self._read(c.slot) for c in cells]
+        return [self._widened(x, c) for x, c in zip(state, cells, strict=True)] if self.lead else state
+
+    def _widened(self, x: Array, cell: Cell) -> Array:
+        """`x` with the leading dimensions it has anywhere in a loop."""
+        moved = self.moved.get(cell.alloc, set())
+        lead = [n if v in moved else 1 for v, n in self.batched.items()]
+        slots = x.shape[:1] if cell.slot is None else ()
+        shape = (*slots, *lead, *x.shape[len(slots) + len(lead) :])
+        return lax.broadcast_in_dim(x, shape, range(x.ndim)) if shape != x.shape else x
 
     def enter(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
         self.contents = dict(self.outside[-1])

@@ -262,7 +262,7 @@ class Arena:
             raise VerifyException("@main has no addresses: npu-plan-memory has not run")
         self.words = -(-size.value.data // 4)
         self.block = host.block
-        self.address = {a: n // 4 for a, n in zip(host.block.args, to_ints(addresses), strict=True)}
+        self.address: dict[SSAValue, Any] = {a: n // 4 for a, n in zip(host.block.args, to_ints(addresses), strict=True)}
         self.initial = np.zeros(self.words, np.uint32)
         for op in host.main.walk():
             if isinstance(op, (structure.GmAllocOp, structure.GmConstantOp)):

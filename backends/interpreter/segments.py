@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import jax
@@ -31,7 +31,7 @@ class Segment:
         host: HostProgram,
         steps: Sequence[Operation],
         defined: Callable[[SSAValue], bool],
-        outputs: Sequence[SSAValue],
+        outputs: Container[SSAValue],
     ):
         self.host, self.steps = host, list(steps)
         touched: dict[SSAValue, None] = {}
@@ -43,7 +43,7 @@ class Segment:
             written |= host.writes(op)
         self.roots = list(touched)
         self.inputs = [r for r in self.roots if defined(r)]
-        self.outputs = [r for r in outputs if r in written]
+        self.outputs = [r for r in self.roots if r in outputs and r in written]
         self.key = self._key()
 
     def _key(self) -> Key:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jax import Array, lax
@@ -76,7 +76,8 @@ def plan(source: tuple[int, ...], view: View) -> Plan | None:
     """The view of a dense tensor of shape `source` as a box of a base; None where strides do not nest evenly."""
     if math.prod(source) == 0 or 0 in view.shape:
         return None
-    return _plan_in(source, view) or _plan_by_strides(math.prod(source), view)
+    squeezed = tuple(n for n in source if n != 1)
+    return _plan_in(squeezed, view) or _plan_by_strides(math.prod(source), view)
 
 
 def _plan_in(source: tuple[int, ...], view: View) -> Plan | None:
@@ -129,16 +130,17 @@ def _axis(dim: int, low: int, step: int, n: int, stride: int) -> Axis:
 def _with_units(
     base: Sequence[int], fixed: Sequence[int], moved: dict[int, Axis], view: View, skip: int = 0, pad: int = 0
 ) -> Plan:
-    """Add a base dimension of size 1 for each view dimension of size 1."""
-    base, fixed, axes = list(base), list(fixed), []
+    """Put a base dimension of size 1 for each view dimension of size 1 before the others."""
+    units = view.shape.count(1)
+    axes: list[Axis | None] = []
     for d, n in enumerate(view.shape):
         if n == 1:
-            axes.append(Axis(len(base), 0, 1))
-            base.append(1)
-            fixed.append(0)
+            axes.append(Axis(sum(a is not None and a.dim < units for a in axes), 0, 1))
+        elif d in moved:
+            axes.append(replace(moved[d], dim=moved[d].dim + units))
         else:
-            axes.append(moved.get(d))
-    return Plan(tuple(base), tuple(fixed), tuple(axes), skip, pad)
+            axes.append(None)
+    return Plan((1,) * units + tuple(base), (0,) * units + tuple(fixed), tuple(axes), skip, pad)
 
 
 def realise(source: Array, view: View) -> Array:

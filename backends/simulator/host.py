@@ -203,15 +203,14 @@ class _Host:
         run = kernel.run(tuple(missing))
         for moved in (read, written):
             for root, amount in moved.items():
-                if amount:
-                    self._touch(root, amount)
+                self._touch(root, amount)
         microseconds = kernel.launch_microseconds + self.machine.cycles_to_microseconds(run.cycles)
         return Launch(kernel, run, microseconds, source_of(op))
 
     def _touch(self, root: SSAValue, moved: int) -> None:
-        size_ = gm(root).bytes
-        start = self._addresses.get(root)
-        self.l2.touch(root, size_, moved, None if start is None else range(start, start + size_))
+        if moved:
+            total, start = gm(root).bytes, self._addresses.get(root)
+            self.l2.touch(root, total, moved, None if start is None else range(start, start + total))
 
     def _copy(self, source: SSAValue, dest: SSAValue, op: Operation) -> Copy:
         """A copy runs at the bandwidth of HBM or L2, whichever is slower, and is launched like one core."""

@@ -1,17 +1,16 @@
 """What the L2 cache holds: whole device tensors, least recently used first out.
 
-Tensors that the plan of device memory puts at the same place displace each other.
+Tensors that the plan of device memory puts at overlapping addresses displace each other.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
 
 from xdsl.ir import SSAValue
 
-Snapshot = tuple[tuple[SSAValue, int], ...]
-Place = range | None
-"""The device addresses of a tensor, where they are planned."""
+Snapshot = tuple[tuple[SSAValue, int, range | None], ...]
 
 
 class L2:
@@ -20,7 +19,10 @@ class L2:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._held: OrderedDict[SSAValue, int] = OrderedDict()
-        self._places: dict[SSAValue, Place] = {}
+        self._used = 0
+        self._places: dict[SSAValue, range] = {}
+        self._starts: list[int] = []
+        self._at: dict[int, SSAValue] = {}
 
     def missing(self, tensor: SSAValue, size: int, read: int) -> float:
         """The share of `read` bytes that comes from HBM, when a launch reads a tensor of `size` bytes.
@@ -34,33 +36,52 @@ class L2:
             return 0.0
         return min(size, read) * (1 - self._held.get(tensor, 0) / size) / read
 
-    def touch(self, tensor: SSAValue, size: int, moved: int, place: Place = None) -> None:
-        """Note that a launch moved `moved` bytes of a tensor of `size` bytes at `place`."""
-        self._places[tensor] = place
-        for other in [held for held in self._held if held is not tensor and self._overlap(held, place)]:
-            del self._held[other]
+    def touch(self, tensor: SSAValue, size: int, moved: int, place: range | None = None) -> None:
+        """Note that a launch moved `moved` bytes of a tensor of `size` bytes at the addresses `place`."""
         if size > self.capacity:
-            self._held.clear()
+            self.restore(())
             return
-        kept = max(min(size, moved), self._held.pop(tensor, 0))
-        while self._held and sum(self._held.values()) + kept > self.capacity:
-            self._held.popitem(last=False)
-        self._held[tensor] = kept
+        kept = max(min(size, moved), self._held.get(tensor, 0))
+        self.drop(tensor)
+        if place is not None:
+            self._displace(place)
+        while self._used + kept > self.capacity:
+            self.drop(next(iter(self._held)))
+        self._hold(tensor, kept, place)
 
     def drop(self, tensor: SSAValue) -> None:
-        """Note that the host wrote a tensor."""
-        self._held.pop(tensor, None)
-
-    def _overlap(self, held: SSAValue, place: Place) -> bool:
-        known = self._places[held]
-        return (
-            known is not None and place is not None and known.start < place.stop and place.start < known.stop
-        )
+        """Forget a tensor: it was evicted, or the host wrote it."""
+        self._used -= self._held.pop(tensor, 0)
+        place = self._places.pop(tensor, None)
+        if place is not None:
+            del self._starts[bisect_left(self._starts, place.start)]
+            del self._at[place.start]
 
     def snapshot(self) -> Snapshot:
         """The contents, oldest first."""
-        return tuple(self._held.items())
+        return tuple((tensor, kept, self._places.get(tensor)) for tensor, kept in self._held.items())
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot."""
-        self._held = OrderedDict(snapshot)
+        for tensor in list(self._held):
+            self.drop(tensor)
+        for tensor, kept, place in snapshot:
+            self._hold(tensor, kept, place)
+
+    def _hold(self, tensor: SSAValue, kept: int, place: range | None) -> None:
+        self._held[tensor] = kept
+        self._used += kept
+        if place is not None:
+            self._places[tensor] = place
+            insort(self._starts, place.start)
+            self._at[place.start] = tensor
+
+    def _displace(self, place: range) -> None:
+        """Drop what overlaps `place`; tensors in the cache do not overlap each other."""
+        after = bisect_left(self._starts, place.stop)
+        while after:
+            tensor = self._at[self._starts[after - 1]]
+            if self._places[tensor].stop <= place.start:
+                return
+            self.drop(tensor)
+            after -= 1

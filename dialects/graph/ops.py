@@ -94,7 +94,7 @@ class ElementwiseOp(GraphOp):
         return self.FUNCTION.flops * size(shape_of(self.results[0]))
 
 
-ELEMENTWISE: dict[str, type[ElementwiseOp]] = make_elementwise("graph", ElementwiseOp, __name__)
+ELEMENTWISE: dict[str, type[ElementwiseOp]] = make_elementwise("graph", ElementwiseOp, __name__, TensorType)
 
 
 @irdl_op_definition
@@ -258,9 +258,10 @@ class ConcatOp(GraphOp):
         if not self.parts:
             raise ValueError("needs an operand")
         dim, shapes = integer(self.dim), [list(shape_of(p)) for p in self.parts]
-        if len({element_of(p) for p in self.parts}) != 1:
-            raise ValueError(f"operand element types differ: {', '.join(str(element_of(p)) for p in self.parts)}")
-        if dim < 0 or any(len(s) <= dim or s[:dim] + s[dim + 1 :] != shapes[0][:dim] + shapes[0][dim + 1 :] for s in shapes):
+        elements = [element_of(p) for p in self.parts]
+        if len(set(elements)) != 1:
+            raise ValueError(f"operand element types differ: {', '.join(map(str, elements))}")
+        if any(not 0 <= dim < len(s) or s[:dim] + s[dim + 1 :] != shapes[0][:dim] + shapes[0][dim + 1 :] for s in shapes):
             raise ValueError(f"shapes {shapes} do not agree outside dim {dim}")
         out = list(shapes[0])
         out[dim] = sum(s[dim] for s in shapes)
@@ -438,7 +439,7 @@ class ConvOp(GraphOp):
         props = (self.strides, self.low, self.high, self.lhs_dilation, self.rhs_dilation)
         lists = [to_ints(x) for x in props]
         if any(len(entries) != len(a) - 2 for entries in lists):
-            raise ValueError(f"needs stride, padding and dilations for each of {len(a) - 2} spatial dimensions")
+            raise ValueError(f"needs stride, padding and dilations for each of {len(a) - 2} spatial dims")
         if g < 1 or any(n < 1 for entries in (lists[0], *lists[3:]) for n in entries):
             raise ValueError("needs groups, strides and dilations of at least 1")
         if a[la[1]] != b[lb[0]] * g or b[lb[1]] % g:
@@ -491,13 +492,12 @@ class GatherOp(GraphOp):
         if not 0 <= index <= len(starts):
             raise ValueError(f"index_dim {index} is outside the rank of {list(starts)}")
         vector = starts[index] if index < len(starts) else 1
-        if len(to_ints(self.start_map)) != vector or any(not 0 <= d < len(src) for d in to_ints(self.start_map)):
-            raise ValueError(f"start_map {list(to_ints(self.start_map))} must name {vector} dimensions of {list(src)}")
-        rank = len(self.batch_shape()) + len(offset)
-        if len(offset) != len(self.slice_dims()) or any(not 0 <= d < rank for d in offset):
-            raise ValueError(
-                f"offset_dims {list(offset)} must name a result dimension for each of {len(self.slice_dims())} slice dims"
-            )
+        moved = to_ints(self.start_map)
+        if len(moved) != vector or any(not 0 <= d < len(src) for d in moved):
+            raise ValueError(f"start_map {list(moved)} must name {vector} dimensions of {list(src)}")
+        rank, kept = len(self.batch_shape()) + len(offset), len(self.slice_dims())
+        if len(offset) != kept or any(not 0 <= d < rank for d in offset):
+            raise ValueError(f"offset_dims {list(offset)} must name a result dimension for each of {kept} slice dims")
         batch, inner = iter(self.batch_shape()), iter([sizes[d] for d in self.slice_dims()])
         return [tensor([next(inner) if d in offset else next(batch) for d in range(rank)], element_of(self.x))]
 

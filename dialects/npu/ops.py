@@ -21,7 +21,19 @@ from xdsl.traits import Pure
 from ...machine import Machine
 from ..base import INDEX, FormattedOp, integer, text, to_ints
 from ..dtypes import dtype_name, size
-from ..elementwise import FUNCTIONS, REDUCTIONS, Function
+from ..elementwise import FUNCTIONS, Function
+from ..shapes import (
+    check_arg_reduce,
+    check_box,
+    check_broadcast,
+    check_extract,
+    check_iota,
+    check_lanes,
+    check_mask,
+    check_matmul,
+    check_reduce,
+    check_transpose,
+)
 from .interface import FREE, Cost, NpuOp, buffer, gm, gm_traffic, vector_dtype, vector_elements
 from .types import BufferType, GmType, Pipe
 
@@ -193,6 +205,11 @@ class StoreNdOp(TransferOp):
     sizes = prop_def(DenseArrayBase)
     steps = opt_prop_def(DenseArrayBase)
 
+    def verify_(self) -> None:
+        super().verify_()
+        if buffer(self.source).space != "ub":
+            raise self.error(f"drains ub, not {buffer(self.source).space}")
+
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.move_cost(machine, indices, write=True)
 
@@ -304,11 +321,6 @@ class LoadL0Op(NpuOp):
         return Cost(int(move.fixed_cycles + -(-fractals // move.bytes_per_cycle)), elements=size(dest.shape))
 
 
-def check_box(op: FormattedOp, shape: Sequence[int], sizes: Sequence[int]) -> None:
-    if len(sizes) != len(shape) or any(n > s for n, s in zip(sizes, shape, strict=True)):
-        raise op.error(f"box {list(sizes)} does not fit into {list(shape)}")
-
-
 def fractal_bytes(matrix: BufferType, machine: Machine) -> int:
     """Bytes of a matrix rounded up to whole fractals (16 x 32 bytes)."""
     name = dtype_name(matrix.element)
@@ -351,11 +363,6 @@ class MmadOp(NpuOp):
         return Cost(machine.cube_fixed_cycles + -(-padded // rate.macs), macs=m * n * k)
 
 
-def check_matmul(op: FormattedOp, a: Sequence[int], b: Sequence[int], acc: Sequence[int]) -> None:
-    if not (len(a) == len(b) == len(acc) == 2 and a[1] == b[0] and tuple(acc) == (a[0], b[1])):
-        raise op.error(f"cannot multiply {list(a)} by {list(b)} into {list(acc)}")
-
-
 class VectorOp(NpuOp):
     """An instruction of the vector unit; `instruction` is its row in the machine's table."""
 
@@ -395,13 +402,6 @@ class ElementwiseVectorOp(VectorOp):
         check_lanes(self, buffer(self.destinations()[0]).shape, [buffer(v).shape for v in self.sources()])
 
 
-def check_lanes(op: FormattedOp, result: Sequence[int], operands: Sequence[Sequence[int]]) -> None:
-    """Elementwise operands have the result's shape or hold one element for all lanes. Raises VerifyException."""
-    for shape in operands:
-        if len(shape) != len(result) or (tuple(shape) != tuple(result) and size(shape) != 1):
-            raise op.error(f"operand of shape {list(shape)} does not match the result's {list(result)}")
-
-
 def _elementwise(function: Function) -> type[ElementwiseVectorOp]:
     names = {1: ("x",), 2: ("lhs", "rhs"), 3: ("first", "second", "third")}[function.arity]
     body = {
@@ -427,6 +427,10 @@ class VBroadcastOp(VectorOp):
     dest = operand_def(BufferType)
     INSTRUCTION: ClassVar[str] = "broadcast"
 
+    def verify_(self) -> None:
+        super().verify_()
+        check_broadcast(self, buffer(self.source).shape, buffer(self.dest).shape)
+
 
 @irdl_op_definition
 class VReduceOp(VectorOp):
@@ -444,8 +448,8 @@ class VReduceOp(VectorOp):
 
     def verify_(self) -> None:
         super().verify_()
-        if text(self.kind) not in REDUCTIONS:
-            raise self.error(f"kind {text(self.kind)!r} is not one of {', '.join(REDUCTIONS)}")
+        source, out = buffer(self.source).shape, buffer(self.dest).shape
+        check_reduce(self, text(self.kind), source, to_ints(self.dims), out, self.dest.type)
 
 
 @irdl_op_definition
@@ -461,6 +465,11 @@ class VArgReduceOp(VectorOp):
     dim = prop_def(IntegerAttr)
     INSTRUCTION: ClassVar[str] = "arg_reduce"
 
+    def verify_(self) -> None:
+        super().verify_()
+        outs = [(buffer(v).shape, v.type) for v in (self.value, self.index)]
+        check_arg_reduce(self, text(self.kind), buffer(self.source).shape, integer(self.dim), outs)
+
 
 @irdl_op_definition
 class VTransposeOp(VectorOp):
@@ -471,6 +480,12 @@ class VTransposeOp(VectorOp):
     dest = operand_def(BufferType)
     perm = prop_def(DenseArrayBase)
     INSTRUCTION: ClassVar[str] = "transpose"
+
+    def verify_(self) -> None:
+        super().verify_()
+        types = self.source.type, self.dest.type
+        source, out = buffer(self.source).shape, buffer(self.dest).shape
+        check_transpose(self, source, to_ints(self.perm), out, types)
 
 
 @irdl_op_definition
@@ -485,6 +500,10 @@ class VIotaOp(VectorOp):
     dim = prop_def(IntegerAttr)
     step = prop_def(IntegerAttr)
     INSTRUCTION: ClassVar[str] = "iota"
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_iota(self, buffer(self.dest).shape, integer(self.dim), self.dest.type)
 
 
 @irdl_op_definition
@@ -511,6 +530,11 @@ class VMaskOp(VectorOp):
     value = prop_def(FloatAttr)
     INSTRUCTION: ClassVar[str] = "select"
 
+    def verify_(self) -> None:
+        super().verify_()
+        source, out = buffer(self.source).shape, buffer(self.dest).shape
+        check_mask(self, source, out, len(self.linear().rows), to_ints(self.bounds))
+
 
 @irdl_op_definition
 class VExtractOp(VectorOp):
@@ -525,6 +549,11 @@ class VExtractOp(VectorOp):
     sizes = prop_def(DenseArrayBase)
     steps = prop_def(DenseArrayBase)
     INSTRUCTION: ClassVar[str] = "copy"
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, out = buffer(self.source).shape, buffer(self.dest).shape
+        check_extract(self, source, to_ints(self.sizes), out, self.dest.type)
 
     def lanes(self) -> int:
         return vector_elements(buffer(self.dest))
@@ -543,10 +572,24 @@ class CopyL0cOp(NpuOp):
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
 
+    def verify_(self) -> None:
+        super().verify_()
+        source, out = buffer(self.source), buffer(self.dest)
+        if (source.space, out.space) != ("l0c", "ub"):
+            raise self.error(f"copies l0c to ub, not {source.space} to {out.space}")
+        check_extract(self, source.shape, to_ints(self.sizes), out.shape, out)
+
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         move = machine.moves[("l0c", "ub")]
         dest = buffer(self.dest)
         return Cost(int(move.fixed_cycles + -(-dest.slot_bytes // move.bytes_per_cycle)), elements=size(dest.shape))
+
+
+def check_pipes(op: NpuOp) -> None:
+    """The pipes that a flag names exist. Raises VerifyException."""
+    for key in ("source", "target"):
+        if key in op.properties and text(op.properties[key]) not in Pipe.__members__:
+            raise op.error(f"{key} {text(op.properties[key])!r} is not a pipe ({', '.join(Pipe.__members__)})")
 
 
 class SyncOp(NpuOp):
@@ -569,9 +612,9 @@ class SyncOp(NpuOp):
 
     def verify_(self) -> None:
         super().verify_()
-        for key in ("source", "target"):
-            if text(self.properties[key]) not in Pipe.__members__:
-                raise self.error(f"{key} {text(self.properties[key])!r} is not a pipe ({', '.join(Pipe.__members__)})")
+        check_pipes(self)
+        if len(self.linear().rows) != 1:
+            raise self.error(f"needs one slot number, has {len(self.linear().rows)}")
         event, slots = integer(self.properties["event"]), integer(self.properties["slots"])
         if event < 0 or slots < 1 or event + slots > 8:
             raise self.error(f"uses events {event}..{event + slots - 1}; a pipe pair has 0..7")
@@ -627,6 +670,10 @@ class SetCrossOp(NpuOp):
     source = prop_def(StringAttr)
     event = prop_def(IntegerAttr)
 
+    def verify_(self) -> None:
+        super().verify_()
+        check_pipes(self)
+
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return FREE
 
@@ -639,6 +686,10 @@ class WaitCrossOp(NpuOp):
     N_OUTPUTS: ClassVar[int] = 0
     target = prop_def(StringAttr)
     event = prop_def(IntegerAttr)
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_pipes(self)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return FREE

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolRefAttr
+from xdsl.ir import Attribute, Block
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -107,6 +108,11 @@ class LaunchOp(FormattedOp):
         first = len(self.operands) - integer(self.outputs) - integer(self.workspaces)
         return self.operands[first : first + integer(self.outputs)]
 
+    def verify_(self) -> None:
+        if len(self.operands) < integer(self.outputs) + integer(self.workspaces):
+            name = self.callee.root_reference.data
+            raise self.error(f"@{name} has fewer operands than outputs and workspaces")
+
 
 @irdl_op_definition
 class CopyOp(FormattedOp):
@@ -142,6 +148,15 @@ class NpuYieldOp(FormattedOp):
     traits = traits_def(IsTerminator())
 
 
+def check_yields(op: FormattedOp, what: str, block: Block, types: Sequence[Attribute]) -> None:
+    """A region of the host program ends with npu.yield of these types. Raises VerifyException."""
+    last = block.last_op
+    got = [v.type for v in last.operands] if isinstance(last, NpuYieldOp) else []
+    if got != list(types):
+        given, wanted = (", ".join(map(str, t)) or "nothing" for t in (got, types))
+        raise op.error(f"its {what} yields {given} where {wanted} is expected")
+
+
 @irdl_op_definition
 class LoopOp(FormattedOp):
     """Repeats `body` while `condition` yields true (read back by the host), or `trip_count` times where that is
@@ -152,7 +167,13 @@ class LoopOp(FormattedOp):
     trip_count = opt_prop_def(IntegerAttr)
     condition = region_def("single_block")
     body = region_def("single_block")
-    traits = traits_def()
+
+    def verify_(self) -> None:
+        types = [v.type for v in self.state]
+        for region in self.regions:
+            if region.block.args and [a.type for a in region.block.args] != types:
+                raise self.error("block arguments must have the state's types")
+        check_yields(self, "body", self.body.block, types)
 
 
 @irdl_op_definition
@@ -163,6 +184,10 @@ class BranchOp(FormattedOp):
     index = operand_def(GmType)
     outputs = var_operand_def(GmType)
     branches = var_region_def("single_block")
+
+    def verify_(self) -> None:
+        for i, region in enumerate(self.branches):
+            check_yields(self, f"branch {i}", region.block, [v.type for v in self.outputs])
 
 
 __all__ = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, SymbolRefAttr
@@ -22,13 +21,25 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 
 from ..base import INDEX, FormattedOp, Linear, integer, text, to_ints
 from ..dtypes import size
-from ..elementwise import REDUCTIONS, Function
+from ..elementwise import Function
 from ..factory import make_elementwise
 from ..npu import ops as npu
 from ..npu.interface import NpuOp
-from ..npu.ops import check_box, check_lanes, check_matmul, check_view
+from ..npu.ops import check_view
 from ..npu.structure import CORES
 from ..npu.types import GmType
+from ..shapes import (
+    check_arg_reduce,
+    check_box,
+    check_broadcast,
+    check_extract,
+    check_iota,
+    check_lanes,
+    check_mask,
+    check_matmul,
+    check_reduce,
+    check_transpose,
+)
 from .types import TileType
 
 
@@ -65,7 +76,7 @@ class ElementwiseTileOp(TileOp):
         check_lanes(self, tile_type(self.results[0]).shape, [tile_type(v).shape for v in self.operands])
 
 
-ELEMENTWISE: dict[str, type[ElementwiseTileOp]] = make_elementwise("tile", ElementwiseTileOp, __name__)
+ELEMENTWISE: dict[str, type[ElementwiseTileOp]] = make_elementwise("tile", ElementwiseTileOp, __name__, TileType)
 for _name, _cls in ELEMENTWISE.items():
     _cls.INSTRUCTION = npu.ELEMENTWISE[_name]
 
@@ -91,6 +102,8 @@ class KernelOp(FormattedOp):
         args = self.body.block.args
         if any(a.type != INDEX for a in args[:n]) or any(not isinstance(a.type, GmType) for a in args[n:]):
             raise self.error(f"@{text(self.sym_name)} needs {n} index arguments, then device tensors")
+        if len(args) - n < integer(self.outputs) + integer(self.workspaces):
+            raise self.error(f"@{text(self.sym_name)} has fewer arguments than outputs and workspaces")
         if any(g < 1 for g in to_ints(self.grid)):
             raise self.error(f"@{text(self.sym_name)} has an empty grid")
         if len(to_ints(self.slots)) != 5 or any(s < 1 for s in to_ints(self.slots)):
@@ -329,9 +342,7 @@ class BroadcastOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        src, out = tile_type(self.source).shape, tile_type(self.result).shape
-        if len(src) != len(out) or any(s not in (1, o) for s, o in zip(src, out, strict=True)):
-            raise self.error(f"cannot repeat {list(src)} into {list(out)}")
+        check_broadcast(self, tile_type(self.source).shape, tile_type(self.result).shape)
 
 
 @irdl_op_definition
@@ -347,12 +358,8 @@ class ReduceOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        if text(self.kind) not in REDUCTIONS:
-            raise self.error(f"kind {text(self.kind)!r} is not one of {', '.join(REDUCTIONS)}")
-        src, dims = tile_type(self.source).shape, to_ints(self.dims)
-        want = tuple(1 if d in dims else s for d, s in enumerate(src))
-        if tile_type(self.result).shape != want:
-            raise self.error(f"should give shape {list(want)}, not {self.result.type}")
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        check_reduce(self, text(self.kind), source, to_ints(self.dims), out, self.result.type)
 
 
 @irdl_op_definition
@@ -368,6 +375,10 @@ class ArgReduceOp(TileOp):
     index = result_def(TileType)
     traits = traits_def(Pure())
 
+    def verify_(self) -> None:
+        outs = [(tile_type(v).shape, v.type) for v in (self.value, self.index)]
+        check_arg_reduce(self, text(self.kind), tile_type(self.source).shape, integer(self.dim), outs)
+
 
 @irdl_op_definition
 class TransposeOp(TileOp):
@@ -381,9 +392,9 @@ class TransposeOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        src, perm = tile_type(self.source).shape, to_ints(self.perm)
-        if sorted(perm) != list(range(len(src))) or tile_type(self.result).shape != tuple(src[p] for p in perm):
-            raise self.error(f"perm {list(perm)} of {self.source.type} does not give {self.result.type}")
+        types = self.source.type, self.result.type
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        check_transpose(self, source, to_ints(self.perm), out, types)
 
 
 @irdl_op_definition
@@ -399,6 +410,9 @@ class IotaOp(TileOp):
     step = prop_def(IntegerAttr)
     result = result_def(TileType)
     traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        check_iota(self, tile_type(self.result).shape, integer(self.dim), self.result.type)
 
 
 @irdl_op_definition
@@ -427,6 +441,10 @@ class MaskOp(TileOp):
     result = result_def(TileType)
     traits = traits_def(Pure())
 
+    def verify_(self) -> None:
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        check_mask(self, source, out, len(self.linear().rows), to_ints(self.bounds))
+
 
 @irdl_op_definition
 class ExtractOp(TileOp):
@@ -444,9 +462,8 @@ class ExtractOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        check_box(self, tile_type(self.source).shape, to_ints(self.sizes))
-        if size(to_ints(self.sizes)) != size(tile_type(self.result).shape):
-            raise self.error(f"box {list(to_ints(self.sizes))} does not fill {self.result.type}")
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        check_extract(self, source, to_ints(self.sizes), out, self.result.type)
 
 
 @irdl_op_definition

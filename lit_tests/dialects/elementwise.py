@@ -1,4 +1,4 @@
-"""Writes the three elementwise.mlir files from the table of functions: python lit_tests/dialects/elementwise.py"""
+"""Writes the three elementwise.mlir files from the table of functions; run it when the table changes."""
 
 from pathlib import Path
 
@@ -22,12 +22,16 @@ def signature(operands: list[str], result: str) -> str:
 
 def values(level: str, template: str) -> str:
     """Ops with value semantics on a level's type."""
-    lines = [HEAD + f'%i, %f, %p = "test.op"() : () -> ({", ".join(template.format(e) for e in ("i32", "f32", "i1"))})\n']
+    names = {"i32": "%i", "f32": "%f", "i1": "%p"}
+    types = ", ".join(map(template.format, names))
+    lines = [HEAD + f'{", ".join(names.values())} = "test.op"() : () -> ({types})\n']
     for f in FUNCTIONS.values():
         operands, result = elements(f)
-        named = ", ".join({"i32": "%i", "f32": "%f", "i1": "%p"}[e] for e in operands)
         types = signature([template.format(e) for e in operands], template.format(result))
-        lines.append(f"%{f.name} = {level}.{f.name} {named} : {types}\n// CHECK: {level}.{f.name} %{{{{.*}}}} : {types}\n")
+        lines.append(
+            f"%{f.name} = {level}.{f.name} {', '.join(names[e] for e in operands)} : {types}\n"
+            f"// CHECK: {level}.{f.name} %{{{{.*}}}} : {types}\n"
+        )
     return "".join(lines)
 
 
@@ -35,7 +39,10 @@ def instructions() -> str:
     """Instructions that fill a buffer."""
     template = "!npu.buffer<8x16x{}, ub>"
     names = {"i32": "%i", "f32": "%f", "i1": "%p", "f16": "%h"}
-    lines = [HEAD + f'{", ".join(names.values())} = "test.op"() : () -> ({", ".join(map(template.format, names))})\n']
+    lines = [
+        HEAD
+        + f'{", ".join(names.values())} = "test.op"() : () -> ({", ".join(map(template.format, names))})\n'
+    ]
     for f in FUNCTIONS.values():
         operands, result = elements(f)
         everything = [*operands, result]

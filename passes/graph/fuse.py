@@ -24,7 +24,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.base import ints
+from ...dialects.base import ints, to_ints
 from ...dialects.graph import (
     ArgReduceOp,
     ConcatOp,
@@ -51,6 +51,15 @@ from .groups import Group, Grouper
 def reads_through_layout(op: Operation) -> bool:
     """True for ops whose kernels fold layout ops on their operands into loads; others read dense tensors."""
     return isinstance(op, ElementwiseOp | ReduceOp | ArgReduceOp | ContractOp | ConvOp | ReduceWindowOp)
+
+
+def own_tensor(value: SSAValue, user: Operation | None) -> bool:
+    """True for padding that the loads of `user` cannot fill in: all of a window's, for a contraction all but 0."""
+    if not isinstance(value.owner, PadOp):
+        return False
+    if isinstance(user, ContractOp):
+        return splat_of(value.owner.value) != 0
+    return isinstance(user, ConvOp | ReduceWindowOp)
 
 
 AXES = "axes"
@@ -99,6 +108,7 @@ class BlockFuser:
         self.required: set[SSAValue] = set()
         self.live: list[Group] = []
         self.seen_groups: set[int] = set()
+        self.position = {op: i for i, op in enumerate(block.ops)}
 
     def run(self) -> None:
         kept: list[Operation] = []
@@ -156,7 +166,7 @@ class BlockFuser:
             group = self.grouper.owner[op.x].find()
             if group.kind in ("cube", "mix", "vector") and not group.closed:
                 axes = group.axes[op.x]
-                group.axes[value] = tuple(axes[int(p)] for p in op.perm.get_values())
+                group.axes[value] = tuple(axes[p] for p in to_ints(op.perm))
                 return self._output(group, value)
         if isinstance(op, ConstantOp):
             self.kept.append(op)
@@ -182,8 +192,7 @@ class BlockFuser:
         return self.external(group)
 
     def _needed_members(self, group: Group) -> list[Operation]:
-        order = {op: i for i, op in enumerate(self.block.ops)} if len(group.members) > 1 else {}
-        return sorted(dict.fromkeys(group.members), key=lambda op: order.get(op, 0))
+        return sorted(dict.fromkeys(group.members), key=lambda op: self.position[op])
 
     def external(self, group: Group) -> list[SSAValue]:
         """Tensors a group reads: the bases of everything its members use from outside."""
@@ -209,12 +218,11 @@ class BlockFuser:
             return [] if shape_of(value) == () and splat_of(value) is not None else [value]
         if self._inside(group, value) or (splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp)):
             return []
-        padded = isinstance(user, ConvOp | ReduceWindowOp)
         load = resolve(
             value,
             [Index.axis(d) for d in range(len(shape_of(value)))],
             shape_of(value),
-            lambda v: self._stops(group, v) or (padded and isinstance(v.owner, PadOp)),
+            lambda v: self._stops(v) or own_tensor(v, user),
         )
         base = load.base
         generated = isinstance(base.owner, IotaOp) and load.fill is None
@@ -222,10 +230,10 @@ class BlockFuser:
             return []
         return [base]
 
-    def _stops(self, group: Group, value: SSAValue) -> bool:
-        return value in self.grouper.owner and not (
-            value in group.outputs and is_layout(value.owner) and self.grouper.owner[value].find() is group
-        )
+    def _stops(self, value: SSAValue) -> bool:
+        """Groups read what other groups compute, but see through layout ops even where those also have a kernel:
+        that kernel may need the group itself."""
+        return value in self.grouper.owner and not is_layout(value.owner)
 
     # -- emission -------------------------------------------------------------------------------------------
 
@@ -233,7 +241,7 @@ class BlockFuser:
         units: list[tuple[Operation | Group, Sequence[SSAValue], list[SSAValue]]] = []
         for op in self.kept:
             units.append((op, self._outer_operands(op), list(op.results)))
-        position = {op: i for i, op in enumerate(self.block.ops)}
+        position = self.position
         for group in self.live:
             units.append((group, self.external(group), group.outputs))
         maker = {v: i for i, (_, _, made) in enumerate(units) for v in made}

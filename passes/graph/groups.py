@@ -95,6 +95,13 @@ def forward_axes(op: Operation, axes: Axes) -> list[int | None | str] | None:
     return None
 
 
+def base_of(value: SSAValue) -> SSAValue:
+    """The value behind layout ops."""
+    while isinstance(value.owner, Operation) and is_layout(value.owner):
+        value = value.owner.operands[0]
+    return value
+
+
 class Grouper:
     """Grows the groups of one block."""
 
@@ -150,6 +157,8 @@ class Grouper:
         for value, axes in second.axes.items():
             if first.axes.get(value, axes) != axes:
                 return False
+        if not (self._sees(first, second) and self._sees(second, first)):
+            return False
         second.merged_into = first
         first.members += [m for m in second.members if m not in first.members]
         first.axes.update(second.axes)
@@ -163,6 +172,16 @@ class Grouper:
         for other in self.groups:
             if other.needs & first.bit:
                 other.needs |= first.needs
+        return True
+
+    def _sees(self, maker: Group, reader: Group) -> bool:
+        """Whether what `reader` takes from `maker` is what their common tiles would hold."""
+        for op in reader.members:
+            for value in op.operands:
+                axes = reader.axes[op.results[0]] if isinstance(op, ElementwiseOp) else self.axes_in(reader, value)
+                named = tuple(a if isinstance(a, int) else None for a in axes or ())
+                if self._agrees(maker, value, named) is False:
+                    return False
         return True
 
     # -- where a value stands in a group ---------------------------------------------------------------------
@@ -232,7 +251,7 @@ class Grouper:
         in a way the group's tiles cannot give (False)."""
         found = self.axes_in(group, value)
         if found is None:
-            return False if self.needs_of(value) & group.bit else None
+            return False if self.needs_of(value) & group.bit or base_of(value).owner in group.members else None
         return all(f in ("new", None) or f == a for f, a in zip(found, axes, strict=True))
 
     def place(self, group: Group, op: Operation) -> Axes | None:
@@ -249,8 +268,6 @@ class Grouper:
             return None
         for value in op.operands:
             if self._agrees(group, value, axes) is False:
-                return None
-            if self.axes_in(group, value) is None and self.needs_of(value) & group.bit:
                 return None
         return axes
 
@@ -272,16 +289,14 @@ class Grouper:
                 if theirs == axes and self.merge(group, other):
                     continue
                 if size(other.domain) * ABSORB_RATIO <= size(group.domain):
-                    for value, at in zip(op.operands, [axes] * len(op.operands), strict=True):
-                        self._absorb(group, other, value, at)
+                    self._absorb(group, other, op, axes)
             self._join(group, op, axes)
             return
         group = self.new_group("vector", shape_of(op.results[0]))
         identity = tuple(range(len(group.domain)))
         for small in groups:
             if size(small.domain) * ABSORB_RATIO <= size(group.domain):
-                for value in op.operands:
-                    self._absorb(group, small, value, identity)
+                self._absorb(group, small, op, identity)
         self._join(group, op, identity)
 
     def _fits(self, group: Group, op: ElementwiseOp) -> bool:
@@ -298,21 +313,50 @@ class Grouper:
                 if not isinstance(value.owner, Operation) or not is_layout(value.owner):
                     group.axes.setdefault(value, axes) if value not in self.owner else None
 
-    def _absorb(self, group: Group, small: Group, value: SSAValue, axes: Axes) -> None:
-        """Recomputes the elementwise values of `small` that `value` is made of inside `group`."""
-        chain: list[Operation] = []
-        while value not in small.axes or value not in self.owner:
-            op = value.owner
-            if not isinstance(op, BroadcastOp | ReshapeOp):
-                return
-            chain.append(op)
-            value = op.operands[0]
-        if small.kind != "vector" or small.reduced or small.closed or value in group.axes:
+    def _absorb(self, group: Group, small: Group, op: Operation, axes: Axes) -> None:
+        """Recomputes the elementwise values of `small` that `op`, with these axes in `group`, is made of; nothing
+        where one of them would be needed with two different sets of axes."""
+        if small.kind != "vector" or small.reduced or small.closed:
             return
-        mapped = self._backward(chain, axes)
-        if mapped is None:
-            return
-        self._recompute(group, small, value, mapped)
+        found: dict[SSAValue, Axes] = {}
+        if self._trace(group, small, op, axes, found):
+            for value, at in found.items():
+                maker = value.owner
+                assert isinstance(maker, Operation)
+                group.members.append(maker)
+                group.axes[value] = at
+            for value in found:
+                maker = value.owner
+                assert isinstance(maker, Operation)
+                for operand in maker.operands:
+                    if self.axes_in(group, operand) is None:
+                        self.add_needs(group, self.needs_of(operand))
+
+    def _trace(
+        self, group: Group, small: Group, op: Operation, axes: Axes, found: dict[SSAValue, Axes]
+    ) -> bool:
+        """Collects the values of `small` behind the operands of `op`, operands first; False where that fails."""
+        for operand in op.operands:
+            chain: list[Operation] = []
+            value = operand
+            while value not in self.owner and isinstance(value.owner, Operation) and is_layout(value.owner):
+                chain.append(value.owner)
+                value = value.owner.operands[0]
+            if value not in self.owner or self.owner[value].find() is not small:
+                continue
+            at = self._backward(chain, axes)
+            maker = value.owner
+            if at is None or not isinstance(maker, ElementwiseOp):
+                return False
+            known = found.get(value, group.axes.get(value))
+            if known is not None:
+                if known != at:
+                    return False
+                continue
+            if not self._trace(group, small, maker, at, found):
+                return False
+            found[value] = at
+        return True
 
     def _backward(self, chain: Sequence[Operation], axes: Axes) -> Axes | None:
         for op in chain:
@@ -321,8 +365,7 @@ class Grouper:
                 axes = tuple(
                     None if source[i] == 1 and target[d] != 1 else axes[d] for i, d in enumerate(to_ints(op.dims))
                 )
-            else:
-                assert isinstance(op, ReshapeOp)
+            elif isinstance(op, ReshapeOp):
                 source, target = shape_of(op.x), shape_of(op.result)
                 wide_in = [d for d, s in enumerate(source) if s != 1]
                 wide_out = [d for d, s in enumerate(target) if s != 1]
@@ -332,29 +375,9 @@ class Grouper:
                 for i, o in zip(wide_in, wide_out, strict=True):
                     out[i] = axes[o]
                 axes = tuple(out)
+            else:
+                return None
         return axes
-
-    def _recompute(self, group: Group, small: Group, value: SSAValue, axes: Axes) -> None:
-        op = value.owner
-        if value in group.axes or not isinstance(op, ElementwiseOp) or op not in small.members:
-            return
-        for operand in op.operands:
-            chain: list[Operation] = []
-            inner = operand
-            while inner not in self.owner:
-                step = inner.owner
-                if not isinstance(step, BroadcastOp | ReshapeOp):
-                    break
-                chain.append(step)
-                inner = step.operands[0]
-            mapped = self._backward(chain, axes)
-            if inner in self.owner and self.owner[inner].find() is small and mapped is not None:
-                self._recompute(group, small, inner, mapped)
-        group.members.append(op)
-        group.axes[value] = axes
-        for operand in op.operands:
-            if self.axes_in(group, operand) is None:
-                self.add_needs(group, self.needs_of(operand))
 
     def reduction(self, op: ReduceOp | ArgReduceOp) -> None:
         """Joins the group of the operand where whole rows fit on chip; starts a group otherwise."""

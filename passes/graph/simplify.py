@@ -2,7 +2,8 @@
 
   * an op whose result has no elements, or that reduces or contracts over none, becomes a constant;
   * interior padding becomes a strided update of a filled tensor, input dilation of a convolution an interior pad;
-  * a contraction in a type the cube does not have becomes multiply and add on the vector cores;
+  * a contraction in a type the cube does not have becomes multiply and add on the vector cores; a convolution first
+    becomes a sum of contractions, one for each window position;
   * a reduction to few values over very many is done in two steps, so that all cores take part;
   * equal ops become one; ops nobody uses go.
 """
@@ -19,7 +20,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.base import ints, text, to_ints
+from ...dialects.base import integer, ints, text, to_ints
 from ...dialects.dtypes import dtype_name, is_float, numpy_dtype, size, tensor
 from ...dialects.elementwise import identity
 from ...dialects.graph import (
@@ -62,22 +63,30 @@ class GraphSimplifyPass(ModulePass):
 
 
 def simplify_block(block: Block, machine: Machine) -> None:
-    """One walk over a block and the regions in it, then dead code removal from the end."""
-    for op in list(block.ops):
+    """One walk over a block and the regions in it, then dead code removal from the end. What a rule builds is
+    visited next."""
+    op = block.first_op
+    while op is not None:
         for region in op.regions:
             for inner in region.blocks:
                 simplify_block(inner, machine)
-        if isinstance(op, GraphOp):
-            rewriter = Rewriter(block, op)
-            if not empty(op, rewriter):
-                for cls, rule in RULES:
-                    if isinstance(op, cls) and rule(op, rewriter, machine):
-                        break
+        before = op.prev_op
+        if isinstance(op, GraphOp) and simplify_op(op, Rewriter(block, op), machine):
+            op.detach()
+            op.erase()
+            op = before.next_op if before is not None else block.first_op
+        else:
+            op = op.next_op
     merge_equal(block)
     for op in reversed(list(block.ops)):
         if isinstance(op, GraphOp) and all(not r.uses for r in op.results):
             op.detach()
             op.erase()
+
+
+def simplify_op(op: GraphOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """Replaces `op` by the first rule that applies; False where none does."""
+    return empty(op, rewriter) or any(isinstance(op, cls) and rule(op, rewriter, machine) for cls, rule in RULES)
 
 
 def merge_equal(block: Block) -> None:
@@ -127,6 +136,38 @@ class Rewriter:
     def broadcast(self, x: SSAValue, shape: Sequence[int], dims: Sequence[int]) -> SSAValue:
         return self.add(BroadcastOp, [x], tensor(shape, element_of(x)), dims=ints(dims))
 
+    def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        return self.add(ReshapeOp, [x], tensor(shape, element_of(x)))
+
+    def slice(
+        self, x: SSAValue, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]
+    ) -> SSAValue:
+        shape = [len(range(*spec)) for spec in zip(starts, limits, strides, strict=True)]
+        return self.add(
+            SliceOp,
+            [x],
+            tensor(shape, element_of(x)),
+            starts=ints(starts),
+            limits=ints(limits),
+            strides=ints(strides),
+        )
+
+    def pad(
+        self, x: SSAValue, value: float, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
+    ) -> SSAValue:
+        shape = [
+            max(n + max(n - 1, 0) * i + lo + hi, 0)
+            for n, lo, hi, i in zip(shape_of(x), low, high, interior, strict=True)
+        ]
+        return self.add(
+            PadOp,
+            [x, self.constant(value, (), element_of(x))],
+            tensor(shape, element_of(x)),
+            low=ints(low),
+            high=ints(high),
+            interior=ints(interior),
+        )
+
     def convert(self, x: SSAValue, element: Attribute) -> SSAValue:
         if element_of(x) == element:
             return x
@@ -175,7 +216,7 @@ def spread_pad(op: PadOp, rewriter: Rewriter, machine: Machine) -> bool:
         else rewriter.broadcast(op.value, spread, [])
     )
     starts = [
-        rewriter.add(ConstantOp, [], INDEX_TENSOR, value=DataAttr.of(np.int32(max(lo, 0)))) for lo in low
+        rewriter.add(ConstantOp, [], INDEX_TENSOR, value=DataAttr.of(np.asarray(max(lo, 0), np.int32))) for lo in low
     ]
     updated = rewriter.add(
         DynamicUpdateSliceOp,
@@ -184,14 +225,8 @@ def spread_pad(op: PadOp, rewriter: Rewriter, machine: Machine) -> bool:
         strides=ints([i + 1 for i in interior]),
     )
     if any(v < 0 for v in (*low, *high)):
-        updated = rewriter.add(
-            SliceOp,
-            [updated],
-            op.result.type,
-            starts=ints([max(-lo, 0) for lo in low]),
-            limits=ints([n - max(-hi, 0) for n, hi in zip(spread, high, strict=True)]),
-            strides=ints([1] * len(shape)),
-        )
+        limits = [n - max(-hi, 0) for n, hi in zip(spread, high, strict=True)]
+        updated = rewriter.slice(updated, [max(-lo, 0) for lo in low], limits, [1] * len(shape))
     return rewriter.replace(updated)
 
 
@@ -202,22 +237,12 @@ def spread_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
     crop = any(v < 0 for v in (*low, *high))
     if all(d == 1 for d in dilation) and not crop:
         return False
-    shape = list(shape_of(op.lhs))
-    interior, before, after = [0] * len(shape), [0] * len(shape), [0] * len(shape)
+    rank = len(layout)
+    interior, before, after = [0] * rank, [0] * rank, [0] * rank
     for i, d in enumerate(dilation):
-        at = layout[2 + i]
-        interior[at], before[at], after[at] = d - 1, min(low[i], 0), min(high[i], 0)
-        shape[at] = max(shape[at] + (shape[at] - 1) * (d - 1) + before[at] + after[at], 0)
-    element = element_of(op.lhs)
-    zero = rewriter.constant(0, (), element)
-    padded = rewriter.add(
-        PadOp,
-        [op.lhs, zero],
-        tensor(shape, element),
-        low=ints(before),
-        high=ints(after),
-        interior=ints(interior),
-    )
+        interior[layout[2 + i]] = d - 1
+        before[layout[2 + i]], after[layout[2 + i]] = min(low[i], 0), min(high[i], 0)
+    padded = rewriter.pad(op.lhs, 0, before, after, interior)
     properties = dict(op.properties)
     properties["lhs_dilation"] = ints([1] * len(dilation))
     properties["low"] = ints([max(v, 0) for v in low])
@@ -226,10 +251,7 @@ def spread_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
         operands=[padded, op.rhs], result_types=[op.result.type], properties=properties, location=op.location
     )
     rewriter.block.insert_op_before(new, op)
-    rewriter.replace(new.result)
-    pad = padded.owner
-    assert isinstance(pad, PadOp)
-    return spread_pad(pad, Rewriter(rewriter.block, pad), machine)
+    return rewriter.replace(new.result)
 
 
 def same_inputs(op: ContractOp | ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
@@ -273,6 +295,45 @@ def vector_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> boo
     return rewriter.replace(rewriter.convert(rewriter.reduce(product, "sum", list(k)), element_of(op.result)))
 
 
+def vector_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """A convolution whose type the cube lacks: for each window position the strided slice of the padded input that
+    it meets, contracted with that position's weights; then their sum."""
+    if dtype_name(element_of(op.lhs)) in machine.cube:
+        return False
+    groups, work = integer(op.groups), f32 if is_float(element_of(op.lhs)) else element_of(op.result)
+    rhs = rewriter.transpose(op.rhs, to_ints(op.rhs_layout))
+    lhs = rewriter.transpose(op.lhs, to_ints(op.lhs_layout))
+    rank = len(shape_of(lhs))
+    lhs = rewriter.pad(lhs, 0, [0, 0, *to_ints(op.low)], [0, 0, *to_ints(op.high)], [0] * rank)
+    layout = to_ints(op.out_layout)
+    batch, features, *out = (shape_of(op.result)[d] for d in layout)
+    features_in, _, *window = shape_of(rhs)
+    total: SSAValue | None = None
+    for tap in np.ndindex(*window):
+        first = [t * d for t, d in zip(tap, to_ints(op.rhs_dilation), strict=True)]
+        last = [f + (n - 1) * s + 1 for f, n, s in zip(first, out, to_ints(op.strides), strict=True)]
+        met = rewriter.slice(lhs, [0, 0, *first], [*shape_of(lhs)[:2], *last], [1, 1, *to_ints(op.strides)])
+        weights = rewriter.slice(rhs, [0, 0, *tap], [*shape_of(rhs)[:2], *(t + 1 for t in tap)], [1] * rank)
+        product = rewriter.add(
+            ContractOp,
+            [
+                rewriter.reshape(met, [batch, groups, features_in, *out]),
+                rewriter.reshape(weights, [features_in, groups, features // groups]),
+            ],
+            tensor([groups, batch, *out, features // groups], work),
+            lhs_batch=ints([1]),
+            rhs_batch=ints([1]),
+            lhs_contract=ints([2]),
+            rhs_contract=ints([0]),
+        )
+        total = product if total is None else rewriter.add(ELEMENTWISE["add"], [total, product], product.type)
+    assert total is not None
+    by_feature = rewriter.transpose(total, [1, 0, rank, *range(2, rank)])
+    plain = rewriter.reshape(by_feature, [batch, features, *out])
+    back = [layout.index(d) for d in range(rank)]
+    return rewriter.replace(rewriter.convert(rewriter.transpose(plain, back), element_of(op.result)))
+
+
 def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
     """Very many elements to very few: first one partial result per core, then those."""
     shape, dims = shape_of(op.x), to_ints(op.dims)
@@ -283,7 +344,7 @@ def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
     if parts < 4 or parts == shape[wide]:
         return False
     split = [*shape[:wide], parts, shape[wide] // parts, *shape[wide + 1 :]]
-    x = rewriter.add(ReshapeOp, [op.x], tensor(split, element_of(op.x)))
+    x = rewriter.reshape(op.x, split)
     kind = text(op.kind)
     first = [d if d <= wide else d + 1 for d in dims if d != wide] + [wide + 1]
     partial = rewriter.reduce(x, kind, sorted(first))
@@ -296,6 +357,7 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (PadOp, spread_pad),
     (ConvOp, spread_conv),
     (ConvOp, same_inputs),
+    (ConvOp, vector_conv),
     (ContractOp, same_inputs),
     (ContractOp, vector_contract),
     (ReduceOp, split_reduce),

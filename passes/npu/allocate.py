@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.base import source_of, text
+from ...dialects.base import integer, source_of, text
+from ...dialects.dtypes import itemsize
 from ...dialects.npu import BufferType, NpuOp, Pipe, buffer
 from ...dialects.npu.ops import AllocOp, ElementwiseVectorOp, SlotOp
 from ...dialects.npu.structure import KernelOp, SectionOp
@@ -123,14 +124,36 @@ def _share(block: Block, pool: list[Usage], start: int, align: int) -> int:
     top = 0
     for first, last, usage in spans:
         size = -(-usage.bytes // align) * align
-        definer = usage.ops[0]
-        in_place = isinstance(definer, ElementwiseVectorOp)
-        live = [b for b in live if b[0] > first or (b[0] == first and not in_place)]
-        at = best_gap(live, size)
+        live = [b for b in live if b[0] >= first]
+        at = _in_place(usage, first, live, size, start)
+        if at is None:
+            at = best_gap(live, size)
         live.append((last, at, size))
         top = max(top, at + size)
         _place(usage.alloc, start + at)
     return top
+
+
+def _in_place(
+    usage: Usage, first: int, live: list[tuple[int, int, int]], size: int, start: int
+) -> int | None:
+    """The address of an operand that ends where `usage` begins, lanes of equal width: an elementwise instruction
+    may then write over it. None where there is no such operand."""
+    definer = usage.ops[0]
+    if not isinstance(definer, ElementwiseVectorOp):
+        return None
+    width = itemsize(usage.type.element)
+    for value in definer.sources():
+        kind = buffer(value)
+        alloc = alloc_of(value)
+        if alloc is None or alloc.address is None or kind.shape != usage.type.shape or itemsize(kind.element) != width:
+            continue
+        at = integer(alloc.address) - start
+        ending = [b for b in live if b[0] == first and b[1] == at and b[2] == size]
+        if ending:
+            live.remove(ending[0])
+            return at
+    return None
 
 
 def best_gap(live: list[tuple[int, int, int]], size: int) -> int:

@@ -56,7 +56,7 @@ def bufferize_kernel(kernel: tile.KernelOp) -> structure.KernelOp:
     source = kernel.body.block
     target = Block(arg_types=[a.type for a in source.args])
     env: dict[SSAValue, SSAValue] = dict(zip(source.args, target.args, strict=True))
-    slots = dict(zip(SPACE_ORDER, to_ints(kernel.slots), strict=True))
+    slots: dict[str, int] = dict(zip(SPACE_ORDER, to_ints(kernel.slots), strict=True))
     for op in source.ops:
         if isinstance(op, tile.SectionOp):
             section = Bufferizer(op, env, slots).run()

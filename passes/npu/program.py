@@ -100,7 +100,7 @@ class ProgramLowering:
 
     def _aliases(self, value: SSAValue, user: Operation) -> list[SSAValue]:
         """Reshapes of `value`, which share its memory, and tensors it shares the memory of."""
-        found = [u.operation.results[0] for u in value.uses if isinstance(u.operation, ReshapeOp)]
+        found: list[SSAValue] = [u.operation.results[0] for u in value.uses if isinstance(u.operation, ReshapeOp)]
         if isinstance(value.owner, ReshapeOp):
             found.append(value.owner.x)
         return found

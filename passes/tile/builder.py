@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -224,13 +226,27 @@ def dense(shape: Sequence[int], element: Attribute) -> GmType:
 
 
 def divide_grid(counts: Sequence[int], cores: int) -> list[tuple[int, int]]:
-    """For each axis with `counts` tiles: (cores along it, tiles per core), outermost axes first, so that no core
-    is left without work and at most `cores` are used."""
-    out = []
-    left = max(cores, 1)
-    for count in counts:
-        per_core = -(-count // left)
-        used = -(-count // per_core) if per_core else 1
-        out.append((max(used, 1), max(per_core, 1)))
-        left = max(left // max(used, 1), 1)
-    return out
+    """For each axis with `counts` tiles: (cores along it, tiles per core), such that the busiest core has as few
+    tiles as possible, no core is left without work and at most `cores` are used; among equals, fewest cores and
+    then those along the outer axes."""
+    best = _divide(tuple(counts), max(cores, 1))
+    return [(-(-n // per_core), per_core) for n, per_core in zip(counts, best, strict=True)]
+
+
+@functools.cache
+def _divide(counts: tuple[int, ...], cores: int) -> tuple[int, ...]:
+    """Tiles per core along each axis for the best division of `counts` over at most `cores`."""
+    if not counts:
+        return ()
+    best: tuple[tuple[int, int], tuple[int, ...]] | None = None
+    for used in range(min(cores, counts[0]), 0, -1):
+        per_core = -(-counts[0] // used)
+        if -(-counts[0] // per_core) != used:
+            continue
+        rest = _divide(counts[1:], cores // used)
+        tiles = per_core * math.prod(rest)
+        total = used * math.prod(-(-n // p) for n, p in zip(counts[1:], rest, strict=True))
+        if best is None or (tiles, total) < best[0]:
+            best = ((tiles, total), (per_core, *rest))
+    assert best is not None
+    return best[1]

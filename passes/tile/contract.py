@@ -22,7 +22,7 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
 from ...dialects.dtypes import is_float, itemsize, size
-from ...dialects.graph import ContractOp, ConvOp, FusionOp, PadOp
+from ...dialects.graph import ContractOp, ConvOp, FusionOp
 from ...dialects.graph.ops import element_of, shape_of
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType, ops
@@ -81,9 +81,6 @@ class ContractKernel(VectorKernel):
         else:
             self._conv_axes(anchor)
         super().__init__(fusion, machine)
-
-    def _operand_base(self, value: SSAValue) -> bool:
-        return isinstance(value, BlockArgument) or isinstance(value.owner, PadOp)
 
     # -- the two anchors ---------------------------------------------------------------------------------------
 
@@ -153,28 +150,26 @@ class ContractKernel(VectorKernel):
             for i in indices
         )
         if inside and not windowed and isinstance(self.anchor, ConvOp | ContractOp):
-            load = resolve(value, indices, extents, self._operand_base)
+            load = resolve(value, indices, extents, self._is_base)
             dims = [
                 Dim(n, s, dict(i.terms), i.constant)
                 for n, s, i in zip(load.shape, load.strides, load.indices, strict=True)
-                if i.terms
+                if i.terms or i.constant
             ]
-            fixed_fill = load.fill
+            known = {a for d in dims for a in d.terms}
+            repeated = sorted({a for i in indices for a, _ in i.terms if extents[a] != 1} - known)
+            dims += [Dim(extents[a], 0, {a: 1}) for a in repeated]
         else:
             plain = [Index.axis(-1 - d) for d in range(len(shape))]
-            load = resolve(value, plain, {-1 - d: n for d, n in enumerate(shape)}, self._operand_base)
+            load = resolve(value, plain, {-1 - d: n for d, n in enumerate(shape)}, self._is_base)
             at = {i.terms[0][0]: s for i, s in zip(load.indices, load.strides, strict=True)}
             dims = [
                 Dim(shape[d], at.get(-1 - d, 0), dict(i.terms), i.constant)
                 for d, i in enumerate(indices)
                 if shape[d] != 1 or i.terms or i.constant
             ]
-            fixed_fill = None
         assert isinstance(load.base, BlockArgument)
-        found = Operand(list(self.fusion.body.block.args).index(load.base), dims, load.offset, element_of(value))
-        if fixed_fill:
-            raise PassError(f"{describe(self.anchor)}: an operand padded with {fixed_fill} must be its own tensor")
-        return found
+        return Operand(list(self.fusion.body.block.args).index(load.base), dims, load.offset, element_of(value))
 
     # -- axes --------------------------------------------------------------------------------------------------
 
@@ -199,6 +194,8 @@ class ContractKernel(VectorKernel):
         if any(len(t) > 1 for t in self.out_axes):
             fixed |= {a for t in self.out_axes if len(t) > 1 for a in t}
         self.merged = merge_axes(self.all_extents, strides, presence, fixed)
+        if self.machine.fused:  # A drain fills vector tiles in the accumulator's order.
+            self.merged.sort(key=lambda group: "bmnk".index(self.roles[group[0]]))
         self.new_axis = {a: i for i, group in enumerate(self.merged) for a in group}
         self.extents = [size([self.all_extents[a] for a in group]) for group in self.merged]
         self.role = [self.roles[g[0]] for g in self.merged]
@@ -341,8 +338,7 @@ class ContractKernel(VectorKernel):
         order = [*self.b_axes, *self.m_axes, *self.n_axes]
         counts = {a: -(-self.extents[a] // plan.l0[a]) for a in outer}
         cores = self.machine.cube_cores
-        by_size = sorted(order, key=lambda a: -counts[a])
-        split = dict(zip(by_size, divide_grid([counts[a] for a in by_size], cores), strict=True))
+        split = dict(zip(order, divide_grid([counts[a] for a in order], cores), strict=True))
         on_grid = [a for a in order if split[a][0] > 1]
         workspaces: list[GmType] = []
         if not self.plain and not self.machine.fused:
@@ -393,7 +389,7 @@ class ContractKernel(VectorKernel):
         """The accumulator of one tile; `rhs_tile` is rhs in l1 where it was loaded for several tiles."""
         rows, cols = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.n_axes))
         acc = TileType.of([rows, cols], self.acc_type, "l0c")
-        carried = [b.add(ops.ZeroOp, [], [acc]).results[0]]
+        carried: list[SSAValue] = [b.add(ops.ZeroOp, [], [acc]).results[0]]
         position = dict(position)
         step = Expr()
         with ExitStack() as stack:

@@ -19,15 +19,21 @@ from xdsl.passes import ModulePass
 
 from ...dialects.base import describe, integer, ints, text, to_ints
 from ...dialects.graph import (
+    CaseOp,
     ConcatOp,
+    ConstantOp,
     ContractOp,
     ConvOp,
     DynamicSliceOp,
     DynamicUpdateSliceOp,
     FusionOp,
     GatherOp,
+    GraphOp,
+    HostOp,
     ReduceOp,
     ReduceWindowOp,
+    ReshapeOp,
+    WhileOp,
     YieldOp,
 )
 from ...dialects.graph.ops import element_of, shape_of
@@ -55,6 +61,10 @@ class GraphToTilePass(ModulePass):
         for func in list(op.ops):
             if isinstance(func, FuncOp) and func.body.blocks:
                 lowering.block(func.body.block)
+
+
+NO_KERNEL = (ReshapeOp, ConstantOp, WhileOp, CaseOp, HostOp)
+"""Graph ops that stay in the program around the kernels."""
 
 
 def fingerprint(fusion: FusionOp) -> tuple:
@@ -94,6 +104,8 @@ class Lowering:
                         self.block(inner)
             if isinstance(op, FusionOp):
                 self.fusion(op)
+            elif isinstance(op, GraphOp) and not isinstance(op, NO_KERNEL):
+                raise PassError(f"{describe(op)} is not in a fusion: run graph-fuse before graph-to-tile")
 
     def kernel(self, key: tuple, stem: str, build: Callable[[str], ops.KernelOp]) -> ops.KernelOp:
         found = self.kernels.get(key)

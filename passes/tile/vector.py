@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import StringAttr, TensorType
+from xdsl.dialects.builtin import LocationAttr, StringAttr, TensorType
 from xdsl.dialects.builtin import i1 as I1
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
@@ -51,6 +51,8 @@ class Step:
     moves: frozenset[int] = frozenset()
     """Axes whose loop indices the step itself reads."""
     reduces: frozenset[int] = frozenset()
+    location: LocationAttr | None = None
+    """Where the graph op it belongs to came from."""
 
 
 @dataclass
@@ -71,12 +73,18 @@ class Emitter:
         return self.position.get(axis, Expr())
 
 
+def is_member(value: SSAValue) -> bool:
+    """Whether a value is computed by an op of the fusion's domain, not by a layout op."""
+    return isinstance(value.owner, Operation) and "axes" in value.owner.attributes
+
+
 class VectorKernel:
     """Lowers one vector or move fusion."""
 
     def __init__(self, fusion: FusionOp, machine: Machine):
         self.fusion = fusion
         self.machine = machine
+        self.location = fusion.location
         self.block = fusion.body.block
         self.domain = to_ints(fusion.domain)
         self.steps: list[Step] = []
@@ -106,7 +114,7 @@ class VectorKernel:
         return axes
 
     def _is_base(self, value: SSAValue) -> bool:
-        return isinstance(value, BlockArgument) or "axes" in value.owner.attributes
+        return isinstance(value, BlockArgument) or is_member(value)
 
     def _trace(self, value: SSAValue, axes: Sequence[int | None]) -> Load:
         return resolve(value, [Index.axis(a) for a in axes], self.domain, self._is_base)
@@ -123,9 +131,7 @@ class VectorKernel:
         """The member result a yielded value is, seen through transposes; None for loaded data."""
         while isinstance(value.owner, TransposeOp) and "axes" not in value.owner.attributes:
             value = value.owner.x
-        if isinstance(value, BlockArgument) or "axes" not in value.owner.attributes:
-            return None
-        return value
+        return value if is_member(value) else None
 
     def _out_strides(self, value: SSAValue) -> dict[int, int]:
         """Elements between neighbours of the stored tensor along each domain axis."""
@@ -179,6 +185,7 @@ class VectorKernel:
     # -- steps -----------------------------------------------------------------------------------------------
 
     def _step(self, step: Step) -> Ref:
+        step.location = self.location
         self.steps.append(step)
         return (len(self.steps) - 1, 0)
 
@@ -442,6 +449,7 @@ class VectorKernel:
 
     def build_steps(self) -> None:
         for op in self.members:
+            self.location = op.location
             if isinstance(op, ElementwiseOp):
                 self._elementwise(op)
             elif isinstance(op, ReduceOp):
@@ -455,15 +463,28 @@ class VectorKernel:
 
     # -- schedule ----------------------------------------------------------------------------------------------
 
+    def _varies(self) -> list[frozenset[int]]:
+        """The axes whose loops each step may stand in: those that anything it uses moves along."""
+        rows = frozenset().union(*(s.reduces for s in self.steps))
+        found: list[frozenset[int]] = []
+        for step in self.steps:
+            found.append((step.moves - rows).union(*(found[j] for j, _ in step.operands)))
+        return found
+
     def ub_bytes(self, tile: Sequence[int]) -> int:
-        """Bytes of the unified buffer that the steps need at once with these tile extents."""
+        """Bytes of the unified buffer that the steps need at once with these tile extents. Temporaries of one loop
+        share memory; what a loop further in uses keeps its own."""
+        varies = self._varies()
         last: dict[int, int] = {}
         crossing: set[int] = set()
+        kept: set[int] = set()
         for i, step in enumerate(self.steps):
             for j, _ in step.operands:
                 last[j] = i
                 if step.kind == "store":
                     crossing.add(j)
+                if varies[j] != varies[i]:
+                    kept.add(j)
             if step.kind == "load":
                 crossing.add(i)
         total = live = peak = 0
@@ -473,7 +494,7 @@ class VectorKernel:
             need = sum(padded_bytes(shape, e) for e in step.elements)
             if i in crossing:
                 total += need * self.slots
-            elif step.kind == "fill":
+            elif step.kind == "fill" or i in kept:
                 total += need
             elif step.elements:
                 live += need
@@ -481,6 +502,16 @@ class VectorKernel:
                 peak = max(peak, live)
             live -= sum(ends.pop(i, ()))
         return total + peak
+
+    def combining_bytes(self, tile: Sequence[int]) -> int:
+        """Bytes on top where rows are read in pieces: the masked piece, what is carried, comparisons."""
+        step = next(s for s in self.steps if s.reduces)
+        source = self.steps[step.operands[0][0]]
+
+        def bytes_of(axes: frozenset[int], elements: Sequence[Attribute]) -> int:
+            return sum(padded_bytes([t if a in axes else 1 for a, t in enumerate(tile)], e) for e in elements)
+
+        return bytes_of(source.axes, source.elements) + 4 * bytes_of(step.axes, step.elements)
 
     def build(self, name: str) -> ops.KernelOp:
         self.slots = 2
@@ -498,7 +529,9 @@ class VectorKernel:
         if tile is None:
             if sum(bool(s.reduces) for s in self.steps) != 1:
                 raise PassError(f"{describe(self.fusion)} needs more of ub than {self.machine.name} has")
-            tile = choose_tile(self.extents, frozenset(), fits, width, 1)
+            tile = choose_tile(
+                self.extents, frozenset(), lambda t: self.ub_bytes(t) + self.combining_bytes(t) <= capacity, width, 1
+            )
             if tile is None:
                 raise PassError(f"{describe(self.fusion)}: one element of each value does not fit ub")
         return self._emit(name, tile, rows, streamed)
@@ -556,7 +589,9 @@ class VectorKernel:
             self._emit_step(emitter, i, self.steps[i], done)
 
     def _emit_step(self, emitter: Emitter, i: int, step: Step, done: dict[Ref, SSAValue]) -> None:
+        emitter.builder.location = step.location
         results = step.emit(emitter, [done[r] for r in step.operands])
+        emitter.builder.location = self.fusion.location
         done.update({(i, j): r for j, r in enumerate(results)})
 
     def _emit_streamed(

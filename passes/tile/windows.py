@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import BlockArgument
+from xdsl.ir import BlockArgument, SSAValue
 
 from ...dialects.base import Expr, describe, ints, pack, text, to_ints
 from ...dialects.dtypes import dtype_name, element_type, itemsize, size
@@ -105,7 +105,7 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
                 total = piece if total is None else b.add(cls, [total, piece], [part]).results[0]
             assert total is not None
         else:
-            carried = [b.add(ops.FillOp, [], [part], value=number(neutral)).results[0]]
+            carried: list[SSAValue] = [b.add(ops.FillOp, [], [part], value=number(neutral)).results[0]]
             first = carried
             with ExitStack() as nest:
                 where = []

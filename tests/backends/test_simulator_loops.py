@@ -1,7 +1,6 @@
 """Loops taken by matrix and cores taken by class agree, to the cycle, with simulating each trip of each."""
 
 import itertools
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -143,7 +142,7 @@ def kernels(draw: st.DrawFn) -> str:
 
 
 @settings(
-    max_examples=int(os.environ.get("EX", "100")),
+    max_examples=100,
     deadline=None,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,

@@ -2,16 +2,16 @@
 
 Fenced blocks that are checked, by the words after the language:
 
-    mlir before [target=T]   a module, the input of the page's pass (docs/passes/NN-name.md is about pass `name`)
+    mlir before [target=T]   a module, the input of the page's pass (docs/passes/NN-name.md: `name`)
     mlir after               what the pass makes of the nearest `before` above
     python source            defines `layer` and `args` (docs/architecture.md)
     mlir <pass>              the program of `source` after that pass
     python tour              a session that ends with `program` compiled and run (README.md)
     mlir <level>             `program.ir(level)` of the tour
 
-In a checked block `...` inside a line stands for any text and a line `...` for any lines; all other lines follow
-each other in the printed module, up to the names of SSA values. A line that begins with `:`, `->` or `attributes`
-goes on with the line before it. `before` blocks are whole modules.
+In a checked block `...` inside a line stands for any text and a line `...` for any lines; all other lines
+follow each other in the printed module, up to the names of SSA values. A line that begins with `:`, `->` or
+`attributes` goes on with the line before it. `before` blocks are whole modules.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def the(page: Path, language: str, word: str) -> Fence:
     return found
 
 
-# -- matching --------------------------------------------------------------------------------------------------
+# -- matching ------------------------------------------------------------------------------------------------
 
 
 def statements(text: str) -> list[str]:
@@ -134,13 +134,11 @@ def check(page: Path, fence: Fence, printed: str) -> None:
     if matches(lines, result):
         return
     bad = next(n for n in range(1, len(lines) + 1) if not matches(lines[:n], result))
-    pytest.fail(
-        f"{page.relative_to(ROOT)}:{fence.line}: line `{lines[bad - 1]}` is not what the package prints:\n{printed}",
-        pytrace=False,
-    )
+    place = f"{page.relative_to(ROOT)}:{fence.line}"
+    pytest.fail(f"{place}: line `{lines[bad - 1]}` is not what the package prints:\n{printed}", pytrace=False)
 
 
-# -- the pages -------------------------------------------------------------------------------------------------
+# -- the pages -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
@@ -195,14 +193,15 @@ def test_architecture_shows_each_pass() -> None:
     assert [f.words[0] for f in architecture_blocks() if f.words[0] in STAGES] == list(STAGES)
 
 
-def test_readme_tour() -> None:
+def test_readme_tour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the tour writes a trace
     space: dict[str, Any] = {}
     exec(the(README, "python", "tour").text, space)
     for level in LEVELS:
         check(README, the(README, "mlir", level), space["program"].ir(level))
 
 
-# -- the text --------------------------------------------------------------------------------------------------
+# -- the text ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda p: str(p.relative_to(ROOT)))

@@ -2,7 +2,13 @@
 
 %x = "test.op"() : () -> index
 %y = graph.abs %x : index
-// CHECK: 'graph.abs' needs tensors, got index
+// CHECK: 'graph.abs' operand 'x' at position 0 does not verify: index should be of base attribute tensor
+
+// -----
+
+%x = "test.op"() : () -> index
+%y = graph.reverse %x {dims = []} : index
+// CHECK: 'graph.reverse' needs tensors, got index
 
 // -----
 
@@ -197,7 +203,7 @@
 
 %x, %k = "test.op"() : () -> (tensor<1x8x8x4xf32>, tensor<3x3x4x16xf32>)
 %z = graph.conv %x, %k {groups = 1, high = [1, 1], lhs_dilation = [1, 1], lhs_layout = [0, 3, 1, 2], low = [1, 1], out_layout = [0, 3, 1, 2], rhs_dilation = [1, 1], rhs_layout = [2, 3, 0, 1], strides = [2]} : (tensor<1x8x8x4xf32>, tensor<3x3x4x16xf32>) -> tensor<1x4x4x16xf32>
-// CHECK: 'graph.conv' needs stride, padding and dilations for each of 2 spatial dimensions
+// CHECK: 'graph.conv' needs stride, padding and dilations for each of 2 spatial dims
 
 // -----
 
@@ -273,7 +279,7 @@
 %x = "test.op"() : () -> tensor<4xf32>
 %z = graph.fusion %x {domain = [4], kind = "vector"} : tensor<4xf32> {
 ^bb0(%a: tensor<4xf32>):
-  "scf.yield"() : () -> ()
+  "test.termop"() : () -> ()
 }
 // CHECK: 'graph.fusion' region 0 must end with graph.yield
 

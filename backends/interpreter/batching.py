@@ -1,0 +1,299 @@
+"""Runs independent iterations of a section at once, in typed mode.
+
+XLA compiles a counter, a test and copies for every loop, and runs the small arrays of one tile on one thread. But
+most loops of a section are independent: cores of the grid, and loops over tiles whose boxes lie side by side. Such
+an index is batched: instead of a loop, every array gets a leading dimension for it (size 1 where a value does not
+depend on it), loads cut the tensor into all tiles at once, and stores put them back together. Each element is
+computed by the same operations in the same order as in a loop.
+
+An index stays a loop where iterations hand values on, where stored boxes do not tile the tensor, and where it
+moves the right side of a product: XLA picks another kernel for wider products, which adds in another order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import jax
+import numpy as np
+from jax import Array, lax
+from xdsl.dialects import scf
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.base import integer, to_ints
+from ...dialects.npu.interface import NpuOp
+from ...dialects.npu.ops import (
+    LoadL0Op,
+    LoadOp,
+    LoadScalarOp,
+    MmadOp,
+    SlotOp,
+    TransferOp,
+    VExtractOp,
+    ViewOp,
+)
+from ...dialects.npu.structure import KernelOp, SectionOp
+from . import boxes
+from .liveness import bounds, carried
+from .scope import Offset, Scope
+from .views import View
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The batched indices of a section, outermost first, with their counts."""
+
+    counts: Mapping[SSAValue, int]
+
+    @property
+    def rank(self) -> int:
+        return len(self.counts)
+
+    def position(self, index: SSAValue) -> int:
+        return list(self.counts).index(index)
+
+    def values(self, index: SSAValue) -> Array:
+        """All values of an index, i32, with the batch's leading dimensions."""
+        shape = [1] * self.rank
+        shape[self.position(index)] = self.counts[index]
+        return lax.reshape(lax.iota(np.int32, self.counts[index]), tuple(shape))
+
+    def without(self, indices: Sequence[SSAValue]) -> Batch:
+        return Batch({v: n for v, n in self.counts.items() if v not in indices})
+
+
+NO_BATCH = Batch({})
+
+
+# -- which indices -----------------------------------------------------------------------------------------
+
+
+def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:
+    """The indices of a section that need no loop: grid coordinates, the unit, loop variables."""
+    candidates: dict[SSAValue, int] = {}
+    for arg, n in zip(kernel.body.block.args, to_ints(kernel.grid), strict=False):
+        candidates[arg] = n
+    units = integer(section.units)
+    candidates[section.body.block.args[0]] = units
+    cells = carried(list(section.body.block.ops), {}).cells
+    for op in section.body.walk():
+        if isinstance(op, scf.ForOp) and bounds(op)[1] == 1 and bounds(op)[0] == 0 and not cells.get(op):
+            candidates[op.body.block.args[0]] = bounds(op)[2]
+    candidates = {v: n for v, n in candidates.items() if n > 1}
+    moved = dependencies(section)
+    for op in section.body.walk():
+        for index in _refused(op, candidates, moved):
+            candidates.pop(index, None)
+    while not _stores_tile(section, candidates):
+        candidates.popitem()
+    return Batch(candidates)
+
+
+def dependencies(section: SectionOp) -> dict[SSAValue, set[SSAValue]]:
+    """For each buffer, the indices that its contents move with."""
+    moved: dict[SSAValue, set[SSAValue]] = {}
+
+    def root(value: SSAValue) -> SSAValue:
+        return value.owner.source if isinstance(value.owner, SlotOp) else value
+
+    changed = True
+    while changed:
+        changed = False
+        for op in section.body.walk():
+            if not isinstance(op, NpuOp):
+                continue
+            found = set(op.index_operands())
+            for v in op.reads():
+                found |= moved.get(root(v), set())
+            for v in op.writes():
+                known = moved.setdefault(root(v), set())
+                if not found <= known:
+                    known |= found
+                    changed = True
+    return {v: s for v, s in moved.items()}
+
+
+def _refused(
+    op: Operation, candidates: Mapping[SSAValue, int], moved: Mapping[SSAValue, set[SSAValue]]
+) -> set[SSAValue]:
+    """The candidates that one instruction needs as loops."""
+    if isinstance(op, MmadOp):
+        b = op.b.owner.source if isinstance(op.b.owner, SlotOp) else op.b
+        return moved.get(b, set()) | set(op.index_operands())
+    if isinstance(op, LoadScalarOp | LoadL0Op | VExtractOp):
+        return set(op.index_operands())
+    if isinstance(op, TransferOp) and any(s < 1 for s in op.box_steps):
+        return set(op.index_operands())
+    return set()
+
+
+def _stores_tile(section: SectionOp, candidates: Mapping[SSAValue, int]) -> bool:
+    """Whether all boxes that are stored lie side by side as the candidates move."""
+    written: dict[SSAValue, list[TransferOp]] = {}
+    for op in section.body.walk():
+        if isinstance(op, TransferOp) and not isinstance(op, LoadOp):
+            if any(s != 1 for s in op.box_steps):
+                return not set(op.index_operands()) & set(candidates)
+            written.setdefault(_tensor(op.main_operands()[1]), []).append(op)
+            rows = _batched_rows(op, candidates)
+            for row, size in zip(rows, op.box_sizes, strict=True):
+                reach = size
+                for coefficient, count in sorted(row):
+                    if coefficient != reach:
+                        return False
+                    reach *= count
+            inside = {v for v in candidates if _encloses(v, op)}
+            named = {v for v in candidates if v in op.index_operands()}
+            if inside - named:
+                return False
+    loads = [op for op in section.body.walk() if isinstance(op, LoadOp)]
+    return not any(_tensor(op.main_operands()[0]) in written for op in loads)
+
+
+def _encloses(index: SSAValue, op: Operation) -> bool:
+    """Whether `op` runs once for each value of `index`."""
+    block = op.parent
+    while block is not None:
+        if index in block.args:
+            return True
+        parent = block.parent_op()
+        block = parent.parent if parent is not None else None
+    return False
+
+
+def _tensor(value: SSAValue) -> SSAValue:
+    while isinstance(value.owner, ViewOp):
+        value = value.owner.source
+    return value
+
+
+def _batched_rows(op: TransferOp, counts: Mapping[SSAValue, int]) -> list[list[tuple[int, int]]]:
+    """For each dimension, (coefficient, count) of the batched indices it moves with."""
+    indices = op.index_operands()
+    return [
+        [(c, counts[v]) for c, v in zip(row[:-1], indices, strict=True) if c and v in counts]
+        for row in op.linear().rows
+    ]
+
+
+# -- transfers -----------------------------------------------------------------------------------------------
+
+
+def load(
+    source: Array,
+    view: View,
+    op: TransferOp,
+    scope: Scope,
+    batch: Batch,
+    fill: np.ndarray,
+    shape: Sequence[int],
+) -> Array:
+    """The tiles of all batched iterations, [*leading, *shape]."""
+    offsets, moves = _split_offsets(op, scope, batch)
+    sizes, steps = op.box_sizes, op.box_steps
+    spans = [
+        (n - 1) * s + 1 + sum((count - 1) * c for c, _, count in move)
+        for n, s, move in zip(sizes, steps, moves, strict=True)
+    ]
+    x = boxes.load(source, view, offsets, spans, [1] * len(spans), fill, spans)
+    order: list[int] = []
+    d = 0
+    for n, s, move in zip(sizes, steps, moves, strict=True):
+        for c, index, count in sorted(move, reverse=True):
+            x = _windows(x, d, c, count)
+            order.append(index)
+            d += 1
+        x = lax.slice_in_dim(x, 0, (n - 1) * s + 1, s, axis=d)
+        order.append(-1)
+        d += 1
+    return _lead(x, order, batch, tuple(shape))
+
+
+def _windows(x: Array, d: int, distance: int, count: int) -> Array:
+    """Dimension d becomes (count, rest): `count` windows that begin `distance` apart and reach to the end of the
+    last one."""
+    extent = x.shape[d]
+    window = extent - (count - 1) * distance
+    before, after = x.shape[:d], x.shape[d + 1 :]
+    if window <= distance:
+        x = lax.pad(
+            x, np.zeros((), x.dtype), [(0, distance - window if i == d else 0, 0) for i in range(x.ndim)]
+        )
+        x = lax.reshape(x, (*before, count, distance, *after))
+        return lax.slice_in_dim(x, 0, window, axis=d + 1)
+    # Overlapping windows by index: XLA takes seconds to compile the same as slices side by side.
+    index = np.arange(count, dtype=np.int32)[:, None] * distance + np.arange(window, dtype=np.int32)
+    return lax.reshape(boxes.take(x, index.reshape(-1), d), (*before, count, window, *after))
+
+
+def _lead(x: Array, order: Sequence[int], batch: Batch, shape: tuple[int, ...]) -> Array:
+    """Brings batch dimensions to the front, in the batch's order, with size 1 for absent ones."""
+    perm = sorted((i for i, index in enumerate(order) if index >= 0), key=lambda i: order[i])
+    perm += [i for i, index in enumerate(order) if index < 0]
+    leading = [1] * batch.rank
+    for i, index in enumerate(order):
+        if index >= 0:
+            leading[index] = x.shape[i]
+    return lax.reshape(lax.transpose(x, perm), (*leading, *shape))
+
+
+def _split_offsets(
+    op: TransferOp, scope: Scope, batch: Batch
+) -> tuple[list[Offset], list[list[tuple[int, int, int]]]]:
+    """Offsets without the batched indices, and for each dimension (coefficient, batch dimension, count) of those."""
+    indices = op.index_operands()
+    offsets, moves = [], []
+    for row in op.linear().rows:
+        still = [0 if v in batch.counts else c for c, v in zip(row[:-1], indices, strict=True)]
+        kept = [(c, v) for c, v in zip(still, indices, strict=True) if c]
+        offsets.append(scope.linear([*(c for c, _ in kept), row[-1]], [v for _, v in kept]))
+        moves.append(
+            [
+                (c, batch.position(v), batch.counts[v])
+                for c, v in zip(row[:-1], indices, strict=True)
+                if c and v in batch.counts
+            ]
+        )
+    return offsets, moves
+
+
+def store(dest: Array, view: View, tiles: Array, op: TransferOp, scope: Scope, batch: Batch) -> Array:
+    """`dest` with the boxes of all batched iterations replaced by `tiles` [*leading, *tile]."""
+    offsets, moves = _split_offsets(op, scope, batch)
+    sizes = op.box_sizes
+    named = [index for move in moves for _, index, _ in move]
+    counts = list(batch.counts.values())
+    kept = [i for i in range(batch.rank) if i in named]
+    for i in range(batch.rank):
+        if i not in named:  # the store does not move with it, so all iterations have one value
+            tiles = lax.slice_in_dim(tiles, 0, 1, axis=i)
+    full = [counts[i] if i in named else 1 for i in range(batch.rank)]
+    tiles = lax.broadcast_in_dim(tiles, (*full, *tiles.shape[batch.rank :]), range(tiles.ndim))
+    tiles = lax.reshape(tiles, (*(counts[i] for i in kept), *sizes))
+    place = {index: i for i, index in enumerate(kept)}
+    perm, extents = [], []
+    for d, move in enumerate(moves):
+        perm += [place[index] for _, index, _ in sorted(move, reverse=True)]
+        perm.append(len(place) + d)
+        extents.append(prod(count for _, _, count in move) * sizes[d])
+    x = lax.reshape(lax.transpose(tiles, perm), tuple(extents))
+    return boxes.store(dest, view, x, offsets, extents, [1] * len(extents))
+
+
+
+# -- instructions --------------------------------------------------------------------------------------------
+
+
+def lift(rule: Callable[..., list[Array]], arrays: Sequence[Array], rank: int) -> list[Array]:
+    """`rule` over the leading dimensions of its operands; one of size 1 in all of them stays so."""
+    if rank == 0:
+        return rule(*arrays)
+    wide = [a.shape[0] > 1 for a in arrays]
+    if not any(wide):
+        results = lift(rule, [lax.squeeze(a, [0]) for a in arrays], rank - 1)
+        return [lax.expand_dims(r, [0]) for r in results]
+    operands = [a if w else lax.squeeze(a, [0]) for a, w in zip(arrays, wide, strict=True)]
+    axes = [0 if w else None for w in wide]
+    return list(jax.vmap(lambda *xs: lift(rule, xs, rank - 1), in_axes=axes)(*operands))

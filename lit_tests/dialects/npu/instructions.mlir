@@ -1,0 +1,61 @@
+// RUN: ROUNDTRIP
+// RUN: GENERIC_ROUNDTRIP
+
+%g, %m, %i = "test.op"() : () -> (!npu.gm<100x64xf16>, !npu.gm<4xi32>, index)
+
+%l1 = npu.alloc {address = 4096} : () -> !npu.buffer<16x32xf16, l1, 2 slots>
+// CHECK: npu.alloc {address = 4096} : () -> !npu.buffer<16x32xf16, l1, 2 slots>
+%l0a = npu.alloc : () -> !npu.buffer<16x32xf16, l0a>
+// CHECK: npu.alloc : () -> !npu.buffer<16x32xf16, l0a>
+%l0b, %l0c = "test.op"() : () -> (!npu.buffer<32x16xf16, l0b>, !npu.buffer<16x16xf32, l0c>)
+%ub, %ub1, %ids = "test.op"() : () -> (!npu.buffer<16x32xf16, ub>, !npu.buffer<16x1xf16, ub>, !npu.buffer<16x1xi32, ub>)
+%slot = npu.slot %l1 at [%i + 1] : (!npu.buffer<16x32xf16, l1, 2 slots>) -> !npu.buffer<16x32xf16, l1>
+// CHECK: npu.slot %{{.*}} at [%{{.*}} + 1] : (!npu.buffer<16x32xf16, l1, 2 slots>) -> !npu.buffer<16x32xf16, l1>
+%view = npu.view %g : (!npu.gm<100x64xf16>) -> !npu.gm<64x50xf16, strides [1, 128], offset 64>
+// CHECK: npu.view %{{.*}} : (!npu.gm<100x64xf16>) -> !npu.gm<64x50xf16, strides [1, 128], offset 64>
+npu.load_nd2nz %g, %slot at [%i * 16, 0] {sizes = [16, 32]} : (!npu.gm<100x64xf16>, !npu.buffer<16x32xf16, l1>)
+// CHECK: npu.load_nd2nz %{{.*}}, %{{.*}} at [%{{.*}} * 16, 0] {sizes = [16, 32]}
+npu.load_nd %g, %ub at [%i, 0] {fill = 0.0 : f64, sizes = [16, 32], steps = [1, 2]} : (!npu.gm<100x64xf16>, !npu.buffer<16x32xf16, ub>)
+// CHECK: npu.load_nd %{{.*}}, %{{.*}} at [%{{.*}}, 0] {fill = 0.0{{.*}}, sizes = [16, 32], steps = [1, 2]}
+npu.load_indirect %g, %ids, %ub {sizes = [1, 32]} : (!npu.gm<100x64xf16>, !npu.buffer<16x1xi32, ub>, !npu.buffer<16x32xf16, ub>)
+// CHECK: npu.load_indirect %{{.*}}, %{{.*}}, %{{.*}} {sizes = [1, 32]}
+%s = npu.load_scalar %m at [2] {high = 9, low = 0} : (!npu.gm<4xi32>) -> index
+// CHECK: npu.load_scalar %{{.*}} at [2] {high = 9, low = 0} : (!npu.gm<4xi32>) -> index
+npu.load_l0 %slot, %l0a at [0, 0] {sizes = [16, 32]} : (!npu.buffer<16x32xf16, l1>, !npu.buffer<16x32xf16, l0a>)
+// CHECK: npu.load_l0 %{{.*}}, %{{.*}} at [0, 0] {sizes = [16, 32]}
+npu.mmad %l0a, %l0b, %l0c at [%i] : (!npu.buffer<16x32xf16, l0a>, !npu.buffer<32x16xf16, l0b>, !npu.buffer<16x16xf32, l0c>)
+// CHECK: npu.mmad %{{.*}}, %{{.*}}, %{{.*}} at [%{{.*}}]
+npu.fixpipe %l0c, %g at [0, 16] {sizes = [16, 16]} : (!npu.buffer<16x16xf32, l0c>, !npu.gm<100x64xf16>)
+// CHECK: npu.fixpipe %{{.*}}, %{{.*}} at [0, 16] {sizes = [16, 16]}
+npu.store_nd %ub, %g at [0, 0] {sizes = [16, 32]} : (!npu.buffer<16x32xf16, ub>, !npu.gm<100x64xf16>)
+// CHECK: npu.store_nd %{{.*}}, %{{.*}} at [0, 0] {sizes = [16, 32]}
+%f16 = "test.op"() : () -> !npu.buffer<16x16xf16, ub>
+npu.copy_l0c %l0c, %f16 at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xf32, l0c>, !npu.buffer<16x16xf16, ub>)
+// CHECK: npu.copy_l0c %{{.*}}, %{{.*}} at [0, 0] {sizes = [16, 16]}
+npu.vbroadcast %ub1, %ub : (!npu.buffer<16x1xf16, ub>, !npu.buffer<16x32xf16, ub>)
+// CHECK: npu.vbroadcast
+npu.vreduce %ub, %ub1 {dims = [1], kind = "sum"} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<16x1xf16, ub>)
+// CHECK: npu.vreduce %{{.*}}, %{{.*}} {dims = [1], kind = "sum"}
+npu.varg_reduce %ub, %ub1, %ids {dim = 1, kind = "min"} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<16x1xf16, ub>, !npu.buffer<16x1xi32, ub>)
+// CHECK: npu.varg_reduce %{{.*}} {dim = 1, kind = "min"}
+%turned = "test.op"() : () -> !npu.buffer<32x16xf16, ub>
+npu.vtranspose %ub, %turned {perm = [1, 0]} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<32x16xf16, ub>)
+// CHECK: npu.vtranspose %{{.*}} {perm = [1, 0]}
+npu.viota %ids at [%i * 16] {dim = 0, step = 1} : (!npu.buffer<16x1xi32, ub>)
+// CHECK: npu.viota %{{.*}} at [%{{.*}} * 16] {dim = 0, step = 1} : (!npu.buffer<16x1xi32, ub>)
+npu.vfill %ub {value = -1.5 : f64} : (!npu.buffer<16x32xf16, ub>)
+// CHECK: npu.vfill %{{.*}} {value = -1.5{{.*}} : f64} : (!npu.buffer<16x32xf16, ub>)
+npu.vmask %ub, %ub at [%i * 16, 0] {bounds = [100, 32], value = 0.0 : f64} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<16x32xf16, ub>)
+// CHECK: npu.vmask %{{.*}}, %{{.*}} at [%{{.*}} * 16, 0] {bounds = [100, 32], value = 0.0{{.*}}}
+npu.vextract %ub, %f16 at [0, 1] {sizes = [16, 16], steps = [1, 2]} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<16x16xf16, ub>)
+// CHECK: npu.vextract %{{.*}}, %{{.*}} at [0, 1] {sizes = [16, 16], steps = [1, 2]}
+npu.set_flag at [%i] {event = 2, slots = 2, source = "MTE2", target = "V"}
+// CHECK: npu.set_flag at [%{{.*}}] {event = 2, slots = 2, source = "MTE2", target = "V"}
+npu.wait_flag at [%i] {event = 2, slots = 2, source = "MTE2", target = "V"}
+// CHECK: npu.wait_flag at [%{{.*}}] {event = 2, slots = 2, source = "MTE2", target = "V"}
+npu.barrier
+// CHECK: npu.barrier
+npu.set_cross {event = 0, source = "FIX"}
+// CHECK: npu.set_cross {event = 0, source = "FIX"}
+npu.wait_cross {event = 0, target = "MTE2"}
+// CHECK: npu.wait_cross {event = 0, target = "MTE2"}

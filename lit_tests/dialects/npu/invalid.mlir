@@ -1,0 +1,320 @@
+// RUN: INVALID
+
+%x = "test.op"() : () -> (!npu.buffer<8x16xf32, gm>)
+
+// CHECK: !npu.buffer: 'gm' is not an on-chip space (l1, l0a, l0b, l0c, ub, bt, fb)
+
+// -----
+
+%x = "test.op"() : () -> (!npu.buffer<8x16xf32, ub, 0 slots>)
+
+// CHECK: !npu.buffer: needs at least one slot
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<8x16xf32, strides [1], offset 0>)
+
+// CHECK: !npu.gm: 1 strides for 2 dimensions
+
+// -----
+
+%x = npu.alloc : () -> tensor<4xf32>
+// CHECK: 'npu.alloc' gives a !npu.buffer, not tensor<4xf32>
+
+// -----
+
+%x = "test.op"() : () -> (tensor<4xf32>)
+%y = npu.slot %x at [0] : tensor<4xf32>
+// CHECK: 'npu.slot' needs buffers
+
+// -----
+
+%x = "test.op"() : () -> (!npu.buffer<8x16xf32, ub, 2 slots>)
+%y = npu.slot %x at [0] : (!npu.buffer<8x16xf32, ub, 2 slots>) -> !npu.buffer<8x8xf32, ub>
+// CHECK: 'npu.slot' gives one slot of !npu.buffer<8x16xf32, ub, 2 slots>, not !npu.buffer<8x8xf32, ub>
+
+// -----
+
+%x = "test.op"() : () -> (tensor<4xf32>)
+%y = npu.view %x : tensor<4xf32>
+// CHECK: 'npu.view' needs device tensors
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<4x4xf32>)
+%y = npu.view %x : (!npu.gm<4x4xf32>) -> !npu.gm<17xf32>
+// CHECK: 'npu.view' reaches elements 0..16 of a source of 16
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, ub>)
+npu.load_nd %x, %b at [0] {sizes = [8, 16]} : (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, ub>)
+// CHECK: 'npu.load_nd' needs an offset, a size and a step for each of 2 dimensions
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, ub>)
+npu.load_nd %x, %b at [0, 0] {sizes = [8, 8]} : (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, ub>)
+// CHECK: 'npu.load_nd' moves 64 elements to or from !npu.buffer<8x16xf32, ub>
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, l1>)
+npu.load_nd %x, %b at [0, 0] {sizes = [8, 16]} : (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, l1>)
+// CHECK: 'npu.load_nd' fills ub, not l1
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, ub>)
+npu.load_nd2nz %x, %b at [0, 0] {sizes = [8, 16]} : (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, ub>)
+// CHECK: 'npu.load_nd2nz' fills l1, not ub
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, l1>)
+npu.store_nd %b, %x at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, l1>, !npu.gm<8x16xf32>)
+// CHECK: 'npu.store_nd' drains ub, not l1
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, ub>)
+npu.fixpipe %b, %x at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, ub>, !npu.gm<8x16xf32>)
+// CHECK: 'npu.fixpipe' drains l0c, not ub
+
+// -----
+
+%x, %i, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<4x1xi32, ub>, !npu.buffer<8x16xf32, ub>)
+npu.load_indirect %x, %i, %b {sizes = [1, 16]} : (!npu.gm<8x16xf32>, !npu.buffer<4x1xi32, ub>, !npu.buffer<8x16xf32, ub>)
+// CHECK: 'npu.load_indirect' gives 64 elements, but the destination is !npu.buffer<8x16xf32, ub>
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.buffer<8x16xf32, l1>, !npu.buffer<8x16xf32, ub>)
+npu.load_l0 %x, %b at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, l1>, !npu.buffer<8x16xf32, ub>)
+// CHECK: 'npu.load_l0' moves l1 to l0a or l0b, not l1 to ub
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.buffer<8x16xf32, l1>, !npu.buffer<8x16xf32, l0a>)
+npu.load_l0 %x, %b at [0, 0] {sizes = [8, 8]} : (!npu.buffer<8x16xf32, l1>, !npu.buffer<8x16xf32, l0a>)
+// CHECK: 'npu.load_l0' moves 64 elements into !npu.buffer<8x16xf32, l0a>
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.buffer<8x16xf32, l1>, !npu.buffer<16x8xf32, l0a>)
+npu.load_l0 %x, %b at [0, 0] {sizes = [16, 8]} : (!npu.buffer<8x16xf32, l1>, !npu.buffer<16x8xf32, l0a>)
+// CHECK: 'npu.load_l0' box {{\[16, 8\]}} does not fit into {{\[8, 16\]}}
+
+// -----
+
+%a, %b, %c = "test.op"() : () -> (!npu.buffer<8x16xf16, l0b>, !npu.buffer<16x8xf16, l0b>, !npu.buffer<8x8xf32, l0c>)
+npu.mmad %a, %b, %c at [0] : (!npu.buffer<8x16xf16, l0b>, !npu.buffer<16x8xf16, l0b>, !npu.buffer<8x8xf32, l0c>)
+// CHECK: 'npu.mmad' needs operands in l0a, l0b, l0c, got l0b, l0b, l0c
+
+// -----
+
+%a, %b, %c = "test.op"() : () -> (!npu.buffer<8x16xf16, l0a>, !npu.buffer<8x8xf16, l0b>, !npu.buffer<8x8xf32, l0c>)
+npu.mmad %a, %b, %c at [0] : (!npu.buffer<8x16xf16, l0a>, !npu.buffer<8x8xf16, l0b>, !npu.buffer<8x8xf32, l0c>)
+// CHECK: 'npu.mmad' cannot multiply {{\[8, 16\] by \[8, 8\] into \[8, 8\]}}
+
+// -----
+
+%x = "test.op"() : () -> (!npu.buffer<8x16xf32, l1>)
+npu.vabs %x, %x : (!npu.buffer<8x16xf32, l1>, !npu.buffer<8x16xf32, l1>)
+// CHECK: 'npu.vabs' works on ub, not l1
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x8xf32, ub>)
+npu.vabs %x, %y : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x8xf32, ub>)
+// CHECK: 'npu.vabs' operand of shape {{\[8, 16\]}} does not match the result's {{\[8, 8\]}}
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x2xf32, ub>, !npu.buffer<8x8xf32, ub>)
+npu.vbroadcast %x, %y : (!npu.buffer<8x2xf32, ub>, !npu.buffer<8x8xf32, ub>)
+// CHECK: 'npu.vbroadcast' cannot repeat {{\[8, 2\] into \[8, 8\]}}
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x1xf32, ub>)
+npu.vreduce %x, %y {dims = [1], kind = "mean"} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x1xf32, ub>)
+// CHECK: 'npu.vreduce' kind 'mean' is not one of sum, prod, max, min, and, or
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<1x16xf32, ub>)
+npu.vreduce %x, %y {dims = [1], kind = "sum"} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<1x16xf32, ub>)
+// CHECK: 'npu.vreduce' should give shape {{\[8, 1\]}}, not !npu.buffer<1x16xf32, ub>
+
+// -----
+
+%x, %y, %i = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x1xf32, ub>, !npu.buffer<1x16xi32, ub>)
+npu.varg_reduce %x, %y, %i {dim = 1, kind = "max"} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x1xf32, ub>, !npu.buffer<1x16xi32, ub>)
+// CHECK: 'npu.varg_reduce' should give shape {{\[8, 1\]}}, not !npu.buffer<1x16xi32, ub>
+
+// -----
+
+%x, %y, %i = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x1xf32, ub>, !npu.buffer<8x1xi32, ub>)
+npu.varg_reduce %x, %y, %i {dim = 1, kind = "sum"} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x1xf32, ub>, !npu.buffer<8x1xi32, ub>)
+// CHECK: 'npu.varg_reduce' kind 'sum' is not one of max, min
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
+npu.vtranspose %x, %y {perm = [1, 0]} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
+// CHECK: 'npu.vtranspose' perm {{\[1, 0\]}} of !npu.buffer<8x16xf32, ub> does not give !npu.buffer<8x16xf32, ub>
+
+// -----
+
+%x = "test.op"() : () -> (!npu.buffer<8x16xi32, ub>)
+npu.viota %x at [0] {dim = 2, step = 1} : (!npu.buffer<8x16xi32, ub>)
+// CHECK: 'npu.viota' dim 2 is outside !npu.buffer<8x16xi32, ub>
+
+// -----
+
+%x = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>)
+npu.vmask %x, %x at [0] {bounds = [8], value = 0.0 : f64} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
+// CHECK: 'npu.vmask' needs an offset and a bound for each of 2 dimensions
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x32xf32, ub>)
+npu.vextract %x, %y at [0, 0] {sizes = [8, 32], steps = [1, 1]} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x32xf32, ub>)
+// CHECK: 'npu.vextract' box {{\[8, 32\]}} does not fit into {{\[8, 16\]}}
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x4xf32, ub>)
+npu.vextract %x, %y at [0, 0] {sizes = [8, 8], steps = [1, 2]} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x4xf32, ub>)
+// CHECK: 'npu.vextract' box {{\[8, 8\]}} does not fill !npu.buffer<8x4xf32, ub>
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
+npu.copy_l0c %x, %y at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
+// CHECK: 'npu.copy_l0c' copies l0c to ub, not ub to ub
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, l0c>, !npu.buffer<8x4xf32, ub>)
+npu.copy_l0c %x, %y at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, l0c>, !npu.buffer<8x4xf32, ub>)
+// CHECK: 'npu.copy_l0c' box {{\[8, 16\]}} does not fill !npu.buffer<8x4xf32, ub>
+
+// -----
+
+npu.set_flag at [0] {event = 0, slots = 1, source = "MTE4", target = "V"}
+// CHECK: 'npu.set_flag' source 'MTE4' is not a pipe (S, V, M, MTE1, MTE2, MTE3, FIX)
+
+// -----
+
+npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "X"}
+// CHECK: 'npu.wait_flag' target 'X' is not a pipe (S, V, M, MTE1, MTE2, MTE3, FIX)
+
+// -----
+
+npu.set_flag at [0] {event = 7, slots = 2, source = "MTE2", target = "V"}
+// CHECK: 'npu.set_flag' uses events 7..8; a pipe pair has 0..7
+
+// -----
+
+npu.set_cross {event = 0, source = "V2"}
+// CHECK: 'npu.set_cross' source 'V2' is not a pipe (S, V, M, MTE1, MTE2, MTE3, FIX)
+
+// -----
+
+npu.wait_cross {event = 0, target = "V2"}
+// CHECK: 'npu.wait_cross' target 'V2' is not a pipe (S, V, M, MTE1, MTE2, MTE3, FIX)
+
+// -----
+
+npu.set_flag at [0, 1] {event = 0, slots = 1, source = "MTE2", target = "V"}
+// CHECK: 'npu.set_flag' needs one slot number, has 2
+
+// -----
+
+"npu.set_flag"() <{offsets = array<i64: 0>, source = "MTE2", target = "V", slots = 1 : i64}> : () -> ()
+// CHECK: 'npu.set_flag' property 'event' expected
+
+// -----
+
+%i = "test.op"() : () -> index
+"npu.set_flag"(%i) <{offsets = array<i64: 1, 0, 0>, event = 0 : i64, source = "MTE2", target = "V", slots = 1 : i64}> : (index) -> ()
+// CHECK: 'npu.set_flag' needs rows of 2 numbers in offsets
+
+// -----
+
+npu.kernel @k {grid = [2], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%x: !npu.gm<4xf32>):
+}
+// CHECK: 'npu.kernel' @k needs 1 index arguments, then device tensors
+
+// -----
+
+npu.kernel @k {grid = [0], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<4xf32>):
+}
+// CHECK: 'npu.kernel' @k has an empty grid
+
+// -----
+
+npu.kernel @k {grid = [2], kind = "vector", outputs = 2, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<4xf32>):
+}
+// CHECK: 'npu.kernel' @k has fewer arguments than outputs
+
+// -----
+
+npu.section {core = "scalar", units = 1} {
+^bb0(%u: index):
+}
+// CHECK: 'npu.section' core 'scalar' is not one of cube, vector, fused
+
+// -----
+
+npu.section {core = "cube", units = 1} {
+^bb0(%u: !npu.gm<4xf32>):
+}
+// CHECK: 'npu.section' has one index argument, the unit's number
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.gm<4xf32>, !npu.gm<5xf32>)
+npu.copy %x, %y : (!npu.gm<4xf32>, !npu.gm<5xf32>)
+// CHECK: 'npu.copy' copies !npu.gm<4xf32> to !npu.gm<5xf32>
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<4xf32>)
+npu.launch @k %x {outputs = 2, workspaces = 0} : (!npu.gm<4xf32>)
+// CHECK: 'npu.launch' @k has fewer operands than outputs and workspaces
+
+// -----
+
+%x = "test.op"() : () -> (tensor<4xf32>)
+npu.launch @k %x {outputs = 0, workspaces = 0} : (tensor<4xf32>)
+// CHECK: 'npu.launch' {{.*}}tensor<4xf32>
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<4xf32>)
+npu.loop %x {trip_count = 3} : (!npu.gm<4xf32>) {
+^bb0(%s: !npu.gm<4xf32>):
+  npu.yield
+} {
+^bb0(%s: !npu.gm<4xf32>):
+  npu.yield
+}
+// CHECK: 'npu.loop' its body yields nothing where !npu.gm<4xf32> is expected
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<4xf32>)
+npu.loop %x {trip_count = 3} : (!npu.gm<4xf32>) {
+^bb0(%s: !npu.gm<5xf32>):
+  npu.yield
+} {
+^bb0(%s: !npu.gm<4xf32>):
+  npu.yield %s : (!npu.gm<4xf32>)
+}
+// CHECK: 'npu.loop' block arguments must have the state's types

@@ -1,0 +1,48 @@
+// RUN: ROUNDTRIP
+// RUN: GENERIC_ROUNDTRIP
+
+func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0, 512>, npu.arena_bytes = 2048 : i64} {
+  // CHECK: func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0, 512>, npu.arena_bytes = 2048 : i64}
+  %y = npu.gm_alloc {address = 1024} : () -> !npu.gm<64xf32>
+  // CHECK: npu.gm_alloc {address = 1024} : () -> !npu.gm<64xf32>
+  %c = npu.gm_constant {address = 1536, value = #graph.data<f32, [64], splat 1.0>} : () -> !npu.gm<64xf32>
+  // CHECK: npu.gm_constant {address = 1536, value = #graph.data<f32, [64], splat 1.0>} : () -> !npu.gm<64xf32>
+  npu.launch @add %x, %c, %y {outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>, !npu.gm<64xf32>)
+  // CHECK: npu.launch @add %{{.*}}, %{{.*}}, %{{.*}} {outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>, !npu.gm<64xf32>)
+  npu.copy %y, %x : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  // CHECK: npu.copy %{{.*}}, %{{.*}} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  npu.host_call %x, %y {module = "module {}", op = "sort", outputs = 1} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  // CHECK: npu.host_call %{{.*}}, %{{.*}} {module = "module {}", op = "sort", outputs = 1}
+  npu.loop %y {trip_count = 3} : (!npu.gm<64xf32>) {
+  ^bb0(%s: !npu.gm<64xf32>):
+    npu.yield
+  } {
+  ^bb0(%s: !npu.gm<64xf32>):
+    npu.yield %s : (!npu.gm<64xf32>)
+  }
+  // CHECK: npu.loop %{{.*}} {trip_count = 3} : (!npu.gm<64xf32>) {
+  // CHECK: npu.yield{{$}}
+  // CHECK-NEXT: } {
+  // CHECK: npu.yield %{{.*}} : (!npu.gm<64xf32>)
+  npu.branch %n, %y : (!npu.gm<i32>, !npu.gm<64xf32>) {
+    npu.yield %x : (!npu.gm<64xf32>)
+  } {
+    npu.yield %c : (!npu.gm<64xf32>)
+  }
+  // CHECK: npu.branch %{{.*}}, %{{.*}} : (!npu.gm<i32>, !npu.gm<64xf32>) {
+  // CHECK-NEXT: npu.yield %{{.*}}
+  func.return %y : !npu.gm<64xf32>
+}
+
+npu.kernel @add {grid = [2, 2], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %j: index, %a: !npu.gm<64xf32>, %b: !npu.gm<64xf32>, %out: !npu.gm<64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    npu.barrier
+  }
+}
+// CHECK: npu.kernel @add {grid = [2, 2], kind = "vector", outputs = 1, workspaces = 0} {
+// CHECK-NEXT: ^{{.*}}(%{{.*}}: index, %{{.*}}: index, %{{.*}}: !npu.gm<64xf32>, {{.*}}):
+// CHECK-NEXT: npu.section {core = "vector", units = 1} {
+// CHECK-NEXT: ^{{.*}}(%{{.*}}: index):
+// CHECK-NEXT: npu.barrier

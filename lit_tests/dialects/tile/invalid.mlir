@@ -1,0 +1,256 @@
+// RUN: INVALID
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, l3>)
+
+// CHECK: !tile.tile: 'l3' is not an on-chip space (l1, l0a, l0b, l0c, ub, bt, fb)
+
+// -----
+
+%x = "test.op"() : () -> (tensor<8x16xf32>)
+%y = tile.abs %x : tensor<8x16xf32>
+// CHECK: 'tile.abs' {{.*}}tensor<8x16xf32>
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, l1>)
+%y = tile.abs %x : !tile.tile<8x16xf32, l1>
+// CHECK: 'tile.abs' works on ub, not !tile.tile<8x16xf32, l1>
+
+// -----
+
+%x, %y = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !tile.tile<8x1xf32, ub>)
+%z = tile.add %x, %y : (!tile.tile<8x16xf32, ub>, !tile.tile<8x1xf32, ub>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.add' operand of shape {{\[8, 1\]}} does not match the result's {{\[8, 16\]}}
+
+// -----
+
+tile.kernel @k {grid = [2], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+^bb0(%x: !npu.gm<4xf32>):
+}
+// CHECK: 'tile.kernel' @k needs 1 index arguments, then device tensors
+
+// -----
+
+tile.kernel @k {grid = [2], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+^bb0(%i: index, %x: tensor<4xf32>):
+}
+// CHECK: 'tile.kernel' @k needs 1 index arguments, then device tensors
+
+// -----
+
+tile.kernel @k {grid = [0], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<4xf32>):
+}
+// CHECK: 'tile.kernel' @k has an empty grid
+
+// -----
+
+tile.kernel @k {grid = [2], kind = "vector", outputs = 2, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<4xf32>):
+}
+// CHECK: 'tile.kernel' @k has fewer arguments than outputs and workspaces
+
+// -----
+
+tile.kernel @k {grid = [2], kind = "vector", outputs = 1, slots = [1, 1, 0, 1, 1], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<4xf32>):
+}
+// CHECK: 'tile.kernel' @k needs five slot counts of at least 1
+
+// -----
+
+tile.section {core = "scalar", units = 1} {
+^bb0(%u: index):
+}
+// CHECK: 'tile.section' core 'scalar' is not one of cube, vector, fused
+
+// -----
+
+tile.section {core = "cube", units = 1} {
+^bb0(%u: !npu.gm<4xf32>):
+}
+// CHECK: 'tile.section' has one index argument, the unit's number
+
+// -----
+
+%x = "test.op"() : () -> (tensor<4xf32>)
+%y = tile.launch @k %x {inits = []} : tensor<4xf32>
+// CHECK: 'tile.launch' needs 1 inits, has 0
+
+// -----
+
+%x = "test.op"() : () -> (tensor<4xf32>)
+%y = tile.launch @k %x {inits = [0]} : (tensor<4xf32>) -> tensor<5xf32>
+// CHECK: 'tile.launch' output tensor<5xf32> cannot start as operand 0
+
+// -----
+
+%x = "test.op"() : () -> (tensor<4xf32>)
+%y = tile.launch @k %x {inits = [1]} : tensor<4xf32>
+// CHECK: 'tile.launch' output tensor<4xf32> cannot start as operand 1
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<4x4xf32>)
+%y = tile.view %x : (!npu.gm<4x4xf32>) -> !npu.gm<4x4xf16>
+// CHECK: 'tile.view' cannot change the element type from f32 to f16
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<4x4xf32>)
+%y = tile.view %x : (!npu.gm<4x4xf32>) -> !npu.gm<4x4xf32, strides [4, 1], offset 1>
+// CHECK: 'tile.view' reaches elements 1..16 of a source of 16
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<4x4xf32, strides [1, 4], offset 0>)
+%y = tile.view %x : (!npu.gm<4x4xf32, strides [1, 4], offset 0>) -> !npu.gm<16xf32>
+// CHECK: 'tile.view' needs a dense source, got !npu.gm<4x4xf32, strides {{\[1, 4\]}}, offset 0>
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<8x16xf32>)
+%y = tile.load %x at [0] {sizes = [8, 16]} : (!npu.gm<8x16xf32>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.load' needs an offset and a size for each of 2 dimensions
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<8x16xf32>)
+%y = tile.load %x at [0, 0] {sizes = [8, 8]} : (!npu.gm<8x16xf32>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.load' box {{\[8, 8\]}} does not fill !tile.tile<8x16xf32, ub>
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<8x16xf32>)
+%y = tile.load %x at [0, 0] {sizes = [8, 16]} : (!npu.gm<8x16xf32>) -> !tile.tile<8x16xf32, l0a>
+// CHECK: 'tile.load' fills l1 or ub, not l0a
+
+// -----
+
+%x, %t = "test.op"() : () -> (!npu.gm<8x16xf32>, !tile.tile<8x16xf32, l1>)
+tile.store %t, %x at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, l1>, !npu.gm<8x16xf32>)
+// CHECK: 'tile.store' drains l0c or ub, not l1
+
+// -----
+
+%x, %i = "test.op"() : () -> (!npu.gm<8x16xf32>, !tile.tile<4x1xi32, ub>)
+%y = tile.load_indirect %x, %i {sizes = [1, 16]} : (!npu.gm<8x16xf32>, !tile.tile<4x1xi32, ub>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.load_indirect' gives 64 elements, not !tile.tile<8x16xf32, ub>
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.move %x at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xf32, l0a>
+// CHECK: 'tile.move' moves l1 to l0a or l0b, not ub to l0a
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, l1>)
+%y = tile.move %x at [0, 0] {sizes = [16, 8]} : (!tile.tile<8x16xf32, l1>) -> !tile.tile<8x16xf32, l0a>
+// CHECK: 'tile.move' box {{\[16, 8\]}} does not fit into {{\[8, 16\]}}
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, l1>)
+%y = tile.move %x at [0, 0] {sizes = [8, 8]} : (!tile.tile<8x16xf32, l1>) -> !tile.tile<8x16xf32, l0a>
+// CHECK: 'tile.move' moves 64 elements into !tile.tile<8x16xf32, l0a>
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, l1>)
+%y = tile.drain %x at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, l1>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.drain' works on l0c, not !tile.tile<8x16xf32, l1>
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, l0c>)
+%y = tile.drain %x at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, l0c>) -> !tile.tile<8x16xf32, l1>
+// CHECK: 'tile.drain' works on ub, not !tile.tile<8x16xf32, l1>
+
+// -----
+
+%y = tile.zero : () -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.zero' works on l0c, not !tile.tile<8x16xf32, ub>
+
+// -----
+
+%a, %b, %c = "test.op"() : () -> (!tile.tile<8x16xf16, l0a>, !tile.tile<16x8xf16, l0a>, !tile.tile<8x8xf32, l0c>)
+%y = tile.mma %a, %b, %c at [0] : (!tile.tile<8x16xf16, l0a>, !tile.tile<16x8xf16, l0a>, !tile.tile<8x8xf32, l0c>) -> !tile.tile<8x8xf32, l0c>
+// CHECK: 'tile.mma' needs operands in l0a, l0b, l0c, got l0a, l0a, l0c
+
+// -----
+
+%a, %b, %c = "test.op"() : () -> (!tile.tile<8x16xf16, l0a>, !tile.tile<8x8xf16, l0b>, !tile.tile<8x8xf32, l0c>)
+%y = tile.mma %a, %b, %c at [0] : (!tile.tile<8x16xf16, l0a>, !tile.tile<8x8xf16, l0b>, !tile.tile<8x8xf32, l0c>) -> !tile.tile<8x8xf32, l0c>
+// CHECK: 'tile.mma' cannot multiply {{\[8, 16\] by \[8, 8\] into \[8, 8\]}}
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x2xf32, ub>)
+%y = tile.broadcast %x : (!tile.tile<8x2xf32, ub>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.broadcast' cannot repeat {{\[8, 2\] into \[8, 16\]}}
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.reduce %x {dims = [1], kind = "mean"} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x1xf32, ub>
+// CHECK: 'tile.reduce' kind 'mean' is not one of sum, prod, max, min, and, or
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.reduce %x {dims = [1], kind = "sum"} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<1x16xf32, ub>
+// CHECK: 'tile.reduce' should give shape {{\[8, 1\]}}, not !tile.tile<1x16xf32, ub>
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%v, %i = tile.arg_reduce %x {dim = 1, kind = "sum"} : (!tile.tile<8x16xf32, ub>) -> (!tile.tile<8x1xf32, ub>, !tile.tile<8x1xi32, ub>)
+// CHECK: 'tile.arg_reduce' kind 'sum' is not one of max, min
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%v, %i = tile.arg_reduce %x {dim = 1, kind = "max"} : (!tile.tile<8x16xf32, ub>) -> (!tile.tile<8x1xf32, ub>, !tile.tile<1x16xi32, ub>)
+// CHECK: 'tile.arg_reduce' should give shape {{\[8, 1\]}}, not !tile.tile<1x16xi32, ub>
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.transpose %x {perm = [0, 1]} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<16x8xf32, ub>
+// CHECK: 'tile.transpose' perm {{\[0, 1\]}} of !tile.tile<8x16xf32, ub> does not give !tile.tile<16x8xf32, ub>
+
+// -----
+
+%y = tile.iota at [0] {dim = 2, step = 1} : () -> !tile.tile<8x16xi32, ub>
+// CHECK: 'tile.iota' dim 2 is outside !tile.tile<8x16xi32, ub>
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.mask %x at [0] {bounds = [8], value = 0.0 : f64} : !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.mask' needs an offset and a bound for each of 2 dimensions
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.extract %x at [0, 0] {sizes = [8, 32], steps = [1, 1]} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x32xf32, ub>
+// CHECK: 'tile.extract' box {{\[8, 32\]}} does not fit into {{\[8, 16\]}}
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.extract %x at [0, 0] {sizes = [8, 8], steps = [1, 2]} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x4xf32, ub>
+// CHECK: 'tile.extract' box {{\[8, 8\]}} does not fill !tile.tile<8x4xf32, ub>
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<4xi32>)
+%y = tile.scalar %x at [%x] {high = 3, low = 0} : (!npu.gm<4xi32>) -> index
+// CHECK: operand is used with type index, but has been previously used or defined with type !npu.gm<4xi32>
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.abs %x {perm = [1]} : !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.abs' has no property 'perm'

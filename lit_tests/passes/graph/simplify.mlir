@@ -1,0 +1,86 @@
+// RUN: tilewright-opt %s -p graph-simplify --split-input-file | filecheck %s
+
+// An op that nobody uses goes; one whose result has no elements becomes a constant.
+func.func @main(%x: tensor<0x4xf32>, %y: tensor<4xf32>) -> (tensor<0x4xf32>, tensor<4xf32>) {
+  %dead = graph.exp %y : tensor<4xf32>
+  %e = graph.exp %x : tensor<0x4xf32>
+  %sum = graph.reduce %x {dims = [0], kind = "sum"} : (tensor<0x4xf32>) -> tensor<4xf32>
+  func.return %e, %sum : tensor<0x4xf32>, tensor<4xf32>
+}
+// CHECK: func.func @main
+// CHECK-NOT: graph.exp
+// CHECK: graph.constant {value = #graph.data<f32, [0, 4], {{.*}}>} : () -> tensor<0x4xf32>
+// CHECK-NEXT: graph.constant {value = #graph.data<f32, [4], splat 0.0>} : () -> tensor<4xf32>
+// CHECK-NEXT: func.return
+
+// -----
+
+// Interior padding becomes a strided update of a filled tensor.
+func.func @main(%x: tensor<4xf32>) -> tensor<9xf32> {
+  %z = graph.constant {value = #graph.data<f32, [], (0.0)>} : () -> tensor<f32>
+  %p = graph.pad %x, %z {high = [1], interior = [1], low = [1]} : (tensor<4xf32>, tensor<f32>) -> tensor<9xf32>
+  func.return %p : tensor<9xf32>
+}
+// CHECK: func.func @main
+// CHECK: %[[F:.*]] = graph.constant {value = #graph.data<f32, [9], splat 0.0>}
+// CHECK: %[[AT:.*]] = graph.constant {value = #graph.data<i32, [], (1)>}
+// CHECK: graph.dynamic_update_slice %[[F]], %x, %[[AT]] {strides = [2]} : {{.*}} -> tensor<9xf32>
+
+// -----
+
+// Padding by zeros at the edges stays: loads fill.
+func.func @main(%x: tensor<4xf32>) -> tensor<6xf32> {
+  %z = graph.constant {value = #graph.data<f32, [], (0.0)>} : () -> tensor<f32>
+  %p = graph.pad %x, %z {high = [1], interior = [0], low = [1]} : (tensor<4xf32>, tensor<f32>) -> tensor<6xf32>
+  func.return %p : tensor<6xf32>
+}
+// CHECK: func.func @main
+// CHECK: graph.pad %x, %{{.*}} {high = [1], interior = [0], low = [1]}
+
+// -----
+
+// The input dilation of a convolution (of a transposed one) becomes an interior pad, and that a strided update.
+func.func @main(%x: tensor<1x4x4x16xf16>, %k: tensor<3x3x16x16xf16>) -> tensor<1x7x7x16xf16> {
+  %y = graph.conv %x, %k {groups = 1, high = [1, 1], lhs_dilation = [2, 2], lhs_layout = [0, 3, 1, 2], low = [1, 1], out_layout = [0, 3, 1, 2], rhs_dilation = [1, 1], rhs_layout = [2, 3, 0, 1], strides = [1, 1]} : (tensor<1x4x4x16xf16>, tensor<3x3x16x16xf16>) -> tensor<1x7x7x16xf16>
+  func.return %y : tensor<1x7x7x16xf16>
+}
+// CHECK: func.func @main
+// CHECK: %[[U:.*]] = graph.dynamic_update_slice %{{.*}}, %x{{.*}} {strides = [1, 2, 2, 1]} : {{.*}} -> tensor<1x7x7x16xf16>
+// CHECK: graph.conv %[[U]], %k {{.*}}lhs_dilation = [1, 1]{{.*}}low = [1, 1]
+
+// -----
+
+// Operands of different types are converted to the wider one.
+func.func @main(%x: tensor<8x16xf16>, %w: tensor<16x8xf32>) -> tensor<8x8xf32> {
+  %y = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<8x16xf16>, tensor<16x8xf32>) -> tensor<8x8xf32>
+  func.return %y : tensor<8x8xf32>
+}
+// CHECK: func.func @main
+// CHECK: %[[C:.*]] = graph.convert %x : (tensor<8x16xf16>) -> tensor<8x16xf32>
+// CHECK: graph.contract %[[C]], %w
+
+// -----
+
+// The cube has no i32: multiply and add on the vector cores.
+func.func @main(%x: tensor<8x16xi32>, %w: tensor<16x4xi32>) -> tensor<8x4xi32> {
+  %y = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<8x16xi32>, tensor<16x4xi32>) -> tensor<8x4xi32>
+  func.return %y : tensor<8x4xi32>
+}
+// CHECK: func.func @main
+// CHECK-NOT: graph.contract
+// CHECK: %[[A:.*]] = graph.broadcast {{.*}} -> tensor<8x4x16xi32>
+// CHECK: %[[B:.*]] = graph.broadcast {{.*}} -> tensor<8x4x16xi32>
+// CHECK: %[[P:.*]] = graph.mul %[[A]], %[[B]]
+// CHECK: graph.reduce %[[P]] {dims = [2], kind = "sum"} : (tensor<8x4x16xi32>) -> tensor<8x4xi32>
+
+// -----
+
+// Very many elements to few: a partial result for each core first.
+func.func @main(%x: tensor<1048576xf32>) -> tensor<f32> {
+  %y = graph.reduce %x {dims = [0], kind = "sum"} : (tensor<1048576xf32>) -> tensor<f32>
+  func.return %y : tensor<f32>
+}
+// CHECK: func.func @main
+// CHECK: graph.reshape %x : (tensor<1048576xf32>) -> tensor<[[N:.*]]x{{.*}}xf32>
+// CHECK: graph.reduce {{.*}} -> tensor<[[N]]xf32>
+// CHECK: graph.reduce {{.*}} -> tensor<f32>

@@ -1,0 +1,59 @@
+// RUN: tilewright-opt %s -p npu-allocate --split-input-file | filecheck %s
+
+// Buffers that several pipes touch keep their own addresses, slots side by side; temporaries of the vector unit
+// share memory by lifetime, and an elementwise instruction may compute in place.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<64x64xf32>, %y: !npu.gm<64x64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %in = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 2 slots>
+    %a = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %b = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %c = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %out = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %s = npu.slot %in at [0] : (!npu.buffer<8x64xf32, ub, 2 slots>) -> !npu.buffer<8x64xf32, ub>
+    npu.load_nd %x, %s at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vexp %s, %a : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.vneg %a, %b : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.vsin %b, %c : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.vadd %c, %s, %out : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.store_nd %out, %y at [0, 0] {sizes = [8, 64]} : (!npu.buffer<8x64xf32, ub>, !npu.gm<64x64xf32>)
+  }
+}
+// CHECK: %in = npu.alloc {address = [[IN:.*]]} :
+// CHECK: %a = npu.alloc {address = [[A:.*]]} :
+// CHECK: %b = npu.alloc {address = [[A]]} :
+// CHECK: %c = npu.alloc {address = [[A]]} :
+// CHECK: %out = npu.alloc {address = {{.*}}} :
+
+// -----
+
+// An instruction that is not elementwise does not write over what it still reads.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%i: index):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc : () -> !npu.buffer<16x16xf32, ub>
+    %b = npu.alloc : () -> !npu.buffer<16x16xf32, ub>
+    npu.vfill %a {value = 1.0 : f64} : (!npu.buffer<16x16xf32, ub>)
+    npu.vtranspose %a, %b {perm = [1, 0]} : (!npu.buffer<16x16xf32, ub>, !npu.buffer<16x16xf32, ub>)
+  }
+}
+// CHECK: %a = npu.alloc {address = 0} :
+// CHECK: %b = npu.alloc {address = 1024} :
+
+// -----
+
+// Spaces are allocated apart from each other.
+npu.kernel @k {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<16x16xf16>):
+  npu.section {core = "cube", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc : () -> !npu.buffer<16x16xf16, l1>
+    %b = npu.alloc : () -> !npu.buffer<16x16xf16, l0a>
+    npu.load_nd2nz %x, %a at [0, 0] {sizes = [16, 16]} : (!npu.gm<16x16xf16>, !npu.buffer<16x16xf16, l1>)
+    npu.load_l0 %a, %b at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xf16, l1>, !npu.buffer<16x16xf16, l0a>)
+  }
+}
+// CHECK: %a = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l1>
+// CHECK: %b = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l0a>

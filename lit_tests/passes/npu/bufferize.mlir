@@ -1,0 +1,133 @@
+// RUN: tilewright-opt %s -p tile-to-npu --split-input-file | tilewright-opt --split-input-file | filecheck %s
+
+// Tiles become buffers at the top of their section; what crosses pipes in a loop gets the kernel's slots, the
+// accumulator that a loop carries stays one buffer.
+func.func @main(%x: tensor<32x64xf16>, %w: tensor<64x48xf16>) -> tensor<32x48xf16> {
+  %y = tile.launch @matmul %x, %w {inits = [-1]} : (tensor<32x64xf16>, tensor<64x48xf16>) -> tensor<32x48xf16>
+  func.return %y : tensor<32x48xf16>
+}
+tile.kernel @matmul {grid = [2], kind = "cube", outputs = 1, slots = [3, 2, 2, 1, 2], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<32x64xf16>, %w: !npu.gm<64x48xf16>, %y: !npu.gm<32x48xf16>):
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %four = arith.constant 4 : index
+  tile.section {core = "cube", units = 1} {
+  ^bb1(%unit: index):
+    %acc = tile.zero : () -> !tile.tile<16x48xf32, l0c>
+    %sum = scf.for %k = %zero to %four step %one iter_args(%a = %acc) -> (!tile.tile<16x48xf32, l0c>) {
+      %a1 = tile.load %x at [%i * 16, %k * 16] {sizes = [16, 16]} : (!npu.gm<32x64xf16>) -> !tile.tile<16x16xf16, l1>
+      %b1 = tile.load %w at [%k * 16, 0] {sizes = [16, 48]} : (!npu.gm<64x48xf16>) -> !tile.tile<16x48xf16, l1>
+      %a0 = tile.move %a1 at [0, 0] {sizes = [16, 16]} : (!tile.tile<16x16xf16, l1>) -> !tile.tile<16x16xf16, l0a>
+      %b0 = tile.move %b1 at [0, 0] {sizes = [16, 48]} : (!tile.tile<16x48xf16, l1>) -> !tile.tile<16x48xf16, l0b>
+      %next = tile.mma %a0, %b0, %a at [%k] : (!tile.tile<16x16xf16, l0a>, !tile.tile<16x48xf16, l0b>, !tile.tile<16x48xf32, l0c>) -> !tile.tile<16x48xf32, l0c>
+      scf.yield %next : !tile.tile<16x48xf32, l0c>
+    }
+    tile.store %sum, %y at [%i * 16, 0] {sizes = [16, 48]} : (!tile.tile<16x48xf32, l0c>, !npu.gm<32x48xf16>)
+  }
+}
+// CHECK: %[[Y:.*]] = npu.gm_alloc : () -> !npu.gm<32x48xf16>
+// CHECK: npu.launch @matmul %x, %w, %[[Y]] {outputs = 1, workspaces = 0}
+// CHECK: npu.kernel @matmul {grid = [2], kind = "cube", outputs = 1, workspaces = 0}
+// CHECK: npu.section {core = "cube", units = 1}
+// CHECK: npu.alloc : () -> !npu.buffer<16x48xf32, l0c>
+// CHECK: npu.alloc : () -> !npu.buffer<16x16xf16, l1, 3 slots>
+// CHECK: npu.alloc : () -> !npu.buffer<16x16xf16, l0a, 2 slots>
+// CHECK: scf.for %[[K:.*]] =
+// CHECK: %[[A1:.*]] = npu.slot %a1 at [%[[K]]]
+// CHECK: npu.load_nd2nz %{{.*}}, %[[A1]] at [%{{.*}} * 16, %[[K]] * 16] {sizes = [16, 16]}
+// CHECK: %[[A0:.*]] = npu.slot %a0
+// CHECK: npu.load_l0 %[[A1]], %[[A0]]
+// CHECK: npu.mmad %[[A0]], %{{.*}}, %acc at [%[[K]]]
+// CHECK: npu.fixpipe %acc
+
+// -----
+
+// Vector ops fill buffers of their own: two slots for what other pipes write or read, one for temporaries.
+func.func @main(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %y = tile.launch @k %x {inits = [-1]} : tensor<64x64xf32>
+  func.return %y : tensor<64x64xf32>
+}
+tile.kernel @k {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 2], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<64x64xf32>, %y: !npu.gm<64x64xf32>):
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %eight = arith.constant 8 : index
+  tile.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    scf.for %j = %zero to %eight step %one {
+      %a = tile.load %x at [%j * 8, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>) -> !tile.tile<8x64xf32, ub>
+      %m = tile.reduce %a {dims = [1], kind = "max"} : (!tile.tile<8x64xf32, ub>) -> !tile.tile<8x1xf32, ub>
+      %b = tile.broadcast %m : (!tile.tile<8x1xf32, ub>) -> !tile.tile<8x64xf32, ub>
+      %c = tile.sub %a, %b : !tile.tile<8x64xf32, ub>
+      tile.store %c, %y at [%j * 8, 0] {sizes = [8, 64]} : (!tile.tile<8x64xf32, ub>, !npu.gm<64x64xf32>)
+    }
+  }
+}
+// CHECK: npu.kernel @k
+// CHECK: %a = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 2 slots>
+// CHECK: %m = npu.alloc : () -> !npu.buffer<8x1xf32, ub>
+// CHECK: %b = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+// CHECK: %c = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 2 slots>
+// CHECK: npu.load_nd
+// CHECK: npu.vreduce %{{.*}}, %m {dims = [1], kind = "max"}
+// CHECK: npu.vbroadcast %m, %b
+// CHECK: npu.vsub
+// CHECK: npu.store_nd
+
+// -----
+
+// An update in place overwrites a tensor of ours at its last use, and a copy of an argument.
+func.func @main(%x: tensor<16xf32>, %u: tensor<4xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
+  %a = tile.launch @first %u, %x {inits = [1]} : (tensor<4xf32>, tensor<16xf32>) -> tensor<16xf32>
+  %b = tile.launch @first %u, %a {inits = [1]} : (tensor<4xf32>, tensor<16xf32>) -> tensor<16xf32>
+  func.return %b, %x : tensor<16xf32>, tensor<16xf32>
+}
+tile.kernel @first {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 2], workspaces = 0} {
+^bb0(%i: index, %u: !npu.gm<4xf32>, %y: !npu.gm<16xf32>):
+  tile.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %t = tile.load %u at [0] {sizes = [4]} : (!npu.gm<4xf32>) -> !tile.tile<4xf32, ub>
+    tile.store %t, %y at [0] {sizes = [4]} : (!tile.tile<4xf32, ub>, !npu.gm<16xf32>)
+  }
+}
+// CHECK: %[[A:.*]] = npu.gm_alloc
+// CHECK: npu.copy %x, %[[A]]
+// CHECK: npu.launch @first %u, %[[A]]
+// CHECK-NOT: npu.copy
+// CHECK: npu.launch @first %u, %[[A]]
+// CHECK: func.return %[[A]], %x
+
+// -----
+
+// The host program: constants, reshapes as views, host calls, branches and loops over tensors in device memory.
+func.func @main(%n: tensor<i32>, %x: tensor<4xf32>) -> tensor<2x2xf32> {
+  %c = graph.constant {value = #graph.data<f32, [4], splat 1.0>} : () -> tensor<4xf32>
+  %h = graph.host %x {module = "m", op = "sort"} : tensor<4xf32>
+  %v = graph.case %n : (tensor<i32>) -> tensor<4xf32> {
+    graph.yield %h : (tensor<4xf32>)
+  } {
+    graph.yield %c : (tensor<4xf32>)
+  }
+  %i, %w = graph.while %n, %v {counter = 0, trip_count = 3} : (tensor<i32>, tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>) {
+  ^bb0(%j: tensor<i32>, %b: tensor<4xf32>):
+    %more = graph.constant {value = #graph.data<i1, [], (1)>} : () -> tensor<i1>
+    graph.yield %more : (tensor<i1>)
+  } {
+  ^bb0(%j: tensor<i32>, %b: tensor<4xf32>):
+    graph.yield %j, %b : (tensor<i32>, tensor<4xf32>)
+  }
+  %r = graph.reshape %w : (tensor<4xf32>) -> tensor<2x2xf32>
+  func.return %r : tensor<2x2xf32>
+}
+// CHECK: %[[C:.*]] = npu.gm_constant
+// CHECK: %[[H:.*]] = npu.gm_alloc
+// CHECK: npu.host_call %x, %[[H]] {module = "m", op = "sort", outputs = 1}
+// CHECK: %[[V:.*]] = npu.gm_alloc
+// CHECK: npu.branch %n, %[[V]]
+// CHECK: npu.yield %[[H]]
+// CHECK: npu.yield %[[C]]
+// CHECK: %[[N:.*]] = npu.gm_alloc
+// CHECK: npu.copy %n, %[[N]]
+// CHECK: npu.loop %[[N]], %[[V]] {trip_count = 3}
+// CHECK: %[[R:.*]] = npu.view %[[V]] : (!npu.gm<4xf32>) -> !npu.gm<2x2xf32>
+// CHECK: func.return %[[R]]

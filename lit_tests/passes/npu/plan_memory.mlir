@@ -1,0 +1,57 @@
+// RUN: tilewright-opt %s -p npu-plan-memory --split-input-file | filecheck %s
+
+// Arguments and constants keep their places; a tensor's memory is used again after its last use.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> {
+  %k = npu.gm_constant {value = #graph.data<f32, [1024], splat 1.0>} : () -> !npu.gm<1024xf32>
+  %a = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %x, %a {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  %b = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %a, %b {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  %c = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %b, %c {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %c : !npu.gm<1024xf32>
+}
+// CHECK: npu.addresses = array<i64: 0>, npu.arena_bytes = 16384 : i64
+// CHECK: npu.gm_constant {address = 4096,
+// CHECK: %a = npu.gm_alloc {address = [[A:.*]]} :
+// CHECK: %b = npu.gm_alloc {address = [[B:.*]]} :
+// CHECK: %c = npu.gm_alloc {address = [[A]]} :
+
+// -----
+
+// A view keeps the tensor it looks at alive; a result is never used again.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<32x32xf32> {
+  %a = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %x, %a {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  %v = npu.view %a : (!npu.gm<1024xf32>) -> !npu.gm<32x32xf32>
+  %b = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %x, %b {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %v : !npu.gm<32x32xf32>
+}
+// CHECK: npu.arena_bytes = 12288 : i64
+// CHECK: %a = npu.gm_alloc {address = 4096} :
+// CHECK: %b = npu.gm_alloc {address = 8192} :
+
+// -----
+
+// What a loop uses lives as long as the loop.
+func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> {
+  %s = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.copy %x, %s : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  npu.loop %s {trip_count = 4} : (!npu.gm<1024xf32>) {
+  ^bb0(%t: !npu.gm<1024xf32>):
+    npu.yield
+  } {
+  ^bb0(%t: !npu.gm<1024xf32>):
+    %u = npu.gm_alloc : () -> !npu.gm<1024xf32>
+    npu.launch @f %t, %u {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+    npu.yield %u : (!npu.gm<1024xf32>)
+  }
+  %w = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %s, %w {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %w : !npu.gm<1024xf32>
+}
+// CHECK: npu.arena_bytes = 12288 : i64
+// CHECK: %s = npu.gm_alloc {address = 4096} :
+// CHECK: %u = npu.gm_alloc {address = 8192} :
+// CHECK: %w = npu.gm_alloc {address = 8192} :

@@ -1,0 +1,128 @@
+// RUN: tilewright-opt %s -p npu-synchronize --split-input-file | filecheck %s
+
+// Straight line: the consumer waits for the producer on another pipe; one pipe alone needs nothing.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<8x64xf32>, %y: !npu.gm<8x64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %b = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %c = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    npu.load_nd %x, %a at [0, 0] {sizes = [8, 64]} : (!npu.gm<8x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vexp %a, %b : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.vneg %b, %c : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.store_nd %c, %y at [0, 0] {sizes = [8, 64]} : (!npu.buffer<8x64xf32, ub>, !npu.gm<8x64xf32>)
+  }
+}
+// CHECK: npu.load_nd
+// CHECK-NEXT: npu.set_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "V"}
+// CHECK-NEXT: npu.wait_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "V"}
+// CHECK-NEXT: npu.vexp
+// CHECK-NEXT: npu.vneg
+// CHECK-NEXT: npu.set_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
+// CHECK-NEXT: npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
+// CHECK-NEXT: npu.store_nd
+
+// -----
+
+// Double buffering in a loop: flags by slot; those that free a slot are raised before the loop and drained after.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<64x64xf32>, %y: !npu.gm<64x64xf32>):
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %eight = arith.constant 8 : index
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %in = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 2 slots>
+    %out = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 2 slots>
+    scf.for %j = %zero to %eight step %one {
+      %a = npu.slot %in at [%j] : (!npu.buffer<8x64xf32, ub, 2 slots>) -> !npu.buffer<8x64xf32, ub>
+      npu.load_nd %x, %a at [%j * 8, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+      %b = npu.slot %out at [%j] : (!npu.buffer<8x64xf32, ub, 2 slots>) -> !npu.buffer<8x64xf32, ub>
+      npu.vexp %a, %b : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+      npu.store_nd %b, %y at [%j * 8, 0] {sizes = [8, 64]} : (!npu.buffer<8x64xf32, ub>, !npu.gm<64x64xf32>)
+    }
+  }
+}
+// CHECK: npu.set_flag at [0] {event = 0, slots = 2, source = "V", target = "MTE2"}
+// CHECK-NEXT: npu.set_flag at [1] {event = 0, slots = 2, source = "V", target = "MTE2"}
+// CHECK: scf.for %[[J:.*]] =
+// CHECK: npu.wait_flag at [%[[J]]] {event = 0, slots = 2, source = "V", target = "MTE2"}
+// CHECK: npu.load_nd
+// CHECK: npu.set_flag at [%[[J]]] {event = 0, slots = 2, source = "MTE2", target = "V"}
+// CHECK: npu.wait_flag at [%[[J]]] {event = 0, slots = 2, source = "MTE2", target = "V"}
+// CHECK: npu.vexp
+// CHECK: npu.set_flag at [%[[J]]] {event = 0, slots = 2, source = "V", target = "MTE2"}
+// CHECK: npu.store_nd
+// CHECK: npu.set_flag at [%[[J]]] {event = 0, slots = 2, source = "MTE3", target = "V"}
+// CHECK: }
+// CHECK: npu.wait_flag at [0] {event = 0, slots = 2, source = "V", target = "MTE2"}
+// CHECK-NEXT: npu.wait_flag at [1] {event = 0, slots = 2, source = "V", target = "MTE2"}
+
+// -----
+
+// Two loads, one use: only the last producer before it raises a flag. Events of one pair of pipes count up.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<8x64xf32>, %y: !npu.gm<8x64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %b = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %c = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    npu.load_nd %x, %a at [0, 0] {sizes = [8, 64]} : (!npu.gm<8x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.load_nd %y, %b at [0, 0] {sizes = [8, 64]} : (!npu.gm<8x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vadd %a, %b, %a : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.load_nd %y, %c at [0, 0] {sizes = [8, 64]} : (!npu.gm<8x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vadd %a, %c, %a : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+  }
+}
+// CHECK: npu.load_nd
+// CHECK-NEXT: npu.load_nd
+// CHECK-NEXT: npu.set_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "V"}
+// CHECK: npu.wait_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "V"}
+// CHECK: npu.vadd
+// CHECK: npu.set_flag at [0] {event = 1, slots = 1, source = "MTE2", target = "V"}
+// CHECK: npu.wait_flag at [0] {event = 1, slots = 1, source = "MTE2", target = "V"}
+// CHECK: npu.vadd
+
+// -----
+
+// Between the cores of a block: the vector section waits for the tile that the cube section drained.
+npu.kernel @k {grid = [1], kind = "mix", outputs = 1, workspaces = 1} {
+^bb0(%i: index, %y: !npu.gm<16x16xf32>, %w: !npu.gm<16x16xf32>):
+  npu.section {core = "cube", units = 1} {
+  ^bb1(%unit: index):
+    %c = npu.alloc : () -> !npu.buffer<16x16xf32, l0c>
+    npu.fixpipe %c, %w at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xf32, l0c>, !npu.gm<16x16xf32>)
+  }
+  npu.section {core = "vector", units = 2} {
+  ^bb1(%unit: index):
+    %a = npu.alloc : () -> !npu.buffer<8x16xf32, ub>
+    npu.load_nd %w, %a at [%unit * 8, 0] {sizes = [8, 16]} : (!npu.gm<16x16xf32>, !npu.buffer<8x16xf32, ub>)
+    npu.store_nd %a, %y at [%unit * 8, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, ub>, !npu.gm<16x16xf32>)
+  }
+}
+// CHECK: npu.fixpipe
+// CHECK-NEXT: npu.set_cross {event = 0, source = "FIX"}
+// CHECK: npu.section {core = "vector"
+// CHECK: npu.wait_cross {event = 0, target = "MTE2"}
+// CHECK-NEXT: npu.load_nd
+
+// -----
+
+// A program that has flags already keeps them.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<8x64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    npu.load_nd %x, %a at [0, 0] {sizes = [8, 64]} : (!npu.gm<8x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.set_flag at [0] {event = 5, slots = 1, source = "MTE2", target = "V"}
+    npu.wait_flag at [0] {event = 5, slots = 1, source = "MTE2", target = "V"}
+    npu.vexp %a, %a : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+  }
+}
+// CHECK: npu.load_nd
+// CHECK-NEXT: npu.set_flag at [0] {event = 5, slots = 1, source = "MTE2", target = "V"}
+// CHECK-NEXT: npu.wait_flag at [0] {event = 5, slots = 1, source = "MTE2", target = "V"}
+// CHECK-NEXT: npu.vexp

@@ -1,0 +1,243 @@
+// RUN: tilewright-opt %s -p graph-simplify,graph-fuse,graph-to-tile --split-input-file | tilewright-opt --split-input-file | filecheck %s
+
+// A matmul: a loop over k accumulates in l0c; tiles go gm -> l1 -> l0a, l0b.
+func.func @main(%x: tensor<256x2048xf16>, %w: tensor<2048x512xf16>) -> tensor<256x512xf16> {
+  %y = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<256x2048xf16>, tensor<2048x512xf16>) -> tensor<256x512xf16>
+  func.return %y : tensor<256x512xf16>
+}
+// CHECK: tile.launch @contract_0 %x, %w {inits = [-1]}
+// CHECK: tile.kernel @contract_0 {grid = [{{.*}}], kind = "cube", outputs = 1, slots = [{{.*}}], workspaces = 0}
+// CHECK: tile.section {core = "cube", units = 1}
+// CHECK: %[[ZERO:.*]] = tile.zero : () -> !tile.tile<{{.*}}xf32, l0c>
+// CHECK: scf.for %[[K:.*]] = {{.*}} iter_args(%{{.*}} = %[[ZERO]])
+// CHECK: tile.load {{.*}} at [{{.*}}%[[K]] * {{.*}}] {{.*}} -> !tile.tile<{{.*}}xf16, l1>
+// CHECK: tile.load {{.*}} at [%[[K]] * {{.*}}] {{.*}} -> !tile.tile<{{.*}}xf16, l1>
+// CHECK: tile.move {{.*}} -> !tile.tile<{{.*}}xf16, l0a>
+// CHECK: tile.move {{.*}} -> !tile.tile<{{.*}}xf16, l0b>
+// CHECK: tile.mma
+// CHECK: scf.yield
+// CHECK: tile.store %{{.*}} (!tile.tile<{{.*}}xf32, l0c>, !npu.gm<256x512xf16>)
+
+// -----
+
+// matmul + bias + relu on split cores: the cube section stores to a workspace, the vector section finishes.
+func.func @main(%x: tensor<64x32xf16>, %w: tensor<32x48xf16>, %b: tensor<48xf16>) -> tensor<64x48xf16> {
+  %y = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<64x32xf16>, tensor<32x48xf16>) -> tensor<64x48xf16>
+  %c = graph.broadcast %b {dims = [1]} : (tensor<48xf16>) -> tensor<64x48xf16>
+  %s = graph.add %y, %c : tensor<64x48xf16>
+  %z = graph.constant {value = #graph.data<f16, [], (0.0)>} : () -> tensor<f16>
+  %zz = graph.broadcast %z {dims = []} : (tensor<f16>) -> tensor<64x48xf16>
+  %r = graph.max %s, %zz : tensor<64x48xf16>
+  func.return %r : tensor<64x48xf16>
+}
+// CHECK: tile.kernel @contract_0 {{{.*}}kind = "mix", outputs = 1, {{.*}}workspaces = 1}
+// CHECK-NEXT: ^{{.*}}, %[[OUT:.*]]: !npu.gm<64x48xf16>, %[[WORK:.*]]: !npu.gm<64x48xf16>):
+// CHECK: tile.section {core = "cube", units = 1}
+// CHECK: tile.mma
+// CHECK: tile.store %{{.*}}, %[[WORK]] at
+// CHECK: tile.section {core = "vector", units = 2}
+// CHECK-NEXT: ^{{.*}}(%[[UNIT:.*]]: index):
+// CHECK: tile.load %[[WORK]] at [{{.*}}%[[UNIT]]{{.*}}]
+// CHECK: tile.add
+// CHECK: tile.max
+// CHECK: tile.store %{{.*}}, %[[OUT]] at
+
+// -----
+
+// Softmax: a row at a time, load once, store once.
+func.func @main(%x: tensor<64x128xf32>) -> tensor<64x128xf32> {
+  %m = graph.reduce %x {dims = [1], kind = "max"} : (tensor<64x128xf32>) -> tensor<64xf32>
+  %mb = graph.broadcast %m {dims = [0]} : (tensor<64xf32>) -> tensor<64x128xf32>
+  %d = graph.sub %x, %mb : tensor<64x128xf32>
+  %e = graph.exp %d : tensor<64x128xf32>
+  %s = graph.reduce %e {dims = [1], kind = "sum"} : (tensor<64x128xf32>) -> tensor<64xf32>
+  %sb = graph.broadcast %s {dims = [0]} : (tensor<64xf32>) -> tensor<64x128xf32>
+  %r = graph.div %e, %sb : tensor<64x128xf32>
+  func.return %r : tensor<64x128xf32>
+}
+// CHECK: tile.kernel @reduce_0
+// CHECK: tile.load
+// CHECK: tile.reduce {{.*}}kind = "max"
+// CHECK: tile.sub
+// CHECK: tile.exp
+// CHECK: tile.reduce {{.*}}kind = "sum"
+// CHECK-NOT: tile.load
+// CHECK: tile.div
+// CHECK: tile.store
+// CHECK-NOT: tile.kernel
+// CHECK: {{^// --+$}}
+
+// -----
+
+// Layer norm with scale: two row reductions in one kernel.
+func.func @main(%x: tensor<32x256xf32>, %g: tensor<256xf32>) -> tensor<32x256xf32> {
+  %n = graph.constant {value = #graph.data<f32, [], (0.00390625)>} : () -> tensor<f32>
+  %nb = graph.broadcast %n {dims = []} : (tensor<f32>) -> tensor<32xf32>
+  %s = graph.reduce %x {dims = [1], kind = "sum"} : (tensor<32x256xf32>) -> tensor<32xf32>
+  %mean = graph.mul %s, %nb : tensor<32xf32>
+  %mb = graph.broadcast %mean {dims = [0]} : (tensor<32xf32>) -> tensor<32x256xf32>
+  %d = graph.sub %x, %mb : tensor<32x256xf32>
+  %sq = graph.mul %d, %d : tensor<32x256xf32>
+  %v = graph.reduce %sq {dims = [1], kind = "sum"} : (tensor<32x256xf32>) -> tensor<32xf32>
+  %var = graph.mul %v, %nb : tensor<32xf32>
+  %i = graph.rsqrt %var : tensor<32xf32>
+  %ib = graph.broadcast %i {dims = [0]} : (tensor<32xf32>) -> tensor<32x256xf32>
+  %y = graph.mul %d, %ib : tensor<32x256xf32>
+  %gb = graph.broadcast %g {dims = [1]} : (tensor<256xf32>) -> tensor<32x256xf32>
+  %z = graph.mul %y, %gb : tensor<32x256xf32>
+  func.return %z : tensor<32x256xf32>
+}
+// CHECK: tile.kernel @reduce_0
+// CHECK: tile.reduce {{.*}}kind = "sum"
+// CHECK: tile.reduce {{.*}}kind = "sum"
+// CHECK: tile.rsqrt %{{.*}} : !tile.tile<{{.*}}x1xf32, ub>
+// CHECK: tile.store
+// CHECK-NOT: tile.kernel
+// CHECK: {{^// --+$}}
+
+// -----
+
+// A convolution: image to column on the way from l1 to l0a.
+func.func @main(%x: tensor<1x16x16x32xf16>, %k: tensor<3x3x32x64xf16>) -> tensor<1x16x16x64xf16> {
+  %y = graph.conv %x, %k {groups = 1, high = [1, 1], lhs_dilation = [1, 1], lhs_layout = [0, 3, 1, 2], low = [1, 1], out_layout = [0, 3, 1, 2], rhs_dilation = [1, 1], rhs_layout = [2, 3, 0, 1], strides = [1, 1]} : (tensor<1x16x16x32xf16>, tensor<3x3x32x64xf16>) -> tensor<1x16x16x64xf16>
+  func.return %y : tensor<1x16x16x64xf16>
+}
+// CHECK: tile.kernel @conv_0
+// CHECK: tile.load {{.*}} at [{{.*}} + -1, -1, 0]
+// CHECK: tile.move {{.*}}window = [{{.*}}], window_steps = [{{.*}}]} {{.*}} -> !tile.tile<{{.*}}, l0a>
+// CHECK: tile.mma
+// CHECK: tile.store
+
+// -----
+
+// A transposed, sliced operand is a strided view, not a copy.
+func.func @main(%x: tensor<32x64xf32>, %y: tensor<40x40xf32>) -> tensor<40x40xf32> {
+  %s = graph.slice %x {limits = [30, 60], starts = [10, 20], strides = [1, 2]} : (tensor<32x64xf32>) -> tensor<20x20xf32>
+  %p = graph.transpose %s {perm = [1, 0]} : (tensor<20x20xf32>) -> tensor<20x20xf32>
+  %v = graph.slice %y {limits = [20, 20], starts = [0, 0], strides = [1, 1]} : (tensor<40x40xf32>) -> tensor<20x20xf32>
+  %a = graph.add %p, %v : tensor<20x20xf32>
+  %z = graph.constant {value = #graph.data<f32, [], (0.0)>} : () -> tensor<f32>
+  %w = graph.pad %a, %z {high = [20, 20], interior = [0, 0], low = [0, 0]} : (tensor<20x20xf32>, tensor<f32>) -> tensor<40x40xf32>
+  func.return %w : tensor<40x40xf32>
+}
+// CHECK: tile.kernel @add_0
+// CHECK: tile.view {{.*}} : (!npu.gm<32x64xf32>) -> !npu.gm<20x20xf32, strides [2, 64], offset 660>
+// CHECK: tile.load {{.*}}strides [2, 64], offset 660
+// CHECK: tile.kernel @move_0
+// CHECK: tile.load {{.*}} (!npu.gm<20x20xf32>)
+// CHECK: tile.store
+
+// -----
+
+// Concatenation: one copy for each part, into one tensor that each launch updates in place.
+func.func @main(%x: tensor<4x8xf32>, %y: tensor<6x8xf32>) -> tensor<10x8xf32> {
+  %c = graph.concat %x, %y {dim = 0} : (tensor<4x8xf32>, tensor<6x8xf32>) -> tensor<10x8xf32>
+  func.return %c : tensor<10x8xf32>
+}
+// CHECK: %[[A:.*]] = tile.launch @concat_0 %x {inits = [-1]} : (tensor<4x8xf32>) -> tensor<10x8xf32>
+// CHECK: tile.launch @concat_1 %y, %[[A]] {inits = [1]}
+// CHECK: tile.kernel @concat_0
+// CHECK: tile.kernel @concat_1
+// CHECK: tile.view %{{.*}} : (!npu.gm<10x8xf32>) -> !npu.gm<6x8xf32, strides [8, 1], offset 32>
+// CHECK: tile.store
+
+// -----
+
+// A dynamic slice reads its start as a clamped scalar; a dynamic update writes in place.
+func.func @main(%x: tensor<16x8xf32>, %u: tensor<2x8xf32>, %i: tensor<i32>) -> (tensor<2x8xf32>, tensor<16x8xf32>) {
+  %z = graph.constant {value = #graph.data<i32, [], (0)>} : () -> tensor<i32>
+  %s = graph.dynamic_slice %x, %i, %z {sizes = [2, 8]} : (tensor<16x8xf32>, tensor<i32>, tensor<i32>) -> tensor<2x8xf32>
+  %w = graph.dynamic_update_slice %x, %u, %i, %z : (tensor<16x8xf32>, tensor<2x8xf32>, tensor<i32>, tensor<i32>) -> tensor<16x8xf32>
+  func.return %s, %w : tensor<2x8xf32>, tensor<16x8xf32>
+}
+// CHECK: tile.launch @slice_0 %x, %i {inits = [-1]}
+// CHECK: tile.launch @update_0 %u, %i, %x {inits = [2]}
+// CHECK: tile.kernel @slice_0
+// CHECK: %[[AT:.*]] = tile.scalar %{{.*}} {high = 14, low = 0}
+// CHECK: tile.load %{{.*}} at [%[[AT]], 0] {sizes = [2, 8]}
+// CHECK: tile.kernel @update_0
+// CHECK: %[[AT:.*]] = tile.scalar %{{.*}} {high = 14, low = 0}
+// CHECK: tile.store %{{.*}} at [%[[AT]], 0] {sizes = [2, 8]}
+
+// -----
+
+// Equal fusions share one kernel.
+func.func @main(%x: tensor<64x64xf16>, %w: tensor<64x64xf16>) -> tensor<64x64xf16> {
+  %y = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : tensor<64x64xf16>
+  %z = graph.contract %y, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : tensor<64x64xf16>
+  func.return %z : tensor<64x64xf16>
+}
+// CHECK: %[[Y:.*]] = tile.launch @contract_0 %x, %w
+// CHECK: tile.launch @contract_0 %[[Y]], %w
+// CHECK: tile.kernel @contract_0
+// CHECK-NOT: tile.kernel
+// CHECK: {{^// --+$}}
+
+// -----
+
+// A gather of rows: one indirect load for the indices of a tile.
+func.func @main(%t: tensor<100x32xf16>, %ids: tensor<5x1xi32>) -> tensor<5x32xf16> {
+  %g = graph.gather %t, %ids {collapsed_dims = [0], index_dim = 1, indices_batch = [], offset_dims = [1], slice_sizes = [1, 32], start_map = [0], x_batch = []} : (tensor<100x32xf16>, tensor<5x1xi32>) -> tensor<5x32xf16>
+  func.return %g : tensor<5x32xf16>
+}
+// CHECK: tile.kernel @gather_0
+// CHECK: tile.load {{.*}} -> !tile.tile<5xi32, ub>
+// CHECK: tile.max
+// CHECK: tile.min
+// CHECK: tile.load_indirect
+// CHECK: tile.store
+
+// -----
+
+// Pooling.
+func.func @main(%x: tensor<1x8x8x16xf32>) -> tensor<1x4x4x16xf32> {
+  %y = graph.reduce_window %x {dilation = [1, 1, 1, 1], high = [0, 0, 0, 0], kind = "max", low = [0, 0, 0, 0], strides = [1, 2, 2, 1], window = [1, 2, 2, 1]} : (tensor<1x8x8x16xf32>) -> tensor<1x4x4x16xf32>
+  func.return %y : tensor<1x4x4x16xf32>
+}
+// CHECK: tile.kernel @reduce_window_0
+// CHECK: tile.extract {{.*}} {sizes = [1, 4, 4, 16], steps = [1, 2, 2, 1]}
+// CHECK: tile.max
+// CHECK: tile.store
+
+// -----
+
+// A row too long for the unified buffer is reduced piece by piece.
+func.func @main(%x: tensor<4x1048576xf32>) -> tensor<4xf32> {
+  %m = graph.reduce %x {dims = [1], kind = "max"} : (tensor<4x1048576xf32>) -> tensor<4xf32>
+  func.return %m : tensor<4xf32>
+}
+// CHECK: tile.kernel @reduce_0
+// CHECK: tile.fill {value = 0xfff0000000000000 : f64}
+// CHECK: scf.for
+// CHECK: tile.mask
+// CHECK: tile.reduce
+// CHECK: tile.max
+// CHECK: scf.yield
+// CHECK: tile.store
+
+// -----
+
+// Loops of the program keep their shape around the launches.
+func.func @main(%n: tensor<i32>, %x: tensor<4xf32>) -> tensor<4xf32> {
+  %i, %v = graph.while %n, %x {counter = 0, trip_count = 3} : (tensor<i32>, tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>) {
+  ^bb0(%j: tensor<i32>, %b: tensor<4xf32>):
+    %three = graph.constant {value = #graph.data<i32, [], (3)>} : () -> tensor<i32>
+    %more = graph.lt %j, %three : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    graph.yield %more : (tensor<i1>)
+  } {
+  ^bb0(%j: tensor<i32>, %b: tensor<4xf32>):
+    %one = graph.constant {value = #graph.data<i32, [], (1)>} : () -> tensor<i32>
+    %k = graph.add %j, %one : tensor<i32>
+    %c = graph.sin %b : tensor<4xf32>
+    graph.yield %k, %c : (tensor<i32>, tensor<4xf32>)
+  }
+  func.return %v : tensor<4xf32>
+}
+// CHECK: graph.while
+// CHECK: tile.launch @lt_0
+// CHECK: graph.yield
+// CHECK: } {
+// CHECK: tile.launch @add_0
+// CHECK: tile.launch @sin_0
+// CHECK: graph.yield
+// CHECK: tile.kernel @lt_0

@@ -1,0 +1,278 @@
+"""The tilewright command: its output, and how it complains."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.cli.common import CliError, write_whole
+from tilewright.cli.main import main
+from tilewright.cli.source import parse_shapes, random_inputs
+
+MODEL = """
+import jax.numpy as jnp
+import numpy as np
+
+def relu(x, w):
+    print("hello from the model")
+    return {"y": jnp.maximum(x @ w, 0)}
+
+def relu_inputs():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((8, 16), np.float32), rng.standard_normal((16, 24), np.float32)
+
+def single(x):
+    return x + 1
+
+def single_inputs():
+    return np.ones((4, 4), np.float32)
+
+def bare(x):
+    return x * 2
+
+def failing(x):
+    return x
+
+def failing_inputs():
+    return 1 / 0
+
+not_a_function = 3
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return str(path)
+
+
+@pytest.fixture
+def mlir(tmp_path: Path) -> str:
+    path = tmp_path / "double.mlir"
+    path.write_text(
+        "func.func @main(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {\n"
+        "  %y = graph.add %x, %x : tensor<8x16xf32>\n  func.return %y : tensor<8x16xf32>\n}\n"
+    )
+    return str(path)
+
+
+def output(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    """stdout of a call that succeeds."""
+    code = main(list(args))
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    return said.out
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    """The one line that a failing call writes."""
+    assert main(list(args)) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tilewright")]
+    assert len(lines) == 1
+    assert lines[0].startswith("tilewright: error: ")
+    return lines[0]
+
+
+def test_help_does_not_import_jax() -> None:
+    script = (
+        "import sys\nfrom tilewright.cli.main import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "sys.exit(any(m.split('.')[0] in ('jax', 'jaxlib', 'xdsl') for m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "COMMAND" in done.stdout
+
+
+def test_run_checks_both_memory_modes(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = output(capsys, "run", f"{model}:relu", "--check")
+    assert "['y']   f32[8,24]" in said
+    assert "hello" not in said
+    assert "both memory modes agree bit for bit" in said
+
+
+def test_run_json_is_one_object(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    said = json.loads(output(capsys, "run", f"{model}:single", "--check", "--json", "--memory", "bytes"))
+    assert said["memory"] == "bytes"
+    assert said["check"]["ok"]
+    assert said["check"]["bitwise"]
+    assert said["outputs"] == [
+        {
+            "name": "out",
+            "type": "f32[4,4]",
+            "shape": [4, 4],
+            "dtype": "f32",
+            "min": 2.0,
+            "max": 2.0,
+            "mean": 2.0,
+            "nan": 0,
+        }
+    ]
+
+
+def test_a_failed_check_is_exit_code_1(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilewright.program.relative_error", lambda *_: 1.0)
+    assert main(["run", f"{model}:single", "--check"]) == 1
+    assert "DIFFERS" in capsys.readouterr().out
+    assert main(["verify", f"{model}:single", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["ok"] is False
+
+
+def test_report(model: str, mlir: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "us on ascend-310" in output(capsys, "report", f"{model}:relu", "--target", "ascend-310")
+    assert json.loads(output(capsys, "report", mlir, "--json"))["kernels"][0]["launches"] == 1
+
+
+def test_verify_starts_at_the_level_of_the_source(
+    mlir: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    levels = ["graph", "tile", "npu typed", "npu bytes"]
+    assert list(json.loads(output(capsys, "verify", mlir, "--json"))["levels"]) == levels
+    for level, has in (("tile", levels[1:]), ("npu", levels[2:])):
+        lower = str(tmp_path / f"{level}.mlir")
+        output(capsys, "compile", mlir, "--emit", level, "-o", lower)
+        said = json.loads(output(capsys, "verify", lower, "--json"))
+        assert list(said["levels"]) == has
+        assert said["ok"]
+
+
+def test_trace_and_compile_write_whole_files(
+    mlir: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    output(capsys, "trace", mlir, "-o", str(out / "trace.json"))
+    assert json.loads((out / "trace.json").read_text())["traceEvents"]
+    output(capsys, "compile", mlir, "-o", str(out / "npu.mlir"))
+    assert (out / "npu.mlir").read_text() == output(capsys, "compile", mlir)
+    assert sorted(p.name for p in out.iterdir()) == ["npu.mlir", "trace.json"]
+    assert "no: No such file or directory" in complaint(
+        capsys, "trace", mlir, "-o", str(tmp_path / "x" / "no")
+    )
+
+
+def test_inputs_from_shapes_and_files(
+    model: str, mlir: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "f32[3,5]" in output(capsys, "run", f"{model}:bare", "--shapes", "f32[3,5]")
+    np.savez(tmp_path / "in.npz", x=np.full((8, 16), 3, np.float32))
+    said = json.loads(output(capsys, "run", mlir, "--inputs", str(tmp_path / "in.npz"), "--json"))
+    assert said["outputs"][0]["max"] == 6.0
+    np.savez(tmp_path / "in.npz", x=np.zeros((8, 15), np.float32))
+    said = complaint(capsys, "run", mlir, "--inputs", str(tmp_path / "in.npz"))
+    assert "input 0 of double.mlir must be f32[8, 16]" in said
+    (tmp_path / "in.npz").write_text("no zip")
+    assert "not an .npz file" in complaint(capsys, "run", mlir, "--inputs", str(tmp_path / "in.npz"))
+
+
+def test_shapes() -> None:
+    assert parse_shapes("f32[8,128], i32[4],f16[],bf16") == [
+        ((8, 128), "f32"),
+        ((4,), "i32"),
+        ((), "f16"),
+        ((), "bf16"),
+    ]
+    for bad in ("", "f32[", "f32[a]", "f32[-1]", "[3]", "f32[2]]"):
+        with pytest.raises(CliError):
+            parse_shapes(bad)
+    with pytest.raises(CliError, match="unknown element type 'f33'"):
+        parse_shapes("f33[2]")
+
+
+def test_random_inputs_are_the_same_every_time() -> None:
+    specs = parse_shapes("f32[4],i8[100],i32[100],i1[9],bf16[3],ui4[5],c64[2]")
+    first, second = random_inputs(specs), random_inputs(specs)
+    for a, b, (shape, _) in zip(first, second, specs, strict=True):
+        assert a.shape == shape
+        assert a.tobytes() == b.tobytes()
+    assert first[1].min() < 0
+    assert first[2].min() >= 0
+    assert first[2].max() < 10
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("none.py:f", "none.py: No such file or directory"),
+        ("none.mlir", "none.mlir: No such file or directory"),
+        ("notes.txt", "notes.txt: neither a Python function (model.py:fn) nor an .mlir file"),
+        ("model.py", "model.py: say which function, as in model.py:relu"),
+        ("model.py:rellu", "model.py has no function rellu; did you mean relu?"),
+        ("model.py:zzz", "model.py has no function zzz; it has relu, single, bare, failing"),
+        ("model.py:not_a_function", "model.py: not_a_function is not a function"),
+        ("model.py:bare", "model.py:bare has no example inputs: define bare_inputs() beside it"),
+        ("model.py:failing", "model.py:26: ZeroDivisionError: division by zero"),
+        ("broken.py:f", "broken.py:2: SyntaxError: "),
+        ("raises.py:f", "raises.py:3: ValueError: first line"),
+        ("exits.py:f", "exits.py:1: SystemExit: 3"),
+        ("text.mlir", "text.mlir:1:"),
+    ],
+)
+def test_wrong_sources(
+    model: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    expected: str,
+) -> None:
+    folder = Path(model).parent
+    monkeypatch.chdir(folder)
+    (folder / "notes.txt").write_text("")
+    (folder / "broken.py").write_text("x = 1\ndef f(:\n")
+    (folder / "raises.py").write_text(
+        "def g():\n    x = 1\n    raise ValueError('first line\\nsecond')\ng()\n"
+    )
+    (folder / "exits.py").write_text("raise SystemExit(3)\n")
+    (folder / "text.mlir").write_text("some text\n")
+    assert expected in complaint(capsys, "run", source)
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--target", "ascend-9"], "unknown target 'ascend-9'"),
+        (["--shapes", "f32[2]"], "does not take these 1 inputs: missing a required argument: 'w'"),
+        (["--shapes", "f32[2],f32[2],f32[2]"], "does not take these 3 inputs: too many positional arguments"),
+        (["--shapes", "f32[2,3],f32[2,3]"], "model.py:7: TypeError: dot_general"),
+        (["--shapes", "f32[2", "--inputs", "x"], "give either --shapes or --inputs"),
+        (["--inputs", "none.npz"], "none.npz: No such file or directory"),
+        (["--memory", "bits"], "argument --memory: invalid choice: 'bits'"),
+        (["--nothing"], "unrecognized arguments: --nothing"),
+    ],
+)
+def test_wrong_arguments(
+    model: str, capsys: pytest.CaptureFixture[str], args: list[str], expected: str
+) -> None:
+    assert expected in complaint(capsys, "run", f"{model}:relu", *args)
+
+
+def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "invalid choice: 'rum'" in complaint(capsys, "rum")
+
+
+def test_debug_raises(model: str) -> None:
+    with pytest.raises(CliError) as caught:
+        main(["run", f"{model}:failing", "--debug"])
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text("old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(CliError, match=r"x\.txt: No space left on device"):
+        write_whole(path, "new")
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]

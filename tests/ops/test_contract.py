@@ -1,0 +1,147 @@
+"""Products: dot_general with any batch, free and contracted dimensions, and what may surround them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from harness import FLOATS, SIZES, check, data, modes, targets
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+MODES, TARGETS = modes(), targets()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8", "i32"])
+@settings(max_examples=5)
+@given(draw=st.data(), target=TARGETS, memories=MODES)
+def test_dot_general(dtype: str, draw: st.DataObject, target: str, memories) -> None:
+    extent: dict[str, int] = {}
+    budget = 8_000
+
+    def names(kind: str, most: int) -> list[str]:
+        nonlocal budget
+        found = [f"{kind}{i}" for i in range(draw.draw(st.integers(0, most)))]
+        for name in found:
+            extent[name] = draw.draw(st.sampled_from([s for s in SIZES if s <= max(budget, 1)]))
+            budget //= extent[name]
+        return found
+
+    k, m, n, batch = names("k", 2), names("m", 2), names("n", 2), names("b", 2)
+    lhs = draw.draw(st.permutations([*batch, *m, *k]))
+    rhs = draw.draw(st.permutations([*batch, *n, *k]))
+    contract = [lhs.index(a) for a in k], [rhs.index(a) for a in k]
+    both = [lhs.index(a) for a in batch], [rhs.index(a) for a in batch]
+    wide = jnp.int32 if dtype in ("i8", "i32") else None
+
+    def fn(x: Any, y: Any) -> Any:
+        return lax.dot_general(x, y, (contract, both), preferred_element_type=wide)
+
+    x, y = (data(dtype, [extent[a] for a in names_of], i) for i, names_of in enumerate((lhs, rhs)))
+    check(fn, x, y, target=target, memories=memories, length=math.prod(extent[a] for a in k))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
+@pytest.mark.parametrize("shape", [(300, 200, 150), (5, 3000, 7), (1, 257, 1000), (1000, 16, 1), (1, 1, 1)])
+def test_products_larger_than_a_tile(dtype: str, shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    wide = jnp.int32 if dtype == "i8" else None
+    x, y = data(dtype, (m, k)), data(dtype, (k, n))
+    check(lambda x, y: lax.dot(x, y, preferred_element_type=wide), x, y, length=k)
+
+
+A, B = data("f32", (7, 13)), data("f32", (13, 5))
+HALF = data("f16", (17, 3))
+
+
+def shifted(x: jax.Array) -> jax.Array:
+    return lax.pad(x, jnp.asarray(0, x.dtype), [(2, 2, 0), (2, 0, 0)])
+
+
+OPERANDS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
+    "a transposed slice": (lambda x, y: x.T @ y[:, ::2].T, (data("f32", (13, 7)), data("f32", (5, 26)))),
+    "a row repeated": (lambda x, y: jnp.broadcast_to(x, (7, 13)) @ y, (data("f32", (13,)), B)),
+    "a column repeated": (lambda x, y: y @ jnp.broadcast_to(x[:, None], (13, 7)), (data("f32", (13,)), A)),
+    "one number": (lambda x: x @ jnp.ones((13, 3)), (A,)),
+    "an unknown number": (lambda x, y: jnp.broadcast_to(x, (7, 13)) @ y, (data("f32", ()), B)),
+    "a matrix for each batch": (
+        lambda x, y: jnp.einsum("bij,bjk->bik", jnp.broadcast_to(x, (3, 7, 13)), y),
+        (A, data("f32", (3, 13, 5))),
+    ),
+    "positions": (lambda x: x @ jnp.arange(39.0).reshape(13, 3), (A,)),
+    "padded": (lambda x, y: jnp.pad(x, ((0, 0), (1, 2))) @ y, (data("f32", (7, 10)), B)),
+    "padded with ones": (
+        lambda x, y: jnp.pad(x, ((0, 0), (1, 2)), constant_values=1) @ y,
+        (data("f32", (7, 10)), B),
+    ),
+    "padded on both sides": (lambda x: jnp.tensordot(shifted(x + 1), shifted(x + 1), (1, 1)), (HALF,)),
+    "padded twice": (lambda x, y: shifted(shifted(x)) @ y, (HALF, data("f16", (7, 4)))),
+    "reversed": (lambda x, y: x[:, ::-1] @ y, (A, B)),
+    "slices along k": (lambda x, y: x[:, 3:10] @ y[1:8], (A, B)),
+    "merged dimensions": (
+        lambda x, y: x.reshape(6, 15) @ y,
+        (data("f32", (2, 3, 3, 5)), data("f32", (15, 4))),
+    ),
+    "the same matrix": (lambda x: (x @ x.T, x.T @ x), (A,)),
+    "mixed types": (
+        lambda x, y: lax.dot(x, y, preferred_element_type=jnp.float32),
+        (data("bf16", (7, 9)), data("bf16", (9, 5))),
+    ),
+    "a chain": (lambda x, y: jnp.einsum("ij,jk,lk->il", x, y, y.T @ y), (A, B)),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
+def test_operands(name: str, target: str) -> None:
+    fn, args = OPERANDS[name]
+    check(fn, *args, target=target, length=64)
+
+
+EPILOGUES: dict[str, Callable[..., Any]] = {
+    "bias and relu": lambda x, w, b, r: jax.nn.relu(x @ w + b),
+    "residual": lambda x, w, b, r: x @ w + r * 2,
+    "transposed residual": lambda x, w, b, r: (x @ w).T + r.T,
+    "a column": lambda x, w, b, r: x @ w + r[:, :1],
+    "two results": lambda x, w, b, r: (x @ w, jnp.tanh(x @ w)),
+    "transposed": lambda x, w, b, r: (x @ w).T,
+    "sliced": lambda x, w, b, r: (x @ w)[1:4, ::2],
+    "heads": lambda x, w, b, r: (x @ w).reshape(17, 3, 13).transpose(1, 0, 2),
+    "a sum of products": lambda x, w, b, r: x @ w + x @ (w + 1),
+    "a row sum": lambda x, w, b, r: (x @ w).sum(-1),
+    "a column maximum": lambda x, w, b, r: (x @ w + b).max(0),
+    "softmax": lambda x, w, b, r: jax.nn.softmax(x @ w),
+    "the best": lambda x, w, b, r: (x @ w).argmax(-1),
+    "parts": lambda x, w, b, r: jnp.split(x @ w, 3, axis=-1),
+    "converted": lambda x, w, b, r: (x @ w + b).astype(jnp.float16),
+    "of its own result": lambda x, w, b, r: (x @ w) * jax.nn.sigmoid(x @ w),
+}
+
+
+@pytest.mark.parametrize("name", EPILOGUES)
+@settings(max_examples=1)
+@given(dtype=st.sampled_from(FLOATS), target=TARGETS, memories=MODES)
+def test_epilogues(name: str, dtype: str, target: str, memories) -> None:
+    args = data(dtype, (17, 31)), data(dtype, (31, 39)), data(dtype, (39,)), data(dtype, (17, 39))
+    fn = EPILOGUES[name]
+    if name == "the best":
+        args = tuple(jnp.round(a * 2) for a in args)
+    check(fn, *args, target=target, memories=memories, length=31 * 4)
+
+
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
+def test_quantised(target: str) -> None:
+    def fn(x: jax.Array, w: jax.Array, scale: jax.Array) -> list[jax.Array]:
+        wide = lax.dot(x, w, preferred_element_type=jnp.int32)
+        return [wide, wide.astype(jnp.float32) * scale, jnp.clip(wide >> 4, -128, 127).astype(jnp.int8)]
+
+    check(fn, data("i8", (130, 97)), data("i8", (97, 64)), data("f32", (64,)), target=target)
+
+
+def test_rows_beyond_ub_after_a_product() -> None:
+    check(lambda x, w: jax.nn.softmax(x @ w), data("f32", (3, 17)), data("f32", (17, 50257)), length=17)

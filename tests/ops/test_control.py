@@ -1,0 +1,111 @@
+"""Loops and branches, with trip counts and predicates known only at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from harness import check, data
+from jax import lax
+
+Args = tuple[jax.Array, ...]
+X, Y, W = data("f32", (5, 7)), data("f32", (5, 7), 1), data("f32", (7, 7)) * 0.3
+YES, NO = jnp.bool_(True), jnp.bool_(False)
+
+
+def count(n: int) -> jax.Array:
+    return jnp.int32(n)
+
+
+def step(i: Any, x: Any) -> Any:
+    return x * 1.5 + i
+
+
+LOOPS: dict[str, tuple[Callable[..., Any], Args]] = {
+    "fori": (lambda x: lax.fori_loop(0, 5, step, x), (X,)),
+    "fori, count given": (lambda x, n: lax.fori_loop(0, n, step, x), (X, count(4))),
+    "fori, bounds given": (lambda x, a, n: lax.fori_loop(a, n, step, x), (X, count(-2), count(1))),
+    "no trips": (lambda x, n: lax.fori_loop(0, n, step, x), (X, count(0))),
+    "while": (lambda x: lax.while_loop(lambda x: jnp.sum(x) < 100, lambda x: x * 2, jnp.abs(x)), (X,)),
+    "while a flag": (
+        lambda x, p: lax.while_loop(lambda c: c[1], lambda c: (c[0] + 1, c[0].sum() < 10), (x, p)),
+        (jnp.zeros(5), YES),
+    ),
+    "scan": (lambda x, xs: lax.scan(lambda c, x: (c * 0.5 + x, c.sum()), x, xs), (X[0], X)),
+    "scan backwards": (lambda x, xs: lax.scan(lambda c, x: (c * 0.5 + x, c), x, xs, reverse=True), (X[0], X)),
+    "scan without input": (lambda x: lax.scan(lambda c, _: (c + 1, c), x, None, length=4), (X,)),
+    "recurrent": (
+        lambda h, w, xs: lax.scan(lambda c, x: (jnp.tanh(c @ w + x), c), h, xs),
+        (X, W, data("f32", (4, 5, 7))),
+    ),
+    "map": (lambda x: lax.map(lambda row: row.sum(), x), (X,)),
+    "swap": (lambda x, y: lax.fori_loop(0, 5, lambda i, c: (c[1], c[0]), (x, y)), (X, Y)),
+    "swap, count given": (
+        lambda x, y, n: lax.fori_loop(0, n, lambda i, c: (c[1], c[0] + 1), (x, y)),
+        (X, Y, count(3)),
+    ),
+    "rotate": (lambda *xs: lax.fori_loop(0, 4, lambda i, c: (c[1], c[2], c[0]), xs), (X, Y, X + 1)),
+    "one start for two": (lambda x: lax.fori_loop(0, 3, lambda i, c: (c[0] + 1, c[1] * 2), (x, x)), (X,)),
+    "an unchanged part": (lambda x, y: lax.fori_loop(0, 3, lambda i, c: (c[0], c[1] + c[0]), (x, y)), (X, Y)),
+    "a nest": (
+        lambda x: lax.fori_loop(0, 3, lambda i, x: lax.fori_loop(0, i, lambda j, y: y + j, x) * 2, x),
+        (X,),
+    ),
+    "a branch inside": (
+        lambda x: lax.while_loop(
+            lambda c: c[0] < 3,
+            lambda c: (c[0] + 1, lax.cond(c[0] > 1, lambda x: x * 2, lambda x: x + 1, c[1])),
+            (0, x),
+        ),
+        (X,),
+    ),
+    "a product inside": (lambda x, w: lax.fori_loop(0, 3, lambda i, c: c @ w, x), (X, W)),
+    "a layout inside": (lambda x: lax.fori_loop(0, 3, lambda i, c: (c + 1).reshape(7, 5).T, x), (X,)),
+    "an update inside": (
+        lambda x, n: lax.fori_loop(0, n, lambda i, c: lax.dynamic_update_slice(c, c[:1] + i, (i, 0)), x),
+        (X, count(4)),
+    ),
+    "a constant result": (lambda x: lax.fori_loop(0, 3, lambda i, c: jnp.ones_like(c), x), (X,)),
+    "used afterwards": (lambda x: (lambda y: (y + x, y))(lax.fori_loop(0, 3, step, x)), (X,)),
+    "a scalar": (lambda x: lax.fori_loop(0, 5, lambda i, c: c * 2 + x, x), (data("f32", ()),)),
+    "many trips": (lambda x: lax.fori_loop(0, 100, lambda i, c: c * 0.99, x), (data("f32", (300, 257)),)),
+}
+
+BRANCHES: dict[str, tuple[Callable[..., Any], Args]] = {
+    "taken": (lambda p, x: lax.cond(p, lambda x: x + 1, lambda x: x * 2, x), (YES, X)),
+    "not taken": (lambda p, x: lax.cond(p, lambda x: x + 1, lambda x: x * 2, x), (NO, X)),
+    "a computed predicate": (lambda x: lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x), (X,)),
+    "its operand as result": (lambda p, x: lax.cond(p, lambda x: (x, x), lambda x: (x * 2, x), x), (NO, X)),
+    "constants": (lambda p: lax.cond(p, lambda: jnp.ones(3), lambda: jnp.zeros(3)), (YES,)),
+    "a product": (lambda p, x, w: lax.cond(p, lambda: x @ w, lambda: x), (YES, X, W)),
+    "an outer value": (
+        lambda p, x: (lambda y: lax.cond(p, lambda: y.sum(0), lambda: y[0]) + y[1])(jnp.exp(x)),
+        (NO, X),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops(name: str) -> None:
+    fn, args = LOOPS[name]
+    check(fn, *args, memories=("typed", "bytes"), length=100)
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_branches(name: str) -> None:
+    fn, args = BRANCHES[name]
+    check(fn, *args, memories=("typed", "bytes"))
+
+
+@pytest.mark.parametrize("index", [-1, 0, 1, 2, 5])
+def test_switch(index: int) -> None:
+    branches = [lambda x: x + 1, lambda x: x * 2, lambda x: x]
+    check(lambda i, x: lax.switch(i, branches, x), count(index), X, memories=("typed", "bytes"))
+
+
+def test_on_a_fused_core() -> None:
+    fn, args = LOOPS["recurrent"]
+    check(fn, *args, target="ascend-310", length=100)

@@ -1,0 +1,166 @@
+"""Convolutions of one to three spatial dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from harness import check, data, modes, targets
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+MODES, TARGETS = modes(), targets()
+SPATIAL = "DHW"
+NHWC = ("NHWC", "HWIO", "NHWC")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8"])
+@settings(max_examples=5)
+@given(draw=st.data(), target=TARGETS, memories=MODES)
+def test_conv(dtype: str, draw: st.DataObject, target: str, memories) -> None:
+    on_vector = target == "ascend-310" and dtype in (
+        "f32",
+        "bf16",
+    )  # one contraction for each window position
+    rank = draw.draw(st.sampled_from([1, 2, 2, 2, 3]))
+    space = SPATIAL[-rank:]
+    layouts = draw.draw(
+        st.sampled_from(
+            [
+                (f"N{space}C", f"{space}IO", f"N{space}C"),
+                (f"NC{space}", f"OI{space}", f"NC{space}"),
+                (f"C{space}N", f"I{space}O", f"C{space}N"),
+                (f"N{space}C", f"OI{space}", f"NC{space}"),
+            ]
+        )
+    )
+    groups = draw.draw(st.sampled_from([1, 1, 2, 3]))
+    features_in = (
+        draw.draw(st.sampled_from([1, 2, 5, 17])) if groups == 1 else draw.draw(st.sampled_from([1, 2]))
+    )
+    features_out = draw.draw(st.sampled_from([1, 4, 8])) * groups
+    each = [
+        (
+            draw.draw(st.sampled_from([5, 7, 13] if rank < 3 else [3, 5])),
+            draw.draw(st.sampled_from([1, 2, 3, 5] if rank < 3 and not on_vector else [1, 2])),
+            draw.draw(st.integers(1, 3)),
+            (draw.draw(st.integers(-1, 2)), draw.draw(st.integers(0, 2))),
+            draw.draw(st.sampled_from([1, 1, 1, 2])),
+            draw.draw(st.sampled_from([1, 1, 2])),
+        )
+        for _ in range(rank)
+    ]
+    sizes, window, strides, padding, lhs_dilation, rhs_dilation = (tuple(v) for v in zip(*each, strict=True))
+    assume(all((n - 1) * a + 1 + sum(p) > (w - 1) * b for n, w, _, p, a, b in each))
+
+    def shape(layout: str, named: dict[str, int]) -> list[int]:
+        return [named[c] for c in layout]
+
+    x = data(
+        dtype, shape(layouts[0], {"N": 2, "C": features_in * groups, **dict(zip(space, sizes, strict=True))})
+    )
+    w = data(
+        dtype,
+        shape(layouts[1], {"I": features_in, "O": features_out, **dict(zip(space, window, strict=True))}),
+    )
+
+    def fn(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x,
+            w,
+            strides,
+            padding,
+            lhs_dilation,
+            rhs_dilation,
+            layouts,
+            feature_group_count=groups,
+            preferred_element_type=jnp.int32 if dtype == "i8" else None,
+        )
+
+    check(fn, x, w, target=target, memories=memories, length=math.prod(window) * features_in)
+
+
+def conv(x: jax.Array, w: jax.Array, **options: Any) -> jax.Array:
+    return lax.conv_general_dilated(
+        x, w, (1, 1), options.pop("padding", "SAME"), dimension_numbers=NHWC, **options
+    )
+
+
+IMAGE, FILTER = data("f16", (2, 9, 11, 3)), data("f16", (3, 3, 3, 8))
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
+    "scale, bias, relu": (
+        lambda x, w, b: jax.nn.relu(conv(x, w) * b + b),
+        (IMAGE, FILTER, data("f16", (8,))),
+    ),
+    "a residual": (lambda x, w: conv(x, w) + x, (IMAGE, data("f16", (3, 3, 3, 3)))),
+    "a padded input": (
+        lambda x, w: conv(jnp.pad(x, ((0, 0), (1, 1), (2, 2), (0, 0))), w, padding="VALID"),
+        (IMAGE, FILTER),
+    ),
+    "reversed weights": (
+        lambda x, w: conv(x, w[::-1, ::-1].transpose(0, 1, 3, 2)),
+        (IMAGE, data("f16", (3, 3, 8, 3))),
+    ),
+    "transposed": (lambda x, w: lax.conv_transpose(x, w, (2, 2), "SAME"), (IMAGE, FILTER)),
+    "depthwise": (lambda x, w: conv(x, w, feature_group_count=3), (IMAGE, data("f16", (3, 3, 1, 6)))),
+    "depthwise and relu": (
+        lambda x, w: jax.nn.relu(conv(x, w, feature_group_count=3) + 1),
+        (IMAGE, data("f16", (3, 3, 1, 6))),
+    ),
+    "one output": (lambda x, w: conv(x, w, padding="VALID"), (IMAGE, data("f16", (9, 11, 3, 8)))),
+    "a filter larger than the image": (
+        lambda x, w: conv(x, w, padding=((2, 2), (2, 2))),
+        (data("f16", (2, 3, 3, 3)), data("f16", (5, 5, 3, 8))),
+    ),
+    "then pooling": (
+        lambda x, w: lax.reduce_window(conv(x, w), -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"),
+        (IMAGE, FILTER),
+    ),
+    "then the mean over the image": (lambda x, w: conv(x, w).mean((1, 2)), (IMAGE, FILTER)),
+    "many tiles": (conv, (data("f16", (1, 40, 40, 64)), data("f16", (3, 3, 64, 64)))),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_around_a_conv(name: str) -> None:
+    fn, args = PROGRAMS[name]
+    check(fn, *args, length=32)
+
+
+@pytest.mark.parametrize("name", ["scale, bias, relu", "depthwise and relu", "then pooling"])
+def test_around_a_conv_on_a_fused_core(name: str) -> None:
+    fn, args = PROGRAMS[name]
+    check(fn, *args, target="ascend-310", length=32)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_types_the_cube_lacks(dtype: str, groups: int) -> None:
+    def fn(x: jax.Array, w: jax.Array) -> jax.Array:
+        return lax.conv_general_dilated(
+            x,
+            w,
+            (2, 1),
+            ((1, 0), (1, 1)),
+            (1, 2),
+            (2, 1),
+            ("NCHW", "OIHW", "NHWC"),
+            feature_group_count=groups,
+        )
+
+    x, w = data(dtype, (2, 3, 7, 5)), data(dtype, (6, 3 // groups, 2, 3))
+    program = check(fn, x, w, target="ascend-310", length=18)
+    assert all(kernel.kind == "vector" for kernel in program.report().kernels)
+
+
+def test_gradients() -> None:
+    def loss(x: jax.Array, w: jax.Array) -> jax.Array:
+        return (lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=NHWC) ** 2).sum()
+
+    x, w = data("f32", (2, 9, 11, 3)), data("f32", (3, 3, 3, 8))
+    check(jax.grad(loss, (0, 1)), x, w, length=100)

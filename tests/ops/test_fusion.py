@@ -1,0 +1,111 @@
+"""Fused kernels: random chains of ops, the usual blocks of networks, and how much of each runs on the NPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from harness import FLOATS, check, data, modes, targets
+from hypothesis import given, note
+from hypothesis import strategies as st
+from jax import lax
+from programs import STEPS, STEPS_FOLDED, RandomProgram, programs
+
+MODES, TARGETS = modes(), targets()
+
+
+@given(programs(STEPS_FOLDED), st.sampled_from(FLOATS), TARGETS, MODES)
+def test_folded_chains(program: RandomProgram, dtype: str, target: str, memories) -> None:
+    note(f"{program}\n{dtype} {target} {memories}")
+    check(program, *program.arguments(dtype), target=target, memories=memories, length=program.length)
+
+
+@given(programs(STEPS), st.sampled_from(FLOATS), TARGETS, MODES)
+def test_chains(program: RandomProgram, dtype: str, target: str, memories) -> None:
+    note(f"{program}\n{dtype} {target} {memories}")
+    check(program, *program.arguments(dtype), target=target, memories=memories, length=program.length)
+
+
+@given(programs(), st.sampled_from(FLOATS), TARGETS, MODES)
+def test_chains_with_products(program: RandomProgram, dtype: str, target: str, memories) -> None:
+    note(f"{program}\n{dtype} {target} {memories}")
+    check(program, *program.arguments(dtype), target=target, memories=memories, length=program.length)
+
+
+def layer_norm(x: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5) * scale + shift
+
+
+def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / 4
+    masked = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, -1e4)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(masked), v)
+
+
+def rotary(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+    return x * cos + jnp.concatenate([-x[..., 8:], x[..., :8]], -1) * sin
+
+
+def batch_norm(x: jax.Array, scale: jax.Array) -> jax.Array:
+    return (x - x.mean((0, 1, 2))) * lax.rsqrt(x.var((0, 1, 2)) + 1e-5) * scale
+
+
+def group_norm(x: jax.Array) -> jax.Array:
+    y = x.reshape(2, 9, 2, 3)
+    return ((y - y.mean((1, 3), keepdims=True)) * 2).reshape(2, 9, 6)
+
+
+BLOCKS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "softmax": (jax.nn.softmax, ((7, 5, 13),)),
+    "softmax over rows": (lambda x: jax.nn.softmax(x, 0), ((130, 97),)),
+    "log softmax loss": (lambda x, y: -(jax.nn.log_softmax(x) * y).sum(-1).mean(), ((13, 17), (13, 17))),
+    "layer norm": (layer_norm, ((7, 97), (97,), (97,))),
+    "rms norm": (lambda x: x * lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6), ((3, 7, 97),)),
+    "batch norm": (batch_norm, ((2, 9, 11, 3), (3,))),
+    "group norm": (group_norm, ((2, 9, 6),)),
+    "gelu": (jax.nn.gelu, ((7, 97),)),
+    "mlp": (lambda x, w, b, v: jax.nn.gelu(x @ w + b) @ v + x, ((17, 31), (31, 64), (64,), (64, 31))),
+    "attention": (attention, ((2, 13, 3, 16),) * 3),
+    "rotary positions": (rotary, ((5, 3, 16), (5, 1, 16), (5, 1, 16))),
+    "outer sum and product": (lambda x, y: (x[:, None] + y, x[:, None] * y), ((17,), (13,))),
+    "several reductions": (lambda x: (x.sum(0) + 1, x.max(1) * 2, x.mean()), ((17, 13),)),
+    "a reduction of a reduction": (lambda x: (x - x.mean(1, keepdims=True)).sum(0), ((17, 13),)),
+    "products of a value with itself": (
+        lambda x, s: jnp.tensordot(jnp.abs(s) + x, jnp.abs(s) + x, (1, 1)),
+        ((17, 3), ()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
+def test_blocks(name: str, dtype: str, target: str) -> None:
+    fn, shapes = BLOCKS[name]
+    check(fn, *(data(dtype, s, i) for i, s in enumerate(shapes)), target=target, length=100)
+
+
+@pytest.mark.parametrize(
+    "fn", [jax.nn.softmax, lambda x: (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)]
+)
+def test_rows_beyond_ub(fn: Callable[..., Any]) -> None:
+    check(fn, data("f32", (2, 50257)), memories=("typed", "bytes"), length=50257)
+
+
+def test_gradients() -> None:
+    def loss(w: jax.Array, v: jax.Array, x: jax.Array) -> jax.Array:
+        return (jnp.tanh(x @ w) @ v).sum()
+
+    check(
+        jax.grad(loss, (0, 1)), data("f32", (31, 13)), data("f32", (13, 7)), data("f32", (17, 31)), length=64
+    )
+
+
+def test_layout_of_an_intermediate_is_read_twice() -> None:
+    """The broadcast of an index is a tensor for the gather, and folded in the kernel that makes the index."""
+    table, index = data("f32", (31, 17)), jnp.arange(7) * 11 - 40
+    check(lambda t, i: jnp.take(t, i, axis=1, mode="fill", fill_value=1), table, index)
