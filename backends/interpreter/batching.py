@@ -7,7 +7,8 @@ depend on it), loads cut the tensor into all tiles at once, and stores put them 
 computed by the same operations in the same order as in a loop.
 
 An index stays a loop where iterations hand values on, where stored boxes do not tile the tensor, and where it
-moves the right side of a product: XLA picks another kernel for wider products, which adds in another order.
+moves the right side of a product; sections that add up elements keep all their loops: XLA may add in another order
+where there are more columns or rows, and both memory modes must give the same bits.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from jax import Array, lax
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
-from ...dialects.base import integer, to_ints
-from ...dialects.npu.interface import NpuOp
+from ...dialects.base import integer, text, to_ints
+from ...dialects.dtypes import is_float
+from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.ops import (
     LoadL0Op,
     LoadOp,
@@ -33,6 +35,7 @@ from ...dialects.npu.ops import (
     TransferOp,
     VExtractOp,
     ViewOp,
+    VReduceOp,
 )
 from ...dialects.npu.structure import KernelOp, SectionOp
 from . import boxes
@@ -72,6 +75,8 @@ NO_BATCH = Batch({})
 
 def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:
     """The indices of a section that need no loop: grid coordinates, the unit, loop variables."""
+    if any(adds_up(op) for op in section.body.walk()):
+        return NO_BATCH
     candidates: dict[SSAValue, int] = {}
     for arg, n in zip(kernel.body.block.args, to_ints(kernel.grid), strict=False):
         candidates[arg] = n
@@ -84,7 +89,7 @@ def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:
     candidates = {v: n for v, n in candidates.items() if n > 1}
     moved = dependencies(section)
     for op in section.body.walk():
-        for index in _refused(op, candidates, moved):
+        for index in _refused(op, moved):
             candidates.pop(index, None)
     while not _stores_tile(section, candidates):
         candidates.popitem()
@@ -95,9 +100,6 @@ def dependencies(section: SectionOp) -> dict[SSAValue, set[SSAValue]]:
     """For each buffer, the indices that its contents move with."""
     moved: dict[SSAValue, set[SSAValue]] = {}
 
-    def root(value: SSAValue) -> SSAValue:
-        return value.owner.source if isinstance(value.owner, SlotOp) else value
-
     changed = True
     while changed:
         changed = False
@@ -106,22 +108,28 @@ def dependencies(section: SectionOp) -> dict[SSAValue, set[SSAValue]]:
                 continue
             found = set(op.index_operands())
             for v in op.reads():
-                found |= moved.get(root(v), set())
+                found |= moved.get(_alloc(v), set())
             for v in op.writes():
-                known = moved.setdefault(root(v), set())
+                known = moved.setdefault(_alloc(v), set())
                 if not found <= known:
                     known |= found
                     changed = True
-    return {v: s for v, s in moved.items()}
+    return moved
 
 
-def _refused(
-    op: Operation, candidates: Mapping[SSAValue, int], moved: Mapping[SSAValue, set[SSAValue]]
-) -> set[SSAValue]:
-    """The candidates that one instruction needs as loops."""
+def _alloc(value: SSAValue) -> SSAValue:
+    return value.owner.source if isinstance(value.owner, SlotOp) else value
+
+
+def adds_up(op: Operation) -> bool:
+    """Whether an instruction's result depends on the order in which it combines elements."""
+    return isinstance(op, VReduceOp) and text(op.kind) in ("sum", "prod") and is_float(buffer(op.source).element)
+
+
+def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAValue]:
+    """The indices that one instruction needs as loops; `moved` as `dependencies` gives it."""
     if isinstance(op, MmadOp):
-        b = op.b.owner.source if isinstance(op.b.owner, SlotOp) else op.b
-        return moved.get(b, set()) | set(op.index_operands())
+        return moved.get(_alloc(op.b), set()) | set(op.index_operands())
     if isinstance(op, LoadScalarOp | LoadL0Op | VExtractOp):
         return set(op.index_operands())
     if isinstance(op, TransferOp) and any(s < 1 for s in op.box_steps):

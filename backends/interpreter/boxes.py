@@ -1,7 +1,8 @@
 """Transfers of boxes between device tensors and tiles, and inside tiles.
 
-A box that surely lies inside its tensor is a slice. One that may stick out, steps, or repeats over a window is a
-gather of whole rows: XLA compiles that to straight copies, where a pad becomes a branch for each element.
+A box that surely lies inside its tensor is a slice. One that may stick out, steps, or repeats over a window
+is a gather of whole rows: XLA compiles that to straight copies, where a pad becomes a branch for each
+element.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from .views import Axis, Plan, View, plan, realise
 
 @dataclass(frozen=True)
 class Span:
-    """What a box takes along one dimension of a dense base: `start + p * step + w * window_step` for p < count and
-    w < window, of which positions in [first, last) exist."""
+    """What a box takes along one dimension of a dense base: `start + p * step + w * window_step` for p <
+    count and w < window, of which positions in [first, last) exist."""
 
     start: Offset
     count: int = 1
@@ -59,10 +60,14 @@ class Span:
         return lax.clamp(np.int32(self.first), positions, np.int32(self.last - 1))
 
     def exists(self, positions: Array) -> Array:
-        return lax.bitwise_and(lax.ge(positions, np.int32(self.first)), lax.lt(positions, np.int32(self.last)))
+        return lax.bitwise_and(
+            lax.ge(positions, np.int32(self.first)), lax.lt(positions, np.int32(self.last))
+        )
 
 
-def span_of(axis: Axis, extent: int, offset: Offset, count: int, step: int, window: int, window_step: int) -> Span:
+def span_of(
+    axis: Axis, extent: int, offset: Offset, count: int, step: int, window: int, window_step: int
+) -> Span:
     """What a box takes of a view's dimension of size `extent`, in terms of the base."""
     ends = sorted((axis.start, axis.start + (extent - 1) * axis.step))
     return Span(
@@ -89,8 +94,8 @@ def load(
 ) -> Array:
     """A tile of `shape`: the box of `sizes` of a view of a dense source, `fill` (shape []) outside the view.
 
-    Element (p, w) is `view[offset_d + p_d * step_d + w_d * window_step_d]`; the elements of the tile, row-major, are
-    those of [*sizes[:-1], *window, sizes[-1]].
+    Element (p, w) is `view[offset_d + p_d * step_d + w_d * window_step_d]`; the elements of the tile,
+    row-major, are those of [*sizes[:-1], *window, sizes[-1]].
     """
     rank = len(sizes)
     window = tuple(window) + (1,) * (rank - len(window))
@@ -133,9 +138,7 @@ def extract(
 ) -> Array:
     """A tile of `shape` from a box of another tile; as `load` does it."""
     nothing = np.zeros((), source.dtype)
-    return load(
-        source, View.dense(source.shape), offsets, sizes, steps, nothing, shape, window, window_steps
-    )
+    return load(source, View.dense(source.shape), offsets, sizes, steps, nothing, shape, window, window_steps)
 
 
 def _take_box(base: Array, spans: Sequence[Span], fill: np.ndarray) -> Array:
@@ -206,7 +209,8 @@ def _rows_at(flat: Array, at: Array, width: int) -> Array:
 
 
 def _replace_row(x: Array, at: Array, flat: Array, start: Array) -> Array:
-    """x with each row that began at `start`, before or after which the array ends, taken element by element."""
+    """x with each row that began at `start`, before or after which the array ends, taken element by
+    element."""
     lanes = lax.clamp(np.int32(0), lax.iota(np.int32, x.shape[1]) + start, np.int32(flat.size - 1))
     row = lax.broadcast_in_dim(take(flat, lanes, 0), x.shape, (1,))
     return lax.select(lax.broadcast_in_dim(lax.eq(at, start), x.shape, (0,)), row, x)
@@ -229,7 +233,8 @@ def take(x: Array, index: Array | np.ndarray, d: int) -> Array:
 
 
 def _in_view_order(x: Array, spans: Sequence[Span], way: Plan) -> Array:
-    """[count * window of each base dimension] to [*counts, *windows] of the view; 1 where the view repeats."""
+    """[count * window of each base dimension] to [*counts, *windows] of the view; 1 where the view
+    repeats."""
     x = lax.reshape(x, [n for s in spans for n in (s.count, s.window)])
     named = [a.dim for a in way.axes if a is not None]
     others = [b for b in range(len(spans)) if b not in named]
@@ -294,8 +299,8 @@ def store(
     if any(abs(s.step) > 1 for s in spans):
         x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, abs(s.step) - 1 if s.count > 1 else 0) for s in spans])
     base = lax.reshape(dest, way.base)
-    starts, widths, mask = [], [], None
-    for d, s in enumerate(spans):
+    starts, widths = [], []
+    for s in spans:
         low, high = s.reach
         width = min(high - low + 1, s.last - s.first)
         wanted = s.start.scaled(1, low).value
@@ -349,7 +354,8 @@ def _written(spans: Sequence[Span], shifts: Sequence[Any], shape: Sequence[int])
 
 
 def gather_boxes(source: Array, view: View, index: Array, sizes: Sequence[int]) -> Array:
-    """[index.size, *sizes]: for each flat element offset in `index`, the box of the view that starts there."""
+    """[index.size, *sizes]: for each flat element offset in `index`, the box of the view that starts
+    there."""
     flat = lax.reshape(source, (source.size,))
     run, lead, expected = 1, len(sizes), 1
     while lead and (sizes[lead - 1] == 1 or view.strides[lead - 1] == expected):
@@ -362,5 +368,7 @@ def gather_boxes(source: Array, view: View, index: Array, sizes: Sequence[int]) 
         outer = outer + step.reshape([-1 if i == d else 1 for i in range(lead)])
     at = lax.convert_element_type(lax.reshape(index, (index.size,)), np.int32)
     shape = (index.size, outer.size)
-    rows = lax.add(lax.broadcast_in_dim(at, shape, (0,)), lax.broadcast_in_dim(outer.reshape(-1), shape, (1,)))
+    rows = lax.add(
+        lax.broadcast_in_dim(at, shape, (0,)), lax.broadcast_in_dim(outer.reshape(-1), shape, (1,))
+    )
     return lax.reshape(_rows_at(flat, lax.reshape(rows, (rows.size,)), run), (index.size, *sizes))

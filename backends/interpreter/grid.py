@@ -62,8 +62,8 @@ def coordinates(i: Any, counts: Sequence[int]) -> list[Offset]:
 class GridWalker:
     """The state of a kernel while its ops are traced.
 
-    `tensors` holds the current array of each device tensor (see `values.raw`), `where[value]` the tensor and the
-    view that an argument or view stands for.
+    `tensors` holds the current array of each device tensor (see `values.raw`), `where[value]` the tensor and
+    the view that an argument or view stands for.
     """
 
     SECTION: type[Any]
@@ -174,7 +174,8 @@ class GridWalker:
         scope: Operation,
         state: Sequence[Array],
     ) -> Sequence[Array]:
-        """`state = step(i, state)` for each i in [low, high); device tensors that `scope` writes are carried too."""
+        """`state = step(i, state)` for each i in [low, high); device tensors that `scope` writes are
+        carried too."""
         roots = self._written(scope)
 
         def body(carry: tuple[Any, list[Array], list[Array]]) -> tuple[Any, list[Array], list[Array]]:

@@ -70,10 +70,12 @@ def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]
     at, window_steps = offsets_of(op, scope), ints_of(op, "window_steps")
     shape = (prod(sizes[:-1]), prod(window) * sizes[-1])
     x = boxes.extract(values.raw(sources[0]), at, sizes, steps_of(op), shape, window, window_steps)
-    if op.transpose is not None and integer(op.transpose):
+    swapped = op.transpose is not None and bool(integer(op.transpose))
+    if swapped:
         x = lax.transpose(x, (1, 0))
     x = values.cooked(lax.reshape(x, out[0].shape), sources[0].dtype)
-    return [values.convert(x, out[0].dtype)]
+    # settled, so that XLA cannot fold the transpose into the product, which would add in another order
+    return [values.convert(values.settle(x) if swapped else x, out[0].dtype)]
 
 
 def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:

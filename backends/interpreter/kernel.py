@@ -52,8 +52,8 @@ class NpuKernel(GridWalker):
         self._memory: Memory | None = None
 
     def run(self, split: int | None = None, start: Any = 0, count: Any = 0) -> None:
-        """All cores. In typed mode one section after the other, its independent iterations at once: whatever a
-        section waits for, an earlier one has done by then."""
+        """All cores. In typed mode one section after the other, its independent iterations at once:
+        whatever a section waits for, an earlier one has done by then."""
         if self.machine is not None:
             super().run(split, start, count)
             return

@@ -1,7 +1,7 @@
 """Kernels as compiled functions of arrays, on one host thread or split over two.
 
-XLA runs the small products of a tiled loop on one thread each, so a heavy kernel is run as two groups of cores,
-each of which fills its own part of the outputs.
+XLA runs the small products of a tiled loop on one thread each, so a heavy kernel is run as two groups of
+cores, each of which fills its own part of the outputs.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Signature:
 
 @dataclass(frozen=True)
 class Split:
-    """Cores in two groups along a grid axis. `parts[t]` = (dimension, elements per coordinate) of output t."""
+    """Cores in two groups along a grid axis. `parts[t]` = (dimension, elements per coordinate) of output
+    t."""
 
     axis: int
     size: int
@@ -231,12 +232,11 @@ def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
 
 
 def batched_axes(kernel: KernelOp) -> set[int]:
-    """Grid axes that need no loop where the work is: in sections with products, or else in all."""
+    """Grid axes that no section needs a loop for."""
     sections = [op for op in kernel.body.block.ops if isinstance(op, SectionOp)]
-    heavy = [s for s in sections if any(isinstance(op, MmadOp) for op in s.body.walk())]
     coordinates = kernel.body.block.args[: len(to_ints(kernel.grid))]
     found = set(range(len(coordinates)))
-    for section in heavy or sections:
+    for section in sections:
         counts = find_batch(kernel, section).counts
         found &= {a for a, v in enumerate(coordinates) if v in counts}
     return found

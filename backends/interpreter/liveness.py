@@ -1,8 +1,8 @@
 """Which on-chip buffers a loop must carry from one iteration to the next.
 
-Only a buffer that an iteration reads before it writes it, or that is read after the loop, is carried. The others
-live within one iteration: their values go straight from the instruction that makes them to those that use them,
-and XLA can compile the whole chain as one loop.
+Only a buffer that an iteration reads before it writes it, or that is read after the loop, is carried. The
+others live within one iteration: their values go straight from the instruction that makes them to those that
+use them, and XLA can compile the whole chain as one loop.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def bounds(loop: scf.ForOp) -> tuple[int, int, int]:
 def perfect_nest(loop: scf.ForOp, known: Mapping[SSAValue, int]) -> list[scf.ForOp]:
     """`loop` and the loops inside it, outermost first, as long as each body does nothing but run the next one.
 
-    A loop whose index is `known` (it is batched) does not belong to a nest. A nest is run as one loop: XLA compiles a counter, a test and copies for every loop there is.
+    A loop whose index is `known` (it is batched) does not belong to a nest. A nest is run as one loop: XLA
+    compiles a counter, a test and copies for every loop there is.
     """
     nest = [loop]
     while True:
@@ -111,8 +112,9 @@ class _Effects:
 
 
 def carried(ops: Sequence[Operation], known: Mapping[SSAValue, int]) -> Carried:
-    """The carried buffers of all loops in a section's ops; `known` are indices with one value. A loop whose own
-    index is known runs once, for all its iterations (see batching): each has buffers of its own."""
+    """The carried buffers of all loops in a section's ops; `known` are indices with one value. A loop
+    whose own index is known runs once, for all its iterations (see batching): each has buffers of its
+    own."""
     result = Carried()
     constants = {
         inner.result: inner.value.value.data
@@ -201,7 +203,8 @@ def _effects(ops: Sequence[Operation], known: Mapping[SSAValue, int]) -> _Effect
 
 
 def _loop_effects(loop: scf.ForOp, known: Mapping[SSAValue, int], out: _Effects) -> None:
-    """Add a loop's effects. Its first iteration reads what comes from before the loop, unless the slot moves."""
+    """Add a loop's effects. Its first iteration reads what comes from before the loop, unless the slot
+    moves."""
     first, _, trips = bounds(loop)
     if not trips:
         return

@@ -70,7 +70,8 @@ _EMPTY = _Contents()
 
 
 class TypedMemory:
-    """`Memory` with an array per buffer, kept as `values.raw`, with `lead` leading dimensions for batched indices.
+    """`Memory` with an array per buffer, kept as `values.raw`, with `lead` leading dimensions for batched
+    indices.
 
     The iterations of a batched index have buffers of their own, so it does not select slots.
     """

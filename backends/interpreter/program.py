@@ -1,7 +1,9 @@
-"""Executes a module of the npu level: Python walks the host program, XLA runs what lies between host calls."""
+"""Executes a module of the npu level: Python walks the host program, XLA runs what lies between host
+calls."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -26,7 +28,8 @@ from .segments import Segment
 from .state import ArenaState, State, TypedState
 
 SEGMENT_LAUNCHES = 8
-"""From this many launches on, a segment ends where a kernel comes again: so the layers of a network are equal."""
+"""From this many launches on, a segment ends where a kernel comes again: so the layers of a network are
+equal."""
 
 
 @dataclass
@@ -40,7 +43,8 @@ class Step:
 class Executable:
     """A module of the npu level, ready to call with the arrays of `@main`'s arguments.
 
-    `typed` memory keeps an array per buffer; `bytes` keeps each memory space, and the device's, as addressed words.
+    `typed` memory keeps an array per buffer; `bytes` keeps each memory space, and the device's, as addressed
+    words.
     """
 
     def __init__(self, module: ModuleOp, machine: Machine, memory: Literal["typed", "bytes"] = "typed"):
@@ -84,7 +88,8 @@ class Executable:
     # -- planning ------------------------------------------------------------------------------------------
 
     def _plan(self, block: Block, defined: set[SSAValue], inner: bool) -> list[Step]:
-        """The steps of a block. `defined`: roots that hold something before it; `inner`: roots from outside it stay."""
+        """The steps of a block. `defined`: roots that hold something before it; `inner`: roots from
+        outside it stay."""
         defined = set(defined)
         own = {op.result for op in block.ops if isinstance(op, structure.GmAllocOp)}
         ops = [op for op in block.ops if not isinstance(op, (structure.GmAllocOp, structure.GmConstantOp))]
@@ -122,7 +127,7 @@ class Executable:
             elif callee is not None:
                 launches.append(callee)
         cuts.append(len(ops))
-        return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
+        return [(a, b) for a, b in itertools.pairwise(cuts) if a < b]
 
     def _alone(self, op: Operation) -> bool:
         """Whether an op is a step by itself: it needs the host, or two threads."""
@@ -253,7 +258,8 @@ def _check_arguments(block: Block, arrays: Sequence[Array]) -> None:
 
 
 class Arena:
-    """Device memory of a program as u32 words: where each root is, and what is there before the program starts."""
+    """Device memory of a program as u32 words: where each root is, and what is there before the program
+    starts."""
 
     def __init__(self, host: HostProgram):
         size = host.main.attributes.get("npu.arena_bytes")
@@ -262,7 +268,8 @@ class Arena:
             raise VerifyException("@main has no addresses: npu-plan-memory has not run")
         self.words = -(-size.value.data // 4)
         self.block = host.block
-        self.address: dict[SSAValue, Any] = {a: n // 4 for a, n in zip(host.block.args, to_ints(addresses), strict=True)}
+        first = [n // 4 for n in to_ints(addresses)]
+        self.address: dict[SSAValue, Any] = dict(zip(host.block.args, first, strict=True))
         self.initial = np.zeros(self.words, np.uint32)
         for op in host.main.walk():
             if isinstance(op, (structure.GmAllocOp, structure.GmConstantOp)):

@@ -1,7 +1,7 @@
 """Device memory while a host program runs: an array per tensor, or one arena of words with real addresses.
 
-A `root` is the SSA value of a whole tensor: a function argument, an allocation or a constant. All other device
-values of the program are views of one.
+A `root` is the SSA value of a whole tensor: a function argument, an allocation or a constant. All other
+device values of the program are views of one.
 """
 
 from __future__ import annotations

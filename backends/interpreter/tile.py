@@ -143,7 +143,8 @@ def run_kernel(
     inits: Sequence[int],
     shapes: Sequence[tuple[int, ...]],
 ) -> list[Array]:
-    """A kernel's outputs, in the `shapes` given. `inits[i]`: the input that output i starts as, or -1 for zeros."""
+    """A kernel's outputs, in the `shapes` given. `inits[i]`: the input that output i starts as, or -1 for
+    zeros."""
     walker = TileKernel(kernel, zero)
     arguments = kernel.body.block.args[len(to_ints(kernel.grid)) :]
     n_outputs, n_scratch = integer(kernel.outputs), integer(kernel.workspaces)

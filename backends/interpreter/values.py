@@ -1,8 +1,8 @@
 """What each scalar function, reduction and matrix product computes, once for all three levels.
 
-Arithmetic is in the operands' own dtype, and every op rounds its result to it: f16 and bf16 chains lose what they
-lose on the device. XLA would contract a multiply and an add into one instruction where it fuses them; `settle`
-stops that, so that a value does not depend on which ops happen to be compiled together.
+Arithmetic is in the operands' own dtype, and every op rounds its result to it: f16 and bf16 chains lose what
+they lose on the device. XLA would contract a multiply and an add into one instruction where it fuses them;
+`settle` stops that, so that a value does not depend on which ops happen to be compiled together.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def settle(x: Array) -> Array:
 
 
 def convert(x: Array, dtype: np.dtype) -> Array:
-    """x in another dtype: floats round to nearest even; to integers they truncate; to i1, non-zero is true."""
+    """x in another dtype: floats round to nearest even; to integers they truncate; to i1, non-zero is
+    true."""
     return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
 
 
@@ -109,8 +110,9 @@ def _power(x: Array, y: Array) -> Array:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    """x / y; XLA would multiply by the reciprocal of a y that is a broadcast, which rounds twice."""
-    return lax.div(x, settle(y))
+    """x / y. XLA multiplies by the reciprocal, which rounds twice, where y is the same for many elements;
+    so y is made to depend on x: where x is NaN the quotient is x anyway."""
+    return lax.div(x, lax.select(lax.ne(x, x), x, y)) if is_float(x) else lax.div(x, y)
 
 
 def _absolute(x: Array) -> Array:
@@ -175,9 +177,11 @@ SCALAR: dict[str, Callable[..., Array]] = {
 """jnp implementation of each row of `dialects.elementwise.FUNCTIONS`, with StableHLO's semantics."""
 
 _EXACT = frozenset(
-    ["abs", "neg", "sign", "floor", "ceil", "round_even", "round_away", "not", "popcnt", "clz", "is_finite", "add", "sub", "div", "max", "min", "rem", "and", "or", "xor", "shl", "shr_logical", "shr_arithmetic", "eq", "ne", "lt", "le", "gt", "ge", "select", "clamp", "sqrt"]
+    ["abs", "neg", "sign", "floor", "ceil", "round_even", "round_away", "not", "popcnt", "clz", "is_finite"]
+    + ["add", "sub", "max", "min", "rem", "and", "or", "xor", "shl", "shr_logical", "shr_arithmetic"]
+    + ["eq", "ne", "lt", "le", "gt", "ge", "select", "clamp"]
 )
-"""Functions whose last machine operation cannot be merged with one that uses the result."""
+"""Functions that XLA merges with no operation on their result."""
 
 
 def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
@@ -210,6 +214,9 @@ def widened(kind: str, x: Array) -> Array:
 def reduce(x: Array, kind: str, dims: Sequence[int], keep: bool = False) -> Array:
     """x combined along `dims`, which disappear, or keep size 1; same dtype."""
     wide = widened(kind, x)
+    if kind in ("sum", "prod") and is_float(wide):
+        # XLA adds in another order when it fuses the operand's computation into the loop.
+        wide = lax.optimization_barrier(wide)
     out = lax.reduce(wide, neutral(kind, wide.dtype), combine(kind), tuple(dims))
     if keep:
         out = lax.reshape(out, [1 if d in dims else s for d, s in enumerate(x.shape)])
@@ -245,7 +252,8 @@ _ACCUMULATOR = {
 
 
 def accumulator(operand: np.dtype, result: np.dtype) -> np.dtype:
-    """The dtype that products of `operand` add up in: f32 for f16, bf16, f32; i32 for i8; else the result's."""
+    """The dtype that products of `operand` add up in: f32 for f16, bf16, f32; i32 for i8; else the
+    result's."""
     return _ACCUMULATOR.get(np.dtype(operand), np.dtype(result))
 
 

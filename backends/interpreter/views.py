@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -73,7 +74,8 @@ class Plan:
 
 @functools.lru_cache(maxsize=4096)
 def plan(source: tuple[int, ...], view: View) -> Plan | None:
-    """The view of a dense tensor of shape `source` as a box of a base; None where strides do not nest evenly."""
+    """The view of a dense tensor of shape `source` as a box of a base; None where strides do not nest
+    evenly."""
     if math.prod(source) == 0 or 0 in view.shape:
         return None
     squeezed = tuple(n for n in source if n != 1)
@@ -105,9 +107,9 @@ def _plan_by_strides(count: int, view: View) -> Plan | None:
     """The view as a box of a base whose dimensions are the view's own strides."""
     levels = view.levels()
     distances = [s for s, _, _ in levels] or [1]
-    if any(a % b or a == b for a, b in zip(distances, distances[1:], strict=False)):
+    if any(a % b or a == b for a, b in itertools.pairwise(distances)):
         return None
-    inner = [a // b for a, b in zip(distances, distances[1:], strict=False)] + [distances[-1]]
+    inner = [a // b for a, b in itertools.pairwise(distances)] + [distances[-1]]
     for skip in (0, view.origin):
         position, rest = [], view.origin - skip
         for w in distances:

@@ -30,6 +30,7 @@ from ...dialects.graph import (
 from ...dialects.graph.ops import element_of, shape_of
 from ...machine import Machine
 from ..access import is_layout, reshape_groups, splat_of
+from ..tile.schedule import UB_FRACTION
 
 Axes = tuple[int | None, ...]
 
@@ -157,6 +158,9 @@ class Grouper:
         for value, axes in second.axes.items():
             if first.axes.get(value, axes) != axes:
                 return False
+        rows = first.reduced | second.reduced
+        if not self._rows_fit(first.domain, rows, {*first.members, *second.members}):
+            return False
         if not (self._sees(first, second) and self._sees(second, first)):
             return False
         second.merged_into = first
@@ -300,7 +304,7 @@ class Grouper:
         self._join(group, op, identity)
 
     def _fits(self, group: Group, op: ElementwiseOp) -> bool:
-        return len(group.members) < 200
+        return len(group.members) < 200 and self._rows_fit(group.domain, group.reduced, {*group.members, op})
 
     def _join(self, group: Group, op: Operation, axes: Axes) -> None:
         group.members.append(op)
@@ -319,7 +323,9 @@ class Grouper:
         if small.kind != "vector" or small.reduced or small.closed:
             return
         found: dict[SSAValue, Axes] = {}
-        if self._trace(group, small, op, axes, found):
+        traced = self._trace(group, small, op, axes, found)
+        makers = {v.owner for v in found if isinstance(v.owner, Operation)}
+        if traced and self._rows_fit(group.domain, group.reduced, {*group.members, *makers}):
             for value, at in found.items():
                 maker = value.owner
                 assert isinstance(maker, Operation)
@@ -389,22 +395,30 @@ class Grouper:
             named = tuple(a if isinstance(a, int) else None for a in axes)
             reduced = {named[d] for d in dims if named[d] is not None}
             rows = group.reduced | {a for a in reduced if a is not None}
-            if not self._row_fits(group.domain, rows, op):
+            if not self._rows_fit(group.domain, rows, {*group.members, op}):
                 continue
             self._add_reduction(group, op, named, dims)
             return
         shape = shape_of(op.x)
         group = self.new_group("vector", shape)
-        if not self._row_fits(shape, dims, op):
+        if not self._rows_fit(shape, dims, {op}):
             group.closed = True
         self._add_reduction(group, op, tuple(None if s == 1 else d for d, s in enumerate(shape)), dims)
 
-    def _row_fits(self, domain: Sequence[int], rows: set[int], op: ReduceOp | ArgReduceOp) -> bool:
-        row = size([domain[a] for a in rows]) * max(4, itemsize(element_of(op.x)))
+    def _rows_fit(self, domain: Sequence[int], rows: set[int], members: set[Operation]) -> bool:
+        """Whether whole rows of what a kernel of `members` holds at once fit on chip: what it loads and what others
+        use of it, twice each, and three temporaries."""
+        row = size([domain[a] for a in rows])
+        if not rows:
+            return True
+        used = {base_of(v) for op in members for v in op.operands}
+        loaded = [v for v in used if v.owner not in members]
+        kept = [r for op in members for r in op.results if any(u.operation not in members for u in r.uses)]
+        held = [v for v in (*loaded, *kept) if size(shape_of(v)) >= row and splat_of(v) is None]
+        widest = max((itemsize(element_of(v)) for v in (*used, *kept)), default=4)
         inner = len(domain) - 1
-        if inner >= 0 and inner not in rows:
-            row *= min(domain[inner], 8)
-        return row * ROW_VALUES <= self.machine.spaces["ub"].bytes
+        row *= max(4, widest) * (min(domain[inner], 8) if inner not in rows else 1)
+        return row * max(ROW_VALUES, 2 * len(held) + 3) <= self.machine.spaces["ub"].bytes * UB_FRACTION
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
         group.members.append(op)

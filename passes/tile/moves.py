@@ -103,20 +103,18 @@ def lower_copy(
                 last = g[-1] if g else 0
                 first, step = (starts[last], steps[last]) if g else (0, 1)
                 stride = strides_of[last] if g else 1
-                if isinstance(first, int):
+                jumps.append(stride)
+                if isinstance(first, int):  # The view ends with the box, so that its edge masks the last tile.
                     skipped += first * stride
-                    sizes.append(extent)
-                    jumps.append(stride * step)
-                    at.append(p)
+                    sizes.append((extent - 1) * step + 1)
+                    at.append(p * step)
                 else:
                     sizes.append(shape[last])
-                    jumps.append(stride)
                     at.append(p * step + start(first))
             views.append(builder.view(tensor, sizes, jumps, skipped))
             offsets.append(at)
         data = builder.load(views[0], offsets[0], tile, TileType.of(tile, element, "ub"))
-        moves = [isinstance(dest_starts[g[-1]], tuple) if g else False for g in groups]
-        steps = [dest_steps[g[-1]] if m else 1 for g, m in zip(groups, moves, strict=True)]
+        steps = [dest_steps[g[-1]] if g else 1 for g in groups]
         builder.store(data, views[1], offsets[1], tile, steps)
     return builder.finish(name)
 

@@ -1,4 +1,4 @@
-"""What the tests of whole programs share: data, the comparison with JAX, and strategies for shapes and dtypes."""
+"""What the tests of whole programs share: data, the comparison with JAX, strategies for shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ def data(dtype: str, shape: Sequence[int], seed: int = 0) -> jax.Array:
 def tolerance(dtypes: Sequence[Any], length: int) -> float:
     """The largest difference allowed, relative to the largest number in a result (at least 1).
 
-    Rounding `length` partial sums of the narrowest float that takes part, in another order than XLA's, moves a
-    result by about sqrt(length) units in its last place; 8 leaves room for a chain of functions.
+    Rounding `length` partial sums of the narrowest float that takes part, in another order than XLA's, moves
+    a result by about sqrt(length) units in its last place; 8 leaves room for a chain of functions.
     """
     widths = [float(jnp.finfo(d).eps) for d in dtypes if jnp.issubdtype(d, jnp.floating)]
     return 8 * max(widths, default=0.0) * math.sqrt(max(length, 1))
 
 
-def assert_close(got: Any, want: Any, allowed: float) -> None:
+def assert_close(got: Any, want: Any, allowed: float, what: str = "") -> None:
     """Same shape and dtype; equal integers and bools; floats within `allowed` of the largest."""
     got, want = np.asarray(got), np.asarray(want)
     assert (got.shape, got.dtype) == (want.shape, want.dtype)
     if want.dtype.kind in "biu":
-        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(got, want, err_msg=what)
         return
     got, want = got.astype(np.float64), want.astype(np.float64)
     finite = np.abs(want[np.isfinite(want)])
     scale = max(1.0, float(finite.max())) if finite.size else 1.0
-    np.testing.assert_allclose(got, want, rtol=0, atol=allowed * scale)
+    np.testing.assert_allclose(got, want, rtol=0, atol=allowed * scale, err_msg=what)
 
 
 def host_ops(program: Program) -> list[str]:
@@ -94,7 +94,7 @@ def check(
     return program
 
 
-# -- strategies ------------------------------------------------------------------------------------------------
+# -- strategies ---------------------------------------------------------------------------------------
 
 
 @st.composite

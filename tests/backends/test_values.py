@@ -1,0 +1,137 @@
+"""Value rules: rounding, special values and integer semantics."""
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tilewright.backends.interpreter import values
+from tilewright.dialects.elementwise import FUNCTIONS
+
+jax.config.update("jax_platforms", "cpu")
+
+
+def run(name: str, *operands: np.ndarray, dtype: type | np.dtype | None = None) -> np.ndarray:
+    wanted = np.dtype(dtype or operands[-1].dtype)
+    with jax.enable_x64(True):
+        function = jax.jit(
+            lambda *xs: values.apply(name, xs, wanted), compiler_options=values.COMPILER_OPTIONS
+        )
+        return np.asarray(function(*operands))
+
+
+def test_every_function_has_a_rule() -> None:
+    assert set(values.SCALAR) == set(FUNCTIONS) - {"convert"}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+def test_chains_round_every_op(dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    x, y, z = (rng.standard_normal(1000).astype(dtype) for _ in range(3))
+
+    def chain(x, y, z):
+        product = values.apply("mul", [x, y], np.dtype(dtype))
+        total = values.apply("add", [product, z], np.dtype(dtype))
+        return values.apply("div", [total, y], np.dtype(dtype))
+
+    got = np.asarray(jax.jit(chain, compiler_options=values.COMPILER_OPTIONS)(x, y, z))
+    np.testing.assert_array_equal(got, ((x * y) + z) / y)
+
+
+def test_division_by_one_value_for_all_is_exact() -> None:
+    x = np.random.default_rng(0).standard_normal((64, 100)).astype(np.float32)
+    rows = x.sum(1, keepdims=True)
+
+    def divide(x, rows):
+        wide = jax.lax.broadcast_in_dim(rows, x.shape, (0, 1))
+        by_seven = values.apply(
+            "div", [x, values.full(x.shape, 7.0, np.dtype(np.float32))], np.dtype(np.float32)
+        )
+        return values.apply("div", [x, wide], np.dtype(np.float32)), by_seven
+
+    by_row, by_seven = jax.jit(divide)(x, rows)
+    np.testing.assert_array_equal(np.asarray(by_row), x / rows)
+    np.testing.assert_array_equal(np.asarray(by_seven), x / np.float32(7))
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "expected"),
+    [
+        ("div", ([7, -7, 7, -7], [2, 2, -2, -2]), [3, -3, -3, 3]),
+        ("rem", ([7, -7, 7, -7], [4, 4, -4, -4]), [3, -3, 3, -3]),
+        ("pow", ([2, -3, 2, -1, 5], [10, 3, -1, -3, 0]), [1024, -27, 0, -1, 1]),
+        ("shl", ([1, 1, -1], [3, 32, 40]), [8, 0, 0]),
+        ("shr_logical", ([-1, 8, 8], [28, 2, 32]), [15, 2, 0]),
+        ("shr_arithmetic", ([-8, -8, 8], [1, 40, 40]), [-4, -1, 0]),
+        ("popcnt", ([0, 255, -1],), [0, 8, 32]),
+        ("clz", ([0, 1, -1],), [32, 31, 0]),
+        ("sign", ([-5, 0, 7],), [-1, 0, 1]),
+        ("clamp", ([0, 0, 0], [-4, 5, 90], [10, 10, 10]), [0, 5, 10]),
+    ],
+)
+def test_integers(name: str, operands: tuple[list[int], ...], expected: list[int]) -> None:
+    got = run(name, *(np.array(o, np.int32) for o in operands))
+    np.testing.assert_array_equal(got, np.array(expected, np.int32))
+
+
+def test_booleans_add_and_multiply_as_or_and_and() -> None:
+    x, y = np.array([True, True, False]), np.array([True, False, False])
+    np.testing.assert_array_equal(run("add", x, y), x | y)
+    np.testing.assert_array_equal(run("mul", x, y), x & y)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_nan_wins(name: str) -> None:
+    x, y = np.array([np.nan, 1], np.float32), np.array([1, np.nan], np.float32)
+    assert np.isnan(run(name, x, y)).all()
+
+
+def test_conversions() -> None:
+    x = np.array([1.9, -1.9, 0.0, 2.5], np.float32)
+    np.testing.assert_array_equal(run("convert", x, dtype=np.int32), [1, -1, 0, 2])
+    np.testing.assert_array_equal(run("convert", x, dtype=np.bool_), [True, True, False, True])
+    np.testing.assert_array_equal(run("convert", np.float32([1 + 2**-11]), dtype=np.float16), np.float16([1]))
+
+
+def test_sums_of_narrow_floats_round_once() -> None:
+    x = np.ones((3, 4096), np.float16)
+    got = values.reduce(jnp.asarray(x), "sum", [1], keep=True)
+    np.testing.assert_array_equal(np.asarray(got), np.full((3, 1), 4096, np.float16))
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "value", "index"),
+    [
+        ("max", [1, 3, 3, 2], 3, 1),
+        ("min", [1, 0, 3, 0], 0, 1),
+        ("max", [1, np.nan, 5, np.nan], np.nan, 1),
+        ("max", [-np.inf, -np.inf], -np.inf, 0),
+    ],
+)
+def test_arg_reduce(kind: str, row: list[float], value: float, index: int) -> None:
+    found, at = values.arg_reduce(jnp.asarray([row], np.float32), kind, 1, np.dtype(np.int32))
+    np.testing.assert_array_equal(np.asarray(found), np.float32([value]))
+    np.testing.assert_array_equal(np.asarray(at), [index])
+
+
+def test_mma_starts_from_zero_at_step_zero() -> None:
+    a, b = np.ones((4, 8), np.float16), np.ones((8, 3), np.float16)
+    acc = np.full((4, 3), 100, np.float32)
+    for step, expected in ((0, 8), (2, 108)):
+        assert (np.asarray(values.mma(a, b, acc, step)) == expected).all()
+        assert (np.asarray(jax.jit(values.mma)(a, b, acc, np.int32(step))) == expected).all()
+
+
+def test_int8_products_are_exact() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-128, 128, (16, 300), np.int8), rng.integers(-128, 128, (300, 8), np.int8)
+    got = values.mma(a, b, np.zeros((16, 8), np.int32), 0)
+    np.testing.assert_array_equal(np.asarray(got), a.astype(np.int64) @ b.astype(np.int64))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float16, np.int8])
+def test_raw_keeps_every_bit(dtype: type) -> None:
+    x = np.arange(256, dtype=np.uint8).repeat(2).view(dtype)
+    back = values.cooked(values.raw(jnp.asarray(x)), np.dtype(dtype))
+    np.testing.assert_array_equal(np.asarray(back).view(np.uint8), x.view(np.uint8))

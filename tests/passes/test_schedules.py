@@ -1,0 +1,89 @@
+"""Tile sizes and grids: plain numbers, no IR."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright import Machine
+from tilewright.passes.tile.builder import divide_grid
+from tilewright.passes.tile.cube_schedule import CubeProblem, base_sizes, choose_cube
+from tilewright.passes.tile.schedule import choose_tile, merge_axes
+
+EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 13, 16, 31, 64, 97, 128, 257, 3000, 50257])
+MACHINES = st.sampled_from(["ascend-910b1", "ascend-310"]).map(Machine.load)
+
+
+@given(st.lists(EXTENTS, max_size=4), st.sampled_from([1, 2, 20, 24, 48]))
+def test_divide_grid(counts: list[int], cores: int) -> None:
+    """Every tile has a core, no core is idle, and there are enough cores."""
+    split = divide_grid(counts, cores)
+    assert math.prod(used for used, _ in split) <= cores
+    for n, (used, each) in zip(counts, split, strict=True):
+        assert used * each >= n > (used - 1) * each
+
+
+@given(st.lists(EXTENTS, min_size=1, max_size=4), st.data(), st.sampled_from([64, 1000, 49152]))
+def test_choose_tile(domain: list[int], draw: st.DataObject, capacity: int) -> None:
+    """A tile fits, has its rows whole and no axis too long; there is none only where rows overflow."""
+    rows = frozenset(draw.draw(st.sets(st.integers(0, len(domain) - 1))))
+    tile = choose_tile(domain, rows, lambda t: math.prod(t) <= capacity, 4, 48)
+    if tile is None:
+        assert math.prod(domain[a] for a in rows) > capacity
+        return
+    assert math.prod(tile) <= capacity
+    assert all(tile[a] == domain[a] for a in rows)
+    assert all(1 <= t <= max(n, 8) for t, n in zip(tile, domain, strict=True))
+
+
+@given(st.lists(st.sampled_from([1, 2, 3, 5]), max_size=5), st.data())
+def test_merge_axes(domain: list[int], draw: st.DataObject) -> None:
+    """Merged axes are neighbours, and one step through the group is one stride of every access."""
+    axes = range(len(domain))
+    strides = []
+    for _ in range(draw.draw(st.integers(1, 2))):
+        order = draw.draw(st.sampled_from([list(axes), list(reversed(axes))]))
+        steps, step = {}, 1
+        for a in reversed(order):
+            steps[a], step = step, step * domain[a]
+        strides.append(steps)
+    presence = [frozenset(draw.draw(st.sets(st.sampled_from(axes))) if domain else ()) for _ in range(2)]
+    fixed = draw.draw(st.sets(st.sampled_from(axes), max_size=1)) if domain else set()
+    groups = merge_axes(domain, strides, presence, fixed)
+    assert [a for g in groups for a in g] == [a for a in axes if domain[a] != 1]
+    for group in groups:
+        assert len(group) == 1 or not fixed & set(group)
+        assert all(len({a in p for a in group}) == 1 for p in presence)
+        for steps in strides:
+            flat = {sum(i * steps[a] for i, a in zip(at, group, strict=True)) for at in _box(domain, group)}
+            assert flat == {i * steps[group[-1]] for i in range(len(flat))}
+
+
+def _box(domain: list[int], group: list[int]) -> list[tuple[int, ...]]:
+    points: list[tuple[int, ...]] = [()]
+    for a in group:
+        points = [(*p, i) for p in points for i in range(domain[a])]
+    return points
+
+
+@given(EXTENTS, EXTENTS, EXTENTS, st.sampled_from([1, 3, 24]), st.sampled_from([1, 2, 4]), MACHINES)
+def test_choose_cube(m: int, n: int, k: int, batch: int, itemsize: int, machine: Machine) -> None:
+    """A mma step fits l0a, l0b and l0c, a load fits l1 twice, and the load is whole steps."""
+    extents = [batch, m, n, k]
+
+    def l1_bytes(tile: dict[int, int]) -> int:
+        return (tile[1] + tile[2]) * tile[3] * itemsize
+
+    plan = choose_cube(CubeProblem(extents, [0], [1], [2], [3], itemsize), machine, l1_bytes)
+    assert plan is not None
+    base = base_sizes(machine, itemsize)
+    assert all(1 <= plan.l0[a] <= size for a, size in zip((1, 2, 3), base, strict=True))
+    assert all(plan.l0[a] <= extents[a] or plan.l0[a] <= 16 for a in range(4))
+    assert plan.l1[3] % plan.l0[3] == 0
+    assert l1_bytes(plan.l1) * plan.slots["l1"] <= machine.spaces["l1"].bytes
+    step = [-(-plan.l0[a] // 16) * 16 for a in (1, 2, 3)]
+    assert step[0] * step[1] * 4 * plan.slots["l0c"] <= machine.spaces["l0c"].bytes
+    assert step[0] * step[2] * itemsize * plan.slots["l0a"] <= machine.spaces["l0a"].bytes
+    assert step[2] * step[1] * itemsize * plan.slots["l0b"] <= machine.spaces["l0b"].bytes

@@ -1,0 +1,63 @@
+"""The example models: printed form at every level, values in both memory modes, and nothing on the host."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xdsl.parser import Parser
+
+import tilewright as tw
+from tilewright.dialects import make_context
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+MODELS = ("gpt2:forward", "gpt2:forward_f16", "resnet50:forward", "resnet50:forward_f16", "lstm:forward", "digits_cnn:forward")
+SMALL = ("gpt2:tiny", "resnet50:tiny", "lstm:forward", "lstm:forward_f16", "digits_cnn:forward")
+
+
+def load(model: str) -> tuple[Any, tuple[Any, ...]]:
+    """The function of `file:name`, and its example inputs."""
+    file, name = model.split(":")
+    spec = importlib.util.spec_from_file_location(f"example_{file}", EXAMPLES / f"{file}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name), getattr(module, f"{name}_inputs")()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_level_prints_and_parses_to_a_fixed_point(model: str) -> None:
+    fn, args = load(model)
+    program = tw.compile(fn, *args)
+    for level in ("graph", "tile", "npu"):
+        printed = program.ir(level)
+        again = Parser(make_context(), printed).parse_module()
+        again.verify()
+        assert str(again) == printed, level
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_everything_runs_on_the_npu(model: str) -> None:
+    fn, args = load(model)
+    report = tw.compile(fn, *args).report()
+    assert report.npu_flops_fraction == 1.0
+    assert not report.host_ops
+    assert report.microseconds > 0
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_values_of_every_level(model: str) -> None:
+    fn, args = load(model)
+    result = tw.verify(fn, *args)
+    assert result.ok, result
+
+
+def test_scan_stays_a_loop() -> None:
+    fn, args = load("lstm:forward")
+    program = tw.compile(fn, *args)
+    loops = [op for op in program.module().walk() if op.name == "npu.loop"]
+    assert len(loops) == 1
+    assert loops[0].properties["trip_count"].value.data == 32  # pyright: ignore[reportAttributeAccessIssue]
