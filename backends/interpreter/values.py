@@ -214,9 +214,6 @@ def widened(kind: str, x: Array) -> Array:
 def reduce(x: Array, kind: str, dims: Sequence[int], keep: bool = False) -> Array:
     """x combined along `dims`, which disappear, or keep size 1; same dtype."""
     wide = widened(kind, x)
-    if kind in ("sum", "prod") and is_float(wide):
-        # XLA adds in another order when it fuses the operand's computation into the loop.
-        wide = lax.optimization_barrier(wide)
     out = lax.reduce(wide, neutral(kind, wide.dtype), combine(kind), tuple(dims))
     if keep:
         out = lax.reshape(out, [1 if d in dims else s for d, s in enumerate(x.shape)])
