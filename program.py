@@ -65,9 +65,7 @@ class Source:
 class Program:
     """A compiled program: callable, printable at each level, and able to tell its cost."""
 
-    def __init__(
-        self, source: Source, module: ModuleOp, signature: Signature, target: str, options: Options
-    ):
+    def __init__(self, source: Source, module: ModuleOp, signature: Signature, target: str, options: Options):
         self._source = source
         self._module = module
         self._signature = signature
@@ -99,7 +97,9 @@ class Program:
             return self._module
         module, _ = self._source.lower()
         if LEVELS.index(level_of(module)) > LEVELS.index(level):
-            raise CompileError(f"{self._source.name} starts at the {level_of(module)} level; it has no {level} level")
+            raise CompileError(
+                f"{self._source.name} starts at the {level_of(module)} level; it has no {level} level"
+            )
         with _as_compile_error():
             run_pipeline(module, self.target, until=level)
         return module
@@ -135,7 +135,9 @@ class Program:
             flat, tree = jax.tree.flatten(tuple(args))
             wanted = self._signature.in_tree
             if tree != wanted:
-                raise CompileError(f"{self._source.name} was compiled for inputs {wanted}, called with {tree}")
+                raise CompileError(
+                    f"{self._source.name} was compiled for inputs {wanted}, called with {tree}"
+                )
         if len(flat) != len(self._signature.inputs):
             raise CompileError(
                 f"{self._source.name} takes {len(self._signature.inputs)} inputs, called with {len(flat)}"
@@ -221,7 +223,9 @@ def _source(source: Any, args: Sequence[Any]) -> Source:
     if callable(source):
         name = getattr(source, "__name__", type(source).__name__)
         return Source(lambda: _from_function(source, _shapes(args)), name)
-    if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith((".mlir", ".tw"))):
+    if isinstance(source, Path) or (
+        isinstance(source, str) and "\n" not in source and source.endswith((".mlir", ".tw"))
+    ):
         path = Path(source)
         if not path.is_file():
             raise CompileError(f"{path}: no such file")
@@ -237,7 +241,9 @@ def _shapes(args: Sequence[Any]) -> tuple[Any, ...]:
     """`args` with arrays replaced by their shapes, so that a Program does not keep weights alive."""
     import jax
 
-    return jax.tree.map(lambda a: jax.typeof(a) if not isinstance(a, jax.ShapeDtypeStruct) else a, tuple(args))
+    return jax.tree.map(
+        lambda a: jax.typeof(a) if not isinstance(a, jax.ShapeDtypeStruct) else a, tuple(args)
+    )
 
 
 def _from_function(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ModuleOp, Signature]:
@@ -411,5 +417,3 @@ def _same_bits(first: Sequence[Any], second: Sequence[Any]) -> bool:
     import numpy as np
 
     return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(first, second, strict=True))
-
-

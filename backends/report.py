@@ -255,7 +255,7 @@ class _Energy:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._picojoules: dict[str, float] = {key: 0.0 for key in ("macs", "gm", "l2", "l1", "l0", "ub")}
+        self._picojoules: dict[str, float] = dict.fromkeys(("macs", "gm", "l2", "l1", "l0", "ub"), 0.0)
 
     def macs(self, dtype: str, count: int) -> None:
         self._picojoules["macs"] += self._machine.energy.pj_per_mac[dtype] * count

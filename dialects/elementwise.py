@@ -29,10 +29,47 @@ class Function:
     leading: int = 0
 
 
-_UNARY = """abs neg sign exp exp2 expm1 log log1p sqrt rsqrt cbrt tanh logistic sin cos tan erf floor ceil
-round_even round_away not""".split()
-_BINARY = "add sub mul div max min pow rem atan2 and or xor shl shr_arithmetic".split()
-_COMPARE = "eq ne lt le gt ge".split()
+_UNARY = [
+    "abs",
+    "neg",
+    "sign",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "tanh",
+    "logistic",
+    "sin",
+    "cos",
+    "tan",
+    "erf",
+    "floor",
+    "ceil",
+    "round_even",
+    "round_away",
+    "not",
+]
+_BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "max",
+    "min",
+    "pow",
+    "rem",
+    "atan2",
+    "and",
+    "or",
+    "xor",
+    "shl",
+    "shr_arithmetic",
+]
+_COMPARE = ["eq", "ne", "lt", "le", "gt", "ge"]
 
 FUNCTIONS: dict[str, Function] = {
     f.name: f
@@ -72,5 +109,12 @@ def identity(kind: str, dtype: str) -> float | int | bool:
         return kind in ("min", "and")
     if dtype[0] in "fb":
         return float("inf") if kind == "min" else float("-inf")
-    info = ml_dtypes.iinfo(numpy_dtype(dtype)) if dtype.endswith(("i4", "i2")) else np.iinfo(numpy_dtype(dtype))
-    return {"max": int(info.min), "min": int(info.max), "and": -1 if info.min < 0 else int(info.max), "or": 0}[kind]
+    info = (
+        ml_dtypes.iinfo(numpy_dtype(dtype)) if dtype.endswith(("i4", "i2")) else np.iinfo(numpy_dtype(dtype))
+    )
+    return {
+        "max": int(info.min),
+        "min": int(info.max),
+        "and": -1 if info.min < 0 else int(info.max),
+        "or": 0,
+    }[kind]

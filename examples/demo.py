@@ -23,8 +23,10 @@ def main() -> int:
     started = time.perf_counter()
     params, images = digits_cnn.forward_inputs()
     labels = digits_cnn.test_labels()
-    print(f"model: digits CNN, {sum(p.size for p in jax.tree.leaves(params)):,} parameters, trained in JAX "
-          f"({time.perf_counter() - started:.1f} s, cached)")
+    print(
+        f"model: digits CNN, {sum(p.size for p in jax.tree.leaves(params)):,} parameters, trained in JAX "
+        f"({time.perf_counter() - started:.1f} s, cached)"
+    )
 
     started = time.perf_counter()
     program = tw.compile(digits_cnn.forward, params, images, target="ascend-910b1")
@@ -36,8 +38,10 @@ def main() -> int:
     same = int((classes == expected).sum())
     error = float(np.abs(logits - reference).max() / np.abs(reference).max())
     accuracy = float((classes == np.asarray(labels)).mean())
-    print(f"npu level against JAX: {same} of {len(classes)} images in the same class, "
-          f"largest error {error:.1e} of the largest logit; accuracy {accuracy:.1%}")
+    print(
+        f"npu level against JAX: {same} of {len(classes)} images in the same class, "
+        f"largest error {error:.1e} of the largest logit; accuracy {accuracy:.1%}"
+    )
 
     report = program.report()
     print()

@@ -152,7 +152,9 @@ def run_pipeline(module: ModuleOp, target: str, until: str = "npu") -> None:
             continue
         if not stage.requires <= have:
             lacking = ", ".join(sorted(stage.requires - have))
-            raise PassError(f"{stage.name} needs a module that is {lacking}; run the passes that establish it first")
+            raise PassError(
+                f"{stage.name} needs a module that is {lacking}; run the passes that establish it first"
+            )
         make_pass(stage, target).apply(context, module)
         have |= stage.establishes
 

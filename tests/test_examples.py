@@ -13,7 +13,14 @@ import tilewright as tw
 from tilewright.dialects import make_context
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-MODELS = ("gpt2:forward", "gpt2:forward_f16", "resnet50:forward", "resnet50:forward_f16", "lstm:forward", "digits_cnn:forward")
+MODELS = (
+    "gpt2:forward",
+    "gpt2:forward_f16",
+    "resnet50:forward",
+    "resnet50:forward_f16",
+    "lstm:forward",
+    "digits_cnn:forward",
+)
 SMALL = ("gpt2:tiny", "resnet50:tiny", "lstm:forward", "lstm:forward_f16", "digits_cnn:forward")
 
 

@@ -44,7 +44,6 @@ from .liveness import bounds, carried
 from .scope import Offset, Scope
 from .views import View
 
-
 SAME_KERNEL_ROWS, SAME_KERNEL_COLUMNS = 64, 8
 """XLA's kernel for a product, and with it the order of its additions, follows the numbers of rows and columns. From
 these sizes on, more rows have never changed a bit (measured over k = 8..128); smaller tiles stay as they are."""
@@ -129,7 +128,9 @@ def _alloc(value: SSAValue) -> SSAValue:
 
 def adds_up(op: Operation) -> bool:
     """Whether an instruction's result depends on the order in which it combines elements."""
-    return isinstance(op, VReduceOp) and text(op.kind) in ("sum", "prod") and is_float(buffer(op.source).element)
+    return (
+        isinstance(op, VReduceOp) and text(op.kind) in ("sum", "prod") and is_float(buffer(op.source).element)
+    )
 
 
 def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAValue]:
@@ -298,7 +299,6 @@ def store(dest: Array, view: View, tiles: Array, op: TransferOp, scope: Scope, b
     x = boxes.store(dest, view, x, offsets, extents, [1] * len(extents))
     # row-major, or XLA may hand a transposed tensor to the next kernel, whose sums then run in another order
     return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
-
 
 
 # -- instructions --------------------------------------------------------------------------------------------

@@ -62,7 +62,9 @@ class NpuKernel(GridWalker):
         for section in self.sections():
             apart = () if split is None else (coordinates_[split],)
             self.batch = find_batch(self.kernel, section).without(apart)
-            axes = [a for a in range(len(to_ints(self.kernel.grid))) if coordinates_[a] not in self.batch.counts]
+            axes = [
+                a for a in range(len(to_ints(self.kernel.grid))) if coordinates_[a] not in self.batch.counts
+            ]
             batched = section.body.block.args[0] in self.batch.counts
             body = self.section if batched else self.units
             self.grid(axes, start, count, split, lambda s=section, b=body: b(s))

@@ -129,7 +129,8 @@ class TypedMemory:
         whole = contents.whole
         if whole is None:
             whole = lax.full(
-                (type_.slots, *self.lead, *type_.shape), np.zeros((), values.raw_dtype(numpy_dtype(type_.element)))
+                (type_.slots, *self.lead, *type_.shape),
+                np.zeros((), values.raw_dtype(numpy_dtype(type_.element))),
             )
         shape = np.broadcast_shapes(whole.shape[1:], *(x.shape for _, x in contents.pending))
         whole = lax.broadcast_in_dim(whole, (type_.slots, *shape), range(whole.ndim))

@@ -30,7 +30,11 @@ class Literal:
         dtype = name_of_numpy(array.dtype)
         if array.size > 1:
             flat = array.reshape(-1)
-            if flat[0] == flat[-1] and (flat == flat[0]).all() and np.signbit(flat).all() == np.signbit(flat).any():
+            if (
+                flat[0] == flat[-1]
+                and (flat == flat[0]).all()
+                and np.signbit(flat).all() == np.signbit(flat).any()
+            ):
                 return Literal(dtype, array.shape, flat[:1].tobytes(), True)
         return Literal(dtype, array.shape, array.tobytes(), array.size == 1)
 
@@ -66,7 +70,9 @@ class DataAttr(Data[Literal]):
         if readable and lit.dtype[0] in "fb":
             readable = bool(np.isfinite(values.astype(np.float64)).all())
         if not readable or values.size == 0:
-            printer.print_string(f'{head}"{base64.b64encode(lit.data).decode()}"{" splat" if lit.splat else ""}>')
+            printer.print_string(
+                f'{head}"{base64.b64encode(lit.data).decode()}"{" splat" if lit.splat else ""}>'
+            )
             return
         numbers = [repr(v) for v in values.astype(np.float64 if lit.dtype[0] in "fb" else object).tolist()]
         if lit.dtype == "i1":

@@ -140,7 +140,9 @@ class BroadcastOp(GraphOp):
     def infer(self) -> Sequence[Attribute]:
         src, out, dims = shape_of(self.x), shape_of(self.result), to_ints(self.dims)
         if len(dims) != len(src) or len(set(dims)) != len(dims):
-            raise ValueError(f"dims {list(dims)} must name a result dimension for each of {len(src)} operand dims")
+            raise ValueError(
+                f"dims {list(dims)} must name a result dimension for each of {len(src)} operand dims"
+            )
         for d, s in zip(dims, src, strict=True):
             if not 0 <= d < len(out) or s not in (1, out[d]):
                 raise ValueError(f"cannot broadcast {list(src)} into {list(out)} along dims {list(dims)}")
@@ -261,7 +263,10 @@ class ConcatOp(GraphOp):
         elements = [element_of(p) for p in self.parts]
         if len(set(elements)) != 1:
             raise ValueError(f"operand element types differ: {', '.join(map(str, elements))}")
-        if any(not 0 <= dim < len(s) or s[:dim] + s[dim + 1 :] != shapes[0][:dim] + shapes[0][dim + 1 :] for s in shapes):
+        if any(
+            not 0 <= dim < len(s) or s[:dim] + s[dim + 1 :] != shapes[0][:dim] + shapes[0][dim + 1 :]
+            for s in shapes
+        ):
             raise ValueError(f"shapes {shapes} do not agree outside dim {dim}")
         out = list(shapes[0])
         out[dim] = sum(s[dim] for s in shapes)
@@ -497,9 +502,13 @@ class GatherOp(GraphOp):
             raise ValueError(f"start_map {list(moved)} must name {vector} dimensions of {list(src)}")
         rank, kept = len(self.batch_shape()) + len(offset), len(self.slice_dims())
         if len(offset) != kept or any(not 0 <= d < rank for d in offset):
-            raise ValueError(f"offset_dims {list(offset)} must name a result dimension for each of {kept} slice dims")
+            raise ValueError(
+                f"offset_dims {list(offset)} must name a result dimension for each of {kept} slice dims"
+            )
         batch, inner = iter(self.batch_shape()), iter([sizes[d] for d in self.slice_dims()])
-        return [tensor([next(inner) if d in offset else next(batch) for d in range(rank)], element_of(self.x))]
+        return [
+            tensor([next(inner) if d in offset else next(batch) for d in range(rank)], element_of(self.x))
+        ]
 
 
 @irdl_op_definition

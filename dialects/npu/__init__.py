@@ -49,4 +49,16 @@ Npu = Dialect(
     [BufferType, GmType],
 )
 
-__all__ = ["SPACES", "BufferType", "Cost", "GmType", "Npu", "NpuOp", "Pipe", "buffer", "gm", "ops", "structure"]
+__all__ = [
+    "SPACES",
+    "BufferType",
+    "Cost",
+    "GmType",
+    "Npu",
+    "NpuOp",
+    "Pipe",
+    "buffer",
+    "gm",
+    "ops",
+    "structure",
+]

@@ -281,7 +281,11 @@ class LoadScalarOp(NpuOp):
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         move = machine.moves[("gm", "ub")]
-        return Cost(move.fixed_cycles, machine.burst_bytes, gm(self.source).bytes // max(size(gm(self.source).shape), 1))
+        return Cost(
+            move.fixed_cycles,
+            machine.burst_bytes,
+            gm(self.source).bytes // max(size(gm(self.source).shape), 1),
+        )
 
 
 @irdl_op_definition
@@ -308,7 +312,9 @@ class LoadL0Op(NpuOp):
     def verify_(self) -> None:
         super().verify_()
         if buffer(self.source).space != "l1" or buffer(self.dest).space not in ("l0a", "l0b"):
-            raise self.error(f"moves l1 to l0a or l0b, not {buffer(self.source).space} to {buffer(self.dest).space}")
+            raise self.error(
+                f"moves l1 to l0a or l0b, not {buffer(self.source).space} to {buffer(self.dest).space}"
+            )
         moved = size(to_ints(self.sizes)) * size(to_ints(self.window))
         if moved != size(buffer(self.dest).shape):
             raise self.error(f"moves {moved} elements into {self.dest.type}")
@@ -378,7 +384,9 @@ class VectorOp(NpuOp):
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         n = self.lanes()
-        return Cost(machine.vector.cycles(self.instruction, vector_dtype(*self.main_operands()), n), elements=n)
+        return Cost(
+            machine.vector.cycles(self.instruction, vector_dtype(*self.main_operands()), n), elements=n
+        )
 
     def verify_(self) -> None:
         super().verify_()
@@ -410,7 +418,9 @@ def _elementwise(function: Function) -> type[ElementwiseVectorOp]:
         "name": f"npu.v{function.name}",
         **{n: operand_def(BufferType) for n in (*names, "dest")},
     }
-    made = irdl_op_definition(type(f"V{function.name.title().replace('_', '')}Op", (ElementwiseVectorOp,), body))
+    made = irdl_op_definition(
+        type(f"V{function.name.title().replace('_', '')}Op", (ElementwiseVectorOp,), body)
+    )
     made.FUNCTION = function
     return made
 
@@ -582,14 +592,18 @@ class CopyL0cOp(NpuOp):
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         move = machine.moves[("l0c", "ub")]
         dest = buffer(self.dest)
-        return Cost(int(move.fixed_cycles + -(-dest.slot_bytes // move.bytes_per_cycle)), elements=size(dest.shape))
+        return Cost(
+            int(move.fixed_cycles + -(-dest.slot_bytes // move.bytes_per_cycle)), elements=size(dest.shape)
+        )
 
 
 def check_pipes(op: NpuOp) -> None:
     """The pipes that a flag names exist. Raises VerifyException."""
     for key in ("source", "target"):
         if key in op.properties and text(op.properties[key]) not in Pipe.__members__:
-            raise op.error(f"{key} {text(op.properties[key])!r} is not a pipe ({', '.join(Pipe.__members__)})")
+            raise op.error(
+                f"{key} {text(op.properties[key])!r} is not a pipe ({', '.join(Pipe.__members__)})"
+            )
 
 
 class SyncOp(NpuOp):

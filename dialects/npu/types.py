@@ -93,7 +93,9 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
 
     def verify(self) -> None:
         if self.space not in SPACES[1:]:
-            raise VerifyException(f"!npu.buffer: {self.space!r} is not an on-chip space ({', '.join(SPACES[1:])})")
+            raise VerifyException(
+                f"!npu.buffer: {self.space!r} is not an on-chip space ({', '.join(SPACES[1:])})"
+            )
         if self.slots < 1:
             raise VerifyException("!npu.buffer: needs at least one slot")
 
@@ -132,7 +134,9 @@ class GmType(ParametrizedAttribute, TypeAttribute):
     def of(
         shape: Sequence[int], element: Attribute, strides: Sequence[int] | None = None, offset: int = 0
     ) -> GmType:
-        return GmType(ints(shape), element, ints(row_strides(shape) if strides is None else strides), IntAttr(offset))
+        return GmType(
+            ints(shape), element, ints(row_strides(shape) if strides is None else strides), IntAttr(offset)
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -175,7 +179,9 @@ class GmType(ParametrizedAttribute, TypeAttribute):
             strides, offset = row_strides(shape), 0
             if parser.parse_optional_punctuation(","):
                 parser.parse_keyword("strides")
-                strides = tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer))
+                strides = tuple(
+                    parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+                )
                 parser.parse_punctuation(",")
                 parser.parse_keyword("offset")
                 offset = parser.parse_integer()

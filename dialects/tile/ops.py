@@ -76,7 +76,9 @@ class ElementwiseTileOp(TileOp):
         check_lanes(self, tile_type(self.results[0]).shape, [tile_type(v).shape for v in self.operands])
 
 
-ELEMENTWISE: dict[str, type[ElementwiseTileOp]] = make_elementwise("tile", ElementwiseTileOp, __name__, TileType)
+ELEMENTWISE: dict[str, type[ElementwiseTileOp]] = make_elementwise(
+    "tile", ElementwiseTileOp, __name__, TileType
+)
 for _name, _cls in ELEMENTWISE.items():
     _cls.INSTRUCTION = npu.ELEMENTWISE[_name]
 
@@ -498,4 +500,3 @@ ALL: list[type[Any]] = [
     ViewOp,
     ZeroOp,
 ]
-

@@ -38,7 +38,9 @@ class TileType(ParametrizedAttribute, TypeAttribute):
 
     def verify(self) -> None:
         if self.space not in SPACES[1:]:
-            raise VerifyException(f"!tile.tile: {self.space!r} is not an on-chip space ({', '.join(SPACES[1:])})")
+            raise VerifyException(
+                f"!tile.tile: {self.space!r} is not an on-chip space ({', '.join(SPACES[1:])})"
+            )
 
     def print_parameters(self, printer: Printer) -> None:
         printer.print_string("<")

@@ -48,6 +48,7 @@ from ...machine import Machine
 from ..access import Index, is_layout, resolve, splat_of
 from .groups import Group, Grouper
 
+
 def reads_through_layout(op: Operation) -> bool:
     """True for ops whose kernels fold layout ops on their operands into loads; others read dense tensors."""
     return isinstance(op, ElementwiseOp | ReduceOp | ArgReduceOp | ContractOp | ConvOp | ReduceWindowOp)
@@ -174,7 +175,9 @@ class BlockFuser:
         if is_layout(op) or isinstance(op, IotaOp):
             splat = splat_of(value)
             group = self.grouper.new_group(
-                "vector" if isinstance(op, IotaOp) or splat is not None else "move", shape_of(value), closed=True
+                "vector" if isinstance(op, IotaOp) or splat is not None else "move",
+                shape_of(value),
+                closed=True,
             )
             group.axes[value] = tuple(range(len(group.domain)))
             self.grouper.owner[value] = group
@@ -216,7 +219,9 @@ class BlockFuser:
     def _bases(self, group: Group, value: SSAValue, user: Operation | None) -> list[SSAValue]:
         if user is not None and not reads_through_layout(user):
             return [] if shape_of(value) == () and splat_of(value) is not None else [value]
-        if self._inside(group, value) or (splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp)):
+        if self._inside(group, value) or (
+            splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp)
+        ):
             return []
         load = resolve(
             value,
@@ -226,7 +231,9 @@ class BlockFuser:
         )
         base = load.base
         generated = isinstance(base.owner, IotaOp) and load.fill is None
-        if self._inside(group, base) or (generated and isinstance(user, ElementwiseOp | ReduceOp | ArgReduceOp | None)):
+        if self._inside(group, base) or (
+            generated and isinstance(user, ElementwiseOp | ReduceOp | ArgReduceOp | None)
+        ):
             return []
         return [base]
 

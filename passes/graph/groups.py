@@ -68,7 +68,7 @@ class Group:
         return group
 
 
-def forward_axes(op: Operation, axes: Axes) -> list[int | None | str] | None:
+def forward_axes(op: Operation, axes: Axes) -> list[int | str | None] | None:
     """Axes of a layout op's result from those of its operand; "new" for a dimension that a broadcast adds.
 
     None where the op does more than add, drop or permute dimensions.
@@ -77,7 +77,7 @@ def forward_axes(op: Operation, axes: Axes) -> list[int | None | str] | None:
         return [axes[p] for p in to_ints(op.perm)]
     if isinstance(op, BroadcastOp):
         source, target, dims = shape_of(op.x), shape_of(op.result), to_ints(op.dims)
-        out: list[int | None | str] = ["new" if s != 1 else None for s in target]
+        out: list[int | str | None] = ["new" if s != 1 else None for s in target]
         for i, d in enumerate(dims):
             if source[i] == target[d]:
                 out[d] = axes[i]
@@ -182,7 +182,11 @@ class Grouper:
         """Whether what `reader` takes from `maker` is what their common tiles would hold."""
         for op in reader.members:
             for value in op.operands:
-                axes = reader.axes[op.results[0]] if isinstance(op, ElementwiseOp) else self.axes_in(reader, value)
+                axes = (
+                    reader.axes[op.results[0]]
+                    if isinstance(op, ElementwiseOp)
+                    else self.axes_in(reader, value)
+                )
                 named = tuple(a if isinstance(a, int) else None for a in axes or ())
                 if self._agrees(maker, value, named) is False:
                     return False
@@ -190,7 +194,7 @@ class Grouper:
 
     # -- where a value stands in a group ---------------------------------------------------------------------
 
-    def axes_in(self, group: Group, value: SSAValue) -> list[int | None | str] | None:
+    def axes_in(self, group: Group, value: SSAValue) -> list[int | str | None] | None:
         """Axes of `value` where it is a value of `group` seen through layout ops; None otherwise."""
         chain: list[Operation] = []
         while value not in group.axes:
@@ -199,7 +203,7 @@ class Grouper:
                 return None
             chain.append(op)
             value = op.operands[0]
-        axes: list[int | None | str] = list(group.axes[value])
+        axes: list[int | str | None] = list(group.axes[value])
         for op in reversed(chain):
             if "new" in axes:
                 marked = [a if a != "new" else None for a in axes]
@@ -231,9 +235,7 @@ class Grouper:
                     found.append(group)
         return sorted(found, key=lambda g: -g.number)
 
-    def _complete(
-        self, group: Group, axes: list[int | None | str], shape: Sequence[int]
-    ) -> Axes | None:
+    def _complete(self, group: Group, axes: list[int | str | None], shape: Sequence[int]) -> Axes | None:
         """Gives dimensions that a broadcast added the group's unused axes of the same extent, in order."""
         used = {a for a in axes if isinstance(a, int)}
         free = [a for a in range(len(group.domain)) if a not in used]
@@ -255,7 +257,9 @@ class Grouper:
         in a way the group's tiles cannot give (False)."""
         found = self.axes_in(group, value)
         if found is None:
-            return False if self.needs_of(value) & group.bit or base_of(value).owner in group.members else None
+            return (
+                False if self.needs_of(value) & group.bit or base_of(value).owner in group.members else None
+            )
         return all(f in ("new", None) or f == a for f, a in zip(found, axes, strict=True))
 
     def place(self, group: Group, op: Operation) -> Axes | None:
@@ -369,7 +373,8 @@ class Grouper:
             if isinstance(op, BroadcastOp):
                 source, target = shape_of(op.x), shape_of(op.result)
                 axes = tuple(
-                    None if source[i] == 1 and target[d] != 1 else axes[d] for i, d in enumerate(to_ints(op.dims))
+                    None if source[i] == 1 and target[d] != 1 else axes[d]
+                    for i, d in enumerate(to_ints(op.dims))
                 )
             elif isinstance(op, ReshapeOp):
                 source, target = shape_of(op.x), shape_of(op.result)

@@ -1,11 +1,11 @@
 """graph-simplify: brings a graph into the forms that the lowering knows, for a target.
 
-  * an op whose result has no elements, or that reduces or contracts over none, becomes a constant;
-  * interior padding becomes a strided update of a filled tensor, input dilation of a convolution an interior pad;
-  * a contraction in a type the cube does not have becomes multiply and add on the vector cores; a convolution first
-    becomes a sum of contractions, one for each window position;
-  * a reduction to few values over very many is done in two steps, so that all cores take part;
-  * equal ops become one; ops nobody uses go.
+* an op whose result has no elements, or that reduces or contracts over none, becomes a constant;
+* interior padding becomes a strided update of a filled tensor, input dilation of a convolution an interior pad;
+* a contraction in a type the cube does not have becomes multiply and add on the vector cores; a convolution first
+  becomes a sum of contractions, one for each window position;
+* a reduction to few values over very many is done in two steps, so that all cores take part;
+* equal ops become one; ops nobody uses go.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def simplify_block(block: Block, machine: Machine) -> None:
 
 def simplify_op(op: GraphOp, rewriter: Rewriter, machine: Machine) -> bool:
     """Replaces `op` by the first rule that applies; False where none does."""
-    return empty(op, rewriter) or any(isinstance(op, cls) and rule(op, rewriter, machine) for cls, rule in RULES)
+    return empty(op, rewriter) or any(
+        isinstance(op, cls) and rule(op, rewriter, machine) for cls, rule in RULES
+    )
 
 
 def merge_equal(block: Block) -> None:
@@ -208,7 +210,10 @@ def spread_pad(op: PadOp, rewriter: Rewriter, machine: Machine) -> bool:
         return False
     x, element = op.x, element_of(op.x)
     shape = shape_of(x)
-    spread = [max(lo, 0) + max(hi, 0) + (n - 1) * (i + 1) + 1 for n, lo, hi, i in zip(shape, low, high, interior, strict=True)]
+    spread = [
+        max(lo, 0) + max(hi, 0) + (n - 1) * (i + 1) + 1
+        for n, lo, hi, i in zip(shape, low, high, interior, strict=True)
+    ]
     splat = splat_of(op.value)
     filled = (
         rewriter.constant(splat, spread, element)
@@ -216,7 +221,8 @@ def spread_pad(op: PadOp, rewriter: Rewriter, machine: Machine) -> bool:
         else rewriter.broadcast(op.value, spread, [])
     )
     starts = [
-        rewriter.add(ConstantOp, [], INDEX_TENSOR, value=DataAttr.of(np.asarray(max(lo, 0), np.int32))) for lo in low
+        rewriter.add(ConstantOp, [], INDEX_TENSOR, value=DataAttr.of(np.asarray(max(lo, 0), np.int32)))
+        for lo in low
     ]
     updated = rewriter.add(
         DynamicUpdateSliceOp,

@@ -94,7 +94,9 @@ def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine) -> 
         spaces.setdefault(usage.type.space, []).append(usage)
     for space, members in spaces.items():
         if space not in machine.spaces:
-            raise PassError(f"kernel @{text(kernel.sym_name)} uses {space}, which {machine.name} does not have")
+            raise PassError(
+                f"kernel @{text(kernel.sym_name)} uses {space}, which {machine.name} does not have"
+            )
         align = max(machine.spaces[space].align, 32)
         end = 0
         pools: dict[Block, list[Usage]] = {}
@@ -146,7 +148,12 @@ def _in_place(
     for value in definer.sources():
         kind = buffer(value)
         alloc = alloc_of(value)
-        if alloc is None or alloc.address is None or kind.shape != usage.type.shape or itemsize(kind.element) != width:
+        if (
+            alloc is None
+            or alloc.address is None
+            or kind.shape != usage.type.shape
+            or itemsize(kind.element) != width
+        ):
             continue
         at = integer(alloc.address) - start
         ending = [b for b in live if b[0] == first and b[1] == at and b[2] == size]
@@ -172,7 +179,8 @@ def best_gap(live: list[tuple[int, int, int]], size: int) -> int:
 def _overflow(kernel: KernelOp, space: str, need: int, machine: Machine, members: list[Usage]) -> str:
     largest = sorted(members, key=lambda u: -u.bytes)[:6]
     listed = "; ".join(
-        f"{u.type} {u.bytes} bytes" + (f" ({place})" if (place := source_of(u.alloc)) else "") for u in largest
+        f"{u.type} {u.bytes} bytes" + (f" ({place})" if (place := source_of(u.alloc)) else "")
+        for u in largest
     )
     more = f" and {len(members) - len(largest)} smaller ones" if len(members) > len(largest) else ""
     return (

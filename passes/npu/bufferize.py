@@ -16,16 +16,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
+from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.dialects.scf import ForOp, YieldOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.dialects.arith import ConstantOp
 
 from ...dialects.base import INDEX, Expr, describe, pack, to_ints
-from ...dialects.npu import BufferType
+from ...dialects.npu import BufferType, structure
 from ...dialects.npu import ops as npu
-from ...dialects.npu import structure
 from ...dialects.tile import TileOp, TileType, tile_type
 from ...dialects.tile import ops as tile
 from ..errors import PassError
@@ -236,5 +235,3 @@ def trip_count(op: ForOp) -> int:
     if not isinstance(bound, ConstantOp) or not isinstance(bound.value, IntegerAttr):
         raise PassError(f"{describe(op)} needs a constant upper bound")
     return bound.value.value.data
-
-

@@ -106,5 +106,3 @@ def share(block: Block, start: int, align: int) -> int:
         top = max(top, at + size)
         op.properties["address"] = IntegerAttr(start + at, i64)
     return top
-
-

@@ -100,7 +100,9 @@ class ProgramLowering:
 
     def _aliases(self, value: SSAValue, user: Operation) -> list[SSAValue]:
         """Reshapes of `value`, which share its memory, and tensors it shares the memory of."""
-        found: list[SSAValue] = [u.operation.results[0] for u in value.uses if isinstance(u.operation, ReshapeOp)]
+        found: list[SSAValue] = [
+            u.operation.results[0] for u in value.uses if isinstance(u.operation, ReshapeOp)
+        ]
         if isinstance(value.owner, ReshapeOp):
             found.append(value.owner.x)
         return found
@@ -169,7 +171,9 @@ class ProgramLowering:
 
     def loop(self, op: WhileOp) -> None:
         state = [
-            self.env[v] if self.takes_over(v, op) and list(op.inits).count(v) == 1 else self.copied(self.env[v], op)
+            self.env[v]
+            if self.takes_over(v, op) and list(op.inits).count(v) == 1
+            else self.copied(self.env[v], op)
             for v in op.inits
         ]
         regions = []

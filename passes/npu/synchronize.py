@@ -188,7 +188,11 @@ def backward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> l
                 continue
             last, first = max(a for a, _ in pairs), min(b for _, b in pairs)
             followed = any(
-                a.pipe == p and b.pipe == q and a.position == last and b.position > last and (a.write or b.write)
+                a.pipe == p
+                and b.pipe == q
+                and a.position == last
+                and b.position > last
+                and (a.write or b.write)
                 for a in accesses
                 for b in accesses
             )
@@ -347,7 +351,11 @@ def synchronize_cores(kernel: KernelOp) -> None:
     event = 0
     for store in [op for op in cube.body.walk() if isinstance(op, FixpipeOp)]:
         tensor = _tensor(store.dest)
-        readers = [op for op in vector.body.walk() if isinstance(op, LoadOp) and _tensor(op.main_operands()[0]) is tensor]
+        readers = [
+            op
+            for op in vector.body.walk()
+            if isinstance(op, LoadOp) and _tensor(op.main_operands()[0]) is tensor
+        ]
         if not readers:
             continue
         depth = _depth(store, cube)
@@ -355,12 +363,16 @@ def synchronize_cores(kernel: KernelOp) -> None:
         assert block is not None
         number = IntegerAttr(event, i64)
         block.insert_op_after(
-            SetCrossOp.create(properties={"source": StringAttr(Pipe.FIX), "event": number}, location=store.location),
+            SetCrossOp.create(
+                properties={"source": StringAttr(Pipe.FIX), "event": number}, location=store.location
+            ),
             store,
         )
         chain = list(reversed(_ancestors(readers[0], vector.body.block)))
         if len(chain) <= depth:
-            raise PassError(f"{describe(kernel)} @{text(kernel.sym_name)}: its sections walk the tiles differently")
+            raise PassError(
+                f"{describe(kernel)} @{text(kernel.sym_name)}: its sections walk the tiles differently"
+            )
         at = _lift(readers[0], chain[depth])
         chain[depth].insert_op_before(
             WaitCrossOp.create(
@@ -369,5 +381,3 @@ def synchronize_cores(kernel: KernelOp) -> None:
             at,
         )
         event += 1
-
-

@@ -103,7 +103,7 @@ class ContractKernel(VectorKernel):
         self.out_axes: list[dict[int, int]] = [{d: 1} for d in range(len(shape_of(op.result)))]
 
     def _conv_axes(self, op: ConvOp) -> None:
-        lhs, rhs, out = shape_of(op.lhs), shape_of(op.rhs), shape_of(op.result)
+        rhs, out = shape_of(op.rhs), shape_of(op.result)
         ll, rl, ol = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
         groups, spatial = integer(op.groups), len(ll) - 2
         rank = len(out)
@@ -121,14 +121,16 @@ class ContractKernel(VectorKernel):
         group = {group_axis: 1} if groups > 1 else {}
         lhs_index = [Index()] * rank
         lhs_index[ll[0]] = Index.axis(ol[0])
-        lhs_index[ll[1]] = Index.of({k[-1]: 1, **{a: rhs[rl[0]] for a in group}})
+        lhs_index[ll[1]] = Index.of({k[-1]: 1, **dict.fromkeys(group, rhs[rl[0]])})
         rhs_index = [Index()] * rank
         rhs_index[rl[0]] = Index.axis(k[-1])
-        rhs_index[rl[1]] = Index.of({ol[1]: 1, **{a: features for a in group}})
+        rhs_index[rl[1]] = Index.of({ol[1]: 1, **dict.fromkeys(group, features)})
         strides, dilation, low = to_ints(op.strides), to_ints(op.rhs_dilation), to_ints(op.low)
         for i in range(spatial):
             terms = {ol[2 + i]: strides[i], k[i]: dilation[i]}
-            lhs_index[ll[2 + i]] = Index.of({a: c for a, c in terms.items() if self.all_extents[a] != 1}, -low[i])
+            lhs_index[ll[2 + i]] = Index.of(
+                {a: c for a, c in terms.items() if self.all_extents[a] != 1}, -low[i]
+            )
             rhs_index[rl[2 + i]] = Index.axis(k[i])
         self.lhs_index, self.rhs_index = lhs_index, rhs_index
         self.out_axes = [{d: 1} for d in range(rank)]
@@ -169,7 +171,9 @@ class ContractKernel(VectorKernel):
                 if shape[d] != 1 or i.terms or i.constant
             ]
         assert isinstance(load.base, BlockArgument)
-        return Operand(list(self.fusion.body.block.args).index(load.base), dims, load.offset, element_of(value))
+        return Operand(
+            list(self.fusion.body.block.args).index(load.base), dims, load.offset, element_of(value)
+        )
 
     # -- axes --------------------------------------------------------------------------------------------------
 
@@ -258,10 +262,16 @@ class ContractKernel(VectorKernel):
         for a in reversed(self.m_axes):
             first = first + self.chunk_position.get(a, Expr()) * inner
             inner *= self.plan.l0[a]
-        indices, offsets = pack([first, self.chunk_position.get(self.n_axes[-1], Expr()) if self.n_axes else Expr()])
+        indices, offsets = pack(
+            [first, self.chunk_position.get(self.n_axes[-1], Expr()) if self.n_axes else Expr()]
+        )
         axes = frozenset(a for a, r in enumerate(self.role) if r != "k")
         return e.builder.add(
-            ops.DrainOp, [self.acc, *indices], [e.type(axes, element)], offsets=offsets, sizes=ints([rows, cols])
+            ops.DrainOp,
+            [self.acc, *indices],
+            [e.type(axes, element)],
+            offsets=offsets,
+            sizes=ints([rows, cols]),
         ).results[0]
 
     # -- build -----------------------------------------------------------------------------------------------------
@@ -272,7 +282,7 @@ class ContractKernel(VectorKernel):
         self.m_axes, self.n_axes = by_role["m"], by_role["n"]
         self.k_axes, self.b_axes = by_role["k"], by_role["b"]
         self._orient()
-        lhs, rhs = self.operands
+        lhs = self.operands[0]
         windows = frozenset(a for d in lhs.dims if len(d.terms) > 1 for a in d.terms if self.role[a] == "k")
         problem = CubeProblem(
             self.extents,
@@ -286,9 +296,10 @@ class ContractKernel(VectorKernel):
         )
         plan = choose_cube(problem, self.machine, self._l1_bytes)
         if plan is None:
+            tile = {a: n if a in windows else 1 for a, n in enumerate(self.extents)}
             raise PassError(
-                f"{describe(self.anchor)}: one load of its operands needs {self._l1_bytes(dict.fromkeys(range(len(self.extents)), 1))}"
-                f" bytes or more, too much for l1 of {self.machine.name}"
+                f"{describe(self.anchor)}: a load of both operands (twice buffered, {2 * self._l1_bytes(tile)} bytes "
+                f"for one output and whole windows) does not fit l1 of {self.machine.name}"
             )
         self.plan = plan
         element = element_of(self.anchor.result)
@@ -425,7 +436,9 @@ class ContractKernel(VectorKernel):
             first = stacks[0][0] if stacks else carried
         return first[0]
 
-    def _load_l1(self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr], o: Operand) -> SSAValue:
+    def _load_l1(
+        self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr], o: Operand
+    ) -> SSAValue:
         view = b.view(b.gm(o.source), [d.extent for d in o.dims], [d.stride for d in o.dims], o.offset)
         offsets = []
         for d in o.dims:
@@ -475,7 +488,9 @@ class ContractKernel(VectorKernel):
             transpose=integer_attr(1) if o.transpose else None,
         ).results[0]
 
-    def _store_acc(self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr], element: Attribute) -> None:
+    def _store_acc(
+        self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr], element: Attribute
+    ) -> None:
         if self.plain:
             strides = self._out_strides(self.yielded[0])
             by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}
@@ -512,12 +527,16 @@ class ContractKernel(VectorKernel):
             return [chunk.get(a, 1) for a in range(len(self.extents) - len(self.k_axes))]
 
         chunk = dict(extent)
-        shrinkable = [*self.m_axes, *self.n_axes] if not self.machine.fused else [*self.m_axes[:1], *self.n_axes]
+        shrinkable = (
+            [*self.m_axes, *self.n_axes] if not self.machine.fused else [*self.m_axes[:1], *self.n_axes]
+        )
         for a in shrinkable:
             while self.ub_bytes(tile_of(chunk)) > capacity and chunk[a] > 1:
                 chunk[a] = _smaller_divisor(extent[a], chunk[a])
         if self.ub_bytes(tile_of(chunk)) > capacity:
-            raise PassError(f"{describe(self.fusion)}: one row of its epilogue does not fit ub of {self.machine.name}")
+            raise PassError(
+                f"{describe(self.fusion)}: one row of its epilogue does not fit ub of {self.machine.name}"
+            )
         emitter = Emitter(b, tile_of(chunk), position)
         loops = [(a, trips, plan.l0[a], False) for a, trips in tile_loops]
         loops += [(a, extent[a] // chunk[a], chunk[a], True) for a in extent if extent[a] != chunk[a]]
@@ -551,4 +570,3 @@ def _dense_of(value: SSAValue) -> GmType:
 def lower_contract(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
     """The kernel of a cube or mix fusion. Raises PassError where it cannot fit."""
     return ContractKernel(fusion, machine).build(name)
-

@@ -12,8 +12,9 @@ FRACTAL = 16
 """Rows and columns of a cube fractal."""
 
 L1_FRACTION = 0.9
-SMALLEST_N = 32
-"""Columns below which a tile is not cut further to occupy more cores: the l0a load would dominate."""
+SMALLEST_M, SMALLEST_N = 64, 128
+"""Rows and columns below which a tile is not cut further to occupy more cores: each cut loads the other operand
+once more."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,15 @@ def choose_cube(
     if problem.n:
         last = problem.n[-1]
         rest = size([-(-extents[a] // l0[a]) for a in (*problem.batch, *problem.m, *problem.n[:-1])])
-        parts = max(-(-extents[last] // base_n), min(-(-machine.cube_cores // rest), extents[last] // SMALLEST_N))
-        l0[last] = even(extents[last], min(base_n, -(-extents[last] // max(parts, 1) // FRACTAL) * FRACTAL), FRACTAL)
+        parts = max(
+            -(-extents[last] // base_n), min(-(-machine.cube_cores // rest), extents[last] // SMALLEST_N)
+        )
+        l0[last] = even(
+            extents[last], min(base_n, -(-extents[last] // max(parts, 1) // FRACTAL) * FRACTAL), FRACTAL
+        )
     tiles = size([-(-extents[a] // l0[a]) for a in (*problem.batch, *problem.m, *problem.n)])
     for a in problem.m:
-        while tiles * 2 <= machine.cube_cores and l0[a] >= 2 * FRACTAL and l0[a] % 2 == 0:
+        while tiles * 2 <= machine.cube_cores and l0[a] >= 2 * SMALLEST_M and l0[a] % 2 == 0:
             l0[a] //= 2
             tiles = size([-(-extents[x] // l0[x]) for x in (*problem.batch, *problem.m, *problem.n)])
     left = base_k

@@ -71,7 +71,11 @@ def fingerprint(fusion: FusionOp) -> tuple:
     """What makes two fusions the same kernel: ops, wiring, properties and types; not names or places."""
     block = fusion.body.block
     numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(block.args)}
-    parts: list[Any] = [fusion.properties["kind"], fusion.properties["domain"], tuple(a.type for a in block.args)]
+    parts: list[Any] = [
+        fusion.properties["kind"],
+        fusion.properties["domain"],
+        tuple(a.type for a in block.args),
+    ]
     for op in block.ops:
         parts.append(
             (
@@ -175,7 +179,16 @@ class Lowering:
         element = element_of(source)
         shapes = shape_of(source), dest_shape
         kinds = [element_of(s) for s in scalars]
-        key = ("copy", *shapes, box, element, tuple(kinds), tuple(source_starts), tuple(dest_starts), dest_steps)
+        key = (
+            "copy",
+            *shapes,
+            box,
+            element,
+            tuple(kinds),
+            tuple(source_starts),
+            tuple(dest_starts),
+            dest_steps,
+        )
         kernel = self.kernel(
             key,
             stem,

@@ -104,7 +104,9 @@ def lower_copy(
                 first, step = (starts[last], steps[last]) if g else (0, 1)
                 stride = strides_of[last] if g else 1
                 jumps.append(stride)
-                if isinstance(first, int):  # The view ends with the box, so that its edge masks the last tile.
+                if isinstance(
+                    first, int
+                ):  # The view ends with the box, so that its edge masks the last tile.
                     skipped += first * stride
                     sizes.append((extent - 1) * step + 1)
                     at.append(p * step)

@@ -194,7 +194,9 @@ class VectorKernel:
         if key not in self.loads:
 
             def emit(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
-                return e.builder.add(ops.FillOp, [], [e.type(frozenset(), element)], value=number(value)).results
+                return e.builder.add(
+                    ops.FillOp, [], [e.type(frozenset(), element)], value=number(value)
+                ).results
 
             self.loads[key] = self._step(Step([element], frozenset(), (), emit, "fill"))
         return self.loads[key]
@@ -212,7 +214,9 @@ class VectorKernel:
         for position, (axis, coefficient) in enumerate(terms):
             constant = index.constant if position == 0 else 0
 
-            def emit(e: Emitter, _: list[SSAValue], axis=axis, c=coefficient, constant=constant) -> Sequence[SSAValue]:
+            def emit(
+                e: Emitter, _: list[SSAValue], axis=axis, c=coefficient, constant=constant
+            ) -> Sequence[SSAValue]:
                 indices, rows = pack([e.at(axis) * c + constant])
                 return e.builder.add(
                     ops.IotaOp,
@@ -430,7 +434,7 @@ class VectorKernel:
         member = self._member_of(value)
         ref = self._value(value, list(range(len(self.domain)))) if member is None else self.made[member]
         strides = self._out_strides(value)
-        axes = self._new([a for a in strides])
+        axes = self._new(list(strides))
         by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}
         if self._span(ref) != axes:
             ref = self._materialise(ref, axes)
@@ -530,7 +534,11 @@ class VectorKernel:
             if sum(bool(s.reduces) for s in self.steps) != 1:
                 raise PassError(f"{describe(self.fusion)} needs more of ub than {self.machine.name} has")
             tile = choose_tile(
-                self.extents, frozenset(), lambda t: self.ub_bytes(t) + self.combining_bytes(t) <= capacity, width, 1
+                self.extents,
+                frozenset(),
+                lambda t: self.ub_bytes(t) + self.combining_bytes(t) <= capacity,
+                width,
+                1,
             )
             if tile is None:
                 raise PassError(f"{describe(self.fusion)}: one element of each value does not fit ub")
@@ -539,7 +547,9 @@ class VectorKernel:
     def _emit(self, name: str, tile: Sequence[int], rows: frozenset[int], streamed: bool) -> ops.KernelOp:
         counts = [-(-n // t) for n, t in zip(self.extents, tile, strict=True)]
         outer = [a for a in range(len(tile)) if a not in rows]
-        split = dict(zip(outer, divide_grid([counts[a] for a in outer], self.machine.vector_cores), strict=True))
+        split = dict(
+            zip(outer, divide_grid([counts[a] for a in outer], self.machine.vector_cores), strict=True)
+        )
         axes_on_grid = [a for a in outer if split[a][0] > 1]
         builder = KernelBuilder(
             self.machine,
@@ -582,7 +592,9 @@ class VectorKernel:
             level.append(max([own, *(level[j] for j, _ in step.operands)]))
         return level
 
-    def _emit_level(self, emitter: Emitter, level: Sequence[int], depth: int, done: dict[Ref, SSAValue]) -> None:
+    def _emit_level(
+        self, emitter: Emitter, level: Sequence[int], depth: int, done: dict[Ref, SSAValue]
+    ) -> None:
         """Emits the steps of one loop depth, loads first so that one flag can cover them all."""
         here = [i for i, _ in enumerate(self.steps) if level[i] == depth and (i, 0) not in done]
         for i in sorted(here, key=lambda i: self.steps[i].kind != "load"):
@@ -602,8 +614,8 @@ class VectorKernel:
         at = next(i for i, s in enumerate(self.steps) if s.reduces)
         before = self._ancestors(at)
         done: dict[Ref, SSAValue] = {}
-        outer = [l for l in loops if l[0] not in rows]
-        inner = [l for l in loops if l[0] in rows]
+        outer = [(a, n) for a, n in loops if a not in rows]
+        inner = [(a, n) for a, n in loops if a in rows]
         with ExitStack() as stack:
             for axis, trips in outer:
                 index = stack.enter_context(builder.loop(trips))
@@ -664,7 +676,12 @@ class VectorKernel:
             indices, rows = pack([emitter.at(a) if a in ragged else Expr() for a in range(rank)])
             bounds = [self.extents[a] if a in ragged else emitter.tile[a] for a in range(rank)]
             tile = builder.add(
-                ops.MaskOp, [tile, *indices], [tile.type], offsets=rows, bounds=ints(bounds), value=number(neutral)
+                ops.MaskOp,
+                [tile, *indices],
+                [tile.type],
+                offsets=rows,
+                bounds=ints(bounds),
+                value=number(neutral),
             ).results[0]
         parts = list(step.emit(emitter, [tile]))
         if len(parts) == 1:

@@ -40,7 +40,9 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
     element = element_of(op.x)
     dtype = dtype_name(element)
     unit = machine.vector
-    native = element if dtype == "i1" or dtype in unit.native else element_type(unit.compute_as.get(dtype, dtype))
+    native = (
+        element if dtype == "i1" or dtype in unit.native else element_type(unit.compute_as.get(dtype, dtype))
+    )
     neutral = float(identity(kind, dtype))
 
     def halo(tile) -> list[int]:
@@ -83,9 +85,9 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
         offsets = [p * s + -lo for p, s, lo in zip(position, strides, low, strict=True)]
         data = b.load(view, offsets, halo(tile), TileType.of(halo(tile), element, "ub"), fill=neutral)
         if native != element:
-            data = b.add(
-                ops.ELEMENTWISE["convert"], [data], [TileType.of(halo(tile), native, "ub")]
-            ).results[0]
+            data = b.add(ops.ELEMENTWISE["convert"], [data], [TileType.of(halo(tile), native, "ub")]).results[
+                0
+            ]
         part = TileType.of(tile, native, "ub")
 
         def tap(where: list[Expr]):

@@ -13,17 +13,70 @@ B1 = Machine.load("ascend-910b1")
 A310 = Machine.load("ascend-310")
 FOLDER = Path(machine_package.__file__).parent
 
-ARITHMETIC = "abs neg sign is_finite convert add sub mul div max min pow rem clamp".split()
-COMPARE = "eq ne lt le gt ge select".split()
-FLOAT = (
-    "exp exp2 expm1 log log1p sqrt rsqrt cbrt tanh logistic sin cos tan erf atan2 "
-    "floor ceil round_even round_away".split()
-)
-BITS = "and or xor not shl shr_logical shr_arithmetic popcnt clz reduce_and reduce_or".split()
-DATA = (
-    "copy fill iota broadcast transpose gather arg_reduce "
-    "reduce_sum reduce_max reduce_min reduce_prod".split()
-)
+ARITHMETIC = [
+    "abs",
+    "neg",
+    "sign",
+    "is_finite",
+    "convert",
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "max",
+    "min",
+    "pow",
+    "rem",
+    "clamp",
+]
+COMPARE = ["eq", "ne", "lt", "le", "gt", "ge", "select"]
+FLOAT = [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "tanh",
+    "logistic",
+    "sin",
+    "cos",
+    "tan",
+    "erf",
+    "atan2",
+    "floor",
+    "ceil",
+    "round_even",
+    "round_away",
+]
+BITS = [
+    "and",
+    "or",
+    "xor",
+    "not",
+    "shl",
+    "shr_logical",
+    "shr_arithmetic",
+    "popcnt",
+    "clz",
+    "reduce_and",
+    "reduce_or",
+]
+DATA = [
+    "copy",
+    "fill",
+    "iota",
+    "broadcast",
+    "transpose",
+    "gather",
+    "arg_reduce",
+    "reduce_sum",
+    "reduce_max",
+    "reduce_min",
+    "reduce_prod",
+]
 
 
 def test_names():
