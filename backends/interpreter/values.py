@@ -225,11 +225,13 @@ def arg_reduce(
 ) -> tuple[Array, Array]:
     """Extreme value along `dim` and its first index; NaN counts as more extreme than anything."""
     value = reduce(x, kind, [dim], keep=True)
-    wide = lax.broadcast_in_dim(value, x.shape, range(x.ndim))
-    found = lax.eq(x, wide)
+    found = lax.eq(x, lax.broadcast_in_dim(value, x.shape, range(x.ndim)))
     if is_float(x):
-        found = lax.bitwise_or(found, lax.ne(x, x))
-        found = lax.bitwise_and(found, lax.bitwise_or(lax.eq(x, wide), lax.ne(wide, wide)))
+        # XLA's max and min may drop a NaN
+        missing = lax.ne(x, x)
+        any_missing = reduce(missing, "or", [dim], keep=True)
+        value = lax.select(any_missing, lax.full_like(value, np.nan), value)
+        found = lax.select(lax.broadcast_in_dim(any_missing, x.shape, range(x.ndim)), missing, found)
     where = lax.broadcasted_iota(np.int32, x.shape, dim)
     where = lax.select(found, where, lax.full_like(where, max(x.shape[dim] - 1, 0)))
     index = convert(reduce(where, "min", [dim], keep=True), index_dtype)

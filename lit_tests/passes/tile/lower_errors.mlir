@@ -23,7 +23,7 @@ func.func @main(%x: tensor<1x2048x2048x64xf16>, %k: tensor<2x2x64x16xf16>) -> te
   %y = graph.conv %x, %k {groups = 1, high = [0, 0], lhs_dilation = [1, 1], lhs_layout = [0, 3, 1, 2], low = [0, 0], out_layout = [0, 3, 1, 2], rhs_dilation = [2000, 2000], rhs_layout = [2, 3, 0, 1], strides = [1, 1]} : (tensor<1x2048x2048x64xf16>, tensor<2x2x64x16xf16>) -> tensor<1x48x48x16xf16>
   func.return %y : tensor<1x48x48x16xf16>
 }
-// CHECK: 'graph.conv' ({{.*}}): one load of its operands needs {{.*}} bytes or more, too much for l1 of ascend-910b1
+// CHECK: 'graph.conv' ({{.*}}): a load of both operands ({{.*}}) does not fit l1 of ascend-910b1
 
 // -----
 
