@@ -7,8 +7,8 @@ depend on it), loads cut the tensor into all tiles at once, and stores put them 
 computed by the same operations in the same order as in a loop.
 
 An index stays a loop where iterations hand values on, where stored boxes do not tile the tensor, and where it
-moves the right side of a product; sections that add up elements keep all their loops: XLA may add in another order
-where there are more columns or rows, and both memory modes must give the same bits.
+moves the right side of a product, or the left side of a small one: XLA may add in another order where there are more
+columns or rows, and both memory modes must give the same bits.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
-from ...dialects.base import integer, text, to_ints
-from ...dialects.dtypes import is_float
+from ...dialects.base import integer, to_ints
 from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.ops import (
     LoadL0Op,
@@ -36,7 +35,6 @@ from ...dialects.npu.ops import (
     TransferOp,
     VExtractOp,
     ViewOp,
-    VReduceOp,
 )
 from ...dialects.npu.structure import KernelOp, SectionOp
 from . import boxes
@@ -80,8 +78,6 @@ NO_BATCH = Batch({})
 
 def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:
     """The indices of a section that need no loop: grid coordinates, the unit, loop variables."""
-    if any(adds_up(op) for op in section.body.walk()):
-        return NO_BATCH
     candidates: dict[SSAValue, int] = {}
     for arg, n in zip(kernel.body.block.args, to_ints(kernel.grid), strict=False):
         candidates[arg] = n
@@ -124,13 +120,6 @@ def dependencies(section: SectionOp) -> dict[SSAValue, set[SSAValue]]:
 
 def _alloc(value: SSAValue) -> SSAValue:
     return value.owner.source if isinstance(value.owner, SlotOp) else value
-
-
-def adds_up(op: Operation) -> bool:
-    """Whether an instruction's result depends on the order in which it combines elements."""
-    return (
-        isinstance(op, VReduceOp) and text(op.kind) in ("sum", "prod") and is_float(buffer(op.source).element)
-    )
 
 
 def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAValue]:

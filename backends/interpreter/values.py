@@ -214,10 +214,30 @@ def widened(kind: str, x: Array) -> Array:
 def reduce(x: Array, kind: str, dims: Sequence[int], keep: bool = False) -> Array:
     """x combined along `dims`, which disappear, or keep size 1; same dtype."""
     wide = widened(kind, x)
-    out = lax.reduce(wide, neutral(kind, wide.dtype), combine(kind), tuple(dims))
+    if kind in ("sum", "prod") and is_float(wide):
+        for d in dims:
+            wide = _halved(wide, d, kind)
+        out = lax.squeeze(wide, tuple(dims))
+    else:
+        out = lax.reduce(wide, neutral(kind, wide.dtype), combine(kind), tuple(dims))
     if keep:
         out = lax.reshape(out, [1 if d in dims else s for d, s in enumerate(x.shape)])
     return convert(out, x.dtype)
+
+
+def _halved(x: Array, d: int, kind: str) -> Array:
+    """Dimension d combined to size 1 by adding its halves, as the vector unit does it. XLA's own sum takes an order
+    that depends on the shape and on what it is compiled together with."""
+    function, nothing = combine(kind), neutral(kind, x.dtype)
+    if x.shape[d] == 0:
+        return lax.full([1 if i == d else n for i, n in enumerate(x.shape)], nothing)
+    while (n := x.shape[d]) > 1:
+        half = (n + 1) // 2
+        low, high = lax.slice_in_dim(x, 0, half, axis=d), lax.slice_in_dim(x, half, n, axis=d)
+        if n % 2:
+            high = lax.pad(high, nothing, [(0, int(i == d), 0) for i in range(x.ndim)])
+        x = function(low, high)
+    return x
 
 
 def arg_reduce(
