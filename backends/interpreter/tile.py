@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 from jax import Array, lax
+from jax.core import Tracer
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
@@ -128,8 +129,9 @@ class TileProgram:
             self.compiled[key] = jit(
                 lambda zero, *xs: run_kernel(kernel, zero, xs, inits, [_shape_of(v) for v in op.results])
             )
-        if any(isinstance(x, jax.core.Tracer) for x in arguments):  # inside a loop, which is compiled as a whole
-            return run_kernel(kernel, ZERO, arguments, inits, [_shape_of(v) for v in op.results])
+        if any(isinstance(x, Tracer) for x in arguments):  # inside a loop, which is compiled as a whole
+            zero = lax.full((), ZERO)
+            return run_kernel(kernel, zero, arguments, inits, [_shape_of(v) for v in op.results])
         return self.compiled[key](ZERO, *arguments)
 
 
