@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, TensorType, f64, i64
 from xdsl.dialects.scf import ForOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
@@ -223,6 +223,17 @@ class KernelBuilder:
 
 def dense(shape: Sequence[int], element: Attribute) -> GmType:
     return GmType.of(shape, element, row_strides(shape))
+
+
+def gm_of(value: SSAValue) -> GmType:
+    """The dense device tensor that holds a tensor value."""
+    assert isinstance(value.type, TensorType)
+    return dense(value.type.get_shape(), value.type.element_type)
+
+
+def hand_back(outside: list[SSAValue], inside: list[SSAValue]) -> None:
+    """After a loop: what it carried, under the name it had before."""
+    outside[:] = inside
 
 
 def divide_grid(counts: Sequence[int], cores: int) -> list[tuple[int, int]]:

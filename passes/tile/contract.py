@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import Float32Type, TensorType, i32
+from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
@@ -29,7 +29,7 @@ from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..access import Index, resolve
 from ..errors import PassError
-from .builder import KernelBuilder, dense, divide_grid, integer_attr
+from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, integer_attr
 from .cube_schedule import CubeProblem, CubeSchedule, choose_cube
 from .schedule import UB_FRACTION, merge_axes
 from .vector import Emitter, Ref, Step, VectorKernel
@@ -359,8 +359,8 @@ class ContractKernel(VectorKernel):
             self.machine,
             "cube" if self.plain else "mix",
             [split[a][0] for a in on_grid],
-            [_dense_of(a) for a in self.block.args],
-            [_dense_of(v) for v in self.yielded],
+            [gm_of(a) for a in self.block.args],
+            [gm_of(v) for v in self.yielded],
             workspaces,
             plan.slots,
         )
@@ -412,7 +412,7 @@ class ContractKernel(VectorKernel):
                     return Expr()
                 outside, carried = carried, list(carried)
                 stacks.append((outside, carried))
-                stack.callback(_hand_back, outside, carried)
+                stack.callback(hand_back, outside, carried)
                 index = stack.enter_context(b.loop(trips, carried))
                 step = step + index
                 return index
@@ -554,17 +554,8 @@ class ContractKernel(VectorKernel):
                 self._emit_level(emitter, level, d, done)
 
 
-def _hand_back(outside: list[SSAValue], inside: list[SSAValue]) -> None:
-    outside[:] = inside
-
-
 def _smaller_divisor(extent: int, current: int) -> int:
     return next(d for d in range(current - 1, 0, -1) if extent % d == 0)
-
-
-def _dense_of(value: SSAValue) -> GmType:
-    assert isinstance(value.type, TensorType)
-    return dense(value.type.get_shape(), value.type.element_type)
 
 
 def lower_contract(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:

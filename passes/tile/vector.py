@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import LocationAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import LocationAttr, StringAttr
 from xdsl.dialects.builtin import i1 as I1
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
@@ -32,7 +32,7 @@ from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..access import Index, Load, resolve, splat_of
 from ..errors import PassError
-from .builder import KernelBuilder, dense, divide_grid, integer_attr, number
+from .builder import KernelBuilder, divide_grid, gm_of, integer_attr, number
 from .schedule import UB_FRACTION, choose_tile, merge_axes
 
 Ref = tuple[int, int]
@@ -555,8 +555,8 @@ class VectorKernel:
             self.machine,
             "vector",
             [split[a][0] for a in axes_on_grid],
-            [_gm(a) for a in self.block.args],
-            [_gm(v) for v in self.yielded],
+            [gm_of(a) for a in self.block.args],
+            [gm_of(v) for v in self.yielded],
             slots={"ub": self.slots},
         )
         builder.location = self.fusion.location
@@ -737,11 +737,6 @@ class _carrying(ExitStack):
     def __exit__(self, *details) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         self.loop.__exit__(*details)
         self.outer[:] = self.inner
-
-
-def _gm(value: SSAValue):
-    assert isinstance(value.type, TensorType)
-    return dense(value.type.get_shape(), value.type.element_type)
 
 
 def lower_vector(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import BlockArgument, SSAValue
 
 from ...dialects.base import Expr, describe, ints, pack, text, to_ints
@@ -17,7 +16,7 @@ from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..access import Index, resolve
 from ..errors import PassError
-from .builder import KernelBuilder, dense, divide_grid, number
+from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, number
 from .schedule import UB_FRACTION, choose_tile
 
 UNROLLED_TAPS = 16
@@ -66,7 +65,7 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
         machine,
         "vector",
         [split[d][0] for d in on_grid],
-        [_dense(a) for a in fusion.body.block.args],
+        [gm_of(a) for a in fusion.body.block.args],
         [dense(out, element)],
         slots={"ub": 2},
     )
@@ -113,7 +112,7 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
                 where = []
                 for d in range(rank):
                     outside, carried = carried, list(carried)
-                    nest.callback(_hand_back, outside, carried)
+                    nest.callback(hand_back, outside, carried)
                     where.append(nest.enter_context(b.loop(window[d], carried)) * dilation[d])
                 carried[0] = b.add(cls, [carried[0], tap(where)], [part]).results[0]
             total = first[0]
@@ -121,12 +120,3 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
             total = b.add(ops.ELEMENTWISE["convert"], [total], [TileType.of(tile, element, "ub")]).results[0]
         b.store(total, b.output(0), position, tile)
     return b.finish(name)
-
-
-def _hand_back(outside: list, inside: list) -> None:
-    outside[:] = inside
-
-
-def _dense(value):
-    assert isinstance(value.type, TensorType)
-    return dense(value.type.get_shape(), value.type.element_type)
