@@ -137,12 +137,12 @@ def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAV
 
 def _stores_tile(section: SectionOp, candidates: Mapping[SSAValue, int]) -> bool:
     """Whether all boxes that are stored lie side by side as the candidates move."""
-    written: dict[SSAValue, list[TransferOp]] = {}
+    written: set[SSAValue] = set()
     for op in section.body.walk():
         if isinstance(op, TransferOp) and not isinstance(op, LoadOp):
-            if any(s != 1 for s in op.box_steps):
-                return not set(op.index_operands()) & set(candidates)
-            written.setdefault(_tensor(op.main_operands()[1]), []).append(op)
+            if any(s != 1 for s in op.box_steps) and set(op.index_operands()) & set(candidates):
+                return False
+            written.add(_tensor(op.main_operands()[1]))
             rows = _batched_rows(op, candidates)
             for row, size in zip(rows, op.box_sizes, strict=True):
                 reach = size
