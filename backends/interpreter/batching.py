@@ -6,15 +6,15 @@ an index is batched: instead of a loop, every array gets a leading dimension for
 depend on it), loads cut the tensor into all tiles at once, and stores put them back together. Each element is
 computed by the same operations in the same order as in a loop.
 
-An index stays a loop where iterations hand values on, where stored boxes do not tile the tensor, and where it
-moves the right side of a product, or the left side of a small one: XLA may add in another order where there are more
-columns or rows, and both memory modes must give the same bits.
+An index stays a loop where iterations hand values on, where stored boxes do not tile the tensor, where it moves an
+operand of a small product (XLA may add in another order where there are more columns or rows, and both memory modes
+must give the same bits), and where the columns of all iterations would not stay in the cache together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import jax
@@ -25,6 +25,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.base import integer, to_ints
+from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.ops import (
     LoadL0Op,
@@ -39,19 +40,25 @@ from ...dialects.npu.ops import (
 from ...dialects.npu.structure import KernelOp, SectionOp
 from . import boxes
 from .liveness import bounds, carried
-from .scope import Offset, Scope
+from .scope import Box, Offset, Scope, traced
 from .views import View
 
-SAME_KERNEL_ROWS, SAME_KERNEL_COLUMNS = 64, 8
+SAME_KERNEL_ROWS, SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL = 64, 8, 64
 """XLA's kernel for a product, and with it the order of its additions, follows the numbers of rows and columns. From
-these sizes on, more rows have never changed a bit (measured over k = 8..128); smaller tiles stay as they are."""
+these numbers of rows and columns on, more rows have never changed a bit (measured over k = 8..128); and with so many
+rows, tiles of whole panels of columns side by side, or as a batch, have never either (k = 1..512). Smaller tiles stay
+as they are."""
+
+WIDE_BYTES = 2 << 20
+"""Up to this size the sums of all tiles side by side are kept at once: more would leave the cache at each step."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """The batched indices of a section, outermost first, with their counts."""
+    """The batched indices of a section, outermost first, with their counts; `starts`: first values other than 0."""
 
     counts: Mapping[SSAValue, int]
+    starts: Mapping[SSAValue, Offset] = field(default_factory=dict)
 
     @property
     def rank(self) -> int:
@@ -64,10 +71,19 @@ class Batch:
         """All values of an index, i32, with the batch's leading dimensions."""
         shape = [1] * self.rank
         shape[self.position(index)] = self.counts[index]
-        return lax.reshape(lax.iota(np.int32, self.counts[index]), tuple(shape))
+        steps = lax.reshape(lax.iota(np.int32, self.counts[index]), tuple(shape))
+        return steps + traced(self.starts[index].value) if index in self.starts else steps
 
-    def without(self, indices: Sequence[SSAValue]) -> Batch:
-        return Batch({v: n for v, n in self.counts.items() if v not in indices})
+    def reach(self, index: SSAValue) -> int:
+        """The highest value of an index."""
+        start = self.starts.get(index)
+        return self.counts[index] - 1 + (0 if start is None else start.high)
+
+    def part(self, index: SSAValue, start: Offset, count: int) -> Batch:
+        """The batch with `count` values of an index of it, from `start` on; without it if that is one."""
+        if count == 1:
+            return Batch({v: n for v, n in self.counts.items() if v is not index}, self.starts)
+        return Batch({**self.counts, index: count}, {**self.starts, index: start})
 
 
 NO_BATCH = Batch({})
@@ -92,6 +108,9 @@ def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:
     for op in section.body.walk():
         for index in _refused(op, moved):
             candidates.pop(index, None)
+    for op in section.body.walk():
+        if isinstance(op, MmadOp):
+            _narrow(op, moved, candidates)
     while not _stores_tile(section, candidates):
         candidates.popitem()
     return Batch(candidates)
@@ -125,14 +144,28 @@ def _alloc(value: SSAValue) -> SSAValue:
 def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAValue]:
     """The indices that one instruction needs as loops; `moved` as `dependencies` gives it."""
     if isinstance(op, MmadOp):
-        if buffer(op.a).shape[0] < SAME_KERNEL_ROWS or buffer(op.b).shape[1] < SAME_KERNEL_COLUMNS:
-            return moved.get(_alloc(op.a), set()) | moved.get(_alloc(op.b), set())
-        return moved.get(_alloc(op.b), set()) | set(op.index_operands())
+        rows, columns = buffer(op.a).shape[0], buffer(op.b).shape[1]
+        counters = set(op.index_operands())
+        if rows < SAME_KERNEL_ROWS or columns < SAME_KERNEL_COLUMNS:
+            return moved.get(_alloc(op.a), set()) | moved.get(_alloc(op.b), set()) | counters
+        return counters if columns % SAME_KERNEL_PANEL == 0 else moved.get(_alloc(op.b), set()) | counters
     if isinstance(op, LoadScalarOp | LoadL0Op | VExtractOp):
         return set(op.index_operands())
     if isinstance(op, TransferOp) and any(s < 1 for s in op.box_steps):
         return set(op.index_operands())
     return set()
+
+
+def _narrow(op: MmadOp, moved: Mapping[SSAValue, set[SSAValue]], candidates: dict[SSAValue, int]) -> None:
+    """Drops candidates that move the right side of a product, outermost first, until its sums fit WIDE_BYTES."""
+    (acc,) = op.writes()
+    right = moved.get(_alloc(op.b), set())
+    all_moves = right | moved.get(_alloc(op.a), set())
+    tile = prod(buffer(acc).shape) * numpy_dtype(buffer(acc).element).itemsize
+    for index in [v for v in candidates if v in right]:
+        if tile * prod(n for v, n in candidates.items() if v in all_moves) <= WIDE_BYTES:
+            return
+        del candidates[index]
 
 
 def _stores_tile(section: SectionOp, candidates: Mapping[SSAValue, int]) -> bool:
@@ -190,15 +223,15 @@ def _batched_rows(op: TransferOp, counts: Mapping[SSAValue, int]) -> list[list[t
 def load(
     source: Array,
     view: View,
-    op: TransferOp,
+    box: Box,
     scope: Scope,
     batch: Batch,
     fill: np.ndarray,
     shape: Sequence[int],
 ) -> Array:
     """The tiles of all batched iterations, [*leading, *shape]."""
-    offsets, moves = _split_offsets(op, scope, batch)
-    sizes, steps = op.box_sizes, op.box_steps
+    offsets, moves = _split_offsets(box, scope, batch)
+    sizes, steps = box.sizes, box.steps
     spans = [
         (n - 1) * s + 1 + sum((count - 1) * c for c, _, count in move)
         for n, s, move in zip(sizes, steps, moves, strict=True)
@@ -246,13 +279,17 @@ def _lead(x: Array, order: Sequence[int], batch: Batch, shape: tuple[int, ...]) 
 
 
 def _split_offsets(
-    op: TransferOp, scope: Scope, batch: Batch
+    box: Box, scope: Scope, batch: Batch
 ) -> tuple[list[Offset], list[list[tuple[int, int, int]]]]:
     """Offsets without the batched indices, and for each dimension (coefficient, batch dimension, count) of those."""
-    indices = op.index_operands()
+    indices = box.indices
     offsets, moves = [], []
-    for row in op.linear().rows:
-        still = [0 if v in batch.counts else c for c, v in zip(row[:-1], indices, strict=True)]
+    for row in box.rows:
+        # a batched index counts from its start, which `scope` has if it is not 0
+        still = [
+            0 if v in batch.counts and v not in batch.starts else c
+            for c, v in zip(row[:-1], indices, strict=True)
+        ]
         kept = [(c, v) for c, v in zip(still, indices, strict=True) if c]
         offsets.append(scope.linear([*(c for c, _ in kept), row[-1]], [v for _, v in kept]))
         moves.append(
@@ -265,10 +302,10 @@ def _split_offsets(
     return offsets, moves
 
 
-def store(dest: Array, view: View, tiles: Array, op: TransferOp, scope: Scope, batch: Batch) -> Array:
+def store(dest: Array, view: View, tiles: Array, box: Box, scope: Scope, batch: Batch) -> Array:
     """`dest` with the boxes of all batched iterations replaced by `tiles` [*leading, *tile]."""
-    offsets, moves = _split_offsets(op, scope, batch)
-    sizes = op.box_sizes
+    offsets, moves = _split_offsets(box, scope, batch)
+    sizes = box.sizes
     named = [index for move in moves for _, index, _ in move]
     counts = list(batch.counts.values())
     kept = [i for i in range(batch.rank) if i in named]

@@ -27,21 +27,33 @@ ORDER = {"cube": 0, "fused": 0, "vector": 1}
 
 
 @dataclass(frozen=True)
-class Local:
-    """How one of two groups of cores stores: its `tensors` hold only what the group writes, so it counts the
-    coordinate `axis` from `start`. `size` is the number of coordinates in a group."""
+class Part:
+    """A group of cores: those whose coordinate on grid axis `axis` is one of the `count` from `start` on."""
 
-    axis: SSAValue
-    start: Any
-    size: int
+    axis: int
+    start: Offset
+    count: int
+
+
+@dataclass(frozen=True)
+class Local:
+    """How a group of cores stores: its `tensors` hold only what the group writes, so the coordinate `index` counts
+    from the start of the `part`."""
+
+    index: SSAValue
+    part: Part
     tensors: frozenset[int]
 
     def scope(self, scope: Scope, tensor: int) -> Scope:
         """The index values to use for a store to `tensor`."""
         if tensor not in self.tensors:
             return scope
-        here = Offset(scope.index[self.axis].value - self.start, 0, self.size - 1)
-        return Scope(scope.zero, {**scope.index, self.axis: here})
+        at, start = scope.index[self.index], self.part.start
+        if at is start:
+            here = Offset.known(0)
+        else:
+            here = Offset(at.value - start.value, 0, self.part.count - 1)
+        return Scope(scope.zero, {**scope.index, self.index: here})
 
 
 def coordinates(i: Any, counts: Sequence[int]) -> list[Offset]:
@@ -98,38 +110,36 @@ class GridWalker:
 
     # -- control -------------------------------------------------------------------------------------------
 
-    def run(self, split: int | None = None, start: Any = 0, count: Any = 0) -> None:
-        """Run all cores, or with `split` those whose coordinate on that axis is in [start, start + count)."""
+    def run(self, part: Part | None = None) -> None:
+        """Run all cores, or a part of them."""
         self.bind_views()
-        self.grid(range(len(to_ints(self.kernel.grid))), start, count, split, self._sections)
+        self.grid(range(len(to_ints(self.kernel.grid))), part, self._sections)
 
     def bind_views(self) -> None:
         for op in self.kernel.walk():
             if isinstance(op, self.VIEW):
                 self.where[op.result] = (self.where[op.source][0], View.of(gm(op.result)))
 
-    def grid(
-        self, axes: Sequence[int], start: Any, count: Any, split: int | None, body: Callable[[], None]
-    ) -> None:
-        """`body` for all coordinates along `axes`, in one loop; the axis that is split counts slowest."""
+    def grid(self, axes: Sequence[int], part: Part | None, body: Callable[[], None]) -> None:
+        """`body` for all coordinates along `axes`, in one loop; for those of the `part` along its axis."""
         sizes = to_ints(self.kernel.grid)
-        order = sorted(axes, key=lambda axis: axis != split)
-        counts = [sizes[axis] for axis in order]
-        inner = prod(counts[1:])
-        low, high = (0, prod(counts)) if split is None else (start * inner, (start + count) * inner)
-        if prod(counts) == 1:
-            for axis in order:
-                self.scope.index[self.kernel.body.block.args[axis]] = Offset.known(0)
-            body()
-            return
+        counts = [sizes[axis] if part is None or axis != part.axis else part.count for axis in axes]
 
         def core(i: Any, state: Sequence[Array]) -> Sequence[Array]:
-            for axis, at in zip(order, coordinates(i, counts), strict=True):
+            for axis, at in zip(axes, coordinates(i, counts), strict=True):
+                if part is not None and axis == part.axis:
+                    start = part.start
+                    at = Offset(
+                        traced(at.value) + traced(start.value), start.low, start.high + part.count - 1
+                    )
                 self.scope.index[self.kernel.body.block.args[axis]] = at
             body()
             return state
 
-        self.repeat(low, high, core, self.kernel, [])
+        if prod(counts) == 1:
+            core(0, [])
+        else:
+            self.repeat(0, prod(counts), core, self.kernel, [])
 
     def _each(
         self, index: SSAValue, low: Any, high: Any, size: int, body: Callable[[], None], scope: Operation

@@ -21,7 +21,7 @@ from ...dialects.npu import BufferType, ops
 from ...dialects.npu.interface import NpuOp, fill_value
 from ...dialects.tile import TileType
 from . import boxes, values
-from .scope import Offset, Scope, traced
+from .scope import Box, Offset, Scope, traced
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,13 @@ def steps_of(op: FormattedOp) -> tuple[int, ...]:
     return ints_of(op, "steps", (1,) * len(ints_of(op, "sizes")))
 
 
+def box_of(op: FormattedOp) -> Box:
+    """The box that an op's `at [...] {sizes, steps}` addresses."""
+    attr, indices = op.properties["offsets"], tuple(op.index_operands())
+    assert isinstance(attr, DenseArrayBase)
+    return Box(indices, Linear.decode(attr, len(indices)).rows, ints_of(op, "sizes"), steps_of(op))
+
+
 def _elementwise(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     """Single elements (scalar operands) stand for all lanes."""
     shape = out[0].shape
@@ -70,12 +77,17 @@ def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]
     at, window_steps = offsets_of(op, scope), ints_of(op, "window_steps")
     shape = (prod(sizes[:-1]), prod(window) * sizes[-1])
     x = boxes.extract(values.raw(sources[0]), at, sizes, steps_of(op), shape, window, window_steps)
+    return [as_operand(op, values.cooked(x, sources[0].dtype), out[0])]
+
+
+def as_operand(op: ops.LoadL0Op, x: Array, out: Spec) -> Array:
+    """A matrix [prod(sizes[:-1]), prod(window) * sizes[-1]] as a load to l0a or l0b leaves it."""
     swapped = op.transpose is not None and bool(integer(op.transpose))
     if swapped:
         x = lax.transpose(x, (1, 0))
-    x = values.cooked(lax.reshape(x, out[0].shape), sources[0].dtype)
+    x = lax.reshape(x, out.shape)
     # settled, so that XLA cannot fold the transpose into the product, which would add in another order
-    return [values.convert(values.settle(x) if swapped else x, out[0].dtype)]
+    return values.convert(values.settle(x) if swapped else x, out.dtype)
 
 
 def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:

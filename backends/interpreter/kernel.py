@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, ClassVar
 
@@ -20,11 +20,12 @@ from ...machine import Machine
 from . import batching, values
 from .batching import NO_BATCH, dependencies, find_batch, lift
 from .bytes_mode import BytesMemory
-from .grid import GridWalker, coordinates
-from .instructions import RULES, Spec
+from .direct import find_direct
+from .grid import GridWalker, Part, coordinates
+from .instructions import RULES, Spec, as_operand, box_of
 from .liveness import bounds, carried, perfect_nest
 from .memory import Memory, TypedMemory, known_indices
-from .scope import Offset, Scope
+from .scope import Box, Offset, Scope
 
 SILENT = (
     ops.ViewOp,
@@ -49,26 +50,33 @@ class NpuKernel(GridWalker):
         super().__init__(kernel, zero)
         self.machine = machine
         self.batch = NO_BATCH
+        self.direct: Mapping[Operation, tuple[ops.LoadOp, Box]] = {}
+        self.skipped: set[Operation] = set()
         self._memory: Memory | None = None
 
-    def run(self, split: int | None = None, start: Any = 0, count: Any = 0) -> None:
-        """All cores. In typed mode one section after the other, its independent iterations at once:
+    def run(self, part: Part | None = None) -> None:
+        """All cores, or a part of them. In typed mode one section after the other, its independent iterations at once:
         whatever a section waits for, an earlier one has done by then."""
         if self.machine is not None:
-            super().run(split, start, count)
+            super().run(part)
             return
         self.bind_views()
         coordinates_ = self.kernel.body.block.args
         for section in self.sections():
-            apart = () if split is None else (coordinates_[split],)
-            self.batch = find_batch(self.kernel, section).without(apart)
+            self.batch = find_batch(self.kernel, section)
+            self.direct, self.skipped = find_direct(self.kernel, section)
             axes = [
                 a for a in range(len(to_ints(self.kernel.grid))) if coordinates_[a] not in self.batch.counts
             ]
+            if part is not None and part.axis not in axes:
+                index = coordinates_[part.axis]
+                self.scope.index[index] = part.start
+                self.batch = self.batch.part(index, part.start, part.count)
             batched = section.body.block.args[0] in self.batch.counts
             body = self.section if batched else self.units
-            self.grid(axes, start, count, split, lambda s=section, b=body: b(s))
+            self.grid(axes, part, lambda s=section, b=body: b(s))
         self.batch = NO_BATCH
+        self.direct, self.skipped = {}, set()
 
     @property
     def memory(self) -> Memory:
@@ -97,7 +105,11 @@ class NpuKernel(GridWalker):
 
     def execute(self, op: Operation) -> None:
         rule = EXECUTE.get(type(op))
-        if rule is not None:
+        if op in self.skipped:
+            return
+        if op in self.direct:
+            self._operand(op)
+        elif rule is not None:
             rule(self, op)
         elif isinstance(op, NpuOp) and type(op) in RULES:
             self._instruction(op)
@@ -111,7 +123,7 @@ class NpuKernel(GridWalker):
         named = [v for v in dict.fromkeys(op.index_operands()) if v in self.batch.counts]
 
         def rule(*arrays: Array) -> list[Array]:
-            here = {v: Offset(x, 0, self.batch.counts[v] - 1) for v, x in zip(named, arrays, strict=False)}
+            here = {v: Offset(x, 0, self.batch.reach(v)) for v, x in zip(named, arrays, strict=False)}
             scope = Scope(self.scope.zero, {**self.scope.index, **here}) if named else self.scope
             return RULES[type(op)](op, scope, arrays[len(named) :], out)
 
@@ -130,7 +142,7 @@ class NpuKernel(GridWalker):
             self.scope.index[op.body.block.args[0]] = Offset.known(first)
             self.block(op.body.block)
             return
-        nest = perfect_nest(op, self.batch.counts)
+        nest = perfect_nest(op, self.batch.counts, self.skipped)
         ranges = [bounds(loop) for loop in nest]
         counts = [n for _, _, n in ranges]
 
@@ -144,16 +156,25 @@ class NpuKernel(GridWalker):
         self.memory.leave(op, self.repeat(0, prod(counts), iteration, op, self.memory.save(op)))
 
     def load(self, op: ops.LoadOp) -> None:
-        target, source = op.tile(), op.main_operands()[0]
-        if not self.batch.rank:
-            self._put(target, self.load_box(op, source, buffer(target).shape))
-            return
-        tensor, view = self.where[source]
-        dtype = numpy_dtype(gm(source).element)
+        self._put(op.tile(), self._box(op, box_of(op), buffer(op.tile()).shape))
+
+    def _box(self, op: ops.LoadOp, box: Box, shape: Sequence[int]) -> Array:
+        """The elements in a box of the device tensor that `op` loads from, [*leading, *shape]."""
+        tensor, view = self.where[op.main_operands()[0]]
+        dtype = numpy_dtype(op.view.element)
         fill = values.raw_scalar(fill_value(op.properties.get("fill")), dtype)
-        shape = buffer(target).shape
-        x = batching.load(self.tensors[tensor], view, op, self.scope, self.batch, fill, shape)
-        self._put(target, values.cooked(x, dtype))
+        x = batching.load(self.tensors[tensor], view, box, self.scope, self.batch, fill, shape)
+        return values.cooked(x, dtype)
+
+    def _operand(self, op: Operation) -> None:
+        """A load to l0a or l0b, straight from device memory."""
+        assert isinstance(op, ops.LoadL0Op)
+        load, box = self.direct[op]
+        between, out = numpy_dtype(buffer(op.source).element), Spec.of(op.dest)
+        sizes = to_ints(op.sizes)
+        x = self._box(load, box, (prod(sizes[:-1]), sizes[-1]))
+        (x,) = lift(lambda m: [as_operand(op, values.convert(m, between), out)], [x], self.batch.rank)
+        self.memory.write(op.dest, x)
 
     def store(self, op: ops.TransferOp) -> None:
         tiles, dest = self.memory.read(op.tile()), op.main_operands()[1]
@@ -163,7 +184,7 @@ class NpuKernel(GridWalker):
         tensor, view = self.where[dest]
         scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
         x = values.raw(values.convert(tiles, numpy_dtype(gm(dest).element)))
-        self.tensors[tensor] = batching.store(self.tensors[tensor], view, x, op, scope, self.batch)
+        self.tensors[tensor] = batching.store(self.tensors[tensor], view, x, box_of(op), scope, self.batch)
 
     def load_indirect(self, op: ops.LoadIndirectOp) -> None:
         shape = buffer(op.dest).shape

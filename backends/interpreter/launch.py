@@ -14,21 +14,21 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array, lax
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects import scf
 from xdsl.ir import SSAValue
 
 from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import numpy_dtype, size
 from ...dialects.npu.interface import NpuOp, buffer, gm
-from ...dialects.npu.ops import LoadScalarOp, MmadOp, TransferOp
+from ...dialects.npu.ops import MmadOp, TransferOp
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from .batching import find_batch
-from .grid import Local
+from .grid import Local, Part
 from .kernel import NpuKernel
 from .liveness import bounds
-from .scope import Ranges, row_range
+from .ranges import index_ranges
+from .scope import Offset, Ranges, row_range
 from .values import COMPILER_OPTIONS, cooked, raw
 from .views import View
 
@@ -69,8 +69,8 @@ class Signature:
 
 @dataclass(frozen=True)
 class Split:
-    """Cores in two groups along a grid axis. `parts[t]` = (dimension, elements per coordinate) of output
-    t."""
+    """Cores in two groups of `size` along a grid axis: the first and the last ones. Where their number is odd, both
+    run the one in the middle. `parts[t]` = (dimension, elements per coordinate) of output t."""
 
     axis: int
     size: int
@@ -89,9 +89,9 @@ def trace(
     machine: Machine | None = None,
     split: Split | None = None,
     start: Any = 0,
-    count: Any = 0,
 ) -> list[Array]:
-    """The kernel's effect: contents of `signature.passed` in, of `signature.returned` out."""
+    """The kernel's effect: contents of `signature.passed` in, of `signature.returned` out. With `split`, that of the
+    group of cores from coordinate `start` on."""
     core = NpuKernel(kernel, zero, machine)
     contents = iter(passed)
     shapes = []
@@ -108,9 +108,10 @@ def trace(
     if split is None:
         core.run()
     else:
-        axis = kernel.body.block.args[split.axis]
-        core.local = Local(axis, start, split.size, frozenset(split.parts))
-        core.run(split.axis, start, count)
+        cores = to_ints(kernel.grid)[split.axis]
+        part = Part(split.axis, Offset(start, 0, cores - split.size), split.size)
+        core.local = Local(kernel.body.block.args[split.axis], part, frozenset(split.parts))
+        core.run(part)
     return [cooked(core.tensors[i], t.dtype) for i, t in enumerate(signature.tensors) if t.written]
 
 
@@ -128,38 +129,39 @@ class CompiledKernel:
             shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self.signature.passed]
             zero = jax.ShapeDtypeStruct((), np.float32)
             coordinate = jax.ShapeDtypeStruct((), np.int32)
-            lowered = jit(self._run).lower(zero, coordinate, coordinate, *shapes)
+            lowered = jit(self._run).lower(zero, coordinate, *shapes)
             self.executable = lowered.compile()
             if self.split is not None:
                 parts = lowered.out_info
                 self.join = jit(self._join).lower(parts, parts).compile()
 
-    def _run(self, zero: Array, start: Array, count: Array, *passed: Array) -> list[Array]:
-        return trace(self.kernel, self.signature, zero, passed, None, self.split, start, count)
+    def _run(self, zero: Array, start: Array, *passed: Array) -> list[Array]:
+        return trace(self.kernel, self.signature, zero, passed, None, self.split, start)
 
     def _join(self, first: list[Array], second: list[Array]) -> list[Array]:
         assert self.split is not None
         out = []
         returned = [i for i, t in enumerate(self.signature.tensors) if t.written]
+        twice = 2 * self.split.size - to_ints(self.kernel.grid)[self.split.axis]
         for i, a, b in zip(returned, first, second, strict=True):
-            d, _ = self.split.parts[i]
+            d, each = self.split.parts[i]
             whole = self.signature.tensors[i].shape
             left = max(whole[d] - a.shape[d], 0)
             a = lax.slice_in_dim(a, 0, whole[d] - left, axis=d)
-            out.append(lax.concatenate([a, lax.slice_in_dim(b, 0, left, axis=d)], d))
+            b = lax.slice_in_dim(b, twice * each, twice * each + left, axis=d)
+            out.append(lax.concatenate([a, b], d))
         return out
 
     def __call__(self, passed: Sequence[Array]) -> list[Array]:
         if self.split is None:
-            return self.executable(ZERO, NONE, NONE, *passed)
-        half = self.split.size
-        rest = to_ints(self.kernel.grid)[self.split.axis] - half
-        second = THREADS.submit(self._group, np.int32(half), np.int32(rest), passed)
-        first = self._group(NONE, np.int32(half), passed)
+            return self.executable(ZERO, NONE, *passed)
+        last = to_ints(self.kernel.grid)[self.split.axis] - self.split.size
+        second = THREADS.submit(self._group, np.int32(last), passed)
+        first = self._group(NONE, passed)
         return self.join(first, second.result())
 
-    def _group(self, start: np.int32, count: np.int32, passed: Sequence[Array]) -> list[Array]:
-        return jax.block_until_ready(self.executable(ZERO, start, count, *passed))
+    def _group(self, start: np.int32, passed: Sequence[Array]) -> list[Array]:
+        return jax.block_until_ready(self.executable(ZERO, start, *passed))
 
 
 ZERO = np.float32(0)
@@ -205,7 +207,7 @@ def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
     """A grid axis along which each output falls into two contiguous halves, written by one group each."""
     grid = to_ints(kernel.grid)
     arguments = tensor_arguments(kernel)
-    ranges = _ranges(kernel)
+    ranges = index_ranges(kernel)
     stores: dict[int, list[NpuOp]] = {i: [] for i, t in enumerate(signature.tensors) if t.written}
     for i in stores:
         named = [a for a, t in zip(arguments, signature.of, strict=True) if t == i]
@@ -219,8 +221,8 @@ def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
             return None
         stores[i] = [op for op in users if isinstance(op, NpuOp)]
     at_once = batched_axes(kernel)
-    for axis, cores in enumerate(grid):
-        if cores < 2 or axis in at_once:
+    for axis, cores in sorted(enumerate(grid), key=lambda g: (g[1] % 2, g[0])):
+        if cores < 2 or axis in at_once:  # large products run on both threads anyway
             continue
         coordinate = kernel.body.block.args[axis]
         parts = {i: _part(users, coordinate, ranges) for i, users in stores.items()}
@@ -267,21 +269,3 @@ def _part(stores: Sequence[NpuOp], coordinate: SSAValue, ranges: Ranges) -> tupl
 
 def _coefficient(row: Sequence[int], indices: Sequence[SSAValue], value: SSAValue) -> int:
     return sum(c for c, v in zip(row[:-1], indices, strict=True) if v is value)
-
-
-def _ranges(kernel: KernelOp) -> Ranges:
-    """The range of every index in a kernel."""
-    ranges: Ranges = {}
-    for arg, n in zip(kernel.body.block.args, to_ints(kernel.grid), strict=False):
-        ranges[arg] = (0, n - 1)
-    for op in kernel.walk():
-        if isinstance(op, SectionOp):
-            ranges[op.body.block.args[0]] = (0, integer(op.units) - 1)
-        elif isinstance(op, scf.ForOp):
-            first, step, trips = bounds(op)
-            ranges[op.body.block.args[0]] = (first, first + max(trips - 1, 0) * step)
-        elif isinstance(op, LoadScalarOp):
-            ranges[op.result] = (integer(op.low), integer(op.high))
-        elif isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
-            ranges[op.result] = (op.value.value.data, op.value.value.data)
-    return ranges

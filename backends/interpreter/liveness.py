@@ -7,7 +7,7 @@ use them, and XLA can compile the whole chain as one loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, scf
@@ -82,15 +82,17 @@ def bounds(loop: scf.ForOp) -> tuple[int, int, int]:
     return first, step, max(0, -(-(last - first) // step))
 
 
-def perfect_nest(loop: scf.ForOp, known: Mapping[SSAValue, int]) -> list[scf.ForOp]:
+def perfect_nest(
+    loop: scf.ForOp, known: Mapping[SSAValue, int], silent: Collection[Operation] = ()
+) -> list[scf.ForOp]:
     """`loop` and the loops inside it, outermost first, as long as each body does nothing but run the next one.
 
-    A loop whose index is `known` (it is batched) does not belong to a nest. A nest is run as one loop: XLA
-    compiles a counter, a test and copies for every loop there is.
+    A loop whose index is `known` (it is batched) does not belong to a nest; `silent` ops do nothing. A nest is run as
+    one loop: XLA compiles a counter, a test and copies for every loop there is.
     """
     nest = [loop]
     while True:
-        acting = [op for op in nest[-1].body.block.ops if not isinstance(op, IDLE)]
+        acting = [op for op in nest[-1].body.block.ops if not isinstance(op, IDLE) and op not in silent]
         inner = acting[0] if len(acting) == 1 else None
         if not isinstance(inner, scf.ForOp) or bounds(inner)[2] < 2 or inner.body.block.args[0] in known:
             return nest

@@ -62,6 +62,28 @@ class Scope:
         return [self.linear(row, values) for row in linear.rows]
 
 
+@dataclass(frozen=True)
+class Box:
+    """Elements of a tensor or tile: in dimension d `sizes[d]` of them, `steps[d]` apart, from `rows[d]` on, a linear
+    expression of `indices` with a constant at its end."""
+
+    indices: tuple[SSAValue, ...]
+    rows: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def offsets(self, scope: Scope) -> list[Offset]:
+        return [scope.linear(row, self.indices) for row in self.rows]
+
+    def inside(self, shape: Sequence[int], ranges: Ranges) -> bool:
+        """Whether the box lies in a tensor of `shape` whatever the indices are."""
+        for row, n, step, extent in zip(self.rows, self.sizes, self.steps, shape, strict=True):
+            low, high = row_range(row, self.indices, ranges)
+            if step < 1 or low < 0 or high + (n - 1) * step >= extent:
+                return False
+        return True
+
+
 def known(start: Any) -> bool:
     """Whether an index value is a Python int rather than traced."""
     return isinstance(start, int)

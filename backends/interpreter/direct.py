@@ -1,0 +1,110 @@
+"""Finds operands of products that typed mode reads straight from device memory.
+
+A matrix goes from gm to l1 and from there to l0a or l0b: two copies of the same numbers. Where the second load
+takes a plain box of what the first one brought, the box of the first is composed into it, and nothing is computed
+for the first. Loops with nothing else in between then run as one (see `liveness.perfect_nest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.npu.interface import buffer
+from ...dialects.npu.ops import LoadL0Op, LoadOp, SlotOp, TransferOp, ViewOp
+from ...dialects.npu.structure import KernelOp, SectionOp
+from .instructions import box_of
+from .ranges import index_ranges
+from .scope import Box, Ranges
+
+
+def find_direct(
+    kernel: KernelOp, section: SectionOp
+) -> tuple[dict[Operation, tuple[LoadOp, Box]], set[Operation]]:
+    """({load to l0: (load to l1, box of its device tensor)}, {loads to l1 that nothing else reads})."""
+    ranges = index_ranges(kernel)
+    stored = {
+        root(op.main_operands()[op.DEVICE_OPERAND])
+        for op in section.body.walk()
+        if isinstance(op, TransferOp) and not isinstance(op, LoadOp)
+    }
+    direct: dict[Operation, tuple[LoadOp, Box]] = {}
+    skipped: set[Operation] = set()
+    for op in section.body.walk():
+        if (
+            not isinstance(op, LoadOp)
+            or buffer(op.tile()).space != "l1"
+            or root(op.main_operands()[0]) in stored
+        ):
+            continue
+        found = {reader: _composed(op, reader, ranges) for reader in _readers(op)}
+        if found and all(box is not None for box in found.values()):
+            direct.update((r, (op, box)) for r, box in found.items() if box is not None)
+            skipped.add(op)
+    return direct, skipped
+
+
+def root(value: SSAValue) -> SSAValue:
+    """The tensor that a device value is a view of."""
+    while isinstance(value.owner, ViewOp):
+        value = value.owner.source
+    return value
+
+
+def _readers(load: LoadOp) -> Sequence[Operation]:
+    """The ops that read what `load` brings, if they surely read that: all follow it in its block, and name the same
+    slot of a buffer that nothing else writes. Else none."""
+    tile = load.tile()
+    if isinstance(tile.owner, SlotOp) and len(list(tile.owner.source.uses)) != 1:
+        return ()
+    block = load.parent
+    following: set[Operation] = set()
+    after = load.next_op
+    while after is not None:
+        following.add(after)
+        after = after.next_op
+    readers = [use.operation for use in tile.uses if use.operation is not load]
+    for reader in readers:
+        top = reader
+        while top.parent is not block:
+            parent = top.parent_op()
+            if parent is None:
+                return ()
+            top = parent
+        if top not in following:
+            return ()
+    return readers
+
+
+def _composed(load: LoadOp, reader: Operation, ranges: Ranges) -> Box | None:
+    """The box of the device tensor that `reader` takes, if it is one."""
+    if not isinstance(reader, LoadL0Op) or reader.window is not None or not load.view.dense:
+        return None
+    outer, inner, shape = box_of(load), box_of(reader), buffer(load.tile()).shape
+    wide = [d for d, n in enumerate(outer.sizes) if n > 1]
+    named = [d for d, n in enumerate(shape) if n > 1]
+    if [outer.sizes[d] for d in wide] != [shape[d] for d in named]:
+        return None
+    if not inner.inside(shape, ranges):
+        return None
+    # across an edge the elements are taken row by row, which is slow for the short rows of a transpose
+    if reader.transpose is not None and not outer.inside(load.view.shape, ranges):
+        return None
+    indices = tuple(dict.fromkeys((*outer.indices, *inner.indices)))
+    rows = [_over(indices, outer.indices, row) for row in outer.rows]
+    sizes, steps = [1] * len(rows), list(outer.steps)
+    for d, e in zip(wide, named, strict=True):
+        step = outer.steps[d]
+        further = _over(indices, inner.indices, inner.rows[e])
+        rows[d] = tuple(a + step * b for a, b in zip(rows[d], further, strict=True))
+        sizes[d], steps[d] = inner.sizes[e], step * inner.steps[e]
+    return Box(indices, tuple(rows), tuple(sizes), tuple(steps))
+
+
+def _over(indices: Sequence[SSAValue], named: Sequence[SSAValue], row: Sequence[int]) -> tuple[int, ...]:
+    """A row of a linear expression of `named` as one of `indices`."""
+    terms = dict.fromkeys(indices, 0)
+    for c, v in zip(row[:-1], named, strict=True):
+        terms[v] += c
+    return (*terms.values(), row[-1])
