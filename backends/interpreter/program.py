@@ -12,15 +12,15 @@ import jax
 import numpy as np
 from jax import Array
 from xdsl.dialects import func
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.utils.exceptions import VerifyException
 
-from ...dialects.base import describe, integer, text, to_ints
+from ...dialects.base import integer, text
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
 from ...dialects.npu.interface import gm
 from ...machine import Machine
+from .arena import Arena
 from .host import run_text
 from .hostprogram import PASSIVE, HostProgram, host_call_inputs, host_call_outputs, yielded
 from .launch import THREADS, ZERO, CompiledKernel, is_heavy
@@ -83,7 +83,10 @@ class Executable:
             _run(self.steps, state)
             end = self.host.block.last_op
             assert isinstance(end, func.ReturnOp)
-            return [self.host.read(state, v) for v in end.operands]
+            results = [self.host.read(state, v) for v in end.operands]
+            if self.arena is not None:
+                self.arena.keep(state)
+            return results
 
     # -- planning ------------------------------------------------------------------------------------------
 
@@ -255,38 +258,3 @@ def _check_arguments(block: Block, arrays: Sequence[Array]) -> None:
         want = gm(arg)
         if x.shape != want.shape or x.dtype != numpy_dtype(want.element):
             raise TypeError(f"argument {i} of @main is {want}, got {x.dtype}{list(x.shape)}")
-
-
-class Arena:
-    """Device memory of a program as u32 words: where each root is, and what is there before the program
-    starts."""
-
-    def __init__(self, host: HostProgram):
-        size = host.main.attributes.get("npu.arena_bytes")
-        addresses = host.main.attributes.get("npu.addresses")
-        if not isinstance(size, IntegerAttr) or not isinstance(addresses, DenseArrayBase):
-            raise VerifyException("@main has no addresses: npu-plan-memory has not run")
-        self.words = -(-size.value.data // 4)
-        self.block = host.block
-        first = [n // 4 for n in to_ints(addresses)]
-        self.address: dict[SSAValue, Any] = dict(zip(host.block.args, first, strict=True))
-        self.initial = np.zeros(self.words, np.uint32)
-        for op in host.main.walk():
-            if isinstance(op, (structure.GmAllocOp, structure.GmConstantOp)):
-                if op.address is None:
-                    raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
-                self.address[op.result] = integer(op.address) // 4
-                if isinstance(op, structure.GmConstantOp):
-                    self._put(self.initial, self.address[op.result], op.value.data.array())
-
-    @staticmethod
-    def _put(words: np.ndarray, first: int, x: np.ndarray) -> None:
-        raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
-        words.view(np.uint8)[first * 4 : first * 4 + raw.size] = raw
-
-    def start(self, arrays: Sequence[Array]) -> ArenaState:
-        """The memory with the program's arguments in place."""
-        words = self.initial.copy()
-        for arg, x in zip(self.block.args, arrays, strict=True):
-            self._put(words, self.address[arg], np.asarray(x))
-        return ArenaState(jax.device_put(words), self.address)

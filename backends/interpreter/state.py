@@ -102,11 +102,7 @@ class ArenaState:
         return cooked(lax.reshape(flat, type_.shape), dtype)
 
     def set(self, root: SSAValue, x: Array) -> None:
-        flat = lax.reshape(raw(x), (x.size,))
-        missing = -(x.size * x.dtype.itemsize) % 4 // x.dtype.itemsize
-        if missing:
-            flat = lax.pad(flat, np.zeros((), flat.dtype), [(0, missing, 0)])
-        words = lax.optimization_barrier(to_words(flat))
+        words = lax.optimization_barrier(whole_words(x))
         self.words = lax.dynamic_update_slice(
             self.words, words, [traced(self.address[root])], allow_negative_indices=False
         )
@@ -122,6 +118,15 @@ class ArenaState:
 
     def fork(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> State:
         return ArenaState(saved[0], self.address)
+
+
+def whole_words(x: Array) -> Array:
+    """The bytes of a tensor as u32 words, the last one filled up with zeros."""
+    flat = lax.reshape(raw(x), (x.size,))
+    missing = -(x.size * x.dtype.itemsize) % 4 // x.dtype.itemsize
+    if missing:
+        flat = lax.pad(flat, np.zeros((), flat.dtype), [(0, missing, 0)])
+    return to_words(flat)
 
 
 def read_view(whole: Array, type_: GmType) -> Array:

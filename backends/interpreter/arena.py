@@ -1,0 +1,82 @@
+"""Device memory of a program in bytes mode: what is where before the program starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array, lax
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ...dialects.base import describe, integer, to_ints
+from ...dialects.npu import structure
+from .hostprogram import HostProgram
+from .launch import jit
+from .state import ArenaState, State, whole_words
+
+
+class Arena:
+    """Device memory of a program as u32 words: where each root is, and the words between two calls.
+
+    Every call starts with zeros, constants and arguments. They are written into the memory of the call before, since
+    fresh memory of this size costs the operating system more time than the copy itself.
+    """
+
+    def __init__(self, host: HostProgram):
+        size = host.main.attributes.get("npu.arena_bytes")
+        addresses = host.main.attributes.get("npu.addresses")
+        if not isinstance(size, IntegerAttr) or not isinstance(addresses, DenseArrayBase):
+            raise VerifyException("@main has no addresses: npu-plan-memory has not run")
+        self.words = -(-size.value.data // 4)
+        self.block = host.block
+        first = [n // 4 for n in to_ints(addresses)]
+        self.address: dict[SSAValue, Any] = dict(zip(host.block.args, first, strict=True))
+        self.constants: list[tuple[int, np.ndarray]] = []
+        self.kept: Array | None = None
+        for op in host.main.walk():
+            if isinstance(op, (structure.GmAllocOp, structure.GmConstantOp)):
+                if op.address is None:
+                    raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
+                self.address[op.result] = integer(op.address) // 4
+                if isinstance(op, structure.GmConstantOp):
+                    self.constants.append((self.address[op.result], op.value.data.array()))
+
+    def start(self, arrays: Sequence[Array]) -> ArenaState:
+        """The memory with the program's constants and arguments in place."""
+        words = (
+            _zeros(self.words)(self.kept) if self.kept is not None else jax.numpy.zeros(self.words, np.uint32)
+        )
+        self.kept = None
+        arguments = [(self.address[arg], x) for arg, x in zip(self.block.args, arrays, strict=True)]
+        for at, x in [*self.constants, *arguments]:
+            if x.size:
+                words = _put(self.words, x.shape, np.dtype(x.dtype))(words, x, np.int32(at))
+        return ArenaState(words, self.address)
+
+    def keep(self, state: State) -> None:
+        """Leave the memory of a call to the next one."""
+        assert isinstance(state, ArenaState)
+        self.kept = state.words
+
+
+@lru_cache(maxsize=256)
+def _zeros(words: int) -> Any:
+    """Sets an arena to zeros, in place."""
+    arena = jax.ShapeDtypeStruct((words,), np.uint32)
+    return jit(lambda old: lax.full_like(old, 0), donate_argnums=0).lower(arena).compile()
+
+
+@lru_cache(maxsize=1024)
+def _put(words: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """Writes an array into an arena at a word, in place."""
+
+    def put(old: Array, x: Array, at: Array) -> Array:
+        return lax.dynamic_update_slice(old, whole_words(x), [at], allow_negative_indices=False)
+
+    arena, array = jax.ShapeDtypeStruct((words,), np.uint32), jax.ShapeDtypeStruct(shape, dtype)
+    return jit(put, donate_argnums=0).lower(arena, array, jax.ShapeDtypeStruct((), np.int32)).compile()
