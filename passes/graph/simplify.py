@@ -4,6 +4,7 @@
 * interior padding becomes a strided update of a filled tensor, input dilation of a convolution an interior pad;
 * a contraction in a type the cube does not have becomes multiply and add on the vector cores; a convolution first
   becomes a sum of contractions, one for each window position;
+* a depthwise convolution, which has nothing to contract, becomes multiply and add over the window on the vector cores;
 * a reduction to few values over very many is done in two steps, so that all cores take part;
 * equal ops become one; ops nobody uses go.
 """
@@ -46,6 +47,9 @@ from ..access import splat_of
 FEW_RESULTS = 8
 MANY_ELEMENTS = 1 << 16
 """A reduction of at least so many elements to at most so few values is split over the cores."""
+
+MOST_TAPS = 64
+"""A depthwise convolution over more window positions stays one: each position is an op of its own."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,8 @@ class Rewriter:
         return self.add(TransposeOp, [x], tensor([shape[p] for p in perm], element_of(x)), perm=ints(perm))
 
     def broadcast(self, x: SSAValue, shape: Sequence[int], dims: Sequence[int]) -> SSAValue:
+        if list(dims) == list(range(len(shape))) and list(shape_of(x)) == list(shape):
+            return x
         return self.add(BroadcastOp, [x], tensor(shape, element_of(x)), dims=ints(dims))
 
     def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
@@ -316,10 +322,8 @@ def vector_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
     features_in, _, *window = shape_of(rhs)
     total: SSAValue | None = None
     for tap in np.ndindex(*window):
-        first = [t * d for t, d in zip(tap, to_ints(op.rhs_dilation), strict=True)]
-        last = [f + (n - 1) * s + 1 for f, n, s in zip(first, out, to_ints(op.strides), strict=True)]
-        met = rewriter.slice(lhs, [0, 0, *first], [*shape_of(lhs)[:2], *last], [1, 1, *to_ints(op.strides)])
-        weights = rewriter.slice(rhs, [0, 0, *tap], [*shape_of(rhs)[:2], *(t + 1 for t in tap)], [1] * rank)
+        met = met_by_tap(op, rewriter, lhs, range(2, rank), tap, out)
+        weights = weights_of_tap(rewriter, rhs, range(2, rank), tap)
         product = rewriter.add(
             ContractOp,
             [
@@ -338,6 +342,68 @@ def vector_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
     plain = rewriter.reshape(by_feature, [batch, features, *out])
     back = [layout.index(d) for d in range(rank)]
     return rewriter.replace(rewriter.convert(rewriter.transpose(plain, back), element_of(op.result)))
+
+
+def met_by_tap(
+    op: ConvOp,
+    rewriter: Rewriter,
+    padded: SSAValue,
+    spatial: Sequence[int],
+    tap: Sequence[int],
+    out: Sequence[int],
+) -> SSAValue:
+    """What one window position meets of a padded input with dimensions `spatial`, for `out` positions of the window."""
+    starts, limits, strides = [0] * len(shape_of(padded)), list(shape_of(padded)), [1] * len(shape_of(padded))
+    steps = zip(spatial, tap, out, to_ints(op.strides), to_ints(op.rhs_dilation), strict=True)
+    for d, t, n, stride, dilation in steps:
+        starts[d], strides[d] = t * dilation, stride
+        limits[d] = t * dilation + (n - 1) * stride + 1
+    return rewriter.slice(padded, starts, limits, strides)
+
+
+def weights_of_tap(
+    rewriter: Rewriter, weights: SSAValue, spatial: Sequence[int], tap: Sequence[int]
+) -> SSAValue:
+    """The weights at one window position, of size 1 in the dimensions `spatial`."""
+    starts, limits = [0] * len(shape_of(weights)), list(shape_of(weights))
+    for d, t in zip(spatial, tap, strict=True):
+        starts[d], limits[d] = t, t + 1
+    return rewriter.slice(weights, starts, limits, [1] * len(starts))
+
+
+def depthwise_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """A convolution in which each output feature sees one input feature: for each window position the strided slice
+    of the padded input that it meets, times that position's weights; then their sum."""
+    layout, rhs_layout = to_ints(op.out_layout), to_ints(op.rhs_layout)
+    weights_shape = shape_of(op.rhs)
+    window = [weights_shape[d] for d in rhs_layout[2:]]
+    if weights_shape[rhs_layout[0]] != 1 or size(window) > MOST_TAPS or integer(op.groups) == 1:
+        return False
+    out, rank, feature = shape_of(op.result), len(layout), layout[1]
+    work = f32 if is_float(element_of(op.lhs)) else element_of(op.result)
+    lhs = rewriter.transpose(op.lhs, [to_ints(op.lhs_layout)[layout.index(d)] for d in range(rank)])
+    low, high = [0] * rank, [0] * rank
+    for d, lo, hi in zip(layout[2:], to_ints(op.low), to_ints(op.high), strict=True):
+        low[d], high[d] = lo, hi
+    padded = rewriter.pad(lhs, 0, low, high, [0] * rank) if any((*low, *high)) else lhs
+    groups = integer(op.groups)
+    # the outputs of one input feature are next to each other: where there are several, a dimension of their own
+    split = [groups] if out[feature] == groups else [groups, out[feature] // groups]
+    shape = [*out[:feature], *split, *out[feature + 1 :]]
+    kept = [d if d <= feature else d + len(split) - 1 for d in range(rank)]
+    total: SSAValue | None = None
+    for tap in np.ndindex(*window):
+        met = met_by_tap(op, rewriter, padded, layout[2:], tap, [out[d] for d in layout[2:]])
+        weights = rewriter.reshape(weights_of_tap(rewriter, op.rhs, rhs_layout[2:], tap), split)
+        factors = [
+            rewriter.broadcast(rewriter.convert(met, work), shape, kept),
+            rewriter.broadcast(rewriter.convert(weights, work), shape, range(feature, feature + len(split))),
+        ]
+        product = rewriter.add(ELEMENTWISE["mul"], factors, tensor(shape, work))
+        total = product if total is None else rewriter.add(ELEMENTWISE["add"], [total, product], product.type)
+    assert total is not None
+    result = rewriter.convert(total, element_of(op.result))
+    return rewriter.replace(rewriter.reshape(result, out) if len(split) > 1 else result)
 
 
 def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
@@ -363,6 +429,7 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (PadOp, spread_pad),
     (ConvOp, spread_conv),
     (ConvOp, same_inputs),
+    (ConvOp, depthwise_conv),
     (ConvOp, vector_conv),
     (ContractOp, same_inputs),
     (ContractOp, vector_contract),

@@ -84,3 +84,21 @@ func.func @main(%x: tensor<1048576xf32>) -> tensor<f32> {
 // CHECK: graph.reshape %x : (tensor<1048576xf32>) -> tensor<[[N:.*]]x{{.*}}xf32>
 // CHECK: graph.reduce {{.*}} -> tensor<[[N]]xf32>
 // CHECK: graph.reduce {{.*}} -> tensor<f32>
+
+// -----
+
+// A depthwise convolution has nothing to contract: a slice times weights for each window position, two outputs each.
+func.func @main(%x: tensor<1x6x4xf16>, %w: tensor<2x1x8xf16>) -> tensor<1x3x8xf16> {
+  %y = graph.conv %x, %w {groups = 4, low = [0], high = [1], strides = [2], lhs_dilation = [1], rhs_dilation = [2], lhs_layout = [0, 2, 1], rhs_layout = [1, 2, 0], out_layout = [0, 2, 1]} : (tensor<1x6x4xf16>, tensor<2x1x8xf16>) -> tensor<1x3x8xf16>
+  func.return %y : tensor<1x3x8xf16>
+}
+// CHECK: func.func @main
+// CHECK-NOT: graph.conv{{ }}
+// CHECK: %[[PAD:.*]] = graph.pad %x
+// CHECK: graph.slice %[[PAD]] {limits = [1, 5, 4], starts = [0, 0, 0], strides = [1, 2, 1]}
+// CHECK: graph.mul {{.*}} : tensor<1x3x4x2xf32>
+// CHECK: graph.slice %[[PAD]] {limits = [1, 7, 4], starts = [0, 2, 0], strides = [1, 2, 1]}
+// CHECK: graph.slice %w {limits = [2, 1, 8], starts = [1, 0, 0], strides = [1, 1, 1]}
+// CHECK: %[[SUM:.*]] = graph.add {{.*}} : tensor<1x3x4x2xf32>
+// CHECK: %[[F16:.*]] = graph.convert %[[SUM]]
+// CHECK: graph.reshape %[[F16]] : {{.*}} -> tensor<1x3x8xf16>
