@@ -6,7 +6,7 @@ import functools
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,15 +17,15 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from .backends.report import Report, build_report
 from .backends.trace import write_trace
 from .dialects import make_context
-from .dialects.dtypes import dtype_name, is_float, itemsize, numpy_dtype
+from .dialects.dtypes import dtype_name, numpy_dtype
 from .dialects.npu import GmType
-from .dialects.npu.structure import KernelOp
 from .dialects.text import one_line, parse_module
 from .dialects.text import verify as verify_module
 from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
 from .machine import Machine
 from .passes.errors import PassError
-from .passes.pipeline import level_of, run_pipeline
+from .passes.pipeline import PIPELINE, Stage, level_of, run_pipeline
+from .verification.results import Verification
 
 if TYPE_CHECKING:
     from .backends.interpreter import Executable
@@ -74,6 +74,11 @@ class Program:
         self.target = target
         self.machine = Machine.load(target)
         self.options = options
+
+    @property
+    def source(self) -> Source:
+        """Where the program came from."""
+        return self._source
 
     def __repr__(self) -> str:
         kernels = sum(op.name == "npu.kernel" for op in self._module.ops)
@@ -126,34 +131,7 @@ class Program:
 
     def flatten(self, args: Sequence[Any]) -> list[Any]:
         """The flat inputs in @main's order, checked against the signature."""
-        import jax
-        import numpy as np
-
-        if self._signature.in_tree is None:
-            flat, wanted = list(args), None
-        else:
-            flat, tree = jax.tree.flatten(tuple(args))
-            wanted = self._signature.in_tree
-            if tree != wanted:
-                raise CompileError(
-                    f"{self._source.name} was compiled for inputs {wanted}, called with {tree}"
-                )
-        if len(flat) != len(self._signature.inputs):
-            raise CompileError(
-                f"{self._source.name} takes {len(self._signature.inputs)} inputs, called with {len(flat)}"
-            )
-        out = []
-        for i, (value, (shape, dtype)) in enumerate(zip(flat, self._signature.inputs, strict=True)):
-            array = value if hasattr(value, "shape") and hasattr(value, "dtype") else np.asarray(value)
-            if array.dtype != numpy_dtype(dtype) and not hasattr(value, "dtype"):
-                array = array.astype(numpy_dtype(dtype))
-            if tuple(array.shape) != shape or array.dtype != numpy_dtype(dtype):
-                raise CompileError(
-                    f"input {i} of {self._source.name} must be {dtype}{list(shape)}, "
-                    f"got {array.dtype.name}{list(array.shape)}"
-                )
-            out.append(array)
-        return out
+        return flatten_arguments(self._source.name, self._signature, args)
 
     def unflatten(self, flat: Sequence[Any]) -> Any:
         """The function's pytree from flat outputs."""
@@ -172,6 +150,34 @@ class Program:
     def trace(self, path: str | Path) -> None:
         """Writes the timeline as Chrome/Perfetto trace-event JSON."""
         write_trace(self._module, self.machine, path)
+
+
+def flatten_arguments(name: str, signature: Signature, args: Sequence[Any]) -> list[Any]:
+    """The flat inputs in @main's order. Raises CompileError where they do not fit the signature."""
+    import jax
+    import numpy as np
+
+    if signature.in_tree is None:
+        flat = list(args)
+    else:
+        flat, tree = jax.tree.flatten(tuple(args))
+        if tree != signature.in_tree:
+            raise CompileError(f"{name} was compiled for inputs {signature.in_tree}, called with {tree}")
+    if len(flat) != len(signature.inputs):
+        raise CompileError(f"{name} takes {len(signature.inputs)} inputs, called with {len(flat)}")
+    out = []
+    for i, (value, (shape, dtype)) in enumerate(zip(flat, signature.inputs, strict=True)):
+        array = value if hasattr(value, "shape") and hasattr(value, "dtype") else np.asarray(value)
+        if array.dtype != numpy_dtype(dtype) and not hasattr(value, "dtype"):
+            array = array.astype(numpy_dtype(dtype))
+        if array.dtype == np.dtype(f"V{numpy_dtype(dtype).itemsize}"):  # how .npz files hold bf16 and f8
+            array = np.asarray(array).view(numpy_dtype(dtype))
+        if tuple(array.shape) != shape or array.dtype != numpy_dtype(dtype):
+            raise CompileError(
+                f"input {i} of {name} must be {dtype}{list(shape)}, got {array.dtype.name}{list(array.shape)}"
+            )
+        out.append(array)
+    return out
 
 
 class _as_compile_error:
@@ -295,6 +301,12 @@ def _main_inputs(module: ModuleOp, where: str) -> tuple[tuple[tuple[int, ...], s
     return tuple(out)
 
 
+def input_types(source: Any, *args: Any) -> tuple[tuple[tuple[int, ...], str], ...]:
+    """Shape and element type of each flat input of a source, which is lowered and not compiled."""
+    with _as_compile_error():
+        return _source(source, args).lower()[1].inputs
+
+
 def jit(
     fn: Callable[..., Any] | None = None, *, target: str = "ascend-910b1", options: Options | None = None
 ) -> Callable[..., Any]:
@@ -317,103 +329,43 @@ def jit(
     return wrapped
 
 
-@dataclass
-class Verification:
-    """Largest error of each level against the reference, relative to the largest output.
-
-    levels: {"graph", "tile", "npu typed", "npu bytes": error}; tolerance: what ok means; bitwise: whether both
-    memory modes agree bit for bit.
-    """
-
-    tolerance: float
-    levels: dict[str, float] = field(default_factory=dict)
-    bitwise: bool = True
-
-    @property
-    def ok(self) -> bool:
-        return self.bitwise and all(e <= self.tolerance for e in self.levels.values())
-
-
-TOLERANCE = {1: 2e-1, 2: 2e-2, 4: 1e-4, 8: 1e-4}
-"""Largest error relative to the largest output, by the bytes of the narrowest float that takes part."""
-
-
 def verify(
     source: Callable[..., Any] | Any,
     *args: Any,
     target: str = "ascend-910b1",
-    levels: Sequence[str] = ("graph", "tile", "npu typed", "npu bytes"),
     program: Program | None = None,
+    stages: Sequence[Stage] = PIPELINE,
+    bisect: bool = False,
+    quick: bool = False,
 ) -> Verification:
-    """Runs a program at each of `levels` it has and compares with JAX (a function) or with the highest level
-    the source has (other sources)."""
-    from .backends.interpreter import run_graph, run_tile
+    """Compares a program's values after every pass, at every level, with JAX and with the pass before.
 
-    program = program or compile(source, *args, target=target)
-    flat = program.flatten(args)
-    result = Verification(_tolerance(program))
+    source and args: as for `compile`; a source that is no function is compared with its own level. bisect: stop at
+    the first bad pass and find the op, the tile, the line and a small program that shows it (`result.culprit`).
+    quick: compare only the compiled program, in both memory modes. stages: passes to run instead of the usual ones.
+    program: the compiled source, if there is one already. Raises CompileError for arguments that do not fit.
+    """
+    from .verification.run import verify_module as run_verification
+
+    origin = program.source if program is not None else _source(source, args)
+    with _as_compile_error(), _collector_paused():
+        module, signature = origin.lower()
+    name = origin.name
+    flat = flatten_arguments(name, signature, args)
+    reference = None
     if callable(source):
         import jax
 
         reference = jax.tree.leaves(jax.jit(source)(*args))
-    else:
-        reference = None
-    runs: dict[str, Callable[[], Sequence[Any]]] = {
-        "graph": lambda: run_graph(program.module("graph"), *flat),
-        "tile": lambda: run_tile(program.module("tile"), program.machine, *flat),
-        "npu typed": lambda: program.executable("typed")(*flat),
-        "npu bytes": lambda: program.executable("bytes")(*flat),
-    }
-    outputs: dict[str, Sequence[Any]] = {}
-    has = program.levels
-    if reference is None:
-        reference = next(run() for level, run in runs.items() if level.split()[0] in has)
-    for level in levels:
-        if level.split()[0] not in has:
-            continue
-        outputs[level] = runs[level]()
-        result.levels[level] = relative_error(outputs[level], reference)
-    if "npu typed" in outputs and "npu bytes" in outputs:
-        result.bitwise = _same_bits(outputs["npu typed"], outputs["npu bytes"])
-    return result
+    custom = stages is not PIPELINE
+    known = program
 
+    def execute(memory: str) -> Sequence[Any]:
+        nonlocal known
+        known = known or compile(source, *args, target=target)
+        return known.executable("bytes" if memory == "bytes" else "typed")(*flat)
 
-def _tolerance(program: Program) -> float:
-    """The tolerance of the narrowest float that any kernel reads or writes."""
-    narrow = {itemsize(dtype) for _, dtype in program._signature.inputs if dtype[0] in "fb"}
-    for op in program.module().ops:
-        if isinstance(op, KernelOp):
-            types = [a.type for a in op.body.block.args]
-            narrow |= {itemsize(t.element) for t in types if isinstance(t, GmType) and is_float(t.element)}
-    return TOLERANCE[min(narrow, default=4)]
-
-
-def relative_error(outputs: Sequence[Any], reference: Sequence[Any]) -> float:
-    """Largest |output - reference| over the largest finite |reference|; inf where NaN or shapes differ."""
-    import numpy as np
-
-    worst = 0.0
-    for got, want in zip(outputs, reference, strict=True):
-        a, b = np.asarray(got), np.asarray(want)
-        if a.shape != b.shape:
-            return float("inf")
-        if a.dtype.kind in "biu":
-            worst = max(worst, float((a != b).any()) if a.size else 0.0)
-            continue
-        a, b = a.astype(np.float64), b.astype(np.float64)
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        if same.all():
-            continue
-        finite = np.abs(b[np.isfinite(b)])
-        scale = float(finite.max()) if finite.size else 1.0
-        difference = np.abs(a - b)[~same]
-        if not np.isfinite(difference).all():
-            return float("inf")
-        worst = max(worst, float(difference.max()) / (scale or 1.0))
-    return worst
-
-
-def _same_bits(first: Sequence[Any], second: Sequence[Any]) -> bool:
-    import numpy as np
-
-    return all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in zip(first, second, strict=True))
+    with _as_compile_error():
+        return run_verification(
+            module, flat, reference, target, stages, None if custom else execute, bisect, quick
+        )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..program import Options, Program, compile, verify
+from ..program import Options, Program, compile, input_types, verify
 from .common import CliError, write_whole
-from .source import Source, example_inputs, find_source, random_inputs, user_code
+from .output import finite, print_culprit, print_verification, table, verification_dict, write_reproducer
+from .source import Source, example_inputs, find_source, find_stages, random_inputs, user_code
 
 if TYPE_CHECKING:
     from ..program import Verification
@@ -31,23 +31,21 @@ def _build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
     return source, program, inputs
 
 
-def _verify(
-    args: argparse.Namespace, source: Source, program: Program, inputs: Sequence[Any], levels: Sequence[str]
-) -> Verification:
+def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **options: Any) -> Verification:
     with user_code(source.path if source.fn is not None else None):
-        return verify(source.compiled, *inputs, target=args.target, levels=levels, program=program)
+        return verify(source.compiled, *inputs, target=args.target, **options)
 
 
 def run(args: argparse.Namespace) -> int:
     """Executes the npu level and sums up each output."""
     source, program, inputs = _build(args)
     outputs = _describe_outputs(program(*inputs))
-    check = _verify(args, source, program, inputs, ("npu typed", "npu bytes")) if args.check else None
+    check = _verify(args, source, inputs, program=program, quick=True) if args.check else None
     if args.json:
         result: dict[str, Any] = {"source": args.source, "target": program.target, "memory": args.memory}
         result["outputs"] = outputs
         if check is not None:
-            result["check"] = _verification(check)
+            result["check"] = verification_dict(check)
         _print_json(result)
     else:
         rows = [
@@ -55,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
             for o in outputs
         ]
         title = f"{source.name} for {program.target}, {args.memory} memory"
-        _table(title, ["output", "type", "min", "max", "mean", "nan"], rows)
+        table(title, ["output", "type", "min", "max", "mean", "nan"], rows)
         if check is not None:
-            _print_verification(check)
+            print_verification(check)
     return 0 if check is None or check.ok else 1
 
 
@@ -76,14 +74,27 @@ def report(args: argparse.Namespace) -> int:
     return 0
 
 
-def verify_levels(args: argparse.Namespace) -> int:
-    """Compares every level with the reference."""
-    source, program, inputs = _build(args)
-    found = _verify(args, source, program, inputs, ("graph", "tile", "npu typed", "npu bytes"))
+def verify_passes(args: argparse.Namespace) -> int:
+    """Compares the values after every pass with the reference; with --bisect finds the cause."""
+    source = find_source(args.source)
+    inputs = example_inputs(source, args.shapes, args.inputs)
+    if inputs is None:
+        inputs = list(random_inputs(input_types(source.compiled)))
+    options: dict[str, Any] = {"bisect": args.bisect}
+    if args.stages is not None:
+        options["stages"] = find_stages(args.stages)
+    found = _verify(args, source, inputs, **options)
+    files = None
+    if found.culprit is not None and found.culprit.reproducer is not None:
+        files = write_reproducer(args, found.culprit.reproducer, found.culprit.stage)
     if args.json:
-        _print_json({"source": args.source, "target": program.target, **_verification(found)})
+        result = {"source": args.source, "target": args.target, **verification_dict(found)}
+        if files is not None:
+            result["culprit"]["reproducer"] = files
+        _print_json(result)
     else:
-        _print_verification(found)
+        print_verification(found)
+        print_culprit(found, files)
     return 0 if found.ok else 1
 
 
@@ -118,7 +129,7 @@ def emit(args: argparse.Namespace) -> int:
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": run,
     "report": report,
-    "verify": verify_levels,
+    "verify": verify_passes,
     "trace": trace,
     "compile": emit,
 }
@@ -147,41 +158,13 @@ def _describe_outputs(outputs: Any) -> list[dict[str, Any]]:
                 "type": f"{dtype}[{','.join(map(str, array.shape))}]",
                 "shape": list(array.shape),
                 "dtype": dtype,
-                "min": None if empty else _finite(known.min()),
-                "max": None if empty else _finite(known.max()),
-                "mean": None if empty else _finite(known.mean()),
+                "min": None if empty else finite(known.min()),
+                "max": None if empty else finite(known.max()),
+                "mean": None if empty else finite(known.mean()),
                 "nan": int(real.size - known.size),
             }
         )
     return found
-
-
-def _verification(found: Verification) -> dict[str, Any]:
-    return {
-        "ok": found.ok,
-        "tolerance": found.tolerance,
-        "bitwise": found.bitwise,
-        "levels": {level: _finite(error) for level, error in found.levels.items()},
-    }
-
-
-def _print_verification(found: Verification) -> None:
-    rows = [
-        [level, f"{error:.3g}", "ok" if error <= found.tolerance else "DIFFERS"]
-        for level, error in found.levels.items()
-    ]
-    _table(
-        f"largest error relative to the largest output (tolerance {found.tolerance:g})",
-        ["level", "error", ""],
-        rows,
-    )
-    if {"npu typed", "npu bytes"} <= found.levels.keys():
-        print(f"both memory modes {'agree bit for bit' if found.bitwise else 'DIFFER'}")
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no infinity and no NaN."""
-    return float(value) if math.isfinite(value) else None
 
 
 def _number(value: float | None) -> str:
@@ -190,20 +173,3 @@ def _number(value: float | None) -> str:
 
 def _print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value, indent=2))
-
-
-def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A rich table on a terminal, plain columns elsewhere."""
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(*header, title=title, title_justify="left")
-        for row in rows:
-            table.add_row(*row)
-        Console().print(table)
-        return
-    print(title)
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-    for row in (header, *rows):
-        print("  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())

@@ -42,7 +42,20 @@ def make_parser() -> argparse.ArgumentParser:
         "--memory", choices=("typed", "bytes"), default="typed", help="arrays, or addressed bytes"
     )
     command("report", "time, traffic and energy by kernel")
-    command("verify", "compare every level with JAX; exit code 1 where they differ")
+    verify = command("verify", "compare the values after every pass with JAX; exit code 1 where they differ")
+    verify.add_argument(
+        "--bisect", action="store_true", help="find the first bad pass, the op, tile and line"
+    )
+    verify.add_argument(
+        "-o",
+        "--output",
+        default="reproducer.mlir",
+        metavar="FILE",
+        help="where --bisect writes the small program that fails (default reproducer.mlir)",
+    )
+    verify.add_argument(
+        "--stages", metavar="FILE.py:NAME", help="passes to run instead: a sequence of pipeline stages"
+    )
     trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
     trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")
     emit = command("compile", "print the program at a level")

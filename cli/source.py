@@ -20,6 +20,8 @@ from .common import CliError, os_message, suggestion
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..passes.pipeline import Stage
+
 SEED = 0
 """Random inputs are the same in every run."""
 
@@ -70,6 +72,27 @@ def find_source(text: str) -> Source:
     if not callable(fn):
         raise CliError(f"{path}: {name} is not a function")
     return Source(file, name, fn, module)
+
+
+def find_stages(text: str) -> Sequence[Stage]:
+    """The pipeline stages called `FILE.py:NAME`: a sequence of them, or a function that gives one. Raises CliError."""
+    from ..passes.pipeline import Stage
+
+    path, colon, name = text.rpartition(":")
+    if not colon or not path.endswith(".py"):
+        raise CliError(f"{text}: --stages needs FILE.py:NAME")
+    file = Path(path)
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise CliError(os_message(error)) from None
+    found = getattr(_load(file), name, None)
+    if callable(found):
+        with user_code(file):
+            found = found()
+    if not isinstance(found, Sequence) or not found or not all(isinstance(s, Stage) for s in found):
+        raise CliError(f"{path}: {name} is no sequence of pipeline stages")
+    return found
 
 
 def _load(path: Path) -> ModuleType:

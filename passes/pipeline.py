@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 from xdsl.context import Context
@@ -133,7 +133,9 @@ def properties_of(module: ModuleOp) -> set[str]:
     return found
 
 
-def run_pipeline(module: ModuleOp, target: str, until: str = "npu") -> None:
+def run_pipeline(
+    module: ModuleOp, target: str, until: str = "npu", stages: Sequence[Stage] = PIPELINE
+) -> None:
     """Runs what is left of the pipeline on a module, up to the end of level `until`.
 
     A module that starts in the middle (a hand-written tile or npu program) only gets the passes below it. Raises
@@ -141,15 +143,7 @@ def run_pipeline(module: ModuleOp, target: str, until: str = "npu") -> None:
     """
     context = Context()
     have = properties_of(module)
-    start = level_of(module)
-    order = ("graph", "tile", "npu")
-    for stage in PIPELINE:
-        if order.index(stage.level) > order.index(until):
-            return
-        if stage.level == "graph" and start != "graph":
-            continue
-        if stage.establishes and stage.establishes <= have:
-            continue
+    for stage in remaining(module, until, stages):
         if not stage.requires <= have:
             lacking = ", ".join(sorted(stage.requires - have))
             raise PassError(
@@ -157,6 +151,21 @@ def run_pipeline(module: ModuleOp, target: str, until: str = "npu") -> None:
             )
         make_pass(stage, target).apply(context, module)
         have |= stage.establishes
+
+
+def remaining(module: ModuleOp, until: str = "npu", stages: Sequence[Stage] = PIPELINE) -> list[Stage]:
+    """The stages that a module has not been through, up to the end of level `until`."""
+    have, start = properties_of(module), level_of(module)
+    order = ("graph", "tile", "npu")
+    out = []
+    for stage in stages:
+        if order.index(stage.level) > order.index(until):
+            break
+        if stage.level == "graph" and start != "graph":
+            continue
+        if not stage.establishes or not stage.establishes <= have:
+            out.append(stage)
+    return out
 
 
 def make_pass(stage: Stage, target: str) -> ModulePass:

@@ -14,12 +14,13 @@ RANK = {
     "passes": 2,
     "frontends": 2,
     "backends": 2,
-    "program": 3,
     "universe": 3,
-    "cli": 4,
-    "__init__": 5,
+    "verification": 3,
+    "program": 4,
+    "cli": 5,
+    "__init__": 6,
 }
-FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "cli")
+FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "verification", "cli")
 
 
 def modules() -> list[Path]:

@@ -345,6 +345,8 @@ class BlockFuser:
                 location=op.location,
             )
             block.add_op(copy)
+            for old, new in zip(op.results, copy.results, strict=True):
+                new.name_hint = old.name_hint
             inside.update(zip(op.results, copy.results, strict=True))
             return inside[value]
 
@@ -362,5 +364,7 @@ class BlockFuser:
             regions=[Region(block)],
             location=source.location,
         )
+        for value, result in zip(group.outputs, fusion.results, strict=True):
+            result.name_hint = value.name_hint
         fused.update(zip(group.outputs, fusion.results, strict=True))
         return fusion

@@ -1,0 +1,133 @@
+"""How verifications are shown, as tables and as JSON, and where their reproducers go."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .common import write_whole
+
+if TYPE_CHECKING:
+    from ..verification.results import Reproducer, Verification
+
+
+def verification_dict(found: Verification) -> dict[str, Any]:
+    """Plain values for JSON."""
+    result: dict[str, Any] = {
+        "ok": found.ok,
+        "reference": found.reference,
+        "tolerance": finite(found.tolerance),
+        "bitwise": found.bitwise,
+        "levels": {level: finite(error) for level, error in found.levels.items()},
+        "passes": [
+            {
+                "pass": c.stage,
+                "level": c.level,
+                "memory": c.memory,
+                "ok": c.ok,
+                "error": finite(c.error),
+                "tolerance": finite(c.tolerance),
+                "error_over_tolerance": finite(c.ratio),
+                "isolated_over_tolerance": None if c.isolated is None else finite(c.isolated),
+                "values": c.compared,
+                "exact": c.exact,
+                "problem": c.note,
+            }
+            for c in found.checks
+        ],
+    }
+    if found.culprit is not None:
+        result["culprit"] = found.culprit.to_dict()
+    return result
+
+
+def print_verification(found: Verification) -> None:
+    """A row for each pass."""
+    rows = []
+    for c in found.checks:
+        isolated = (
+            "" if c.isolated is None else ("exact" if c.exact and c.isolated == 0 else f"{c.isolated:.2g}")
+        )
+        rows.append(
+            [
+                c.stage,
+                f"npu {c.memory}" if c.level == "npu" else c.level,
+                f"{c.error:.3g}",
+                f"{c.tolerance:.2g}",
+                isolated,
+                "ok" if c.ok else (c.note or "DIFFERS"),
+            ]
+        )
+    title = (
+        f"largest error against {found.reference}, relative to the largest output; "
+        "alone: worst op on the inputs it had before, over its tolerance"
+    )
+    table(title, ["pass", "level", "error", "tolerance", "alone", ""], rows)
+    if {"npu typed", "npu bytes"} <= found.levels.keys():
+        print(f"both memory modes {'agree bit for bit' if found.bitwise else 'DIFFER'}")
+
+
+def print_culprit(found: Verification, files: dict[str, Any] | None) -> None:
+    """What bisection found, one fact a line."""
+    if found.culprit is None:
+        return
+    for line in found.culprit.sentences():
+        print(line)
+    if files is not None:
+        count = f"{files['ops']} op{'s' if files['ops'] != 1 else ''}"
+        print(f"reproducer: {files['file']} ({count}), right before the pass: {files['before']}")
+        print(f"replay: {files['command']}")
+
+
+def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) -> dict[str, Any]:
+    """Writes a reproducer's files, each in one step; gives their names and the command that replays it."""
+    import numpy as np
+
+    target = Path(args.output)
+    inputs = target.with_suffix(".npz")
+    before = target.with_suffix(f".before-{stage}.mlir")
+    packed = io.BytesIO()
+    np.savez(packed, *found.inputs)
+    write_whole(inputs, packed.getvalue())
+    write_whole(before, found.before.rstrip() + "\n")
+    write_whole(target, found.source.rstrip() + "\n")
+    command = ["tilewright", "verify", str(target)]
+    if found.inputs:
+        command += ["--inputs", str(inputs)]
+    command += ["--target", args.target]
+    if args.stages is not None:
+        command += ["--stages", args.stages]
+    return {
+        "file": str(target),
+        "before": str(before),
+        "inputs": str(inputs),
+        "ops": found.ops,
+        "command": " ".join(command),
+    }
+
+
+def finite(value: float) -> float | None:
+    """JSON has no infinity and no NaN."""
+    return float(value) if math.isfinite(value) else None
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A rich table on a terminal, plain columns elsewhere."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*header, title=title, title_justify="left")
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)
+        return
+    print(title)
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    for row in (header, *rows):
+        print("  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,48 @@
+"""The self-test of bisection: passes that are wrong on purpose, each found and blamed."""
+
+from __future__ import annotations
+
+import pytest
+from models import MODELS
+from wrong_passes import CASES, Case, corrupted
+
+from tilewright.frontends import lower_function
+from tilewright.verification.results import Verification
+from tilewright.verification.run import verify_module
+from tilewright.verification.structure import Cache
+
+CACHE = Cache()
+"""Kernels of the models are compiled once for all cases."""
+
+
+def bisected(case: Case) -> Verification:
+    fn, args = MODELS[case.model]
+    module = lower_function(fn, args).module
+    stages = corrupted(case.stage, case.mistake)
+    return verify_module(module, args, None, "ascend-910b1", stages, bisect=True, cache=CACHE)
+
+
+def test_there_are_thirty_wrong_passes_over_all_stages() -> None:
+    assert len(CASES) >= 30
+    assert len({c.name for c in CASES}) == len(CASES)
+    assert len({c.stage for c in CASES}) == 7
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_blame(case: Case) -> None:
+    found = bisected(case)
+    assert not found.ok
+    culprit = found.culprit
+    assert culprit is not None
+    assert (culprit.stage, culprit.kind) == (case.stage, case.kind)
+    assert culprit.op in case.ops, culprit
+    inside = case.stage not in ("graph-simplify", "graph-fuse") and "func.return" not in case.ops
+    assert (culprit.kernel is not None) == inside
+    if "func.return" not in case.ops and "graph.constant" not in case.ops:
+        assert culprit.place is not None
+        assert "models.py:" in culprit.place
+    if case.kind == "wrong value":
+        assert culprit.wrong > 0
+        assert culprit.got != culprit.want
+    assert culprit.reproducer is not None
+    assert culprit.reproducer.ops <= 20

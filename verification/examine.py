@@ -1,0 +1,340 @@
+"""Runs the pipeline pass by pass and judges the module after each, against JAX and against the pass before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import VerifyException
+
+from ..backends.simulator import SimulationError, simulate
+from ..dialects.text import one_line
+from ..dialects.text import verify as verify_module
+from ..machine import Machine
+from ..passes.errors import PassError
+from ..passes.pipeline import PIPELINE, Stage, all_passes, level_of, make_pass, properties_of, remaining
+from .bounds import Bound
+from .compare import Difference, compare
+from .hostwalk import HostWalk, Memory
+from .results import Check
+from .structure import Cache, structure
+from .tags import Tags
+from .tolerance import LIKELY
+from .walk import Finding, Settings, Trace, Walk
+
+SOURCE = "source"
+"""The name of the module that the frontend gives: the state before the first pass."""
+
+CHECKER = "npu-check"
+"""The static checker of races and buffers; used after npu-synchronize where the pipeline knows it."""
+
+
+@dataclass
+class Failure:
+    """The first thing wrong with a pass. before, after: the module on both sides (after is None where the pass
+    raised); golden: the run of `before`; finding: the value, for `wrong value`."""
+
+    stage: str
+    kind: str
+    level: str
+    before: ModuleOp | None
+    after: ModuleOp | None
+    golden: Trace | None = None
+    finding: Finding | None = None
+    problem: str = ""
+    op: Operation | None = None
+
+
+@dataclass
+class Options:
+    """How much to examine. first: stop at the first failure; accumulated: compare whole programs with the reference
+    too; once: run equal kernels and unchanged ops once; only: judge this stage alone, and stop after it;
+    values: run programs at all (crashes and hazards need none)."""
+
+    first: bool = False
+    accumulated: bool = True
+    once: bool = False
+    only: str | None = None
+    values: bool = True
+
+
+@dataclass
+class State:
+    """A module and what is known of it."""
+
+    name: str
+    module: ModuleOp
+    level: str
+    memory: Memory = "typed"
+    golden: Trace | None = None
+
+
+@dataclass
+class Examiner:
+    """One program with its inputs, its reference (flat results, or None: the source's own level) and its stages."""
+
+    module: ModuleOp
+    inputs: Sequence[Any]
+    target: str
+    reference: Sequence[Any] | None = None
+    stages: Sequence[Stage] = PIPELINE
+    options: Options = field(default_factory=Options)
+    cache: Cache = field(default_factory=Cache)
+
+    def __post_init__(self) -> None:
+        self.machine = Machine.load(self.target)
+        self.checks: list[Check] = []
+        self.failures: list[Failure] = []
+        self.snapshots: dict[str, ModuleOp] = {}
+        self.goldens: dict[str, Trace] = {}
+        self.tolerances: list[Bound] = []
+        self.tags = Tags()
+        self.bitwise = True
+
+    # -- the stages ----------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Fills `checks` and `failures`."""
+        module = self.module.clone()
+        self.tags.fresh(module)
+        state = State(SOURCE, module, level_of(module))
+        self.snapshots[SOURCE] = module
+        following = remaining(module, "npu", self.stages)
+        self._have = properties_of(module)
+        self._source(state)
+        for stage in following:
+            if self._done():
+                return
+            if stage.name == CHECKER:
+                continue  # judges others, see _hazards
+            after = self._apply(stage, state)
+            if after is None:
+                return
+            self.snapshots[stage.name] = after.module
+            if self.options.only in (None, stage.name):
+                self._judge(stage, state, after)
+            state = after
+            if stage.name == self.options.only:
+                return
+
+    def source_only(self) -> None:
+        """Runs the source's own level, for its tolerance, and no pass."""
+        state = State(SOURCE, self.module, level_of(self.module))
+        self._source(state)
+
+    def _done(self) -> bool:
+        return self.options.first and bool(self.failures)
+
+    def _apply(self, stage: Stage, state: State) -> State | None:
+        """The module after a stage; None, with a failure noted, where the pass raises or leaves invalid IR."""
+        module = state.module.clone()
+        lacking = ", ".join(sorted(stage.requires - self._have))
+        try:
+            if lacking:
+                raise PassError(f"{stage.name} needs a module that is {lacking}")
+            make_pass(stage, self.target).apply(Context(), module)
+        except Exception as error:
+            kind, said = type(error).__name__, one_line(str(error))
+            problem = said if isinstance(error, PassError | VerifyException) else f"{kind}: {said[:200]}"
+            self._fail(Failure(stage.name, "crash", state.level, state.module, None, problem=problem))
+            return None
+        self._have |= stage.establishes
+        try:
+            verify_module(module)
+        except VerifyException as error:
+            self._fail(Failure(stage.name, "invalid", stage.level, state.module, module, problem=str(error)))
+            return None
+        self.tags.complete(module)
+        return State(stage.name, module, stage.level)
+
+    def _fail(self, failure: Failure) -> None:
+        self.failures.append(failure)
+        if failure.finding is None:
+            self.row(failure.stage, failure.level, "typed", [], None, 0, False, failure.problem)
+
+    # -- values --------------------------------------------------------------------------------------------
+
+    def _source(self, state: State) -> None:
+        """The source's own values, and what the whole program may be off."""
+        if not self.options.accumulated or not self.options.values:
+            return
+        if state.level == "npu":
+            trace = state.golden = self._host_run(state)
+        else:
+            settings = Settings(likely=state.level == "graph", once=self.options.once)
+            trace = state.golden = Walk(state.module, self.cache, settings).run(self.inputs)
+        self.tolerances = trace.result_bounds or [None] * len(trace.results)
+        if self.reference is None:
+            self.reference = trace.results
+        memory = "bytes" if self._addressed(state) else "typed"
+        differences = self.row(SOURCE, state.level, memory, trace.results, None, 0, False)
+        worst = max(differences, key=lambda d: d.ratio, default=None)
+        if worst is not None and worst.ratio > 1:
+            end = _main_end(state.module)
+            finding = Finding(end, differences.index(worst), (), worst)
+            self._fail(Failure("frontend", "wrong value", state.level, None, state.module, trace, finding))
+
+    def _golden(self, state: State) -> Trace:
+        """The run of a level that the next pass is judged against."""
+        if state.golden is None:
+            if state.level == "npu":
+                state.golden = self._host_run(state)
+            else:
+                state.golden = Walk(state.module, self.cache, Settings()).run(self.inputs)
+        if self.reference is None:
+            self.reference = state.golden.results
+        self.goldens[state.name] = state.golden
+        return state.golden
+
+    def run_of(self, module: ModuleOp) -> Trace:
+        """The values of a graph- or tile-level module on the program's inputs."""
+        return Walk(module, self.cache, Settings()).run(self.inputs)
+
+    def _addressed(self, state: State) -> bool:
+        have = properties_of(state.module)
+        return state.level == "npu" and "addressed" in have
+
+    def _host_run(self, state: State, golden: Trace | None = None, memory: Memory | None = None) -> Trace:
+        if memory is None:
+            memory = "bytes" if self._addressed(state) else "typed"
+        walk = HostWalk(state.module, self.machine, self.cache, memory, golden, self.options.once)
+        return walk.run(self.inputs)
+
+    def _judge(self, stage: Stage, before: State, after: State) -> None:
+        if not self.options.values:
+            if "synchronized" in self._have:
+                self._hazards(stage, before, after)
+            return
+        try:
+            golden = self._golden(before)
+            if after.level == "npu":
+                self._judge_npu(stage, before, after, golden)
+            else:
+                settings = Settings(golden=golden, once=self.options.once, record=self.options.once)
+                isolated = Walk(after.module, self.cache, settings).run(self.inputs)
+                self._note(stage, before, after, golden, isolated)
+                self._accumulated(after, isolated)
+        except VerifyException as error:
+            self._fail(
+                Failure(stage.name, "crash", after.level, before.module, after.module, problem=str(error))
+            )
+
+    def _accumulated(self, after: State, isolated: Trace) -> None:
+        """The whole program after a graph or tile pass, on its own values."""
+        if self.options.once or self._done():
+            # what was right on golden inputs stays golden: the next pass is judged against that
+            trace = isolated
+        else:
+            trace = Walk(after.module, self.cache, Settings()).run(self.inputs)
+        after.golden = self.goldens[after.name] = trace
+        compared = isolated.compared + isolated.proven
+        self.row(after.name, after.level, "typed", trace.results, isolated.worst, compared, False)
+
+    def _judge_npu(self, stage: Stage, before: State, after: State, golden: Trace) -> None:
+        exact = before.level != "graph"
+        modes: list[Memory] = ["typed", "bytes"] if self._addressed(after) else ["typed"]
+        for memory in modes:
+            if self._unchanged(before, after, memory):
+                last = next(c for c in reversed(self.checks) if c.memory == memory)
+                self.checks.append(replace(last, stage=stage.name, isolated=0.0, compared=0, exact=exact))
+                continue
+            trace = self._host_run(after, golden, memory)
+            self._note(stage, before, after, golden, trace)
+            self.row(after.name, "npu", memory, trace.results, trace.worst, trace.compared, exact)
+            if self._done():
+                return
+            if memory == "bytes" and trace.findings:
+                self.bitwise = False
+        # equal bits launch by launch: the golden run is this one's too
+        after.golden = golden
+        self.goldens[after.name] = golden
+        if "synchronized" in self._have:
+            self._hazards(stage, before, after)
+
+    def _unchanged(self, before: State, after: State, memory: Memory) -> bool:
+        """Whether the instructions of both modules are the same, so that their values are: typed memory has no
+        addresses, and flags change no value."""
+        if before.level != "npu" or not any(c.memory == memory and c.level == "npu" for c in self.checks):
+            return False
+        if memory == "bytes" and self._planned(before) != self._planned(after):
+            return False
+        addressed = memory == "bytes"
+        return structure(before.module, addressed) == structure(after.module, addressed)
+
+    def _planned(self, state: State) -> bool:
+        return "planned" in properties_of(state.module)
+
+    def _hazards(self, stage: Stage, before: State, after: State) -> None:
+        """What values cannot show: a deadlock, and where there is a checker a race."""
+        problem = ""
+        try:
+            simulate(after.module, self.machine)
+            checker = all_passes().get(CHECKER)
+            if checker is not None:
+                make_pass(Stage(CHECKER, checker, "npu"), self.target).apply(Context(), after.module.clone())
+        except (SimulationError, PassError, VerifyException) as error:
+            problem = one_line(str(error))
+        if problem:
+            self._fail(Failure(stage.name, "hazard", "npu", before.module, after.module, problem=problem))
+
+    def _note(self, stage: Stage, before: State, after: State, golden: Trace, run: Trace) -> None:
+        if run.findings:
+            found = run.findings[0]
+            failure = Failure(
+                stage.name, "wrong value", after.level, before.module, after.module, golden, found
+            )
+            failure.problem = found.problem
+            self.failures.append(failure)
+
+    # -- rows ----------------------------------------------------------------------------------------------
+
+    def row(
+        self,
+        stage: str,
+        level: str,
+        memory: str,
+        results: Sequence[Any],
+        isolated: float | None = None,
+        compared: int = 0,
+        exact: bool = False,
+        note: str = "",
+    ) -> list[Difference]:
+        """Adds a check; gives the difference of each result from the reference."""
+        differences = []
+        scale_of: Callable[[Any], float] = _scale
+        error = ratio = tolerance = 0.0
+        for i, x in enumerate(results if self.reference is not None else ()):
+            assert self.reference is not None
+            want = self.reference[i] if i < len(self.reference) else None
+            bound = self.tolerances[i] if i < len(self.tolerances) else None
+            allowed = None if bound is None else 2 * LIKELY * np.asarray(bound, np.float64)
+            d = compare(x, np.asarray(want).reshape(np.shape(x)), allowed)
+            differences.append(d)
+            error = max(error, d.error)
+            ratio = max(ratio, d.ratio) if self.options.accumulated else 0.0
+            if allowed is not None and np.size(x):
+                finite = allowed[np.isfinite(allowed)]
+                tolerance = max(tolerance, float(finite.max() if finite.size else 0) / scale_of(want))
+        self.checks.append(
+            Check(stage, level, memory, error, tolerance, ratio, isolated, compared, exact, note)
+        )
+        return differences
+
+
+def _scale(x: Any) -> float:
+    values = np.abs(np.asarray(x).astype(np.complex128 if np.asarray(x).dtype.kind == "c" else np.float64))
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+
+
+def _main_end(module: ModuleOp) -> Operation:
+    from ..backends.interpreter.graph import main_of
+
+    end = main_of(module).body.block.last_op
+    assert end is not None
+    return end

@@ -1,0 +1,281 @@
+"""Runs a module of the npu level launch by launch, and holds each against the launch it came from.
+
+Typed memory has an array per tensor. Bytes memory has addressed buffers on chip; once npu-plan-memory has run also
+one arena for the device, so that two tensors at one address spoil each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from xdsl.dialects import func
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ..backends.interpreter.host import run_text
+from ..backends.interpreter.hostprogram import (
+    PASSIVE,
+    HostProgram,
+    host_call_inputs,
+    host_call_outputs,
+    yielded,
+)
+from ..backends.interpreter.launch import ZERO, Signature, jit, trace
+from ..backends.interpreter.state import State, TypedState
+from ..dialects.base import describe, integer, text, to_ints
+from ..dialects.dtypes import numpy_dtype, size
+from ..dialects.npu import structure as npu
+from ..dialects.npu.interface import gm
+from ..machine import Machine
+from .compare import WRONG, compare
+from .structure import Cache, structure
+from .walk import Finding, Launch, Path, Trace
+
+Memory = Literal["typed", "bytes"]
+
+
+class HostArena:
+    """Device memory as bytes on the host: reads and writes whole tensors at their addresses."""
+
+    def __init__(self, host: HostProgram):
+        size = host.main.attributes.get("npu.arena_bytes")
+        addresses = host.main.attributes.get("npu.addresses")
+        if not isinstance(size, IntegerAttr) or not isinstance(addresses, DenseArrayBase):
+            raise VerifyException("@main has no addresses: npu-plan-memory has not run")
+        self.bytes = np.zeros(size.value.data, np.uint8)
+        self.address: dict[SSAValue, int] = dict(zip(host.block.args, to_ints(addresses), strict=True))
+        for op in host.main.walk():
+            if isinstance(op, (npu.GmAllocOp, npu.GmConstantOp)):
+                if op.address is None:
+                    raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
+                self.address[op.result] = integer(op.address)
+
+    def defined(self, root: SSAValue) -> bool:
+        return True
+
+    def get(self, root: SSAValue) -> Any:
+        """The tensor's contents, as a view that later writes change."""
+        first, kind = self.address[root], gm(root)
+        if first < 0 or first + kind.bytes > self.bytes.size:
+            raise VerifyException(f"{kind} at byte {first} lies outside the arena of {self.bytes.size} bytes")
+        dtype = numpy_dtype(kind.element)
+        return self.bytes[first : first + kind.bytes].view(dtype).reshape(kind.shape)
+
+    def set(self, root: SSAValue, x: Any) -> None:
+        first = self.address[root]
+        raw = np.ascontiguousarray(np.asarray(x)).reshape(-1).view(np.uint8)
+        if first < 0 or first + raw.size > self.bytes.size:
+            raise VerifyException(
+                f"{gm(root)} at byte {first} lies outside the arena of {self.bytes.size} bytes"
+            )
+        self.bytes[first : first + raw.size] = raw
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A launch's kernel as compiled code: its key, and the tensors that go in and come out."""
+
+    key: Hashable
+    signature: Signature
+    passed: list[SSAValue]
+    returned: list[SSAValue]
+
+
+class HostWalk:
+    """One run of a module of the npu level. golden: the run of the level or pass before; exact values are
+    expected, since nothing below the tile level changes arithmetic."""
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        machine: Machine,
+        cache: Cache,
+        memory: Memory,
+        golden: Trace | None = None,
+        once: bool = False,
+    ):
+        self.host = HostProgram(module, machine if memory == "bytes" else None)
+        self.machine = machine if memory == "bytes" else None
+        self.cache, self.golden, self.memory, self.once = cache, golden, memory, once
+        self.structures: dict[npu.KernelOp, Hashable] = {}
+        self.judged: set[Any] = set()
+        """Kernels, with how they are bound, that gave the right bits once."""
+        self.trace = Trace()
+        planned = "npu.arena_bytes" in self.host.main.attributes
+        self.arena = HostArena(self.host) if memory == "bytes" and planned else None
+        self.state: Any = self.arena or TypedState({})
+        self.lost = False
+        """The launches no longer correspond to the golden ones: nothing further is compared."""
+
+    def run(self, inputs: Sequence[Any]) -> Trace:
+        """Runs @main on flat arrays."""
+        with jax.enable_x64(True):
+            for arg, x in zip(self.host.block.args, inputs, strict=True):
+                self.state.set(arg, jax.numpy.asarray(x))
+            for op in self.host.main.walk():
+                if isinstance(op, npu.GmConstantOp):
+                    self.state.set(op.result, jax.numpy.asarray(op.value.data.array()))
+            self.block(self.host.block, ())
+            end = self.host.block.last_op
+            assert isinstance(end, func.ReturnOp)
+            self.trace.results = [np.array(self.read(v)) for v in end.operands]
+        if self.golden is not None:
+            missing = len(self.golden.launches) - len(self.trace.launches)
+            if missing > 0 and not self.lost:
+                name = self.golden.launches[len(self.trace.launches)].kernel
+                self._odd(end, f"{missing} launches are missing, the first of @{name}", None)
+            for i, (x, want) in enumerate(zip(self.trace.results, self.golden.results, strict=False)):
+                self.trace.judge(Finding(end, i, (), compare(x, want, bits=True)))
+        return self.trace
+
+    def read(self, value: SSAValue) -> Any:
+        kind, whole = gm(value), self.state.get(self.host.root(value))
+        if kind.dense and whole.size == size(kind.shape):
+            return whole if whole.shape == kind.shape else whole.reshape(kind.shape)
+        return self.host.read(self._as_state(), value)
+
+    def write(self, value: SSAValue, x: Any) -> None:
+        self.host.write(self._as_state(), value, x)
+
+    def _as_state(self) -> State:
+        return self.state
+
+    def block(self, block: Block, path: Path) -> None:
+        for op in block.ops:
+            match op:
+                case npu.LaunchOp():
+                    self.launch(op, path)
+                case npu.CopyOp():
+                    self._copy_values([op.source], [op.dest])
+                case npu.HostCallOp():
+                    results = run_text(text(op.module), [self.read(v) for v in host_call_inputs(op)])
+                    for v, x in zip(host_call_outputs(op), results, strict=True):
+                        self.write(v, x)
+                case npu.LoopOp():
+                    self._loop(op, path)
+                case npu.BranchOp():
+                    index = int(np.asarray(self.read(op.index)).reshape(()))
+                    region = op.branches[index if 0 <= index < len(op.branches) else -1]
+                    self.block(region.block, path)
+                    self._copy_values(yielded(region.block), op.outputs)
+                case _ if not isinstance(op, PASSIVE):
+                    raise VerifyException(f"{describe(op)} is not an op of a host program")
+
+    def _copy_values(self, sources: Sequence[SSAValue], targets: Sequence[SSAValue]) -> None:
+        contents = [jax.numpy.array(self.read(v)) for v in sources]
+        for v, x in zip(targets, contents, strict=True):
+            self.write(v, x)
+
+    def _loop(self, op: npu.LoopOp, path: Path) -> None:
+        known = None if op.trip_count is None else integer(op.trip_count)
+        trip = 0
+        while True:
+            if known is None:
+                self.block(op.condition.block, path)
+                (answer,) = yielded(op.condition.block)
+                go_on = bool(np.asarray(self.read(answer)).reshape(()))
+            else:
+                go_on = trip < known
+            if not go_on:
+                return
+            self.block(op.body.block, (*path, ("loop", trip)))
+            self._copy_values(yielded(op.body.block), op.state)
+            trip += 1
+
+    # -- launches ------------------------------------------------------------------------------------------
+
+    def launch(self, op: npu.LaunchOp, path: Path) -> None:
+        number = len(self.trace.launches)
+        name = op.callee.root_reference.data
+        inputs = [self.read(v) for v in op.inputs()]
+        golden = self._counterpart(op, number, name)
+        starts = {i: self.read(op.written()[i]) for i in golden.starts} if golden is not None else {}
+        if golden is None and self.arena is not None:
+            inputs = [x.copy() for x in inputs]
+        record = Launch(op, name, path, inputs, starts, [], lambda: record.outputs)
+        self.trace.launches.append(record)
+        if golden is not None:
+            self._judge_inputs(op, number, record, golden)
+        bound = self._bind(op)
+        if golden is not None and self.once and bound.key in self.judged:
+            self._leave(op, golden.outputs)
+            record.outputs = golden.outputs
+            self.trace.proven += 1
+            return
+        self._execute(op, bound)
+        outputs = [self.read(v) for v in op.written()]
+        if self.arena is not None:
+            outputs = [x.copy() for x in outputs]
+        if golden is not None:
+            before = len(self.trace.findings)
+            for i, (x, want) in enumerate(zip(outputs, golden.own(), strict=True)):
+                want = np.asarray(want).reshape(x.shape)
+                self.trace.judge(Finding(op, i, path, compare(x, want, bits=True), number))
+            if len(self.trace.findings) == before:
+                self.judged.add(bound.key)
+            self._leave(op, golden.outputs)
+            outputs = golden.outputs
+        record.outputs = outputs
+
+    def _leave(self, op: npu.LaunchOp, outputs: Sequence[Any]) -> None:
+        """Golden contents for the tensors that a launch writes."""
+        for v, want in zip(op.written(), outputs, strict=True):
+            shape = gm(v).shape
+            self.write(v, want if want.shape == shape else jax.numpy.asarray(want).reshape(shape))
+
+    def _counterpart(self, op: npu.LaunchOp, number: int, name: str) -> Launch | None:
+        if self.golden is None or self.lost:
+            return None
+        if number >= len(self.golden.launches):
+            self._odd(op, f"@{name} is launched once more than before", number)
+            return None
+        found = self.golden.launches[number]
+        if found.kernel != name or len(found.outputs) != len(op.written()):
+            self._odd(op, f"@{name} is launched where @{found.kernel} is expected", number)
+            return None
+        return found
+
+    def _odd(self, op: Operation, problem: str, number: int | None) -> None:
+        self.lost = True
+        self.trace.judge(Finding(op, 0, (), WRONG, number, problem))
+
+    def _judge_inputs(self, op: npu.LaunchOp, number: int, record: Launch, golden: Launch) -> None:
+        """What a launch reads must be what it read before; a mismatch is the host program's, not the kernel's."""
+        pairs = list(zip(record.inputs, golden.inputs, strict=False))
+        places = [f"operand {j}" for j in range(len(pairs))]
+        for i, x in record.starts.items():
+            pairs.append((x, golden.starts[i]))
+            places.append(f"the tensor it updates as output {i}")
+        for (x, want), place in zip(pairs, places, strict=True):
+            if x is want:
+                continue
+            shaped = np.asarray(want)
+            shaped = shaped.reshape(np.shape(x)) if shaped.size == np.size(x) else shaped
+            difference = compare(x, shaped, bits=True)
+            problem = f"{place} of the launch of @{record.kernel} holds other values than before"
+            self.trace.judge(Finding(op, -1, record.path, difference, number, problem))
+
+    def _bind(self, op: npu.LaunchOp) -> Bound:
+        # bytes memory has no fresh tensors: what a kernel does not write keeps what was there
+        defined = self.state.defined if self.machine is None else lambda _: True
+        signature, passed, returned = self.host.bind(op, defined)
+        kernel = self.host.callee(op)
+        if kernel not in self.structures:
+            # typed memory has neither addresses nor flags
+            self.structures[kernel] = structure(kernel, self.machine is not None)
+        return Bound(("npu", self.memory, self.structures[kernel], signature), signature, passed, returned)
+
+    def _execute(self, op: npu.LaunchOp, bound: Bound) -> None:
+        kernel, machine, signature = self.host.callee(op), self.machine, bound.signature
+
+        def make() -> Any:
+            return jit(lambda zero, *xs: trace(kernel, signature, zero, xs, machine))
+
+        contents: list[Any] = [self.state.get(r) for r in bound.passed]
+        for r, x in zip(bound.returned, self.cache.get(bound.key, make)(ZERO, *contents), strict=True):
+            self.state.set(r, x)

@@ -1,0 +1,79 @@
+"""The whole of `tw.verify`: examine every pass, then the program as it runs, then look for the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..passes.pipeline import PIPELINE, Stage
+from .bisect import SECONDS, Bisector
+from .compare import compare, same_bits
+from .examine import Examiner, Options
+from .results import Verification
+from .structure import Cache
+
+RUN = "run"
+"""The row of the compiled program as users run it."""
+
+Execute = Callable[[str], Sequence[Any]]
+"""The compiled program's flat results in a memory mode, `typed` or `bytes`."""
+
+
+def verify_module(
+    module: ModuleOp,
+    inputs: Sequence[Any],
+    reference: Sequence[Any] | None,
+    target: str,
+    stages: Sequence[Stage] = PIPELINE,
+    execute: Execute | None = None,
+    bisect: bool = False,
+    quick: bool = False,
+    seconds: float = SECONDS,
+    cache: Cache | None = None,
+) -> Verification:
+    """Verifies a module that a frontend or a file gave, on flat inputs.
+
+    reference: flat results to compare with, None for the module's own level; execute: runs the compiled program,
+    which is compared too; bisect: stop at the first bad pass and explain it within about `seconds`; quick: only the
+    compiled program, not each pass; cache: compiled functions of earlier verifications.
+    """
+    cache = cache or Cache()
+    if bisect and not quick:
+        options = Options(first=True, accumulated=False, once=True)
+        found = _examined(Examiner(module, inputs, target, None, stages, options, cache), seconds)
+        if found is not None:
+            return found
+    examiner = Examiner(module, inputs, target, reference, stages, Options(first=bisect), cache)
+    if quick:
+        examiner.source_only()
+    else:
+        examiner.run()
+    if bisect and examiner.failures:
+        return _explained(examiner, seconds)
+    result = Verification(
+        examiner.checks, None, examiner.bitwise, "JAX" if reference is not None else "source"
+    )
+    if execute is not None and not any(f.kind in ("crash", "invalid") for f in examiner.failures):
+        _run(examiner, execute, result)
+    return result
+
+
+def _examined(examiner: Examiner, seconds: float) -> Verification | None:
+    examiner.run()
+    return _explained(examiner, seconds) if examiner.failures else None
+
+
+def _explained(examiner: Examiner, seconds: float) -> Verification:
+    culprit = Bisector(examiner, seconds).culprit()
+    return Verification(examiner.checks, culprit, examiner.bitwise, "source")
+
+
+def _run(examiner: Examiner, execute: Execute, result: Verification) -> None:
+    """The rows of the compiled program."""
+    outputs = {memory: execute(memory) for memory in ("typed", "bytes")}
+    for memory, values in outputs.items():
+        examiner.row(RUN, "npu", memory, values)
+    pairs = zip(outputs["typed"], outputs["bytes"], strict=True)
+    result.bitwise &= all(same_bits(a, b) or compare(a, b, bits=True).ratio == 0 for a, b in pairs)

@@ -1,0 +1,105 @@
+"""How far apart two correct computations of one value may be: constants and formulas, each with its source.
+
+`u` is the unit roundoff of an element type, half the distance from 1 to the next number. A sum of n terms, in any
+order, is off by at most gamma(n - 1, u) times the sum of magnitudes (Higham, Accuracy and Stability of Numerical
+Algorithms, 2nd ed., section 4.2); for a product of matrices n is the contracted size (section 3.5).
+
+Over a whole program such worst cases multiply up and say nothing, so there errors are taken as independent: n
+roundings add up to LIKELY * sqrt(n) * u, which fails for one element with a probability of at most
+2 exp(-LIKELY^2 / 2) (Higham and Mary, SIAM J. Sci. Comput. 41(5), 2019, theorem 2.4).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import ml_dtypes
+import numpy as np
+
+Mode = Literal["worst", "likely"]
+"""`worst`: bounds add up (one op or kernel on given inputs); `likely`: they add in squares (a whole program)."""
+
+LIKELY = 8.0
+"""Standard deviations allowed over a whole program: a chance of 2 exp(-32), about 3e-14, for each element."""
+
+PIECE = 2048
+"""A row that does not fit on chip is reduced in pieces of at least so many elements, each rounded to its type."""
+
+ULPS: dict[str, float] = {
+    "div": 2.5,
+    "sqrt": 3.0,
+    "rsqrt": 2.0,
+    "cbrt": 2.0,
+    "exp": 3.0,
+    "exp2": 3.0,
+    "expm1": 3.0,
+    "log": 3.0,
+    "log1p": 2.0,
+    "sin": 4.0,
+    "cos": 4.0,
+    "tan": 5.0,
+    "tanh": 5.0,
+    "atan2": 6.0,
+    "pow": 16.0,
+    "erf": 16.0,
+    "logistic": 7.0,
+}
+"""Largest error of a function in units in the last place: the limits of the OpenCL C specification, section 7.4
+(relative error as ULPs, full profile); `logistic` is exp, an add and a division."""
+
+ROUNDED_ONCE = frozenset(["add", "sub", "mul", "convert"])
+"""Functions whose result is the exact one, rounded: half a unit in the last place."""
+
+
+def roundoff(dtype: np.dtype) -> float:
+    """Unit roundoff of an element type; 0 for integers and bools."""
+    if dtype.kind in "biu" or "int" in dtype.name:
+        return 0.0
+    return float(ml_dtypes.finfo(_real(dtype)).eps) / 2
+
+
+def smallest(dtype: np.dtype) -> float:
+    """The smallest normal number: what is below it may be flushed to 0. 0 for integers and bools."""
+    if dtype.kind in "biu" or "int" in dtype.name:
+        return 0.0
+    return float(ml_dtypes.finfo(_real(dtype)).smallest_normal)
+
+
+def _real(dtype: np.dtype) -> np.dtype:
+    return {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}.get(dtype.name, dtype)
+
+
+def function_error(name: str, dtype: np.dtype) -> float:
+    """Largest relative error of one application of function `name` with a result of `dtype`."""
+    u = roundoff(dtype)
+    if name in ULPS:
+        # an ulp is at most 2u of the value; in a narrow type the f32 function is rounded once more
+        wide = min(u, roundoff(np.dtype(np.float32)))
+        return ULPS[name] * 2 * wide + (u if u > wide else 0.0)
+    return u if name in ROUNDED_ONCE else 0.0
+
+
+def gamma(n: int, u: float, mode: Mode) -> float:
+    """Error of `n` roundings in a row, relative to the magnitudes: n u / (1 - n u), or sqrt(n) u."""
+    if n <= 0 or u == 0:
+        return 0.0
+    if mode == "likely":
+        return math.sqrt(n) * u
+    return n * u / (1 - n * u) if n * u < 0.5 else math.inf
+
+
+def sum_error(n: int, accumulator: np.dtype, stored: np.dtype, mode: Mode, halves: bool = False) -> float:
+    """Error of a sum of n terms in `accumulator`, relative to the sum of magnitudes.
+
+    halves: the sum goes by halves within pieces of a row, so a term takes part in log2(n) additions and one more for
+    each piece (Higham, section 4.2); that is the interpreter's rule, and not JAX's, so `likely` does not use it.
+    Where `stored` is narrower, the partial sums of pieces may be rounded to it on the way.
+    """
+    additions = n - 1
+    if halves and mode == "worst":
+        additions = min(additions, math.ceil(math.log2(max(n, 1))) + n // PIECE + 1)
+    error = gamma(additions, roundoff(accumulator), mode)
+    if roundoff(stored) > roundoff(accumulator):
+        error += gamma(1 + n // PIECE, roundoff(stored), mode)
+    return error

@@ -1,0 +1,509 @@
+"""Runs a graph- or tile-level module op by op, and holds each value against a golden one on the way.
+
+Values have tags (`tags.py`) that passes carry along. Where a module has a value under a tag that an earlier run
+recorded, the two are compared and the golden one goes on: so each op is judged on golden inputs, and one wrong op
+makes one finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+from jax import Array
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from ..backends.interpreter.graph import RULES, main_of
+from ..backends.interpreter.host import run_text
+from ..backends.interpreter.launch import ZERO, jit
+from ..backends.interpreter.tile import run_kernel
+from ..backends.interpreter.views import View, realise
+from ..dialects.base import describe, integer, text, to_ints
+from ..dialects.dtypes import numpy_dtype
+from ..dialects.graph import control
+from ..dialects.npu.types import GmType
+from ..dialects.tile import ops as tile
+from .bounds import EXACT, Bound, both, or_zeros, propagate, wide
+from .compare import SAME, Difference, compare, same_bits
+from .structure import Cache, structure
+from .tolerance import Mode, roundoff
+
+Path = tuple[tuple[str, int], ...]
+"""Which iterations of which loops a value belongs to, outermost first: (tag of the loop, trip)."""
+
+Key = tuple[Path, str]
+
+
+@dataclass
+class Late:
+    """A bound that is computed when somebody asks: most values need none, since they are equal bit by bit.
+    coarsest: the largest unit roundoff of any type on the way."""
+
+    make: Callable[[], Bound]
+    coarsest: float = 0.0
+    found: Bound = None
+    known: bool = False
+
+    def __call__(self) -> Bound:
+        if not self.known:
+            self.found, self.known = self.make(), True
+        return self.found
+
+
+Pair = tuple[Array, Late | None]
+"""A value and its bound; None where it is golden or an input."""
+
+Env = dict[SSAValue, Pair]
+
+
+@dataclass
+class Launch:
+    """One launch as it ran: the kernel's name, what it read and what the next ops see of its outputs. `starts[i]`:
+    what output i was before, where that is an operand; `own`: what the kernel itself made of this."""
+
+    op: Operation
+    kernel: str
+    path: Path
+    inputs: list[Any]
+    starts: dict[int, Any]
+    outputs: list[Any]
+    own: Callable[[], list[Any]]
+
+
+@dataclass
+class Finding:
+    """A value that an op computed and that differs by more than allowed. index: which result of the op."""
+
+    op: Operation
+    index: int
+    path: Path
+    difference: Difference
+    launch: int | None = None
+    """The number of the launch in the order they ran, where it was one."""
+    problem: str = ""
+    """What is wrong, where it is not a value: one clause."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a value came about: result `index` of an op on `operands`, which have `tags`."""
+
+    op: Operation
+    index: int
+    operands: list[Array]
+    tags: list[str]
+
+
+@dataclass
+class Trace:
+    """What a run left: values by key and how each was made, results, launches in order, and
+    findings."""
+
+    values: dict[Key, Array] = field(default_factory=dict)
+    made: dict[Key, Made] = field(default_factory=dict)
+    results: list[Any] = field(default_factory=list)
+    result_bounds: list[Bound] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    worst: float = 0.0
+    """Largest difference of an op on golden inputs, relative to what is allowed."""
+    compared: int = 0
+    """Values that were held against golden ones."""
+    proven: int = 0
+    """Values that needed no run: the same op on the same operands as before."""
+
+    def value(self, path: Path, tag: str | None) -> Array | None:
+        """The value under a tag as seen from `path`: its own, or one of a loop around it."""
+        for n in range(len(path), -1, -1):
+            found = self.values.get((path[:n], tag or ""))
+            if found is not None:
+                return found
+        return None
+
+    def judge(self, finding: Finding) -> None:
+        self.compared += 1
+        self.worst = max(self.worst, finding.difference.ratio)
+        if finding.difference.ratio > 1:
+            self.findings.append(finding)
+
+
+@dataclass
+class Settings:
+    """How to walk. likely: compute the bounds of a whole program on the way; golden: the run to compare with;
+    once: what is equal to something already judged is not run again; record: keep values for the next level."""
+
+    likely: bool = False
+    golden: Trace | None = None
+    once: bool = False
+    record: bool = True
+
+
+class Walk:
+    """One run of a module."""
+
+    def __init__(self, module: ModuleOp, cache: Cache, settings: Settings):
+        self.module, self.cache, self.settings = module, cache, settings
+        self.trace = Trace()
+        self.kernels = {text(op.sym_name): op for op in module.ops if isinstance(op, tile.KernelOp)}
+        self.visible = {v.name_hint or "" for v in outside_fusions(module)}
+        """Tags of the values that are compared."""
+        self.judged: set[Any] = set()
+        """Kernels that gave the right values once."""
+
+    def run(self, inputs: Sequence[Any]) -> Trace:
+        """Runs @main on flat arrays."""
+        block = main_of(self.module).body.block
+        with jax.enable_x64(True):
+            env: Env = {a: (jax.numpy.asarray(x), None) for a, x in zip(block.args, inputs, strict=True)}
+            self._record_arguments(block, env, ())
+            ends = self.block(block, env, ())
+            self.trace.results = [x for x, _ in ends]
+            self.trace.result_bounds = [None if e is None else e() for _, e in ends]
+            golden, last = self.settings.golden, block.last_op
+            if golden is not None and last is not None:
+                # the values were judged where they were made: here only which ones are returned
+                for i, ((x, e), want) in enumerate(zip(ends, golden.results, strict=False)):
+                    self.trace.judge(Finding(last, i, (), self._compare(x, want, e, None)))
+        return self.trace
+
+    # -- blocks and ops ------------------------------------------------------------------------------------
+
+    def block(self, block: Block, env: Env, path: Path) -> list[Pair]:
+        for op in block.ops:
+            if isinstance(op, (control.YieldOp, func.ReturnOp)):
+                return [env[v] for v in op.operands]
+            if self._proven(op, env, path):
+                continue
+            before = len(self.trace.launches)
+            results = self.op(op, env, path)
+            number = before if isinstance(op, tile.LaunchOp) else None
+            operands = (
+                []
+                if op.regions and not isinstance(op, control.FusionOp)
+                else [env[v][0] for v in op.operands]
+            )
+            for i, (value, pair) in enumerate(zip(op.results, results, strict=True)):
+                env[value] = self._settle(op, i, value, pair, path, number)
+                if self.settings.record:
+                    self._record(op, i, value, env[value][0], operands, path)
+            if number is not None:
+                launch, own = self.trace.launches[number], [x for x, _ in results]
+                launch.outputs, launch.own = [env[v][0] for v in op.results], lambda own=own: own
+        return []
+
+    def _record_arguments(self, block: Block, env: Env, path: Path) -> None:
+        if self.settings.record:
+            for arg in block.args:
+                self.trace.values[path, arg.name_hint or ""] = env[arg][0]
+
+    def _record(
+        self, op: Operation, i: int, value: SSAValue, x: Array, operands: list[Array], path: Path
+    ) -> None:
+        key = (path, value.name_hint or "")
+        self.trace.values[key] = x
+        if not isinstance(op, (control.WhileOp, control.CaseOp)):
+            self.trace.made[key] = Made(op, i, operands, [v.name_hint or "" for v in op.operands])
+
+    def _settle(
+        self, op: Operation, i: int, value: SSAValue, pair: Pair, path: Path, number: int | None
+    ) -> Pair:
+        """Compares a result with the golden one; gives what goes on."""
+        golden, key = self.settings.golden, (path, value.name_hint or "")
+        if golden is None or key not in golden.values:
+            return pair
+        (x, e), want = pair, golden.values[key]
+        if want.shape != x.shape or want.dtype != x.dtype:
+            return pair
+        difference = self._compare(x, want, e, self._golden_bound(key))
+        self.trace.judge(Finding(op, i, path, difference, number))
+        if number is not None and difference.ratio <= 1:
+            assert isinstance(op, tile.LaunchOp)
+            self.judged.add((op.callee, op.inits))
+        return want, None
+
+    def _compare(self, x: Any, want: Any, mine: Late | None, golden: Late | None) -> Difference:
+        """Both sides may be off, each by its own bound. A level without bounds rounds as the golden one; so does a
+        side that rounds to a narrower type than the golden one, which no pass may do."""
+        if same_bits(x, want):
+            return SAME
+        theirs = None if golden is None else golden()
+        if golden is not None and (mine is None or mine.coarsest > golden.coarsest):
+            return compare(x, want, None if theirs is None else 2 * theirs)
+        own = None if mine is None else mine()
+        return compare(x, want, both(own, theirs, "worst"))
+
+    def _golden_bound(self, key: Key) -> Late:
+        """The bound of a golden value, from where this module has golden values on."""
+        golden = self.settings.golden
+        assert golden is not None
+        made = golden.made.get(key)
+        if made is None or isinstance(made.op, (tile.LaunchOp, control.HostOp)):
+            return Late(lambda: None)
+        behind = []
+        for tag in made.tags:
+            inner = (key[0], tag)
+            known = tag in self.visible or inner not in golden.made
+            behind.append(None if known else self._golden_bound(inner))
+
+        def make() -> Bound:
+            es = [None if b is None else b() for b in behind]
+            return self._bounds(made.op, made.operands, es, "worst")[made.index]
+
+        return Late(make, max([coarsest(made.op), *(b.coarsest for b in behind if b is not None)]))
+
+    def _bounds(self, op: Operation, xs: Sequence[Array], es: Sequence[Bound], mode: Mode) -> list[Bound]:
+        exact = tuple(e is None for e in es)
+
+        def make() -> Any:
+            return jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1])
+
+        known = [e for e in es if e is not None]
+        return self.cache.get(("bounds", structure(op), mode, exact), make)(list(xs), known)
+
+    # -- what needs no run ---------------------------------------------------------------------------------
+
+    def _proven(self, op: Operation, env: Env, path: Path) -> bool:
+        """Whether the golden run had this op on these operands: then its results are the golden ones."""
+        golden = self.settings.golden
+        if golden is None or not self.settings.once or not op.results:
+            return False
+        if isinstance(op, (control.WhileOp, control.CaseOp, control.HostOp)):
+            return False
+        keys = [(path, r.name_hint or "") for r in op.results]
+        if any(k not in golden.values for k in keys):
+            return False
+        operands = [env[v] for v in op.operands]
+        if any(e is not None for _, e in operands):
+            return False
+        xs = [x for x, _ in operands]
+        if isinstance(op, tile.LaunchOp):
+            if (op.callee, op.inits) not in self.judged or not self._same_operands(golden, keys[0], xs):
+                return False
+            self._note_launch(op, xs, path)
+            self.trace.launches[-1].outputs = [golden.values[k] for k in keys]
+        elif isinstance(op, control.FusionOp):
+            if not self._proven_body(op, golden, xs, path):
+                return False
+        elif not self._same_op(op, golden, keys, xs):
+            return False
+        for i, (value, key) in enumerate(zip(op.results, keys, strict=True)):
+            env[value] = (golden.values[key], None)
+            if self.settings.record:
+                self._record(op, i, value, golden.values[key], xs, path)
+        self.trace.proven += 1
+        return True
+
+    def _same_op(self, op: Operation, golden: Trace, keys: Sequence[Key], xs: Sequence[Array]) -> bool:
+        for i, key in enumerate(keys):
+            made = golden.made.get(key)
+            if made is None or made.index != i or structure(made.op) != structure(op):
+                return False
+        return self._same_operands(golden, keys[0], xs)
+
+    def _same_operands(self, golden: Trace, key: Key, xs: Sequence[Array]) -> bool:
+        made = golden.made.get(key)
+        return (
+            made is not None
+            and len(made.operands) == len(xs)
+            and all(same_bits(a, b) for a, b in zip(made.operands, xs, strict=True))
+        )
+
+    def _proven_body(self, op: control.FusionOp, golden: Trace, xs: Sequence[Array], path: Path) -> bool:
+        """Whether each op of a fusion is one of the golden run, on the same operands."""
+        inner: dict[SSAValue, Array] = dict(zip(op.body.block.args, xs, strict=True))
+        for body_op in op.body.block.ops:
+            if isinstance(body_op, control.YieldOp):
+                wanted = [golden.values[path, r.name_hint or ""] for r in op.results]
+                return all(same_bits(inner[v], w) for v, w in zip(body_op.values, wanted, strict=True))
+            keys = [(path, r.name_hint or "") for r in body_op.results]
+            if any(k not in golden.values for k in keys):
+                return False
+            if not self._same_op(body_op, golden, keys, [inner[v] for v in body_op.operands]):
+                return False
+            inner.update(zip(body_op.results, (golden.values[k] for k in keys), strict=True))
+        return False
+
+    # -- ops -----------------------------------------------------------------------------------------------
+
+    def op(self, op: Operation, env: Env, path: Path) -> list[Pair]:
+        if isinstance(op, control.WhileOp):
+            return self._while(op, env, path)
+        if isinstance(op, control.CaseOp):
+            return self._case(op, env, path)
+        xs, es = [env[v][0] for v in op.operands], [env[v][1] for v in op.operands]
+        if isinstance(op, control.HostOp):
+            return self._host(op, xs, es)
+        if isinstance(op, tile.LaunchOp):
+            return [(x, None) for x in self._launch(op, xs, path)]
+        return self._compiled(op, xs, es)
+
+    def _compiled(self, op: Operation, xs: Sequence[Array], es: Sequence[Late | None]) -> list[Pair]:
+        """A graph op as a compiled function; its bounds are computed where they are asked for."""
+        key = ("values", structure(op))
+        ys = self.cache.get(key, lambda: jit(lambda xs: evaluate(op, xs, [], None)[0]))(list(xs))
+        if self.settings.likely:
+            known = [None if e is None else e() for e in es]
+            if isinstance(op, EXACT) and all(e is None for e in known):
+                return [(y, None) for y in ys]
+            found = self._bounds(op, xs, known, "likely")
+            return [(y, Late(lambda b=b: b)) for y, b in zip(ys, found, strict=True)]
+        if self.settings.golden is None:
+            return [(y, None) for y in ys]
+        grain = max([coarsest(op), *(e.coarsest for e in es if e is not None)])
+
+        def bound(i: int) -> Bound:
+            return self._bounds(op, xs, [None if e is None else e() for e in es], "worst")[i]
+
+        return [(y, Late(lambda i=i: bound(i), grain)) for i, y in enumerate(ys)]
+
+    def _note_launch(self, op: tile.LaunchOp, xs: Sequence[Array], path: Path) -> None:
+        inits = to_ints(op.inits)
+        used = {i for i in inits if i >= 0}
+        inputs = [x for i, x in enumerate(xs) if i not in used]
+        starts = {o: xs[i] for o, i in enumerate(inits) if i >= 0}
+        name = op.callee.root_reference.data
+        self.trace.launches.append(
+            Launch(op, name, path, inputs, starts, [], lambda: self._run_kernel(op, xs))
+        )
+
+    def _run_kernel(self, op: tile.LaunchOp, xs: Sequence[Array]) -> list[Array]:
+        kernel = self.kernels[op.callee.root_reference.data]
+        return run_tile_kernel(self.cache, kernel, xs, to_ints(op.inits), [_shape(v) for v in op.results])
+
+    def _launch(self, op: tile.LaunchOp, xs: Sequence[Array], path: Path) -> list[Array]:
+        name = op.callee.root_reference.data
+        if name not in self.kernels:
+            raise VerifyException(f"{describe(op)} calls @{name}, which does not exist")
+        self._note_launch(op, xs, path)
+        return self._run_kernel(op, xs)
+
+    def _while(self, op: control.WhileOp, env: Env, path: Path) -> list[Pair]:
+        state = [env[v] for v in op.inits]
+        known = None if op.trip_count is None else integer(op.trip_count)
+        tag = op.results[0].name_hint or "" if op.results else ""
+        trip = 0
+        while True:
+            inside = (*path, (tag, trip))
+            if known is None:
+                inner = {**env, **dict(zip(op.condition.block.args, state, strict=True))}
+                (answer, _), *_ = self.block(op.condition.block, inner, (*path, (f"{tag}?", trip)))
+                go_on = bool(answer.reshape(()))
+            else:
+                go_on = trip < known
+            if not go_on:
+                return state
+            inner = {**env, **dict(zip(op.body.block.args, state, strict=True))}
+            self._record_arguments(op.body.block, inner, inside)
+            state = self.block(op.body.block, inner, inside)
+            trip += 1
+
+    def _case(self, op: control.CaseOp, env: Env, path: Path) -> list[Pair]:
+        index, last = int(env[op.index][0].reshape(())), len(op.branches) - 1
+        number = index if 0 <= index <= last else last
+        return self.block(op.branches[number].block, dict(env), path)
+
+    def _host(self, op: control.HostOp, xs: Sequence[Array], es: Sequence[Late | None]) -> list[Pair]:
+        ys = run_text(text(op.module), xs)
+        known = [None if e is None else e() for e in es] if self.settings.likely else []
+        if all(e is None for e in known):
+            return [(y, None) for y in ys]
+        found = self._measured(op, xs, known, ys)
+        return [(y, Late(lambda b=b: b)) for y, b in zip(ys, found, strict=True)]
+
+    def _measured(
+        self, op: control.HostOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array]
+    ) -> list[Bound]:
+        """Bounds of an op nothing is known about: twice the largest change when its inputs move by theirs."""
+        moved = []
+        for x, e in zip(xs, es, strict=True):
+            step = or_zeros(e, x)
+            step = step.reshape(-1).at[::2].multiply(-1).reshape(step.shape)
+            step = jax.numpy.where(jax.numpy.isfinite(step), step, 0)
+            moved.append(x if x.dtype.kind in "biu" else (x + step).astype(x.dtype))
+        found: list[Bound] = []
+        for y, z in zip(ys, run_text(text(op.module), moved), strict=True):
+            apart = jax.numpy.abs(wide(y) - wide(z))
+            found.append(jax.numpy.full(y.shape, 2 * jax.numpy.max(apart, initial=0), apart.dtype))
+        return found
+
+
+def outside_fusions(module: ModuleOp) -> Iterator[SSAValue]:
+    """Values of functions and of control flow in them, not those inside fusions and kernels."""
+    pending: list[Operation] = [op for op in module.ops if isinstance(op, func.FuncOp)]
+    while pending:
+        op = pending.pop()
+        yield from op.results
+        if not isinstance(op, control.FusionOp):
+            for region in op.regions:
+                for block in region.blocks:
+                    yield from block.args
+                    pending += block.ops
+
+
+def coarsest(op: Operation) -> float:
+    """The largest unit roundoff of the types that an op, or an op inside it, gives."""
+    found = 0.0
+    for inner in op.walk():
+        for v in inner.results:
+            if isinstance(v.type, TensorType):
+                found = max(found, roundoff(numpy_dtype(v.type.element_type)))
+    return found
+
+
+def _shape(value: SSAValue) -> tuple[int, ...]:
+    assert isinstance(value.type, TensorType)
+    return value.type.get_shape()
+
+
+def _unpack(es: Sequence[Array], exact: Sequence[bool]) -> list[Bound]:
+    rest = iter(es)
+    return [None if none else next(rest) for none in exact]
+
+
+def evaluate(
+    op: Operation, xs: Sequence[Array], es: Sequence[Bound], mode: Mode | None
+) -> tuple[list[Array], list[Bound]]:
+    """Results of an op or fusion and, where `mode` is given, their bounds. Raises VerifyException for an op that
+    is not of the graph level."""
+    if isinstance(op, control.FusionOp):
+        env: dict[SSAValue, tuple[Array, Bound]] = dict(
+            zip(op.body.block.args, zip(xs, es or [None] * len(xs), strict=True), strict=True)
+        )
+        for inner in op.body.block.ops:
+            if isinstance(inner, control.YieldOp):
+                ends = [env[v] for v in inner.values]
+                return [x for x, _ in ends], [e for _, e in ends]
+            operands = [env[v] for v in inner.operands]
+            ys, bounds = evaluate(inner, [x for x, _ in operands], [e for _, e in operands], mode)
+            env.update(zip(inner.results, zip(ys, bounds, strict=True), strict=True))
+    if isinstance(op, tile.ViewOp):
+        assert isinstance(op.result.type, GmType)
+        return [realise(xs[0], View.of(op.result.type))], [None]
+    if type(op) not in RULES:
+        raise VerifyException(f"{describe(op)} cannot be executed at the graph level")
+    found: Any = RULES[type(op)](op, *xs)
+    ys: list[Array] = list(found) if isinstance(found, (list, tuple)) else [found]
+    if mode is None:
+        return ys, [None] * len(ys)
+    return ys, propagate(op, xs, es, ys, mode)
+
+
+def run_tile_kernel(
+    cache: Cache,
+    kernel: tile.KernelOp,
+    inputs: Sequence[Any],
+    inits: Sequence[int],
+    shapes: Sequence[tuple[int, ...]],
+) -> list[Array]:
+    """The outputs of a tile kernel on arrays."""
+
+    def make() -> Callable[..., list[Array]]:
+        return jit(lambda zero, *xs: run_kernel(kernel, zero, xs, inits, shapes))
+
+    key = ("tile", structure(kernel), tuple(inits), tuple(shapes), tuple(x.shape for x in inputs))
+    return list(cache.get(key, make)(ZERO, *inputs))
