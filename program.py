@@ -301,6 +301,14 @@ def _main_inputs(module: ModuleOp, where: str) -> tuple[tuple[tuple[int, ...], s
     return tuple(out)
 
 
+def lower(source: Any, *args: Any) -> tuple[ModuleOp, list[Any]]:
+    """A source's module before any pass, and `args` as the flat inputs of its @main. Raises CompileError."""
+    origin = _source(source, args)
+    with _as_compile_error(), _collector_paused():
+        module, signature = origin.lower()
+    return module, flatten_arguments(origin.name, signature, args)
+
+
 def input_types(source: Any, *args: Any) -> tuple[tuple[tuple[int, ...], str], ...]:
     """Shape and element type of each flat input of a source, which is lowered and not compiled."""
     with _as_compile_error():

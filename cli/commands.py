@@ -8,9 +8,17 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..program import Options, Program, compile, input_types, verify
+from ..program import Options, Program, compile, input_types, lower, verify
 from .common import CliError, write_whole
-from .output import finite, print_culprit, print_verification, table, verification_dict, write_reproducer
+from .output import (
+    finite,
+    print_culprit,
+    print_verification,
+    table,
+    verification_dict,
+    write_program,
+    write_reproducer,
+)
 from .source import Source, example_inputs, find_source, find_stages, random_inputs, user_code
 
 if TYPE_CHECKING:
@@ -126,8 +134,50 @@ def emit(args: argparse.Namespace) -> int:
     return 0
 
 
+def reduce_program(args: argparse.Namespace) -> int:
+    """Writes the smallest program found that still shows what --check or --command asks for."""
+    from ..passes.pipeline import PIPELINE
+    from ..verification.bisect import count_ops
+    from ..verification.checks import parse_check
+    from ..verification.reduce import TESTS, Reducer
+
+    source = find_source(args.source)
+    inputs = example_inputs(source, args.shapes, args.inputs)
+    if inputs is None:
+        inputs = list(random_inputs(input_types(source.compiled)))
+    if args.tests is not None and args.tests < 1:
+        raise CliError("--tests must be at least 1")
+    stages = PIPELINE if args.stages is None else find_stages(args.stages)
+    try:
+        check = parse_check(args.check, args.shell, args.target, stages)
+    except ValueError as error:
+        raise CliError(str(error)) from None
+    with user_code(source.path if source.fn is not None else None):
+        module, flat = lower(source.compiled, *inputs)
+    before = count_ops(module)
+    try:
+        found = Reducer(module, flat, check, args.tests or TESTS).run()
+    except ValueError as error:
+        raise CliError(f"{args.source}: {error}") from None
+    files = write_program(args, found.module, found.inputs)
+    result = {
+        "source": args.source,
+        "target": args.target,
+        "ops_before": before,
+        "tests": found.tests,
+        **files,
+    }
+    if args.json:
+        _print_json(result)
+    else:
+        print(f"{before} ops reduced to {files['ops']} in {found.tests} tests")
+        print(f"wrote {files['file']} and {files['inputs']}")
+    return 0
+
+
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": run,
+    "reduce": reduce_program,
     "report": report,
     "verify": verify_passes,
     "trace": trace,

@@ -56,6 +56,14 @@ def make_parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--stages", metavar="FILE.py:NAME", help="passes to run instead: a sequence of pipeline stages"
     )
+    reduce = command("reduce", "make a program that fails smaller, as long as it fails")
+    reduce.add_argument(
+        "--check", metavar="WHAT", help="what must stay: wrong, crash, hazard, or 'cost>US' in microseconds"
+    )
+    reduce.add_argument("--command", dest="shell", metavar="CMD", help="or: CMD exits with 0; {} is the file")
+    reduce.add_argument("-o", "--output", default="reduced.mlir", metavar="FILE", help="default reduced.mlir")
+    reduce.add_argument("--stages", metavar="FILE.py:NAME", help="passes to run instead")
+    reduce.add_argument("--tests", type=int, metavar="N", help="candidates to try at most")
     trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
     trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")
     emit = command("compile", "print the program at a level")

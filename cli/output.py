@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from .common import write_whole
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from ..verification.results import Reproducer, Verification
 
 
@@ -86,14 +88,10 @@ def print_culprit(found: Verification, files: dict[str, Any] | None) -> None:
 
 def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) -> dict[str, Any]:
     """Writes a reproducer's files, each in one step; gives their names and the command that replays it."""
-    import numpy as np
-
     target = Path(args.output)
     inputs = target.with_suffix(".npz")
     before = target.with_suffix(f".before-{stage}.mlir")
-    packed = io.BytesIO()
-    np.savez(packed, *found.inputs)
-    write_whole(inputs, packed.getvalue())
+    write_whole(inputs, _packed(found.inputs))
     write_whole(before, found.before.rstrip() + "\n")
     write_whole(target, found.source.rstrip() + "\n")
     command = ["tilewright", "verify", str(target)]
@@ -109,6 +107,29 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
         "ops": found.ops,
         "command": " ".join(command),
     }
+
+
+def write_program(args: argparse.Namespace, module: ModuleOp, inputs: Sequence[Any]) -> dict[str, Any]:
+    """Writes a module and its inputs beside it."""
+    from ..verification.bisect import count_ops
+    from ..verification.tags import values_of
+
+    for value in values_of(module):
+        value.name_hint = None
+    target = Path(args.output)
+    arrays = target.with_suffix(".npz")
+    write_whole(arrays, _packed(inputs))
+    write_whole(target, str(module).rstrip() + "\n")
+    return {"file": str(target), "inputs": str(arrays), "ops": count_ops(module)}
+
+
+def _packed(arrays: Sequence[Any]) -> bytes:
+    """Arrays as the bytes of an .npz file."""
+    import numpy as np
+
+    packed = io.BytesIO()
+    np.savez(packed, *arrays)
+    return packed.getvalue()
 
 
 def finite(value: float) -> float | None:

@@ -107,6 +107,8 @@ class Examiner:
         following = remaining(module, "npu", self.stages)
         self._have = properties_of(module)
         self._source(state)
+        if state.level == "npu" and "synchronized" in self._have:
+            self._hazards(SOURCE, state, state)
         for stage in following:
             if self._done():
                 return
@@ -208,7 +210,7 @@ class Examiner:
     def _judge(self, stage: Stage, before: State, after: State) -> None:
         if not self.options.values:
             if "synchronized" in self._have:
-                self._hazards(stage, before, after)
+                self._hazards(stage.name, before, after)
             return
         try:
             golden = self._golden(before)
@@ -254,7 +256,7 @@ class Examiner:
         after.golden = golden
         self.goldens[after.name] = golden
         if "synchronized" in self._have:
-            self._hazards(stage, before, after)
+            self._hazards(stage.name, before, after)
 
     def _unchanged(self, before: State, after: State, memory: Memory) -> bool:
         """Whether the instructions of both modules are the same, so that their values are: typed memory has no
@@ -269,7 +271,7 @@ class Examiner:
     def _planned(self, state: State) -> bool:
         return "planned" in properties_of(state.module)
 
-    def _hazards(self, stage: Stage, before: State, after: State) -> None:
+    def _hazards(self, name: str, before: State, after: State) -> None:
         """What values cannot show: a deadlock, and where there is a checker a race."""
         problem = ""
         try:
@@ -280,7 +282,7 @@ class Examiner:
         except (SimulationError, PassError, VerifyException) as error:
             problem = one_line(str(error))
         if problem:
-            self._fail(Failure(stage.name, "hazard", "npu", before.module, after.module, problem=problem))
+            self._fail(Failure(name, "hazard", "npu", before.module, after.module, problem=problem))
 
     def _note(self, stage: Stage, before: State, after: State, golden: Trace, run: Trace) -> None:
         if run.findings:
