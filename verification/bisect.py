@@ -31,6 +31,7 @@ from .examine import Examiner, Failure, Options
 from .extract import extract_launch
 from .pieces import FREE, Collector, Piece
 from .places import tile_of
+from .reduce import Reducer
 from .results import Culprit, Reproducer, Tile
 from .structure import structure
 from .tags import values_of
@@ -39,17 +40,24 @@ from .walk import Finding, Trace
 FUSED = "graph-fuse"
 """The stage whose module has one op for each kernel to come."""
 
-SECONDS = 40.0
-"""How long the search for a small reproducer goes on; what was found by then is given."""
+SECONDS = 55.0
+"""Processor time that a bisection may take; the smallest reproducer found by then is given."""
+
+SEARCH = 10.0
+"""The search for a reproducer goes on for at least so many seconds."""
+
+SMALL_OPS, SMALL_BYTES, TRIALS = 8, 1 << 20, 30
+"""A reproducer of more ops, or with more bytes of inputs, is reduced further with so many trials at most."""
 
 
 class Bisector:
     """Explains the first failure of an examined program."""
 
-    def __init__(self, examiner: Examiner, seconds: float = SECONDS):
+    def __init__(self, examiner: Examiner, deadline: float):
+        """deadline: on the clock of `time.process_time`, which other programs on the machine do not move."""
         self.examiner = examiner
         self.failure = examiner.failures[0]
-        self.deadline = time.monotonic() + seconds
+        self.deadline = max(deadline, time.process_time() + SEARCH)
         self.tried: dict[Hashable, bool] = {}
 
     def culprit(self) -> Culprit:
@@ -60,7 +68,7 @@ class Bisector:
         reproducer = None
         blamed: Operation | None = None
         if piece is not None and kept:
-            reproducer = self._reproducer(*piece.module(kept))
+            reproducer = self._reproducer(*self._smaller(*piece.module(kept)))
             blamed = piece.origin[kept[-1]]
         elif finding is not None and finding.launch is not None and failure.before is not None:
             reproducer = self._from_launch(failure, finding)
@@ -208,6 +216,9 @@ class Bisector:
             trials = [[u.operation] for op in unit for r in op.results for u in r.uses]
         else:
             trials = [list(unit)]
+        finding = failure.finding
+        if finding is not None and (finding.problem or self._untouched(finding)):
+            trials = []  # the program around the kernels is wrong: one op will not show it
         for ops in trials:
             piece = collector.piece(ops, path)
             kept = self._shrink(piece)
@@ -219,15 +230,23 @@ class Bisector:
         everything = [op for op in block.ops if not op.has_trait(IsTerminator)]
         end = everything.index(unit[-1]) + 1
         width = 1
-        while time.monotonic() < self.deadline:
+        while time.process_time() < self.deadline:
             window = everything[max(0, end - width) : min(len(everything), end + width - 1)]
             piece = collector.piece(window, path, flatten=False)
             if self._fails(piece, piece.choices):
-                return piece, self._without(piece, piece.choices)
+                return self._finer(collector, piece, path)
             if width > 2 * len(everything):
                 break
             width *= 2
         return None, []
+
+    def _finer(self, collector: Collector, piece: Piece, path: Any) -> tuple[Piece, list[Operation]]:
+        """Fewer kernels, then, where it fails without fusions too, fewer ops in them."""
+        kept = self._without(piece, piece.choices)
+        flat = collector.piece([piece.origin[op] for op in kept], path)
+        if len(flat.choices) > len(kept) and self._fails(flat, flat.choices):
+            return flat, self._without(flat, flat.choices)
+        return piece, kept
 
     def _without_values(self) -> tuple[Piece | None, list[Operation]]:
         """For crashes and hazards: the first unit of the program that fails alone."""
@@ -244,7 +263,7 @@ class Bisector:
                 if op.has_trait(IsTerminator) or not op.results or structure(op) in seen:
                     continue
                 seen.add(structure(op))
-                if time.monotonic() > self.deadline:
+                if time.process_time() > self.deadline:
                     return None, []
                 piece = collector.piece([op], ())
                 kept = self._shrink(piece)
@@ -282,13 +301,13 @@ class Bisector:
         step = max(len(ops) // 2, 1)
         while True:
             at = 0
-            while at < len(ops) and time.monotonic() < self.deadline:
+            while at < len(ops) and time.process_time() < self.deadline:
                 fewer = ops[:at] + ops[at + step :]
                 if fewer and self._fails(piece, fewer):
                     ops = fewer
                 else:
                     at += step
-            if step == 1 or time.monotonic() > self.deadline:
+            if step == 1 or time.process_time() > self.deadline:
                 return ops
             step //= 2
 
@@ -324,6 +343,20 @@ class Bisector:
             return None
         module, inputs = extract_launch(failure.before, failure.golden.launches[finding.launch])
         return self._reproducer(module, inputs)
+
+    def _smaller(self, module: ModuleOp, inputs: Sequence[Any]) -> tuple[ModuleOp, Sequence[Any]]:
+        """A module that is still large goes through the reducer: fewer ops inside kernels, smaller tensors."""
+        if count_ops(module) <= SMALL_OPS and sum(np.asarray(x).nbytes for x in inputs) <= SMALL_BYTES:
+            return module, inputs
+
+        def still(candidate: ModuleOp, values: Sequence[Any]) -> bool:
+            return time.process_time() < self.deadline and self._still(candidate, values)
+
+        try:
+            found = Reducer(module, inputs, still, TRIALS).run()
+        except ValueError:
+            return module, inputs  # no time left
+        return found.module, found.inputs
 
     def _reproducer(self, module: ModuleOp, inputs: Sequence[Any]) -> Reproducer | None:
         """The text of a module and of what the passes before the bad one make of it, if the text still fails."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,10 +40,11 @@ def verify_module(
     which is compared too; bisect: stop at the first bad pass and explain it within about `seconds`; quick: only the
     compiled program, not each pass; cache: compiled functions of earlier verifications.
     """
+    deadline = time.process_time() + seconds
     cache = cache or Cache()
     if bisect and not quick:
         options = Options(first=True, accumulated=False, once=True)
-        found = _examined(Examiner(module, inputs, target, None, stages, options, cache), seconds)
+        found = _examined(Examiner(module, inputs, target, None, stages, options, cache), deadline)
         if found is not None:
             return found
     examiner = Examiner(module, inputs, target, reference, stages, Options(first=bisect), cache)
@@ -51,7 +53,7 @@ def verify_module(
     else:
         examiner.run()
     if bisect and examiner.failures:
-        return _explained(examiner, seconds)
+        return _explained(examiner, deadline)
     result = Verification(
         examiner.checks, None, examiner.bitwise, "JAX" if reference is not None else "source"
     )
@@ -60,13 +62,13 @@ def verify_module(
     return result
 
 
-def _examined(examiner: Examiner, seconds: float) -> Verification | None:
+def _examined(examiner: Examiner, deadline: float) -> Verification | None:
     examiner.run()
-    return _explained(examiner, seconds) if examiner.failures else None
+    return _explained(examiner, deadline) if examiner.failures else None
 
 
-def _explained(examiner: Examiner, seconds: float) -> Verification:
-    culprit = Bisector(examiner, seconds).culprit()
+def _explained(examiner: Examiner, deadline: float) -> Verification:
+    culprit = Bisector(examiner, deadline).culprit()
     return Verification(examiner.checks, culprit, examiner.bitwise, "source")
 
 

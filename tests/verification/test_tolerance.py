@@ -1,0 +1,125 @@
+"""Tolerances: the formulas, that rounding stays within them, and that they are not idle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models import MODELS, data
+
+from tilewright.frontends import lower_function
+from tilewright.verification.compare import compare, same_bits
+from tilewright.verification.structure import Cache
+from tilewright.verification.tolerance import LIKELY, function_error, gamma, roundoff, sum_error
+from tilewright.verification.walk import Settings, Trace, Walk, evaluate
+
+F16, F32, I32 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.int32)
+
+
+def test_formulas() -> None:
+    u = 2.0**-24
+    assert roundoff(F32) == u
+    assert roundoff(F16) == 2.0**-11
+    assert roundoff(np.dtype(jnp.bfloat16)) == 2.0**-8
+    assert roundoff(I32) == 0
+    assert gamma(100, u, "worst") == pytest.approx(100 * u / (1 - 100 * u))
+    assert gamma(100, u, "likely") == pytest.approx(10 * u)
+    assert gamma(0, u, "worst") == 0
+    assert gamma(2**24, u, "worst") == math.inf
+    assert function_error("add", F32) == u
+    assert function_error("max", F32) == 0
+    assert function_error("exp", F32) == 6 * u
+    assert function_error("exp", F16) == 6 * u + 2.0**-11
+    assert sum_error(1025, F32, F32, "worst") == pytest.approx(gamma(1024, u, "worst"))
+    assert sum_error(1024, F32, F32, "worst", halves=True) == pytest.approx(gamma(11, u, "worst"))
+    assert sum_error(8, I32, I32, "worst") == 0
+
+
+def likely(fn: Callable[..., Any], *args: Any) -> Trace:
+    return Walk(lower_function(fn, args).module, Cache(), Settings(likely=True)).run(args)
+
+
+def exact(fn: Callable[..., Any], *args: Any) -> np.ndarray:
+    with jax.enable_x64(True):
+        return np.asarray(fn(*(jnp.asarray(np.asarray(x), jnp.float64) for x in args)))
+
+
+@pytest.mark.parametrize("model", ["mlp", "softmax", "norm", "deep", "chain", "square"])
+def test_programs_stay_within_their_bounds(model: str) -> None:
+    """And the bounds are small: no more than 2000 times what was lost."""
+    fn, args = MODELS[model]
+    trace = likely(fn, *args)
+    bound = LIKELY * np.asarray(trace.result_bounds[0], np.float64)
+    lost = np.abs(np.asarray(trace.results[0], np.float64) - exact(fn, *args))
+    assert (lost <= bound).all()
+    assert bound.max() <= 2000 * lost.max()
+
+
+@given(st.integers(1, 400), st.sampled_from([jnp.float32, jnp.float16]), st.integers(0, 5))
+def test_products_stay_within_the_worst_case(k: int, dtype: Any, seed: int) -> None:
+    a, b = data(7, k, seed=seed).astype(dtype), data(k, 5, seed=seed + 1).astype(dtype)
+    module = lower_function(jnp.matmul, (a, b)).module
+    (op,) = [o for o in module.walk() if o.name == "graph.contract"]
+    (y,), (bound,) = evaluate(op, [a, b], [None, None], "worst")
+    want = np.asarray(a, np.float64) @ np.asarray(b, np.float64)
+    assert (np.abs(np.asarray(y, np.float64) - want) <= np.asarray(bound, np.float64)).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["exp", "log", "tanh", "sqrt", "sin", "logistic", "log1p", "expm1", "rsqrt", "erf"]
+)
+def test_functions_stay_within_their_ulps(name: str) -> None:
+    fn = jax.lax.logistic if name == "logistic" else getattr(jax.lax, name)
+    x = jnp.asarray(np.linspace(0.01, 8, 5000), jnp.float32)
+    got, want = np.asarray(fn(x), np.float64), exact(fn, x)
+    assert (np.abs(got - want) <= function_error(name, F32) * np.abs(want)).all()
+
+
+def test_an_operands_error_moves_on() -> None:
+    """Errors of x reach the result with the slope of each function on the way."""
+    fn = lambda x: jnp.exp(x * 3)  # noqa: E731
+    x = data(50)
+    module = lower_function(fn, (x,)).module
+    ops = [o for o in module.walk() if o.name in ("graph.mul", "graph.exp")]
+    e = jnp.full(x.shape, 1e-3, jnp.float32)
+    three = jnp.full(x.shape, 3, jnp.float32)
+    (y,), (bound,) = evaluate(ops[0], [x, three], [e, None], "worst")
+    (z,), (bound,) = evaluate(ops[1], [y], [bound], "worst")
+    moved = np.abs(np.asarray(fn(x + 1e-3)) - np.asarray(z))
+    assert np.allclose(np.asarray(bound), 3e-3 * np.asarray(z), rtol=0.01)
+    assert (moved <= 1.01 * np.asarray(bound)).all()
+
+
+def test_a_comparison_that_rounding_decides_is_left_open() -> None:
+    def fn(x: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.where(x * 3 > y, 100.0, -100.0)
+
+    x = jnp.asarray([0.1, 1.0], jnp.float32)
+    y = jnp.asarray([np.float32(0.1) * np.float32(3), 0], jnp.float32)
+    bound = np.asarray(likely(fn, x, y).result_bounds[0])
+    assert bound[0] >= 200
+    assert bound[1] == 0
+
+
+def test_compare() -> None:
+    a = np.asarray([1.0, np.nan, np.inf, -0.0], np.float32)
+    assert compare(a, a.copy()).ratio == 0
+    assert compare(a, np.asarray([1.0, np.nan, np.inf, 0.0], np.float32)).ratio == 0
+    assert compare(a, np.asarray([1.0, np.nan, np.inf, 0.0], np.float32), bits=True).element == (3,)
+    assert compare(a, np.asarray([1.0, 2.0, np.inf, 0.0], np.float32)).element == (1,)
+    assert compare(a, np.asarray([1.0, np.nan, -np.inf, 0.0], np.float32)).element == (2,)
+    found = compare(np.asarray([2, 5]), np.asarray([2, 6]))
+    assert (found.element, found.got, found.want, found.count) == ((1,), 5, 6, 1)
+    near = compare(np.float32([1, 2]), np.float32([1.5, 4]), np.float32([1, 1]))
+    assert (near.ratio, near.count, near.element, near.error) == (2, 1, (1,), 0.5)
+    assert compare(np.zeros(3), np.zeros(4)).ratio == np.inf
+    assert compare(np.zeros((0, 2)), np.zeros((0, 2))).ratio == 0
+    assert same_bits(np.arange(9, dtype=np.int8), np.arange(9, dtype=np.int8))
+    assert not same_bits(np.arange(9, dtype=np.int8), np.arange(9, dtype=np.int8)[::-1])
