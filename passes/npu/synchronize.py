@@ -15,8 +15,10 @@ has one event for each slot; a pair of pipes has 8 events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i64
@@ -42,6 +44,11 @@ from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from ..errors import PassError
 from .allocate import alloc_of, usages
+from .bufferize import trip_count
+from .check.affine import Affine
+from .check.clocks import Clocks
+from .check.minimal import irredundant
+from .check.model import LOOP, SET, WAIT, WORK, Kernel, Node, Section
 
 Pair = tuple[Pipe, Pipe]
 
@@ -57,9 +64,9 @@ class NpuSynchronizePass(ModulePass):
         machine = Machine.load(self.target)
         for kernel in op.ops:
             if isinstance(kernel, KernelOp):
-                for section in kernel.body.block.ops:
-                    if isinstance(section, SectionOp):
-                        synchronize_section(section, machine.flags)
+                model = Kernel(kernel)
+                for section in model.sections:
+                    synchronize_section(model, section, machine.flags)
                 synchronize_cores(kernel)
 
 
@@ -84,6 +91,8 @@ class Flag:
     counter: SlotOp | None
     backward: bool
     event: int = 0
+    block: Block | None = None
+    """The home block, in whose items `after` and `before` count."""
 
 
 @dataclass
@@ -126,13 +135,13 @@ def _lift(op: Operation, block: Block) -> Operation:
     return op
 
 
-def synchronize_section(section: SectionOp, events: int) -> None:
+def synchronize_section(model: Kernel, section: Section, events: int) -> None:
     """Inserts the flags of one section. Raises PassError where a pair of pipes needs more than `events`."""
-    if any(isinstance(op, SyncOp) for op in section.body.walk()):
+    if any(isinstance(op, SyncOp) for op in section.op.body.walk()):
         return
-    top = section.body.block
+    top = section.op.body.block
     homes: dict[Block, Home] = {}
-    for usage in usages(section).values():
+    for usage in usages(section.op).values():
         if len({op.PIPE for op in usage.ops}) < 2:
             continue
         block = _home(usage.ops, top)
@@ -148,13 +157,96 @@ def synchronize_section(section: SectionOp, events: int) -> None:
         slot = next((u.operation for u in usage.alloc.result.uses if isinstance(u.operation, SlotOp)), None)
         slots = usage.type.slots
         home.flags += forward_flags(accesses, slots, slot)
-        if block is not top:
+        if block is not top and _rounds(block, top) > slots:
             home.flags += backward_flags(accesses, slots, slot)
     for home in homes.values():
         home.flags = reduce_flags(home.flags)
-    number_events([f for h in homes.values() for f in h.flags], events, section)
+        for flag in home.flags:
+            flag.block = home.block
+    flags = needed_flags([f for h in homes.values() for f in h.flags], homes, model, section)
+    joined = number_events(flags, events, section.op)
+    if len(joined) < len(flags):
+        joined = needed_flags(joined, homes, model, section)
     for home in homes.values():
+        home.flags = [f for f in joined if f.block is home.block]
         insert(home, top)
+
+
+def _rounds(block: Block, top: Block) -> int:
+    """How often a block runs in one pass of its section."""
+    rounds = 1
+    for inner in _ancestors(block.first_op, top)[:-1] if block.first_op is not None else ():
+        loop = inner.parent_op()
+        assert isinstance(loop, ForOp)
+        rounds *= trip_count(loop)
+    return rounds
+
+
+def needed_flags(
+    flags: list[Flag], homes: Mapping[Block, Home], model: Kernel, section: Section
+) -> list[Flag]:
+    """`flags` without those that the order of all others already implies: none that is left can go."""
+    nodes = section.nodes
+    virtual = [_virtual(flag, i, homes, model, section) for i, flag in enumerate(flags)]
+    try:
+        order = sorted(range(len(flags)), key=lambda i: not flags[i].backward)
+        clocks = partial(Clocks, model, only=section)
+        if clocks().unsafe():
+            return flags
+        left = irredundant([virtual[i] for i in order], lambda: clocks().unsafe())
+        kept = {order[i] for i in left}
+        return [f for i, f in enumerate(flags) if i in kept]
+    finally:
+        _strip(nodes, {id(n) for v in virtual for n in v})
+
+
+def _strip(nodes: list[Node], gone: set[int]) -> None:
+    """Takes nodes out of a section again."""
+    nodes[:] = [n for n in nodes if id(n) not in gone]
+    for node in nodes:
+        _strip(node.body, gone)
+
+
+def _virtual(
+    flag: Flag, number: int, homes: Mapping[Block, Home], model: Kernel, section: Section
+) -> list[Node]:
+    """Adds the nodes of a flag to a section, with events of their own."""
+    assert flag.block is not None
+    items = homes[flag.block].items
+    after, before = items[flag.after], items[flag.before]
+    source, target = (model.queue(section, p) for p in flag.pair)
+    counter = Affine(0)
+    if flag.counter is not None and flag.slots > 1:
+        (counter,) = model.rows(flag.counter.offsets, flag.counter.indices, flag.counter)
+        model.period = math.lcm(model.period, flag.slots)
+
+    def made(kind: int, at: Affine) -> Node:
+        queue, op = (source, after) if kind == SET else (target, before)
+        return Node(kind, op, queue, pair=flag.pair, event=number * 64, slots=flag.slots, counter=at)
+
+    block = _nodes_of(section.nodes, after)
+    raised, waited = made(SET, counter), made(WAIT, counter)
+    block.insert(next(i for i, n in enumerate(block) if n.op is after and n.kind in (WORK, LOOP)) + 1, raised)
+    block.insert(next(i for i, n in enumerate(block) if n.op is before and n.kind in (WORK, LOOP)), waited)
+    if not flag.backward:
+        return [raised, waited]
+    first = [made(SET, Affine(slot)) for slot in range(flag.slots)]
+    last = [made(WAIT, Affine(slot)) for slot in range(flag.slots)]
+    section.nodes[:0] = first
+    section.nodes += last
+    return [raised, waited, *first, *last]
+
+
+def _nodes_of(nodes: list[Node], op: Operation) -> list[Node]:
+    """The list of nodes that `op` stands in."""
+    path = []
+    block = op.parent
+    while block is not None and isinstance(parent := block.parent_op(), ForOp):
+        path.append(parent)
+        block = parent.parent
+    for loop in reversed(path):
+        nodes = next(n.body for n in nodes if n.op is loop and n.kind == LOOP)
+    return nodes
 
 
 def forward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> list[Flag]:
@@ -245,14 +337,14 @@ def reduce_flags(flags: list[Flag]) -> list[Flag]:
     return out
 
 
-def number_events(flags: list[Flag], events: int, section: SectionOp) -> None:
+def number_events(flags: list[Flag], events: int, section: SectionOp) -> list[Flag]:
     """Gives each flag its events, `slots` of them. Where a pair of pipes runs out, its forward flags of one block
-    are joined to one: all its sources first, then all its consumers."""
+    are joined: all their sources first, then all their consumers. Returns the flags that are left."""
+    out: list[Flag] = []
     for pair in sorted({f.pair for f in flags}):
         mine = [f for f in flags if f.pair == pair]
         if sum(f.slots for f in mine) > events:
-            _join_forward(flags, mine)
-            mine = [f for f in flags if f.pair == pair]
+            mine = _join_forward(mine)
         if sum(f.slots for f in mine) > events:
             for f in mine:
                 if not f.backward:
@@ -266,20 +358,23 @@ def number_events(flags: list[Flag], events: int, section: SectionOp) -> None:
                 f"{describe(section)} needs {number} events from {pair[0]} to {pair[1]}; the core has {events}: "
                 "use fewer buffers in flight"
             )
+        out += mine
+    return out
 
 
-def _join_forward(flags: list[Flag], mine: list[Flag]) -> None:
-    ahead = [f for f in mine if not f.backward]
+def _join_forward(mine: list[Flag]) -> list[Flag]:
     keep: list[Flag] = []
-    for f in sorted(ahead, key=lambda f: f.after):
-        host = next((k for k in keep if f.after < k.before and k.after < f.before), None)
+    for f in sorted((f for f in mine if not f.backward), key=lambda f: f.after):
+        host = next(
+            (k for k in keep if k.block is f.block and f.after < k.before and k.after < f.before), None
+        )
         if host is None:
             keep.append(f)
             continue
         host.after, host.before = max(host.after, f.after), min(host.before, f.before)
         if f.slots > host.slots:
             host.slots, host.counter = f.slots, f.counter
-        flags.remove(f)
+    return keep + [f for f in mine if f.backward]
 
 
 def _make(cls: type[SyncOp], flag: Flag, indices: Iterable[SSAValue], offsets: DenseArrayBase) -> SyncOp:

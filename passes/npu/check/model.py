@@ -1,0 +1,363 @@
+"""A kernel, compiled once into flat nodes that the clocks can run fast.
+
+Each section becomes a list of nodes: instructions with the memory cells they touch, flags, loops. A *cell* is a
+range of bytes of one memory space in which every access begins and ends: a slot of a buffer, cut where another
+buffer's slot begins or ends inside it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from ....dialects.base import FormattedOp, Linear, describe, integer, text, to_ints
+from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, ops, structure
+from ...errors import PassError
+from .affine import Affine, Box
+
+ZERO = Affine(0)
+WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP, GONE = range(8)
+
+
+class Cell:
+    """Bytes [start, end) of a space, and who touched them last: `writer` and `readers` are (queue, number)."""
+
+    __slots__ = ("end", "owner", "readers", "space", "start", "writer")
+
+    def __init__(self, space: str, start: int, end: int) -> None:
+        self.space, self.start, self.end = space, start, end
+        self.writer: tuple[int, int] | None = None
+        self.owner: SSAValue | None = None
+        self.readers: dict[int, int] = {}
+
+
+@dataclass(slots=True)
+class Place:
+    """A buffer operand: the cells of each slot, and the counter that selects one."""
+
+    alloc: SSAValue
+    slots: list[list[Cell]]
+    counter: Affine | None
+
+    def cells(self, env: Sequence[int]) -> list[Cell]:
+        """The cells of the slot that is selected in an environment."""
+        return self.slots[self.counter.at(env) % len(self.slots) if self.counter is not None else 0]
+
+
+@dataclass(slots=True)
+class Node:
+    """One instruction, flag or loop of a section. `queue` is the pipe that runs it, by number in the kernel;
+    `event` is the first channel of a flag."""
+
+    kind: int
+    op: Operation
+    queue: int = 0
+    reads: list[Place] = field(default_factory=list)
+    writes: list[Place] = field(default_factory=list)
+    fresh: tuple[Affine, Place] | None = None
+    device: list[Transfer] = field(default_factory=list)
+    pair: tuple[str, str] = ("", "")
+    event: int = 0
+    slots: int = 1
+    counter: Affine = ZERO
+    variable: int = 0
+    trips: int = 0
+    body: list[Node] = field(default_factory=list)
+    crosses: bool = False
+
+
+@dataclass(slots=True)
+class Transfer:
+    """One access to a device tensor. `tensor` is the number of the kernel's argument, `box` in elements of
+    `view`; None where the place depends on data. `loops` are the variables of the loops around it."""
+
+    op: NpuOp
+    tensor: int
+    view: GmType
+    box: Box | None
+    write: bool
+    section: Section
+    loops: tuple[int, ...]
+
+
+@dataclass
+class Section:
+    """The program of one kind of core."""
+
+    op: structure.SectionOp
+    number: int
+    core: str
+    units: int
+    nodes: list[Node] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+    allocs: list[ops.AllocOp] = field(default_factory=list)
+    queues: dict[Pipe, int] = field(default_factory=dict)
+    works: list[Node] = field(default_factory=list)
+    cells: list[list[Cell]] = field(default_factory=list)
+
+
+class Kernel:
+    """A kernel, ready to be checked. Raises PassError for indices it cannot follow."""
+
+    def __init__(self, op: structure.KernelOp) -> None:
+        self.op = op
+        self.name = text(op.sym_name)
+        self.grid = to_ints(op.grid)
+        self.counts: list[int] = [*self.grid, 1]
+        """How many values each variable takes; the unit's is set per section."""
+        self.unit = len(self.grid)
+        self.values: dict[SSAValue, Affine] = {}
+        self.tensors: dict[SSAValue, int] = {}
+        self.transfers: list[Transfer] = []
+        self.unknown: dict[int, SSAValue] = {}
+        """Variables that stand for integers read from device memory."""
+        self.queue_names: list[str] = []
+        self.queue_sections: list[int] = []
+        self.period = 1
+        self.given: set[int] = set()
+        """Tensors that come with contents: all arguments but outputs and workspaces."""
+        self._rows: dict[tuple[int, int], Linear] = {}
+        self._kept: list[Attribute] = []
+        args = op.body.block.args
+        for i in range(len(self.grid)):
+            self.values[args[i]] = Affine(0, ((i, 1),))
+        self.n_tensors = len(args) - len(self.grid)
+        self.given.update(range(self.n_tensors - integer(op.outputs) - integer(op.workspaces)))
+        for i, arg in enumerate(args[len(self.grid) :]):
+            self.tensors[arg] = i
+        self.sections: list[Section] = []
+        for inner in op.body.block.ops:
+            if isinstance(inner, structure.SectionOp):
+                section = Section(inner, len(self.sections), text(inner.core), integer(inner.units))
+                self.sections.append(section)
+            else:
+                self._plain(inner)
+        for section in self.sections:
+            _SectionBuilder(self, section).run()
+
+    def variable(self, count: int) -> int:
+        """A new variable."""
+        self.counts.append(count)
+        return len(self.counts) - 1
+
+    def queue(self, section: Section, pipe: Pipe) -> int:
+        """The number of a pipe of a section's core."""
+        found = section.queues.get(pipe)
+        if found is None:
+            found = section.queues[pipe] = len(self.queue_names)
+            self.queue_names.append(pipe)
+            self.queue_sections.append(section.number)
+        return found
+
+    def rows(self, attr: Attribute, indices: Sequence[SSAValue], op: Operation) -> tuple[Affine, ...]:
+        """The `at [...]` expressions of an op."""
+        assert isinstance(attr, DenseArrayBase)
+        key = (id(attr), len(indices))
+        linear = self._rows.get(key)
+        if linear is None:
+            linear = self._rows[key] = Linear.decode(attr, len(indices))
+            self._kept.append(attr)  # so that its id stays its own
+        known = [self.value(v, op) for v in indices]
+        return tuple([Affine.combine(row[-1], zip(row, known, strict=False)) for row in linear.rows])
+
+    def value(self, index: SSAValue, op: Operation) -> Affine:
+        found = self.values.get(index)
+        if found is None:
+            raise PassError(f"{describe(op)} uses an index that npu-check cannot follow")
+        return found
+
+    def _plain(self, op: Operation) -> bool:
+        """Ops that only name things."""
+        if isinstance(op, arith.ConstantOp):
+            if isinstance(op.value, IntegerAttr):
+                self.values[op.result] = Affine(op.value.value.data)
+        elif isinstance(op, ops.ViewOp):
+            self.tensors[op.result] = self.tensors[op.source]
+        else:
+            return False
+        return True
+
+    def plain(self, op: Operation) -> bool:
+        return self._plain(op)
+
+
+class _SectionBuilder:
+    """Fills a section with nodes."""
+
+    def __init__(self, kernel: Kernel, section: Section) -> None:
+        self.kernel, self.section = kernel, section
+        self.loops: tuple[int, ...] = ()
+        self.cells: dict[SSAValue, list[list[Cell]]] = {}
+        self.places: dict[SSAValue, Place] = {}
+
+    def run(self) -> None:
+        body = self.section.op.body.block
+        self.kernel.values[body.args[0]] = Affine(0, ((self.kernel.unit, 1),))
+        self._lay_out(body)
+        self.fill(body, self.section.nodes)
+        self.section.cells += [cells for slots in self.cells.values() for cells in slots]
+
+    def _lay_out(self, body: Block) -> None:
+        """Cuts the memory spaces into cells."""
+        regions: dict[str, list[tuple[int, int, SSAValue, int]]] = {}
+        for op in body.ops:
+            if not isinstance(op, ops.AllocOp):
+                continue
+            self.section.allocs.append(op)
+            kind = op.result.type
+            assert isinstance(kind, BufferType)
+            size = kind.slot_bytes
+            if op.address is not None:
+                start, space = integer(op.address), kind.space
+            else:  # not allocated yet: memory of its own
+                start, space = 0, f"{kind.space} of {len(self.cells)}"
+            listed = regions.setdefault(space, [])
+            listed += [(start + size * i, start + size * (i + 1), op.result, i) for i in range(kind.slots)]
+            self.cells[op.result] = [[] for _ in range(kind.slots)]
+        for space, listed in regions.items():
+            listed.sort(key=lambda r: r[:2])
+            cluster: list[tuple[int, int, SSAValue, int]] = []
+            reach = -1
+            for region in listed:
+                if cluster and region[0] >= reach:
+                    self._cut(space, cluster)
+                    cluster = []
+                cluster.append(region)
+                reach = max(reach, region[1]) if len(cluster) > 1 else region[1]
+            if cluster:
+                self._cut(space, cluster)
+
+    def _cut(self, space: str, cluster: list[tuple[int, int, SSAValue, int]]) -> None:
+        if len(cluster) == 1:
+            start, end, alloc, slot = cluster[0]
+            self.cells[alloc][slot] = [Cell(space, start, end)]
+            return
+        edges = sorted({r[0] for r in cluster} | {r[1] for r in cluster})
+        cells = [Cell(space, a, b) for a, b in pairwise(edges)]
+        for start, end, alloc, slot in cluster:
+            self.cells[alloc][slot] = cells[bisect_left(edges, start) : bisect_left(edges, end)]
+
+    def place(self, value: SSAValue, op: Operation) -> Place:
+        """The memory behind a buffer operand."""
+        found = self.places.get(value)
+        if found is not None:
+            return found
+        owner = value.owner
+        if isinstance(owner, ops.SlotOp):
+            cells = self.cells.get(owner.source)
+            if cells is None:
+                raise PassError(f"{describe(op)} uses a slot of a buffer that its section does not allocate")
+            (counter,) = self.kernel.rows(owner.offsets, owner.indices, owner)
+            if len(cells) == 1:
+                found = Place(owner.source, cells, None)
+            else:
+                found = Place(owner.source, cells, counter)
+                self.kernel.period = math.lcm(self.kernel.period, len(cells))
+        elif value in self.cells:
+            found = Place(value, self.cells[value], None)
+        else:
+            raise PassError(f"{describe(op)} uses a buffer that its section does not allocate")
+        self.places[value] = found
+        return found
+
+    def fill(self, block: Block, nodes: list[Node]) -> None:
+        kernel = self.kernel
+        for op in block.ops:
+            if isinstance(op, ops.AllocOp | ops.SlotOp | scf.YieldOp) or kernel.plain(op):
+                continue
+            if isinstance(op, scf.ForOp):
+                nodes.append(self._loop(op))
+            elif isinstance(op, ops.SyncOp):
+                kind = SET if isinstance(op, ops.SetFlagOp) else WAIT
+                pair = (op.source_pipe(), op.target_pipe())
+                (counter,) = kernel.rows(op.properties["offsets"], op.index_operands(), op)
+                slots = integer(op.properties["slots"])
+                kernel.period = math.lcm(kernel.period, slots)
+                queue = kernel.queue(self.section, pair[0] if kind == SET else pair[1])
+                nodes.append(
+                    Node(
+                        kind,
+                        op,
+                        queue,
+                        pair=pair,
+                        event=integer(op.properties["event"]),
+                        slots=slots,
+                        counter=counter,
+                    )
+                )
+            elif isinstance(op, ops.SetCrossOp):
+                queue = kernel.queue(self.section, Pipe(text(op.source)))
+                nodes.append(Node(SET_CROSS, op, queue, event=integer(op.event)))
+            elif isinstance(op, ops.WaitCrossOp):
+                queue = kernel.queue(self.section, Pipe(text(op.target)))
+                nodes.append(Node(WAIT_CROSS, op, queue, event=integer(op.event)))
+            elif isinstance(op, ops.BarrierOp):
+                nodes.append(Node(BARRIER, op, kernel.queue(self.section, Pipe.S)))
+            elif isinstance(op, NpuOp):
+                nodes.append(self._work(op))
+            else:
+                raise PassError(f"{describe(op)} is not an instruction that npu-check knows")
+
+    def _loop(self, op: scf.ForOp) -> Node:
+        lower, upper, step = (self.kernel.value(v, op) for v in (op.lb, op.ub, op.step))
+        if lower.terms or upper.terms or step.terms or step.constant < 1:
+            raise PassError(f"{describe(op)} needs constant bounds and a positive step")
+        trips = max(0, -(-(upper.constant - lower.constant) // step.constant))
+        variable = self.kernel.variable(max(trips, 1))
+        index = op.body.block.args[0]
+        self.kernel.values[index] = Affine(lower.constant, ((variable, step.constant),))
+        self.section.names[variable] = index.name_hint or f"i{len(self.loops)}"
+        node = Node(LOOP, op, variable=variable, trips=trips)
+        outer, self.loops = self.loops, (*self.loops, variable)
+        self.fill(op.body.block, node.body)
+        self.loops = outer
+        node.crosses = any(n.crosses or n.kind in (SET_CROSS, WAIT_CROSS) for n in node.body)
+        return node
+
+    def _work(self, op: NpuOp) -> Node:
+        kernel = self.kernel
+        node = Node(WORK, op, kernel.queue(self.section, op.PIPE))
+        for value in op.reads():
+            if isinstance(value.type, BufferType):
+                node.reads.append(self.place(value, op))
+            else:
+                self._transfer(node, op, value, False)
+        for value in op.writes():
+            if isinstance(value.type, BufferType):
+                node.writes.append(self.place(value, op))
+            else:
+                self._transfer(node, op, value, True)
+        starts = op.starts_fresh()
+        if starts is not None:
+            row, value = starts
+            node.fresh = (
+                kernel.rows(op.properties["offsets"], op.index_operands(), op)[row],
+                self.place(value, op),
+            )
+        if isinstance(op, ops.LoadScalarOp):
+            low, high = integer(op.low), integer(op.high)
+            variable = kernel.variable(max(high - low + 1, 1))
+            kernel.unknown[variable] = op.result
+            kernel.values[op.result] = Affine(low, ((variable, 1),))
+        self.section.works.append(node)
+        return node
+
+    def _transfer(self, node: Node, op: NpuOp, value: SSAValue, write: bool) -> None:
+        view = value.type
+        assert isinstance(view, GmType)
+        box = None
+        if isinstance(op, FormattedOp) and "offsets" in op.properties:
+            offsets = self.kernel.rows(op.properties["offsets"], op.index_operands(), op)
+            ones = (1,) * len(offsets)
+            sizes, steps = (op.box_sizes, op.box_steps) if isinstance(op, ops.TransferOp) else (ones, ones)
+            box = Box(offsets, sizes, steps, view.shape)
+        transfer = Transfer(op, self.kernel.tensors[value], view, box, write, self.section, self.loops)
+        node.device.append(transfer)
+        self.kernel.transfers.append(transfer)
