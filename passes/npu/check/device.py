@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from xdsl.ir import Attribute
 
 from ....dialects.dtypes import size
 from ....dialects.npu import GmType
@@ -25,14 +26,19 @@ MOST_ELEMENTS = 1 << 26
 
 @dataclass
 class Summary:
-    """What a kernel does to its tensor arguments, by number. `missing`: an element that no core stores, for
-    written tensors that are not covered."""
+    """What a kernel does to its tensor arguments, by number. `parts`: which elements (flat, bool) the cores store,
+    for written tensors that they do not store whole."""
 
     kernel: Kernel
     reads: set[int] = field(default_factory=set)
     writes: set[int] = field(default_factory=set)
-    missing: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    parts: dict[int, np.ndarray] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def types(self) -> list[Attribute]:
+        """The types of the tensor arguments."""
+        return [a.type for a in self.kernel.op.body.block.args[len(self.kernel.grid) :]]
 
     @property
     def tracked(self) -> frozenset[int]:
@@ -48,12 +54,29 @@ def summarise(kernel: Kernel) -> Summary:
     for transfer in kernel.transfers:
         (stores if transfer.write else loads).setdefault(transfer.tensor, []).append(transfer)
     found.reads, found.writes = set(loads), set(stores)
+    beyond = [t for t in kernel.transfers if not _inside(kernel, t)]
+    if beyond:
+        what = f"{{first}} uses {beyond[0].view}, which leaves its tensor"
+        found.findings.append(Finding("bad-box", what, beyond[0].op, kernel=kernel.name))
+        return found
     for tensor, writers in stores.items():
         if not _regular(kernel, writers, tensor, found):
             _exact(kernel, writers, tensor, found)
         for load in loads.get(tensor, ()):
             _own_part(kernel, load, writers, found)
+            _stored(kernel, load, writers, found)
     return found
+
+
+def _inside(kernel: Kernel, transfer: Transfer) -> bool:
+    """Whether a view shows elements of its tensor only."""
+    view = transfer.view
+    reach = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]
+    if 0 in view.shape:
+        return True
+    low = view.offset + sum(min(r, 0) for r in reach)
+    high = view.offset + sum(max(r, 0) for r in reach)
+    return low >= 0 and high < size(_shape(kernel, transfer.tensor))
 
 
 def core_variables(kernel: Kernel, transfer: Transfer) -> list[int]:
@@ -88,24 +111,46 @@ def _regular(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Su
     for a, b in itertools.combinations(parts, 2):
         if all(x[0] < y[1] and y[0] < x[1] for x, y in zip(a, b, strict=True)):
             return False
-    if not bijective(view):
+    total = size(_shape(kernel, tensor))
+    if (
+        view.offset == 0
+        and size(view.shape) == total
+        and _tight(view)
+        and product_covers(parts, view.shape) is None
+    ):
+        return True
+    if total > MOST_ELEMENTS:
+        return True
+    if not _apart_elements(view):
         return False
-    missing = product_covers(parts, view.shape)
-    if missing is not None:
-        found.missing[tensor] = missing
+    mask = np.zeros(total, bool)
+    shown = np.lib.stride_tricks.as_strided(mask[view.offset :], view.shape, view.strides)  # inside: checked
+    for part in parts:
+        shown[tuple(slice(low, high) for low, high in part)] = True
+    if not mask.all():
+        found.parts[tensor] = mask
     return True
 
 
-def bijective(view: GmType) -> bool:
-    """Whether a view shows every element of its tensor once, in any order."""
-    if view.offset:
-        return False
+def _tight(view: GmType) -> bool:
+    """Whether a view's elements follow each other without gaps, in any order."""
     reach = 1
     for stride, n in sorted(zip(view.strides, view.shape, strict=True)):
         if n > 1:
             if stride != reach:
                 return False
             reach *= n
+    return True
+
+
+def _apart_elements(view: GmType) -> bool:
+    """Whether no two elements of a view are the same one of its tensor."""
+    reach = 1
+    for stride, n in sorted(zip(view.strides, view.shape, strict=True)):
+        if n > 1:
+            if stride < reach:
+                return False
+            reach = stride * n
     return True
 
 
@@ -148,11 +193,10 @@ def _exact(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Summ
                     return
                 owner[flat] = mark
                 by[flat] = number
-    left = np.flatnonzero(owner < 0)
-    if left.size and whole:
-        found.missing[tensor] = tuple(int(i) for i in np.unravel_index(int(left[0]), shape)) if shape else ()
-    elif not whole:
-        found.missing[tensor] = tuple(0 for _ in shape)
+    if not whole:
+        found.parts[tensor] = np.zeros(total, bool)
+    elif (owner < 0).any():
+        found.parts[tensor] = owner >= 0
 
 
 def _shape(kernel: Kernel, tensor: int) -> tuple[int, ...]:
@@ -211,6 +255,21 @@ def _own_part(kernel: Kernel, load: Transfer, writers: Sequence[Transfer], found
         what = "{first} on one core may store what {second} on another loads"
         found.findings.append(Finding("core-race", what, store.op, load.op, kernel=kernel.name))
         return
+
+
+def _stored(kernel: Kernel, load: Transfer, writers: Sequence[Transfer], found: Summary) -> None:
+    """A load of an output or a workspace stays within what some core stores, where they do not store it whole."""
+    part = found.parts.get(load.tensor)
+    if part is None or load.tensor in kernel.given or load.box is None:
+        return
+    if _work(kernel, load) > MOST_ELEMENTS:
+        return
+    for env in _cores(kernel, load):
+        for flat in _elements(kernel, load, env):
+            if not part[flat].all():
+                what = "{first} loads elements of a tensor that no core stores"
+                found.findings.append(Finding("uninitialised", what, load.op, kernel=kernel.name))
+                return
 
 
 def _apart(kernel: Kernel, load: Transfer, store: Transfer) -> bool:

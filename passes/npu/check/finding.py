@@ -19,6 +19,7 @@ BLAME = {
     "out-of-bounds": "npu-allocate",
     "misaligned": "npu-allocate",
     "bad-box": "tile-to-npu",
+    "bad-call": "tile-to-npu",
     "uncovered": "graph-to-tile",
     "core-race": "graph-to-tile",
     "device-overlap": "npu-plan-memory",

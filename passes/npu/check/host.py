@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -34,12 +35,12 @@ from .finding import Bytes, Finding
 @dataclass(frozen=True)
 class State:
     """What a tensor holds: nothing yet, its own contents, a part of them, or another tensor's. `by` is the op
-    that made it so."""
+    that made it so, `part` the elements (flat, bool) that are there."""
 
     kind: str
     by: Operation | None = None
     other: SSAValue | None = None
-    missing: tuple[int, ...] = ()
+    part: np.ndarray | None = None
 
 
 WHOLE, NOTHING = State("whole"), State("nothing")
@@ -121,7 +122,9 @@ class HostProgram:
             found = Finding("device-uninitialised", "{first} reads a device tensor that nothing wrote", op)
         elif state.kind == "part":
             assert state.by is not None
-            what = f"{{first}} leaves element {list(state.missing)} of a tensor unwritten, which {{second}} reads"
+            assert state.part is not None
+            at = [int(i) for i in np.unravel_index(int(np.argmin(state.part)), gm(root).shape or (1,))]
+            what = f"{{first}} leaves element {at} of a tensor unwritten, which {{second}} reads"
             found = Finding("uncovered", what, state.by, op)
         else:
             assert state.by is not None and state.other is not None
@@ -131,13 +134,16 @@ class HostProgram:
         self.findings.append(found)
         self.states[root] = WHOLE  # once is enough
 
-    def _write(self, value: SSAValue, op: Operation, missing: tuple[int, ...] | None = None) -> None:
+    def _write(self, value: SSAValue, op: Operation, part: np.ndarray | None = None) -> None:
         root = self.roots[value]
         old = self.states[root]
-        if missing is None:
+        if part is not None and old.kind == "part":
+            assert old.part is not None
+            part = part | old.part
+        if part is None or part.all():
             self.states[root] = WHOLE
-        elif old.kind != "whole":
-            self.states[root] = State("part", op, None, missing)
+        elif old.kind in ("nothing", "part"):
+            self.states[root] = State("part", op, None, part)
         for other in self.neighbours.get(root, ()):
             if self.states[other].kind != "nothing":
                 self.states[other] = State("other", op, root)
@@ -188,6 +194,11 @@ class HostProgram:
         summary = self.kernels.get(op.callee.root_reference.data)
         if summary is None:
             return
+        for value, kind in zip(op.operands, summary.types, strict=False):
+            if value.type != kind:
+                what = f"{{first}} gives its kernel {value.type} where it takes {kind}"
+                self.findings.append(Finding("bad-call", what, op))
+                return
         used = [i for i in range(len(op.operands)) if i in summary.reads or i in summary.writes]
         own = [i for i in summary.reads if i in summary.writes]
         for i in used:
@@ -202,7 +213,7 @@ class HostProgram:
                     what = "{first} gives its kernel one tensor twice, to write and to use"
                     self.findings.append(Finding("core-race", what, op))
         for i in sorted(summary.writes):
-            self._write(op.operands[i], op, summary.missing.get(i))
+            self._write(op.operands[i], op, summary.parts.get(i))
 
     def _loop(self, op: LoopOp) -> None:
         for _ in range(2):
