@@ -7,6 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..program import Options, Program, compile, verify
@@ -14,7 +15,7 @@ from .common import CliError, write_whole
 from .source import Source, example_inputs, find_source, random_inputs, user_code
 
 if TYPE_CHECKING:
-    from ..program import Verification
+    from ..program import FlagCost, Verification
 
 
 def _build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
@@ -80,10 +81,14 @@ def verify_levels(args: argparse.Namespace) -> int:
     """Compares every level with the reference."""
     source, program, inputs = _build(args)
     found = _verify(args, source, program, inputs, ("graph", "tile", "npu typed", "npu bytes"))
+    flags = program.removable_flags() if args.flags else None
     if args.json:
-        _print_json({"source": args.source, "target": program.target, **_verification(found)})
+        result = {"source": args.source, "target": program.target, **_verification(found)}
+        _print_json(result | ({} if flags is None else {"removable_flags": [asdict(f) for f in flags]}))
     else:
         _print_verification(found)
+        if flags is not None:
+            _print_flags(flags)
     return 0 if found.ok else 1
 
 
@@ -177,6 +182,14 @@ def _print_verification(found: Verification) -> None:
     )
     if {"npu typed", "npu bytes"} <= found.levels.keys():
         print(f"both memory modes {'agree bit for bit' if found.bitwise else 'DIFFER'}")
+
+
+def _print_flags(flags: Sequence[FlagCost]) -> None:
+    if not flags:
+        print("every flag is needed")
+        return
+    rows = [[f.kernel, f.flag, str(f.cycles), f.source or ""] for f in flags]
+    _table("flags that are not needed, each alone", ["kernel", "flag", "cycles", "source"], rows)
 
 
 def _finite(value: float) -> float | None:

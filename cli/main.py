@@ -42,7 +42,10 @@ def make_parser() -> argparse.ArgumentParser:
         "--memory", choices=("typed", "bytes"), default="typed", help="arrays, or addressed bytes"
     )
     command("report", "time, traffic and energy by kernel")
-    command("verify", "compare every level with JAX; exit code 1 where they differ")
+    verify = command("verify", "compare every level with JAX; exit code 1 where they differ")
+    verify.add_argument(
+        "--flags", action="store_true", help="list flags that are not needed, and their cycles"
+    )
     trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
     trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")
     emit = command("compile", "print the program at a level")

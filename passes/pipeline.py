@@ -140,8 +140,10 @@ def properties_of(module: ModuleOp) -> set[str]:
     return found
 
 
-def run_pipeline(module: ModuleOp, target: str, until: str = "npu") -> None:
-    """Runs what is left of the pipeline on a module, up to the end of level `until`.
+def run_pipeline(
+    module: ModuleOp, target: str, until: str = "npu", skip: frozenset[str] = frozenset()
+) -> None:
+    """Runs what is left of the pipeline on a module, up to the end of level `until`, without the passes in `skip`.
 
     A module that starts in the middle (a hand-written tile or npu program) only gets the passes below it. Raises
     PassError.
@@ -153,7 +155,7 @@ def run_pipeline(module: ModuleOp, target: str, until: str = "npu") -> None:
     for stage in PIPELINE:
         if order.index(stage.level) > order.index(until):
             return
-        if stage.level == "graph" and start != "graph":
+        if stage.name in skip or (stage.level == "graph" and start != "graph"):
             continue
         if stage.establishes and stage.establishes <= have:
             continue

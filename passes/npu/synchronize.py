@@ -16,7 +16,8 @@ has one event for each slot; a pair of pipes has 8 events.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -136,12 +137,42 @@ def _lift(op: Operation, block: Block) -> Operation:
 
 
 def synchronize_section(model: Kernel, section: Section, events: int) -> None:
-    """Inserts the flags of one section. Raises PassError where a pair of pipes needs more than `events`."""
+    """Inserts the flags of one section. Raises PassError where a pair of pipes needs more than `events`.
+
+    Where a pair runs out of events, its buffers get one event for all their slots, in both directions: they take
+    turns, and their slots no longer overlap.
+    """
     if any(isinstance(op, SyncOp) for op in section.op.body.walk()):
         return
     top = section.op.body.block
+    turns: set[frozenset[Pipe]] = set()
+    while True:
+        homes = plan_flags(section.op, turns)
+        flags = needed_flags([f for h in homes.values() for f in h.flags], homes, model, section)
+        chosen, full = number_events(flags, events)
+        if full and full <= turns:
+            raise PassError(_no_room(section.op, chosen, full, events))
+        if not full and len(chosen) < len(
+            flags
+        ):  # joined ones may order too little, or make others superfluous
+            if is_unsafe(chosen, homes, model, section):
+                full = {frozenset(f.pair) for f in flags if f.slots > 1}
+            else:
+                chosen = needed_flags(chosen, homes, model, section)
+        if full <= turns:
+            break
+        turns |= full
+    for home in homes.values():
+        home.flags = [f for f in chosen if f.block is home.block]
+        insert(home, top)
+
+
+def plan_flags(section: SectionOp, turns: Collection[frozenset[Pipe]]) -> dict[Block, Home]:
+    """All flags that the buffers of a section ask for, with one event for each slot but between pipes in
+    `turns`."""
+    top = section.body.block
     homes: dict[Block, Home] = {}
-    for usage in usages(section.op).values():
+    for usage in usages(section).values():
         if len({op.PIPE for op in usage.ops}) < 2:
             continue
         block = _home(usage.ops, top)
@@ -155,21 +186,19 @@ def synchronize_section(model: Kernel, section: Section, events: int) -> None:
             accesses += [Access(position, op.PIPE, True)] if writes else []
             accesses += [Access(position, op.PIPE, False)] if reads else []
         slot = next((u.operation for u in usage.alloc.result.uses if isinstance(u.operation, SlotOp)), None)
-        slots = usage.type.slots
-        home.flags += forward_flags(accesses, slots, slot)
-        if block is not top and _rounds(block, top) > slots:
-            home.flags += backward_flags(accesses, slots, slot)
+        found = forward_flags(accesses, usage.type.slots, slot)
+        if block is not top:
+            found += backward_flags(accesses, usage.type.slots, slot)
+        for flag in found:
+            if frozenset(flag.pair) in turns:
+                flag.slots, flag.counter = 1, None
+        rounds = _rounds(block, top)
+        home.flags += [f for f in found if not f.backward or f.slots < rounds]
     for home in homes.values():
         home.flags = reduce_flags(home.flags)
         for flag in home.flags:
             flag.block = home.block
-    flags = needed_flags([f for h in homes.values() for f in h.flags], homes, model, section)
-    joined = number_events(flags, events, section.op)
-    if len(joined) < len(flags):
-        joined = needed_flags(joined, homes, model, section)
-    for home in homes.values():
-        home.flags = [f for f in joined if f.block is home.block]
-        insert(home, top)
+    return homes
 
 
 def _rounds(block: Block, top: Block) -> int:
@@ -186,9 +215,7 @@ def needed_flags(
     flags: list[Flag], homes: Mapping[Block, Home], model: Kernel, section: Section
 ) -> list[Flag]:
     """`flags` without those that the order of all others already implies: none that is left can go."""
-    nodes = section.nodes
-    virtual = [_virtual(flag, i, homes, model, section) for i, flag in enumerate(flags)]
-    try:
+    with _inserted(flags, homes, model, section) as virtual:
         order = sorted(range(len(flags)), key=lambda i: not flags[i].backward)
         clocks = partial(Clocks, model, only=section)
         if clocks().unsafe():
@@ -196,8 +223,24 @@ def needed_flags(
         left = irredundant([virtual[i] for i in order], lambda: clocks().unsafe())
         kept = {order[i] for i in left}
         return [f for i, f in enumerate(flags) if i in kept]
+
+
+def is_unsafe(flags: list[Flag], homes: Mapping[Block, Home], model: Kernel, section: Section) -> bool:
+    """Whether `flags` leave something unordered."""
+    with _inserted(flags, homes, model, section):
+        return Clocks(model, only=section).unsafe()
+
+
+@contextmanager
+def _inserted(
+    flags: list[Flag], homes: Mapping[Block, Home], model: Kernel, section: Section
+) -> Iterator[list[list[Node]]]:
+    """The nodes of each flag, which are in the section for as long as this lasts."""
+    virtual = [_virtual(flag, i, homes, model, section) for i, flag in enumerate(flags)]
+    try:
+        yield virtual
     finally:
-        _strip(nodes, {id(n) for v in virtual for n in v})
+        _strip(section.nodes, {id(n) for v in virtual for n in v})
 
 
 def _strip(nodes: list[Node], gone: set[int]) -> None:
@@ -337,29 +380,33 @@ def reduce_flags(flags: list[Flag]) -> list[Flag]:
     return out
 
 
-def number_events(flags: list[Flag], events: int, section: SectionOp) -> list[Flag]:
+def number_events(flags: list[Flag], events: int) -> tuple[list[Flag], set[frozenset[Pipe]]]:
     """Gives each flag its events, `slots` of them. Where a pair of pipes runs out, its forward flags of one block
-    are joined: all their sources first, then all their consumers. Returns the flags that are left."""
+    are joined: all their sources first, then all their consumers. Returns the flags that are left, and the pairs
+    that still run out."""
     out: list[Flag] = []
+    full: set[frozenset[Pipe]] = set()
     for pair in sorted({f.pair for f in flags}):
         mine = [f for f in flags if f.pair == pair]
         if sum(f.slots for f in mine) > events:
             mine = _join_forward(mine)
-        if sum(f.slots for f in mine) > events:
-            for f in mine:
-                if not f.backward:
-                    f.slots, f.counter = 1, None
         number = 0
         for f in mine:
             f.event = number
             number += f.slots
         if number > events:
-            raise PassError(
-                f"{describe(section)} needs {number} events from {pair[0]} to {pair[1]}; the core has {events}: "
-                "use fewer buffers in flight"
-            )
+            full.add(frozenset(pair))
         out += mine
-    return out
+    return out, full
+
+
+def _no_room(section: SectionOp, flags: list[Flag], full: set[frozenset[Pipe]], events: int) -> str:
+    pair = next(f.pair for f in flags if frozenset(f.pair) in full)
+    need = sum(f.slots for f in flags if f.pair == pair)
+    return (
+        f"{describe(section)} needs {need} events from {pair[0]} to {pair[1]}; the core has {events}: "
+        "use fewer buffers in flight"
+    )
 
 
 def _join_forward(mine: list[Flag]) -> list[Flag]:

@@ -199,10 +199,11 @@ class KernelSubject:
     def verdicts(self, count: int, seed: int) -> Iterator[tuple[str, str, str, str]]:
         """(kind, what was changed, verdict, reason) of each mutant."""
         rng = random.Random(f"{seed} {self.subject.name} {self.name}")
-        kinds = [(kind, m) for kind, group in KERNEL_MUTATIONS.items() for m in group]
         made = tries = 0
+        first = rng.randrange(len(KERNEL_MUTATIONS))
         while made < count and tries < 20 * count:
-            kind, mutation = kinds[tries % len(kinds)]
+            kind = tuple(KERNEL_MUTATIONS)[(first + tries) % len(KERNEL_MUTATIONS)]
+            mutation = rng.choice(KERNEL_MUTATIONS[kind])
             tries += 1
             mutant = self.kernel.clone()
             what = mutation(mutant, rng, self.machine)
@@ -227,10 +228,10 @@ def judge_host(subject: Subject, count: int, seed: int) -> Tally:
         return tally
     wanted = run.outcome(run.func, 1)
     rng = random.Random(f"{seed} {subject.name}")
-    kinds = [(kind, m) for kind, group in HOST_MUTATIONS.items() for m in group]
     made = tries = 0
     while made < count and tries < 10 * count:
-        kind, mutation = kinds[tries % len(kinds)]
+        kind = tuple(HOST_MUTATIONS)[tries % len(HOST_MUTATIONS)]
+        mutation = rng.choice(HOST_MUTATIONS[kind])
         tries += 1
         func = run.func.clone()
         what = mutation(func, rng, machine)

@@ -22,6 +22,7 @@ from .device import Summary, summarise
 from .explain import explained
 from .finding import BLAME, Bytes, Finding
 from .host import HostProgram
+from .minimal import FlagPair, removable
 from .model import Kernel
 from .static import check_section
 
@@ -69,4 +70,19 @@ def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Su
     return summary, out
 
 
-__all__ = ["BLAME", "Bytes", "Finding", "NpuCheckPass", "check", "check_kernel"]
+def removable_flags(op: KernelOp) -> list[FlagPair]:
+    """Flags of a safe kernel without any one of which it is still safe."""
+    kernel = Kernel(op)
+    return removable(kernel, summarise(kernel).tracked)
+
+
+__all__ = [
+    "BLAME",
+    "Bytes",
+    "Finding",
+    "FlagPair",
+    "NpuCheckPass",
+    "check",
+    "check_kernel",
+    "removable_flags",
+]
