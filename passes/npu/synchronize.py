@@ -16,10 +16,10 @@ has one event for each slot; a pair of pipes has 8 events.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i64
@@ -35,7 +35,6 @@ from ...dialects.npu.ops import (
     LoadOp,
     SetCrossOp,
     SetFlagOp,
-    SlotOp,
     SyncOp,
     ViewOp,
     WaitCrossOp,
@@ -44,14 +43,11 @@ from ...dialects.npu.ops import (
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from ..errors import PassError
-from .allocate import alloc_of, usages
-from .bufferize import trip_count
 from .check.affine import Affine
 from .check.clocks import Clocks
 from .check.minimal import irredundant
 from .check.model import LOOP, SET, WAIT, WORK, Kernel, Node, Section
-
-Pair = tuple[Pipe, Pipe]
+from .flags import Flag, Home, number_events, plan_flags
 
 
 @dataclass(frozen=True)
@@ -71,40 +67,6 @@ class NpuSynchronizePass(ModulePass):
                 synchronize_cores(kernel)
 
 
-@dataclass(frozen=True)
-class Access:
-    """One use of a buffer, lifted to its home block: position there, pipe, and whether it writes."""
-
-    position: int
-    pipe: Pipe
-    write: bool
-
-
-@dataclass
-class Flag:
-    """One set/wait pair in a block: after item `after` on the pair's first pipe, before item `before` on the
-    second; `backward` ones belong to the next round of the slot."""
-
-    pair: Pair
-    after: int
-    before: int
-    slots: int
-    counter: SlotOp | None
-    backward: bool
-    event: int = 0
-    block: Block | None = None
-    """The home block, in whose items `after` and `before` count."""
-
-
-@dataclass
-class Home:
-    """The buffers whose slots advance in one block, and the flags they need there."""
-
-    block: Block
-    items: list[Operation]
-    flags: list[Flag] = field(default_factory=list)
-
-
 def _ancestors(op: Operation, top: Block) -> list[Block]:
     """Blocks around `op`, innermost first, up to `top`."""
     out = []
@@ -116,16 +78,6 @@ def _ancestors(op: Operation, top: Block) -> list[Block]:
         parent = block.parent_op()
         block = parent.parent if parent is not None else None
     return out
-
-
-def _home(ops: Iterable[NpuOp], top: Block) -> Block:
-    """The innermost block around all of `ops`."""
-    common: list[Block] | None = None
-    for op in ops:
-        chain = _ancestors(op, top)
-        common = chain if common is None else [b for b in common if b in chain]
-    assert common
-    return common[0]
 
 
 def _lift(op: Operation, block: Block) -> Operation:
@@ -147,7 +99,7 @@ def synchronize_section(model: Kernel, section: Section, events: int) -> None:
     top = section.op.body.block
     turns: set[frozenset[Pipe]] = set()
     while True:
-        homes = plan_flags(section.op, turns)
+        homes = plan_flags(section, turns)
         flags = needed_flags([f for h in homes.values() for f in h.flags], homes, model, section)
         chosen, full = number_events(flags, events)
         if full and full <= turns:
@@ -165,50 +117,6 @@ def synchronize_section(model: Kernel, section: Section, events: int) -> None:
     for home in homes.values():
         home.flags = [f for f in chosen if f.block is home.block]
         insert(home, top)
-
-
-def plan_flags(section: SectionOp, turns: Collection[frozenset[Pipe]]) -> dict[Block, Home]:
-    """All flags that the buffers of a section ask for, with one event for each slot but between pipes in
-    `turns`."""
-    top = section.body.block
-    homes: dict[Block, Home] = {}
-    for usage in usages(section).values():
-        if len({op.PIPE for op in usage.ops}) < 2:
-            continue
-        block = _home(usage.ops, top)
-        home = homes.setdefault(block, Home(block, list(block.ops)))
-        place = {op: i for i, op in enumerate(home.items)}
-        accesses = []
-        for op in usage.ops:
-            position = place[_lift(op, block)]
-            writes = any(alloc_of(v) is usage.alloc for v in op.writes())
-            reads = any(alloc_of(v) is usage.alloc for v in op.reads())
-            accesses += [Access(position, op.PIPE, True)] if writes else []
-            accesses += [Access(position, op.PIPE, False)] if reads else []
-        slot = next((u.operation for u in usage.alloc.result.uses if isinstance(u.operation, SlotOp)), None)
-        found = forward_flags(accesses, usage.type.slots, slot)
-        if block is not top:
-            found += backward_flags(accesses, usage.type.slots, slot)
-        for flag in found:
-            if frozenset(flag.pair) in turns:
-                flag.slots, flag.counter = 1, None
-        rounds = _rounds(block, top)
-        home.flags += [f for f in found if not f.backward or f.slots < rounds]
-    for home in homes.values():
-        home.flags = reduce_flags(home.flags)
-        for flag in home.flags:
-            flag.block = home.block
-    return homes
-
-
-def _rounds(block: Block, top: Block) -> int:
-    """How often a block runs in one pass of its section."""
-    rounds = 1
-    for inner in _ancestors(block.first_op, top)[:-1] if block.first_op is not None else ():
-        loop = inner.parent_op()
-        assert isinstance(loop, ForOp)
-        rounds *= trip_count(loop)
-    return rounds
 
 
 def needed_flags(
@@ -292,114 +200,6 @@ def _nodes_of(nodes: list[Node], op: Operation) -> list[Node]:
     return nodes
 
 
-def forward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> list[Flag]:
-    """Orders within one iteration: for each use, the latest earlier conflicting use on each other pipe."""
-    out = []
-    ordered = sorted(accesses, key=lambda a: a.position)
-    for i, later in enumerate(ordered):
-        latest: dict[Pipe, int] = {}
-        for earlier in ordered[:i]:
-            conflict = earlier.write or later.write
-            if conflict and earlier.pipe != later.pipe and earlier.position < later.position:
-                latest[earlier.pipe] = earlier.position
-        out += [Flag((p, later.pipe), at, later.position, slots, slot, False) for p, at in latest.items()]
-    return out
-
-
-def backward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> list[Flag]:
-    """Orders one round of a slot before the next: last conflicting use on p, then first use on q, unless q's
-    use already follows p's within the iteration."""
-    out = []
-    pipes = {a.pipe for a in accesses}
-    for p in pipes:
-        for q in pipes - {p}:
-            pairs = [
-                (a.position, b.position)
-                for a in accesses
-                for b in accesses
-                if a.pipe == p and b.pipe == q and (a.write or b.write)
-            ]
-            if not pairs:
-                continue
-            last, first = max(a for a, _ in pairs), min(b for _, b in pairs)
-            followed = any(
-                a.pipe == p
-                and b.pipe == q
-                and a.position == last
-                and b.position > last
-                and (a.write or b.write)
-                for a in accesses
-                for b in accesses
-            )
-            if not followed:
-                out.append(Flag((p, q), last, first, slots, slot, True))
-    return out
-
-
-def _counter_key(flag: Flag) -> tuple:
-    if flag.counter is None or flag.slots == 1:
-        return (1,)
-    return (flag.slots, tuple(flag.counter.indices), flag.counter.properties["offsets"])
-
-
-def reduce_flags(flags: list[Flag]) -> list[Flag]:
-    """Merges flags of equal purpose and drops those that another one covers."""
-    out: list[Flag] = []
-    pairs = {f.pair for f in flags}
-    for pair in sorted(pairs):
-        ahead = sorted((f for f in flags if f.pair == pair and not f.backward), key=lambda f: f.before)
-        merged: dict[int, Flag] = {}
-        for f in ahead:
-            known = merged.get(f.before)
-            if known is None or f.after > known.after:
-                merged[f.before] = Flag(
-                    pair,
-                    f.after,
-                    f.before,
-                    max(f.slots, known.slots if known else 1),
-                    f.counter if f.slots > 1 or known is None else known.counter,
-                    False,
-                )
-            elif f.slots > known.slots:
-                known.slots, known.counter = f.slots, f.counter
-        covered = -1
-        for f in merged.values():
-            if f.after > covered:
-                out.append(f)
-                covered = f.after
-        back: dict[tuple, Flag] = {}
-        for f in flags:
-            if f.pair != pair or not f.backward:
-                continue
-            known = back.get(_counter_key(f))
-            if known is None:
-                back[_counter_key(f)] = Flag(pair, f.after, f.before, f.slots, f.counter, True)
-            else:
-                known.after, known.before = max(known.after, f.after), min(known.before, f.before)
-        out += back.values()
-    return out
-
-
-def number_events(flags: list[Flag], events: int) -> tuple[list[Flag], set[frozenset[Pipe]]]:
-    """Gives each flag its events, `slots` of them. Where a pair of pipes runs out, its forward flags of one block
-    are joined: all their sources first, then all their consumers. Returns the flags that are left, and the pairs
-    that still run out."""
-    out: list[Flag] = []
-    full: set[frozenset[Pipe]] = set()
-    for pair in sorted({f.pair for f in flags}):
-        mine = [f for f in flags if f.pair == pair]
-        if sum(f.slots for f in mine) > events:
-            mine = _join_forward(mine)
-        number = 0
-        for f in mine:
-            f.event = number
-            number += f.slots
-        if number > events:
-            full.add(frozenset(pair))
-        out += mine
-    return out, full
-
-
 def _no_room(section: SectionOp, flags: list[Flag], full: set[frozenset[Pipe]], events: int) -> str:
     pair = next(f.pair for f in flags if frozenset(f.pair) in full)
     need = sum(f.slots for f in flags if f.pair == pair)
@@ -409,19 +209,14 @@ def _no_room(section: SectionOp, flags: list[Flag], full: set[frozenset[Pipe]], 
     )
 
 
-def _join_forward(mine: list[Flag]) -> list[Flag]:
-    keep: list[Flag] = []
-    for f in sorted((f for f in mine if not f.backward), key=lambda f: f.after):
-        host = next(
-            (k for k in keep if k.block is f.block and f.after < k.before and k.after < f.before), None
-        )
-        if host is None:
-            keep.append(f)
-            continue
-        host.after, host.before = max(host.after, f.after), min(host.before, f.before)
-        if f.slots > host.slots:
-            host.slots, host.counter = f.slots, f.counter
-    return keep + [f for f in mine if f.backward]
+@cache
+def _string(value: str) -> StringAttr:
+    return StringAttr(value)
+
+
+@cache
+def _number(value: int) -> IntegerAttr:
+    return IntegerAttr(value, i64)
 
 
 def _make(cls: type[SyncOp], flag: Flag, indices: Iterable[SSAValue], offsets: DenseArrayBase) -> SyncOp:
@@ -429,10 +224,10 @@ def _make(cls: type[SyncOp], flag: Flag, indices: Iterable[SSAValue], offsets: D
         operands=list(indices),
         properties={
             "offsets": offsets,
-            "source": StringAttr(flag.pair[0]),
-            "target": StringAttr(flag.pair[1]),
-            "event": IntegerAttr(flag.event, i64),
-            "slots": IntegerAttr(flag.slots, i64),
+            "source": _string(flag.pair[0]),
+            "target": _string(flag.pair[1]),
+            "event": _number(flag.event),
+            "slots": _number(flag.slots),
         },
     )
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
@@ -59,10 +60,10 @@ class Node:
     kind: int
     op: Operation
     queue: int = 0
-    reads: list[Place] = field(default_factory=list)
-    writes: list[Place] = field(default_factory=list)
+    reads: Sequence[Place] = ()
+    writes: Sequence[Place] = ()
     fresh: tuple[Affine, Place] | None = None
-    device: list[Transfer] = field(default_factory=list)
+    device: Sequence[Transfer] = ()
     pair: tuple[str, str] = ("", "")
     event: int = 0
     slots: int = 1
@@ -123,7 +124,7 @@ class Kernel:
         self.period = 1
         self.given: set[int] = set()
         """Tensors that come with contents: all arguments but outputs and workspaces."""
-        self._rows: dict[tuple[int, int], Linear] = {}
+        self._rows: dict[tuple[int, ...], tuple[Affine, ...]] = {}
         self._kept: list[Attribute] = []
         args = op.body.block.args
         for i in range(len(self.grid)):
@@ -138,7 +139,7 @@ class Kernel:
                 section = Section(inner, len(self.sections), text(inner.core), integer(inner.units))
                 self.sections.append(section)
             else:
-                self._plain(inner)
+                self.plain(inner)
         for section in self.sections:
             _SectionBuilder(self, section).run()
 
@@ -159,13 +160,18 @@ class Kernel:
     def rows(self, attr: Attribute, indices: Sequence[SSAValue], op: Operation) -> tuple[Affine, ...]:
         """The `at [...]` expressions of an op."""
         assert isinstance(attr, DenseArrayBase)
-        key = (id(attr), len(indices))
-        linear = self._rows.get(key)
-        if linear is None:
-            linear = self._rows[key] = Linear.decode(attr, len(indices))
+        key = (id(attr), *map(id, indices))
+        found = self._rows.get(key)
+        if found is None:
             self._kept.append(attr)  # so that its id stays its own
-        known = [self.value(v, op) for v in indices]
-        return tuple([Affine.combine(row[-1], zip(row, known, strict=False)) for row in linear.rows])
+            known = [self.value(v, op) for v in indices]
+            found = self._rows[key] = tuple(
+                [
+                    Affine.combine(row[-1], zip(row, known, strict=False))
+                    for row in Linear.decode(attr, len(indices)).rows
+                ]
+            )
+        return found
 
     def value(self, index: SSAValue, op: Operation) -> Affine:
         found = self.values.get(index)
@@ -173,19 +179,13 @@ class Kernel:
             raise PassError(f"{describe(op)} uses an index that npu-check cannot follow")
         return found
 
-    def _plain(self, op: Operation) -> bool:
+    def plain(self, op: Operation) -> None:
         """Ops that only name things."""
         if isinstance(op, arith.ConstantOp):
             if isinstance(op.value, IntegerAttr):
                 self.values[op.result] = Affine(op.value.value.data)
         elif isinstance(op, ops.ViewOp):
             self.tensors[op.result] = self.tensors[op.source]
-        else:
-            return False
-        return True
-
-    def plain(self, op: Operation) -> bool:
-        return self._plain(op)
 
 
 class _SectionBuilder:
@@ -268,44 +268,40 @@ class _SectionBuilder:
         return found
 
     def fill(self, block: Block, nodes: list[Node]) -> None:
-        kernel = self.kernel
         for op in block.ops:
-            if isinstance(op, ops.AllocOp | ops.SlotOp | scf.YieldOp) or kernel.plain(op):
-                continue
-            if isinstance(op, scf.ForOp):
-                nodes.append(self._loop(op))
-            elif isinstance(op, ops.SyncOp):
-                kind = SET if isinstance(op, ops.SetFlagOp) else WAIT
-                pair = (op.source_pipe(), op.target_pipe())
-                (counter,) = kernel.rows(op.properties["offsets"], op.index_operands(), op)
-                slots = integer(op.properties["slots"])
-                kernel.period = math.lcm(kernel.period, slots)
-                queue = kernel.queue(self.section, pair[0] if kind == SET else pair[1])
-                nodes.append(
-                    Node(
-                        kind,
-                        op,
-                        queue,
-                        pair=pair,
-                        event=integer(op.properties["event"]),
-                        slots=slots,
-                        counter=counter,
-                    )
-                )
-            elif isinstance(op, ops.SetCrossOp):
-                queue = kernel.queue(self.section, Pipe(text(op.source)))
-                nodes.append(Node(SET_CROSS, op, queue, event=integer(op.event)))
-            elif isinstance(op, ops.WaitCrossOp):
-                queue = kernel.queue(self.section, Pipe(text(op.target)))
-                nodes.append(Node(WAIT_CROSS, op, queue, event=integer(op.event)))
-            elif isinstance(op, ops.BarrierOp):
-                nodes.append(Node(BARRIER, op, kernel.queue(self.section, Pipe.S)))
-            elif isinstance(op, NpuOp):
-                nodes.append(self._work(op))
-            else:
-                raise PassError(f"{describe(op)} is not an instruction that npu-check knows")
+            how = _HOW.get(type(op))
+            if how is None:
+                how = _HOW[type(op)] = _how(op)
+            made = how(self, op)
+            if made is not None:
+                nodes.append(made)
 
-    def _loop(self, op: scf.ForOp) -> Node:
+    def skip(self, op: Operation) -> None:
+        """Ops that do nothing when they are met."""
+
+    def name(self, op: Operation) -> None:
+        self.kernel.plain(op)
+
+    def flag(self, op: ops.SyncOp) -> Node:
+        kernel = self.kernel
+        kind = SET if isinstance(op, ops.SetFlagOp) else WAIT
+        pair = (op.source_pipe(), op.target_pipe())
+        (counter,) = kernel.rows(op.properties["offsets"], op.index_operands(), op)
+        slots = integer(op.properties["slots"])
+        kernel.period = math.lcm(kernel.period, slots)
+        queue = kernel.queue(self.section, pair[0] if kind == SET else pair[1])
+        event = integer(op.properties["event"])
+        return Node(kind, op, queue, pair=pair, event=event, slots=slots, counter=counter)
+
+    def cross(self, op: ops.SetCrossOp | ops.WaitCrossOp) -> Node:
+        raises = isinstance(op, ops.SetCrossOp)
+        queue = self.kernel.queue(self.section, Pipe(text(op.source if raises else op.target)))
+        return Node(SET_CROSS if raises else WAIT_CROSS, op, queue, event=integer(op.event))
+
+    def barrier(self, op: Operation) -> Node:
+        return Node(BARRIER, op, self.kernel.queue(self.section, Pipe.S))
+
+    def loop(self, op: scf.ForOp) -> Node:
         lower, upper, step = (self.kernel.value(v, op) for v in (op.lb, op.ub, op.step))
         if lower.terms or upper.terms or step.terms or step.constant < 1:
             raise PassError(f"{describe(op)} needs constant bounds and a positive step")
@@ -321,19 +317,20 @@ class _SectionBuilder:
         node.crosses = any(n.crosses or n.kind in (SET_CROSS, WAIT_CROSS) for n in node.body)
         return node
 
-    def _work(self, op: NpuOp) -> Node:
+    def work(self, op: NpuOp) -> Node:
         kernel = self.kernel
-        node = Node(WORK, op, kernel.queue(self.section, op.PIPE))
+        reads, writes, device = [], [], []
         for value in op.reads():
-            if isinstance(value.type, BufferType):
-                node.reads.append(self.place(value, op))
+            if type(value.type) is BufferType:
+                reads.append(self.place(value, op))
             else:
-                self._transfer(node, op, value, False)
+                device.append(self._transfer(op, value, False))
         for value in op.writes():
-            if isinstance(value.type, BufferType):
-                node.writes.append(self.place(value, op))
+            if type(value.type) is BufferType:
+                writes.append(self.place(value, op))
             else:
-                self._transfer(node, op, value, True)
+                device.append(self._transfer(op, value, True))
+        node = Node(WORK, op, kernel.queue(self.section, op.PIPE), reads, writes, None, device)
         starts = op.starts_fresh()
         if starts is not None:
             row, value = starts
@@ -349,7 +346,7 @@ class _SectionBuilder:
         self.section.works.append(node)
         return node
 
-    def _transfer(self, node: Node, op: NpuOp, value: SSAValue, write: bool) -> None:
+    def _transfer(self, op: NpuOp, value: SSAValue, write: bool) -> Transfer:
         view = value.type
         assert isinstance(view, GmType)
         box = None
@@ -359,5 +356,25 @@ class _SectionBuilder:
             sizes, steps = (op.box_sizes, op.box_steps) if isinstance(op, ops.TransferOp) else (ones, ones)
             box = Box(offsets, sizes, steps, view.shape)
         transfer = Transfer(op, self.kernel.tensors[value], view, box, write, self.section, self.loops)
-        node.device.append(transfer)
         self.kernel.transfers.append(transfer)
+        return transfer
+
+
+def _how(op: Operation) -> Callable[[_SectionBuilder, Any], Node | None]:
+    """How to add an op to a section. Raises PassError for ops that are not of a kernel."""
+    for kinds, how in (
+        ((ops.AllocOp, ops.SlotOp, scf.YieldOp), _SectionBuilder.skip),
+        ((arith.ConstantOp, ops.ViewOp), _SectionBuilder.name),
+        ((scf.ForOp,), _SectionBuilder.loop),
+        ((ops.SyncOp,), _SectionBuilder.flag),
+        ((ops.SetCrossOp, ops.WaitCrossOp), _SectionBuilder.cross),
+        ((ops.BarrierOp,), _SectionBuilder.barrier),
+        ((NpuOp,), _SectionBuilder.work),
+    ):
+        if isinstance(op, kinds):
+            return how
+    raise PassError(f"{describe(op)} is not an instruction that npu-check knows")
+
+
+_HOW: dict[type[Operation], Callable[[_SectionBuilder, Any], Node | None]] = {}
+"""What `_how` said, by type of op."""
