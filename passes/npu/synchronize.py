@@ -15,7 +15,6 @@ has one event for each slot; a pair of pipes has 8 events.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -125,10 +124,10 @@ def needed_flags(
     """`flags` without those that the order of all others already implies: none that is left can go."""
     with _inserted(flags, homes, model, section) as virtual:
         order = sorted(range(len(flags)), key=lambda i: not flags[i].backward)
-        clocks = partial(Clocks, model, only=section)
-        if clocks().unsafe():
+        unsafe = partial(_unsafe, model, section)
+        if unsafe():
             return flags
-        left = irredundant([virtual[i] for i in order], lambda: clocks().unsafe())
+        left = irredundant([virtual[i] for i in order], unsafe)
         kept = {order[i] for i in left}
         return [f for i, f in enumerate(flags) if i in kept]
 
@@ -136,7 +135,11 @@ def needed_flags(
 def is_unsafe(flags: list[Flag], homes: Mapping[Block, Home], model: Kernel, section: Section) -> bool:
     """Whether `flags` leave something unordered."""
     with _inserted(flags, homes, model, section):
-        return Clocks(model, only=section).unsafe()
+        return _unsafe(model, section)
+
+
+def _unsafe(model: Kernel, section: Section) -> bool:
+    return any(Clocks(model, only=section, start=start).unsafe() for start in model.starts())
 
 
 @contextmanager
@@ -169,7 +172,7 @@ def _virtual(
     counter = Affine(0)
     if flag.counter is not None and flag.slots > 1:
         (counter,) = model.rows(flag.counter.offsets, flag.counter.indices, flag.counter)
-        model.period = math.lcm(model.period, flag.slots)
+        model.counted(counter, flag.slots)
 
     def made(kind: int, at: Affine) -> Node:
         queue, op = (source, after) if kind == SET else (target, before)

@@ -66,7 +66,10 @@ def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Su
     summary = summarise(kernel)
     out += summary.findings
     kernel.counts[kernel.unit] = 1
-    out += explained(kernel, summary.tracked, full)
+    for start in kernel.starts():
+        found, needs = explained(kernel, summary.tracked, full, start)
+        out += found
+        summary.needs |= needs
     return summary, out
 
 

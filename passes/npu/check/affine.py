@@ -179,7 +179,16 @@ def volume(box: Sequence[tuple[int, int]]) -> int:
     return total
 
 
-def describe_env(names: Mapping[int, str], env: Sequence[int]) -> str:
-    """` where i = 2, j = 0`: the loop variables of an instance."""
-    shown = [f"{name} = {env[v]}" for v, name in names.items()]
+def flat_hull(box: Sequence[tuple[int, int]], strides: Sequence[int], offset: int) -> tuple[int, int]:
+    """[least, greatest + 1) element of a box of a view."""
+    low = high = offset
+    for (first, end), stride in zip(box, strides, strict=True):
+        ends_ = first * stride, (end - 1) * stride
+        low, high = low + min(ends_), high + max(ends_)
+    return low, high + 1
+
+
+def describe_env(names: Mapping[int, tuple[str, int, int]], env: Sequence[int]) -> str:
+    """` where i = 2, j = 0`: the loop indices of an instance."""
+    shown = [f"{name} = {first + step * env[v]}" for v, (name, first, step) in names.items()]
     return f" where {', '.join(shown)}" if shown else ""

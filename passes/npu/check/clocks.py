@@ -17,10 +17,10 @@ Loops run `reduced_trips` times; docs/passes/08-npu-check.md argues why that man
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .affine import overlaps, shared, volume
+from .affine import flat_hull, shared, volume
 from .model import (
     BARRIER,
     LOOP,
@@ -38,6 +38,11 @@ from .model import (
 
 Stamp = tuple[int, int]
 """An instruction: its queue and its number there, from 1."""
+
+Edges = tuple[tuple[int, int], ...]
+"""[first, end) along each dimension of a view."""
+
+MANY = 1 << 62
 
 
 def reduced_trips(trips: int, period: int) -> int:
@@ -78,14 +83,26 @@ class _Event:
         self.waited: Stamp | None = None
 
 
-@dataclass(slots=True)
 class _Touch:
-    """One access to a device tensor: the box of each unit."""
+    """One access to a device tensor: the box of each unit, None where it is empty. `exact`: the boxes are what
+    it touches, not more."""
 
-    stamp: Stamp
-    section: int
-    write: bool
-    boxes: list[tuple[tuple[int, int], ...] | None]
+    __slots__ = ("boxes", "exact", "section", "stamp", "view", "write")
+
+    def __init__(self, stamp: Stamp, transfer: Transfer, boxes: list[Edges | None]) -> None:
+        self.stamp, self.boxes = stamp, boxes
+        self.section, self.view, self.write = transfer.section, transfer.view, transfer.write
+        self.exact = transfer.box is not None
+
+    def meets(self, box: Edges | None, before: _Touch, other: Edges | None) -> int:
+        """How many elements two boxes share; where that cannot be told, more than there are, or 0 for none."""
+        if box is None or other is None:
+            return 0
+        if self.view == before.view:
+            return shared(box, other) if self.exact and before.exact else MANY
+        low, high = flat_hull(box, self.view.strides, self.view.offset)
+        first, end = flat_hull(other, before.view.strides, before.view.offset)
+        return MANY if low < end and first < high else 0
 
 
 class Clocks:
@@ -97,9 +114,10 @@ class Clocks:
         tracked: frozenset[int] = frozenset(),
         full: bool = False,
         only: Section | None = None,
+        start: Mapping[int, int] | None = None,
     ) -> None:
         """`tracked`: device tensors whose accesses are ordered too. `full`: no loop is shortened. `only`: one
-        section, as if the others were not there."""
+        section, as if the others were not there. `start`: grid coordinates and unit, 0 where left out."""
         self.kernel, self.tracked, self.full = kernel, tracked, full
         self.sections = kernel.sections if only is None else [only]
         queues = len(kernel.queue_names)
@@ -116,6 +134,10 @@ class Clocks:
             (event, section.number) for section in self.sections for event in _sent(section.nodes)
         }
         self.env = [0] * len(kernel.counts)
+        for variable, value in (start or {}).items():
+            self.env[variable] = value
+        self.needs: set[int] = set()
+        """Outputs that are read before they are written: they must come with contents."""
 
     def unsafe(self) -> bool:
         """Whether the order of instructions has a fault; runs no further than the first."""
@@ -373,40 +395,45 @@ class Clocks:
 
     def _touch(self, transfer: Transfer, stamp: Stamp) -> None:
         """Checks an access to a tensor that the kernel both reads and writes against all earlier ones."""
-        if transfer.box is None:
-            return
         env, unit = self.env, self.kernel.unit
-        boxes = []
+        own, boxes = env[unit], []
         for i in range(transfer.section.units):
             env[unit] = i
-            boxes.append(transfer.box.at(env))
-        env[unit] = 0
-        touch = _Touch(stamp, transfer.section.number, transfer.write, boxes)
+            boxes.append(self._box(transfer))
+        env[unit] = own
+        touch = _Touch(stamp, transfer, boxes)
         clock = self.clocks[stamp[0]]
         found = [0] * len(boxes)
         for before in self.touches[transfer.tensor]:
             if not (before.write or touch.write):
                 continue
             for i, box in enumerate(boxes):
-                if box is None:
-                    continue
                 for j, other in enumerate(before.boxes):
-                    if other is None or not overlaps(box, other):
+                    met = touch.meets(box, before, other)
+                    if not met:
                         continue
-                    same_unit = before.section != touch.section or i == j
+                    same_unit = before.section is not touch.section or i == j
                     if not same_unit or before.stamp[1] > clock[before.stamp[0]]:
                         verbs = ("writes" if touch.write else "reads", "write" if before.write else "read")
                         what = f"{verbs[0]} device memory that {{first}} may still {verbs[1]}"
                         self._race(what, before.stamp, stamp, None)
                     if before.write:
-                        found[i] += shared(box, other)
-        if not transfer.write and transfer.tensor not in self.kernel.given:
-            for i, box in enumerate(boxes):
-                if box is not None and found[i] < volume(box):
-                    what = "{first} reads elements of a device tensor that nothing wrote"
-                    self._fault(Fault("uninitialised", what, stamp))
-                    break
+                        found[i] += met
+        if not transfer.write and any(
+            b is not None and n < volume(b) for b, n in zip(boxes, found, strict=True)
+        ):
+            if transfer.tensor in self.kernel.workspaces:
+                what = "{first} reads elements of a workspace that nothing wrote"
+                self._fault(Fault("uninitialised", what, stamp))
+            elif transfer.tensor in self.kernel.outputs:
+                self.needs.add(transfer.tensor)
         self.touches[transfer.tensor].append(touch)
+
+    def _box(self, transfer: Transfer) -> Edges | None:
+        box = transfer.box
+        if box is None or any(map(self.kernel.is_unknown, box.offsets)):
+            return tuple((0, n) for n in transfer.view.shape)
+        return box.at(self.env)
 
 
 def _sent(nodes: Sequence[Node]) -> set[int]:

@@ -32,6 +32,8 @@ class Summary:
     kernel: Kernel
     reads: set[int] = field(default_factory=set)
     writes: set[int] = field(default_factory=set)
+    needs: set[int] = field(default_factory=set)
+    """Written tensors that are also read before: they must come with contents."""
     parts: dict[int, np.ndarray] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
@@ -258,9 +260,9 @@ def _own_part(kernel: Kernel, load: Transfer, writers: Sequence[Transfer], found
 
 
 def _stored(kernel: Kernel, load: Transfer, writers: Sequence[Transfer], found: Summary) -> None:
-    """A load of an output or a workspace stays within what some core stores, where they do not store it whole."""
+    """A load of a workspace stays within what some core stores, where they do not store it whole."""
     part = found.parts.get(load.tensor)
-    if part is None or load.tensor in kernel.given or load.box is None:
+    if part is None or load.tensor not in kernel.workspaces or load.box is None:
         return
     if _work(kernel, load) > MOST_ELEMENTS:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ....dialects.base import describe
 from .affine import describe_env
@@ -11,11 +11,14 @@ from .finding import Bytes, Finding
 from .model import WORK, Kernel, Node
 
 
-def explained(kernel: Kernel, tracked: frozenset[int], full: bool = False) -> list[Finding]:
-    """The findings of one kernel, each pair of ops once."""
-    if not Clocks(kernel, tracked, full).run():
-        return []
-    clocks = Clocks(kernel, tracked, full)  # once more, writing down who ran when
+def explained(
+    kernel: Kernel, tracked: frozenset[int], full: bool, start: Mapping[int, int]
+) -> tuple[list[Finding], set[int]]:
+    """The findings of one kernel, each pair of ops once, and the outputs that must come with contents."""
+    clocks = Clocks(kernel, tracked, full, start=start)
+    if not clocks.run():
+        return [], clocks.needs
+    clocks = Clocks(kernel, tracked, full, start=start)  # once more, writing down who ran when
     clocks.explain = True
     out: dict[tuple[object, ...], Finding] = {}
     for fault in clocks.run():
@@ -24,7 +27,7 @@ def explained(kernel: Kernel, tracked: frozenset[int], full: bool = False) -> li
         key = (fault.kind, first, second)
         if key not in out:
             out[key] = _finding(clocks, fault)
-    return list(out.values())
+    return list(out.values()), clocks.needs
 
 
 def _node(clocks: Clocks, stamp: Stamp) -> Node:

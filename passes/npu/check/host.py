@@ -200,9 +200,8 @@ class HostProgram:
                 self.findings.append(Finding("bad-call", what, op))
                 return
         used = [i for i in range(len(op.operands)) if i in summary.reads or i in summary.writes]
-        own = [i for i in summary.reads if i in summary.writes]
         for i in used:
-            if i in summary.reads and i not in own:
+            if i in summary.needs or (i in summary.reads and i not in summary.writes):
                 self._read(op.operands[i], op)
         for i in summary.writes:
             for j in used:

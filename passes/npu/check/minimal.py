@@ -41,12 +41,12 @@ def flag_pairs(kernel: Kernel) -> list[FlagPair]:
 
 def removable(kernel: Kernel, tracked: frozenset[int]) -> list[FlagPair]:
     """Flags without any one of which the kernel is still safe."""
+
+    def unsafe() -> bool:
+        return any(Clocks(kernel, tracked, start=start).unsafe() for start in kernel.starts())
+
     nodes = {node.op: node for section in kernel.sections for node in _walk(section.nodes)}
-    return [
-        flag
-        for flag in flag_pairs(kernel)
-        if safe_without([nodes[op] for op in flag.ops], lambda: Clocks(kernel, tracked).unsafe())
-    ]
+    return [flag for flag in flag_pairs(kernel) if safe_without([nodes[op] for op in flag.ops], unsafe)]
 
 
 def safe_without(nodes: Sequence[Node], unsafe: Callable[[], bool]) -> bool:

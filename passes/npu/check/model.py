@@ -11,7 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from xdsl.dialects import arith, scf
@@ -97,7 +97,8 @@ class Section:
     core: str
     units: int
     nodes: list[Node] = field(default_factory=list)
-    names: dict[int, str] = field(default_factory=dict)
+    names: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+    """For each loop's variable: the index's name, first value and step."""
     allocs: list[ops.AllocOp] = field(default_factory=list)
     queues: dict[Pipe, int] = field(default_factory=dict)
     works: list[Node] = field(default_factory=list)
@@ -122,15 +123,16 @@ class Kernel:
         self.queue_names: list[str] = []
         self.queue_sections: list[int] = []
         self.period = 1
-        self.given: set[int] = set()
-        """Tensors that come with contents: all arguments but outputs and workspaces."""
+        self.steering: set[int] = set()
+        """Grid coordinates and the unit, where slots or events depend on them."""
         self._rows: dict[tuple[int, ...], tuple[Affine, ...]] = {}
         self._kept: list[Attribute] = []
         args = op.body.block.args
         for i in range(len(self.grid)):
             self.values[args[i]] = Affine(0, ((i, 1),))
         self.n_tensors = len(args) - len(self.grid)
-        self.given.update(range(self.n_tensors - integer(op.outputs) - integer(op.workspaces)))
+        self.workspaces = range(self.n_tensors - integer(op.workspaces), self.n_tensors)
+        self.outputs = range(self.workspaces.start - integer(op.outputs), self.workspaces.start)
         for i, arg in enumerate(args[len(self.grid) :]):
             self.tensors[arg] = i
         self.sections: list[Section] = []
@@ -147,6 +149,23 @@ class Kernel:
         """A new variable."""
         self.counts.append(count)
         return len(self.counts) - 1
+
+    def is_unknown(self, affine: Affine) -> bool:
+        """Whether it depends on a number read from device memory."""
+        return any(v in self.unknown for v, _ in affine.terms)
+
+    def counted(self, counter: Affine, slots: int) -> None:
+        """Takes note of a counter modulo `slots`."""
+        self.period = math.lcm(self.period, slots)
+        self.steering.update(v for v, _ in counter.terms if v <= self.unit)
+
+    def starts(self) -> list[dict[int, int]]:
+        """Values of the grid coordinates and the unit that stand for all cores: those that slots and events
+        depend on, as far as they differ modulo the period."""
+        units = max((s.units for s in self.sections), default=1)
+        counts = {v: units if v == self.unit else self.grid[v] for v in sorted(self.steering)}
+        values = [range(min(n, self.period)) for n in counts.values()]
+        return [dict(zip(counts, point, strict=True)) for point in product(*values)]
 
     def queue(self, section: Section, pipe: Pipe) -> int:
         """The number of a pipe of a section's core."""
@@ -257,9 +276,11 @@ class _SectionBuilder:
             (counter,) = self.kernel.rows(owner.offsets, owner.indices, owner)
             if len(cells) == 1:
                 found = Place(owner.source, cells, None)
+            elif self.kernel.is_unknown(counter):  # any slot: all of them
+                found = Place(owner.source, [[c for slot in cells for c in slot]], None)
             else:
                 found = Place(owner.source, cells, counter)
-                self.kernel.period = math.lcm(self.kernel.period, len(cells))
+                self.kernel.counted(counter, len(cells))
         elif value in self.cells:
             found = Place(value, self.cells[value], None)
         else:
@@ -288,7 +309,10 @@ class _SectionBuilder:
         pair = (op.source_pipe(), op.target_pipe())
         (counter,) = kernel.rows(op.properties["offsets"], op.index_operands(), op)
         slots = integer(op.properties["slots"])
-        kernel.period = math.lcm(kernel.period, slots)
+        if slots > 1:
+            if kernel.is_unknown(counter):
+                raise PassError(f"{describe(op)} selects an event by a number read from memory")
+            kernel.counted(counter, slots)
         queue = kernel.queue(self.section, pair[0] if kind == SET else pair[1])
         event = integer(op.properties["event"])
         return Node(kind, op, queue, pair=pair, event=event, slots=slots, counter=counter)
@@ -309,10 +333,12 @@ class _SectionBuilder:
         variable = self.kernel.variable(max(trips, 1))
         index = op.body.block.args[0]
         self.kernel.values[index] = Affine(lower.constant, ((variable, step.constant),))
-        self.section.names[variable] = index.name_hint or f"i{len(self.loops)}"
+        name = index.name_hint or f"i{len(self.loops)}"
+        self.section.names[variable] = (name, lower.constant, step.constant)
         node = Node(LOOP, op, variable=variable, trips=trips)
         outer, self.loops = self.loops, (*self.loops, variable)
-        self.fill(op.body.block, node.body)
+        if trips:
+            self.fill(op.body.block, node.body)
         self.loops = outer
         node.crosses = any(n.crosses or n.kind in (SET_CROSS, WAIT_CROSS) for n in node.body)
         return node
