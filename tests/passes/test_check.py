@@ -321,3 +321,113 @@ def test_a_program_without_functions_is_checked() -> None:
             op.detach()
             op.erase()
     assert not check(module, B1)
+
+
+# -- corners ---------------------------------------------------------------------------------------------------
+
+
+def section(body: str, arguments: str = "%y: !npu.gm<128xf32>", grid: int = 1, workspaces: int = 0) -> Any:
+    outputs = 1 - workspaces
+    return module_of(f"""
+npu.kernel @k {{grid = [{grid}], kind = "vector", outputs = {outputs}, workspaces = {workspaces}}} {{
+^bb0(%core: index, {arguments}):
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %six = arith.constant 6 : index
+  npu.section {{core = "vector", units = 1}} {{
+  ^bb1(%unit: index):
+    %a = npu.alloc {{address = 0}} : () -> !npu.buffer<64xf32, ub, 2 slots>
+    %i = npu.alloc {{address = 512}} : () -> !npu.buffer<1xi32, ub>
+    {body}
+  }}
+}}
+""")
+
+
+SLOT = "(!npu.buffer<64xf32, ub, 2 slots>) -> !npu.buffer<64xf32, ub>"
+STORE = "{sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<128xf32>)"
+LOAD = "{sizes = [64]} : (!npu.gm<128xf32>, !npu.buffer<64xf32, ub>)"
+
+
+def kinds(module: Any) -> set[str]:
+    return {f.kind for op in kernels(module) for f in check_kernel(op, B1)[1]}
+
+
+def test_slots_that_differ_by_core() -> None:
+    """Core 0 reads the slot it wrote; core 1 reads the other one."""
+    body = f"""
+    %s = npu.slot %a at [%core] : {SLOT}
+    %t = npu.slot %a at [0] : {SLOT}
+    npu.vfill %s {{value = 0.5 : f64}} : (!npu.buffer<64xf32, ub>)
+    npu.barrier
+    npu.store_nd %t, %y at [%core * 64] {STORE}"""
+    assert kinds(section(body, grid=2)) == {"uninitialised"}
+    assert not kinds(section(body, grid=1))
+
+
+def test_a_slot_chosen_by_data_may_be_any() -> None:
+    body = f"""
+    %n = npu.load_scalar %x at [0] {{low = 0, high = 5}} : (!npu.gm<4xi32>) -> index
+    %s = npu.slot %a at [%n] : {SLOT}
+    npu.vfill %s {{value = 0.5 : f64}} : (!npu.buffer<64xf32, ub>)
+    npu.set_flag at [0] {{event = 0, slots = 1, source = "V", target = "MTE3"}}
+    npu.wait_flag at [0] {{event = 0, slots = 1, source = "V", target = "MTE3"}}
+    npu.store_nd %s, %y at [0] {STORE}
+    %t = npu.slot %a at [1] : {SLOT}
+    npu.vfill %t {{value = 0.5 : f64}} : (!npu.buffer<64xf32, ub>)"""
+    assert kinds(section(body, "%x: !npu.gm<4xi32>, %y: !npu.gm<128xf32>")) == {"race"}
+
+
+def test_a_loop_without_iterations_stores_nothing() -> None:
+    body = f"""
+    %s = npu.slot %a at [0] : {SLOT}
+    npu.vfill %s {{value = 0.5 : f64}} : (!npu.buffer<64xf32, ub>)
+    npu.barrier
+    scf.for %j = %six to %one step %one {{
+      npu.store_nd %s, %y at [%j * 64] {STORE}
+    }}"""
+    module = section(body)
+    assert not kinds(module)
+    (summary, _) = check_kernel(kernels(module)[0], B1)
+    assert not summary.writes
+
+
+def test_two_views_of_one_workspace() -> None:
+    """Store through one view, load through another: ordered by the barrier, or a race."""
+    ordered = f"""
+    %s = npu.slot %a at [0] : {SLOT}
+    %t = npu.slot %a at [1] : {SLOT}
+    %v = npu.view %y : (!npu.gm<128xf32>) -> !npu.gm<2x64xf32>
+    npu.vfill %s {{value = 0.5 : f64}} : (!npu.buffer<64xf32, ub>)
+    npu.barrier
+    npu.store_nd %s, %y at [0] {STORE}
+    npu.barrier
+    npu.load_nd %v, %t at [0, 0] {{sizes = [1, 64]}} : (!npu.gm<2x64xf32>, !npu.buffer<64xf32, ub>)"""
+    assert not kinds(section(ordered, workspaces=1))
+    head, tail = ordered.rsplit("npu.barrier", 1)
+    assert kinds(section(head + tail, workspaces=1)) == {"race"}
+    elsewhere = ordered.replace("%t at [0, 0]", "%t at [1, 0]")
+    assert kinds(section(elsewhere, workspaces=1)) == {"uninitialised"}
+
+
+def test_an_output_that_is_read_first_must_come_with_contents() -> None:
+    body = f"""
+    %s = npu.slot %a at [0] : {SLOT}
+    npu.load_nd %y, %s at [0] {LOAD}
+    npu.barrier
+    npu.store_nd %s, %y at [64] {STORE}"""
+    summary, found = check_kernel(kernels(section(body))[0], B1)
+    assert not found
+    assert summary.needs == {0}
+
+
+def test_the_command_line_lists_flags(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    from tilewright.cli.main import main
+
+    path = tmp_path / "two.mlir"
+    path.write_text(TEXT)
+    assert main(["verify", str(path), "--flags"]) == 0
+    assert "MTE3 -> MTE2 event 0" in capsys.readouterr().out
+    path.write_text("\n".join(line for line in TEXT.splitlines() if "event = 0" not in line))
+    assert main(["verify", str(path), "--flags", "--json"]) == 0
+    assert '"removable_flags": []' in capsys.readouterr().out
