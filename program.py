@@ -27,7 +27,7 @@ from .dialects.text import verify as verify_module
 from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
 from .machine import Machine
 from .passes.errors import PassError
-from .passes.npu.check import removable_flags
+from .passes.npu.check import check, removable_flags
 from .passes.pipeline import level_of, run_pipeline
 
 if TYPE_CHECKING:
@@ -351,16 +351,17 @@ class Verification:
     """Largest error of each level against the reference, relative to the largest output.
 
     levels: {"graph", "tile", "npu typed", "npu bytes": error}; tolerance: what ok means; bitwise: whether both
-    memory modes agree bit for bit.
+    memory modes agree bit for bit; hazards: what npu-check finds.
     """
 
     tolerance: float
     levels: dict[str, float] = field(default_factory=dict)
     bitwise: bool = True
+    hazards: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        return self.bitwise and all(e <= self.tolerance for e in self.levels.values())
+        return self.bitwise and not self.hazards and all(e <= self.tolerance for e in self.levels.values())
 
 
 TOLERANCE = {1: 2e-1, 2: 2e-2, 4: 1e-4, 8: 1e-4}
@@ -380,7 +381,9 @@ def verify(
 
     program = program or compile(source, *args, target=target)
     flat = program.flatten(args)
-    result = Verification(_tolerance(program))
+    with _as_compile_error():
+        hazards = [str(finding) for finding in check(program.module(), program.machine)]
+    result = Verification(_tolerance(program), hazards=hazards)
     if callable(source):
         import jax
 

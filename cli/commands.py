@@ -166,6 +166,7 @@ def _verification(found: Verification) -> dict[str, Any]:
         "ok": found.ok,
         "tolerance": found.tolerance,
         "bitwise": found.bitwise,
+        "hazards": found.hazards,
         "levels": {level: _finite(error) for level, error in found.levels.items()},
     }
 
@@ -182,6 +183,7 @@ def _print_verification(found: Verification) -> None:
     )
     if {"npu typed", "npu bytes"} <= found.levels.keys():
         print(f"both memory modes {'agree bit for bit' if found.bitwise else 'DIFFER'}")
+    print("\n".join(found.hazards) or "no hazards")
 
 
 def _print_flags(flags: Sequence[FlagCost]) -> None:

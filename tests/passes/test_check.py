@@ -289,7 +289,11 @@ def test_an_unsafe_program_is_refused_unless_unchecked(tmp_path: Any) -> None:
         tw.CompileError, match=r"kernel @k: race: 'npu.store_nd' .* npu-synchronize is to blame$"
     ):
         tw.compile(path)
-    tw.compile(path, options=tw.Options(check=False))
+    program = tw.compile(path, options=tw.Options(check=False))
+    result = tw.verify(path, np.ones(512, np.float32), program=program)
+    assert not result.ok
+    assert len(result.hazards) == 1
+    assert "race" in result.hazards[0]
 
 
 def test_an_index_that_cannot_be_followed() -> None:
