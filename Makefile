@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test bench clean venv
+.PHONY: demo test bench faults clean venv
 
 venv: $(STAMP)
 
@@ -22,6 +22,9 @@ test: $(STAMP)
 	$(BIN)/basedpyright
 	$(BIN)/lit -q lit_tests
 	$(BIN)/pytest -q
+
+faults: $(STAMP)
+	$(BIN)/python tests/faults/campaign.py
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py

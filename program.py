@@ -15,15 +15,19 @@ from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from .backends.report import Report, build_report
+from .backends.simulator.flags import cycles_without
 from .backends.trace import write_trace
 from .dialects import make_context
+from .dialects.base import source_of, text
 from .dialects.dtypes import dtype_name, numpy_dtype
 from .dialects.npu import GmType
+from .dialects.npu.structure import KernelOp
 from .dialects.text import one_line, parse_module
 from .dialects.text import verify as verify_module
 from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
 from .machine import Machine
 from .passes.errors import PassError
+from .passes.npu.check import removable_flags
 from .passes.pipeline import PIPELINE, Stage, level_of, run_pipeline
 from .verification.results import Verification
 
@@ -40,9 +44,11 @@ class CompileError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile and run. memory: `typed` (an array per buffer, fast) or `bytes` (real addresses)."""
+    """How to compile and run. memory: `typed` (an array per buffer, fast) or `bytes` (real addresses). check: let
+    npu-check prove the program free of hazards."""
 
     memory: Literal["typed", "bytes"] = "typed"
+    check: bool = True
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,17 @@ class Source:
 
     lower: Callable[[], tuple[ModuleOp, Signature]]
     name: str
+
+
+@dataclass(frozen=True)
+class FlagCost:
+    """A flag that is not needed: its kernel, pipes and event, its line of the source, and the cycles that one
+    launch of the kernel takes longer for it (all tensors in L2)."""
+
+    kernel: str
+    flag: str
+    source: str | None
+    cycles: int
 
 
 class Program:
@@ -147,6 +164,18 @@ class Program:
             self._report = build_report(self._module, self.machine)
         return self._report
 
+    def removable_flags(self) -> list[FlagCost]:
+        """Flags that the program would be as safe without, each alone, and what each costs."""
+        found = []
+        for kernel in self._module.ops:
+            if isinstance(kernel, KernelOp):
+                for flag in removable_flags(kernel):
+                    cycles = cycles_without(kernel, (), self.machine)
+                    cheaper = cycles_without(kernel, flag.ops, self.machine)
+                    place = source_of(flag.ops[0])
+                    found.append(FlagCost(text(kernel.sym_name), str(flag), place, cycles - cheaper))
+        return found
+
     def trace(self, path: str | Path) -> None:
         """Writes the timeline as Chrome/Perfetto trace-event JSON."""
         write_trace(self._module, self.machine, path)
@@ -220,7 +249,8 @@ def compile(
     origin = _source(source, args)
     with _as_compile_error(), _collector_paused():
         module, signature = origin.lower()
-        run_pipeline(module, target)
+        checked = options is None or options.check
+        run_pipeline(module, target, stages=[s for s in PIPELINE if checked or s.name != "npu-check"])
         verify_module(module)
     return Program(origin, module, signature, target, options or Options())
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..program import Options, Program, compile, input_types, lower, verify
@@ -13,6 +14,7 @@ from .common import CliError, write_whole
 from .output import (
     finite,
     print_culprit,
+    print_flags,
     print_verification,
     table,
     verification_dict,
@@ -95,14 +97,19 @@ def verify_passes(args: argparse.Namespace) -> int:
     files = None
     if found.culprit is not None and found.culprit.reproducer is not None:
         files = write_reproducer(args, found.culprit.reproducer, found.culprit.stage)
+    flags = compile(source.compiled, *inputs, target=args.target).removable_flags() if args.flags else None
     if args.json:
         result = {"source": args.source, "target": args.target, **verification_dict(found)}
+        if flags is not None:
+            result["removable_flags"] = [asdict(f) for f in flags]
         if files is not None:
             result["culprit"]["reproducer"] = files
         _print_json(result)
     else:
         print_verification(found)
         print_culprit(found, files)
+        if flags is not None:
+            print_flags(flags)
     return 0 if found.ok else 1
 
 

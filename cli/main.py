@@ -56,6 +56,9 @@ def make_parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--stages", metavar="FILE.py:NAME", help="passes to run instead: a sequence of pipeline stages"
     )
+    verify.add_argument(
+        "--flags", action="store_true", help="list flags that are not needed, and their cycles"
+    )
     reduce = command("reduce", "make a program that fails smaller, as long as it fails")
     reduce.add_argument(
         "--check", metavar="WHAT", help="what must stay: wrong, crash, hazard, or 'cost>US' in microseconds"

@@ -15,6 +15,7 @@ from .common import write_whole
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from ..program import FlagCost
     from ..verification.results import Reproducer, Verification
 
 
@@ -152,3 +153,12 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     for row in (header, *rows):
         print("  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
+
+
+def print_flags(flags: Sequence[FlagCost]) -> None:
+    """The flags that a program does not need."""
+    if not flags:
+        print("every flag is needed")
+        return
+    rows = [[f.kernel, f.flag, str(f.cycles), f.source or ""] for f in flags]
+    table("flags that are not needed, each alone", ["kernel", "flag", "cycles", "source"], rows)

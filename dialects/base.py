@@ -36,6 +36,8 @@ INDEX = IndexType()
 OpT = TypeVar("OpT", bound="FormattedOp")
 
 _INTS: dict[tuple[int, ...], DenseArrayBase] = {}
+_VALUES: dict[bytes, tuple[int, ...]] = {}
+"""What i64 arrays hold, by their bytes: passes ask again and again."""
 
 
 def ints(values: Sequence[int]) -> DenseArrayBase:
@@ -51,7 +53,13 @@ def to_ints(attr: DenseArrayBase | None) -> tuple[int, ...]:
     """The integers of a dense array property; () for an absent one."""
     if attr is None:
         return ()
-    return tuple(int(v) for v in cast("DenseArrayBase[IntegerType]", attr).get_values())
+    if attr.elt_type is not i64:
+        return tuple(int(v) for v in cast("DenseArrayBase[IntegerType]", attr).get_values())
+    found = _VALUES.get(attr.data.data)
+    if found is None:
+        values = cast("DenseArrayBase[IntegerType]", attr).get_values()
+        found = _VALUES[attr.data.data] = tuple(int(v) for v in values)
+    return found
 
 
 class Linear:

@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 
 from .errors import PassError
 
-STATES = ("fused", "tiled", "bufferized", "addressed", "synchronized", "planned")
+STATES = ("fused", "tiled", "bufferized", "addressed", "synchronized", "planned", "checked")
 """Properties a module gains on its way down; each pass states what must hold and what holds after it."""
 
 
@@ -69,6 +69,12 @@ def _plan() -> type[ModulePass]:
     return NpuPlanMemoryPass
 
 
+def _check() -> type[ModulePass]:
+    from .npu.check import NpuCheckPass
+
+    return NpuCheckPass
+
+
 def _set(*names: str) -> frozenset[str]:
     return frozenset(names)
 
@@ -81,6 +87,7 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("npu-allocate", _allocate, "npu", _set("bufferized"), _set("addressed")),
     Stage("npu-synchronize", _synchronize, "npu", _set("bufferized"), _set("synchronized")),
     Stage("npu-plan-memory", _plan, "npu", _set("bufferized"), _set("planned")),
+    Stage("npu-check", _check, "npu", _set("addressed", "synchronized", "planned"), _set("checked")),
 )
 
 

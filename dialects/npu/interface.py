@@ -35,6 +35,30 @@ class Cost:
 FREE = Cost()
 
 
+@dataclass(frozen=True)
+class SourceBox:
+    """A box of an on-chip buffer, placed by `at [...]`: `sizes` positions, `steps` apart, for each position of a
+    `window` whose neighbours are `window_steps` apart."""
+
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    window: tuple[int, ...]
+    window_steps: tuple[int, ...]
+
+    @staticmethod
+    def of(op: FormattedOp) -> SourceBox:
+        """From the properties of an op."""
+        found = []
+        sizes = op.properties["sizes"]
+        assert isinstance(sizes, DenseArrayBase)
+        ones = (1,) * len(to_ints(sizes))
+        for key in ("steps", "window", "window_steps"):
+            attr = op.properties.get(key)
+            assert attr is None or isinstance(attr, DenseArrayBase)
+            found.append(to_ints(attr) or ones)
+        return SourceBox(to_ints(sizes), *found)
+
+
 class NpuOp(FormattedOp):
     """One machine instruction. Operands come in the order sources, destinations, indices."""
 
@@ -55,6 +79,18 @@ class NpuOp(FormattedOp):
 
     def writes(self) -> Sequence[SSAValue]:
         return self.destinations()
+
+    def in_place(self) -> bool:
+        """Whether a destination may be a source too: each lane is read before it is written."""
+        return False
+
+    def starts_fresh(self) -> tuple[int, SSAValue] | None:
+        """(row, source): where that row of `at [...]` is 0, the source's old contents are not used."""
+        return None
+
+    def source_box(self) -> SourceBox | None:
+        """The box of the first source that the instruction reads, for those that read a part of it."""
+        return None
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         """Cost on `machine` where the `at [...]` indices have these values. Raises KeyError for a move or rate

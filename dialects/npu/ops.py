@@ -34,7 +34,7 @@ from ..shapes import (
     check_reduce,
     check_transpose,
 )
-from .interface import FREE, Cost, NpuOp, buffer, gm, gm_traffic, vector_dtype, vector_elements
+from .interface import FREE, Cost, NpuOp, SourceBox, buffer, gm, gm_traffic, vector_dtype, vector_elements
 from .types import BufferType, GmType, Pipe
 
 
@@ -320,6 +320,9 @@ class LoadL0Op(NpuOp):
             raise self.error(f"moves {moved} elements into {self.dest.type}")
         check_box(self, buffer(self.source).shape, to_ints(self.sizes))
 
+    def source_box(self) -> SourceBox:
+        return SourceBox.of(self)
+
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         dest = buffer(self.dest)
         move = machine.moves[("l1", dest.space)]
@@ -352,6 +355,12 @@ class MmadOp(NpuOp):
 
     def reads(self) -> Sequence[SSAValue]:
         return self.main_operands()
+
+    def in_place(self) -> bool:
+        return True
+
+    def starts_fresh(self) -> tuple[int, SSAValue]:
+        return 0, self.acc
 
     def verify_(self) -> None:
         super().verify_()
@@ -404,6 +413,9 @@ class ElementwiseVectorOp(VectorOp):
     @property
     def instruction(self) -> str:
         return self.FUNCTION.name
+
+    def in_place(self) -> bool:
+        return True
 
     def verify_(self) -> None:
         super().verify_()
@@ -565,6 +577,9 @@ class VExtractOp(VectorOp):
         source, out = buffer(self.source).shape, buffer(self.dest).shape
         check_extract(self, source, to_ints(self.sizes), out, self.dest.type)
 
+    def source_box(self) -> SourceBox:
+        return SourceBox.of(self)
+
     def lanes(self) -> int:
         return vector_elements(buffer(self.dest))
 
@@ -588,6 +603,9 @@ class CopyL0cOp(NpuOp):
         if (source.space, out.space) != ("l0c", "ub"):
             raise self.error(f"copies l0c to ub, not {source.space} to {out.space}")
         check_extract(self, source.shape, to_ints(self.sizes), out.shape, out)
+
+    def source_box(self) -> SourceBox:
+        return SourceBox.of(self)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         move = machine.moves[("l0c", "ub")]

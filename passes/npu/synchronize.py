@@ -15,8 +15,10 @@ has one event for each slot; a pair of pipes has 8 events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i64
@@ -32,7 +34,6 @@ from ...dialects.npu.ops import (
     LoadOp,
     SetCrossOp,
     SetFlagOp,
-    SlotOp,
     SyncOp,
     ViewOp,
     WaitCrossOp,
@@ -41,9 +42,11 @@ from ...dialects.npu.ops import (
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from ..errors import PassError
-from .allocate import alloc_of, usages
-
-Pair = tuple[Pipe, Pipe]
+from .check.affine import Affine
+from .check.clocks import Clocks
+from .check.minimal import irredundant
+from .check.model import LOOP, SET, WAIT, WORK, Kernel, Node, Section
+from .flags import Flag, Home, number_events, plan_flags
 
 
 @dataclass(frozen=True)
@@ -57,42 +60,10 @@ class NpuSynchronizePass(ModulePass):
         machine = Machine.load(self.target)
         for kernel in op.ops:
             if isinstance(kernel, KernelOp):
-                for section in kernel.body.block.ops:
-                    if isinstance(section, SectionOp):
-                        synchronize_section(section, machine.flags)
+                model = Kernel(kernel)
+                for section in model.sections:
+                    synchronize_section(model, section, machine.flags)
                 synchronize_cores(kernel)
-
-
-@dataclass(frozen=True)
-class Access:
-    """One use of a buffer, lifted to its home block: position there, pipe, and whether it writes."""
-
-    position: int
-    pipe: Pipe
-    write: bool
-
-
-@dataclass
-class Flag:
-    """One set/wait pair in a block: after item `after` on the pair's first pipe, before item `before` on the
-    second; `backward` ones belong to the next round of the slot."""
-
-    pair: Pair
-    after: int
-    before: int
-    slots: int
-    counter: SlotOp | None
-    backward: bool
-    event: int = 0
-
-
-@dataclass
-class Home:
-    """The buffers whose slots advance in one block, and the flags they need there."""
-
-    block: Block
-    items: list[Operation]
-    flags: list[Flag] = field(default_factory=list)
 
 
 def _ancestors(op: Operation, top: Block) -> list[Block]:
@@ -108,16 +79,6 @@ def _ancestors(op: Operation, top: Block) -> list[Block]:
     return out
 
 
-def _home(ops: Iterable[NpuOp], top: Block) -> Block:
-    """The innermost block around all of `ops`."""
-    common: list[Block] | None = None
-    for op in ops:
-        chain = _ancestors(op, top)
-        common = chain if common is None else [b for b in common if b in chain]
-    assert common
-    return common[0]
-
-
 def _lift(op: Operation, block: Block) -> Operation:
     while op.parent is not block:
         parent = op.parent_op()
@@ -126,160 +87,139 @@ def _lift(op: Operation, block: Block) -> Operation:
     return op
 
 
-def synchronize_section(section: SectionOp, events: int) -> None:
-    """Inserts the flags of one section. Raises PassError where a pair of pipes needs more than `events`."""
-    if any(isinstance(op, SyncOp) for op in section.body.walk()):
+def synchronize_section(model: Kernel, section: Section, events: int) -> None:
+    """Inserts the flags of one section. Raises PassError where a pair of pipes needs more than `events`.
+
+    Where a pair runs out of events, its buffers get one event for all their slots, in both directions: they take
+    turns, and their slots no longer overlap.
+    """
+    if any(isinstance(op, SyncOp) for op in section.op.body.walk()):
         return
-    top = section.body.block
-    homes: dict[Block, Home] = {}
-    for usage in usages(section).values():
-        if len({op.PIPE for op in usage.ops}) < 2:
-            continue
-        block = _home(usage.ops, top)
-        home = homes.setdefault(block, Home(block, list(block.ops)))
-        place = {op: i for i, op in enumerate(home.items)}
-        accesses = []
-        for op in usage.ops:
-            position = place[_lift(op, block)]
-            writes = any(alloc_of(v) is usage.alloc for v in op.writes())
-            reads = any(alloc_of(v) is usage.alloc for v in op.reads())
-            accesses += [Access(position, op.PIPE, True)] if writes else []
-            accesses += [Access(position, op.PIPE, False)] if reads else []
-        slot = next((u.operation for u in usage.alloc.result.uses if isinstance(u.operation, SlotOp)), None)
-        slots = usage.type.slots
-        home.flags += forward_flags(accesses, slots, slot)
-        if block is not top:
-            home.flags += backward_flags(accesses, slots, slot)
+    top = section.op.body.block
+    turns: set[frozenset[Pipe]] = set()
+    while True:
+        homes = plan_flags(section, turns)
+        flags = needed_flags([f for h in homes.values() for f in h.flags], homes, model, section)
+        chosen, full = number_events(flags, events)
+        if full and full <= turns:
+            raise PassError(_no_room(section.op, chosen, full, events))
+        if not full and len(chosen) < len(
+            flags
+        ):  # joined ones may order too little, or make others superfluous
+            if is_unsafe(chosen, homes, model, section):
+                full = {frozenset(f.pair) for f in flags if f.slots > 1}
+            else:
+                chosen = needed_flags(chosen, homes, model, section)
+        if full <= turns:
+            break
+        turns |= full
     for home in homes.values():
-        home.flags = reduce_flags(home.flags)
-    number_events([f for h in homes.values() for f in h.flags], events, section)
-    for home in homes.values():
+        home.flags = [f for f in chosen if f.block is home.block]
         insert(home, top)
 
 
-def forward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> list[Flag]:
-    """Orders within one iteration: for each use, the latest earlier conflicting use on each other pipe."""
-    out = []
-    ordered = sorted(accesses, key=lambda a: a.position)
-    for i, later in enumerate(ordered):
-        latest: dict[Pipe, int] = {}
-        for earlier in ordered[:i]:
-            conflict = earlier.write or later.write
-            if conflict and earlier.pipe != later.pipe and earlier.position < later.position:
-                latest[earlier.pipe] = earlier.position
-        out += [Flag((p, later.pipe), at, later.position, slots, slot, False) for p, at in latest.items()]
-    return out
+def needed_flags(
+    flags: list[Flag], homes: Mapping[Block, Home], model: Kernel, section: Section
+) -> list[Flag]:
+    """`flags` without those that the order of all others already implies: none that is left can go."""
+    with _inserted(flags, homes, model, section) as virtual:
+        order = sorted(range(len(flags)), key=lambda i: not flags[i].backward)
+        unsafe = partial(_unsafe, model, section)
+        if unsafe():
+            return flags
+        left = irredundant([virtual[i] for i in order], unsafe)
+        kept = {order[i] for i in left}
+        return [f for i, f in enumerate(flags) if i in kept]
 
 
-def backward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> list[Flag]:
-    """Orders one round of a slot before the next: last conflicting use on p, then first use on q, unless q's
-    use already follows p's within the iteration."""
-    out = []
-    pipes = {a.pipe for a in accesses}
-    for p in pipes:
-        for q in pipes - {p}:
-            pairs = [
-                (a.position, b.position)
-                for a in accesses
-                for b in accesses
-                if a.pipe == p and b.pipe == q and (a.write or b.write)
-            ]
-            if not pairs:
-                continue
-            last, first = max(a for a, _ in pairs), min(b for _, b in pairs)
-            followed = any(
-                a.pipe == p
-                and b.pipe == q
-                and a.position == last
-                and b.position > last
-                and (a.write or b.write)
-                for a in accesses
-                for b in accesses
-            )
-            if not followed:
-                out.append(Flag((p, q), last, first, slots, slot, True))
-    return out
+def is_unsafe(flags: list[Flag], homes: Mapping[Block, Home], model: Kernel, section: Section) -> bool:
+    """Whether `flags` leave something unordered."""
+    with _inserted(flags, homes, model, section):
+        return _unsafe(model, section)
 
 
-def _counter_key(flag: Flag) -> tuple:
-    if flag.counter is None or flag.slots == 1:
-        return (1,)
-    return (flag.slots, tuple(flag.counter.indices), flag.counter.properties["offsets"])
+def _unsafe(model: Kernel, section: Section) -> bool:
+    return any(Clocks(model, only=section, start=start).unsafe() for start in model.starts())
 
 
-def reduce_flags(flags: list[Flag]) -> list[Flag]:
-    """Merges flags of equal purpose and drops those that another one covers."""
-    out: list[Flag] = []
-    pairs = {f.pair for f in flags}
-    for pair in sorted(pairs):
-        ahead = sorted((f for f in flags if f.pair == pair and not f.backward), key=lambda f: f.before)
-        merged: dict[int, Flag] = {}
-        for f in ahead:
-            known = merged.get(f.before)
-            if known is None or f.after > known.after:
-                merged[f.before] = Flag(
-                    pair,
-                    f.after,
-                    f.before,
-                    max(f.slots, known.slots if known else 1),
-                    f.counter if f.slots > 1 or known is None else known.counter,
-                    False,
-                )
-            elif f.slots > known.slots:
-                known.slots, known.counter = f.slots, f.counter
-        covered = -1
-        for f in merged.values():
-            if f.after > covered:
-                out.append(f)
-                covered = f.after
-        back: dict[tuple, Flag] = {}
-        for f in flags:
-            if f.pair != pair or not f.backward:
-                continue
-            known = back.get(_counter_key(f))
-            if known is None:
-                back[_counter_key(f)] = Flag(pair, f.after, f.before, f.slots, f.counter, True)
-            else:
-                known.after, known.before = max(known.after, f.after), min(known.before, f.before)
-        out += back.values()
-    return out
+@contextmanager
+def _inserted(
+    flags: list[Flag], homes: Mapping[Block, Home], model: Kernel, section: Section
+) -> Iterator[list[list[Node]]]:
+    """The nodes of each flag, which are in the section for as long as this lasts."""
+    virtual = [_virtual(flag, i, homes, model, section) for i, flag in enumerate(flags)]
+    try:
+        yield virtual
+    finally:
+        _strip(section.nodes, {id(n) for v in virtual for n in v})
 
 
-def number_events(flags: list[Flag], events: int, section: SectionOp) -> None:
-    """Gives each flag its events, `slots` of them. Where a pair of pipes runs out, its forward flags of one block
-    are joined to one: all its sources first, then all its consumers."""
-    for pair in sorted({f.pair for f in flags}):
-        mine = [f for f in flags if f.pair == pair]
-        if sum(f.slots for f in mine) > events:
-            _join_forward(flags, mine)
-            mine = [f for f in flags if f.pair == pair]
-        if sum(f.slots for f in mine) > events:
-            for f in mine:
-                if not f.backward:
-                    f.slots, f.counter = 1, None
-        number = 0
-        for f in mine:
-            f.event = number
-            number += f.slots
-        if number > events:
-            raise PassError(
-                f"{describe(section)} needs {number} events from {pair[0]} to {pair[1]}; the core has {events}: "
-                "use fewer buffers in flight"
-            )
+def _strip(nodes: list[Node], gone: set[int]) -> None:
+    """Takes nodes out of a section again."""
+    nodes[:] = [n for n in nodes if id(n) not in gone]
+    for node in nodes:
+        _strip(node.body, gone)
 
 
-def _join_forward(flags: list[Flag], mine: list[Flag]) -> None:
-    ahead = [f for f in mine if not f.backward]
-    keep: list[Flag] = []
-    for f in sorted(ahead, key=lambda f: f.after):
-        host = next((k for k in keep if f.after < k.before and k.after < f.before), None)
-        if host is None:
-            keep.append(f)
-            continue
-        host.after, host.before = max(host.after, f.after), min(host.before, f.before)
-        if f.slots > host.slots:
-            host.slots, host.counter = f.slots, f.counter
-        flags.remove(f)
+def _virtual(
+    flag: Flag, number: int, homes: Mapping[Block, Home], model: Kernel, section: Section
+) -> list[Node]:
+    """Adds the nodes of a flag to a section, with events of their own."""
+    assert flag.block is not None
+    items = homes[flag.block].items
+    after, before = items[flag.after], items[flag.before]
+    source, target = (model.queue(section, p) for p in flag.pair)
+    counter = Affine(0)
+    if flag.counter is not None and flag.slots > 1:
+        (counter,) = model.rows(flag.counter.offsets, flag.counter.indices, flag.counter)
+        model.counted(counter, flag.slots)
+
+    def made(kind: int, at: Affine) -> Node:
+        queue, op = (source, after) if kind == SET else (target, before)
+        return Node(kind, op, queue, pair=flag.pair, event=number * 64, slots=flag.slots, counter=at)
+
+    block = _nodes_of(section.nodes, after)
+    raised, waited = made(SET, counter), made(WAIT, counter)
+    block.insert(next(i for i, n in enumerate(block) if n.op is after and n.kind in (WORK, LOOP)) + 1, raised)
+    block.insert(next(i for i, n in enumerate(block) if n.op is before and n.kind in (WORK, LOOP)), waited)
+    if not flag.backward:
+        return [raised, waited]
+    first = [made(SET, Affine(slot)) for slot in range(flag.slots)]
+    last = [made(WAIT, Affine(slot)) for slot in range(flag.slots)]
+    section.nodes[:0] = first
+    section.nodes += last
+    return [raised, waited, *first, *last]
+
+
+def _nodes_of(nodes: list[Node], op: Operation) -> list[Node]:
+    """The list of nodes that `op` stands in."""
+    path = []
+    block = op.parent
+    while block is not None and isinstance(parent := block.parent_op(), ForOp):
+        path.append(parent)
+        block = parent.parent
+    for loop in reversed(path):
+        nodes = next(n.body for n in nodes if n.op is loop and n.kind == LOOP)
+    return nodes
+
+
+def _no_room(section: SectionOp, flags: list[Flag], full: set[frozenset[Pipe]], events: int) -> str:
+    pair = next(f.pair for f in flags if frozenset(f.pair) in full)
+    need = sum(f.slots for f in flags if f.pair == pair)
+    return (
+        f"{describe(section)} needs {need} events from {pair[0]} to {pair[1]}; the core has {events}: "
+        "use fewer buffers in flight"
+    )
+
+
+@cache
+def _string(value: str) -> StringAttr:
+    return StringAttr(value)
+
+
+@cache
+def _number(value: int) -> IntegerAttr:
+    return IntegerAttr(value, i64)
 
 
 def _make(cls: type[SyncOp], flag: Flag, indices: Iterable[SSAValue], offsets: DenseArrayBase) -> SyncOp:
@@ -287,10 +227,10 @@ def _make(cls: type[SyncOp], flag: Flag, indices: Iterable[SSAValue], offsets: D
         operands=list(indices),
         properties={
             "offsets": offsets,
-            "source": StringAttr(flag.pair[0]),
-            "target": StringAttr(flag.pair[1]),
-            "event": IntegerAttr(flag.event, i64),
-            "slots": IntegerAttr(flag.slots, i64),
+            "source": _string(flag.pair[0]),
+            "target": _string(flag.pair[1]),
+            "event": _number(flag.event),
+            "slots": _number(flag.slots),
         },
     )
 

@@ -126,3 +126,41 @@ npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
 // CHECK-NEXT: npu.set_flag at [0] {event = 5, slots = 1, source = "MTE2", target = "V"}
 // CHECK-NEXT: npu.wait_flag at [0] {event = 5, slots = 1, source = "MTE2", target = "V"}
 // CHECK-NEXT: npu.vexp
+
+// -----
+
+// Five double buffers that advance apart would need ten events: their slots take turns instead.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<64x64xf32>):
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %four = arith.constant 4 : index
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %b0 = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 2 slots>
+    %b1 = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 2 slots>
+    %b2 = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 2 slots>
+    %b3 = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 2 slots>
+    %b4 = npu.alloc : () -> !npu.buffer<8x64xf32, ub, 2 slots>
+    scf.for %j = %zero to %four step %one {
+      %s0 = npu.slot %b0 at [%j + 0] : (!npu.buffer<8x64xf32, ub, 2 slots>) -> !npu.buffer<8x64xf32, ub>
+      npu.load_nd %x, %s0 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+      npu.vexp %s0, %s0 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+      %s1 = npu.slot %b1 at [%j + 1] : (!npu.buffer<8x64xf32, ub, 2 slots>) -> !npu.buffer<8x64xf32, ub>
+      npu.load_nd %x, %s1 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+      npu.vexp %s1, %s1 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+      %s2 = npu.slot %b2 at [%j + 2] : (!npu.buffer<8x64xf32, ub, 2 slots>) -> !npu.buffer<8x64xf32, ub>
+      npu.load_nd %x, %s2 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+      npu.vexp %s2, %s2 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+      %s3 = npu.slot %b3 at [%j + 3] : (!npu.buffer<8x64xf32, ub, 2 slots>) -> !npu.buffer<8x64xf32, ub>
+      npu.load_nd %x, %s3 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+      npu.vexp %s3, %s3 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+      %s4 = npu.slot %b4 at [%j + 4] : (!npu.buffer<8x64xf32, ub, 2 slots>) -> !npu.buffer<8x64xf32, ub>
+      npu.load_nd %x, %s4 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+      npu.vexp %s4, %s4 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    }
+  }
+}
+// CHECK: npu.set_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE2"}
+// CHECK: scf.for
+// CHECK: npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE2"}

@@ -1,0 +1,266 @@
+// RUN: tilewright-opt %s -p npu-check --split-input-file --verify-diagnostics | filecheck %s
+
+// Race: nothing orders the load and the use of what it loads.
+npu.kernel @race {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<64xf32, ub>
+    %b = npu.alloc {address = 256} : () -> !npu.buffer<64xf32, ub>
+    npu.load_nd %x, %a at [0] {sizes = [64]} : (!npu.gm<64xf32>, !npu.buffer<64xf32, ub>)
+    npu.vexp %a, %b : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.set_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
+    npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
+    npu.store_nd %b, %y at [0] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<64xf32>)
+  }
+}
+// CHECK: error: kernel @race: race: 'npu.vexp' ({{.*}}check_errors.mlir:11) on V reads while 'npu.load_nd' ({{.*}}check_errors.mlir:10) on MTE2 may still write, bytes 0..255 of ub (V has waited for nothing of MTE2); npu-synchronize is to blame
+
+// -----
+
+// Race between iterations: the load of round 2 takes the slot of round 0, which V may still read.
+npu.kernel @rounds {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<512xf32>, %y: !npu.gm<512xf32>):
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %eight = arith.constant 8 : index
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<64xf32, ub, 2 slots>
+    %b = npu.alloc {address = 512} : () -> !npu.buffer<64xf32, ub>
+    scf.for %j = %zero to %eight step %one {
+      %s = npu.slot %a at [%j] : (!npu.buffer<64xf32, ub, 2 slots>) -> !npu.buffer<64xf32, ub>
+      npu.load_nd %x, %s at [%j * 64] {sizes = [64]} : (!npu.gm<512xf32>, !npu.buffer<64xf32, ub>)
+      npu.set_flag at [%j] {event = 0, slots = 2, source = "MTE2", target = "V"}
+      npu.wait_flag at [%j] {event = 0, slots = 2, source = "MTE2", target = "V"}
+      npu.vexp %s, %b : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    }
+  }
+}
+// CHECK: error: kernel @rounds: race: 'npu.load_nd' ({{.*}}check_errors.mlir:33) on MTE2 where j = 2 writes while 'npu.vexp' ({{.*}}check_errors.mlir:36) on V where j = 0 may still read, bytes 0..255 of ub (MTE2 has waited for nothing of V); npu-synchronize is to blame (and 1 more)
+
+// -----
+
+// Overlapping live buffers: the second load destroys what the sum still needs.
+npu.kernel @overlap {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<64xf32, ub>
+    %b = npu.alloc {address = 128} : () -> !npu.buffer<64xf32, ub>
+    npu.load_nd %x, %a at [0] {sizes = [64]} : (!npu.gm<64xf32>, !npu.buffer<64xf32, ub>)
+    npu.load_nd %x, %b at [0] {sizes = [64]} : (!npu.gm<64xf32>, !npu.buffer<64xf32, ub>)
+    npu.set_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "MTE3"}
+    npu.wait_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "MTE3"}
+    npu.store_nd %a, %y at [0] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<64xf32>)
+  }
+}
+// CHECK: error: kernel @overlap: overlap: 'npu.load_nd' ({{.*}}check_errors.mlir:52) on MTE2 overwrites a buffer that 'npu.store_nd' ({{.*}}check_errors.mlir:55) on MTE3 still reads, bytes 128..255 of ub; npu-allocate is to blame
+
+// -----
+
+// One instruction over its own operand: only lane by lane, and exactly.
+npu.kernel @in_place {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<64xf32, ub>
+    %b = npu.alloc {address = 32} : () -> !npu.buffer<64xf32, ub>
+    npu.vfill %a {value = 0.5 : f64} : (!npu.buffer<64xf32, ub>)
+    npu.vexp %a, %a : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.vexp %a, %b : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+  }
+}
+// CHECK: error: kernel @in_place: overlap: 'npu.vexp' ({{.*}}check_errors.mlir:71) writes bytes of a source that it has not read yet, bytes 32..255 of ub; npu-allocate is to blame
+
+// -----
+
+// Uninitialised: the accumulator is used before a step 0 started it.
+npu.kernel @accumulator {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<16x16xf16>):
+  npu.section {core = "cube", units = 1} {
+  ^bb1(%unit: index):
+    %l = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l1>
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l0a>
+    %b = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l0b>
+    %c = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf32, l0c>
+    npu.load_nd2nz %x, %l at [0, 0] {sizes = [16, 16]} : (!npu.gm<16x16xf16>, !npu.buffer<16x16xf16, l1>)
+    npu.barrier
+    npu.load_l0 %l, %a at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xf16, l1>, !npu.buffer<16x16xf16, l0a>)
+    npu.load_l0 %l, %b at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xf16, l1>, !npu.buffer<16x16xf16, l0b>)
+    npu.barrier
+    npu.mmad %a, %b, %c at [1] : (!npu.buffer<16x16xf16, l0a>, !npu.buffer<16x16xf16, l0b>, !npu.buffer<16x16xf32, l0c>)
+  }
+}
+// CHECK: error: kernel @accumulator: uninitialised: 'npu.mmad' ({{.*}}check_errors.mlir:92) on M reads what nothing wrote, bytes 0..1023 of l0c; tile-to-npu is to blame
+
+// -----
+
+// Unpaired: a flag that nothing consumes.
+npu.kernel @unpaired {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%core: index):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    npu.set_flag at [0] {event = 3, slots = 1, source = "V", target = "MTE3"}
+  }
+}
+// CHECK: error: kernel @unpaired: unpaired-flag: 'npu.set_flag' ({{.*}}check_errors.mlir:104) on V raises a flag that nothing consumes; npu-synchronize is to blame
+
+// -----
+
+// Reused: the flag is raised again before it is consumed.
+npu.kernel @reused {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%core: index):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    npu.set_flag at [0] {event = 3, slots = 1, source = "V", target = "MTE3"}
+    npu.wait_flag at [0] {event = 3, slots = 1, source = "V", target = "MTE3"}
+    npu.set_flag at [0] {event = 3, slots = 1, source = "V", target = "MTE3"}
+    npu.wait_flag at [0] {event = 3, slots = 1, source = "V", target = "MTE3"}
+  }
+}
+// CHECK: error: kernel @reused: reused-flag: 'npu.set_flag' ({{.*}}check_errors.mlir:118) on V may raise its flag again before 'npu.wait_flag' ({{.*}}check_errors.mlir:117) on MTE3 consumed it; npu-synchronize is to blame
+
+// -----
+
+// Deadlock: a wait before its set.
+npu.kernel @deadlock {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%core: index):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    npu.wait_flag at [0] {event = 3, slots = 1, source = "V", target = "MTE3"}
+  }
+}
+// CHECK: error: kernel @deadlock: deadlock: 'npu.wait_flag' ({{.*}}check_errors.mlir:131) on MTE3 waits for a flag that nothing before it raises; npu-synchronize is to blame
+
+// -----
+
+// Deadlock between cores: each waits for the other.
+npu.kernel @cross {grid = [1], kind = "mix", outputs = 0, workspaces = 0} {
+^bb0(%core: index):
+  npu.section {core = "cube", units = 1} {
+  ^bb1(%unit: index):
+    npu.wait_cross {event = 0, target = "MTE2"}
+    npu.set_cross {event = 1, source = "FIX"}
+  }
+  npu.section {core = "vector", units = 2} {
+  ^bb1(%unit: index):
+    npu.wait_cross {event = 1, target = "MTE2"}
+    npu.set_cross {event = 0, source = "MTE3"}
+  }
+}
+// CHECK: error: kernel @cross: deadlock: 'npu.wait_cross' ({{.*}}check_errors.mlir:143) on MTE2 waits for a cross-core event that no other core raises by then; npu-synchronize is to blame
+
+// -----
+
+// Out of bounds and misaligned.
+npu.kernel @bounds {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%core: index):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 196592} : () -> !npu.buffer<64xf32, ub>
+  }
+}
+// CHECK: error: kernel @bounds: out-of-bounds: 'npu.alloc' ({{.*}}check_errors.mlir:161) leaves ub, which has 196608 bytes, bytes 196592..196847 of ub; npu-allocate is to blame (and 1 more)
+
+// -----
+
+// A part of a buffer that is not there.
+npu.kernel @part {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%core: index):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<8x64xf32, ub>
+    %b = npu.alloc {address = 2048} : () -> !npu.buffer<4x64xf32, ub>
+    npu.vfill %a {value = 0.5 : f64} : (!npu.buffer<8x64xf32, ub>)
+    npu.vextract %a, %b at [5, 0] {sizes = [4, 64], steps = [1, 1]} : (!npu.buffer<8x64xf32, ub>, !npu.buffer<4x64xf32, ub>)
+  }
+}
+// CHECK: error: kernel @part: bad-box: 'npu.vextract' ({{.*}}check_errors.mlir:176) reads positions 5..8 along dimension 0 of a buffer of 8; tile-to-npu is to blame
+
+// -----
+
+// Two cores store the same elements.
+npu.kernel @cores {grid = [4], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %y: !npu.gm<256xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<64xf32, ub>
+    npu.vfill %a {value = 0.5 : f64} : (!npu.buffer<64xf32, ub>)
+    npu.set_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
+    npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
+    npu.store_nd %a, %y at [%core * 32] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<256xf32>)
+  }
+}
+// CHECK: error: kernel @cores: core-race: 'npu.store_nd' ({{.*}}check_errors.mlir:192) stores element [32] of one tensor from two cores; graph-to-tile is to blame
+
+// -----
+
+// The vector cores load a tile of the workspace that the cube core may not have stored yet.
+npu.kernel @workspace {grid = [1], kind = "mix", outputs = 0, workspaces = 1} {
+^bb0(%core: index, %x: !npu.gm<16x16xf16>, %w: !npu.gm<16x16xf32>):
+  npu.section {core = "cube", units = 1} {
+  ^bb1(%unit: index):
+    %l = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l1>
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l0a>
+    %b = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l0b>
+    %c = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf32, l0c>
+    npu.load_nd2nz %x, %l at [0, 0] {sizes = [16, 16]} : (!npu.gm<16x16xf16>, !npu.buffer<16x16xf16, l1>)
+    npu.barrier
+    npu.load_l0 %l, %a at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xf16, l1>, !npu.buffer<16x16xf16, l0a>)
+    npu.load_l0 %l, %b at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xf16, l1>, !npu.buffer<16x16xf16, l0b>)
+    npu.barrier
+    npu.mmad %a, %b, %c at [0] : (!npu.buffer<16x16xf16, l0a>, !npu.buffer<16x16xf16, l0b>, !npu.buffer<16x16xf32, l0c>)
+    npu.barrier
+    npu.set_cross {event = 0, source = "M"}
+    npu.fixpipe %c, %w at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xf32, l0c>, !npu.gm<16x16xf32>)
+  }
+  npu.section {core = "vector", units = 2} {
+  ^bb1(%unit: index):
+    %u = npu.alloc {address = 0} : () -> !npu.buffer<8x16xf32, ub>
+    npu.wait_cross {event = 0, target = "MTE2"}
+    npu.load_nd %w, %u at [%unit * 8, 0] {sizes = [8, 16]} : (!npu.gm<16x16xf32>, !npu.buffer<8x16xf32, ub>)
+  }
+}
+// CHECK: error: kernel @workspace: race: 'npu.load_nd' ({{.*}}check_errors.mlir:222) on MTE2 reads device memory that 'npu.fixpipe' ({{.*}}check_errors.mlir:216) on FIX may still write (MTE2 has waited for nothing of FIX); npu-synchronize is to blame
+
+// -----
+
+// The host program: an output that is stored in part, and then read.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<128xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 1024 : i64} {
+  %y = npu.gm_alloc {address = 512} : () -> !npu.gm<128xf32>
+  npu.launch @half %x, %y {outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<128xf32>)
+  func.return %y : !npu.gm<128xf32>
+}
+npu.kernel @half {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<64xf32>, %y: !npu.gm<128xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<64xf32, ub>
+    npu.load_nd %x, %a at [0] {sizes = [64]} : (!npu.gm<64xf32>, !npu.buffer<64xf32, ub>)
+    npu.barrier
+    npu.store_nd %a, %y at [32] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<128xf32>)
+  }
+}
+// CHECK: error: uncovered: 'npu.launch' ({{.*}}check_errors.mlir:232) leaves element [0] of a tensor unwritten, which 'func.return' ({{.*}}check_errors.mlir:233) reads; graph-to-tile is to blame
+
+// -----
+
+// The host program: two tensors that live at the same time share bytes.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
+  %y = npu.gm_alloc {address = 512} : () -> !npu.gm<64xf32>
+  npu.copy %x, %y : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  %z = npu.gm_alloc {address = 512} : () -> !npu.gm<64xf32>
+  npu.copy %x, %z : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  func.return %y : !npu.gm<64xf32>
+}
+// CHECK: error: device-overlap: 'npu.copy' ({{.*}}check_errors.mlir:254) overwrites a device tensor that 'func.return' ({{.*}}check_errors.mlir:255) still reads, bytes 512..767 of gm; npu-plan-memory is to blame
+
+// -----
+
+// The host program: a tensor that nothing wrote, outside the arena.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
+  %y = npu.gm_alloc {address = 2048} : () -> !npu.gm<64xf32>
+  func.return %y : !npu.gm<64xf32>
+}
+// CHECK: error: device-bounds: 'npu.gm_alloc' ({{.*}}check_errors.mlir:263) leaves the arena of 2048 bytes, bytes 2048..2303 of gm; npu-plan-memory is to blame (and 1 more)

@@ -1,0 +1,91 @@
+"""npu-check: proves that a program of the npu level is free of hazards, or says where it is not.
+
+    check(module, machine) -> findings, none for a safe program
+
+A kernel is compiled once into flat nodes (model.py). static.py looks at addresses and bounds, clocks.py at the
+order of instructions, device.py at what the cores of a launch store, host.py at the program of the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.passes import ModulePass
+
+from ....dialects.npu.structure import KernelOp
+from ....machine import Machine
+from ...errors import PassError
+from .device import Summary, summarise
+from .explain import explained
+from .finding import BLAME, Bytes, Finding
+from .host import HostProgram
+from .minimal import FlagPair, removable
+from .model import Kernel
+from .static import check_section
+
+
+@dataclass(frozen=True)
+class NpuCheckPass(ModulePass):
+    """Fails with the first hazard and the number of others; changes nothing."""
+
+    name = "npu-check"
+    target: str = "ascend-910b1"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        found = check(op, Machine.load(self.target))
+        if found:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise PassError(f"{found[0]}{more}")
+
+
+def check(module: ModuleOp, machine: Machine, full: bool = False) -> list[Finding]:
+    """Every hazard of a module; `full` follows all iterations of every loop. Raises PassError where an index
+    cannot be followed."""
+    out: list[Finding] = []
+    kernels: dict[str, Summary] = {}
+    for op in module.ops:
+        if isinstance(op, KernelOp):
+            summary, found = check_kernel(op, machine, full)
+            kernels[summary.kernel.name] = summary
+            out += found
+    for func in module.ops:
+        if isinstance(func, FuncOp) and func.body.blocks and "npu.arena_bytes" in func.attributes:
+            out += HostProgram(func, kernels, machine).run()
+    return out
+
+
+def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Summary, list[Finding]]:
+    """What a kernel does to its tensors, and its hazards."""
+    kernel = Kernel(op)
+    out: list[Finding] = []
+    for section in kernel.sections:
+        out += check_section(kernel, section, machine)
+    summary = summarise(kernel)
+    out += summary.findings
+    kernel.counts[kernel.unit] = 1
+    for start in kernel.starts():
+        found, needs = explained(kernel, summary.tracked, full, start)
+        out += found
+        summary.needs |= needs
+    return summary, out
+
+
+def removable_flags(op: KernelOp) -> list[FlagPair]:
+    """Flags of a safe kernel without any one of which it is still safe."""
+    kernel = Kernel(op)
+    return removable(kernel, summarise(kernel).tracked)
+
+
+__all__ = [
+    "BLAME",
+    "Bytes",
+    "Finding",
+    "FlagPair",
+    "NpuCheckPass",
+    "check",
+    "check_kernel",
+    "removable_flags",
+]

@@ -1,0 +1,446 @@
+"""Happens-before within one block of cores, by vector clocks.
+
+Every pipe is an in-order queue. `clock[q][r]` is how many instructions of queue r are known to be over when the
+next instruction of queue q starts. Issue is in program order, so one walk over the program gives every clock:
+
+    set_flag [P -> Q]     keeps a copy of P's clock in the event's fifo
+    wait_flag [P -> Q]    joins Q's clock with the oldest copy
+    barrier               joins all clocks of the core
+    scalar instructions   finish before anything later is issued: the clock of S joins all others
+
+Each cell of memory keeps its last write and, for each queue, the last read since. That is enough: whatever is
+ordered after the last access of an in-order queue is ordered after the earlier ones.
+
+Loops run `reduced_trips` times; docs/passes/08-npu-check.md argues why that many are enough.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .affine import flat_hull, shared, volume
+from .model import (
+    BARRIER,
+    LOOP,
+    SET,
+    SET_CROSS,
+    WAIT,
+    WAIT_CROSS,
+    WORK,
+    Cell,
+    Kernel,
+    Node,
+    Section,
+    Transfer,
+)
+
+Stamp = tuple[int, int]
+"""An instruction: its queue and its number there, from 1."""
+
+Edges = tuple[tuple[int, int], ...]
+"""[first, end) along each dimension of a view."""
+
+MANY = 1 << 62
+
+
+def reduced_trips(trips: int, period: int) -> int:
+    """How many iterations of a loop show everything that all of them do; slots repeat after `period`."""
+    least = 2 * period + 1
+    return trips if trips < least + period else least + (trips - least) % period
+
+
+ORDER = frozenset({"race", "reused-flag", "unpaired-flag", "deadlock"})
+"""Faults that flags cause or prevent."""
+
+
+class _Stop(Exception):
+    """The first fault was met."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A finding as the clocks see it: two instructions (the second may be absent) and a cell or tensor."""
+
+    kind: str
+    what: str
+    first: Stamp
+    second: Stamp | None = None
+    cell: Cell | None = None
+    known: int = 0
+    """For races: how many instructions of the first's queue the second's has waited for."""
+
+
+class _Event:
+    """A flag's fifo of raised clocks, and who set and consumed it last."""
+
+    __slots__ = ("clocks", "node", "set", "waited")
+
+    def __init__(self) -> None:
+        self.clocks: deque[list[int]] = deque()
+        self.set: deque[Stamp] = deque()
+        self.waited: Stamp | None = None
+
+
+class _Touch:
+    """One access to a device tensor: the box of each unit, None where it is empty. `exact`: the boxes are what
+    it touches, not more."""
+
+    __slots__ = ("boxes", "exact", "section", "stamp", "view", "write")
+
+    def __init__(self, stamp: Stamp, transfer: Transfer, boxes: list[Edges | None]) -> None:
+        self.stamp, self.boxes = stamp, boxes
+        self.section, self.view, self.write = transfer.section, transfer.view, transfer.write
+        self.exact = transfer.box is not None
+
+    def meets(self, box: Edges | None, before: _Touch, other: Edges | None) -> int:
+        """How many elements two boxes share; where that cannot be told, more than there are, or 0 for none."""
+        if box is None or other is None:
+            return 0
+        if self.view == before.view:
+            return shared(box, other) if self.exact and before.exact else MANY
+        low, high = flat_hull(box, self.view.strides, self.view.offset)
+        first, end = flat_hull(other, before.view.strides, before.view.offset)
+        return MANY if low < end and first < high else 0
+
+
+class Clocks:
+    """Runs a kernel's sections side by side at one grid point."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        tracked: frozenset[int] = frozenset(),
+        full: bool = False,
+        only: Section | None = None,
+        start: Mapping[int, int] | None = None,
+    ) -> None:
+        """`tracked`: device tensors whose accesses are ordered too. `full`: no loop is shortened. `only`: one
+        section, as if the others were not there. `start`: grid coordinates and unit, 0 where left out."""
+        self.kernel, self.tracked, self.full = kernel, tracked, full
+        self.sections = kernel.sections if only is None else [only]
+        queues = len(kernel.queue_names)
+        self.clocks = [[0] * queues for _ in range(queues)]
+        self.trail: list[list[Node]] = [[] for _ in range(queues)]
+        self.envs: list[list[tuple[int, ...]]] = [[] for _ in range(queues)]
+        self.explain = False
+        self.faults: list[Fault] = []
+        self.stop = False
+        self.events: dict[tuple[int, str, str, int], _Event] = {}
+        self.cross: dict[tuple[int, int, int], deque[tuple[list[int], Stamp]]] = {}
+        self.touches: dict[int, list[_Touch]] = {t: [] for t in tracked}
+        self.senders = {
+            (event, section.number) for section in self.sections for event in _sent(section.nodes)
+        }
+        self.env = [0] * len(kernel.counts)
+        for variable, value in (start or {}).items():
+            self.env[variable] = value
+        self.needs: set[int] = set()
+        """Outputs that are read before they are written: they must come with contents."""
+
+    def unsafe(self) -> bool:
+        """Whether the order of instructions has a fault; runs no further than the first."""
+        self.stop = True
+        try:
+            self.run()
+        except _Stop:
+            return True
+        return False
+
+    def _fault(self, fault: Fault) -> None:
+        self.faults.append(fault)
+        if self.stop and fault.kind in ORDER:
+            raise _Stop
+
+    def run(self) -> list[Fault]:
+        """All faults, in the order they are met."""
+        for section in self.sections:
+            for slots in section.cells:
+                for cell in slots:
+                    cell.writer, cell.owner, cell.readers = None, None, {}
+        envs = {s.number: list(self.env) for s in self.sections}
+        running: dict[int, tuple[Iterator[Node], Node | None]] = {
+            s.number: (self._steps(s.nodes, s.number), None) for s in self.sections
+        }
+        while running:
+            moved = False
+            for number, (steps, stuck) in list(running.items()):
+                self.env = envs[number]
+                if stuck is not None and not self._ready(number, stuck.event):
+                    continue
+                moved = True
+                blocked = next(steps, None)
+                if blocked is None:
+                    del running[number]
+                else:
+                    running[number] = (steps, blocked)
+            if not moved:
+                for node in [stuck for _, stuck in running.values() if stuck is not None][:1]:
+                    what = "{first} waits for a cross-core event that no other core raises by then"
+                    self._fault(Fault("deadlock", what, self._count(node)))
+                return self.faults
+        self._leftovers()
+        return self.faults
+
+    # -- control -------------------------------------------------------------------------------------------
+
+    def _steps(self, nodes: Sequence[Node], number: int) -> Iterator[Node]:
+        """Runs nodes; yields each wait_cross whose event is not raised yet."""
+        for node in nodes:
+            if node.kind == LOOP and node.crosses:
+                for trip in range(self._trips(node)):
+                    self.env[node.variable] = trip
+                    yield from self._steps(node.body, number)
+            elif node.kind == WAIT_CROSS:
+                while not self._ready(number, node.event):
+                    yield node
+                self._wait_cross(node, number)
+            else:
+                self.walk((node,))
+
+    def _trips(self, node: Node) -> int:
+        return node.trips if self.full else reduced_trips(node.trips, self.kernel.period)
+
+    def _loop(self, node: Node) -> None:
+        trips, period, variable = self._trips(node), self.kernel.period, node.variable
+        body, env = node.body, self.env
+        if trips == node.trips:
+            for trip in range(trips):
+                env[variable] = trip
+                self.walk(body)
+            return
+        depths: list[dict[tuple[int, str, str, int], int]] = []
+        for trip in range(trips):
+            env[variable] = trip
+            self.walk(body)
+            if trip + 1 in (period, 2 * period):
+                depths.append({key: len(event.clocks) for key, event in self.events.items() if event.clocks})
+        if depths[0] != depths[1]:  # flags pile up or run out: only all iterations tell when
+            for trip in range(trips, node.trips):
+                env[variable] = trip
+                self.walk(body)
+
+    def walk(self, nodes: Sequence[Node]) -> None:
+        """Runs nodes that need nothing from other cores."""
+        for node in nodes:
+            kind = node.kind
+            if kind == WORK:
+                self._work(node)
+            elif kind == SET:
+                self._set(node)
+            elif kind == WAIT:
+                self._wait(node)
+            elif kind == LOOP:
+                self._loop(node)
+            elif kind == BARRIER:
+                self._barrier(node)
+            elif kind == SET_CROSS:
+                self._set_cross(node)
+
+    def _count(self, node: Node) -> Stamp:
+        """Gives a node its number in its queue."""
+        queue = node.queue
+        self.trail[queue].append(node)
+        if self.explain:
+            self.envs[queue].append(tuple(self.env))
+        clock = self.clocks[queue]
+        clock[queue] += 1
+        return queue, clock[queue]
+
+    # -- instructions ------------------------------------------------------------------------------------------
+
+    def _work(self, node: Node) -> None:
+        queue = node.queue
+        clock, env = self.clocks[queue], self.env
+        stamp = self._count(node)
+        number = stamp[1]
+        unused = None
+        if node.fresh is not None and node.fresh[0].at(env) == 0:
+            unused = node.fresh[1]
+        for place in node.reads:
+            if place is unused:
+                continue
+            alloc = place.alloc
+            for cell in place.cells(env):
+                writer = cell.writer
+                if writer is None:
+                    what = "{first} reads what nothing wrote"
+                    self._fault(Fault("uninitialised", what, stamp, None, cell))
+                elif writer[1] > clock[writer[0]]:
+                    self._race("reads while {first} may still write", writer, stamp, cell)
+                elif cell.owner is not alloc:
+                    self._fault(
+                        Fault(
+                            "overlap",
+                            "{first} overwrites a buffer that {second} still reads",
+                            writer,
+                            stamp,
+                            cell,
+                        )
+                    )
+                cell.readers[queue] = number
+        for place in node.writes:
+            alloc = place.alloc
+            for cell in place.cells(env):
+                writer = cell.writer
+                if writer is not None and writer[1] > clock[writer[0]]:
+                    self._race("writes while {first} may still write", writer, stamp, cell)
+                readers = cell.readers
+                if readers:
+                    for reader, last in readers.items():
+                        if last > clock[reader]:
+                            self._race("writes while {first} may still read", (reader, last), stamp, cell)
+                    cell.readers = {}
+                cell.writer, cell.owner = stamp, alloc
+        for transfer in node.device:
+            if transfer.tensor in self.tracked:
+                self._touch(transfer, stamp)
+        if self.kernel.queue_names[queue] == "S":
+            self._scalar(queue)
+
+    def _race(self, what: str, first: Stamp, second: Stamp, cell: Cell | None) -> None:
+        known = self.clocks[second[0]][first[0]]
+        self._fault(Fault("race", "{second} " + what, first, second, cell, known))
+
+    def _scalar(self, queue: int) -> None:
+        """What the scalar unit waited for is over before anything that it issues later."""
+        own, section = self.clocks[queue], self.kernel.queue_sections[queue]
+        for other, clock in enumerate(self.clocks):
+            if other != queue and self.kernel.queue_sections[other] == section:
+                clock[:] = map(max, clock, own)
+
+    def _barrier(self, node: Node) -> None:
+        stamp = self._count(node)
+        section = self.kernel.queue_sections[stamp[0]]
+        mine = [c for q, c in enumerate(self.clocks) if self.kernel.queue_sections[q] == section]
+        joined = [max(column) for column in zip(*mine, strict=True)]
+        for clock in mine:
+            clock[:] = joined
+
+    # -- flags ---------------------------------------------------------------------------------------------
+
+    def _event(self, node: Node) -> _Event:
+        section = self.kernel.queue_sections[node.queue]
+        number = node.event + (node.counter.at(self.env) % node.slots if node.slots > 1 else 0)
+        key = (section, *node.pair, number)
+        found = self.events.get(key)
+        if found is None:
+            found = self.events[key] = _Event()
+        return found
+
+    def _set(self, node: Node) -> None:
+        event = self._event(node)
+        stamp = self._count(node)
+        clock = self.clocks[node.queue]
+        waited = event.waited
+        if event.clocks:
+            what = "{second} raises a flag again that {first} raised and nothing consumed"
+            self._fault(Fault("reused-flag", what, event.set[-1], stamp))
+        elif waited is not None and waited[1] > clock[waited[0]]:
+            what = "{second} may raise its flag again before {first} consumed it"
+            self._fault(Fault("reused-flag", what, waited, stamp, None, clock[waited[0]]))
+        event.clocks.append(clock.copy())
+        event.set.append(stamp)
+
+    def _wait(self, node: Node) -> None:
+        event = self._event(node)
+        stamp = self._count(node)
+        event.waited = stamp
+        if not event.clocks:
+            what = "{first} waits for a flag that nothing before it raises"
+            self._fault(Fault("deadlock", what, stamp))
+            return
+        clock, raised = self.clocks[node.queue], event.clocks.popleft()
+        event.set.popleft()
+        clock[:] = map(max, clock, raised)
+        if node.pair[1] == "S":
+            self._scalar(node.queue)
+
+    def _set_cross(self, node: Node) -> None:
+        stamp = self._count(node)
+        own = self.kernel.queue_sections[node.queue]
+        for other in self.sections:
+            if other.number != own:
+                fifo = self.cross.setdefault((own, other.number, node.event), deque())
+                fifo.append((self.clocks[node.queue].copy(), stamp))
+
+    def _senders(self, number: int, event: int) -> list[int]:
+        return [s.number for s in self.sections if s.number != number and (event, s.number) in self.senders]
+
+    def _ready(self, number: int, event: int) -> bool:
+        senders = self._senders(number, event)
+        return bool(senders) and all(self.cross.get((s, number, event)) for s in senders)
+
+    def _wait_cross(self, node: Node, number: int) -> None:
+        self._count(node)
+        clock = self.clocks[node.queue]
+        for sender in self._senders(number, node.event):
+            raised, _ = self.cross[sender, number, node.event].popleft()
+            clock[:] = map(max, clock, raised)
+        if self.kernel.queue_names[node.queue] == "S":
+            self._scalar(node.queue)
+
+    def _leftovers(self) -> None:
+        for event in self.events.values():
+            if event.set:
+                what = "{first} raises a flag that nothing consumes"
+                self._fault(Fault("unpaired-flag", what, event.set[0]))
+        for fifo in self.cross.values():
+            if fifo:
+                what = "{first} raises a cross-core event that nothing consumes"
+                self._fault(Fault("unpaired-flag", what, fifo[0][1]))
+
+    # -- device memory -------------------------------------------------------------------------------------
+
+    def _touch(self, transfer: Transfer, stamp: Stamp) -> None:
+        """Checks an access to a tensor that the kernel both reads and writes against all earlier ones."""
+        env, unit = self.env, self.kernel.unit
+        own, boxes = env[unit], []
+        for i in range(transfer.section.units):
+            env[unit] = i
+            boxes.append(self._box(transfer))
+        env[unit] = own
+        touch = _Touch(stamp, transfer, boxes)
+        clock = self.clocks[stamp[0]]
+        found = [0] * len(boxes)
+        for before in self.touches[transfer.tensor]:
+            if not (before.write or touch.write):
+                continue
+            for i, box in enumerate(boxes):
+                for j, other in enumerate(before.boxes):
+                    met = touch.meets(box, before, other)
+                    if not met:
+                        continue
+                    same_unit = before.section is not touch.section or i == j
+                    if not same_unit or before.stamp[1] > clock[before.stamp[0]]:
+                        verbs = ("writes" if touch.write else "reads", "write" if before.write else "read")
+                        what = f"{verbs[0]} device memory that {{first}} may still {verbs[1]}"
+                        self._race(what, before.stamp, stamp, None)
+                    if before.write:
+                        found[i] += met
+        if not transfer.write and any(
+            b is not None and n < volume(b) for b, n in zip(boxes, found, strict=True)
+        ):
+            if transfer.tensor in self.kernel.workspaces:
+                what = "{first} reads elements of a workspace that nothing wrote"
+                self._fault(Fault("uninitialised", what, stamp))
+            elif transfer.tensor in self.kernel.outputs:
+                self.needs.add(transfer.tensor)
+        self.touches[transfer.tensor].append(touch)
+
+    def _box(self, transfer: Transfer) -> Edges | None:
+        box = transfer.box
+        if box is None or any(map(self.kernel.is_unknown, box.offsets)):
+            return tuple((0, n) for n in transfer.view.shape)
+        return box.at(self.env)
+
+
+def _sent(nodes: Sequence[Node]) -> set[int]:
+    found: set[int] = set()
+    for node in nodes:
+        if node.kind == SET_CROSS:
+            found.add(node.event)
+        elif node.kind == LOOP:
+            found |= _sent(node.body)
+    return found

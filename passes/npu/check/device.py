@@ -1,0 +1,336 @@
+"""Device memory within one launch: what the cores of the grid store, together and against each other.
+
+The cores of a launch are unordered, so no two may store to one element, and none may load what another stores.
+Only the cores of one grid point are ordered with each other, by cross-core flags: clocks.py checks those.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from ....dialects.dtypes import size
+from ....dialects.npu import GmType
+from .affine import Affine, cover, ends, product_covers
+from .finding import Finding
+from .model import Kernel, Transfer
+
+MOST_ELEMENTS = 1 << 26
+"""Element stores that are followed one by one where the boxes of a tensor do not fit a simple pattern."""
+
+
+@dataclass
+class Summary:
+    """What a kernel does to its tensor arguments, by number. `parts`: which elements (flat, bool) the cores store,
+    for written tensors that they do not store whole."""
+
+    kernel: Kernel
+    reads: set[int] = field(default_factory=set)
+    writes: set[int] = field(default_factory=set)
+    needs: set[int] = field(default_factory=set)
+    """Written tensors that are also read before: they must come with contents."""
+    parts: dict[int, np.ndarray] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def types(self) -> list[Attribute]:
+        """The types of the tensor arguments."""
+        return [a.type for a in self.kernel.op.body.block.args[len(self.kernel.grid) :]]
+
+    @property
+    def tracked(self) -> frozenset[int]:
+        """Tensors that the kernel both reads and writes."""
+        return frozenset(self.reads & self.writes)
+
+
+def summarise(kernel: Kernel) -> Summary:
+    """Checks the device memory of a kernel, all cores against each other."""
+    found = Summary(kernel)
+    stores: dict[int, list[Transfer]] = {}
+    loads: dict[int, list[Transfer]] = {}
+    for transfer in kernel.transfers:
+        (stores if transfer.write else loads).setdefault(transfer.tensor, []).append(transfer)
+    found.reads, found.writes = set(loads), set(stores)
+    beyond = [t for t in kernel.transfers if not _inside(kernel, t)]
+    if beyond:
+        what = f"{{first}} uses {beyond[0].view}, which leaves its tensor"
+        found.findings.append(Finding("bad-box", what, beyond[0].op, kernel=kernel.name))
+        return found
+    for tensor, writers in stores.items():
+        if not _regular(kernel, writers, tensor, found):
+            _exact(kernel, writers, tensor, found)
+        for load in loads.get(tensor, ()):
+            _own_part(kernel, load, writers, found)
+            _stored(kernel, load, writers, found)
+    return found
+
+
+def _inside(kernel: Kernel, transfer: Transfer) -> bool:
+    """Whether a view shows elements of its tensor only."""
+    view = transfer.view
+    reach = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]
+    if 0 in view.shape:
+        return True
+    low = view.offset + sum(min(r, 0) for r in reach)
+    high = view.offset + sum(max(r, 0) for r in reach)
+    return low >= 0 and high < size(_shape(kernel, transfer.tensor))
+
+
+def core_variables(kernel: Kernel, transfer: Transfer) -> list[int]:
+    """The variables that tell cores apart: grid coordinates and the unit, where they move."""
+    kernel.counts[kernel.unit] = transfer.section.units
+    return [v for v in range(kernel.unit + 1) if kernel.counts[v] > 1]
+
+
+def _regular(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Summary) -> bool:
+    """Handles stores whose boxes fill one part of a view each, every position once; False for others."""
+    view = writers[0].view
+    parts = []
+    for store in writers:
+        cores = core_variables(kernel, store)
+        if store.view != view or store.box is None:
+            return False
+        moving = [v for offset in store.box.offsets for v, _ in offset.terms]
+        if (
+            len(moving) != len(set(moving))
+            or not set(cores) <= set(moving)
+            or kernel.unknown.keys() & set(moving)
+        ):
+            return False
+        box = store.box
+        part = []
+        for offset, count, step, extent in zip(box.offsets, box.counts, box.steps, box.extent, strict=True):
+            along = cover(offset, count, step, extent, kernel.counts)
+            if not (along.full and along.once):
+                return False
+            part.append((along.low, along.high))
+        parts.append(tuple(part))
+    for a, b in itertools.combinations(parts, 2):
+        if all(x[0] < y[1] and y[0] < x[1] for x, y in zip(a, b, strict=True)):
+            return False
+    total = size(_shape(kernel, tensor))
+    if (
+        view.offset == 0
+        and size(view.shape) == total
+        and _tight(view)
+        and product_covers(parts, view.shape) is None
+    ):
+        return True
+    if total > MOST_ELEMENTS:
+        return True
+    if not _apart_elements(view):
+        return False
+    mask = np.zeros(total, bool)
+    shown = np.lib.stride_tricks.as_strided(mask[view.offset :], view.shape, view.strides)  # inside: checked
+    for part in parts:
+        shown[tuple(slice(low, high) for low, high in part)] = True
+    if not mask.all():
+        found.parts[tensor] = mask
+    return True
+
+
+def _tight(view: GmType) -> bool:
+    """Whether a view's elements follow each other without gaps, in any order."""
+    reach = 1
+    for stride, n in sorted(zip(view.strides, view.shape, strict=True)):
+        if n > 1:
+            if stride != reach:
+                return False
+            reach *= n
+    return True
+
+
+def _apart_elements(view: GmType) -> bool:
+    """Whether no two elements of a view are the same one of its tensor."""
+    reach = 1
+    for stride, n in sorted(zip(view.strides, view.shape, strict=True)):
+        if n > 1:
+            if stride < reach:
+                return False
+            reach = stride * n
+    return True
+
+
+# -- one by one ----------------------------------------------------------------------------------------------
+
+
+def _exact(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Summary) -> None:
+    """Follows the stores of all cores element by element."""
+    shape = _shape(kernel, tensor)
+    total = size(shape)
+    work = sum(_work(kernel, s) for s in writers)
+    if work > MOST_ELEMENTS:
+        what = "{first} stores in a pattern that npu-check cannot follow"
+        found.findings.append(Finding("core-race", what, writers[0].op, kernel=kernel.name))
+        return
+    owner = np.full(total, -1, np.int32)
+    by = np.zeros(total, np.int16)
+    whole = True
+    for number, store in enumerate(writers):
+        if store.box is None:
+            whole = False
+            continue
+        unknown = kernel.unknown.keys() & {v for o in store.box.offsets for v, _ in o.terms}
+        whole = whole and not unknown
+        for core, env in enumerate(_cores(kernel, store)):
+            # sections on one grid point are ordered by flags: only the point and the unit tell cores apart
+            mark = core if store.section.units > 1 else core * _most_units(kernel)
+            for flat in _elements(kernel, store, env):
+                before = owner[flat]
+                clash = (before >= 0) & (before != mark)
+                if clash.any():
+                    at = int(flat[np.argmax(clash)])
+                    first = writers[int(by[at])].op
+                    where = tuple(int(i) for i in np.unravel_index(at, shape)) if shape else ()
+                    what = f"{{first}} and {{second}} on two cores store element {list(where)} of one tensor"
+                    if first is store.op:
+                        what = f"{{first}} stores element {list(where)} of one tensor from two cores"
+                    second = None if first is store.op else store.op
+                    found.findings.append(Finding("core-race", what, first, second, kernel=kernel.name))
+                    return
+                owner[flat] = mark
+                by[flat] = number
+    if not whole:
+        found.parts[tensor] = np.zeros(total, bool)
+    elif (owner < 0).any():
+        found.parts[tensor] = owner >= 0
+
+
+def _shape(kernel: Kernel, tensor: int) -> tuple[int, ...]:
+    kind = kernel.op.body.block.args[len(kernel.grid) + tensor].type
+    assert isinstance(kind, GmType)
+    return kind.shape
+
+
+def _most_units(kernel: Kernel) -> int:
+    return max(s.units for s in kernel.sections)
+
+
+def _work(kernel: Kernel, store: Transfer) -> int:
+    if store.box is None:
+        return 0
+    cores = math.prod(kernel.grid) * store.section.units
+    return cores * math.prod(kernel.counts[v] for v in store.loops) * math.prod(store.box.counts)
+
+
+def _cores(kernel: Kernel, transfer: Transfer) -> Iterator[list[int]]:
+    """The environment of each core, loops at 0."""
+    for point in itertools.product(*map(range, kernel.grid)):
+        for unit in range(transfer.section.units):
+            yield [*point, unit, *[0] * (len(kernel.counts) - len(point) - 1)]
+
+
+def _elements(kernel: Kernel, transfer: Transfer, env: list[int]) -> Iterator[np.ndarray]:
+    """Flat element numbers that a core stores, loop by loop where loops move several dimensions at once."""
+    box, view = transfer.box, transfer.view
+    assert box is not None
+    uses = [v for o in box.offsets for v, _ in o.terms]
+    mixed = [v for v in transfer.loops if uses.count(v) > 1]
+    for values in itertools.product(*(range(kernel.counts[v]) for v in mixed)):
+        for v, x in zip(mixed, values, strict=True):
+            env[v] = x
+        flat = np.full((1,), view.offset, np.int64)
+        dims = zip(box.offsets, box.counts, box.steps, box.extent, view.strides, strict=True)
+        for offset, count, step, extent, stride in dims:
+            at = np.array([offset.at(env)]) + np.arange(count) * step
+            for v, c in offset.terms:
+                if v in transfer.loops and v not in mixed:
+                    at = (at[:, None] + np.arange(kernel.counts[v]) * c).reshape(-1)
+            at = np.unique(at[(at >= 0) & (at < extent)])
+            flat = (flat[:, None] + at * stride).reshape(-1)
+        yield flat
+
+
+# -- loads of what is stored ----------------------------------------------------------------------------------
+
+
+def _own_part(kernel: Kernel, load: Transfer, writers: Sequence[Transfer], found: Summary) -> None:
+    """A load of a tensor that the launch stores must stay within what its own grid point stores."""
+    for store in writers:
+        if _apart(kernel, load, store):
+            continue
+        what = "{first} on one core may store what {second} on another loads"
+        found.findings.append(Finding("core-race", what, store.op, load.op, kernel=kernel.name))
+        return
+
+
+def _stored(kernel: Kernel, load: Transfer, writers: Sequence[Transfer], found: Summary) -> None:
+    """A load of a workspace stays within what some core stores, where they do not store it whole."""
+    part = found.parts.get(load.tensor)
+    if part is None or load.tensor not in kernel.workspaces or load.box is None:
+        return
+    if _work(kernel, load) > MOST_ELEMENTS:
+        return
+    for env in _cores(kernel, load):
+        for flat in _elements(kernel, load, env):
+            if not part[flat].all():
+                what = "{first} loads elements of a tensor that no core stores"
+                found.findings.append(Finding("uninitialised", what, load.op, kernel=kernel.name))
+                return
+
+
+def _apart(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
+    """Whether loads of one grid point never meet stores of another."""
+    if math.prod(kernel.grid) == 1:
+        return True
+    if load.box is None or store.box is None:
+        return False
+    if load.view == store.view and _same_steps(kernel, load, store):
+        return True
+    boxes: list[list[tuple[tuple[int, int], ...]]] = []
+    for transfer in (load, store):
+        kernel.counts[kernel.unit] = transfer.section.units
+        boxes.append([_hull(kernel, transfer, p) for p in itertools.product(*map(range, kernel.grid))])
+    for (i, a), (j, b) in itertools.product(enumerate(boxes[0]), enumerate(boxes[1])):
+        if i != j and all(x[0] < y[1] and y[0] < x[1] for x, y in zip(a, b, strict=True)):
+            return False
+    return True
+
+
+def _same_steps(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
+    """Whether load and store move alike along the grid, and the load stays inside the store's part of a grid
+    point (stores of two points do not meet: that is checked already)."""
+    assert load.box is not None and store.box is not None
+    for d, (a, b) in enumerate(zip(load.box.offsets, store.box.offsets, strict=True)):
+        inside = []
+        for transfer, offset in ((load, a), (store, b)):
+            kernel.counts[kernel.unit] = transfer.section.units
+            rest = Affine(offset.constant, tuple(t for t in offset.terms if t[0] >= kernel.unit))
+            assert transfer.box is not None
+            inside.append(_reach(kernel, rest, transfer.box.counts[d], transfer.box.steps[d]))
+        grid_a, grid_b = (tuple(t for t in o.terms if t[0] < kernel.unit) for o in (a, b))
+        if grid_a != grid_b or inside[0][0] < inside[1][0] or inside[0][1] > inside[1][1]:
+            return False
+    return True
+
+
+def _reach(kernel: Kernel, offset: Affine, count: int, step: int) -> tuple[int, int]:
+    low, high = offset.span(kernel.counts)
+    first, last = ends(0, count, step)
+    return low + first, high + last
+
+
+def _hull(kernel: Kernel, transfer: Transfer, point: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """The flat range of elements around all that one grid point touches, as a box of one dimension."""
+    box, view = transfer.box, transfer.view
+    assert box is not None
+    low = high = view.offset
+    for offset, count, step, extent, stride in zip(
+        box.offsets, box.counts, box.steps, box.extent, view.strides, strict=True
+    ):
+        here = Affine(
+            offset.constant + sum(c * point[v] for v, c in offset.terms if v < kernel.unit),
+            tuple(t for t in offset.terms if t[0] >= kernel.unit),
+        )
+        first, last = _reach(kernel, here, count, step)
+        first, last = max(first, 0), min(last, extent)
+        if first >= last:
+            return ((0, 0),)
+        low += min(first * stride, (last - 1) * stride)
+        high += max(first * stride, (last - 1) * stride)
+    return ((low, high + 1),)

@@ -1,0 +1,406 @@
+"""A kernel, compiled once into flat nodes that the clocks can run fast.
+
+Each section becomes a list of nodes: instructions with the memory cells they touch, flags, loops. A *cell* is a
+range of bytes of one memory space in which every access begins and ends: a slot of a buffer, cut where another
+buffer's slot begins or ends inside it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from typing import Any
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from ....dialects.base import FormattedOp, Linear, describe, integer, text, to_ints
+from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, ops, structure
+from ...errors import PassError
+from .affine import Affine, Box
+
+ZERO = Affine(0)
+WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP, GONE = range(8)
+
+
+class Cell:
+    """Bytes [start, end) of a space, and who touched them last: `writer` and `readers` are (queue, number)."""
+
+    __slots__ = ("end", "owner", "readers", "space", "start", "writer")
+
+    def __init__(self, space: str, start: int, end: int) -> None:
+        self.space, self.start, self.end = space, start, end
+        self.writer: tuple[int, int] | None = None
+        self.owner: SSAValue | None = None
+        self.readers: dict[int, int] = {}
+
+
+@dataclass(slots=True)
+class Place:
+    """A buffer operand: the cells of each slot, and the counter that selects one."""
+
+    alloc: SSAValue
+    slots: list[list[Cell]]
+    counter: Affine | None
+
+    def cells(self, env: Sequence[int]) -> list[Cell]:
+        """The cells of the slot that is selected in an environment."""
+        return self.slots[self.counter.at(env) % len(self.slots) if self.counter is not None else 0]
+
+
+@dataclass(slots=True)
+class Node:
+    """One instruction, flag or loop of a section. `queue` is the pipe that runs it, by number in the kernel;
+    `event` is the first channel of a flag."""
+
+    kind: int
+    op: Operation
+    queue: int = 0
+    reads: Sequence[Place] = ()
+    writes: Sequence[Place] = ()
+    fresh: tuple[Affine, Place] | None = None
+    device: Sequence[Transfer] = ()
+    pair: tuple[str, str] = ("", "")
+    event: int = 0
+    slots: int = 1
+    counter: Affine = ZERO
+    variable: int = 0
+    trips: int = 0
+    body: list[Node] = field(default_factory=list)
+    crosses: bool = False
+
+
+@dataclass(slots=True)
+class Transfer:
+    """One access to a device tensor. `tensor` is the number of the kernel's argument, `box` in elements of
+    `view`; None where the place depends on data. `loops` are the variables of the loops around it."""
+
+    op: NpuOp
+    tensor: int
+    view: GmType
+    box: Box | None
+    write: bool
+    section: Section
+    loops: tuple[int, ...]
+
+
+@dataclass
+class Section:
+    """The program of one kind of core."""
+
+    op: structure.SectionOp
+    number: int
+    core: str
+    units: int
+    nodes: list[Node] = field(default_factory=list)
+    names: dict[int, tuple[str, int, int]] = field(default_factory=dict)
+    """For each loop's variable: the index's name, first value and step."""
+    allocs: list[ops.AllocOp] = field(default_factory=list)
+    queues: dict[Pipe, int] = field(default_factory=dict)
+    works: list[Node] = field(default_factory=list)
+    cells: list[list[Cell]] = field(default_factory=list)
+
+
+class Kernel:
+    """A kernel, ready to be checked. Raises PassError for indices it cannot follow."""
+
+    def __init__(self, op: structure.KernelOp) -> None:
+        self.op = op
+        self.name = text(op.sym_name)
+        self.grid = to_ints(op.grid)
+        self.counts: list[int] = [*self.grid, 1]
+        """How many values each variable takes; the unit's is set per section."""
+        self.unit = len(self.grid)
+        self.values: dict[SSAValue, Affine] = {}
+        self.tensors: dict[SSAValue, int] = {}
+        self.transfers: list[Transfer] = []
+        self.unknown: dict[int, SSAValue] = {}
+        """Variables that stand for integers read from device memory."""
+        self.queue_names: list[str] = []
+        self.queue_sections: list[int] = []
+        self.period = 1
+        self.steering: set[int] = set()
+        """Grid coordinates and the unit, where slots or events depend on them."""
+        self._rows: dict[tuple[int, ...], tuple[Affine, ...]] = {}
+        self._kept: list[Attribute] = []
+        args = op.body.block.args
+        for i in range(len(self.grid)):
+            self.values[args[i]] = Affine(0, ((i, 1),))
+        self.n_tensors = len(args) - len(self.grid)
+        self.workspaces = range(self.n_tensors - integer(op.workspaces), self.n_tensors)
+        self.outputs = range(self.workspaces.start - integer(op.outputs), self.workspaces.start)
+        for i, arg in enumerate(args[len(self.grid) :]):
+            self.tensors[arg] = i
+        self.sections: list[Section] = []
+        for inner in op.body.block.ops:
+            if isinstance(inner, structure.SectionOp):
+                section = Section(inner, len(self.sections), text(inner.core), integer(inner.units))
+                self.sections.append(section)
+            else:
+                self.plain(inner)
+        for section in self.sections:
+            _SectionBuilder(self, section).run()
+
+    def variable(self, count: int) -> int:
+        """A new variable."""
+        self.counts.append(count)
+        return len(self.counts) - 1
+
+    def is_unknown(self, affine: Affine) -> bool:
+        """Whether it depends on a number read from device memory."""
+        return any(v in self.unknown for v, _ in affine.terms)
+
+    def counted(self, counter: Affine, slots: int) -> None:
+        """Takes note of a counter modulo `slots`."""
+        self.period = math.lcm(self.period, slots)
+        self.steering.update(v for v, _ in counter.terms if v <= self.unit)
+
+    def starts(self) -> list[dict[int, int]]:
+        """Values of the grid coordinates and the unit that stand for all cores: those that slots and events
+        depend on, as far as they differ modulo the period."""
+        units = max((s.units for s in self.sections), default=1)
+        counts = {v: units if v == self.unit else self.grid[v] for v in sorted(self.steering)}
+        values = [range(min(n, self.period)) for n in counts.values()]
+        return [dict(zip(counts, point, strict=True)) for point in product(*values)]
+
+    def queue(self, section: Section, pipe: Pipe) -> int:
+        """The number of a pipe of a section's core."""
+        found = section.queues.get(pipe)
+        if found is None:
+            found = section.queues[pipe] = len(self.queue_names)
+            self.queue_names.append(pipe)
+            self.queue_sections.append(section.number)
+        return found
+
+    def rows(self, attr: Attribute, indices: Sequence[SSAValue], op: Operation) -> tuple[Affine, ...]:
+        """The `at [...]` expressions of an op."""
+        assert isinstance(attr, DenseArrayBase)
+        key = (id(attr), *map(id, indices))
+        found = self._rows.get(key)
+        if found is None:
+            self._kept.append(attr)  # so that its id stays its own
+            known = [self.value(v, op) for v in indices]
+            found = self._rows[key] = tuple(
+                [
+                    Affine.combine(row[-1], zip(row, known, strict=False))
+                    for row in Linear.decode(attr, len(indices)).rows
+                ]
+            )
+        return found
+
+    def value(self, index: SSAValue, op: Operation) -> Affine:
+        found = self.values.get(index)
+        if found is None:
+            raise PassError(f"{describe(op)} uses an index that npu-check cannot follow")
+        return found
+
+    def plain(self, op: Operation) -> None:
+        """Ops that only name things."""
+        if isinstance(op, arith.ConstantOp):
+            if isinstance(op.value, IntegerAttr):
+                self.values[op.result] = Affine(op.value.value.data)
+        elif isinstance(op, ops.ViewOp):
+            self.tensors[op.result] = self.tensors[op.source]
+
+
+class _SectionBuilder:
+    """Fills a section with nodes."""
+
+    def __init__(self, kernel: Kernel, section: Section) -> None:
+        self.kernel, self.section = kernel, section
+        self.loops: tuple[int, ...] = ()
+        self.cells: dict[SSAValue, list[list[Cell]]] = {}
+        self.places: dict[SSAValue, Place] = {}
+
+    def run(self) -> None:
+        body = self.section.op.body.block
+        self.kernel.values[body.args[0]] = Affine(0, ((self.kernel.unit, 1),))
+        self._lay_out(body)
+        self.fill(body, self.section.nodes)
+        self.section.cells += [cells for slots in self.cells.values() for cells in slots]
+
+    def _lay_out(self, body: Block) -> None:
+        """Cuts the memory spaces into cells."""
+        regions: dict[str, list[tuple[int, int, SSAValue, int]]] = {}
+        for op in body.ops:
+            if not isinstance(op, ops.AllocOp):
+                continue
+            self.section.allocs.append(op)
+            kind = op.result.type
+            assert isinstance(kind, BufferType)
+            size = kind.slot_bytes
+            if op.address is not None:
+                start, space = integer(op.address), kind.space
+            else:  # not allocated yet: memory of its own
+                start, space = 0, f"{kind.space} of {len(self.cells)}"
+            listed = regions.setdefault(space, [])
+            listed += [(start + size * i, start + size * (i + 1), op.result, i) for i in range(kind.slots)]
+            self.cells[op.result] = [[] for _ in range(kind.slots)]
+        for space, listed in regions.items():
+            listed.sort(key=lambda r: r[:2])
+            cluster: list[tuple[int, int, SSAValue, int]] = []
+            reach = -1
+            for region in listed:
+                if cluster and region[0] >= reach:
+                    self._cut(space, cluster)
+                    cluster = []
+                cluster.append(region)
+                reach = max(reach, region[1]) if len(cluster) > 1 else region[1]
+            if cluster:
+                self._cut(space, cluster)
+
+    def _cut(self, space: str, cluster: list[tuple[int, int, SSAValue, int]]) -> None:
+        if len(cluster) == 1:
+            start, end, alloc, slot = cluster[0]
+            self.cells[alloc][slot] = [Cell(space, start, end)]
+            return
+        edges = sorted({r[0] for r in cluster} | {r[1] for r in cluster})
+        cells = [Cell(space, a, b) for a, b in pairwise(edges)]
+        for start, end, alloc, slot in cluster:
+            self.cells[alloc][slot] = cells[bisect_left(edges, start) : bisect_left(edges, end)]
+
+    def place(self, value: SSAValue, op: Operation) -> Place:
+        """The memory behind a buffer operand."""
+        found = self.places.get(value)
+        if found is not None:
+            return found
+        owner = value.owner
+        if isinstance(owner, ops.SlotOp):
+            cells = self.cells.get(owner.source)
+            if cells is None:
+                raise PassError(f"{describe(op)} uses a slot of a buffer that its section does not allocate")
+            (counter,) = self.kernel.rows(owner.offsets, owner.indices, owner)
+            if len(cells) == 1:
+                found = Place(owner.source, cells, None)
+            elif self.kernel.is_unknown(counter):  # any slot: all of them
+                found = Place(owner.source, [[c for slot in cells for c in slot]], None)
+            else:
+                found = Place(owner.source, cells, counter)
+                self.kernel.counted(counter, len(cells))
+        elif value in self.cells:
+            found = Place(value, self.cells[value], None)
+        else:
+            raise PassError(f"{describe(op)} uses a buffer that its section does not allocate")
+        self.places[value] = found
+        return found
+
+    def fill(self, block: Block, nodes: list[Node]) -> None:
+        for op in block.ops:
+            how = _HOW.get(type(op))
+            if how is None:
+                how = _HOW[type(op)] = _how(op)
+            made = how(self, op)
+            if made is not None:
+                nodes.append(made)
+
+    def skip(self, op: Operation) -> None:
+        """Ops that do nothing when they are met."""
+
+    def name(self, op: Operation) -> None:
+        self.kernel.plain(op)
+
+    def flag(self, op: ops.SyncOp) -> Node:
+        kernel = self.kernel
+        kind = SET if isinstance(op, ops.SetFlagOp) else WAIT
+        pair = (op.source_pipe(), op.target_pipe())
+        (counter,) = kernel.rows(op.properties["offsets"], op.index_operands(), op)
+        slots = integer(op.properties["slots"])
+        if slots > 1:
+            if kernel.is_unknown(counter):
+                raise PassError(f"{describe(op)} selects an event by a number read from memory")
+            kernel.counted(counter, slots)
+        queue = kernel.queue(self.section, pair[0] if kind == SET else pair[1])
+        event = integer(op.properties["event"])
+        return Node(kind, op, queue, pair=pair, event=event, slots=slots, counter=counter)
+
+    def cross(self, op: ops.SetCrossOp | ops.WaitCrossOp) -> Node:
+        raises = isinstance(op, ops.SetCrossOp)
+        queue = self.kernel.queue(self.section, Pipe(text(op.source if raises else op.target)))
+        return Node(SET_CROSS if raises else WAIT_CROSS, op, queue, event=integer(op.event))
+
+    def barrier(self, op: Operation) -> Node:
+        return Node(BARRIER, op, self.kernel.queue(self.section, Pipe.S))
+
+    def loop(self, op: scf.ForOp) -> Node:
+        lower, upper, step = (self.kernel.value(v, op) for v in (op.lb, op.ub, op.step))
+        if lower.terms or upper.terms or step.terms or step.constant < 1:
+            raise PassError(f"{describe(op)} needs constant bounds and a positive step")
+        trips = max(0, -(-(upper.constant - lower.constant) // step.constant))
+        variable = self.kernel.variable(max(trips, 1))
+        index = op.body.block.args[0]
+        self.kernel.values[index] = Affine(lower.constant, ((variable, step.constant),))
+        name = index.name_hint or f"i{len(self.loops)}"
+        self.section.names[variable] = (name, lower.constant, step.constant)
+        node = Node(LOOP, op, variable=variable, trips=trips)
+        outer, self.loops = self.loops, (*self.loops, variable)
+        if trips:
+            self.fill(op.body.block, node.body)
+        self.loops = outer
+        node.crosses = any(n.crosses or n.kind in (SET_CROSS, WAIT_CROSS) for n in node.body)
+        return node
+
+    def work(self, op: NpuOp) -> Node:
+        kernel = self.kernel
+        reads, writes, device = [], [], []
+        for value in op.reads():
+            if type(value.type) is BufferType:
+                reads.append(self.place(value, op))
+            else:
+                device.append(self._transfer(op, value, False))
+        for value in op.writes():
+            if type(value.type) is BufferType:
+                writes.append(self.place(value, op))
+            else:
+                device.append(self._transfer(op, value, True))
+        node = Node(WORK, op, kernel.queue(self.section, op.PIPE), reads, writes, None, device)
+        starts = op.starts_fresh()
+        if starts is not None:
+            row, value = starts
+            node.fresh = (
+                kernel.rows(op.properties["offsets"], op.index_operands(), op)[row],
+                self.place(value, op),
+            )
+        if isinstance(op, ops.LoadScalarOp):
+            low, high = integer(op.low), integer(op.high)
+            variable = kernel.variable(max(high - low + 1, 1))
+            kernel.unknown[variable] = op.result
+            kernel.values[op.result] = Affine(low, ((variable, 1),))
+        self.section.works.append(node)
+        return node
+
+    def _transfer(self, op: NpuOp, value: SSAValue, write: bool) -> Transfer:
+        view = value.type
+        assert isinstance(view, GmType)
+        box = None
+        if isinstance(op, FormattedOp) and "offsets" in op.properties:
+            offsets = self.kernel.rows(op.properties["offsets"], op.index_operands(), op)
+            ones = (1,) * len(offsets)
+            sizes, steps = (op.box_sizes, op.box_steps) if isinstance(op, ops.TransferOp) else (ones, ones)
+            box = Box(offsets, sizes, steps, view.shape)
+        transfer = Transfer(op, self.kernel.tensors[value], view, box, write, self.section, self.loops)
+        self.kernel.transfers.append(transfer)
+        return transfer
+
+
+def _how(op: Operation) -> Callable[[_SectionBuilder, Any], Node | None]:
+    """How to add an op to a section. Raises PassError for ops that are not of a kernel."""
+    for kinds, how in (
+        ((ops.AllocOp, ops.SlotOp, scf.YieldOp), _SectionBuilder.skip),
+        ((arith.ConstantOp, ops.ViewOp), _SectionBuilder.name),
+        ((scf.ForOp,), _SectionBuilder.loop),
+        ((ops.SyncOp,), _SectionBuilder.flag),
+        ((ops.SetCrossOp, ops.WaitCrossOp), _SectionBuilder.cross),
+        ((ops.BarrierOp,), _SectionBuilder.barrier),
+        ((NpuOp,), _SectionBuilder.work),
+    ):
+        if isinstance(op, kinds):
+            return how
+    raise PassError(f"{describe(op)} is not an instruction that npu-check knows")
+
+
+_HOW: dict[type[Operation], Callable[[_SectionBuilder, Any], Node | None]] = {}
+"""What `_how` said, by type of op."""

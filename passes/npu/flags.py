@@ -1,0 +1,251 @@
+"""Which flags the buffers of a section ask for: plain data, nothing inserted yet.
+
+For each buffer that several pipes use, the home is the innermost block around its uses, where its slots advance.
+Positions count the ops of that block; a use in an inner loop counts as the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialects.npu import NpuOp, Pipe, buffer
+from ...dialects.npu.ops import SlotOp
+from .check.model import LOOP, WORK, Node, Section
+
+Pair = tuple[Pipe, Pipe]
+
+
+@dataclass(frozen=True)
+class Access:
+    """One use of a buffer, lifted to its home block: position there, pipe, and whether it writes."""
+
+    position: int
+    pipe: Pipe
+    write: bool
+
+
+@dataclass
+class Flag:
+    """One set/wait pair in a block: after item `after` on the pair's first pipe, before item `before` on the
+    second; `backward` ones belong to the next round of the slot."""
+
+    pair: Pair
+    after: int
+    before: int
+    slots: int
+    counter: SlotOp | None
+    backward: bool
+    event: int = 0
+    block: Block | None = None
+    """The home block, in whose items `after` and `before` count."""
+
+
+@dataclass
+class Home:
+    """The buffers whose slots advance in one block, and the flags they need there."""
+
+    block: Block
+    items: list[Operation]
+    flags: list[Flag] = field(default_factory=list)
+    place: dict[Operation, int] = field(default_factory=dict)
+    """Positions of the items."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of a buffer: where it stands, as (block, op in that block) from the section inwards."""
+
+    path: tuple[tuple[Block, Operation], ...]
+    pipe: Pipe
+    reads: bool
+    writes: bool
+
+
+def plan_flags(section: Section, turns: Collection[frozenset[Pipe]]) -> dict[Block, Home]:
+    """All flags that the buffers of a section ask for, with one event for each slot but between pipes in
+    `turns`."""
+    uses: dict[SSAValue, list[Use]] = {}
+    rounds: dict[Block, int] = {}
+    _collect(section.nodes, section.op.body.block, (), 1, uses, rounds)
+    homes: dict[Block, Home] = {}
+    for alloc, members in uses.items():
+        if len({use.pipe for use in members}) < 2:
+            continue
+        depth = 0
+        while all(
+            len(use.path) > depth + 1 and use.path[depth + 1][0] is members[0].path[depth + 1][0]
+            for use in members
+        ):
+            depth += 1
+        block = members[0].path[depth][0]
+        home = homes.get(block)
+        if home is None:
+            home = homes[block] = Home(block, list(block.ops))
+            home.place = {op: i for i, op in enumerate(home.items)}
+        accesses = []
+        for use in members:
+            position = home.place[use.path[depth][1]]
+            accesses += [Access(position, use.pipe, True)] if use.writes else []
+            accesses += [Access(position, use.pipe, False)] if use.reads else []
+        slot = next((u.operation for u in alloc.uses if isinstance(u.operation, SlotOp)), None)
+        slots = buffer(alloc).slots
+        found = forward_flags(accesses, slots, slot)
+        if depth:
+            found += backward_flags(accesses, slots, slot)
+        for flag in found:
+            if frozenset(flag.pair) in turns:
+                flag.slots, flag.counter = 1, None
+        home.flags += [f for f in found if not f.backward or f.slots < rounds[block]]
+    for home in homes.values():
+        home.flags = reduce_flags(home.flags)
+        for flag in home.flags:
+            flag.block = home.block
+    return homes
+
+
+def _collect(
+    nodes: Sequence[Node],
+    block: Block,
+    path: tuple[tuple[Block, Operation], ...],
+    times: int,
+    uses: dict[SSAValue, list[Use]],
+    rounds: dict[Block, int],
+) -> None:
+    """Adds the uses of each buffer below `block`, and how often each block runs in one pass of its section."""
+    rounds[block] = times
+    for node in nodes:
+        here = (*path, (block, node.op))
+        if node.kind == LOOP:
+            inner = node.op.regions[0].block
+            _collect(node.body, inner, here, times * node.trips, uses, rounds)
+        elif node.kind == WORK:
+            assert isinstance(node.op, NpuOp)
+            read, written = {p.alloc for p in node.reads}, {p.alloc for p in node.writes}
+            for alloc in read | written:
+                uses.setdefault(alloc, []).append(Use(here, node.op.PIPE, alloc in read, alloc in written))
+
+
+def forward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> list[Flag]:
+    """Orders within one iteration: for each use, the latest earlier conflicting use on each other pipe."""
+    out = []
+    ordered = sorted(accesses, key=lambda a: a.position)
+    for i, later in enumerate(ordered):
+        latest: dict[Pipe, int] = {}
+        for earlier in ordered[:i]:
+            conflict = earlier.write or later.write
+            if conflict and earlier.pipe != later.pipe and earlier.position < later.position:
+                latest[earlier.pipe] = earlier.position
+        out += [Flag((p, later.pipe), at, later.position, slots, slot, False) for p, at in latest.items()]
+    return out
+
+
+def backward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> list[Flag]:
+    """Orders one round of a slot before the next: last conflicting use on p, then first use on q, unless q's
+    use already follows p's within the iteration."""
+    out = []
+    pipes = {a.pipe for a in accesses}
+    for p in pipes:
+        for q in pipes - {p}:
+            pairs = [
+                (a.position, b.position)
+                for a in accesses
+                for b in accesses
+                if a.pipe == p and b.pipe == q and (a.write or b.write)
+            ]
+            if not pairs:
+                continue
+            last, first = max(a for a, _ in pairs), min(b for _, b in pairs)
+            followed = any(
+                a.pipe == p
+                and b.pipe == q
+                and a.position == last
+                and b.position > last
+                and (a.write or b.write)
+                for a in accesses
+                for b in accesses
+            )
+            if not followed:
+                out.append(Flag((p, q), last, first, slots, slot, True))
+    return out
+
+
+def _counter_key(flag: Flag) -> tuple:
+    if flag.counter is None or flag.slots == 1:
+        return (1,)
+    return (flag.slots, tuple(flag.counter.indices), flag.counter.properties["offsets"])
+
+
+def reduce_flags(flags: list[Flag]) -> list[Flag]:
+    """Merges flags of equal purpose and drops those that another one covers."""
+    out: list[Flag] = []
+    pairs = {f.pair for f in flags}
+    for pair in sorted(pairs):
+        ahead = sorted((f for f in flags if f.pair == pair and not f.backward), key=lambda f: f.before)
+        merged: dict[int, Flag] = {}
+        for f in ahead:
+            known = merged.get(f.before)
+            if known is None or f.after > known.after:
+                merged[f.before] = Flag(
+                    pair,
+                    f.after,
+                    f.before,
+                    max(f.slots, known.slots if known else 1),
+                    f.counter if f.slots > 1 or known is None else known.counter,
+                    False,
+                )
+            elif f.slots > known.slots:
+                known.slots, known.counter = f.slots, f.counter
+        covered = -1
+        for f in merged.values():
+            if f.after > covered:
+                out.append(f)
+                covered = f.after
+        back: dict[tuple, Flag] = {}
+        for f in flags:
+            if f.pair != pair or not f.backward:
+                continue
+            known = back.get(_counter_key(f))
+            if known is None:
+                back[_counter_key(f)] = Flag(pair, f.after, f.before, f.slots, f.counter, True)
+            else:
+                known.after, known.before = max(known.after, f.after), min(known.before, f.before)
+        out += back.values()
+    return out
+
+
+def number_events(flags: list[Flag], events: int) -> tuple[list[Flag], set[frozenset[Pipe]]]:
+    """Gives each flag its events, `slots` of them. Where a pair of pipes runs out, its forward flags of one block
+    are joined: all their sources first, then all their consumers. Returns the flags that are left, and the pairs
+    that still run out."""
+    out: list[Flag] = []
+    full: set[frozenset[Pipe]] = set()
+    for pair in sorted({f.pair for f in flags}):
+        mine = [f for f in flags if f.pair == pair]
+        if sum(f.slots for f in mine) > events:
+            mine = _join_forward(mine)
+        number = 0
+        for f in mine:
+            f.event = number
+            number += f.slots
+        if number > events:
+            full.add(frozenset(pair))
+        out += mine
+    return out, full
+
+
+def _join_forward(mine: list[Flag]) -> list[Flag]:
+    keep: list[Flag] = []
+    for f in sorted((f for f in mine if not f.backward), key=lambda f: f.after):
+        host = next(
+            (k for k in keep if k.block is f.block and f.after < k.before and k.after < f.before), None
+        )
+        if host is None:
+            keep.append(f)
+            continue
+        host.after, host.before = max(host.after, f.after), min(host.before, f.before)
+        if f.slots > host.slots:
+            host.slots, host.counter = f.slots, f.counter
+    return keep + [f for f in mine if f.backward]
