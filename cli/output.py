@@ -26,6 +26,7 @@ def verification_dict(found: Verification) -> dict[str, Any]:
         "reference": found.reference,
         "tolerance": finite(found.tolerance),
         "bitwise": found.bitwise,
+        "hazards": found.hazards,
         "levels": {level: finite(error) for level, error in found.levels.items()},
         "passes": [
             {

@@ -154,6 +154,11 @@ class Examiner:
         self.tags.complete(module)
         return State(stage.name, module, stage.level)
 
+    @property
+    def hazards(self) -> list[str]:
+        """What was found wrong with the order of instructions or with memory."""
+        return list(dict.fromkeys(f.problem for f in self.failures if f.kind == "hazard"))
+
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)
         if failure.finding is None:

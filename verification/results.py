@@ -149,6 +149,8 @@ class Verification:
     """Whether both memory modes of the npu level give the same bits."""
     reference: str = "JAX"
     """What results are compared with."""
+    hazards: list[str] = field(default_factory=list)
+    """Races, deadlocks and the like that npu-check or the simulator found; each has a row of its own too."""
 
     @property
     def ok(self) -> bool:

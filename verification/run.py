@@ -54,9 +54,8 @@ def verify_module(
         examiner.run()
     if bisect and examiner.failures:
         return _explained(examiner, deadline)
-    result = Verification(
-        examiner.checks, None, examiner.bitwise, "JAX" if reference is not None else "source"
-    )
+    against = "JAX" if reference is not None else "source"
+    result = Verification(examiner.checks, None, examiner.bitwise, against, examiner.hazards)
     if execute is not None and not any(f.kind in ("crash", "invalid") for f in examiner.failures):
         _run(examiner, execute, result)
     return result
@@ -69,7 +68,7 @@ def _examined(examiner: Examiner, deadline: float) -> Verification | None:
 
 def _explained(examiner: Examiner, deadline: float) -> Verification:
     culprit = Bisector(examiner, deadline).culprit()
-    return Verification(examiner.checks, culprit, examiner.bitwise, "source")
+    return Verification(examiner.checks, culprit, examiner.bitwise, "source", examiner.hazards)
 
 
 def _run(examiner: Examiner, execute: Execute, result: Verification) -> None:
