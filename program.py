@@ -26,6 +26,7 @@ from .frontends import FrontendError, is_stablehlo, lower_function, lower_stable
 from .machine import Machine
 from .passes.errors import PassError
 from .passes.pipeline import level_of, run_pipeline
+from .passes.tile.pins import Pins, pins_text
 
 if TYPE_CHECKING:
     from .backends.interpreter import Executable
@@ -40,9 +41,11 @@ class CompileError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile and run. memory: `typed` (an array per buffer, fast) or `bytes` (real addresses)."""
+    """How to compile and run. memory: `typed` (an array per buffer, fast) or `bytes` (real addresses); schedule:
+    tiling choices pinned by hand, for all kernels (a Schedule) or by kernel name."""
 
     memory: Literal["typed", "bytes"] = "typed"
+    schedule: Pins = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class Program:
                 f"{self._source.name} starts at the {level_of(module)} level; it has no {level} level"
             )
         with _as_compile_error():
-            run_pipeline(module, self.target, until=level)
+            run_pipeline(module, self.target, until=level, schedule=pins_text(self.options.schedule))
         return module
 
     def ir(self, level: Level = "npu") -> str:
@@ -212,11 +215,12 @@ def compile(
     """
     Machine.load(target)
     origin = _source(source, args)
+    options = options or Options()
     with _as_compile_error(), _collector_paused():
         module, signature = origin.lower()
-        run_pipeline(module, target)
+        run_pipeline(module, target, schedule=pins_text(options.schedule))
         verify_module(module)
-    return Program(origin, module, signature, target, options or Options())
+    return Program(origin, module, signature, target, options)
 
 
 def _source(source: Any, args: Sequence[Any]) -> Source:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..passes.errors import PassError
+from ..passes.tile.pins import parse_pins
 from ..program import Options, Program, compile, verify
 from .common import CliError, write_whole
 from .source import Source, example_inputs, find_source, random_inputs, user_code
@@ -21,7 +23,10 @@ def _build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
     """The compiled source and its inputs."""
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs)
-    options = Options(memory=getattr(args, "memory", "typed"))
+    try:
+        options = Options(memory=getattr(args, "memory", "typed"), schedule=parse_pins(args.schedule))
+    except PassError as error:
+        raise CliError(str(error)) from None
     with user_code(source.path if source.fn is not None else None):
         program = compile(source.compiled, *(inputs or ()), target=args.target, options=options)
     if source.fn is None:

@@ -23,6 +23,12 @@ def make_parser() -> argparse.ArgumentParser:
     common.add_argument("--target", default=TARGET, metavar="T", help=f"chip, or a .toml (default {TARGET})")
     common.add_argument("--shapes", metavar="S", help="random inputs of these types: f32[8,128],i32[4]")
     common.add_argument("--inputs", metavar="NPZ", help="inputs from an .npz file, in its order")
+    common.add_argument(
+        "--schedule",
+        metavar="PINS",
+        default="",
+        help="pinned choices: base_m=128,split_n=6 or kernel:base_m=64;...",
+    )
     common.add_argument("--json", action="store_true", help="print one JSON object")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser = OneLineParser(

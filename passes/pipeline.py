@@ -133,11 +133,11 @@ def properties_of(module: ModuleOp) -> set[str]:
     return found
 
 
-def run_pipeline(module: ModuleOp, target: str, until: str = "npu") -> None:
+def run_pipeline(module: ModuleOp, target: str, until: str = "npu", schedule: str = "") -> None:
     """Runs what is left of the pipeline on a module, up to the end of level `until`.
 
-    A module that starts in the middle (a hand-written tile or npu program) only gets the passes below it. Raises
-    PassError.
+    A module that starts in the middle (a hand-written tile or npu program) only gets the passes below it. `schedule`:
+    pinned choices, as the option of graph-to-tile. Raises PassError.
     """
     context = Context()
     have = properties_of(module)
@@ -155,13 +155,13 @@ def run_pipeline(module: ModuleOp, target: str, until: str = "npu") -> None:
             raise PassError(
                 f"{stage.name} needs a module that is {lacking}; run the passes that establish it first"
             )
-        make_pass(stage, target).apply(context, module)
+        make_pass(stage, target, schedule).apply(context, module)
         have |= stage.establishes
 
 
-def make_pass(stage: Stage, target: str) -> ModulePass:
-    """The pass of a stage, for a target where it takes one."""
+def make_pass(stage: Stage, target: str, schedule: str = "") -> ModulePass:
+    """The pass of a stage, for a target and with pinned choices where it takes them."""
     cls = stage.load()
-    takes_target = any(f.name == "target" for f in fields(cls))
-    arguments = {"target": target} if takes_target else {}
+    given = {"target": target, "schedule": schedule}
+    arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given}
     return cls(**arguments)
