@@ -25,8 +25,8 @@ from .dialects.text import verify as verify_module
 from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
 from .machine import Machine
 from .passes.errors import PassError
+from .passes.pins import Pins, pins_text
 from .passes.pipeline import level_of, run_pipeline
-from .passes.tile.pins import Pins, pins_text
 
 if TYPE_CHECKING:
     from .backends.interpreter import Executable

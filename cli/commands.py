@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..passes.errors import PassError
-from ..passes.tile.pins import parse_pins
+from ..passes.pins import parse_pins
 from ..program import Options, Program, compile, verify
 from .common import CliError, write_whole
 from .source import Source, example_inputs, find_source, random_inputs, user_code

@@ -16,10 +16,11 @@ RANK = {
     "backends": 2,
     "program": 3,
     "universe": 3,
-    "cli": 4,
-    "__init__": 5,
+    "calibration": 4,
+    "cli": 5,
+    "__init__": 6,
 }
-FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "cli")
+FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "calibration", "cli")
 
 
 def modules() -> list[Path]:

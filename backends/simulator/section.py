@@ -22,6 +22,7 @@ from ...dialects.npu import BufferType, Cost, GmType, NpuOp, Pipe, ops, structur
 from ...machine import Machine
 from .affine import Affine, Clip, Range, Row, steady_runs
 from .errors import SimulationError
+from .validity import Extents, Validity
 
 PIPES: tuple[Pipe, ...] = tuple(Pipe)
 """The pipes in the order of a core's list of times; the scalar unit, which issues, is first."""
@@ -52,19 +53,24 @@ class Work(Node):
     """An instruction that keeps a pipe busy. `operand` is the kernel's device tensor that it moves, if any.
 
     `variants` are the costs it can have; which one holds follows from how its rows are clipped. `tile_bytes`
-    are the bytes of on-chip memory it reads and writes each time, by memory level.
+    are the bytes of on-chip memory it reads and writes each time, by memory level. `moves` are the bytes of
+    device memory it asks for where nothing is clipped, `moves_with` the index variables that change which.
     """
 
     __slots__ = (
         "_known",
         "_machine",
+        "counted",
         "indices",
+        "moves",
+        "moves_with",
         "number",
         "operand",
         "pipe",
         "rows",
         "tile_bytes",
         "variants",
+        "writes",
     )
     op: NpuOp
 
@@ -76,14 +82,27 @@ class Work(Node):
         indices: Sequence[Affine],
         rows: Sequence[Row],
         operand: int | None,
+        counted: Extents = (),
     ) -> None:
+        """`counted`: the extents that its cost goes by, where they may be less than the buffers'."""
         super().__init__(WORK, op)
         self.number, self.pipe, self.operand = number, INDEX_OF[op.PIPE], operand
-        self.indices, self.rows = tuple(indices), tuple(rows)
+        self.counted = counted if any(counted) else ()
+        self.indices, self.rows = tuple(indices), (*rows, *(row for row in self.counted if row is not None))
         self.tile_bytes = _tile_bytes(op)
+        self.moves, self.moves_with, self.writes = 0, frozenset[int](), False
+        if isinstance(op, ops.TransferOp):
+            self.moves = size(op.box_sizes) * itemsize(op.view.element)
+            self.moves_with = frozenset(v for index in self._used(op) for v, _ in index.terms)
+            self.writes = op.DEVICE_OPERAND == 1
         self.variants: list[Cost] = []
         self._known: dict[tuple[int, ...], int] = {}
         self._machine = machine
+
+    def _used(self, op: ops.TransferOp) -> list[Affine]:
+        """The indices that some offset of a transfer uses."""
+        rows = op.linear().rows
+        return [affine for i, affine in enumerate(self.indices) if any(row[i] for row in rows)]
 
     def variant(self, env: Env) -> int:
         """Which of the costs holds in an environment."""
@@ -92,12 +111,22 @@ class Work(Node):
         if found is None:
             found = self._known[key] = len(self.variants)
             try:
-                self.variants.append(self.op.cost(self._machine, [i.at(env) for i in self.indices]))
+                self.variants.append(self._cost(env))
             except KeyError as error:
                 raise SimulationError(
                     f"{describe(self.op)} has no cost on {self._machine.name}: {error.args[0]}"
                 ) from error
         return found
+
+    def _cost(self, env: Env) -> Cost:
+        indices = [i.at(env) for i in self.indices]
+        if not self.counted:
+            return self.op.cost(self._machine, indices)
+        valid = [
+            None if row is None else _valid(row.offset.at(env), row.count, row.step, row.extent)
+            for row in self.counted
+        ]
+        return self.op.cost_of_part(self._machine, indices, valid)
 
 
 _LEVELS = {"l1": "l1", "l0a": "l0", "l0b": "l0", "l0c": "l0", "ub": "ub", "bt": "l0", "fb": "l0"}
@@ -272,6 +301,18 @@ class Loop(Scope, Node):
         return steady_runs([clip.steady(env, first, self.step) for clip in self._moving], trips)
 
 
+def _issued(nodes: Sequence[Node], env: Env) -> int:
+    total = 0
+    for node in nodes:
+        if isinstance(node, Loop):
+            first, trips = node.extent(env)
+            env[node.variable] = first
+            total += trips * _issued(node.body, env)
+        else:
+            total += 1
+    return total
+
+
 class Section(Scope):
     """The program of one kind of core."""
 
@@ -284,7 +325,8 @@ class Section(Scope):
         self.loops = 0
         self.variables = len(grid) + 1
         self.allocs: list[ops.AllocOp] = []
-        self._machine = machine
+        self._validity = Validity()
+        self.machine = machine
         self._ranges: list[Range] = [(0, g - 1) for g in grid] + [(0, self.units - 1)]
         kernel = op.parent_block()
         assert kernel is not None
@@ -302,6 +344,10 @@ class Section(Scope):
     def environment(self, point: Sequence[int], unit: int) -> Env:
         """The environment of one core at a grid point."""
         return [*point, unit, *[0] * (self.variables - len(point) - 1)]
+
+    def issued(self, env: Env) -> int:
+        """Instructions that the scalar unit issues, flags included, with the trip counts of an environment."""
+        return _issued(self.body, env)
 
     def _fill(self, block: Block, scope: Scope) -> None:
         for op in block.ops:
@@ -357,17 +403,21 @@ class Section(Scope):
     def _work(self, op: NpuOp) -> Work:
         indices = [self._affine(v, op) for v in op.index_operands()]
         rows: list[Row] = []
+        box: list[Row] = []
         if isinstance(op, ops.TransferOp):
             shape = zip(op.linear().rows, op.box_sizes, op.box_steps, op.view.shape, strict=True)
             for row, count, step, extent in shape:
                 offset = Affine.combine(row[-1], zip(row, indices, strict=False))
+                box.append(Row(offset, count, step, extent))
                 if offset.terms:
-                    rows.append(Row(offset, count, step, extent))
+                    rows.append(box[-1])
         operand = None
         for value in op.main_operands():
             if isinstance(value.type, GmType):
                 operand = self._operands[value]
         moving = [row for row in rows if not row.never_clips(self._ranges)]
-        work = Work(op, len(self.works), self._machine, indices, moving, operand)
+        clipped = [row if row in moving else None for row in box]
+        counted = self._validity.follow(op, clipped, indices, self._ranges)
+        work = Work(op, len(self.works), self.machine, indices, moving, operand, counted)
         self.works.append(work)
         return work

@@ -29,9 +29,9 @@ from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..access import Index, resolve
 from ..errors import PassError
+from ..pins import CUBE_FIELDS, FREE, Pins, Schedule, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, integer_attr
 from .cube_schedule import CubeProblem, CubeSchedule, choose_cube, refusal
-from .pins import CUBE_FIELDS, FREE, Pins, Schedule, schedule_for
 from .schedule import UB_FRACTION, merge_axes
 from .vector import Emitter, Ref, Step, VectorKernel
 
@@ -354,6 +354,8 @@ class ContractKernel(VectorKernel):
         """(cores along it, tiles per core) for each output axis. Raises PassError for a split that leaves cores
         without work."""
         pins, available = self.pins, self.machine.cube_cores
+        if pins.deal:
+            return {a: (counts[a], 1) for a in axes}
         cores = min(available, pins.cores or available)
         pinned = {}
         for field, own, wanted in (

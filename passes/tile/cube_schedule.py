@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...dialects.dtypes import size
 from ...machine import Machine
-from .pins import FREE, Schedule
+from ..pins import FREE, Schedule
 
 FRACTAL = 16
 """Rows and columns of a cube fractal."""
@@ -102,6 +102,12 @@ def choose_cube(
         wanted = min(base_n, -(-extents[last] // max(parts, 1) // FRACTAL) * FRACTAL)
         pinned = pins.base_n is not None
         l0[last] = _piece(extents[last], base_n if pinned else wanted, FRACTAL, pinned)
+        left = base_n // l0[last] if pinned else 1
+        for a in reversed(problem.n[:-1]):
+            if l0[problem.n[-1]] < extents[last] or left <= 1:
+                break
+            l0[a] = _piece(extents[a], left, 1, True)
+            left //= l0[a]
     tiles = size([-(-extents[a] // l0[a]) for a in (*problem.batch, *problem.m, *problem.n)])
     for a in problem.m if pins.base_m is None else ():
         while tiles * 2 <= cores and l0[a] >= 2 * SMALLEST_M and l0[a] % 2 == 0:

@@ -15,8 +15,8 @@ from ...dialects.npu.types import padded_bytes, row_strides
 from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..errors import PassError
+from ..pins import Pins, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, integer_attr, number
-from .pins import Pins, schedule_for
 from .schedule import UB_FRACTION, choose_tile
 
 LARGEST_OFFSET = 2**31 - 1

@@ -41,10 +41,10 @@ from ...dialects.tile import ops
 from ...machine import Machine
 from ..access import splat_of
 from ..errors import PassError
+from ..pins import Pins, Schedule, parse_pins
 from .contract import lower_contract
 from .gather import lower_gather
 from .moves import Start, lower_copy
-from .pins import Pins, Schedule, parse_pins
 from .vector import lower_vector
 from .windows import lower_window
 

@@ -32,8 +32,8 @@ from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..access import Index, Load, resolve, splat_of
 from ..errors import PassError
+from ..pins import FREE, VECTOR_FIELDS, Pins, Schedule, schedule_for
 from .builder import KernelBuilder, divide_grid, gm_of, integer_attr, number
-from .pins import FREE, VECTOR_FIELDS, Pins, Schedule, schedule_for
 from .schedule import UB_FRACTION, choose_tile, merge_axes
 
 Ref = tuple[int, int]
@@ -521,7 +521,9 @@ class VectorKernel:
         def bytes_of(axes: frozenset[int], elements: Sequence[Attribute]) -> int:
             return sum(padded_bytes([t if a in axes else 1 for a, t in enumerate(tile)], e) for e in elements)
 
-        return bytes_of(source.axes, source.elements) + 4 * bytes_of(step.axes, step.elements)
+        ragged = any(self.extents[a] % tile[a] for a in step.reduces)
+        masked = bytes_of(source.axes, source.elements) if ragged else 0
+        return masked + 4 * bytes_of(step.axes, step.elements)
 
     def build(self, name: str) -> ops.KernelOp:
         self.slots = self.pins.ub or 2

@@ -16,8 +16,8 @@ from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..access import Index, resolve
 from ..errors import PassError
+from ..pins import Pins, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, number
-from .pins import Pins, schedule_for
 from .schedule import UB_FRACTION, choose_tile
 
 UNROLLED_TAPS = 16

@@ -13,11 +13,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TypeGuard
 
-from ..errors import PassError
+from .errors import PassError
 
 SPACES = ("l1", "l0a", "l0b", "l0c", "ub")
 CUBE_FIELDS = frozenset(
-    ["base_m", "base_n", "base_k", "step_k_a", "step_k_b", "split_m", "split_n", "l1", "l0a", "l0b", "l0c"]
+    [
+        "base_m",
+        "base_n",
+        "base_k",
+        "step_k_a",
+        "step_k_b",
+        "split_m",
+        "split_n",
+        "l1",
+        "l0a",
+        "l0b",
+        "l0c",
+        "deal",
+    ]
 )
 """Fields that contractions and convolutions obey; `ub`, `inner` and `cores` are for both kinds."""
 
@@ -35,7 +48,8 @@ class Schedule:
     base_m, base_n, base_k: elements of one mma step. step_k_a, step_k_b: mma steps that one load of each operand
     to l1 covers along k. split_m, split_n: cores along the rows and columns of the result. cores: how many cores
     may work. l1, l0a, l0b, l0c, ub: buffers in flight, 1 = single, 2 = double. inner: which loop over tiles is
-    the inner one, "m" or "n". tile: extents of the tile of a vector kernel, over its axes after neighbours are
+    the inner one, "m" or "n". deal=1: every tile of the result is a grid point of its own, dealt to the cores in
+    turn. tile: extents of the tile of a vector kernel, over its axes after neighbours are
     merged (a single number: elements of the merged domain). copy_length: elements of one copy of a vector kernel,
     filled from the innermost axis outwards. grid: cores along each axis of a vector kernel.
     """
@@ -57,6 +71,7 @@ class Schedule:
     tile: tuple[int, ...] | None = None
     copy_length: int | None = None
     grid: tuple[int, ...] | None = None
+    deal: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in self.pinned().items():
