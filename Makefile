@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test bench clean venv
+RECORDS ?= ../shared/calibration/measurements_dev.json
+
+.PHONY: demo test bench calibration clean venv
 
 venv: $(STAMP)
 
@@ -25,6 +27,9 @@ test: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
+
+calibration: $(STAMP)
+	$(BIN)/tilewright calibrate $(RECORDS) --page docs/calibration.md --plot docs/calibration.png
 
 clean:
 	rm -rf $(VENV) build *.egg-info .ruff_cache .pytest_cache .hypothesis

@@ -104,6 +104,10 @@ def model(expressed: Expressed) -> dict[str, float]:
             _add(times, f"{prefix}core_avg", start + count * us(max(cycles, _floor(step, cycles))))
             for published, pipe in PIPES.items():
                 _add(times, f"{prefix}{published}", count * us(means.pipes.get((kind, pipe), 0.0)))
+            if expressed.unit_flag_products:
+                drains, products = (means.instructions.get((kind, pipe), 0.0) for pipe in ("FIX", "M"))
+                each = means.pipes.get((kind, "M"), 0.0) / products if products else 0.0
+                _add(times, f"{prefix}fixpipe", count * us(drains * expressed.unit_flag_products * each))
         if step.run.pipes.get("MTE2"):
             _add(times, "mte2_max", count * us(step.run.pipes["MTE2"]))
     return times | dict.fromkeys(("core_max", "core", "core_loop", "loop"), heaviest)

@@ -28,7 +28,8 @@ class Expressed:
 
     source: a JAX function or npu text; shapes: (shape, element type) of its inputs; warm: whether L2 holds what the
     last run left; bypassing: inputs that L2 does not keep; waves: how often the cores are started because
-    there are more blocks than cores; issue_factor, start_us: what a library's code costs the
+    there are more blocks than cores; unit_flag_products: products for which a drain with unit flags waits, as its
+    counter shows; issue_factor, start_us: what a library's code costs the
     scalar unit, over and above our own.
     """
 
@@ -39,6 +40,7 @@ class Expressed:
     warm: bool = False
     bypassing: frozenset[int] = frozenset()
     waves: int = 1
+    unit_flag_products: int = 0
     issue_factor: float = 1.0
     start_us: float = 0.0
 
@@ -87,7 +89,20 @@ def express(record: Record) -> Expressed:
         raise Inexpressible(f"there is no program for the operation '{op[:60]}'")
     found = build(record)
     factor, start = _library(record, Machine.load(found.machine))
-    return dataclasses.replace(found, warm=_warm(record), issue_factor=factor, start_us=start)
+    return dataclasses.replace(
+        found,
+        warm=_warm(record),
+        issue_factor=factor,
+        start_us=start,
+        unit_flag_products=_unit_flag(record, found.schedule),
+    )
+
+
+def _unit_flag(record: Record, schedule: Schedule) -> int:
+    """A drain with unit flags is issued with the products of the last load, and follows them piece by piece."""
+    if not record.flag("schedule", "unit_flag"):
+        return 0
+    return min(schedule.step_k_a or 1, schedule.step_k_b or 1)
 
 
 def _library(record: Record, machine: Machine) -> tuple[float, float]:
@@ -151,6 +166,8 @@ def _cube_schedule(record: Record, m: int, n: int, machine: Machine) -> Schedule
     get = functools.partial(record.integer, "schedule")
     base_m, base_n, base_k = get("base_m"), get("base_n"), get("base_k")
     step_a, step_b = get("step_ka"), get("step_kb")
+    if step_a is step_b is None and record.text("schedule", "template").lower().startswith("norm"):
+        step_a = step_b = 1  # This template loads one step at a time.
     l1 = _buffers(record, "l1_double_buffer", "depth_a1", "step_ka")
     cores = _cores(record, "aic") or machine.cube_cores
     split = _grid(record, m, n, base_m, base_n, cores)
@@ -364,7 +381,9 @@ def _reduce(record: Record) -> Expressed:
     config = config if isinstance(config, dict) else {}
     cores = min(_vector_cores(record, machine), machine.vector_cores)
     double = record.flag("schedule", "double_buffer")
-    pins: dict[str, Any] = {"cores": cores, "ub": 1 if double is False else 2}
+    pins: dict[str, Any] = {"cores": cores}
+    if double is not None:
+        pins["ub"] = 2 if double else 1
     if axis == "all":
         total, elements = math.prod(shape), record.integer("schedule", "tile_elems")
         block = config.get("BLOCK_SIZE") or elements

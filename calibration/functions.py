@@ -106,11 +106,14 @@ def reduction(op: str, kind: str, axis: int) -> tuple[Function, int]:
         return getattr(jnp, kind)(x * x + x if op.startswith("elementwise") else x, axis=axis)
 
     def swiglu(x: Any, gate: Any, weight: Any) -> Any:
+        """Gradients of weight * x * sigmoid-gated gate with respect to gate, weight, and a row's scale."""
         import jax
         import jax.numpy as jnp
 
         sigmoid = jax.nn.sigmoid(gate)
-        return jnp.sum(x * weight * sigmoid * (1 + gate * (1 - sigmoid)), axis=axis)
+        smooth = gate * sigmoid
+        of_gate = x * weight * sigmoid * (1 + gate * (1 - sigmoid))
+        return of_gate, x * smooth, jnp.sum(x * weight * smooth, axis=axis)
 
     return (swiglu, 3) if "swiglu" in op else (plain, 1)
 

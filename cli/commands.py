@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..program import Options, Program, compile, verify
+from .calibrate import calibrate
 from .common import CliError, write_whole
 from .source import Source, example_inputs, find_source, random_inputs, user_code
 
@@ -126,6 +127,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "verify": verify_levels,
     "trace": trace,
     "compile": emit,
+    "calibrate": calibrate,
 }
 
 

@@ -54,6 +54,13 @@ def make_parser() -> argparse.ArgumentParser:
     emit = command("compile", "print the program at a level")
     emit.add_argument("--emit", choices=("graph", "tile", "npu"), default="npu", help="default npu")
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+    text = "published kernel times against the model's"
+    calibrate = commands.add_parser("calibrate", help=text, description=text)
+    calibrate.add_argument("records", metavar="RECORDS.json", help="records of measured kernels")
+    calibrate.add_argument("--json", action="store_true", help="print one JSON object")
+    calibrate.add_argument("--page", metavar="FILE.md", help="put the tables between the marks of a page")
+    calibrate.add_argument("--plot", metavar="FILE.png", help="write a scatter plot")
+    calibrate.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
 
@@ -88,7 +95,8 @@ def _dispatch(given: list[str]) -> int:
     if args.command is None:
         parser.print_help()
         return 0
-    Machine.load(args.target)
+    if args.command != "calibrate":
+        Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     from .commands import COMMANDS

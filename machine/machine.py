@@ -25,9 +25,13 @@ class MemorySpace:
 
 @dataclass(frozen=True)
 class Move:
-    """A data path of one core, on `pipe`: an instruction takes fixed_cycles, run_cycles for each contiguous run in
-    device memory, and its bytes over bytes_per_cycle; bytes that miss L2 come at miss_bytes_per_cycle at best.
-    Where the source is filled while it is read (a multi-buffer), everything takes overlap_factor times as long."""
+    """A data path of one core, on `pipe`.
+
+    An instruction takes fixed_cycles, and for each contiguous run in device memory the longer of run_cycles and
+    its bytes over bytes_per_cycle. Bytes that miss L2 come at miss_bytes_per_cycle at best, bytes that other cores
+    read at the same time at shared_bytes_per_cycle. Where the source is filled while it is read (a multi-buffer),
+    everything takes overlap_factor times as long.
+    """
 
     source: str
     target: str
@@ -36,11 +40,13 @@ class Move:
     fixed_cycles: int
     run_cycles: float = 0.0
     miss_bytes_per_cycle: float = math.inf
+    shared_bytes_per_cycle: float = math.inf
     overlap_factor: float = 1.0
 
     def cycles(self, bytes: float, runs: int = 0, overlapped: bool = False) -> int:
         """Whole cycles of one instruction whose bytes all hit L2."""
-        alone = self.fixed_cycles + self.run_cycles * runs + bytes / self.bytes_per_cycle
+        streamed = bytes / self.bytes_per_cycle
+        alone = self.fixed_cycles + max(self.run_cycles * runs, streamed)
         return math.ceil(alone * (self.overlap_factor if overlapped else 1))
 
 

@@ -146,7 +146,7 @@ def _machine(table: _Table) -> Machine:
     cores, memory, launch = table.child("cores"), table.child("memory"), table.child("launch")
     host, energy, cube = table.child("host"), table.child("energy"), table.child("cube")
     scalar = table.child("scalar")
-    spaces = _spaces(table.child("spaces"))
+    spaces, l2 = _spaces(table.child("spaces")), memory.number("l2_tb_per_s")
     rates, k0 = _cube(cube.child("rates"))
     machine = Machine(
         name=name,
@@ -162,7 +162,7 @@ def _machine(table: _Table) -> Machine:
         cube_head_cycles=int(cube.optional("head_cycles", 0)),
         vector=_vector(table.child("vector")),
         l2_bytes=memory.integer("l2_bytes"),
-        l2_bytes_per_cycle=memory.number("l2_tb_per_s") * 1e6 / clock,
+        l2_bytes_per_cycle=l2 * 1e6 / clock,
         hbm_bytes_per_cycle=memory.number("hbm_tb_per_s") * 1e6 / clock,
         burst_bytes=memory.integer("burst_bytes"),
         gm_align=memory.integer("gm_align"),
@@ -224,6 +224,7 @@ def _moves(table: _Table, spaces: Mapping[str, MemorySpace]) -> dict[tuple[str, 
                 entry.integer("fixed_cycles"),
                 entry.optional("run_cycles", 0.0),
                 entry.optional("miss_bytes_per_cycle", math.inf),
+                entry.optional("shared_bytes_per_cycle", math.inf),
                 entry.optional("overlap_factor", 1.0),
             )
             entry.close()

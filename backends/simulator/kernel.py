@@ -73,10 +73,12 @@ class KernelRun:
 
 @dataclass(frozen=True)
 class Averages:
-    """Means over the cores that work, in cycles: from start to end by kind of core, and busy by (kind, pipe)."""
+    """Means over the cores that work, in cycles: from start to end by kind of core, and busy by (kind, pipe); and
+    how many instructions each pipe runs."""
 
     cycles: dict[str, float]
     pipes: dict[tuple[str, str], float]
+    instructions: dict[tuple[str, str], float]
 
 
 @dataclass
@@ -156,7 +158,7 @@ class Kernel:
         prices = self._prices(run.missing)
         ends: dict[str, float] = {}
         pipes: Counter[tuple[str, str]] = Counter()
-        heads: Counter[str] = Counter()
+        ran: Counter[tuple[str, str]] = Counter()
         cores = {core: self.blocks * s.units for s in self.sections for core in [s.core]}
         for alike in self._classes.values():
             block = self._block(alike.point, prices)
@@ -167,16 +169,17 @@ class Kernel:
                 busy, _ = price.pipes(counts)
                 for pipe, cycles in busy.items():
                     pipes[name, pipe] += cycles * alike.size
-                products = sum(n for (w, _), n in counts.items() if price.section.works[w].op.PIPE is Pipe.M)
-                heads[name] += products * alike.size * self.machine.cube_head_cycles
+                for (number, _), n in counts.items():
+                    ran[name, price.section.works[number].op.PIPE.value] += n * alike.size
                 issued = price.section.issued(env)
                 pipes[name, Pipe.S.value] += issued * alike.size * self.machine.issue_cycles
         mean = {(name, pipe): cycles / cores[name] for (name, pipe), cycles in pipes.items()}
-        for name, head in heads.items():
-            busy = mean.get((name, Pipe.M.value), 0.0)
-            if busy:
-                mean[name, Pipe.M.value] = busy + head / cores[name] * max(0.0, 1 - busy / ends[name])
-        return Averages(ends, mean)
+        instructions = {(name, pipe): n / cores[name] for (name, pipe), n in ran.items()}
+        for (name, pipe), n in instructions.items():
+            if pipe == Pipe.M.value:
+                idle = max(0.0, 1 - mean[name, pipe] / ends[name])
+                mean[name, pipe] += n * self.machine.cube_head_cycles * idle
+        return Averages(ends, mean, instructions)
 
     def trace(self, run: KernelRun, limit: int) -> list[CoreTrace]:
         """The first `limit` events or so of the heaviest core (of each core of its block) in `run`."""

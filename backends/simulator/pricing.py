@@ -23,7 +23,7 @@ class Price:
     `missing` is, for each operand of the kernel, the share of its bytes that crosses HBM. An instruction spends
     that share of its time on misses, the rest on hits. Each part takes the longest of the instruction's own
     cycles for it and its bytes over the core's share of HBM or L2; misses also wait for HBM at the rate at which
-    one core can.
+    one core can. Cores that read the same addresses at the same time wait for each other, and get them at a lower rate.
     """
 
     def __init__(self, section: Section, cores: int, machine: Machine, missing: Sequence[float]) -> None:
@@ -33,7 +33,8 @@ class Price:
         self.matrices: dict[Hashable, Any] = {}
         for work in section.works:
             share = 0.0 if work.operand is None else missing[work.operand]
-            priced = [price(cost, cores, share, machine) for cost in work.variants]
+            together = section.shares(work)
+            priced = [price(cost, cores, share, together, machine) for cost in work.variants]
             self.busy.append([cycles for cycles, _ in priced])
             self.limiter.append([limiter for _, limiter in priced])
 
@@ -51,14 +52,17 @@ class Price:
         return busy, limited
 
 
-def price(cost: Cost, cores: int, missing: float, machine: Machine) -> tuple[int, str | None]:
-    """(busy cycles, the bandwidth that sets most of them or None) of an instruction on one of `cores` cores."""
+def price(cost: Cost, cores: int, missing: float, together: bool, machine: Machine) -> tuple[int, str | None]:
+    """(busy cycles, the bandwidth that sets most of them or None) of an instruction on one of `cores` cores;
+    `together`: others read the same bytes."""
     if not cost.bus_bytes:
         return cost.cycles, None
     missing = 0.0 if cost.write else missing  # L2 takes what is written; it drains to HBM on the side.
     missed, hit = cost.bus_bytes * missing, cost.bus_bytes * (1 - missing)
     own_missed, own_hit = cost.cycles * missing, cost.cycles * (1 - missing)
     alone = missed / cost.miss_rate
+    if together:
+        own_hit = max(own_hit, hit / cost.shared_rate)
     hbm, l2 = missed * cores / machine.hbm_bytes_per_cycle, hit * cores / machine.l2_bytes_per_cycle
     cycles = max(own_missed, alone, hbm) + max(own_hit, l2)
     by_level = {HBM: hbm if hbm > max(own_missed, alone) else 0.0, L2_CACHE: l2 if l2 > own_hit else 0.0}

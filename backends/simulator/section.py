@@ -323,7 +323,7 @@ class Section(Scope):
         self.units = integer(op.units)
         self.works: list[Work] = []
         self.loops = 0
-        self.variables = len(grid) + 1
+        self.variables = self._outside = len(grid) + 1
         self.allocs: list[ops.AllocOp] = []
         self._validity = Validity()
         self.machine = machine
@@ -344,6 +344,11 @@ class Section(Scope):
     def environment(self, point: Sequence[int], unit: int) -> Env:
         """The environment of one core at a grid point."""
         return [*point, unit, *[0] * (self.variables - len(point) - 1)]
+
+    def shares(self, work: Work) -> bool:
+        """Whether cores side by side read the same bytes with an instruction."""
+        fixed = self._ranges[: self._outside]
+        return not work.writes and any(high and v not in work.moves_with for v, (_, high) in enumerate(fixed))
 
     def issued(self, env: Env) -> int:
         """Instructions that the scalar unit issues, flags included, with the trip counts of an environment."""

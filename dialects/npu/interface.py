@@ -22,9 +22,9 @@ class Cost:
 
     cycles: busy time with the machine to itself and all its bytes in L2; gm_bytes: bytes that cross the device
     memory system (whole bursts), read or written; wanted_bytes: the useful part of them; bus_bytes: what they take
-    of its bandwidth, more than gm_bytes where runs straddle memory lines; miss_rate: bytes per cycle at which one
-    core gets what L2 misses, at best; macs: multiply-accumulates; elements: vector lanes worked; write: True where
-    gm_bytes go out.
+    of its bandwidth, more than gm_bytes where runs straddle memory lines; miss_rate, shared_rate: bytes per cycle at
+    which one core gets what L2 misses and what other cores read at the same time, at best; macs:
+    multiply-accumulates; elements: vector lanes worked; write: True where gm_bytes go out.
     """
 
     cycles: int = 0
@@ -32,6 +32,7 @@ class Cost:
     wanted_bytes: int = 0
     bus_bytes: int = 0
     miss_rate: float = math.inf
+    shared_rate: float = math.inf
     macs: int = 0
     elements: int = 0
     write: bool = False

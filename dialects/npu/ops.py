@@ -156,6 +156,7 @@ class TransferOp(NpuOp):
             moved.wanted,
             moved.bus,
             min(move.miss_bytes_per_cycle, move.bytes_per_cycle),
+            move.shared_bytes_per_cycle,
             write=write,
         )
 

@@ -127,7 +127,17 @@ def choose_cube(
     slots = pins.slots(slots)
     if pins.step_k_a or pins.step_k_b:
         lhs, rhs = (_steps(problem, l0, steps) for steps in (pins.step_k_a, pins.step_k_b))
-        return CubeSchedule(l0, lhs or rhs or l0, rhs or lhs or l0, slots)
+        room = machine.spaces["l1"].bytes // slots["l1"]
+        steps = pins.step_k_a or pins.step_k_b or 1
+        while lhs is None or rhs is None:  # One is pinned: the other as long as fits, in whole multiples.
+            longer = _steps(problem, l0, steps * 2)
+            own = lhs or rhs or l0
+            fits = l1_bytes(lhs or longer or l0, rhs or longer or l0) <= room
+            if not fits or longer == _steps(problem, l0, steps):
+                longest = _steps(problem, l0, steps) or own
+                return CubeSchedule(l0, lhs or longest, rhs or longest, slots)
+            steps *= 2
+        return CubeSchedule(l0, lhs, rhs, slots)
     pinned = bool(pins.base_m or pins.base_n or pins.base_k)
     l1 = _grow_l1(problem, machine, l0, l1_bytes, slots["l1"], must_fit=not pinned)
     return None if l1 is None else CubeSchedule(l0, l1, l1, slots)

@@ -513,15 +513,15 @@ class VectorKernel:
             live -= sum(ends.pop(i, ()))
         return total + peak
 
-    def combining_bytes(self, tile: Sequence[int]) -> int:
-        """Bytes on top where rows are read in pieces: the masked piece, what is carried, comparisons."""
+    def combining_bytes(self, tile: Sequence[int], ragged: bool = True) -> int:
+        """Bytes on top where rows are read in pieces: the masked piece if they may be `ragged`, what is carried,
+        comparisons."""
         step = next(s for s in self.steps if s.reduces)
         source = self.steps[step.operands[0][0]]
 
         def bytes_of(axes: frozenset[int], elements: Sequence[Attribute]) -> int:
             return sum(padded_bytes([t if a in axes else 1 for a, t in enumerate(tile)], e) for e in elements)
 
-        ragged = any(self.extents[a] % tile[a] for a in step.reduces)
         masked = bytes_of(source.axes, source.elements) if ragged else 0
         return masked + 4 * bytes_of(step.axes, step.elements)
 
@@ -581,8 +581,12 @@ class VectorKernel:
         pieces = any(tile[a] < self.extents[a] for a in rows)
         if pieces and sum(bool(s.reduces) for s in self.steps) != 1:
             raise self._refuse(name, "rows are reduced more than once, so they cannot be read in pieces")
-        need = self.ub_bytes(tile) + (self.combining_bytes(tile) if pieces else 0)
+        ragged = any(self.extents[a] % tile[a] for a in rows)
         room = self.machine.spaces["ub"].bytes
+        extra = self.combining_bytes(tile, ragged) if pieces else 0
+        if self.pins.ub is None and self.ub_bytes(tile) + extra > room:
+            self.slots = 1
+        need = self.ub_bytes(tile) + extra
         if need > room:
             shown = " x ".join(map(str, tile))
             raise self._refuse(
