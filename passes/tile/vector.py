@@ -579,8 +579,15 @@ class VectorKernel:
                 left //= lengths[a]
             tile = tuple(lengths)
         pieces = any(tile[a] < self.extents[a] for a in rows)
-        if pieces and sum(bool(s.reduces) for s in self.steps) != 1:
-            raise self._refuse(name, "rows are reduced more than once, so they cannot be read in pieces")
+        if pieces:
+            reductions = [i for i, s in enumerate(self.steps) if s.reduces]
+            if len(reductions) != 1:
+                raise self._refuse(name, "rows are reduced more than once, so they cannot be read in pieces")
+            wide = [i for i in self._spanning(rows) if i != reductions[0]]
+            if any(reductions[0] in self._ancestors(i) for i in wide):
+                raise self._refuse(
+                    name, "what its rows are reduced to is used along them, so they must be whole"
+                )
         ragged = any(self.extents[a] % tile[a] for a in rows)
         room = self.machine.spaces["ub"].bytes
         extra = self.combining_bytes(tile, ragged) if pieces else 0
@@ -683,6 +690,7 @@ class VectorKernel:
         builder = emitter.builder
         at = next(i for i, s in enumerate(self.steps) if s.reduces)
         before = self._ancestors(at)
+        beside = [i for i in self._spanning(rows) if i not in before and i != at]
         done: dict[Ref, SSAValue] = {}
         outer = [(a, n) for a, n in loops if a not in rows]
         inner = [(a, n) for a, n in loops if a in rows]
@@ -702,12 +710,20 @@ class VectorKernel:
                     emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
                 for i in before:
                     self._emit_step(emitter, i, self.steps[i], done)
+                for i in beside:
+                    self._emit_step(emitter, i, self.steps[i], done)
                 self._combine(emitter, at, done, carried)
             final = levels[0] if levels else carried
             done.update({(at, j): v for j, v in enumerate(final)})
+            inside = {*before, *beside, at}
             for i, step in enumerate(self.steps):
-                if (i, 0) not in done and (step.kind != "store" or i > at) and i != at:
+                if i not in inside:
                     self._emit_step(emitter, i, step, done)
+
+    def _spanning(self, rows: frozenset[int]) -> list[int]:
+        """The steps that work on reduced axes, and what only they use."""
+        wide = [i for i, s in enumerate(self.steps) if (s.axes | s.moves) & rows]
+        return sorted({j for i in wide for j in [*self._ancestors(i), i]})
 
     def _ancestors(self, at: int) -> list[int]:
         needed: set[int] = set()

@@ -135,9 +135,9 @@ def test_310_published():
 def test_time():
     assert B1.cycles_to_microseconds(1850) == 1
     assert B1.launch_microseconds(1) == 0.5
-    assert B1.launch_microseconds(24) == 10
-    assert B1.launch_microseconds(48) == 10
-    assert 0.5 < B1.launch_microseconds(2) < B1.launch_microseconds(12) < 10
+    whole = B1.launch_us_all
+    assert B1.launch_microseconds(24) == B1.launch_microseconds(48) == whole
+    assert 0.5 < B1.launch_microseconds(2) < B1.launch_microseconds(12) < whole
 
 
 def test_vector_published():
@@ -146,7 +146,7 @@ def test_vector_published():
     assert vector.cycles("add", "f16", 4096) == 32 + streamed
     assert vector.cycles("add", "bf16", 4096) == vector.cycles("add", "f32", 4096) == 64 + streamed
     assert vector.cycles("exp", "f32", 4096) == 128 + streamed
-    assert vector.cycles("reduce_sum", "f32", 64) == 7 + streamed  # 64 / 7 elements a cycle
+    assert vector.cycles("reduce_sum", "f32", 64) == 3 + streamed  # 0.0418 cycles an element
     assert vector.cycles("clamp", "f32", 64) == 2 * (1 + streamed)
 
 
@@ -181,7 +181,7 @@ def test_cycles_monotone(op: str, dtype: str, elements: int, more: int):
 
 
 def test_unknown_target():
-    with pytest.raises(MachineError, match="unknown target 'gpu': known are ascend-310, ascend-910b1"):
+    with pytest.raises(MachineError, match=r"unknown target 'gpu': known are ascend-310, .*ascend-910b1, "):
         Machine.load("gpu")
     with pytest.raises(MachineError, match="unknown target"):
         Machine.load("missing.toml")
