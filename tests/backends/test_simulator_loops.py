@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from event_simulation import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from xdsl.parser import Parser
@@ -163,6 +164,10 @@ def test_extrapolated_is_full(text: str):
         assert fast.cycles == slow.cycles
         assert fast.pipes == slow.pipes
         assert fast.limited == slow.limited
+        prices = quick._prices(missing)
+        for alike in quick._classes.values():
+            ends = [core.end for core in quick._block(alike.point, prices)]
+            assert ends == run(quick, alike.point, prices)
 
 
 @given(
