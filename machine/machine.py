@@ -83,11 +83,6 @@ class VectorUnit:
             raise KeyError(f"no vector instruction or expansion for {op} on {dtype}")
         return sum(math.ceil(elements / rate) + self.streamed_cycles for rate in rates)
 
-    def streaming_cycles(self, op: str, dtype: str, elements: int) -> int:
-        """The part of `cycles` in which lanes are worked, without what each instruction costs besides."""
-        rates = self._instruction_rates(op, dtype)
-        return sum(math.ceil(elements / rate) for rate in rates or ())
-
     def supports(self, op: str, dtype: str) -> bool:
         """Whether `cycles` has an answer for `op` on `dtype`."""
         return self._instruction_rates(op, dtype) is not None

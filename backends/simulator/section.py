@@ -22,7 +22,7 @@ from ...dialects.npu import BufferType, Cost, GmType, NpuOp, Pipe, ops, structur
 from ...machine import Machine
 from .affine import Affine, Clip, Range, Row, steady_runs
 from .errors import SimulationError
-from .validity import Extents, Validity
+from .validity import Extents, Validity, root
 
 PIPES: tuple[Pipe, ...] = tuple(Pipe)
 """The pipes in the order of a core's list of times; the scalar unit, which issues, is first."""
@@ -61,6 +61,7 @@ class Work(Node):
         "_known",
         "_machine",
         "counted",
+        "guards",
         "indices",
         "moves",
         "moves_with",
@@ -87,6 +88,7 @@ class Work(Node):
         """`counted`: the extents that its cost goes by, where they may be less than the buffers'."""
         super().__init__(WORK, op)
         self.number, self.pipe, self.operand = number, INDEX_OF[op.PIPE], operand
+        self.guards: tuple[Row, ...] = ()
         self.counted = counted if any(counted) else ()
         self.indices, self.rows = tuple(indices), (*rows, *(row for row in self.counted if row is not None))
         self.tile_bytes = _tile_bytes(op)
@@ -118,7 +120,15 @@ class Work(Node):
                 ) from error
         return found
 
+    def guard(self, row: Row) -> None:
+        """Where all of `row` lies outside its tensor the instruction is not needed, and costs a cycle."""
+        if row not in self.guards:
+            self.guards = (*self.guards, row)
+            self.rows = (*self.rows, row)
+
     def _cost(self, env: Env) -> Cost:
+        if any(not _valid(row.offset.at(env), row.count, row.step, row.extent) for row in self.guards):
+            return Cost(1)
         indices = [i.at(env) for i in self.indices]
         if not self.counted:
             return self.op.cost(self._machine, indices)
@@ -326,6 +336,8 @@ class Section(Scope):
         self.variables = self._outside = len(grid) + 1
         self.allocs: list[ops.AllocOp] = []
         self._validity = Validity()
+        self._open: list[int] = []
+        self._fillers: dict[SSAValue, list[tuple[Work, Scope, frozenset[int]]]] = {}
         self.machine = machine
         self._ranges: list[Range] = [(0, g - 1) for g in grid] + [(0, self.units - 1)]
         kernel = op.parent_block()
@@ -383,7 +395,9 @@ class Section(Scope):
         elif isinstance(op, ops.BarrierOp):
             scope.absorb(Node(BARRIER, op))
         elif isinstance(op, NpuOp):
-            scope.absorb(self._work(op))
+            work = self._work(op)
+            scope.absorb(work)
+            self._guard(op, work, scope)
             if isinstance(op, ops.LoadScalarOp):
                 self._values[op.result] = Affine(integer(op.low))
         elif not isinstance(op, ops.SlotOp | scf.YieldOp):
@@ -401,9 +415,29 @@ class Section(Scope):
         self._values[op.body.block.args[0]] = Affine(0, ((self.variables, 1),))
         self.variables += 1
         self.loops += 1
+        self._open.append(loop.variable)
         self._fill(op.body.block, loop)
+        self._open.pop()
         loop.seal(self._ranges)
         return loop
+
+    def _guard(self, op: NpuOp, work: Work, scope: Scope) -> None:
+        """What brings an operand to a product is not needed where all rows or columns of the other one lie outside:
+        a chip's program ends its loops there, ours walks on over nothing."""
+        if isinstance(op, ops.LoadNd2NzOp | ops.LoadL0Op):
+            here = (work, scope, frozenset([*range(self._outside), *self._open]))
+            before = self._fillers.get(root(op.source), []) if isinstance(op, ops.LoadL0Op) else []
+            self._fillers[root(op.dest)] = [*before, here]
+        elif isinstance(op, ops.MmadOp):
+            for operand, other, axis in ((op.a, op.b, 1), (op.b, op.a, 0)):
+                row = self._validity.of(other)[axis]
+                for filler, home, variables in (
+                    self._fillers.get(root(operand), []) if row is not None else []
+                ):
+                    assert row is not None
+                    if {v for v, _ in row.offset.terms} <= variables:
+                        filler.guard(row)
+                        home.rows[row] = None
 
     def _work(self, op: NpuOp) -> Work:
         indices = [self._affine(v, op) for v in op.index_operands()]

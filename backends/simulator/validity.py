@@ -29,7 +29,7 @@ class Validity:
 
     def of(self, value: SSAValue) -> Extents:
         """What a buffer (or slot of one) holds."""
-        return self._held.get(_root(value), (None,) * len(buffer(value).shape))
+        return self._held.get(root(value), (None,) * len(buffer(value).shape))
 
     def follow(
         self, op: NpuOp, rows: Sequence[Row | None], indices: Sequence[Affine], ranges: Sequence[Range]
@@ -55,14 +55,14 @@ class Validity:
         if isinstance(op, ops.VectorOp):
             return self._vector(op)
         for value in op.destinations():
-            self._held.pop(_root(value), None)
+            self._held.pop(root(value), None)
         return ()
 
     def _note(self, value: SSAValue, extents: Extents) -> None:
         if any(row is not None for row in extents):
-            self._held[_root(value)] = extents
+            self._held[root(value)] = extents
         else:
-            self._held.pop(_root(value), None)
+            self._held.pop(root(value), None)
 
     def _l0(self, op: ops.LoadL0Op, indices: Sequence[Affine], ranges: Sequence[Range]) -> Extents:
         shape, held = buffer(op.dest).shape, self.of(op.source)
@@ -110,5 +110,6 @@ def _match(sizes: Sequence[int], rows: Sequence[Row | None], shape: Sequence[int
     return tuple(None if n == 1 else next(left)[1] for n in shape)
 
 
-def _root(value: SSAValue) -> SSAValue:
+def root(value: SSAValue) -> SSAValue:
+    """The buffer that a slot is of."""
     return value.owner.source if isinstance(value.owner, ops.SlotOp) else value

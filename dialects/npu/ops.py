@@ -426,7 +426,7 @@ class VectorOp(NpuOp):
         unit, dtype = machine.vector, vector_dtype(*self.main_operands())
         cycles = unit.cycles(self.instruction, dtype, lanes)
         if unit.bank_window_bytes and self.sources_collide(unit.bank_window_bytes):
-            cycles += unit.streaming_cycles(self.instruction, dtype, lanes)
+            cycles += -(-lanes * itemsize(dtype) // unit.repeat_bytes)  # each repeat is read twice
         return Cost(cycles, elements=lanes)
 
     def sources_collide(self, window: int) -> bool:
