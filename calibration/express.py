@@ -390,6 +390,7 @@ def _reduce(record: Record) -> Expressed:
         if not elements or not isinstance(block, int) or total % block:
             raise Inexpressible("the blocks of a reduction to one value are not published, or not even")
         shape, tile, axis = [total // block, block], (1, elements), "last"
+        pins["ub"] = 1  # The running result is a scalar, which is read back before the next step.
     if axis not in ("first", "last"):
         raise Inexpressible(f"reduces over the axis '{axis[:20]}'")
     waves = 1

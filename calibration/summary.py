@@ -197,12 +197,9 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
             if o.reason is not None:
                 reasons.setdefault(o.reason, []).append(o.record.id)
         if reasons:
-            lines += [
-                "Not expressed:",
-                "",
-                *(f"* {', '.join(ids)}: {why}" for why, ids in reasons.items()),
-                "",
-            ]
+            lines += rows_of(
+                ["not expressed, because", "records"], [[w, ", ".join(i)] for w, i in reasons.items()]
+            )
     return "\n".join(lines)
 
 

@@ -515,10 +515,14 @@ class VReduceOp(VectorOp):
 
     @property
     def instruction(self) -> str:
-        """Along the innermost dimension lanes of a register are combined; along others, whole registers."""
+        """Along the innermost dimension lanes of a register are combined; along others, whole registers. Many rows
+        at once are halved first, which a single one is not."""
         shape, dims = buffer(self.source).shape, to_ints(self.dims)
         inner = max((d for d, n in enumerate(shape) if n != 1), default=0)
-        return f"reduce_{text(self.kind)}" if inner in dims else REDUCTION_FUNCTION[text(self.kind)]
+        if inner not in dims:
+            return REDUCTION_FUNCTION[text(self.kind)]
+        one = "one_" if size(buffer(self.dest).shape) == 1 else ""
+        return f"reduce_{one}{text(self.kind)}"
 
     def verify_(self) -> None:
         super().verify_()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright.machine as machine_package
-from tilewright.machine import CubeRate, Machine, MachineError
+from tilewright.machine import CubeRate, Machine, MachineError, Move
 
 B1 = Machine.load("ascend-910b1")
 A310 = Machine.load("ascend-310")
@@ -231,3 +231,72 @@ def test_malformed(tmp_path: Path, old: str, new: str, message: str):
     with pytest.raises(MachineError, match=message) as caught:
         Machine.load(write_changed(tmp_path, old, new))
     assert "\n" not in str(caught.value)
+
+
+CHIPS = [
+    "ascend-310",
+    "ascend-310p3",
+    "ascend-910a",
+    "ascend-910b1",
+    "ascend-910b3",
+    "ascend-910b4",
+    "ascend-950pr",
+    "systolic-tpu1",
+]
+
+
+def test_all_chips_are_here():
+    assert Machine.names() == CHIPS
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_a_chip_runs_a_model(name: str):
+    """Each chip compiles a layer with a product and a softmax, gives its values, and says what it costs."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    import tilewright as tw
+
+    def layer(x: jax.Array, w: jax.Array) -> jax.Array:
+        return jax.nn.softmax(jnp.maximum(x @ w, 0))
+
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype("float16") for s in ((96, 80), (80, 112)))
+    program = tw.compile(layer, x, w, target=name)
+    np.testing.assert_allclose(
+        np.asarray(program(x, w), "float32"), np.asarray(layer(x, w), "float32"), atol=2e-3
+    )
+    report = program.report()
+    assert report.target == name and report.microseconds > 0 and report.energy_joules > 0
+    assert 0 < report.energy["idle"] < report.energy_joules
+
+
+PEAK_TOPS = {"ascend-310p3": 140, "ascend-910a": 524, "systolic-tpu1": 92}
+"""Published int8 peaks: two operations for each multiply-accumulate."""
+
+
+@pytest.mark.parametrize("name", PEAK_TOPS)
+def test_published_peak(name: str):
+    machine = Machine.load(name)
+    tops = 2 * machine.cube["i8"].macs * machine.cube_cores * machine.clock_mhz * 1e-6
+    assert tops == pytest.approx(PEAK_TOPS[name], rel=0.03)
+
+
+def test_a_chip_extends_another(tmp_path: Path):
+    path = tmp_path / "half.toml"
+    path.write_text('extends = "ascend-910b1"\nname = "half"\n[cores]\ncube = 12\n')
+    half = Machine.load(str(path))
+    assert (half.name, half.cube_cores, half.vector_cores) == ("half", 12, 48)
+    assert half.cube == B1.cube and half.vector == B1.vector
+    path.write_text('extends = "gpu"\n')
+    with pytest.raises(MachineError, match=r"key 'extends' must name another target: ascend-310, "):
+        Machine.load(str(path))
+
+
+def test_a_move_takes_the_longer_of_runs_and_bytes():
+    move = Move("gm", "ub", "MTE2", 64, 10, run_cycles=8, overlap_factor=1.5)
+    assert move.cycles(64 * 100) == 110
+    assert move.cycles(64 * 100, runs=5) == 110
+    assert move.cycles(64 * 100, runs=20) == 170
+    assert move.cycles(64 * 100, runs=20, overlapped=True) == 255
