@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..backends.simulator import HBM, Launch, SimulationError, simulate
 from ..machine import Machine
-from ..program import CompileError, Options, compile
+from ..program import CompileError, Options, Program, compile
 from .express import Expressed, Inexpressible, express
 from .records import Record
 
@@ -79,12 +79,19 @@ def compare(record: Record) -> Outcome:
 
 def model(expressed: Expressed) -> dict[str, float]:
     """The modelled times of a program in microseconds, under their published names."""
-    machine = Machine.load(expressed.machine)
+    return times_on(expressed, program_of(expressed), Machine.load(expressed.machine))
+
+
+def program_of(expressed: Expressed) -> Program:
+    """The compiled program. Raises CompileError."""
     options = Options(schedule=expressed.schedule)
     if isinstance(expressed.source, str):
-        program = compile(expressed.source, target=expressed.machine, options=options)
-    else:
-        program = compile(expressed.source, *expressed.arguments, target=expressed.machine, options=options)
+        return compile(expressed.source, target=expressed.machine, options=options)
+    return compile(expressed.source, *expressed.arguments, target=expressed.machine, options=options)
+
+
+def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[str, float]:
+    """The times of a program on a machine that may cost other than the one it was compiled for."""
     machine = replace(machine, issue_cycles=round(machine.issue_cycles * expressed.issue_factor))
     found = simulate(program.module(), machine, warm=expressed.warm, bypassing=expressed.bypassing)
     us = machine.cycles_to_microseconds

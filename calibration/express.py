@@ -158,6 +158,10 @@ def _need(record: Record, part: str, *keys: str) -> list[int]:
     return found
 
 
+MOST_DEALT = 4096
+"""Tiles up to which each is a grid point of its own: enough that more would even out."""
+
+
 # -- matrix products -----------------------------------------------------------------------------------------
 
 
@@ -185,7 +189,7 @@ def _cube_schedule(record: Record, m: int, n: int, machine: Machine) -> Schedule
         "l0b": get("db_l0b") if (get("db_l0b") or 9) <= 2 else None,
         "inner": "n",
     }
-    if split == (None, None) and base_m and base_n:
+    if split == (None, None) and base_m and base_n and -(-m // base_m) * -(-n // base_n) <= MOST_DEALT:
         fields["deal"] = 1
     return Schedule(**{k: v for k, v in fields.items() if v is not None})
 

@@ -456,6 +456,7 @@ class Section(Scope):
                 operand = self._operands[value]
         moving = [row for row in rows if not row.never_clips(self._ranges)]
         clipped = [row if row in moving else None for row in box]
+        self._validity.scope = frozenset([*range(self._outside), *self._open])
         counted = self._validity.follow(op, clipped, indices, self._ranges)
         work = Work(op, len(self.works), self.machine, indices, moving, operand, counted)
         self.works.append(work)

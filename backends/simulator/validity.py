@@ -26,10 +26,17 @@ class Validity:
 
     def __init__(self) -> None:
         self._held: dict[SSAValue, Extents] = {}
+        self.scope: frozenset[int] = frozenset()
+        """The index variables that have a value at the instruction that is followed."""
 
     def of(self, value: SSAValue) -> Extents:
-        """What a buffer (or slot of one) holds."""
-        return self._held.get(root(value), (None,) * len(buffer(value).shape))
+        """What a buffer (or slot of one) holds, as far as variables in scope say: after the loop that filled it the
+        whole buffer counts."""
+        held = self._held.get(root(value), (None,) * len(buffer(value).shape))
+        return tuple(None if row is None or not self._known(row) else row for row in held)
+
+    def _known(self, row: Row) -> bool:
+        return all(variable in self.scope for variable, _ in row.offset.terms)
 
     def follow(
         self, op: NpuOp, rows: Sequence[Row | None], indices: Sequence[Affine], ranges: Sequence[Range]
