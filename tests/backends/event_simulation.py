@@ -67,7 +67,7 @@ def unrolled(nodes: Sequence[Node], env: Env, price: Price) -> Iterator[Item]:
             variant = node.variant(env) if node.rows else 0
             yield Item(node.kind, node.pipe, price.busy[node.number][variant])
         elif isinstance(node, Flag):
-            yield Item(node.kind, node.pipe, channel=(node.channel, node.counter.at(env) % node.slots))
+            yield Item(node.kind, node.pipe, channel=node.channel + node.counter.at(env) % node.slots)
         elif isinstance(node, Cross):
             yield Item(node.kind, node.pipe, channel=node.event)
         else:
