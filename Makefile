@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test bench faults clean venv
+RECORDS ?= ../shared/calibration/measurements_dev.json
+
+.PHONY: demo test bench faults calibration clean venv
 
 venv: $(STAMP)
 
@@ -28,6 +30,9 @@ faults: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
+
+calibration: $(STAMP)
+	$(BIN)/tilewright calibrate $(RECORDS) --page docs/calibration.md --plot docs/calibration.png
 
 clean:
 	rm -rf $(VENV) build *.egg-info .ruff_cache .pytest_cache .hypothesis

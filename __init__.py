@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .machine import Machine, MachineError
+    from .passes.pins import Schedule
     from .program import CompileError, Options, Program, Verification, compile, jit, verify
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "MachineError",
     "Options",
     "Program",
+    "Schedule",
     "Verification",
     "compile",
     "jit",
@@ -30,6 +32,7 @@ def __getattr__(name: str) -> Any:
     """Loads the compiler on first use, so that tools which need little of it start at once."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = import_module(".machine" if name.startswith("Machine") else ".program", __name__)
+    homes = {"Machine": ".machine", "MachineError": ".machine", "Schedule": ".passes.pins"}
+    home = import_module(homes.get(name, ".program"), __name__)
     globals()[name] = getattr(home, name)
     return globals()[name]

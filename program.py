@@ -28,7 +28,8 @@ from .frontends import FrontendError, is_stablehlo, lower_function, lower_stable
 from .machine import Machine
 from .passes.errors import PassError
 from .passes.npu.check import removable_flags
-from .passes.pipeline import PIPELINE, Stage, level_of, run_pipeline
+from .passes.pins import Pins, pins_text
+from .passes.pipeline import PIPELINE, Stage, level_of, pinned, run_pipeline
 from .verification.results import Verification
 
 if TYPE_CHECKING:
@@ -44,11 +45,17 @@ class CompileError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile and run. memory: `typed` (an array per buffer, fast) or `bytes` (real addresses). check: let
-    npu-check prove the program free of hazards."""
+    """How to compile and run. memory: `typed` (an array per buffer, fast) or `bytes` (real addresses); check: let
+    npu-check prove the program free of hazards; schedule: tiling choices pinned by hand, for all kernels (a Schedule)
+    or by kernel name."""
 
     memory: Literal["typed", "bytes"] = "typed"
     check: bool = True
+    schedule: Pins = None
+
+    def stages(self) -> list[Stage]:
+        """The pipeline that these options ask for."""
+        return [s for s in pinned(PIPELINE, pins_text(self.schedule)) if self.check or s.name != "npu-check"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ class Program:
                 f"{self._source.name} starts at the {level_of(module)} level; it has no {level} level"
             )
         with _as_compile_error():
-            run_pipeline(module, self.target, until=level)
+            run_pipeline(module, self.target, level, self.options.stages())
         return module
 
     def ir(self, level: Level = "npu") -> str:
@@ -247,12 +254,12 @@ def compile(
     """
     Machine.load(target)
     origin = _source(source, args)
+    options = options or Options()
     with _as_compile_error(), _collector_paused():
         module, signature = origin.lower()
-        checked = options is None or options.check
-        run_pipeline(module, target, stages=[s for s in PIPELINE if checked or s.name != "npu-check"])
+        run_pipeline(module, target, stages=options.stages())
         verify_module(module)
-    return Program(origin, module, signature, target, options or Options())
+    return Program(origin, module, signature, target, options)
 
 
 def _source(source: Any, args: Sequence[Any]) -> Source:
@@ -371,8 +378,9 @@ def verify(
     source: Callable[..., Any] | Any,
     *args: Any,
     target: str = "ascend-910b1",
+    options: Options | None = None,
     program: Program | None = None,
-    stages: Sequence[Stage] = PIPELINE,
+    stages: Sequence[Stage] | None = None,
     bisect: bool = False,
     quick: bool = False,
 ) -> Verification:
@@ -381,7 +389,8 @@ def verify(
     source and args: as for `compile`; a source that is no function is compared with its own level. bisect: stop at
     the first bad pass and find the op, the tile, the line and a small program that shows it (`result.culprit`).
     quick: compare only the compiled program, in both memory modes. stages: passes to run instead of the usual ones.
-    program: the compiled source, if there is one already. Raises CompileError for arguments that do not fit.
+    program: the compiled source, if there is one already; its target and options count then. Raises CompileError for
+    arguments that do not fit.
     """
     from .verification.run import verify_module as run_verification
 
@@ -395,15 +404,24 @@ def verify(
         import jax
 
         reference = jax.tree.leaves(jax.jit(source)(*args))
-    custom = stages is not PIPELINE
     known = program
+    if program is not None:
+        target, options = program.target, program.options
+    options = options or Options()
 
     def execute(memory: str) -> Sequence[Any]:
         nonlocal known
-        known = known or compile(source, *args, target=target)
+        known = known or compile(source, *args, target=target, options=options)
         return known.executable("bytes" if memory == "bytes" else "typed")(*flat)
 
     with _as_compile_error():
         return run_verification(
-            module, flat, reference, target, stages, None if custom else execute, bisect, quick
+            module,
+            flat,
+            reference,
+            target,
+            options.stages() if stages is None else stages,
+            execute if stages is None else None,
+            bisect,
+            quick,
         )

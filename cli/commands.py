@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ..passes.errors import PassError
+from ..passes.pins import parse_pins
 from ..program import Options, Program, compile, input_types, lower, verify
+from .calibrate import calibrate
 from .common import CliError, write_whole
 from .output import (
     finite,
@@ -31,7 +34,7 @@ def _build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
     """The compiled source and its inputs."""
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs)
-    options = Options(memory=getattr(args, "memory", "typed"))
+    options = _options(args)
     with user_code(source.path if source.fn is not None else None):
         program = compile(source.compiled, *(inputs or ()), target=args.target, options=options)
     if source.fn is None:
@@ -39,6 +42,13 @@ def _build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
         program.flatten(inputs)
     assert inputs is not None
     return source, program, inputs
+
+
+def _options(args: argparse.Namespace) -> Options:
+    try:
+        return Options(memory=getattr(args, "memory", "typed"), schedule=parse_pins(args.schedule))
+    except PassError as error:
+        raise CliError(str(error)) from None
 
 
 def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **options: Any) -> Verification:
@@ -90,14 +100,17 @@ def verify_passes(args: argparse.Namespace) -> int:
     inputs = example_inputs(source, args.shapes, args.inputs)
     if inputs is None:
         inputs = list(random_inputs(input_types(source.compiled)))
-    options: dict[str, Any] = {"bisect": args.bisect}
+    options: dict[str, Any] = {"bisect": args.bisect, "options": _options(args)}
     if args.stages is not None:
         options["stages"] = find_stages(args.stages)
     found = _verify(args, source, inputs, **options)
     files = None
     if found.culprit is not None and found.culprit.reproducer is not None:
         files = write_reproducer(args, found.culprit.reproducer, found.culprit.stage)
-    flags = compile(source.compiled, *inputs, target=args.target).removable_flags() if args.flags else None
+    flags = None
+    if args.flags:
+        program = compile(source.compiled, *inputs, target=args.target, options=options["options"])
+        flags = program.removable_flags()
     if args.json:
         result = {"source": args.source, "target": args.target, **verification_dict(found)}
         if flags is not None:
@@ -189,6 +202,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "verify": verify_passes,
     "trace": trace,
     "compile": emit,
+    "calibrate": calibrate,
 }
 
 

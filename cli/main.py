@@ -23,6 +23,12 @@ def make_parser() -> argparse.ArgumentParser:
     common.add_argument("--target", default=TARGET, metavar="T", help=f"chip, or a .toml (default {TARGET})")
     common.add_argument("--shapes", metavar="S", help="random inputs of these types: f32[8,128],i32[4]")
     common.add_argument("--inputs", metavar="NPZ", help="inputs from an .npz file, in its order")
+    common.add_argument(
+        "--schedule",
+        metavar="PINS",
+        default="",
+        help="pinned choices: base_m=128,split_n=6 or kernel:base_m=64;...",
+    )
     common.add_argument("--json", action="store_true", help="print one JSON object")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser = OneLineParser(
@@ -72,6 +78,13 @@ def make_parser() -> argparse.ArgumentParser:
     emit = command("compile", "print the program at a level")
     emit.add_argument("--emit", choices=("graph", "tile", "npu"), default="npu", help="default npu")
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+    text = "published kernel times against the model's"
+    calibrate = commands.add_parser("calibrate", help=text, description=text)
+    calibrate.add_argument("records", metavar="RECORDS.json", help="records of measured kernels")
+    calibrate.add_argument("--json", action="store_true", help="print one JSON object")
+    calibrate.add_argument("--page", metavar="FILE.md", help="put the tables between the marks of a page")
+    calibrate.add_argument("--plot", metavar="FILE.png", help="write a scatter plot")
+    calibrate.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
 
@@ -106,7 +119,8 @@ def _dispatch(given: list[str]) -> int:
     if args.command is None:
         parser.print_help()
         return 0
-    Machine.load(args.target)
+    if args.command != "calibrate":
+        Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     from .commands import COMMANDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -18,13 +18,15 @@ STATES = ("fused", "tiled", "bufferized", "addressed", "synchronized", "planned"
 
 @dataclass(frozen=True)
 class Stage:
-    """One pass of the pipeline: the module's level after it, required and established properties."""
+    """One pass of the pipeline: the module's level after it, required and established properties. `schedule`: pinned
+    choices, for a pass that takes them."""
 
     name: str
     load: Callable[[], type[ModulePass]]
     level: str
     requires: frozenset[str] = frozenset()
     establishes: frozenset[str] = frozenset()
+    schedule: str = ""
 
 
 def _simplify() -> type[ModulePass]:
@@ -175,9 +177,14 @@ def remaining(module: ModuleOp, until: str = "npu", stages: Sequence[Stage] = PI
     return out
 
 
+def pinned(stages: Sequence[Stage], schedule: str) -> list[Stage]:
+    """The stages with pinned choices, as the option of graph-to-tile."""
+    return [replace(s, schedule=schedule) for s in stages]
+
+
 def make_pass(stage: Stage, target: str) -> ModulePass:
-    """The pass of a stage, for a target where it takes one."""
+    """The pass of a stage, for a target and with its pinned choices where it takes them."""
     cls = stage.load()
-    takes_target = any(f.name == "target" for f in fields(cls))
-    arguments = {"target": target} if takes_target else {}
+    given = {"target": target, "schedule": stage.schedule}
+    arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given}
     return cls(**arguments)

@@ -17,10 +17,11 @@ RANK = {
     "universe": 3,
     "verification": 3,
     "program": 4,
-    "cli": 5,
-    "__init__": 6,
+    "calibration": 5,
+    "cli": 6,
+    "__init__": 7,
 }
-FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "verification", "cli")
+FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "verification", "calibration", "cli")
 
 
 def modules() -> list[Path]:

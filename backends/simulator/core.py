@@ -1,10 +1,10 @@
 """The clock of one core: when each pipe is free and when each flag was raised, in integer cycles.
 
 Pipes are in-order queues and flags FIFO semaphores, so one pass over the instructions in program order gives
-every time exactly. The scalar unit issues in program order, one instruction in `ISSUE_CYCLES`, into queues of
-unlimited depth; it runs ahead of the pipes and stops only at a barrier or a flag that it waits for itself. A
-set raises its flag when the source pipe has finished what it was given before; a wait must come after its set
-in program order.
+every time exactly. The scalar unit issues in program order, one instruction in the machine's `issue_cycles`,
+into queues of unlimited depth; it runs ahead of the pipes and stops only at a barrier or a flag that it waits
+for itself. A set raises its flag when the source pipe has finished what it was given before; a wait must come
+after its set in program order. A cube that has to wait for its operands takes `head_cycles` more to start.
 
 Every time is a maximum of earlier ones plus a constant. Steady runs of a loop are therefore taken in one
 step, by a power of the loop body's max-plus matrix (see maxplus.py), which is found by running the body on
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...dialects.base import describe
+from ...dialects.npu import Pipe
 from . import maxplus
 from .errors import SimulationError
 from .section import (
@@ -38,9 +39,6 @@ from .section import (
     Section,
     Work,
 )
-
-ISSUE_CYCLES = 1
-"""Cycles in which the scalar unit issues one instruction: an assumption, no machine file has it."""
 
 MATRIX_PERIODS = 4
 MATRIX_WORK = 400
@@ -79,6 +77,9 @@ class Core:
         self.record = 0
         self.unrecorded = False
         self.symbolic = False
+        machine = section.machine
+        self.issue = machine.issue_cycles
+        self.heads = [machine.cube_head_cycles if pipe is Pipe.M else 0 for pipe in PIPES]
 
     @property
     def end(self) -> int:
@@ -89,14 +90,14 @@ class Core:
 
     def run(self, nodes: Sequence[Node]) -> None:
         """Run nodes that need nothing from other cores."""
-        pipes, join, busy, env = self.pipes, self.join, self.busy, self.env
+        pipes, join, busy, env, issue = self.pipes, self.join, self.busy, self.env, self.issue
         for node in nodes:
             kind = node.kind
             if kind == LOOP:
                 assert isinstance(node, Loop)
                 self._loop(node)
                 continue
-            issued = pipes[0] = pipes[0] + ISSUE_CYCLES
+            issued = pipes[0] = pipes[0] + issue
             if kind == WORK:
                 assert isinstance(node, Work)
                 variant = node.variant(env) if node.rows else 0
@@ -119,7 +120,8 @@ class Core:
                         f"{describe(node.op)} waits for a flag {node.flag(env)} that nothing has raised: "
                         "deadlock"
                     )
-                pipes[node.pipe] = join(join(pipes[node.pipe], issued), fifo.popleft())
+                raised = fifo.popleft() + self.heads[node.pipe]
+                pipes[node.pipe] = join(join(pipes[node.pipe], issued), raised)
             elif kind == BARRIER:
                 for time in pipes[1:]:
                     issued = join(issued, time)
@@ -249,7 +251,7 @@ class Block:
                     yield from self._run(own, node.body)
             else:
                 assert isinstance(node, Cross)
-                issued = pipes[0] = pipes[0] + ISSUE_CYCLES
+                issued = pipes[0] = pipes[0] + core.issue
                 if node.kind == SET_CROSS:
                     time = max(pipes[node.pipe], issued)
                     for other in range(len(self.cores)):

@@ -104,14 +104,22 @@ def _flat(steps: Sequence[Step | Repeat], times: int) -> Iterator[tuple[Step, in
             yield step, times
 
 
-def simulate(module: ModuleOp, machine: Machine, *, extrapolate: bool = True) -> Simulation:
+def simulate(
+    module: ModuleOp,
+    machine: Machine,
+    *,
+    extrapolate: bool = True,
+    warm: bool = False,
+    bypassing: frozenset[int] = frozenset(),
+) -> Simulation:
     """The time of the npu-level program in `module`.
 
-    Without `extrapolate` each trip of each loop of each core is simulated: slower, the same to the cycle.
-    Raises SimulationError for a deadlock or an op that is not at the npu level.
+    Without `extrapolate` each trip of each loop of each core is simulated: slower, the same to the cycle. `warm`:
+    the program ran just before, and L2 holds what it left. `bypassing`: operands that L2 does not keep. Raises
+    SimulationError for a deadlock or an op that is not at the npu level.
     """
     kernels = {
-        text(op.sym_name): Kernel(op, machine, extrapolate)
+        text(op.sym_name): Kernel(op, machine, extrapolate, bypassing)
         for op in module.ops
         if isinstance(op, structure.KernelOp)
     }
@@ -119,6 +127,8 @@ def simulate(module: ModuleOp, machine: Machine, *, extrapolate: bool = True) ->
     if main is None:
         raise SimulationError("the module has no function @main to simulate")
     host = _Host(machine, kernels, _addresses(main))
+    if warm:
+        host.block(main.body.block)
     steps = host.block(main.body.block)
     arena = main.attributes.get("npu.arena_bytes")
     constants = sum(gm(op.result).bytes for op in main.walk() if isinstance(op, structure.GmConstantOp))
@@ -191,21 +201,34 @@ class _Host:
                 f"{describe(op)} gives @{name} {len(op.operands)} of {kernel.operands} operands"
             )
         roots = [self.root(v) for v in op.operands]
-        read: dict[SSAValue, int] = {}
-        written: dict[SSAValue, int] = {}
-        for i, root in enumerate(roots):
-            read[root] = read.get(root, 0) + (0 if i in kernel.workspaces else kernel.totals.read[i])
-            written[root] = written.get(root, 0) + kernel.totals.written[i]
-        missing = [
-            self.l2.missing(root, gm(root).bytes, read[root] if kernel.totals.read[i] else 0)
-            for i, root in enumerate(roots)
-        ]
-        run = kernel.run(tuple(missing))
-        for moved in (read, written):
-            for root, amount in moved.items():
-                self._touch(root, amount)
+        run = kernel.run(tuple(self._missing(kernel, i, root) for i, root in enumerate(roots)))
+        for moved in (kernel.totals.read, kernel.totals.written):
+            for i, root in enumerate(roots):
+                if i not in kernel.bypassing and (
+                    moved is kernel.totals.written or i not in kernel.workspaces
+                ):
+                    self._touch(root, moved[i])
         microseconds = kernel.launch_microseconds + self.machine.cycles_to_microseconds(run.cycles)
         return Launch(kernel, run, microseconds, source_of(op))
+
+    def _missing(self, kernel: Kernel, i: int, root: SSAValue) -> float:
+        """The share of an operand's bytes that crosses HBM in this launch.
+
+        Reads: what the kernel's own reuse leaves, of that what was not resident before. Writes stay in L2 as far
+        as all that the launch moves fits there; what does not is pushed out to HBM, written bytes first.
+        """
+        read, written = kernel.totals.read[i], kernel.totals.written[i]
+        if not read + written or i in kernel.workspaces:
+            return 0.0
+        crossing = 0.0
+        if read:
+            crossing += min(read * kernel.reuse.crossing_share(i), read) * self.l2.absent(
+                root, gm(root).bytes
+            )
+        if written:
+            over = max(0.0, kernel.reuse.footprint - self.machine.l2_bytes)
+            crossing += written * min(1.0, over / sum(kernel.totals.written))
+        return crossing / (read + written)
 
     def _touch(self, root: SSAValue, moved: int) -> None:
         if moved:
@@ -216,9 +239,7 @@ class _Host:
         """A copy runs at the bandwidth of HBM or L2, whichever is slower, and is launched like one core."""
         moved = gm(source).bytes
         source, dest = self.root(source), self.root(dest)
-        hbm = moved * self.l2.missing(source, gm(source).bytes, moved) + moved * self.l2.missing(
-            dest, gm(dest).bytes, 0
-        )
+        hbm = moved * self.l2.absent(source, moved) + moved * (moved > self.machine.l2_bytes)
         self._touch(source, moved)
         self._touch(dest, moved)
         machine = self.machine

@@ -5,19 +5,29 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...dialects.base import integer, source_of, text, to_ints
 from ...dialects.dtypes import dtype_name
-from ...dialects.npu import buffer, ops, structure
+from ...dialects.npu import Pipe, buffer, ops, structure
 from ...machine import Machine
 from .core import Block, Core, Event
 from .errors import SimulationError
 from .pricing import HBM, L2_CACHE, Counts, Price, Tally
+from .reuse import Reuse
 from .section import Env, Section
 
 Point = tuple[int, ...]
+
+Key = tuple[object, ...]
+"""Grid points with equal keys run alike."""
+
+Queue = tuple[Key, ...]
+"""What one core runs, one grid point after the other."""
+
+PHASES = 4
+"""Times within a launch at which the cores that are left share the bandwidth anew."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,16 @@ class KernelRun:
     missing: tuple[float, ...]
 
 
+@dataclass(frozen=True)
+class Averages:
+    """Means over the cores that work, in cycles: from start to end by kind of core, and busy by (kind, pipe); and
+    how many instructions each pipe runs."""
+
+    cycles: dict[str, float]
+    pipes: dict[tuple[str, str], float]
+    instructions: dict[tuple[str, str], float]
+
+
 @dataclass
 class CoreTrace:
     """What one of the heaviest cores did, in cycles: its events (the first if not `complete`) and end."""
@@ -81,7 +101,14 @@ class _Class:
 class Kernel:
     """A compiled kernel; `run` gives its time. Raises SimulationError for what cannot be compiled."""
 
-    def __init__(self, op: structure.KernelOp, machine: Machine, extrapolate: bool = True) -> None:
+    def __init__(
+        self,
+        op: structure.KernelOp,
+        machine: Machine,
+        extrapolate: bool = True,
+        bypassing: frozenset[int] = frozenset(),
+    ) -> None:
+        """`bypassing`: operands that L2 does not keep, by number."""
         self.op, self.machine, self.extrapolate = op, machine, extrapolate
         self.name, self.kind, self.grid = text(op.sym_name), text(op.kind), to_ints(op.grid)
         self.source = source_of(op) or next((s for s in map(source_of, op.walk()) if s is not None), None)
@@ -90,14 +117,16 @@ class Kernel:
         ]
         self.operands = len(op.body.block.args) - len(self.grid)
         self.workspaces = range(self.operands - integer(op.workspaces), self.operands)
-        self._keys: list[tuple[object, ...]] = []
-        self._classes: dict[tuple[object, ...], _Class] = {}
+        self._keys: list[Key] = []
+        self._classes: dict[Key, _Class] = {}
         tallies = [Tally(section, extrapolate) for section in self.sections]
         self._points = list(itertools.product(*(range(g) for g in self.grid)))
         for point in self._points:
             self._add(point, tallies)
         self.blocks = min(len(self._keys), self._available())
         self.totals = self._totals()
+        self.bypassing = bypassing
+        self.reuse = Reuse(self.sections, self.grid, machine.l2_bytes, bypassing)
         self._runs: dict[tuple[float, ...], KernelRun] = {}
 
     @property
@@ -119,6 +148,38 @@ class Kernel:
         if found is None:
             found = self._runs[missing] = self._simulate(missing)
         return found
+
+    def averages(self, run: KernelRun) -> Averages:
+        """What counters that are averaged over cores show for a launch.
+
+        The cube's busy time has its head for the share of products that find it idle, which is taken as the
+        idle share of the pipe itself: the simulation of time has it where it happens (core.py).
+        """
+        prices = self._prices(run.missing)
+        ends: dict[str, float] = {}
+        pipes: Counter[tuple[str, str]] = Counter()
+        ran: Counter[tuple[str, str]] = Counter()
+        cores = {core: self.blocks * s.units for s in self.sections for core in [s.core]}
+        for alike in self._classes.values():
+            block = self._block(alike.point, prices)
+            places = zip(block, alike.counts, self._environments(alike.point), strict=True)
+            for core, (i, counts), (_, env) in places:
+                name, price = self.sections[i].core, prices[i]
+                ends[name] = ends.get(name, 0.0) + core.end * alike.size / cores[name]
+                busy, _ = price.pipes(counts)
+                for pipe, cycles in busy.items():
+                    pipes[name, pipe] += cycles * alike.size
+                for (number, _), n in counts.items():
+                    ran[name, price.section.works[number].op.PIPE.value] += n * alike.size
+                issued = price.section.issued(env)
+                pipes[name, Pipe.S.value] += issued * alike.size * self.machine.issue_cycles
+        mean = {(name, pipe): cycles / cores[name] for (name, pipe), cycles in pipes.items()}
+        instructions = {(name, pipe): n / cores[name] for (name, pipe), n in ran.items()}
+        for (name, pipe), n in instructions.items():
+            if pipe == Pipe.M.value:
+                idle = max(0.0, 1 - mean[name, pipe] / ends[name])
+                mean[name, pipe] += n * self.machine.cube_head_cycles * idle
+        return Averages(ends, mean, instructions)
 
     def trace(self, run: KernelRun, limit: int) -> list[CoreTrace]:
         """The first `limit` events or so of the heaviest core (of each core of its block) in `run`."""
@@ -189,10 +250,10 @@ class Kernel:
                         tile_bytes[level] += amount * n
         return Totals(tuple(read), tuple(written), dict(macs), elements, dict(tile_bytes))
 
-    def _prices(self, missing: Sequence[float]) -> list[Price]:
-        return [
-            Price(section, self.blocks * section.units, self.machine, missing) for section in self.sections
-        ]
+    def _prices(self, missing: Sequence[float], blocks: int | None = None) -> list[Price]:
+        """What instructions cost while `blocks` of the grid (None: all that fit) run side by side."""
+        blocks = self.blocks if blocks is None else blocks
+        return [Price(section, blocks * section.units, self.machine, missing) for section in self.sections]
 
     def _block(self, point: Point, prices: Sequence[Price], record: int = 0) -> list[Core]:
         cores = [
@@ -209,12 +270,11 @@ class Kernel:
 
     def _simulate(self, missing: tuple[float, ...]) -> KernelRun:
         prices = self._prices(missing)
-        times = {
-            key: max((core.end for core in self._block(alike.point, prices)), default=0)
-            for key, alike in self._classes.items()
-        }
         queues = [range(first, len(self._keys), self.blocks) for first in range(self.blocks)]
+        work = Counter(tuple(self._keys[p] for p in points) for points in queues)
+        times = self._times(work, prices)
         queue = max(queues, key=lambda points: sum(times[self._keys[p]] for p in points))
+        cycles = self._drain(work, times, prices, missing)
         classes = [self._classes[self._keys[p]] for p in queue]
         pipes, limited = self._busiest(classes, prices)
         moved = [r + w for r, w in zip(self.totals.read, self.totals.written, strict=True)]
@@ -223,7 +283,6 @@ class Kernel:
             HBM: math.ceil(hbm_bytes / self.machine.hbm_bytes_per_cycle),
             L2_CACHE: math.ceil(total / self.machine.l2_bytes_per_cycle),
         }
-        cycles = sum(times[self._keys[p]] for p in queue)
         slowest = max(floors, key=lambda level: floors[level])
         return KernelRun(
             cycles=max(cycles, floors[slowest]),
@@ -235,6 +294,41 @@ class Kernel:
             queue=tuple(self._points[p] for p in queue),
             missing=missing,
         )
+
+    def _times(self, work: Iterable[Queue], prices: Sequence[Price]) -> dict[Key, int]:
+        """Cycles of each class of grid points in some queues."""
+        return {
+            key: max((core.end for core in self._block(self._classes[key].point, prices)), default=0)
+            for key in dict.fromkeys(key for queue in work for key in queue)
+        }
+
+    def _drain(
+        self, work: Counter[Queue], times: dict[Key, int], prices: Sequence[Price], missing: Sequence[float]
+    ) -> int:
+        """Cycles until all queues are empty. When some cores are done, the others get their share of the bandwidth:
+        the rest of their work goes on at the speed that it has with fewer cores. Queues that end within a hundredth
+        of each other end together, and after `PHASES` such changes the share stays."""
+        left = dict.fromkeys(work, 1.0)
+        now, active = 0.0, self.blocks
+        for phase in range(PHASES):
+            ends = {queue: share * sum(times[key] for key in queue) for queue, share in left.items()}
+            first, last = min(ends.values()), max(ends.values())
+            done = [queue for queue, end in ends.items() if end <= first * 1.01]
+            active -= sum(work[queue] for queue in done)
+            if len(done) == len(left) or phase == PHASES - 1:
+                return math.ceil(now + last)
+            fewer = self._prices(missing, active)
+            if all(a.busy == b.busy for a, b in zip(fewer, prices, strict=True)):
+                return math.ceil(now + last)
+            now += max(ends[queue] for queue in done)
+            left = {
+                queue: share * (1 - max(ends[q] for q in done) / ends[queue])
+                for queue, share in left.items()
+                if queue not in done
+            }
+            prices = fewer
+            times = self._times(left, prices)
+        return math.ceil(now)
 
     def _busiest(
         self, classes: Sequence[_Class], prices: Sequence[Price]

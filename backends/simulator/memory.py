@@ -24,17 +24,11 @@ class L2:
         self._starts: list[int] = []
         self._at: dict[int, SSAValue] = {}
 
-    def missing(self, tensor: SSAValue, size: int, read: int) -> float:
-        """The share of `read` bytes that comes from HBM, when a launch reads a tensor of `size` bytes.
-
-        A tensor larger than the cache streams from HBM each time. Of a smaller one, bytes that are not
-        resident come from HBM once, and from L2 when other cores or later tiles read them again.
-        """
-        if size > self.capacity:
+    def absent(self, tensor: SSAValue, size: int) -> float:
+        """The share of a tensor of `size` bytes that is not resident."""
+        if size > self.capacity or not size:
             return 1.0
-        if not read:
-            return 0.0
-        return min(size, read) * (1 - self._held.get(tensor, 0) / size) / read
+        return 1 - self._held.get(tensor, 0) / size
 
     def touch(self, tensor: SSAValue, size: int, moved: int, place: range | None = None) -> None:
         """Note that a launch moved `moved` bytes of a tensor of `size` bytes at the addresses `place`."""

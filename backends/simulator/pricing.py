@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from ...dialects.npu import Cost
 from ...machine import Machine
 from .section import LOOP, PIPES, WORK, Env, Loop, Node, Section, Work
 
@@ -19,8 +20,10 @@ HBM, L2_CACHE = "HBM", "L2"
 class Price:
     """What each instruction costs where `cores` cores share the bandwidth of the chip evenly.
 
-    `missing` is, for each operand of the kernel, the share of its bytes that crosses HBM; all bytes cross L2.
-    An instruction is busy for the longest of its own cycles and its bytes over its core's share of either.
+    `missing` is, for each operand of the kernel, the share of its bytes that crosses HBM. An instruction spends
+    that share of its time on misses, the rest on hits. Each part takes the longest of the instruction's own
+    cycles for it and its bytes over the core's share of HBM or L2; misses also wait for HBM at the rate at which
+    one core can. Cores that read the same addresses at the same time wait for each other, and get them at a lower rate.
     """
 
     def __init__(self, section: Section, cores: int, machine: Machine, missing: Sequence[float]) -> None:
@@ -30,7 +33,8 @@ class Price:
         self.matrices: dict[Hashable, Any] = {}
         for work in section.works:
             share = 0.0 if work.operand is None else missing[work.operand]
-            priced = [_price(cost.cycles, cost.gm_bytes * cores, share, machine) for cost in work.variants]
+            together = section.shares(work)
+            priced = [price(cost, cores, share, together, machine) for cost in work.variants]
             self.busy.append([cycles for cycles, _ in priced])
             self.limiter.append([limiter for _, limiter in priced])
 
@@ -48,12 +52,22 @@ class Price:
         return busy, limited
 
 
-def _price(own: int, shared_bytes: int, missing: float, machine: Machine) -> tuple[int, str | None]:
-    hbm = math.ceil(shared_bytes * missing / machine.hbm_bytes_per_cycle)
-    l2 = math.ceil(shared_bytes / machine.l2_bytes_per_cycle)
-    if own >= max(hbm, l2):
-        return own, None
-    return (hbm, HBM) if hbm >= l2 else (l2, L2_CACHE)
+def price(cost: Cost, cores: int, missing: float, together: bool, machine: Machine) -> tuple[int, str | None]:
+    """(busy cycles, the bandwidth that sets most of them or None) of an instruction on one of `cores` cores;
+    `together`: others read the same bytes."""
+    if not cost.bus_bytes:
+        return cost.cycles, None
+    missing = 0.0 if cost.write else missing  # L2 takes what is written; it drains to HBM on the side.
+    missed, hit = cost.bus_bytes * missing, cost.bus_bytes * (1 - missing)
+    own_missed, own_hit = cost.cycles * missing, cost.cycles * (1 - missing)
+    alone = missed / cost.miss_rate
+    if together:
+        own_hit = max(own_hit, hit / cost.shared_rate)
+    hbm, l2 = missed * cores / machine.hbm_bytes_per_cycle, hit * cores / machine.l2_bytes_per_cycle
+    cycles = max(own_missed, alone, hbm) + max(own_hit, l2)
+    by_level = {HBM: hbm if hbm > max(own_missed, alone) else 0.0, L2_CACHE: l2 if l2 > own_hit else 0.0}
+    limiter = max(by_level, key=lambda level: by_level[level])
+    return math.ceil(cycles), limiter if by_level[limiter] * 2 > cycles else None
 
 
 class Tally:

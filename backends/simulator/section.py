@@ -22,6 +22,7 @@ from ...dialects.npu import BufferType, Cost, GmType, NpuOp, Pipe, ops, structur
 from ...machine import Machine
 from .affine import Affine, Clip, Range, Row, steady_runs
 from .errors import SimulationError
+from .validity import Extents, Validity, root
 
 PIPES: tuple[Pipe, ...] = tuple(Pipe)
 """The pipes in the order of a core's list of times; the scalar unit, which issues, is first."""
@@ -52,19 +53,25 @@ class Work(Node):
     """An instruction that keeps a pipe busy. `operand` is the kernel's device tensor that it moves, if any.
 
     `variants` are the costs it can have; which one holds follows from how its rows are clipped. `tile_bytes`
-    are the bytes of on-chip memory it reads and writes each time, by memory level.
+    are the bytes of on-chip memory it reads and writes each time, by memory level. `moves` are the bytes of
+    device memory it asks for where nothing is clipped, `moves_with` the index variables that change which.
     """
 
     __slots__ = (
         "_known",
         "_machine",
+        "counted",
+        "guards",
         "indices",
+        "moves",
+        "moves_with",
         "number",
         "operand",
         "pipe",
         "rows",
         "tile_bytes",
         "variants",
+        "writes",
     )
     op: NpuOp
 
@@ -76,14 +83,28 @@ class Work(Node):
         indices: Sequence[Affine],
         rows: Sequence[Row],
         operand: int | None,
+        counted: Extents = (),
     ) -> None:
+        """`counted`: the extents that its cost goes by, where they may be less than the buffers'."""
         super().__init__(WORK, op)
         self.number, self.pipe, self.operand = number, INDEX_OF[op.PIPE], operand
-        self.indices, self.rows = tuple(indices), tuple(rows)
+        self.guards: tuple[Row, ...] = ()
+        self.counted = counted if any(counted) else ()
+        self.indices, self.rows = tuple(indices), (*rows, *(row for row in self.counted if row is not None))
         self.tile_bytes = _tile_bytes(op)
+        self.moves, self.moves_with, self.writes = 0, frozenset[int](), False
+        if isinstance(op, ops.TransferOp):
+            self.moves = size(op.box_sizes) * itemsize(op.view.element)
+            self.moves_with = frozenset(v for index in self._used(op) for v, _ in index.terms)
+            self.writes = op.DEVICE_OPERAND == 1
         self.variants: list[Cost] = []
         self._known: dict[tuple[int, ...], int] = {}
         self._machine = machine
+
+    def _used(self, op: ops.TransferOp) -> list[Affine]:
+        """The indices that some offset of a transfer uses."""
+        rows = op.linear().rows
+        return [affine for i, affine in enumerate(self.indices) if any(row[i] for row in rows)]
 
     def variant(self, env: Env) -> int:
         """Which of the costs holds in an environment."""
@@ -92,12 +113,30 @@ class Work(Node):
         if found is None:
             found = self._known[key] = len(self.variants)
             try:
-                self.variants.append(self.op.cost(self._machine, [i.at(env) for i in self.indices]))
+                self.variants.append(self._cost(env))
             except KeyError as error:
                 raise SimulationError(
                     f"{describe(self.op)} has no cost on {self._machine.name}: {error.args[0]}"
                 ) from error
         return found
+
+    def guard(self, row: Row) -> None:
+        """Where all of `row` lies outside its tensor the instruction is not needed, and costs a cycle."""
+        if row not in self.guards:
+            self.guards = (*self.guards, row)
+            self.rows = (*self.rows, row)
+
+    def _cost(self, env: Env) -> Cost:
+        if any(not _valid(row.offset.at(env), row.count, row.step, row.extent) for row in self.guards):
+            return Cost(1)
+        indices = [i.at(env) for i in self.indices]
+        if not self.counted:
+            return self.op.cost(self._machine, indices)
+        valid = [
+            None if row is None else _valid(row.offset.at(env), row.count, row.step, row.extent)
+            for row in self.counted
+        ]
+        return self.op.cost_of_part(self._machine, indices, valid)
 
 
 _LEVELS = {"l1": "l1", "l0a": "l0", "l0b": "l0", "l0c": "l0", "ub": "ub", "bt": "l0", "fb": "l0"}
@@ -272,6 +311,18 @@ class Loop(Scope, Node):
         return steady_runs([clip.steady(env, first, self.step) for clip in self._moving], trips)
 
 
+def _issued(nodes: Sequence[Node], env: Env) -> int:
+    total = 0
+    for node in nodes:
+        if isinstance(node, Loop):
+            first, trips = node.extent(env)
+            env[node.variable] = first
+            total += trips * _issued(node.body, env)
+        else:
+            total += 1
+    return total
+
+
 class Section(Scope):
     """The program of one kind of core."""
 
@@ -282,9 +333,12 @@ class Section(Scope):
         self.units = integer(op.units)
         self.works: list[Work] = []
         self.loops = 0
-        self.variables = len(grid) + 1
+        self.variables = self._outside = len(grid) + 1
         self.allocs: list[ops.AllocOp] = []
-        self._machine = machine
+        self._validity = Validity()
+        self._open: list[int] = []
+        self._fillers: dict[SSAValue, list[tuple[Work, Scope, frozenset[int]]]] = {}
+        self.machine = machine
         self._ranges: list[Range] = [(0, g - 1) for g in grid] + [(0, self.units - 1)]
         kernel = op.parent_block()
         assert kernel is not None
@@ -302,6 +356,15 @@ class Section(Scope):
     def environment(self, point: Sequence[int], unit: int) -> Env:
         """The environment of one core at a grid point."""
         return [*point, unit, *[0] * (self.variables - len(point) - 1)]
+
+    def shares(self, work: Work) -> bool:
+        """Whether cores side by side read the same bytes with an instruction."""
+        fixed = self._ranges[: self._outside]
+        return not work.writes and any(high and v not in work.moves_with for v, (_, high) in enumerate(fixed))
+
+    def issued(self, env: Env) -> int:
+        """Instructions that the scalar unit issues, flags included, with the trip counts of an environment."""
+        return _issued(self.body, env)
 
     def _fill(self, block: Block, scope: Scope) -> None:
         for op in block.ops:
@@ -332,7 +395,9 @@ class Section(Scope):
         elif isinstance(op, ops.BarrierOp):
             scope.absorb(Node(BARRIER, op))
         elif isinstance(op, NpuOp):
-            scope.absorb(self._work(op))
+            work = self._work(op)
+            scope.absorb(work)
+            self._guard(op, work, scope)
             if isinstance(op, ops.LoadScalarOp):
                 self._values[op.result] = Affine(integer(op.low))
         elif not isinstance(op, ops.SlotOp | scf.YieldOp):
@@ -350,24 +415,49 @@ class Section(Scope):
         self._values[op.body.block.args[0]] = Affine(0, ((self.variables, 1),))
         self.variables += 1
         self.loops += 1
+        self._open.append(loop.variable)
         self._fill(op.body.block, loop)
+        self._open.pop()
         loop.seal(self._ranges)
         return loop
+
+    def _guard(self, op: NpuOp, work: Work, scope: Scope) -> None:
+        """What brings an operand to a product is not needed where all rows or columns of the other one lie outside:
+        a chip's program ends its loops there, ours walks on over nothing."""
+        if isinstance(op, ops.LoadNd2NzOp | ops.LoadL0Op):
+            here = (work, scope, frozenset([*range(self._outside), *self._open]))
+            before = self._fillers.get(root(op.source), []) if isinstance(op, ops.LoadL0Op) else []
+            self._fillers[root(op.dest)] = [*before, here]
+        elif isinstance(op, ops.MmadOp):
+            for operand, other, axis in ((op.a, op.b, 1), (op.b, op.a, 0)):
+                row = self._validity.of(other)[axis]
+                for filler, home, variables in (
+                    self._fillers.get(root(operand), []) if row is not None else []
+                ):
+                    assert row is not None
+                    if {v for v, _ in row.offset.terms} <= variables:
+                        filler.guard(row)
+                        home.rows[row] = None
 
     def _work(self, op: NpuOp) -> Work:
         indices = [self._affine(v, op) for v in op.index_operands()]
         rows: list[Row] = []
+        box: list[Row] = []
         if isinstance(op, ops.TransferOp):
             shape = zip(op.linear().rows, op.box_sizes, op.box_steps, op.view.shape, strict=True)
             for row, count, step, extent in shape:
                 offset = Affine.combine(row[-1], zip(row, indices, strict=False))
+                box.append(Row(offset, count, step, extent))
                 if offset.terms:
-                    rows.append(Row(offset, count, step, extent))
+                    rows.append(box[-1])
         operand = None
         for value in op.main_operands():
             if isinstance(value.type, GmType):
                 operand = self._operands[value]
         moving = [row for row in rows if not row.never_clips(self._ranges)]
-        work = Work(op, len(self.works), self._machine, indices, moving, operand)
+        clipped = [row if row in moving else None for row in box]
+        self._validity.scope = frozenset([*range(self._outside), *self._open])
+        counted = self._validity.follow(op, clipped, indices, self._ranges)
+        work = Work(op, len(self.works), self.machine, indices, moving, operand, counted)
         self.works.append(work)
         return work

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr
 from xdsl.ir import Attribute, SSAValue
@@ -19,14 +20,19 @@ from .types import BufferType, GmType, Pipe
 class Cost:
     """What one instruction asks of its pipe.
 
-    cycles: busy time with the machine to itself; gm_bytes: bytes that cross the device memory system (whole
-    bursts), read or written; wanted_bytes: the useful part of them; macs: multiply-accumulates; elements: vector
-    lanes worked; write: True where gm_bytes go out.
+    cycles: busy time with the machine to itself and all its bytes in L2; gm_bytes: bytes that cross the device
+    memory system (whole bursts), read or written; wanted_bytes: the useful part of them; bus_bytes: what they take
+    of its bandwidth, more than gm_bytes where runs straddle memory lines; miss_rate, shared_rate: bytes per cycle at
+    which one core gets what L2 misses and what other cores read at the same time, at best; macs:
+    multiply-accumulates; elements: vector lanes worked; write: True where gm_bytes go out.
     """
 
     cycles: int = 0
     gm_bytes: int = 0
     wanted_bytes: int = 0
+    bus_bytes: int = 0
+    miss_rate: float = math.inf
+    shared_rate: float = math.inf
     macs: int = 0
     elements: int = 0
     write: bool = False
@@ -97,6 +103,11 @@ class NpuOp(FormattedOp):
         the machine does not have."""
         raise NotImplementedError
 
+    def cost_of_part(self, machine: Machine, indices: Sequence[int], valid: Sequence[int | None]) -> Cost:
+        """Cost where only `valid` positions of each extent hold data of a tensor (None: all): (m, k, n) of a product,
+        else one for each dimension that the instruction works on."""
+        return self.cost(machine, indices)
+
     def linear(self) -> Linear:
         attr = self.properties["offsets"]
         assert isinstance(attr, DenseArrayBase)
@@ -136,15 +147,34 @@ def valid_extent(offset: int, count: int, step: int, extent: int) -> int:
     return max(0, last - first)
 
 
+class Traffic(NamedTuple):
+    """A box transfer: bytes in whole bursts, useful bytes, contiguous runs, and bytes of bandwidth it takes."""
+
+    bytes: int
+    wanted: int
+    runs: int
+    bus: int
+
+
 def gm_traffic(
-    view: GmType, offsets: Sequence[int], sizes: Sequence[int], steps: Sequence[int], burst: int
-) -> tuple[int, int]:
-    """(bytes in whole bursts, useful bytes) of a box transfer: each contiguous run moves whole bursts."""
+    view: GmType,
+    offsets: Sequence[int],
+    sizes: Sequence[int],
+    steps: Sequence[int],
+    machine: Machine,
+    align: int = 0,
+) -> Traffic:
+    """What a box transfer moves: each contiguous run moves whole bursts, and asks for whole lines.
+
+    A run that straddles lines of `gm_align` bytes asks for one more than it would in place, and takes that much
+    more of the bandwidth. `align` (bytes, 0: all starts) divides the start of every run.
+    """
+    burst, line = machine.burst_bytes, machine.gm_align
     width = itemsize(view.element)
     valid = [valid_extent(o, c, s, d) for o, c, s, d in zip(offsets, sizes, steps, view.shape, strict=True)]
     useful = size(valid) * width
     if not useful:
-        return 0, 0
+        return Traffic(0, 0, 0, 0)
     run, expected = 1, 1
     for count, step, stride in sorted(
         zip(valid, steps, view.strides, strict=True), key=lambda t: abs(t[1] * t[2]) if t[0] > 1 else 0
@@ -157,7 +187,21 @@ def gm_traffic(
         expected = run
     distinct = size([v for v, s in zip(valid, view.strides, strict=True) if s != 0])
     runs = distinct // run
-    return runs * -(-run * width // burst) * burst, useful
+    length = -(-run * width // burst) * burst
+    for n, step, stride in zip(valid, steps, view.strides, strict=True):
+        if n > 1 and abs(step * stride) * width > run * width:
+            align = math.gcd(align, step * stride * width)
+    return Traffic(runs * length, useful, runs, math.ceil(runs * length * straddling(length, align, line)))
+
+
+def straddling(run: int, align: int, line: int) -> float:
+    """How many more lines runs of `run` bytes touch than their bytes fill, where starts are multiples of `align`:
+    the mean over all places in a line. A run shorter than a line counts as one that fills it: the next ones find
+    the line in L2."""
+    align = math.gcd(align, line)
+    places = range(0, line, max(align, 1))
+    touched = sum(-(-(place + run) // line) for place in places) / len(places)
+    return touched / max(1.0, run / line)
 
 
 def vector_elements(target: BufferType) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -20,8 +21,8 @@ from xdsl.traits import Pure
 
 from ...machine import Machine
 from ..base import INDEX, FormattedOp, integer, text, to_ints
-from ..dtypes import dtype_name, size
-from ..elementwise import FUNCTIONS, Function
+from ..dtypes import dtype_name, itemsize, size
+from ..elementwise import FUNCTIONS, REDUCTION_FUNCTION, Function
 from ..shapes import (
     check_arg_reduce,
     check_box,
@@ -135,16 +136,29 @@ class TransferOp(NpuOp):
         if size(self.box_sizes) != size(buffer(self.tile()).shape):
             raise self.error(f"moves {size(self.box_sizes)} elements to or from {self.tile().type}")
 
-    def traffic(self, machine: Machine, indices: Sequence[int]) -> tuple[int, int]:
-        offsets = self.linear().evaluate(indices)
-        return gm_traffic(self.view, offsets, self.box_sizes, self.box_steps, machine.burst_bytes)
+    def alignment(self) -> int:
+        """Bytes that divide the start of the box, wherever it is."""
+        width = itemsize(self.view.element)
+        found = self.view.offset * width
+        for row, stride in zip(self.linear().rows, self.view.strides, strict=True):
+            found = math.gcd(found, *(c * stride * width for c in row))
+        return found
 
     def move_cost(self, machine: Machine, indices: Sequence[int], write: bool) -> Cost:
-        bytes_, useful = self.traffic(machine, indices)
+        offsets = self.linear().evaluate(indices)
+        moved = gm_traffic(self.view, offsets, self.box_sizes, self.box_steps, machine, self.alignment())
         space = buffer(self.tile()).space
         move = machine.moves[(space, "gm") if write else ("gm", space)]
-        cycles = move.fixed_cycles + -(-bytes_ // move.bytes_per_cycle) if bytes_ else 1
-        return Cost(int(cycles), bytes_, useful, write=write)
+        cycles = move.cycles(moved.bytes, moved.runs) if moved.bytes else 1
+        return Cost(
+            cycles,
+            moved.bytes,
+            moved.wanted,
+            moved.bus,
+            min(move.miss_bytes_per_cycle, move.bytes_per_cycle),
+            move.shared_bytes_per_cycle,
+            write=write,
+        )
 
 
 class LoadOp(TransferOp):
@@ -256,9 +270,10 @@ class LoadIndirectOp(NpuOp):
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         view, sizes = gm(self.source), to_ints(self.sizes)
         n = size(buffer(self.index).shape)
-        each, useful = gm_traffic(view, [0] * len(sizes), sizes, [1] * len(sizes), machine.burst_bytes)
+        each = gm_traffic(view, [0] * len(sizes), sizes, [1] * len(sizes), machine, itemsize(view.element))
         move = machine.moves[("gm", "ub")]
-        return Cost(int(n * (move.fixed_cycles + -(-each // move.bytes_per_cycle))), n * each, n * useful)
+        cycles = n * move.cycles(each.bytes, each.runs)
+        return Cost(cycles, n * each.bytes, n * each.wanted, n * each.bus, move.miss_bytes_per_cycle)
 
 
 @irdl_op_definition
@@ -285,6 +300,7 @@ class LoadScalarOp(NpuOp):
             move.fixed_cycles,
             machine.burst_bytes,
             gm(self.source).bytes // max(size(gm(self.source).shape), 1),
+            machine.burst_bytes,
         )
 
 
@@ -324,16 +340,27 @@ class LoadL0Op(NpuOp):
         return SourceBox.of(self)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.cost_of_part(machine, indices, (None, None))
+
+    def cost_of_part(self, machine: Machine, indices: Sequence[int], valid: Sequence[int | None]) -> Cost:
         dest = buffer(self.dest)
+        rows, cols = parts(dest.shape, valid)
         move = machine.moves[("l1", dest.space)]
-        fractals = fractal_bytes(dest, machine)
-        return Cost(int(move.fixed_cycles + -(-fractals // move.bytes_per_cycle)), elements=size(dest.shape))
+        fractals = fractal_bytes(dest, rows, cols, machine)
+        slot = self.source.owner
+        overlapped = isinstance(slot, SlotOp) and buffer(slot.source).slots > 1
+        cycles = move.cycles(fractals, overlapped=overlapped) if fractals else 1
+        return Cost(cycles, elements=rows * cols)
 
 
-def fractal_bytes(matrix: BufferType, machine: Machine) -> int:
-    """Bytes of a matrix rounded up to whole fractals (16 x 32 bytes)."""
+def parts(shape: Sequence[int], valid: Sequence[int | None]) -> list[int]:
+    """Extents with what holds data in place of the whole."""
+    return [n if v is None else v for n, v in zip(shape, valid, strict=True)]
+
+
+def fractal_bytes(matrix: BufferType, rows: int, cols: int, machine: Machine) -> int:
+    """Bytes of rows and columns of a matrix rounded up to whole fractals (16 x 32 bytes)."""
     name = dtype_name(matrix.element)
-    rows, cols = matrix.shape
     k0 = machine.cube_k0.get(name, 16)
     if matrix.space == "l0b":
         rows, cols = cols, rows
@@ -370,7 +397,12 @@ class MmadOp(NpuOp):
         check_matmul(self, *(buffer(v).shape for v in self.main_operands()))
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        (m, k), n = buffer(self.a).shape, buffer(self.b).shape[1]
+        return self.cost_of_part(machine, indices, (None, None, None))
+
+    def cost_of_part(self, machine: Machine, indices: Sequence[int], valid: Sequence[int | None]) -> Cost:
+        m, k, n = parts((*buffer(self.a).shape, buffer(self.b).shape[1]), valid)
+        if not m * k * n:
+            return Cost(1)
         name = dtype_name(buffer(self.a).element)
         rate = machine.cube[name]
         k0 = machine.cube_k0[name]
@@ -392,10 +424,39 @@ class VectorOp(NpuOp):
         return max(vector_elements(buffer(v)) for v in self.main_operands())
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        n = self.lanes()
-        return Cost(
-            machine.vector.cycles(self.instruction, vector_dtype(*self.main_operands()), n), elements=n
-        )
+        return self._cost_of_lanes(machine, self.lanes())
+
+    def cost_of_part(self, machine: Machine, indices: Sequence[int], valid: Sequence[int | None]) -> Cost:
+        shape = max((buffer(v) for v in self.main_operands()), key=vector_elements).shape
+        whole, part = size(shape), size(parts(shape, valid))
+        return self._cost_of_lanes(machine, -(-self.lanes() * part // whole)) if part else Cost(1)
+
+    def _cost_of_lanes(self, machine: Machine, lanes: int) -> Cost:
+        unit, dtype = machine.vector, vector_dtype(*self.main_operands())
+        cycles = unit.cycles(self.instruction, dtype, lanes)
+        if unit.bank_window_bytes and self.sources_collide(unit.bank_window_bytes):
+            cycles += -(-lanes * itemsize(dtype) // unit.repeat_bytes)  # each repeat is read twice
+        return Cost(cycles, elements=lanes)
+
+    def sources_collide(self, window: int) -> bool:
+        """Whether two sources lie in the same group of banks all along: their first windows have the same parity.
+        False before addresses are known, and where a slot of a buffer moves it from one group to the other."""
+        places: set[int] = set()
+        wide = [
+            v for v in self.sources() if vector_elements(buffer(v)) * itemsize(buffer(v).element) > window
+        ]
+        for value in dict.fromkeys(wide):
+            alloc = value.owner.source.owner if isinstance(value.owner, SlotOp) else value.owner
+            if not isinstance(alloc, AllocOp) or alloc.address is None:
+                return False
+            kind = buffer(alloc.result)
+            if kind.slots > 1 and kind.slot_bytes // window % 2:
+                return False
+            place = integer(alloc.address) // window % 2
+            if place in places:
+                return True
+            places.add(place)
+        return False
 
     def verify_(self) -> None:
         super().verify_()
@@ -466,7 +527,14 @@ class VReduceOp(VectorOp):
 
     @property
     def instruction(self) -> str:
-        return f"reduce_{text(self.kind)}"
+        """Along the innermost dimension lanes of a register are combined; along others, whole registers. Many rows
+        at once are halved first, which a single one is not."""
+        shape, dims = buffer(self.source).shape, to_ints(self.dims)
+        inner = max((d for d, n in enumerate(shape) if n != 1), default=0)
+        if inner not in dims:
+            return REDUCTION_FUNCTION[text(self.kind)]
+        one = "one_" if size(buffer(self.dest).shape) == 1 else ""
+        return f"reduce_{one}{text(self.kind)}"
 
     def verify_(self) -> None:
         super().verify_()
@@ -610,9 +678,7 @@ class CopyL0cOp(NpuOp):
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         move = machine.moves[("l0c", "ub")]
         dest = buffer(self.dest)
-        return Cost(
-            int(move.fixed_cycles + -(-dest.slot_bytes // move.bytes_per_cycle)), elements=size(dest.shape)
-        )
+        return Cost(move.cycles(dest.slot_bytes), elements=size(dest.shape))
 
 
 def check_pipes(op: NpuOp) -> None:

@@ -43,6 +43,10 @@ from ...dialects.graph import (
 from ...dialects.graph.ops import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
+from ..pins import Schedule, parse_pins
+
+Rule = Callable[..., bool]
+Rules = Sequence[tuple[type[GraphOp], Rule]]
 
 FEW_RESULTS = 8
 MANY_ELEMENTS = 1 << 16
@@ -58,24 +62,28 @@ class GraphSimplifyPass(ModulePass):
 
     name = "graph-simplify"
     target: str = "ascend-910b1"
+    schedule: str = ""
+    """Pinned choices: where a tile is pinned for all kernels, reductions are cut as it says and not here."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        machine = Machine.load(self.target)
+        machine, pins = Machine.load(self.target), parse_pins(self.schedule)
+        pinned = isinstance(pins, Schedule) and pins.tile is not None
+        rules = [rule for rule in RULES if not (pinned and rule[1] is split_reduce)]
         for func in op.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
-                simplify_block(func.body.block, machine)
+                simplify_block(func.body.block, machine, rules)
 
 
-def simplify_block(block: Block, machine: Machine) -> None:
+def simplify_block(block: Block, machine: Machine, rules: Rules) -> None:
     """One walk over a block and the regions in it, then dead code removal from the end. What a rule builds is
     visited next."""
     op = block.first_op
     while op is not None:
         for region in op.regions:
             for inner in region.blocks:
-                simplify_block(inner, machine)
+                simplify_block(inner, machine, rules)
         before = op.prev_op
-        if isinstance(op, GraphOp) and simplify_op(op, Rewriter(block, op), machine):
+        if isinstance(op, GraphOp) and simplify_op(op, Rewriter(block, op), machine, rules):
             op.detach()
             op.erase()
             op = before.next_op if before is not None else block.first_op
@@ -88,10 +96,10 @@ def simplify_block(block: Block, machine: Machine) -> None:
             op.erase()
 
 
-def simplify_op(op: GraphOp, rewriter: Rewriter, machine: Machine) -> bool:
+def simplify_op(op: GraphOp, rewriter: Rewriter, machine: Machine, rules: Rules) -> bool:
     """Replaces `op` by the first rule that applies; False where none does."""
     return empty(op, rewriter) or any(
-        isinstance(op, cls) and rule(op, rewriter, machine) for cls, rule in RULES
+        isinstance(op, cls) and rule(op, rewriter, machine) for cls, rule in rules
     )
 
 
@@ -424,7 +432,6 @@ def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
     return rewriter.replace(rewriter.reduce(partial, kind, [kept.index(wide)]))
 
 
-Rule = Callable[..., bool]
 RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (PadOp, spread_pad),
     (ConvOp, spread_conv),

@@ -29,8 +29,9 @@ from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..access import Index, resolve
 from ..errors import PassError
+from ..pins import CUBE_FIELDS, FREE, Pins, Schedule, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, integer_attr
-from .cube_schedule import CubeProblem, CubeSchedule, choose_cube
+from .cube_schedule import CubeProblem, CubeSchedule, choose_cube, refusal
 from .schedule import UB_FRACTION, merge_axes
 from .vector import Emitter, Ref, Step, VectorKernel
 
@@ -72,7 +73,7 @@ class ContractKernel(VectorKernel):
     """Lowers one cube or mix fusion. Axes: the output's dimensions first (a grouped convolution splits its
     feature dimension into group and feature), then the contracted ones."""
 
-    def __init__(self, fusion: FusionOp, machine: Machine):
+    def __init__(self, fusion: FusionOp, machine: Machine, pins: Schedule = FREE):
         anchor = next(op for op in fusion.body.block.ops if isinstance(op, ContractOp | ConvOp))
         self.anchor = anchor
         self.acc_type: Attribute = Float32Type() if is_float(element_of(anchor.lhs)) else i32
@@ -80,7 +81,7 @@ class ContractKernel(VectorKernel):
             self._contract_axes(anchor)
         else:
             self._conv_axes(anchor)
-        super().__init__(fusion, machine)
+        super().__init__(fusion, machine, pins)
 
     # -- the two anchors ---------------------------------------------------------------------------------------
 
@@ -277,7 +278,7 @@ class ContractKernel(VectorKernel):
     # -- build -----------------------------------------------------------------------------------------------------
 
     def build(self, name: str) -> ops.KernelOp:
-        self.slots = 2
+        self.slots = self.pins.ub or 2
         by_role = {r: [a for a, x in enumerate(self.role) if x == r] for r in "bmnk"}
         self.m_axes, self.n_axes = by_role["m"], by_role["n"]
         self.k_axes, self.b_axes = by_role["k"], by_role["b"]
@@ -294,12 +295,16 @@ class ContractKernel(VectorKernel):
             wide_m=not lhs.transpose,
             windows=windows,
         )
-        plan = choose_cube(problem, self.machine, self._l1_bytes)
+        plan = choose_cube(problem, self.machine, self._l1_bytes, self.pins)
+        reason = refusal(plan, problem, self.machine, self._l1_bytes, self.pins) if plan else None
+        if reason is not None and self.pins != FREE:
+            raise PassError(f"@{name} cannot obey its pinned schedule: {reason}")
         if plan is None:
             tile = {a: n if a in windows else 1 for a, n in enumerate(self.extents)}
             raise PassError(
-                f"{describe(self.anchor)}: a load of both operands (twice buffered, {2 * self._l1_bytes(tile)} bytes "
-                f"for one output and whole windows) does not fit l1 of {self.machine.name}"
+                f"{describe(self.anchor)}: a load of both operands (twice buffered, "
+                f"{2 * self._l1_bytes(tile, tile)} bytes for one output and whole windows) does not fit l1 of "
+                f"{self.machine.name}"
             )
         self.plan = plan
         element = element_of(self.anchor.result)
@@ -341,15 +346,50 @@ class ContractKernel(VectorKernel):
             last = [Dim(1, 1, {})]
         operand.dims = [*batch, *first, *last]
 
-    def _l1_bytes(self, tile: dict[int, int]) -> int:
-        return sum(padded_bytes(o.l1_sizes(tile), o.element) for o in self.operands)
+    def _l1_bytes(self, lhs: dict[int, int], rhs: dict[int, int]) -> int:
+        tiles = zip(self.operands, (lhs, rhs), strict=True)
+        return sum(padded_bytes(o.l1_sizes(tile), o.element) for o, tile in tiles)
+
+    def _split(self, name: str, axes: Sequence[int], counts: dict[int, int]) -> dict[int, tuple[int, int]]:
+        """(cores along it, tiles per core) for each output axis. Raises PassError for a split that leaves cores
+        without work."""
+        pins, available = self.pins, self.machine.cube_cores
+        if pins.deal:
+            return {a: (counts[a], 1) for a in axes}
+        cores = min(available, pins.cores or available)
+        pinned = {}
+        for field, own, wanted in (
+            ("split_m", self.m_axes, pins.split_m),
+            ("split_n", self.n_axes, pins.split_n),
+        ):
+            if wanted is None:
+                continue
+            axis = max(own, key=lambda a: counts[a], default=None)
+            tiles = counts[axis] if axis is not None else 1
+            per_core = -(-tiles // wanted)
+            if -(-tiles // per_core) != wanted:
+                raise PassError(
+                    f"@{name} cannot obey its pinned schedule: {field}={wanted} leaves cores without work, as the "
+                    f"axis has {tiles} tiles"
+                )
+            if axis is not None:
+                pinned[axis] = (wanted, per_core)
+            cores //= wanted
+        if cores < 1:
+            raise PassError(
+                f"@{name} cannot obey its pinned schedule: split_m={pins.split_m or 1} x split_n="
+                f"{pins.split_n or 1} needs more than the {min(available, pins.cores or available)} cores there are"
+            )
+        free = [a for a in axes if a not in pinned]
+        return {**pinned, **dict(zip(free, divide_grid([counts[a] for a in free], cores), strict=True))}
 
     def _emit_kernel(self, name: str, plan: CubeSchedule, element: Attribute) -> ops.KernelOp:
-        outer = [*self.b_axes, *self.n_axes, *self.m_axes]
+        inner_n = self.pins.inner == "n"
+        outer = [*self.b_axes, *(self.m_axes if inner_n else self.n_axes)]
+        outer += self.n_axes if inner_n else self.m_axes
         order = [*self.b_axes, *self.m_axes, *self.n_axes]
         counts = {a: -(-self.extents[a] // plan.l0[a]) for a in outer}
-        cores = self.machine.cube_cores
-        split = dict(zip(order, divide_grid([counts[a] for a in order], cores), strict=True))
+        split = self._split(name, order, counts)
         on_grid = [a for a in order if split[a][0] > 1]
         workspaces: list[GmType] = []
         if not self.plain and not self.machine.fused:
@@ -374,13 +414,16 @@ class ContractKernel(VectorKernel):
         with builder.section("fused" if self.machine.fused else "cube"), ExitStack() as stack:
             position = dict(start)
             whole_k = all(plan.l1[a] >= self.extents[a] for a in self.k_axes)
-            rhs: SSAValue | None = None
-            for axis, trips in loops:
-                if rhs is None and whole_k and axis in self.m_axes:
-                    rhs = self._load_l1(builder, plan, position, self.operands[1])
+            loaded: list[SSAValue | None] = [None, None]
+            for i, (axis, trips) in enumerate(loops):
+                rest = {a for a, _ in loops[i:]}
+                if whole_k and loaded == [None, None] and rest <= set(self.m_axes):
+                    loaded[1] = self._load_l1(builder, plan.rhs, position, self.operands[1])
+                elif whole_k and loaded == [None, None] and rest <= set(self.n_axes):
+                    loaded[0] = self._load_l1(builder, plan.lhs, position, self.operands[0])
                 index = stack.enter_context(builder.loop(trips))
                 position[axis] = position[axis] + index * plan.l0[axis]
-            self.acc = self._accumulate(builder, plan, position, rhs)
+            self.acc = self._accumulate(builder, plan, position, loaded)
             if self.machine.fused:
                 self._emit_epilogue(builder, plan, position, [], None)
             else:
@@ -395,9 +438,15 @@ class ContractKernel(VectorKernel):
         return builder.finish(name)
 
     def _accumulate(
-        self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr], rhs_tile: SSAValue | None
+        self,
+        b: KernelBuilder,
+        plan: CubeSchedule,
+        position: dict[int, Expr],
+        loaded: Sequence[SSAValue | None],
     ) -> SSAValue:
-        """The accumulator of one tile; `rhs_tile` is rhs in l1 where it was loaded for several tiles."""
+        """The accumulator of one tile; `loaded` are lhs and rhs in l1 where they were loaded for several tiles.
+
+        Where a load of one operand covers more steps than the other's, the shorter one has a loop inside it."""
         rows, cols = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.n_axes))
         acc = TileType.of([rows, cols], self.acc_type, "l0c")
         carried: list[SSAValue] = [b.add(ops.ZeroOp, [], [acc]).results[0]]
@@ -417,27 +466,39 @@ class ContractKernel(VectorKernel):
                 step = step + index
                 return index
 
+            long, short = plan.l1, plan.short
+            extents = (plan.lhs, plan.rhs)
             for a in self.k_axes:
-                index = open_loop(-(-self.extents[a] // plan.l1[a]))
-                position[a] = index * plan.l1[a]
-            tiles = [
-                self._load_l1(b, plan, position, self.operands[0]),
-                rhs_tile or self._load_l1(b, plan, position, self.operands[1]),
-            ]
-            inner: dict[int, Expr] = {}
+                index = open_loop(-(-self.extents[a] // long[a]))
+                position[a] = index * long[a]
+            tiles = list(loaded)
+            inner: list[dict[int, Expr]] = [{}, {}]
+            for now in (long, short):
+                if now is short and short != long:
+                    for a in self.k_axes:
+                        index = open_loop(-(-long[a] // short[a]))
+                        position[a] = position[a] + index * short[a]
+                        for own, offsets in zip(extents, inner, strict=True):
+                            offsets[a] = index * short[a] if own != short else Expr()
+                for i, own in enumerate(extents):
+                    if tiles[i] is None and own == now:
+                        tiles[i] = self._load_l1(b, own, position, self.operands[i])
             for a in self.k_axes:
-                index = open_loop(-(-plan.l1[a] // plan.l0[a]))
-                inner[a] = index * plan.l0[a]
+                index = open_loop(-(-short[a] // plan.l0[a]))
+                for offsets in inner:
+                    offsets[a] = offsets.get(a, Expr()) + index * plan.l0[a]
             k = size([plan.l0[a] for a in self.k_axes])
-            lhs = self._move(b, plan, inner, self.operands[0], tiles[0], "l0a", [rows, k])
-            rhs = self._move(b, plan, inner, self.operands[1], tiles[1], "l0b", [k, cols])
+            a_tile, b_tile = tiles
+            assert a_tile is not None and b_tile is not None
+            lhs = self._move(b, plan, inner[0], self.operands[0], a_tile, "l0a", [rows, k])
+            rhs = self._move(b, plan, inner[1], self.operands[1], b_tile, "l0b", [k, cols])
             indices, offsets = pack([step])
             carried[0] = b.add(ops.MmaOp, [lhs, rhs, carried[0], *indices], [acc], offsets=offsets).results[0]
             first = stacks[0][0] if stacks else carried
         return first[0]
 
     def _load_l1(
-        self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr], o: Operand
+        self, b: KernelBuilder, extents: dict[int, int], position: dict[int, Expr], o: Operand
     ) -> SSAValue:
         view = b.view(b.gm(o.source), [d.extent for d in o.dims], [d.stride for d in o.dims], o.offset)
         offsets = []
@@ -446,7 +507,7 @@ class ContractKernel(VectorKernel):
             for a, c in d.terms.items():
                 at = at + position.get(a, Expr()) * c
             offsets.append(at)
-        sizes = o.l1_sizes(plan.l1)
+        sizes = o.l1_sizes(extents)
         return b.load(view, offsets, sizes, TileType.of(sizes, o.element, "l1"), o.l1_steps())
 
     def _move(
@@ -558,6 +619,9 @@ def _smaller_divisor(extent: int, current: int) -> int:
     return next(d for d in range(current - 1, 0, -1) if extent % d == 0)
 
 
-def lower_contract(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
-    """The kernel of a cube or mix fusion. Raises PassError where it cannot fit."""
-    return ContractKernel(fusion, machine).build(name)
+OBEYED = CUBE_FIELDS | {"ub", "inner", "cores"}
+
+
+def lower_contract(fusion: FusionOp, machine: Machine, name: str, pins: Pins = None) -> ops.KernelOp:
+    """The kernel of a cube or mix fusion. Raises PassError where it cannot fit, or cannot obey its pins."""
+    return ContractKernel(fusion, machine, schedule_for(pins, name, OBEYED)).build(name)

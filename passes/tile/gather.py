@@ -15,14 +15,16 @@ from ...dialects.npu.types import padded_bytes, row_strides
 from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..errors import PassError
+from ..pins import Pins, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, integer_attr, number
 from .schedule import UB_FRACTION, choose_tile
 
 LARGEST_OFFSET = 2**31 - 1
 
 
-def lower_gather(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
+def lower_gather(fusion: FusionOp, machine: Machine, name: str, pins: Pins = None) -> ops.KernelOp:
     """One kernel over (positions, slice): a tile is some positions by some of each slice."""
+    schedule_for(pins, name, frozenset())
     op = next(o for o in fusion.body.block.ops if isinstance(o, GatherOp))
     table, out = shape_of(op.x), shape_of(op.result)
     if size(table) > LARGEST_OFFSET:

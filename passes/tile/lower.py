@@ -41,6 +41,7 @@ from ...dialects.tile import ops
 from ...machine import Machine
 from ..access import splat_of
 from ..errors import PassError
+from ..pins import Pins, Schedule, parse_pins
 from .contract import lower_contract
 from .gather import lower_gather
 from .moves import Start, lower_copy
@@ -54,13 +55,16 @@ class GraphToTilePass(ModulePass):
 
     name = "graph-to-tile"
     target: str = "ascend-910b1"
+    schedule: str = ""
+    """Pinned choices, as `parse_pins` of pins.py reads them."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         machine = Machine.load(self.target)
-        lowering = Lowering(op, machine)
+        lowering = Lowering(op, machine, parse_pins(self.schedule))
         for func in list(op.ops):
             if isinstance(func, FuncOp) and func.body.blocks:
                 lowering.block(func.body.block)
+        lowering.check_names()
 
 
 NO_KERNEL = (ReshapeOp, ConstantOp, WhileOp, CaseOp, HostOp)
@@ -94,9 +98,10 @@ def fingerprint(fusion: FusionOp) -> tuple:
 class Lowering:
     """Lowers all fusions of a module, keeping one kernel for each fingerprint."""
 
-    def __init__(self, module: ModuleOp, machine: Machine):
+    def __init__(self, module: ModuleOp, machine: Machine, pins: Pins = None):
         self.module = module
         self.machine = machine
+        self.pins = pins
         self.kernels: dict[tuple, ops.KernelOp] = {}
         self.names: dict[str, int] = {}
 
@@ -110,6 +115,15 @@ class Lowering:
                 self.fusion(op)
             elif isinstance(op, GraphOp) and not isinstance(op, NO_KERNEL):
                 raise PassError(f"{describe(op)} is not in a fusion: run graph-fuse before graph-to-tile")
+
+    def check_names(self) -> None:
+        """Every kernel that a schedule names exists. Raises PassError."""
+        if self.pins is None or isinstance(self.pins, Schedule):
+            return
+        known = [text(kernel.sym_name) for kernel in self.kernels.values()]
+        for name in self.pins:
+            if name not in known:
+                raise PassError(f"schedule: there is no kernel {name!r}; there are {', '.join(known)}")
 
     def kernel(self, key: tuple, stem: str, build: Callable[[str], ops.KernelOp]) -> ops.KernelOp:
         found = self.kernels.get(key)
@@ -129,7 +143,9 @@ class Lowering:
         else:
             build = next((BUILDERS[c] for c in BUILDERS if c in kinds), lower_vector)
             kernel = self.kernel(
-                fingerprint(fusion), stem_of(fusion), lambda name: build(fusion, self.machine, name)
+                fingerprint(fusion),
+                stem_of(fusion),
+                lambda name: build(fusion, self.machine, name, self.pins),
             )
             results = self.launch(kernel, list(fusion.inputs), list(fusion.result_types), [-1], fusion)
         for old, new in zip(fusion.results, results, strict=True):
@@ -293,7 +309,7 @@ COPIES: dict[type[Operation], Callable[..., list[SSAValue]]] = {
 }
 SPECIAL = tuple(COPIES)
 
-BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str], ops.KernelOp]] = {
+BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str, Pins], ops.KernelOp]] = {
     ContractOp: lower_contract,
     ConvOp: lower_contract,
     ReduceWindowOp: lower_window,

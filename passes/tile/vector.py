@@ -32,6 +32,7 @@ from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..access import Index, Load, resolve, splat_of
 from ..errors import PassError
+from ..pins import FREE, VECTOR_FIELDS, Pins, Schedule, schedule_for
 from .builder import KernelBuilder, divide_grid, gm_of, integer_attr, number
 from .schedule import UB_FRACTION, choose_tile, merge_axes
 
@@ -81,7 +82,8 @@ def is_member(value: SSAValue) -> bool:
 class VectorKernel:
     """Lowers one vector or move fusion."""
 
-    def __init__(self, fusion: FusionOp, machine: Machine):
+    def __init__(self, fusion: FusionOp, machine: Machine, pins: Schedule = FREE):
+        self.pins = pins
         self.fusion = fusion
         self.machine = machine
         self.location = fusion.location
@@ -175,7 +177,11 @@ class VectorKernel:
         return self.domain[axis]
 
     def _merge(self) -> None:
-        self.merged = merge_axes(self.domain, *self._constraints()) or [[]]
+        strides, presence, fixed = self._constraints()
+        by_axis = {len(p) for p in (self.pins.tile, self.pins.grid) if p is not None and len(p) > 1}
+        if len(self.domain) in by_axis:  # Pinned axis by axis: none may merge.
+            fixed = set(range(len(self.domain)))
+        self.merged = merge_axes(self.domain, strides, presence, fixed) or [[]]
         self.new_axis = {a: i for i, group in enumerate(self.merged) for a in group}
         self.extents = [size([self.domain[a] for a in group]) for group in self.merged]
 
@@ -507,18 +513,20 @@ class VectorKernel:
             live -= sum(ends.pop(i, ()))
         return total + peak
 
-    def combining_bytes(self, tile: Sequence[int]) -> int:
-        """Bytes on top where rows are read in pieces: the masked piece, what is carried, comparisons."""
+    def combining_bytes(self, tile: Sequence[int], ragged: bool = True) -> int:
+        """Bytes on top where rows are read in pieces: the masked piece if they may be `ragged`, what is carried,
+        comparisons."""
         step = next(s for s in self.steps if s.reduces)
         source = self.steps[step.operands[0][0]]
 
         def bytes_of(axes: frozenset[int], elements: Sequence[Attribute]) -> int:
             return sum(padded_bytes([t if a in axes else 1 for a, t in enumerate(tile)], e) for e in elements)
 
-        return bytes_of(source.axes, source.elements) + 4 * bytes_of(step.axes, step.elements)
+        masked = bytes_of(source.axes, source.elements) if ragged else 0
+        return masked + 4 * bytes_of(step.axes, step.elements)
 
     def build(self, name: str) -> ops.KernelOp:
-        self.slots = 2
+        self.slots = self.pins.ub or 2
         self.build_steps()
         rows = frozenset().union(*(s.reduces for s in self.steps))
         capacity = int(self.machine.spaces["ub"].bytes * UB_FRACTION)
@@ -527,7 +535,10 @@ class VectorKernel:
             return self.ub_bytes(tile) <= capacity
 
         width = max(itemsize(e) for s in self.steps for e in s.elements)
-        cores = self.machine.vector_cores
+        cores = min(self.machine.vector_cores, self.pins.cores or self.machine.vector_cores)
+        tile = self._pinned_tile(name, rows)
+        if tile is not None:
+            return self._emit(name, tile, rows, any(tile[a] < self.extents[a] for a in rows))
         tile = choose_tile(self.extents, rows, fits, width, cores)
         streamed = tile is None
         if tile is None:
@@ -544,12 +555,78 @@ class VectorKernel:
                 raise PassError(f"{describe(self.fusion)}: one element of each value does not fit ub")
         return self._emit(name, tile, rows, streamed)
 
+    def _refuse(self, name: str, reason: str) -> PassError:
+        return PassError(f"@{name} cannot obey its pinned schedule: {reason}")
+
+    def _pinned_tile(self, name: str, rows: frozenset[int]) -> tuple[int, ...] | None:
+        """The pinned tile over the merged axes; None where none is pinned. Raises PassError where it cannot be."""
+        wanted = self.pins.tile
+        if wanted is None and self.pins.copy_length is None:
+            return None
+        if wanted is not None and len(wanted) == len(self.extents):
+            tile = tuple(min(t, n) for t, n in zip(wanted, self.extents, strict=True))
+        elif wanted is not None and len(wanted) == len(self.domain):
+            kept = [wanted[group[0]] if group else 1 for group in self.merged]
+            tile = tuple(min(t, n) for t, n in zip(kept, self.extents, strict=True))
+        elif wanted is not None and len(wanted) > 1:
+            raise self._refuse(name, f"its domain has {len(self.domain)} axes, and the tile {len(wanted)}")
+        else:
+            left = wanted[0] if wanted else self.pins.copy_length or 1
+            lengths = [n if a in rows else 1 for a, n in enumerate(self.extents)]
+            for a in reversed(range(len(self.extents))):
+                if a not in rows or wanted:
+                    lengths[a] = min(max(left, 1), self.extents[a])
+                left //= lengths[a]
+            tile = tuple(lengths)
+        pieces = any(tile[a] < self.extents[a] for a in rows)
+        if pieces:
+            reductions = [i for i, s in enumerate(self.steps) if s.reduces]
+            if len(reductions) != 1:
+                raise self._refuse(name, "rows are reduced more than once, so they cannot be read in pieces")
+            wide = [i for i in self._spanning(rows) if i != reductions[0]]
+            if any(reductions[0] in self._ancestors(i) for i in wide):
+                raise self._refuse(
+                    name, "what its rows are reduced to is used along them, so they must be whole"
+                )
+        ragged = any(self.extents[a] % tile[a] for a in rows)
+        room = self.machine.spaces["ub"].bytes
+        extra = self.combining_bytes(tile, ragged) if pieces else 0
+        if self.pins.ub is None and self.ub_bytes(tile) + extra > room:
+            self.slots = 1
+        need = self.ub_bytes(tile) + extra
+        if need > room:
+            shown = " x ".join(map(str, tile))
+            raise self._refuse(
+                name, f"a tile of {shown} takes {need} bytes of ub, and {self.machine.name} has {room}"
+            )
+        return tile
+
+    def _split(self, name: str, counts: Sequence[int], outer: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """(cores along it, tiles per core) for each axis that is not reduced."""
+        cores = min(self.machine.vector_cores, self.pins.cores or self.machine.vector_cores)
+        grid = self.pins.grid
+        if grid is None:
+            return dict(zip(outer, divide_grid([counts[a] for a in outer], cores), strict=True))
+        if len(grid) == len(self.domain):
+            grid = tuple(grid[group[0]] if group else 1 for group in self.merged)
+        if len(grid) != len(self.extents):
+            raise self._refuse(name, f"its domain has {len(self.domain)} axes, and the grid {len(grid)}")
+        if size(grid) > cores:
+            raise self._refuse(name, f"a grid of {size(grid)} cores is more than the {cores} there are")
+        out: dict[int, tuple[int, int]] = {}
+        for a, wanted in enumerate(grid):
+            per_core = -(-counts[a] // wanted)
+            if -(-counts[a] // per_core) != wanted or (a not in outer and wanted > 1):
+                why = "it is reduced" if a not in outer else f"it has {counts[a]} tiles"
+                raise self._refuse(name, f"axis {a} cannot be split over {wanted} cores, as {why}")
+            if a in outer:
+                out[a] = (wanted, per_core)
+        return out
+
     def _emit(self, name: str, tile: Sequence[int], rows: frozenset[int], streamed: bool) -> ops.KernelOp:
         counts = [-(-n // t) for n, t in zip(self.extents, tile, strict=True)]
         outer = [a for a in range(len(tile)) if a not in rows]
-        split = dict(
-            zip(outer, divide_grid([counts[a] for a in outer], self.machine.vector_cores), strict=True)
-        )
+        split = self._split(name, counts, outer)
         axes_on_grid = [a for a in outer if split[a][0] > 1]
         builder = KernelBuilder(
             self.machine,
@@ -613,6 +690,7 @@ class VectorKernel:
         builder = emitter.builder
         at = next(i for i, s in enumerate(self.steps) if s.reduces)
         before = self._ancestors(at)
+        beside = [i for i in self._spanning(rows) if i not in before and i != at]
         done: dict[Ref, SSAValue] = {}
         outer = [(a, n) for a, n in loops if a not in rows]
         inner = [(a, n) for a, n in loops if a in rows]
@@ -632,12 +710,20 @@ class VectorKernel:
                     emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
                 for i in before:
                     self._emit_step(emitter, i, self.steps[i], done)
+                for i in beside:
+                    self._emit_step(emitter, i, self.steps[i], done)
                 self._combine(emitter, at, done, carried)
             final = levels[0] if levels else carried
             done.update({(at, j): v for j, v in enumerate(final)})
+            inside = {*before, *beside, at}
             for i, step in enumerate(self.steps):
-                if (i, 0) not in done and (step.kind != "store" or i > at) and i != at:
+                if i not in inside:
                     self._emit_step(emitter, i, step, done)
+
+    def _spanning(self, rows: frozenset[int]) -> list[int]:
+        """The steps that work on reduced axes, and what only they use."""
+        wide = [i for i, s in enumerate(self.steps) if (s.axes | s.moves) & rows]
+        return sorted({j for i in wide for j in [*self._ancestors(i), i]})
 
     def _ancestors(self, at: int) -> list[int]:
         needed: set[int] = set()
@@ -739,6 +825,9 @@ class _carrying(ExitStack):
         self.outer[:] = self.inner
 
 
-def lower_vector(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
-    """The kernel of a vector or move fusion. Raises PassError where it cannot fit."""
-    return VectorKernel(fusion, machine).build(name)
+OBEYED = VECTOR_FIELDS | {"ub", "cores"}
+
+
+def lower_vector(fusion: FusionOp, machine: Machine, name: str, pins: Pins = None) -> ops.KernelOp:
+    """The kernel of a vector or move fusion. Raises PassError where it cannot fit, or cannot obey its pins."""
+    return VectorKernel(fusion, machine, schedule_for(pins, name, OBEYED)).build(name)

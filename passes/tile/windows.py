@@ -16,6 +16,7 @@ from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..access import Index, resolve
 from ..errors import PassError
+from ..pins import Pins, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, number
 from .schedule import UB_FRACTION, choose_tile
 
@@ -23,8 +24,9 @@ UNROLLED_TAPS = 16
 """Windows of more positions than this are walked by loops instead of being written out."""
 
 
-def lower_window(fusion: FusionOp, machine: Machine, name: str) -> ops.KernelOp:
+def lower_window(fusion: FusionOp, machine: Machine, name: str, pins: Pins = None) -> ops.KernelOp:
     """A reduce_window kernel: loads each tile's input with its border, then combines shifted boxes of it."""
+    schedule_for(pins, name, frozenset())
     op = next(o for o in fusion.body.block.ops if isinstance(o, ReduceWindowOp))
     out, source, kind = shape_of(op.result), shape_of(op.x), text(op.kind)
     window, strides, dilation, low = (to_ints(p) for p in (op.window, op.strides, op.dilation, op.low))

@@ -3,6 +3,7 @@
 import json
 from io import StringIO
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -99,12 +100,13 @@ def report(module: ModuleOp) -> Report:
 
 
 def test_kernels(report: Report):
+    load = B1.moves["gm", "ub"]
     scale, dot, copy = report.kernels
     assert (scale.name, scale.kind, scale.launches, scale.cores) == ("scale", "vector", 1, 4)
     assert scale.source == "model.py:7"
-    assert scale.bound == "MTE3"
+    assert scale.bound == "MTE2"
     assert scale.bytes == {"hbm": 8 << 20, "l2": 8 << 20, "read": 8 << 20, "write": 8 << 20}
-    assert scale.pipes["MTE2"] == pytest.approx(256 * (20 + 122) / 1850)
+    assert scale.pipes["MTE2"] == pytest.approx(256 * ceil(8192 / load.miss_bytes_per_cycle) / 1850)
     assert scale.flops == 4 << 20
     assert (dot.name, dot.launches, dot.cores, dot.bound) == ("dot", 5, 2, "launch")
     assert dot.macs == 5 * 2 * 64**3 and dot.flops == 2 * dot.macs

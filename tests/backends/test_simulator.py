@@ -9,9 +9,27 @@ from xdsl.parser import Parser
 
 from tilewright.backends.simulator import Copy, Launch, Repeat, SimulationError, simulate
 from tilewright.dialects import make_context
-from tilewright.machine import Machine
+from tilewright.machine import Machine, Move
 
-B1 = Machine.load("ascend-910b1")
+LOADED = Machine.load("ascend-910b1")
+PLAIN_MOVES = {
+    ("gm", "ub"): (67.6, 20),
+    ("gm", "l1"): (85.0, 20),
+    ("ub", "gm"): (28.0, 20),
+    ("l0c", "gm"): (71.5, 20),
+}
+B1 = replace(
+    LOADED,
+    issue_cycles=1,
+    cube_head_cycles=0,
+    moves={
+        path: Move(*path, move.pipe, *PLAIN_MOVES.get(path, (move.bytes_per_cycle, move.fixed_cycles)))
+        for path, move in LOADED.moves.items()
+    },
+    vector=replace(LOADED.vector, streamed_cycles=14, bank_window_bytes=0),
+    hbm_bytes_per_cycle=1.45e6 / 1850,
+)
+"""The 910B1 with round numbers: no cost per run, of misses, of heads and of bank conflicts."""
 LOAD_256 = 20 + ceil(256 / 67.6)
 STORE_256 = 20 + ceil(256 / 28)
 ABS = 14 + ceil(128 / 128)

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from event_simulation import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from xdsl.parser import Parser
@@ -163,6 +164,10 @@ def test_extrapolated_is_full(text: str):
         assert fast.cycles == slow.cycles
         assert fast.pipes == slow.pipes
         assert fast.limited == slow.limited
+        prices = quick._prices(missing)
+        for alike in quick._classes.values():
+            ends = [core.end for core in quick._block(alike.point, prices)]
+            assert ends == run(quick, alike.point, prices)
 
 
 @given(
@@ -193,3 +198,31 @@ def test_steady_runs_clip_alike(
     outside = Clip(row, {1}, None, ranges)
     for trip in range(trips):
         assert seen.setdefault(outside.key([trip, 0]), clips(trip)) == clips(trip)
+
+
+def test_what_a_finished_loop_left_counts_whole():
+    """After the loop that filled it in part, a buffer counts whole: the loop's index has no value any more."""
+    buffer, gm = "!npu.buffer<128xf16, ub>", "!npu.gm<700xf16>"
+    text = f"""
+    npu.kernel @k {{grid = [1], kind = "vector", outputs = 1, workspaces = 0}} {{
+    ^bb0(%g: index, %x: {gm}, %y: {gm}):
+      npu.section {{core = "vector", units = 1}} {{
+      ^bb1(%u: index):
+        %b = npu.alloc : () -> {buffer}
+        %low = arith.constant 0 : index
+        %high = arith.constant 13 : index
+        %one = arith.constant 1 : index
+        scf.for %i = %low to %high step %one {{
+          npu.load_nd %x, %b at [%i * 60] {{sizes = [128]}} : ({gm}, {buffer})
+        }}
+        scf.for %i = %low to %high step %one {{
+          npu.vabs %b, %b : ({buffer}, {buffer})
+        }}
+      }}
+    }}"""
+    module = Parser(make_context(), text).parse_module()
+    op = module.body.block.first_op
+    assert isinstance(op, KernelOp)
+    runs = [Kernel(op, B1, extrapolate).run((0.0, 0.0)) for extrapolate in (True, False)]
+    assert runs[0].cycles == runs[1].cycles
+    assert runs[0].pipes["V"] == runs[1].pipes["V"] == 13 * B1.vector.cycles("abs", "f16", 128)

@@ -73,8 +73,8 @@ def test_choose_cube(m: int, n: int, k: int, batch: int, itemsize: int, machine:
     """A mma step fits l0a, l0b and l0c, a load fits l1 twice, and the load is whole steps."""
     extents = [batch, m, n, k]
 
-    def l1_bytes(tile: dict[int, int]) -> int:
-        return (tile[1] + tile[2]) * tile[3] * itemsize
+    def l1_bytes(lhs: dict[int, int], rhs: dict[int, int]) -> int:
+        return (lhs[1] * lhs[3] + rhs[2] * rhs[3]) * itemsize
 
     plan = choose_cube(CubeProblem(extents, [0], [1], [2], [3], itemsize), machine, l1_bytes)
     assert plan is not None
@@ -82,7 +82,7 @@ def test_choose_cube(m: int, n: int, k: int, batch: int, itemsize: int, machine:
     assert all(1 <= plan.l0[a] <= size for a, size in zip((1, 2, 3), base, strict=True))
     assert all(plan.l0[a] <= extents[a] or plan.l0[a] <= 16 for a in range(4))
     assert plan.l1[3] % plan.l0[3] == 0
-    assert l1_bytes(plan.l1) * plan.slots["l1"] <= machine.spaces["l1"].bytes
+    assert l1_bytes(plan.lhs, plan.rhs) * plan.slots["l1"] <= machine.spaces["l1"].bytes
     step = [-(-plan.l0[a] // 16) * 16 for a in (1, 2, 3)]
     assert step[0] * step[1] * 4 * plan.slots["l0c"] <= machine.spaces["l0c"].bytes
     assert step[0] * step[2] * itemsize * plan.slots["l0a"] <= machine.spaces["l0a"].bytes

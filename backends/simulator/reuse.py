@@ -1,0 +1,97 @@
+"""Which of the bytes that a kernel reads cross HBM when nothing is resident: reuse over its loops, against the
+capacity of L2.
+
+A load that does not depend on a loop's index reads the same bytes in every trip. They are still in L2 the next
+time if what all cores move in one trip of that loop fits there; otherwise they cross HBM again. Cores side by
+side that read the same bytes fetch them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .section import LOOP, WORK, Loop, Node, Section, Work
+
+
+@dataclass
+class _Stream:
+    """What one instruction moves within some loops, on one core: bytes asked for, distinct bytes, bytes that
+    cross HBM."""
+
+    work: Work
+    asked: float
+    distinct: float
+    crossing: float
+
+
+class Reuse:
+    """The reuse within one launch of a kernel."""
+
+    def __init__(
+        self, sections: Sequence[Section], grid: Sequence[int], capacity: int, bypassing: frozenset[int]
+    ) -> None:
+        self.grid, self.capacity, self.bypassing = tuple(grid), capacity, bypassing
+        self.streams = [stream for s in sections for stream in self._top(s)]
+
+    def crossing_share(self, operand: int) -> float:
+        """The share of the bytes read of an operand that crosses HBM."""
+        mine = [s for s in self.streams if s.work.operand == operand and not s.work.writes]
+        asked = sum(s.asked for s in mine)
+        return sum(s.crossing for s in mine) / asked if asked else 0.0
+
+    @property
+    def footprint(self) -> float:
+        """Distinct bytes that all cores together move, of operands that L2 keeps; overlaps are counted twice."""
+        return sum(s.distinct for s in self.streams if s.work.operand not in self.bypassing)
+
+    def _top(self, section: Section) -> list[_Stream]:
+        ranks = [*self.grid, section.units]
+        streams = self._nodes(section.body, ranks)
+        for s in streams:
+            for variable, count in enumerate(ranks):
+                s.asked *= count
+                if variable in s.work.moves_with:
+                    s.distinct *= count
+                    s.crossing *= count
+        return streams
+
+    def _nodes(self, nodes: Sequence[Node], ranks: Sequence[int]) -> list[_Stream]:
+        found: list[_Stream] = []
+        for node in nodes:
+            if node.kind == WORK:
+                assert isinstance(node, Work)
+                if node.operand is not None and node.moves:
+                    found.append(_Stream(node, *[float(node.moves)] * 3))
+            elif node.kind == LOOP:
+                assert isinstance(node, Loop)
+                found += self._loop(node, ranks)
+        return found
+
+    def _loop(self, loop: Loop, ranks: Sequence[int]) -> list[_Stream]:
+        inside = self._nodes(loop.body, ranks)
+        trips = max(loop.typical_trips, 0)
+        if trips <= 1:
+            return inside
+        kept = self._all_cores(inside, ranks) <= self.capacity
+        for s in inside:
+            s.asked *= trips
+            if loop.variable in s.work.moves_with:
+                s.distinct *= trips
+                s.crossing *= trips
+            elif not kept or s.work.operand in self.bypassing:
+                s.crossing *= trips
+        return inside
+
+    def _all_cores(self, streams: Sequence[_Stream], ranks: Sequence[int]) -> float:
+        """Distinct bytes of one trip over all cores of the grid."""
+        total = 0.0
+        for s in streams:
+            if s.work.operand in self.bypassing:
+                continue
+            bytes_ = s.distinct
+            for variable, count in enumerate(ranks):
+                if variable in s.work.moves_with:
+                    bytes_ *= count
+            total += bytes_
+        return total

@@ -1,0 +1,29 @@
+"""Calibration: published kernel times against the simulator's, record by record.
+
+records.py    the file of records, read with care: anything may be missing or odd
+express.py    a record as a program of ours with a pinned schedule, or the reason why not
+kernels.py    the programs that JAX cannot say (reads without a use, fixed addresses), as npu text
+compare.py    simulate a record and set its times beside the measured ones
+summary.py    medians and percentiles by group; the table and the plot
+"""
+
+from .compare import Outcome, Row, compare
+from .records import CalibrationError, Record, load_records
+from .summary import Summary, markdown, scatter, summaries, summarise, table, to_dict, write_page
+
+__all__ = [
+    "CalibrationError",
+    "Outcome",
+    "Record",
+    "Row",
+    "Summary",
+    "compare",
+    "load_records",
+    "markdown",
+    "scatter",
+    "summaries",
+    "summarise",
+    "table",
+    "to_dict",
+    "write_page",
+]

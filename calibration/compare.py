@@ -1,0 +1,140 @@
+"""Simulates a record's program and sets its times beside the measured ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..backends.simulator import HBM, Launch, SimulationError, simulate
+from ..machine import Machine
+from ..program import CompileError, Options, Program, compile
+from .express import Expressed, Inexpressible, express
+from .records import Record
+
+PIPES = {
+    "mac": "M",
+    "mte1": "MTE1",
+    "mte2": "MTE2",
+    "mte3": "MTE3",
+    "fixpipe": "FIX",
+    "vec": "V",
+    "scalar": "S",
+}
+"""Published names of the pipes -> ours."""
+
+WHOLE = ("task", "core_max", "core_avg", "core", "core_loop", "loop")
+"""Published times of a whole kernel, the one that stands for the record first."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published time of a record. Microseconds."""
+
+    quantity: str
+    measured: float
+    modelled: float
+
+    @property
+    def error(self) -> float:
+        """How far the model is off, as a share of the measured time; positive where it is too slow."""
+        return self.modelled / self.measured - 1
+
+    @property
+    def pipe(self) -> str | None:
+        """The published name of the pipe; None for times of the whole kernel."""
+        name = self.quantity.removeprefix("aiv_").removesuffix("_max")
+        return name if name in PIPES else None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A record with its rows, or with the reason why it has none."""
+
+    record: Record
+    rows: tuple[Row, ...] = ()
+    reason: str | None = None
+    schedule: str = ""
+    target: str = ""
+
+    @property
+    def task(self) -> Row | None:
+        """The time of the whole kernel: its task time, else the time of its slowest or only core."""
+        by_name = {row.quantity: row for row in self.rows}
+        return next((by_name[name] for name in WHOLE if name in by_name), None)
+
+
+def compare(record: Record) -> Outcome:
+    """The outcome of a record. Never raises for what a record says."""
+    try:
+        expressed = express(record)
+        modelled = model(expressed)
+    except (Inexpressible, CompileError, SimulationError) as error:
+        return Outcome(record, reason=" ".join(str(error).split()))
+    except Exception as error:
+        return Outcome(record, reason=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    rows = tuple(Row(k, v, modelled[k]) for k, v in record.measured.items() if modelled.get(k))
+    if not rows:
+        return Outcome(record, reason="publishes no time that the model gives")
+    return Outcome(record, rows, None, str(expressed.schedule), expressed.machine)
+
+
+def model(expressed: Expressed) -> dict[str, float]:
+    """The modelled times of a program in microseconds, under their published names."""
+    return times_on(expressed, program_of(expressed), Machine.load(expressed.machine))
+
+
+def program_of(expressed: Expressed) -> Program:
+    """The compiled program. Raises CompileError."""
+    options = Options(schedule=expressed.schedule)
+    if isinstance(expressed.source, str):
+        # a published loop times an instruction on whatever its buffers hold: npu-check would ask who wrote that
+        options = replace(options, check=False)
+        return compile(expressed.source, target=expressed.machine, options=options)
+    return compile(expressed.source, *expressed.arguments, target=expressed.machine, options=options)
+
+
+def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[str, float]:
+    """The times of a program on a machine that may cost other than the one it was compiled for."""
+    machine = replace(machine, issue_cycles=round(machine.issue_cycles * expressed.issue_factor))
+    found = simulate(program.module(), machine, warm=expressed.warm, bypassing=expressed.bypassing)
+    us = machine.cycles_to_microseconds
+    start = expressed.start_us
+    if not any(_held_up(step) for step, _ in found.flat()):
+        start += (expressed.waves - 1) * machine.launch_us
+    times: dict[str, float] = {"task": found.microseconds + start, "scalar": expressed.start_us}
+    heaviest = start
+    for step, count in found.flat():
+        if not isinstance(step, Launch):
+            continue
+        means = step.kernel.averages(step.run)
+        heaviest += count * us(step.run.cycles)
+        main = next(iter(means.cycles))
+        for kind, cycles in means.cycles.items():
+            prefix = "" if kind == main else "aiv_"
+            _add(times, f"{prefix}core_avg", start + count * us(max(cycles, _floor(step, cycles))))
+            for published, pipe in PIPES.items():
+                _add(times, f"{prefix}{published}", count * us(means.pipes.get((kind, pipe), 0.0)))
+            if expressed.unit_flag_products:
+                drains, products = (means.instructions.get((kind, pipe), 0.0) for pipe in ("FIX", "M"))
+                each = means.pipes.get((kind, "M"), 0.0) / products if products else 0.0
+                _add(times, f"{prefix}fixpipe", count * us(drains * expressed.unit_flag_products * each))
+        if step.run.pipes.get("MTE2"):
+            _add(times, "mte2_max", count * us(step.run.pipes["MTE2"]))
+    return times | dict.fromkeys(("core_max", "core", "core_loop", "loop"), heaviest)
+
+
+def _held_up(step: object) -> bool:
+    """Whether HBM sets the time of a launch: then cores that start later do so while others wait."""
+    if not isinstance(step, Launch):
+        return False
+    busiest = max(step.run.pipes, key=lambda pipe: step.run.pipes[pipe], default="")
+    limited = step.run.limited.get(busiest, {}).get(HBM, 0)
+    return step.run.throttled == HBM or 2 * limited > step.run.pipes.get(busiest, 0)
+
+
+def _floor(step: Launch, cycles: float) -> float:
+    """The mean time of a core where a bandwidth holds all of them up."""
+    return float(step.run.cycles) if step.run.throttled else cycles
+
+
+def _add(times: dict[str, float], name: str, amount: float) -> None:
+    times[name] = times.get(name, 0.0) + amount

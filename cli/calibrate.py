@@ -1,0 +1,32 @@
+"""`tilewright calibrate`: published kernel times against the model's."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ..calibration import (
+    CalibrationError,
+    compare,
+    load_records,
+    markdown,
+    scatter,
+    table,
+    to_dict,
+    write_page,
+)
+from .common import CliError
+
+
+def calibrate(args: argparse.Namespace) -> int:
+    """Prints measured, modelled and error for every record."""
+    try:
+        outcomes = [compare(record) for record in load_records(args.records)]
+        print(json.dumps(to_dict(outcomes), indent=2) if args.json else table(outcomes), end="")
+        if args.page is not None:
+            write_page(args.page, markdown(outcomes))
+        if args.plot is not None:
+            scatter(args.plot, outcomes)
+    except CalibrationError as error:
+        raise CliError(str(error)) from None
+    return 0

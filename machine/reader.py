@@ -1,0 +1,293 @@
+"""Reads machine files: checks every key, and names the one that is wrong."""
+
+from __future__ import annotations
+
+import functools
+import math
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .machine import (
+    CubeRate,
+    Energy,
+    HostCost,
+    Machine,
+    MachineError,
+    MemorySpace,
+    Move,
+    VectorUnit,
+)
+
+_FOLDER = Path(__file__).parent
+_REQUIRED_SPACES = ("gm", "l1", "l0a", "l0b", "l0c", "ub")
+_MOVE_PIPES = ("MTE1", "MTE2", "MTE3", "FIX", "V")
+_REQUIRED_MOVES = (
+    ("gm", "l1"),
+    ("gm", "ub"),
+    ("l1", "l0a"),
+    ("l1", "l0b"),
+    ("l0c", "gm"),
+    ("ub", "gm"),
+)
+
+
+@functools.lru_cache(maxsize=64)
+def read(path: Path, modified: int) -> Machine:
+    """The machine in a file, read once for each time it was `modified` (ns): every pass asks for its target."""
+    return _machine(_Table(path, "", _tables(path, ())))
+
+
+def _tables(path: Path, seen: tuple[str, ...]) -> dict[str, Any]:
+    """The tables of a file over those of the known target that it `extends`, if any."""
+    try:
+        with path.open("rb") as file:
+            own = tomllib.load(file)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise MachineError(f"{path}: {error}") from error
+    base = own.pop("extends", None)
+    if base is None:
+        return own
+    known = sorted(p.stem for p in _FOLDER.glob("*.toml"))
+    if base not in known or base in seen:
+        raise MachineError(f"{path}: key 'extends' must name another target: {', '.join(known)}")
+    return _over(_tables(_FOLDER / f"{base}.toml", (*seen, base)), own)
+
+
+def _over(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """`base` with what `own` has in its place; tables are merged key by key, an empty table removes one."""
+    out = dict(base)
+    for key, value in own.items():
+        inner = out.get(key)
+        out[key] = (
+            _over(inner, value) if isinstance(inner, dict) and isinstance(value, dict) and value else value
+        )
+    return {key: value for key, value in out.items() if value != {}}
+
+
+class _Table:
+    """A TOML table being read: errors name the file and the key, and `close` refuses leftovers."""
+
+    def __init__(self, path: Path, prefix: str, table: dict[str, Any]) -> None:
+        self.path, self.prefix, self.table = path, prefix, dict(table)
+
+    def error(self, key: str, problem: str) -> MachineError:
+        """The error for `key` of this table."""
+        return MachineError(f"{self.path}: key '{self.prefix}{key}' {problem}")
+
+    def take(self, key: str) -> Any:
+        """Remove and return a key that must be there."""
+        if key not in self.table:
+            raise self.error(key, "is missing")
+        return self.table.pop(key)
+
+    def number(self, key: str) -> float:
+        """A positive, finite number."""
+        value = self.take(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise self.error(key, "must be a positive number")
+        return float(value)
+
+    def optional(self, key: str, default: float) -> float:
+        """A positive number, or the default where it is missing."""
+        return self.number(key) if key in self.table else default
+
+    def integer(self, key: str) -> int:
+        """A positive integer."""
+        value = self.take(key)
+        if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+            raise self.error(key, "must be a positive integer")
+        return value
+
+    def text(self, key: str) -> str:
+        """A string."""
+        value = self.take(key)
+        if not isinstance(value, str):
+            raise self.error(key, "must be a string")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """A boolean."""
+        value = self.take(key)
+        if not isinstance(value, bool):
+            raise self.error(key, "must be true or false")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A non-empty list of strings."""
+        value = self.take(key)
+        if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+            raise self.error(key, "must be a list of strings, not empty")
+        return tuple(value)
+
+    def child(self, key: str) -> _Table:
+        """A nested table."""
+        value = self.take(key)
+        if not isinstance(value, dict):
+            raise self.error(key, "must be a table")
+        return _Table(self.path, f"{self.prefix}{key}.", value)
+
+    def numbers(self, key: str) -> dict[str, float]:
+        """A nested table of positive numbers, not empty."""
+        child = self.child(key)
+        if not child.table:
+            raise self.error(key, "must not be empty")
+        return {name: child.number(name) for name in list(child.table)}
+
+    def close(self) -> None:
+        """Refuse keys that nothing has read."""
+        for key in self.table:
+            raise self.error(key, "is not known")
+
+
+def _machine(table: _Table) -> Machine:
+    name, clock = table.text("name"), table.number("clock_mhz")
+    cores, memory, launch = table.child("cores"), table.child("memory"), table.child("launch")
+    host, energy, cube = table.child("host"), table.child("energy"), table.child("cube")
+    scalar = table.child("scalar")
+    spaces, l2 = _spaces(table.child("spaces")), memory.number("l2_tb_per_s")
+    rates, k0 = _cube(cube.child("rates"))
+    machine = Machine(
+        name=name,
+        clock_mhz=clock,
+        fused=table.flag("fused"),
+        cube_cores=cores.integer("cube"),
+        vector_cores=cores.integer("vector"),
+        spaces=spaces,
+        moves=_moves(table.child("moves"), spaces),
+        cube=rates,
+        cube_k0=k0,
+        cube_fixed_cycles=cube.integer("fixed_cycles"),
+        cube_head_cycles=int(cube.optional("head_cycles", 0)),
+        vector=_vector(table.child("vector")),
+        l2_bytes=memory.integer("l2_bytes"),
+        l2_bytes_per_cycle=l2 * 1e6 / clock,
+        hbm_bytes_per_cycle=memory.number("hbm_tb_per_s") * 1e6 / clock,
+        burst_bytes=memory.integer("burst_bytes"),
+        gm_align=memory.integer("gm_align"),
+        launch_us=launch.number("one_core_us"),
+        launch_us_all=launch.number("all_cores_us"),
+        host=HostCost(host.number("pcie_gb_per_s") * 1e3, host.number("call_us")),
+        energy=Energy(
+            energy.numbers("pj_per_mac"), energy.numbers("pj_per_byte"), energy.number("idle_watts")
+        ),
+        flags=table.integer("flags"),
+        issue_cycles=scalar.integer("issue_cycles"),
+        library_issue_factor=scalar.optional("library_issue_factor", 1.0),
+        library_constant_factor=scalar.optional("library_constant_factor", 1.0),
+        library_start_us=scalar.optional("library_start_us", 0.0),
+    )
+    if machine.fused and ("l0c", "ub") not in machine.moves:
+        raise table.error("moves", "lacks l0c.ub, which a fused chip has")
+    for level in ("gm", "l2", "l1", "l0", "ub"):
+        if level not in machine.energy.pj_per_byte:
+            raise energy.error(f"pj_per_byte.{level}", "is missing")
+    for dtype in machine.cube:
+        if dtype not in machine.energy.pj_per_mac:
+            raise energy.error(f"pj_per_mac.{dtype}", "is missing")
+    for part in (cores, memory, launch, host, energy, cube, scalar, table):
+        part.close()
+    return machine
+
+
+def _spaces(table: _Table) -> dict[str, MemorySpace]:
+    for required in _REQUIRED_SPACES:
+        if required not in table.table:
+            raise table.error(required, "is missing")
+    spaces: dict[str, MemorySpace] = {}
+    for name in list(table.table):
+        if name not in (*_REQUIRED_SPACES, "bt", "fb"):
+            raise table.error(name, "is not known")
+        entry = table.child(name)
+        spaces[name] = MemorySpace(name, entry.integer("bytes"), entry.integer("align"))
+        entry.close()
+    return spaces
+
+
+def _moves(table: _Table, spaces: Mapping[str, MemorySpace]) -> dict[tuple[str, str], Move]:
+    moves: dict[tuple[str, str], Move] = {}
+    for source in list(table.table):
+        targets = table.child(source)
+        for target in list(targets.table):
+            if source not in spaces or target not in spaces:
+                raise targets.error(target, "joins a memory space that 'spaces' does not have")
+            entry = targets.child(target)
+            pipe = entry.text("pipe")
+            if pipe not in _MOVE_PIPES:
+                raise entry.error("pipe", f"must be one of {', '.join(_MOVE_PIPES)}")
+            moves[source, target] = Move(
+                source,
+                target,
+                pipe,
+                entry.number("bytes_per_cycle"),
+                entry.integer("fixed_cycles"),
+                entry.optional("run_cycles", 0.0),
+                entry.optional("miss_bytes_per_cycle", math.inf),
+                entry.optional("shared_bytes_per_cycle", math.inf),
+                entry.optional("overlap_factor", 1.0),
+            )
+            entry.close()
+    for source, target in _REQUIRED_MOVES:
+        if (source, target) not in moves:
+            raise table.error(f"{source}.{target}", "is missing")
+    return moves
+
+
+def _cube(table: _Table) -> tuple[dict[str, CubeRate], dict[str, int]]:
+    rates: dict[str, CubeRate] = {}
+    k0: dict[str, int] = {}
+    for dtype in list(table.table):
+        entry = table.child(dtype)
+        rates[dtype] = CubeRate(entry.integer("m"), entry.integer("k"), entry.integer("n"))
+        k0[dtype] = entry.integer("k0")
+        entry.close()
+    return rates, k0
+
+
+def _vector(table: _Table) -> VectorUnit:
+    rates_table, as_table, expansions_table = (
+        table.child("rates"),
+        table.child("compute_as"),
+        table.child("expansions"),
+    )
+    rates = {op: rates_table.numbers(op) for op in list(rates_table.table)}
+    compute_as = {dtype: as_table.text(dtype) for dtype in list(as_table.table)}
+    expansions = {op: expansions_table.texts(op) for op in list(expansions_table.table)}
+    native = frozenset(table.texts("native"))
+    for op, parts in expansions.items():
+        for part in parts:
+            if part not in rates and part not in expansions:
+                raise expansions_table.error(op, f"uses '{part}', which has neither a rate nor an expansion")
+    for cycle in _circular(expansions):
+        raise expansions_table.error(cycle, "expands into itself")
+    for dtype, wider in compute_as.items():
+        if wider not in native:
+            raise as_table.error(dtype, f"is computed as '{wider}', which is not native")
+        if dtype in native and (wider == dtype or wider in compute_as):
+            raise as_table.error(dtype, "must lead to a native dtype that leads no further")
+    unit = VectorUnit(
+        repeat_bytes=table.integer("repeat_bytes"),
+        streamed_cycles=table.integer("streamed_cycles"),
+        bank_window_bytes=table.integer("bank_window_bytes") if "bank_window_bytes" in table.table else 0,
+        native=native,
+        compute_as=compute_as,
+        rates=rates,
+        expansions=expansions,
+    )
+    table.close()
+    return unit
+
+
+def _circular(expansions: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The ops whose expansion never ends."""
+    ending: set[str] = set()
+    while True:
+        more = {
+            op
+            for op, parts in expansions.items()
+            if op not in ending and all(part in ending or part not in expansions for part in parts)
+        }
+        if not more:
+            return [op for op in expansions if op not in ending]
+        ending |= more

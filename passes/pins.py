@@ -1,0 +1,165 @@
+"""`Schedule`: tiling choices pinned by hand, for all kernels or by kernel name. Plain values, no IR.
+
+    Schedule(base_m=128, base_n=256, base_k=64, step_k_a=4, step_k_b=4, split_m=4, split_n=6, l0c=1)
+    Schedule.parse("base_m=128,split_n=6")                        the same as text (CLI, pass option)
+    parse_pins("contract_0: base_m=64; add_0: tile=1x4096,ub=1")  by kernel
+
+What is None stays the compiler's choice. A pin is obeyed, or refused with a PassError that says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TypeGuard
+
+from .errors import PassError
+
+SPACES = ("l1", "l0a", "l0b", "l0c", "ub")
+CUBE_FIELDS = frozenset(
+    [
+        "base_m",
+        "base_n",
+        "base_k",
+        "step_k_a",
+        "step_k_b",
+        "split_m",
+        "split_n",
+        "l1",
+        "l0a",
+        "l0b",
+        "l0c",
+        "deal",
+    ]
+)
+"""Fields that contractions and convolutions obey; `ub`, `inner` and `cores` are for both kinds."""
+
+VECTOR_FIELDS = frozenset(["tile", "copy_length", "grid"])
+
+
+def _positive(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Pinned choices of a kernel; None leaves the choice to the compiler.
+
+    base_m, base_n, base_k: elements of one mma step. step_k_a, step_k_b: mma steps that one load of each operand
+    to l1 covers along k. split_m, split_n: cores along the rows and columns of the result. cores: how many cores
+    may work. l1, l0a, l0b, l0c, ub: buffers in flight, 1 = single, 2 = double. inner: which loop over tiles is
+    the inner one, "m" or "n". deal=1: every tile of the result is a grid point of its own, dealt to the cores in
+    turn. tile: extents of the tile of a vector kernel, over its axes after neighbours are
+    merged (a single number: elements of the merged domain). copy_length: elements of one copy of a vector kernel,
+    filled from the innermost axis outwards. grid: cores along each axis of a vector kernel.
+    """
+
+    base_m: int | None = None
+    base_n: int | None = None
+    base_k: int | None = None
+    step_k_a: int | None = None
+    step_k_b: int | None = None
+    split_m: int | None = None
+    split_n: int | None = None
+    cores: int | None = None
+    l1: int | None = None
+    l0a: int | None = None
+    l0b: int | None = None
+    l0c: int | None = None
+    ub: int | None = None
+    inner: str | None = None
+    tile: tuple[int, ...] | None = None
+    copy_length: int | None = None
+    grid: tuple[int, ...] | None = None
+    deal: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.pinned().items():
+            if name == "inner":
+                if value not in ("m", "n"):
+                    raise PassError(f"schedule: inner must be m or n, not {value!r}")
+                continue
+            numbers: list[int] = [
+                n for n in (value if isinstance(value, tuple) else (value,)) if _positive(n)
+            ]
+            if not numbers or len(numbers) != (len(value) if isinstance(value, tuple) else 1):
+                raise PassError(f"schedule: {name} must be a positive integer, not {value!r}")
+            if name in SPACES and max(numbers) > 4:
+                raise PassError(f"schedule: {name} must be 1 to 4 buffers, not {value!r}")
+
+    def pinned(self) -> dict[str, int | str | tuple[int, ...]]:
+        """The fields that are not None."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def slots(self, chosen: Mapping[str, int]) -> dict[str, int]:
+        """Buffers in flight by space: the pinned ones over `chosen`."""
+        return {space: getattr(self, space, None) or count for space, count in chosen.items()}
+
+    def __str__(self) -> str:
+        shown = {k: "x".join(map(str, v)) if isinstance(v, tuple) else v for k, v in self.pinned().items()}
+        return ",".join(f"{name}={value}" for name, value in shown.items())
+
+    @staticmethod
+    def parse(text: str) -> Schedule:
+        """`name=value,...`; tuples are written 8x512. Raises PassError with one sentence."""
+        known = {f.name for f in fields(Schedule)}
+        values: dict[str, int | str | tuple[int, ...]] = {}
+        for part in filter(None, (p.strip() for p in text.split(","))):
+            name, equals, value = (s.strip() for s in part.partition("="))
+            if not equals or name not in known:
+                raise PassError(f"schedule: {part!r} is not one of {', '.join(sorted(known))} = a value")
+            try:
+                if name == "inner":
+                    values[name] = value
+                elif name in ("tile", "grid"):
+                    values[name] = tuple(int(n) for n in value.split("x"))
+                else:
+                    values[name] = int(value)
+            except ValueError:
+                raise PassError(f"schedule: {name} must be a positive integer, not {value!r}") from None
+        return Schedule(**values)  # pyright: ignore[reportArgumentType]
+
+
+FREE = Schedule()
+"""Nothing pinned."""
+
+Pins = Schedule | Mapping[str, Schedule] | None
+"""For all kernels, by kernel name, or none."""
+
+
+def pins_text(pins: Pins) -> str:
+    """Pins as the text of a pass option; `parse_pins` reads it back."""
+    if pins is None:
+        return ""
+    if isinstance(pins, Schedule):
+        return str(pins)
+    return ";".join(f"{name}:{schedule}" for name, schedule in pins.items())
+
+
+def parse_pins(text: str) -> Pins:
+    """`name=value,...` for all kernels, or `kernel:name=value,...;kernel:...`. Raises PassError."""
+    if not text.strip():
+        return None
+    if ":" not in text:
+        return Schedule.parse(text)
+    found: dict[str, Schedule] = {}
+    for part in filter(None, (p.strip() for p in text.split(";"))):
+        name, colon, rest = part.partition(":")
+        if not colon:
+            raise PassError(f"schedule: {part!r} names no kernel, as in contract_0:base_m=128")
+        found[name.strip()] = Schedule.parse(rest)
+    return found
+
+
+def schedule_for(pins: Pins, kernel: str, obeyed: frozenset[str]) -> Schedule:
+    """The pins of a kernel that obeys these fields. Raises PassError where it was named and cannot obey one."""
+    if pins is None:
+        return FREE
+    if isinstance(pins, Schedule):
+        return Schedule(**{k: v for k, v in pins.pinned().items() if k in obeyed})  # pyright: ignore[reportArgumentType]
+    schedule = pins.get(kernel, FREE)
+    for name in schedule.pinned():
+        if name not in obeyed:
+            raise PassError(f"@{kernel} cannot obey the pinned {name}: its kind of kernel has no such choice")
+    return schedule

@@ -1,0 +1,156 @@
+"""A plain event simulation of a block of cores, written apart from the simulator: every instruction is put into the
+queue of its pipe, and pipes run whenever they can. No order of the program is used but that of each queue, no loop is
+taken in one step."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.backends.simulator.pricing import Price
+from tilewright.backends.simulator.section import (
+    BARRIER,
+    LOOP,
+    PIPES,
+    SET,
+    SET_CROSS,
+    WAIT,
+    WAIT_CROSS,
+    Cross,
+    Env,
+    Flag,
+    Loop,
+    Node,
+    Work,
+)
+from tilewright.dialects.npu import Pipe
+
+
+@dataclass
+class Item:
+    """What stands in a queue: a kind, cycles of work, and the channel of a flag or event."""
+
+    kind: int
+    pipe: int
+    busy: int = 0
+    channel: object = None
+    issued: int = 0
+
+
+@dataclass
+class PlainCore:
+    """One core: its instructions to come, its queues, when each pipe is free, the flags that are up."""
+
+    section: int
+    sends: set[int]
+    items: Iterator[Item]
+    issue: int
+    heads: Sequence[int]
+    queues: list[deque[Item]] = field(default_factory=lambda: [deque() for _ in PIPES])
+    free: list[int] = field(default_factory=lambda: [0] * len(PIPES))
+    flags: dict[object, deque[int]] = field(default_factory=lambda: defaultdict(deque))
+    held: Item | None = None
+    over: bool = False
+
+
+def unrolled(nodes: Sequence[Node], env: Env, price: Price) -> Iterator[Item]:
+    """The instructions in the order of the program."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            assert node.kind == LOOP
+            first, stop = node.lower.at(env), node.upper.at(env)
+            for index in range(first, stop, node.step):
+                env[node.variable] = index
+                yield from unrolled(node.body, env, price)
+        elif isinstance(node, Work):
+            variant = node.variant(env) if node.rows else 0
+            yield Item(node.kind, node.pipe, price.busy[node.number][variant])
+        elif isinstance(node, Flag):
+            yield Item(node.kind, node.pipe, channel=node.channel + node.counter.at(env) % node.slots)
+        elif isinstance(node, Cross):
+            yield Item(node.kind, node.pipe, channel=node.event)
+        else:
+            yield Item(node.kind, 0)
+
+
+def run(kernel, point: tuple[int, ...], prices: Sequence[Price]) -> list[int]:
+    """When each core of the block at a grid point is done, in cycles."""
+    machine = kernel.machine
+    heads = [machine.cube_head_cycles if pipe is Pipe.M else 0 for pipe in PIPES]
+    cores = [
+        PlainCore(
+            i,
+            kernel.sections[i].sends,
+            unrolled(kernel.sections[i].body, kernel.sections[i].environment(point, unit), prices[i]),
+            machine.issue_cycles,
+            heads,
+        )
+        for i, section in enumerate(kernel.sections)
+        for unit in range(section.units)
+    ]
+    events: dict[tuple[int, int, object], deque[int]] = defaultdict(deque)
+    while not all(core.over for core in cores):
+        moved = False
+        for number, core in enumerate(cores):
+            moved |= _issue(core)
+            for pipe in range(len(PIPES)):
+                moved |= _drain(core, number, pipe, cores, events)
+            core.over = core.held is None and core.items is EMPTY and not any(core.queues)
+        assert moved or all(core.over for core in cores), "deadlock"
+    return [max(core.free) for core in cores]
+
+
+EMPTY: Iterator[Item] = iter(())
+
+
+def _issue(core: PlainCore) -> bool:
+    """Puts instructions into queues until one must wait: a barrier, or one of the scalar unit itself."""
+    moved = False
+    while True:
+        item, core.held = core.held or next(core.items, None), None
+        if item is None:
+            core.items = EMPTY
+            return moved
+        waits = item.kind == BARRIER or core.queues[0]
+        if waits and any(core.queues[:1] if item.kind != BARRIER else core.queues):
+            core.held = item
+            return moved
+        core.free[0] += core.issue
+        item.issued = core.free[0]
+        if item.kind == BARRIER:
+            core.free[:] = [max(core.free)] * len(core.free)
+        else:
+            core.queues[item.pipe].append(item)
+            if item.pipe == 0:
+                return True
+        moved = True
+
+
+def _drain(core: PlainCore, number: int, pipe: int, cores: Sequence[PlainCore], events) -> bool:
+    """Runs what stands in one queue as far as its flags are up."""
+    queue, moved = core.queues[pipe], False
+    while queue:
+        item = queue[0]
+        start = max(core.free[pipe], item.issued)
+        if item.kind == WAIT:
+            if not core.flags[item.channel]:
+                return moved
+            start = max(start, core.flags[item.channel].popleft() + core.heads[pipe])
+        elif item.kind == WAIT_CROSS:
+            senders = [
+                i for i, c in enumerate(cores) if c.section != core.section and item.channel in c.sends
+            ]
+            if not senders or not all(events[i, number, item.channel] for i in senders):
+                return moved
+            start = max(start, *(events[i, number, item.channel].popleft() for i in senders))
+        elif item.kind == SET:
+            core.flags[item.channel].append(start)
+        elif item.kind == SET_CROSS:
+            for other in range(len(cores)):
+                events[number, other, item.channel].append(start)
+        queue.popleft()
+        if item.kind not in (SET, SET_CROSS):
+            core.free[pipe] = start + item.busy
+        moved = True
+    return moved
