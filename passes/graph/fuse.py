@@ -110,6 +110,8 @@ class BlockFuser:
         self.live: list[Group] = []
         self.seen_groups: set[int] = set()
         self.position = {op: i for i, op in enumerate(block.ops)}
+        self.bases: dict[int, dict[tuple[SSAValue, Operation | None], SSAValue | None]] = {}
+        """For each group, what is known of the tensors behind its uses."""
 
     def run(self) -> None:
         kept: list[Operation] = []
@@ -200,8 +202,13 @@ class BlockFuser:
     def external(self, group: Group) -> list[SSAValue]:
         """Tensors a group reads: the bases of everything its members use from outside."""
         found: dict[SSAValue, None] = {}
-        for value, user in self._uses(group):
-            for base in self._bases(group, value, user):
+        known = self.bases.setdefault(group.number, {})
+        members = set(group.members)
+        for use in self._uses(group):
+            if use not in known:
+                known[use] = self._base(members, *use)
+            base = known[use]
+            if base is not None:
                 found[base] = None
         return list(found)
 
@@ -212,17 +219,14 @@ class BlockFuser:
         for value in group.outputs:
             yield value, None
 
-    def _inside(self, group: Group, value: SSAValue) -> bool:
-        owner = value.owner
-        return isinstance(owner, Operation) and owner in group.members
-
-    def _bases(self, group: Group, value: SSAValue, user: Operation | None) -> list[SSAValue]:
+    def _base(self, members: set[Operation], value: SSAValue, user: Operation | None) -> SSAValue | None:
+        """The tensor that `value`, as `user` or an output, is read from; None for one that the group has."""
         if user is not None and not reads_through_layout(user):
-            return [] if shape_of(value) == () and splat_of(value) is not None else [value]
-        if self._inside(group, value) or (
+            return None if shape_of(value) == () and splat_of(value) is not None else value
+        if value.owner in members or (
             splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp)
         ):
-            return []
+            return None
         load = resolve(
             value,
             [Index.axis(d) for d in range(len(shape_of(value)))],
@@ -231,11 +235,11 @@ class BlockFuser:
         )
         base = load.base
         generated = isinstance(base.owner, IotaOp) and load.fill is None
-        if self._inside(group, base) or (
+        if base.owner in members or (
             generated and isinstance(user, ElementwiseOp | ReduceOp | ArgReduceOp | None)
         ):
-            return []
-        return [base]
+            return None
+        return base
 
     def _stops(self, value: SSAValue) -> bool:
         """Groups read what other groups compute, but see through layout ops even where those also have a kernel:

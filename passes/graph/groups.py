@@ -40,6 +40,9 @@ ABSORB_RATIO = 16
 ROW_VALUES = 6
 """Row buffers a fused row reduction is planned with: loads twice buffered, temporaries and the result."""
 
+WIDEST = 8
+"""Bytes of the widest element there is."""
+
 
 @dataclass(eq=False)
 class Group:
@@ -413,17 +416,20 @@ class Grouper:
     def _rows_fit(self, domain: Sequence[int], rows: set[int], members: set[Operation]) -> bool:
         """Whether whole rows of what a kernel of `members` holds at once fit on chip: what it loads and what others
         use of it, twice each, and three temporaries."""
-        row = size([domain[a] for a in rows])
         if not rows:
             return True
+        row, inner = size([domain[a] for a in rows]), len(domain) - 1
+        room = self.machine.spaces["ub"].bytes * UB_FRACTION
+        lanes = min(domain[inner], 8) if inner not in rows else 1
+        most = sum(len(op.operands) + len(op.results) for op in members)
+        if row * WIDEST * lanes * max(ROW_VALUES, 2 * most + 3) <= room:
+            return True  # whatever they hold
         used = {base_of(v) for op in members for v in op.operands}
         loaded = [v for v in used if v.owner not in members]
         kept = [r for op in members for r in op.results if any(u.operation not in members for u in r.uses)]
         held = [v for v in (*loaded, *kept) if size(shape_of(v)) >= row and splat_of(v) is None]
         widest = max((itemsize(element_of(v)) for v in (*used, *kept)), default=4)
-        inner = len(domain) - 1
-        row *= max(4, widest) * (min(domain[inner], 8) if inner not in rows else 1)
-        return row * max(ROW_VALUES, 2 * len(held) + 3) <= self.machine.spaces["ub"].bytes * UB_FRACTION
+        return row * max(4, widest) * lanes * max(ROW_VALUES, 2 * len(held) + 3) <= room
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
         group.members.append(op)
