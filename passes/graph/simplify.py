@@ -5,6 +5,7 @@
 * a contraction in a type the cube does not have becomes multiply and add on the vector cores; a convolution first
   becomes a sum of contractions, one for each window position;
 * a reduction to few values over very many is done in two steps, so that all cores take part;
+* a window too large for one kernel is combined from shifted copies (windows.py);
 * equal ops become one; ops nobody uses go.
 """
 
@@ -35,6 +36,7 @@ from ...dialects.graph import (
     HostOp,
     PadOp,
     ReduceOp,
+    ReduceWindowOp,
     ReshapeOp,
     SliceOp,
     TransposeOp,
@@ -42,6 +44,7 @@ from ...dialects.graph import (
 from ...dialects.graph.ops import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
+from .windows import split_window
 
 FEW_RESULTS = 8
 MANY_ELEMENTS = 1 << 16
@@ -367,4 +370,5 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (ContractOp, same_inputs),
     (ContractOp, vector_contract),
     (ReduceOp, split_reduce),
+    (ReduceWindowOp, split_window),
 )
