@@ -24,8 +24,9 @@ COPIES = 4
 
 
 def split_window(op: ReduceWindowOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """A window whose input does not fit the unified buffer: one dimension after the other, each from partial results
-    over 1, 2, 4... positions of all places at once. f16 and bf16 are summed in f32."""
+    """A window whose input does not fit the unified buffer: dimensions with one place are reduced, the others follow
+    one by one, each from partial results over 1, 2, 4... positions of all places at once. f16 and bf16 are summed in
+    f32."""
     window, dilation = to_ints(op.window), to_ints(op.dilation)
     span = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
     element, kind = element_of(op.x), text(op.kind)
@@ -38,8 +39,16 @@ def split_window(op: ReduceWindowOp, rewriter: Rewriter, machine: Machine) -> bo
         x = rewriter.pad(x, neutral, low, high, [0] * rank)
     if is_float(element) and kind in ("sum", "prod"):
         x = rewriter.convert(x, f32)
+    out = shape_of(op.result)
+    whole = [d for d in range(rank) if out[d] == 1 and window[d] > 1]
+    if whole:
+        for d in whole:
+            x = _shifted(rewriter, x, d, 0, window[d], dilation[d])
+        kept = [1 if d in whole else n for d, n in enumerate(shape_of(x))]
+        x = rewriter.reshape(rewriter.reduce(x, kind, whole), kept)
     for d, (w, step, stride) in enumerate(zip(window, dilation, to_ints(op.strides), strict=True)):
-        x = _along(rewriter, x, kind, d, w, step, stride, shape_of(op.result)[d])
+        if d not in whole:
+            x = _along(rewriter, x, kind, d, w, step, stride, out[d])
     return rewriter.replace(rewriter.convert(x, element))
 
 
@@ -69,6 +78,8 @@ def _along(
 def _shifted(rewriter: Rewriter, x: SSAValue, d: int, first: int, count: int, stride: int) -> SSAValue:
     """`count` places of dimension d from `first` on, `stride` apart."""
     shape = shape_of(x)
+    if first == 0 and count == shape[d]:
+        return x
     starts = [first if i == d else 0 for i in range(len(shape))]
     limits = [first + (count - 1) * stride + 1 if i == d else n for i, n in enumerate(shape)]
     return rewriter.slice(x, starts, limits, [stride if i == d else 1 for i in range(len(shape))])

@@ -84,3 +84,21 @@ func.func @main(%x: tensor<1048576xf32>) -> tensor<f32> {
 // CHECK: graph.reshape %x : (tensor<1048576xf32>) -> tensor<[[N:.*]]x{{.*}}xf32>
 // CHECK: graph.reduce {{.*}} -> tensor<[[N]]xf32>
 // CHECK: graph.reduce {{.*}} -> tensor<f32>
+
+// -----
+
+// A window that does not fit ub: the dimension with one place is reduced; then 1, 2, 4 and 8 neighbours make 11.
+func.func @main(%x: tensor<100000x20xf32>) -> tensor<1x10xf32> {
+  %y = graph.reduce_window %x {dilation = [1, 1], high = [0, 0], kind = "max", low = [0, 0], strides = [1, 1], window = [100000, 11]} : (tensor<100000x20xf32>) -> tensor<1x10xf32>
+  func.return %y : tensor<1x10xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: [[R:%.+]] = graph.reduce %x {dims = [0], kind = "max"} : (tensor<100000x20xf32>) -> tensor<20xf32>
+// CHECK-NEXT: [[ONE:%.+]] = graph.reshape [[R]] : (tensor<20xf32>) -> tensor<1x20xf32>
+// CHECK-NEXT: [[A:%.+]] = graph.slice [[ONE]] {limits = [1, 10], starts = [0, 0], strides = [1, 1]}
+// CHECK: graph.max {{.*}} : tensor<1x19xf32>
+// CHECK: graph.max {{.*}} : tensor<1x10xf32>
+// CHECK: graph.max {{.*}} : tensor<1x17xf32>
+// CHECK: graph.max {{.*}} : tensor<1x13xf32>
+// CHECK: graph.max {{.*}} : tensor<1x10xf32>
+// CHECK-NEXT: func.return
