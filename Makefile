@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 RECORDS ?= ../shared/calibration/measurements_dev.json
 
-.PHONY: demo test bench faults calibration clean venv
+.PHONY: demo test bench faults calibration conformance clean venv
 
 venv: $(STAMP)
 
@@ -33,6 +33,9 @@ bench: $(STAMP)
 
 calibration: $(STAMP)
 	$(BIN)/tilewright calibrate $(RECORDS) --page docs/calibration.md --plot docs/calibration.png
+
+conformance: $(STAMP)
+	$(BIN)/python tests/conformance/run_conformance.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .ruff_cache .pytest_cache .hypothesis

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from jaxlib import xla_client
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, func, mhlo, sdy, stablehlo
@@ -62,23 +63,31 @@ def parse(source: str | bytes, filename: str | None) -> ir.Module:
     # Without a handler, deserialization writes its complaints to stderr.
     handler: Any = context().attach_diagnostic_handler(listen)
     try:
+        if "!quant." in source if isinstance(source, str) else b"!quant." in source:
+            _load_quantized_types()
         if isinstance(source, bytes) and source.startswith(b"ML\xefR"):
             return stablehlo.deserialize_portable_artifact(context(), source)
         return ir.Module.parse(source, context())
     except ir.MLIRError as e:
         said += [(d.message, str(d.location)) for d in e.error_diagnostics]
-        raise FrontendError(_complaint(said, filename)) from None
+        raise FrontendError(_complaint(said, filename, source)) from None
     except ValueError:  # what deserialization raises
-        raise FrontendError(_complaint(said, filename)) from None
+        raise FrontendError(_complaint(said, filename, source)) from None
     finally:
         handler.detach()
 
 
-def _complaint(said: list[tuple[str, str]], filename: str | None) -> str:
+def _complaint(said: list[tuple[str, str]], filename: str | None, source: str | bytes) -> str:
     message, location = said[0] if said else ("", "")
     at = re.search(r":(\d+):(\d+)", location)
     place = f":{at.group(1)}:{at.group(2)}" if at and at.group(1) != "0" else ""
     reason = f": {message.strip().splitlines()[0].split('. ')[0]}" if message.strip() else ""
+    if "operation being parsed with an unregistered dialect" in message and at:
+        # MLIR points behind the name, and does not say it.
+        text = source if isinstance(source, str) else source.decode(errors="replace")
+        before = text.splitlines()[int(at.group(1)) - 1][: int(at.group(2))]
+        names = re.findall(r"[A-Za-z_]\w*\.[\w.$]+", before)
+        reason = f": '{names[-1]}' is an operation of an unknown dialect" if names else reason
     return f"{filename or 'input'}{place}: not valid StableHLO{reason}"
 
 
@@ -100,6 +109,44 @@ def fold_shapes(module: ir.Module) -> ir.Module | None:
         except ir.MLIRError:
             return None
     return copy
+
+
+def lower_quantized(module: ir.Module) -> ir.Module | str:
+    """A copy in which quantized tensors are tensors of their storage type and the arithmetic on them is written
+    out, as StableHLO defines it; where an op has no such form, its name and line."""
+    _register_passes()
+    refused = "the module"
+    with module.context:
+        # The first form keeps products of integers as such; the second computes every op in floats.
+        for first in ("", "func.func(stablehlo-legalize-quantized-op-to-qdq),"):
+            copy = ir.Module.parse(_bytecode(module))
+            pipeline = f"builtin.module({first}func.func(stablehlo-legalize-quant-to-math))"
+            try:
+                passmanager.PassManager.parse(pipeline).run(copy.operation)
+                return copy
+            except ir.MLIRError as e:
+                for said in e.error_diagnostics:
+                    name = re.search(r"legalize operation '([\w.]+)'", said.message)
+                    place = re.search(r'"([^"]+)":(\d+):\d+', str(said.location))
+                    refused = f"'{name.group(1)}'" if name else refused
+                    refused += f" ({place.group(1)}:{place.group(2)})" if place else ""
+    return refused
+
+
+@functools.cache
+def _load_quantized_types() -> None:
+    """Make `!quant.uniform` known to the context: the bindings have no function for it, but this pass depends on
+    the dialect, and so loads it."""
+    _register_passes()
+    with context():
+        passmanager.PassManager.parse("builtin.module(vhlo-legalize-to-stablehlo)").run(
+            ir.Module.parse("module {}").operation
+        )
+
+
+def host_targets() -> frozenset[str]:
+    """The custom calls that are registered with the host's runtime."""
+    return frozenset(xla_client.custom_call_targets("Host"))
 
 
 def _bytecode(module: ir.Module) -> bytes:

@@ -7,6 +7,8 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from .errors import FrontendError
+
 _BYTECODE = b"ML\xefR"
 _OPERATION = re.compile(
     r"""^\s*(?:%[\w:,\s%\#$.-]+=\s*)?"?(?:stablehlo|chlo|mhlo|vhlo)\.[a-z]\w*"?[\s(]""", re.MULTILINE
@@ -42,15 +44,24 @@ def convert_module(module: Any) -> ModuleOp:
 
 
 def _convert(module: Any, filename: str | None) -> ModuleOp:
-    from .bindings import fold_shapes
+    from .bindings import fold_shapes, lower_quantized
     from .rules import RULES, STRUCTURAL
-    from .walk import DynamicShape, Walk
+    from .walk import DynamicShape, QuantizedType, Walk
+
+    def converted(module: Any) -> ModuleOp:
+        return Walk(module, filename, RULES, STRUCTURAL).main()
 
     try:
-        return Walk(module, filename, RULES, STRUCTURAL).main()
+        return converted(module)
     except DynamicShape:
         # Exported programs have shapes that only look dynamic: they follow from those of the inputs.
         static = fold_shapes(module)
         if static is None:
             raise
-    return Walk(static, filename, RULES, STRUCTURAL).main()
+        return converted(static)
+    except QuantizedType:
+        plain = lower_quantized(module)
+        if isinstance(plain, str):
+            named = plain.replace("(-:", f"({filename}:") if filename else plain
+            raise FrontendError(f"{named} has no definition for quantized tensors") from None
+        return converted(plain)

@@ -59,6 +59,10 @@ class DynamicShape(FrontendError):
     """A type has a dimension that is not known at compile time."""
 
 
+class QuantizedType(FrontendError):
+    """A tensor has a quantized element type, `!quant.uniform<...>`."""
+
+
 class Walk:
     """One conversion: which values stand for which, where new ops go, and what is cached on the way.
 
@@ -86,7 +90,8 @@ class Walk:
     def main(self) -> ModuleOp:
         """The graph-level module of @main and, inlined, whatever it calls.
 
-        Raises FrontendError where there is no @main, DynamicShape for a shape that is not static.
+        Raises FrontendError where there is no @main, DynamicShape for a shape that is not static, QuantizedType
+        for a quantized tensor.
         """
         if "main" not in self.symbols:
             found = ", ".join(f"@{s}" for s in self.symbols) or "none"
@@ -274,7 +279,8 @@ class Walk:
         try:
             return tensor(shape, element_type(element))
         except ValueError:
-            raise FrontendError(f"{self.named()} uses type {source}, which is not supported") from None
+            error = QuantizedType if element.startswith("!quant.") else FrontendError
+            raise error(f"{self.named()} uses type {source}, which is not supported") from None
 
     def named(self) -> str:
         """The op being converted and its line, for messages."""

@@ -143,13 +143,15 @@ def is_layout(op: object) -> bool:
     return type(op) in BACKWARD or is_plain_pad(op)
 
 
-def splat_of(value: SSAValue) -> float | None:
+def splat_of(value: SSAValue) -> float | int | None:
     """The number a value is everywhere, if it is a constant of one value (seen through layout ops), else None."""
     op = value.owner
     while isinstance(op, BroadcastOp | ReshapeOp | TransposeOp | SliceOp | ReverseOp):
         op = op.x.owner
     if isinstance(op, ConstantOp) and op.value.data.splat and op.value.data.dtype[0] in "fib":
-        return float(op.value.data.elements()[0])
+        literal = op.value.data
+        number = float if literal.dtype[0] in "fb" else int
+        return number(literal.elements()[0])
     return None
 
 
@@ -170,7 +172,7 @@ class Load:
     indices: tuple[Index, ...]
     position: tuple[Index, ...]
     """Index into each dimension of the base itself (meaningless behind a pad)."""
-    fill: float | None = None
+    fill: float | int | None = None
 
     @property
     def axes(self) -> set[Axis]:
@@ -189,7 +191,7 @@ def resolve(
     cannot be followed (a reshape that is not linear, a second pad): then that op's result is the base.
     """
     extent = domain if isinstance(domain, Mapping) else dict(enumerate(domain))
-    pad: tuple[float, tuple[int, ...], list[Index]] | None = None
+    pad: tuple[float | int, tuple[int, ...], list[Index]] | None = None
     current = list(indices)
     while not is_base(value):
         op = value.owner

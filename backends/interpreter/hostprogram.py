@@ -51,7 +51,9 @@ class HostProgram:
             for r in op.results:
                 self.roots[r] = self.roots[op.operands[0]] if isinstance(op, ops.ViewOp) else r
             for region in op.regions:
-                if isinstance(op, structure.LoopOp):
+                if (
+                    isinstance(op, structure.LoopOp) and region.block.args
+                ):  # without, it names the state itself
                     for arg, state in zip(region.block.args, op.state, strict=True):
                         self.roots[arg] = self.roots[state]
                 self._find_roots(region.block)

@@ -202,24 +202,29 @@ class Executable:
         return Step(run)
 
     def _python_loop(self, op: structure.LoopOp, defined: set[SSAValue]) -> Step:
-        condition = self._plan(op.condition.block, defined, True)
         body = self._plan(op.body.block, defined, True)
-        known = None if op.trip_count is None else integer(op.trip_count)
+
+        def step(state: State) -> None:
+            _run(body, state)
+            self.host.copy_values(yielded(op.body.block), op.state, state)
+
+        if op.trip_count is not None:  # the condition has nothing to say then, and yields nothing
+            trips = integer(op.trip_count)
+
+            def repeat(state: State) -> None:
+                for _ in range(trips):
+                    step(state)
+
+            return Step(repeat)
+        condition = self._plan(op.condition.block, defined, True)
         (answer,) = yielded(op.condition.block)
 
         def run(state: State) -> None:
-            trips = 0
             while True:
-                if known is None:
-                    _run(condition, state)
-                    go_on = bool(self.host.read(state, answer).reshape(()))
-                else:
-                    go_on = trips < known
-                if not go_on:
+                _run(condition, state)
+                if not bool(self.host.read(state, answer).reshape(())):
                     return
-                _run(body, state)
-                self.host.copy_values(yielded(op.body.block), op.state, state)
-                trips += 1
+                step(state)
 
         return Step(run)
 

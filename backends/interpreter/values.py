@@ -123,6 +123,30 @@ def _absolute(x: Array) -> Array:
     return x if x.dtype.kind == "u" else lax.abs(x)
 
 
+def _denormal(x: Array, negative: bool) -> Array:
+    """Where x is a denormal number of this sign; i1. XLA:CPU takes denormals for zeros in every operation on floats,
+    so this looks at the bits."""
+    info = jnp.finfo(x.dtype)
+    unsigned = np.dtype(f"u{x.dtype.itemsize}")
+    first = int(negative) * 2 ** (info.bits - 1) + 1
+    count = 2**info.nmant - 1
+    above = lax.sub(lax.bitcast_convert_type(x, unsigned), lax.full(x.shape, first, unsigned))
+    return lax.lt(above, lax.full_like(above, count))
+
+
+def _with_denormals(function: Callable[[Array], Array], negative: float, positive: float) -> Any:
+    """`function` on x, and these values where x is a negative or positive denormal."""
+
+    def run(x: Array) -> Array:
+        y = function(x)
+        for value, below in ((negative, True), (positive, False)):
+            if value and is_float(x):
+                y = lax.select(_denormal(x, below), lax.full_like(y, value), y)
+        return y
+
+    return run
+
+
 def _logical(boolean: Callable[[Array, Array], Array], other: Callable[[Array, Array], Array]) -> Any:
     """A binary function that is `boolean` on i1."""
     return lambda x, y: boolean(x, y) if x.dtype == np.bool_ else other(x, y)
@@ -131,7 +155,7 @@ def _logical(boolean: Callable[[Array, Array], Array], other: Callable[[Array, A
 SCALAR: dict[str, Callable[..., Array]] = {
     "abs": _absolute,
     "neg": lax.neg,
-    "sign": lax.sign,
+    "sign": _with_denormals(lax.sign, -1, 1),
     "exp": lax.exp,
     "exp2": lax.exp2,
     "expm1": lax.expm1,
@@ -146,8 +170,8 @@ SCALAR: dict[str, Callable[..., Array]] = {
     "cos": lax.cos,
     "tan": lax.tan,
     "erf": lax.erf,
-    "floor": lax.floor,
-    "ceil": lax.ceil,
+    "floor": _with_denormals(lax.floor, -1, 0),
+    "ceil": _with_denormals(lax.ceil, 0, 1),
     "round_even": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
     "round_away": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
     "not": lax.bitwise_not,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 
 from ...machine import Machine
@@ -209,11 +209,11 @@ def vector_elements(target: BufferType) -> int:
     return target.slot_bytes // itemsize(target.element)
 
 
-def fill_value(attr: Attribute | None) -> float:
-    """The number in a `fill` property, 0 where absent."""
+def fill_value(attr: Attribute | None) -> float | int:
+    """The number in a `fill` or `value` property, 0 where absent."""
     if attr is None:
         return 0.0
-    assert isinstance(attr, FloatAttr)
+    assert isinstance(attr, FloatAttr | IntegerAttr)
     return attr.value.data
 
 

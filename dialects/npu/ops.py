@@ -187,7 +187,7 @@ class LoadNdOp(LoadOp):
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
     steps = opt_prop_def(DenseArrayBase)
-    fill = opt_prop_def(FloatAttr)
+    fill = opt_prop_def(FloatAttr | IntegerAttr)
 
 
 @irdl_op_definition
@@ -202,7 +202,7 @@ class LoadNd2NzOp(LoadOp):
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
     steps = opt_prop_def(DenseArrayBase)
-    fill = opt_prop_def(FloatAttr)
+    fill = opt_prop_def(FloatAttr | IntegerAttr)
 
 
 @irdl_op_definition
@@ -602,7 +602,7 @@ class VFillOp(VectorOp):
 
     name = "npu.vfill"
     dest = operand_def(BufferType)
-    value = prop_def(FloatAttr)
+    value = prop_def(FloatAttr | IntegerAttr)
     INSTRUCTION: ClassVar[str] = "fill"
 
 
@@ -617,7 +617,7 @@ class VMaskOp(VectorOp):
     indices = var_operand_def()
     offsets = prop_def(DenseArrayBase)
     bounds = prop_def(DenseArrayBase)
-    value = prop_def(FloatAttr)
+    value = prop_def(FloatAttr | IntegerAttr)
     INSTRUCTION: ClassVar[str] = "select"
 
     def verify_(self) -> None:

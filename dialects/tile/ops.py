@@ -188,7 +188,7 @@ class LoadOp(BoxOp):
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
     steps = opt_prop_def(DenseArrayBase)
-    fill = opt_prop_def(FloatAttr)
+    fill = opt_prop_def(FloatAttr | IntegerAttr)
     result = result_def(TileType)
     traits = traits_def(Pure())
 
@@ -423,7 +423,7 @@ class FillOp(TileOp):
 
     name = "tile.fill"
     INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VFillOp
-    value = prop_def(FloatAttr)
+    value = prop_def(FloatAttr | IntegerAttr)
     result = result_def(TileType)
     traits = traits_def(Pure())
 
@@ -439,7 +439,7 @@ class MaskOp(TileOp):
     indices = var_operand_def(INDEX)
     offsets = prop_def(DenseArrayBase)
     bounds = prop_def(DenseArrayBase)
-    value = prop_def(FloatAttr)
+    value = prop_def(FloatAttr | IntegerAttr)
     result = result_def(TileType)
     traits = traits_def(Pure())
 

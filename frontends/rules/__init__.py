@@ -11,7 +11,7 @@ RULES: dict[str, Rule] = {
 }
 """Rules for ops whose operands and results all have element types of the device."""
 
-STRUCTURAL: dict[str, Rule] = {**control.RULES, **movement.STRUCTURAL}
+STRUCTURAL: dict[str, Rule] = {**control.RULES, **movement.STRUCTURAL, **elementwise.STRUCTURAL}
 """Rules for any element types."""
 
 __all__ = ["RULES", "STRUCTURAL"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from ...dialects.dtypes import element_type, tensor
-from ...dialects.graph import ELEMENTWISE, CaseOp, WhileOp
-from ...dialects.graph.ops import element_of
+from ...dialects.dtypes import dtype_name, element_type, tensor
+from ...dialects.graph import ELEMENTWISE, CaseOp, ReduceOp, WhileOp
+from ...dialects.graph.ops import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
 from ..errors import FrontendError
@@ -27,6 +27,19 @@ IDENTITIES = frozenset(
     }
 )
 """Custom calls that only say where or how data lies."""
+
+_OF_THE_HOST = (
+    "lapack_",
+    "mhlo.",
+    "chlo.",
+    "stablehlo.",
+    "xla.",
+    "__",
+    "TopK",
+    "SliceToDynamic",
+    "PadToStatic",
+)
+"""How the names of custom calls begin that XLA has without a registration, or gets when JAX is imported."""
 
 
 def _same(walk: Walk, op: Op, args: Values, types: Types) -> Results:
@@ -55,7 +68,20 @@ def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         return args if types else []  # without results it can only be for effect, such as jax.debug.print
     if "python" in target and "callback" in target:
         raise FrontendError(f"{walk.named()} calls back into Python, which a compiled program cannot do")
+    if target == "check.eq":
+        return _all_equal(walk, args, types)
+    if not target.startswith(_OF_THE_HOST) and target not in bindings.host_targets():
+        raise FrontendError(f"{walk.named()} calls '{target}', which neither the device nor the host has")
     return _function(target, walk, op, args, types)
+
+
+def _all_equal(walk: Walk, args: Values, types: Types) -> Results:
+    """StableHLO's own assertion, as a value: whether two tensors (of types of the device) are equal."""
+    if not walk.native(args, types):
+        raise FrontendError(f"{walk.named()} compares tensors of {dtype_name(element_of(args[0]))}")
+    shape = shape_of(args[0])
+    equal = walk.elementwise("eq", args, tensor(shape, types[0].element_type))
+    return walk.emit(ReduceOp, [equal], types, kind="and", dims=range(len(shape))) if shape else [equal]
 
 
 def _while(walk: Walk, op: Op, args: Values, types: Types) -> Results:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ...dialects.dtypes import element_type
+from ...dialects.dtypes import dtype_name, element_type
 from ...dialects.elementwise import FUNCTIONS
+from ...dialects.graph import ConstantOp
 from ...dialects.graph.ops import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
 from ..walk import Rule, Walk
-from .base import Results, Types, Values
+from .base import Results, Types, Values, converted
 
 NAMES = {
     "negate": "neg",
@@ -49,7 +50,18 @@ def same_shape(name: str) -> Rule:
 
 
 def _convert(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    return args if args[0].type == types[0] else [walk.elementwise("convert", args, types[0])]
+    """Of any element types: a constant is converted here, whatever the device can do."""
+    if args[0].type == types[0]:
+        return args
+    owner = args[0].owner
+    folded = (
+        converted(owner.value.data, dtype_name(types[0].element_type))
+        if isinstance(owner, ConstantOp)
+        else None
+    )
+    if folded is not None:
+        return [walk.constant(folded)]
+    return [walk.elementwise("convert", args, types[0])] if walk.native(args, types) else None
 
 
 def _compare(walk: Walk, op: Op, args: Values, types: Types) -> Results:
@@ -103,3 +115,7 @@ FUNCTION_RULES: dict[str, Rule] = {
 RULES: dict[str, Rule] = {
     f"{dialect}.{name}": rule for dialect in ("stablehlo", "chlo") for name, rule in FUNCTION_RULES.items()
 }
+"""Ops on element types of the device."""
+
+STRUCTURAL: dict[str, Rule] = {"stablehlo.convert": _convert}
+"""Ops on any element types."""

@@ -11,6 +11,7 @@ from ...dialects.dtypes import dtype_name, element_type, tensor
 from ...dialects.graph import (
     BroadcastOp,
     ConcatOp,
+    ConstantOp,
     DynamicSliceOp,
     DynamicUpdateSliceOp,
     GatherOp,
@@ -50,9 +51,20 @@ def _broadcast(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _spread(walk: Walk, args: Values, types: Types, dims: Sequence[int]) -> Results:
+    """Of any element types: in one that the device does not have, only a uniform constant is spread here."""
+    if not walk.native(args, types):
+        return _spread_constant(walk, args[0], types[0].get_shape())
     if args[0].type == types[0] and all(i == d for i, d in enumerate(dims)):
         return args
     return walk.emit(BroadcastOp, args, types, dims=dims)
+
+
+def _spread_constant(walk: Walk, value: SSAValue, shape: tuple[int, ...]) -> Results:
+    owner = value.owner
+    if not isinstance(owner, ConstantOp) or not owner.value.data.splat:
+        return None
+    literal = owner.value.data
+    return [walk.constant(Literal(literal.dtype, shape, literal.data, True))]
 
 
 def _reshape(walk: Walk, op: Op, args: Values, types: Types) -> Results:
@@ -149,8 +161,6 @@ def _saturate_text(name: str, shape: Sequence[int]) -> str:
 
 RULES: dict[str, Rule] = {
     "stablehlo.iota": _iota,
-    "stablehlo.broadcast_in_dim": _broadcast_in_dim,
-    "stablehlo.broadcast": _broadcast,
     "stablehlo.transpose": _transpose,
     "stablehlo.slice": _slice,
     "stablehlo.pad": _pad,
@@ -161,6 +171,8 @@ RULES: dict[str, Rule] = {
 STRUCTURAL: dict[str, Rule] = {
     "stablehlo.constant": _constant,
     "chlo.constant": _constant,
+    "stablehlo.broadcast_in_dim": _broadcast_in_dim,
+    "stablehlo.broadcast": _broadcast,
     "stablehlo.reshape": _reshape,
     "stablehlo.gather": _gather,
     "stablehlo.dynamic_slice": _dynamic_slice,

@@ -6,6 +6,7 @@
   becomes a sum of contractions, one for each window position;
 * a depthwise convolution, which has nothing to contract, becomes multiply and add over the window on the vector cores;
 * a reduction to few values over very many is done in two steps, so that all cores take part;
+* a window too large for one kernel is combined from shifted copies (windows.py);
 * equal ops become one; ops nobody uses go.
 """
 
@@ -36,6 +37,7 @@ from ...dialects.graph import (
     HostOp,
     PadOp,
     ReduceOp,
+    ReduceWindowOp,
     ReshapeOp,
     SliceOp,
     TransposeOp,
@@ -44,6 +46,7 @@ from ...dialects.graph.ops import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
+from .windows import split_window
 
 Rule = Callable[..., bool]
 Rules = Sequence[tuple[type[GraphOp], Rule]]
@@ -441,4 +444,5 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (ContractOp, same_inputs),
     (ContractOp, vector_contract),
     (ReduceOp, split_reduce),
+    (ReduceWindowOp, split_window),
 )

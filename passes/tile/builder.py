@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, TensorType, f64, i64
+from xdsl.dialects.builtin import (
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    Signedness,
+    StringAttr,
+    TensorType,
+    f64,
+    i64,
+)
 from xdsl.dialects.scf import ForOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
@@ -24,8 +33,11 @@ SPACE_ORDER = ("l1", "l0a", "l0b", "l0c", "ub")
 """Order of the `slots` property of a kernel."""
 
 
-def number(value: float) -> FloatAttr:
-    return FloatAttr(float(value), f64)
+def number(value: float | int) -> FloatAttr | IntegerAttr:
+    """A number as a property: in f64, or as an integer where f64 does not have it."""
+    if float(value) == value or value != value:
+        return FloatAttr(float(value), f64)
+    return IntegerAttr(int(value), i64 if value < 2**63 else IntegerType(64, Signedness.UNSIGNED))
 
 
 def integer_attr(value: int) -> IntegerAttr:
@@ -173,7 +185,7 @@ class KernelBuilder:
         sizes: Sequence[int],
         tile: TileType,
         steps: Sequence[int] | None = None,
-        fill: float | None = None,
+        fill: float | int | None = None,
     ) -> SSAValue:
         indices, rows = pack(offsets)
         plain = steps is None or all(s == 1 for s in steps)
@@ -184,7 +196,7 @@ class KernelBuilder:
             offsets=rows,
             sizes=ints(sizes),
             steps=None if plain else ints(steps or ()),
-            fill=number(fill) if fill else None,
+            fill=None if fill is None or repr(fill) in ("0", "0.0") else number(fill),  # -0.0 is no default
         ).results[0]
 
     def store(

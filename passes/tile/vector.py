@@ -195,8 +195,8 @@ class VectorKernel:
         self.steps.append(step)
         return (len(self.steps) - 1, 0)
 
-    def _fill(self, value: float, element: Attribute) -> Ref:
-        key = ("fill", value, element)
+    def _fill(self, value: float | int, element: Attribute) -> Ref:
+        key = ("fill", repr(value), element)  # 0.0 and -0.0 are equal, but not the same
         if key not in self.loads:
 
             def emit(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
@@ -258,7 +258,7 @@ class VectorKernel:
                 if entry[2] is not None:
                     merged[entry[2]] = (self.extents[entry[2]], entry[1], entry[2], 1, 0)
             dims = list(merged.values())
-        key = ("load", number_in, tuple(dims), load.offset, load.fill)
+        key = ("load", number_in, tuple(dims), load.offset, repr(load.fill))
         if key in self.loads:
             return self.loads[key]
         axes = frozenset(d[2] for d in dims if d[2] is not None)
@@ -743,7 +743,7 @@ class VectorKernel:
         step, kind = self.steps[at], self._reduction_kind(at)
         out = []
         for j, element in enumerate(step.elements):
-            value = float(identity(kind, dtype_name(element))) if j == 0 else 0.0
+            value = identity(kind, dtype_name(element)) if j == 0 else 0
             out.append(
                 emitter.builder.add(
                     ops.FillOp, [], [emitter.type(step.axes, element)], value=number(value)
@@ -755,7 +755,7 @@ class VectorKernel:
         step, kind, builder = self.steps[at], self._reduction_kind(at), emitter.builder
         (source,) = step.operands
         tile = done[source]
-        neutral = float(identity(kind, dtype_name(step.elements[0])))
+        neutral = identity(kind, dtype_name(step.elements[0]))
         ragged = [a for a in step.reduces if self.extents[a] % emitter.tile[a]]
         if ragged:
             rank = len(emitter.tile)

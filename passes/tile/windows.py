@@ -44,7 +44,7 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
     native = (
         element if dtype == "i1" or dtype in unit.native else element_type(unit.compute_as.get(dtype, dtype))
     )
-    neutral = float(identity(kind, dtype))
+    neutral = identity(kind, dtype)
 
     def halo(tile) -> list[int]:
         return [

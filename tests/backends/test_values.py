@@ -81,6 +81,19 @@ def test_booleans_add_and_multiply_as_or_and_and() -> None:
     np.testing.assert_array_equal(run("mul", x, y), x & y)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_denormals_are_not_zero_where_a_result_would_jump(dtype: type) -> None:
+    info = ml_dtypes.finfo(dtype)
+    small, large = float(info.smallest_subnormal), float(info.smallest_normal)
+    x = np.array([small, -small, large - small, small - large, large, -large, 0, -0.0, 1.5, np.nan], dtype)
+    for name in ("sign", "floor", "ceil"):
+        want = getattr(np, name)(x.astype(np.float64)).astype(dtype)
+        got = run(name, x)
+        np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64))
+        zeros = want == 0
+        np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(x[zeros]))
+
+
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_nan_wins(name: str) -> None:
     x, y = np.array([np.nan, 1], np.float32), np.array([1, np.nan], np.float32)

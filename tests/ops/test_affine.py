@@ -11,10 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import DTYPES, FLOATS, JAX_DTYPE, check, data, modes, shapes, subset, targets
+from harness import DTYPES, FLOATS, JAX_DTYPE, assert_close, check, data, modes, shapes, subset, targets
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jax import lax
+
+import tilewright as tw
 
 MODES, TARGETS = modes(), targets()
 Shape = tuple[int, ...]
@@ -290,6 +292,38 @@ def test_reduce_window(dtype: str, draw: st.DataObject, target: str, memories) -
         return [pool(low, lax.max), pool(0, lax.add), *average]
 
     check(fn, x, target=target, memories=memories, length=math.prod(window))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "window", "strides", "dilation", "padding"),
+    [
+        ((3, 20_000), "f32", (1, 19_000), (1, 1), (1, 1), ((0, 0), (0, 0))),
+        ((2, 40_000), "bf16", (1, 30_001), (1, 7), (1, 1), ((0, 0), (20_000, 3))),
+        ((300, 301), "i32", (200, 151), (2, 3), (1, 2), ((5, 0), (0, -1))),
+        ((30_000, 20), "f16", (30_000, 3), (1, 2), (1, 1), ((0, 0), (1, 0))),
+        ((5, 9000), "i1", (2, 8192), (1, 1), (1, 1), ((0, 0), (0, 0))),
+    ],
+)
+def test_windows_that_do_not_fit(
+    shape: Any, dtype: str, window: Any, strides: Any, dilation: Any, padding: Any
+) -> None:
+    def pool(x: Any, start: Any, f: Any) -> Any:
+        start = np.asarray(start, x.dtype)
+        return lax.reduce_window(x, start, f, window, strides, padding, window_dilation=dilation)
+
+    x = data(dtype, shape)
+    if dtype == "i1":
+        check(lambda x: pool(x, False, lax.bitwise_or), x)
+        return
+    low = -math.inf if dtype in FLOATS else -(2**31)
+    largest = check(lambda x: pool(x, low, lax.max), x)
+    assert "npu.host_call" not in {op.name for op in largest.module().walk()}
+    if dtype not in ("f16", "bf16"):
+        check(lambda x: pool(x, 0, lax.add), x, length=math.prod(window))
+        return
+    program = tw.compile(lambda x: pool(x, 0, lax.add), x)
+    exact = pool(x.astype(jnp.float32), 0, lax.add)  # XLA rounds narrow sums after every addition
+    assert_close(program(x), exact.astype(x.dtype), float(jnp.finfo(x.dtype).eps), "sum")
 
 
 def test_reduce_window_beyond_unrolled() -> None:

@@ -100,6 +100,31 @@ def test_branches(name: str) -> None:
     check(fn, *args, memories=("typed", "bytes"))
 
 
+HOSTED: dict[str, tuple[Callable[..., Any], Args]] = {
+    "fori": (lambda x: lax.fori_loop(0, 5, lambda i, c: jnp.sort(c, 1)[:, ::-1] + i, x), (X,)),
+    "no trips": (lambda x: lax.fori_loop(0, 0, lambda i, c: jnp.sort(c), x), (X,)),
+    "scan": (lambda x: lax.scan(lambda c, r: (jnp.sort(c + r), c), x[0], x), (X,)),
+    "count given": (lambda x, n: lax.fori_loop(0, n, lambda i, c: jnp.sort(c) * 2, x), (X, count(3))),
+    "while": (lambda x: lax.while_loop(lambda c: jnp.sort(c)[0, 0] < 9, lambda c: c + 1, x), (X,)),
+    "a nest": (
+        lambda x: lax.fori_loop(
+            0, 2, lambda i, c: lax.fori_loop(0, 3, lambda j, d: jnp.sort(d + j), c) * 0.5, x
+        ),
+        (X,),
+    ),
+    "a branch inside": (
+        lambda x: lax.fori_loop(0, 4, lambda i, c: lax.cond(i % 2 == 0, jnp.sort, lambda c: -c, c), x),
+        (X,),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTED)
+def test_loops_with_host_ops_inside(name: str) -> None:
+    fn, args = HOSTED[name]
+    check(fn, *args, memories=("typed", "bytes"), host=True)
+
+
 @pytest.mark.parametrize("index", [-1, 0, 1, 2, 5])
 def test_switch(index: int) -> None:
     branches = [lambda x: x + 1, lambda x: x * 2, lambda x: x]

@@ -102,3 +102,21 @@ func.func @main(%x: tensor<1x6x4xf16>, %w: tensor<2x1x8xf16>) -> tensor<1x3x8xf1
 // CHECK: %[[SUM:.*]] = graph.add {{.*}} : tensor<1x3x4x2xf32>
 // CHECK: %[[F16:.*]] = graph.convert %[[SUM]]
 // CHECK: graph.reshape %[[F16]] : {{.*}} -> tensor<1x3x8xf16>
+
+// -----
+
+// A window that does not fit ub: the dimension with one place is reduced; then 1, 2, 4 and 8 neighbours make 11.
+func.func @main(%x: tensor<100000x20xf32>) -> tensor<1x10xf32> {
+  %y = graph.reduce_window %x {dilation = [1, 1], high = [0, 0], kind = "max", low = [0, 0], strides = [1, 1], window = [100000, 11]} : (tensor<100000x20xf32>) -> tensor<1x10xf32>
+  func.return %y : tensor<1x10xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: [[R:%.+]] = graph.reduce %x {dims = [0], kind = "max"} : (tensor<100000x20xf32>) -> tensor<20xf32>
+// CHECK-NEXT: [[ONE:%.+]] = graph.reshape [[R]] : (tensor<20xf32>) -> tensor<1x20xf32>
+// CHECK-NEXT: [[A:%.+]] = graph.slice [[ONE]] {limits = [1, 10], starts = [0, 0], strides = [1, 1]}
+// CHECK: graph.max {{.*}} : tensor<1x19xf32>
+// CHECK: graph.max {{.*}} : tensor<1x10xf32>
+// CHECK: graph.max {{.*}} : tensor<1x17xf32>
+// CHECK: graph.max {{.*}} : tensor<1x13xf32>
+// CHECK: graph.max {{.*}} : tensor<1x10xf32>
+// CHECK-NEXT: func.return

@@ -1,0 +1,89 @@
+"""Windows that are too large for one kernel: combined from shifted copies, twice as wide each time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import SSAValue
+
+from ...dialects.base import text, to_ints
+from ...dialects.dtypes import dtype_name, is_float, tensor
+from ...dialects.elementwise import REDUCTION_FUNCTION, identity
+from ...dialects.graph import ELEMENTWISE, ReduceWindowOp
+from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.npu.types import padded_bytes
+from ...machine import Machine
+from ..tile.schedule import UB_FRACTION
+
+if TYPE_CHECKING:
+    from .simplify import Rewriter
+
+COPIES = 4
+"""A kernel for a window has two slots for its border, one copy in the type it computes in, and its results."""
+
+
+def split_window(op: ReduceWindowOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """A window whose input does not fit the unified buffer: dimensions with one place are reduced, the others follow
+    one by one, each from partial results over 1, 2, 4... positions of all places at once. f16 and bf16 are summed in
+    f32."""
+    window, dilation = to_ints(op.window), to_ints(op.dilation)
+    span = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
+    element, kind = element_of(op.x), text(op.kind)
+    if COPIES * padded_bytes(span, f32) <= machine.spaces["ub"].bytes * UB_FRACTION:
+        return False
+    rank = len(window)
+    neutral = identity(kind, dtype_name(element))
+    x, low, high = op.x, to_ints(op.low), to_ints(op.high)
+    if any(low) or any(high):
+        x = rewriter.pad(x, neutral, low, high, [0] * rank)
+    if is_float(element) and kind in ("sum", "prod"):
+        x = rewriter.convert(x, f32)
+    out = shape_of(op.result)
+    whole = [d for d in range(rank) if out[d] == 1 and window[d] > 1]
+    if whole:
+        for d in whole:
+            x = _shifted(rewriter, x, d, 0, window[d], dilation[d])
+        kept = [1 if d in whole else n for d, n in enumerate(shape_of(x))]
+        x = rewriter.reshape(rewriter.reduce(x, kind, whole), kept)
+    for d, (w, step, stride) in enumerate(zip(window, dilation, to_ints(op.strides), strict=True)):
+        if d not in whole:
+            x = _along(rewriter, x, kind, d, w, step, stride, out[d])
+    return rewriter.replace(rewriter.convert(x, element))
+
+
+def _along(
+    rewriter: Rewriter, x: SSAValue, kind: str, d: int, window: int, step: int, stride: int, out: int
+) -> SSAValue:
+    """x combined over `window` positions of dimension d, `step` apart, for each of `out` places, `stride` apart."""
+    total, done, part, width = None, 0, x, 1
+    while done < window:
+        if window & width:
+            piece = _shifted(rewriter, part, d, done * step, out, stride)
+            total = piece if total is None else _combined(rewriter, kind, total, piece)
+            done += width
+        if done < window:
+            length = shape_of(part)[d] - width * step
+            part = _combined(
+                rewriter,
+                kind,
+                _shifted(rewriter, part, d, 0, length, 1),
+                _shifted(rewriter, part, d, width * step, length, 1),
+            )
+            width *= 2
+    assert total is not None
+    return total
+
+
+def _shifted(rewriter: Rewriter, x: SSAValue, d: int, first: int, count: int, stride: int) -> SSAValue:
+    """`count` places of dimension d from `first` on, `stride` apart."""
+    shape = shape_of(x)
+    if first == 0 and count == shape[d]:
+        return x
+    starts = [first if i == d else 0 for i in range(len(shape))]
+    limits = [first + (count - 1) * stride + 1 if i == d else n for i, n in enumerate(shape)]
+    return rewriter.slice(x, starts, limits, [stride if i == d else 1 for i in range(len(shape))])
+
+
+def _combined(rewriter: Rewriter, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:
+    return rewriter.add(ELEMENTWISE[REDUCTION_FUNCTION[kind]], [a, b], tensor(shape_of(a), element_of(a)))

@@ -1,0 +1,89 @@
+"""A sample of the StableHLO conformance suite, the table of bounds, and the runner itself.
+
+`make conformance` runs the whole suite. Without the suite's directory beside the repository, the sample is skipped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conformance_bounds import BOUNDS, Bound, bound_of, table
+from conformance_suite import SuiteMissing, cases, quantized, run_case, run_quantized, within
+from run_conformance import main
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = str(ROOT.parent / "shared" / "conformance")
+SAMPLE = 24
+"""Every n-th case runs here."""
+
+needs_suite = pytest.mark.skipif(
+    not Path(SUITE).is_dir(), reason="the conformance suite is not beside the repository"
+)
+
+
+@needs_suite
+def test_a_sample_of_the_cases() -> None:
+    for number, case in enumerate(cases(SUITE)[::SAMPLE]):
+        record = run_case(SUITE, case, [1], in_bytes=number % 6 == 0)
+        assert set(record.verdicts) == {"original", "permuted 1"}
+        assert record.worst.status != "failed", (record.name, record.verdicts)
+
+
+@needs_suite
+def test_cases_that_xla_misses_are_judged_by_the_reference_interpreter() -> None:
+    missed = [case for case in cases(SUITE) if case["xla_cpu"] == "mismatch"]
+    for case in missed:
+        record = run_case(SUITE, case, [1, 2], in_bytes=False)
+        assert {v.status for v in record.verdicts.values()} == {"strict"}, (record.name, record.verdicts)
+
+
+@needs_suite
+def test_every_quantized_module_runs_or_is_refused_in_one_line() -> None:
+    modules = [run_quantized(path) for path in quantized(SUITE)]
+    assert len(modules) == 55
+    assert not [m for m in modules if m.status == "differs"]
+    refused = [m.message for m in modules if m.status == "refused"]
+    assert len(refused) <= 1
+    assert all("\n" not in message and "'" in message and ":" in message for message in refused)
+
+
+def test_the_documentation_has_the_table_of_bounds() -> None:
+    assert table() in (ROOT / "docs" / "conformance.md").read_text()
+    assert not [b for b in BOUNDS if not b.reason.endswith(".")]
+
+
+def test_bounds_go_by_class() -> None:
+    sums = bound_of({"ops": {"reduce_window": 1, "add": 1}, "dtype": "bf16"})
+    assert sums is not None
+    assert sums.what == "sums over windows in f16 and bf16"
+    assert bound_of({"ops": {"reduce_window": 1, "add": 1}, "dtype": "f32"}) is None
+    assert bound_of({"ops": {"add": 1}, "dtype": "bf16"}) is None
+
+
+def test_the_bound_of_a_sum_counts_its_terms() -> None:
+    bound = Bound("sums", frozenset({"dot_general"}), frozenset({"f32"}), "terms", "They add up.")
+
+    def golden(inputs: list[np.ndarray]) -> list[np.ndarray]:
+        return [inputs[0] @ inputs[1]]
+
+    a, b = np.float32([[1, -2, 3]]), np.float32([[4], [5], [-6]])
+    allowed = bound.tolerance(np.dtype(np.float32), [a, b], a @ b, golden, 0)
+    np.testing.assert_allclose(allowed, [[3 * np.finfo(np.float32).eps * (4 + 10 + 18)]])
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "fits"),
+    [([1.0], [1.05], True), ([1.0], [1.2], False), ([np.nan], [np.nan], True), ([np.inf], [1.0], False)],
+)
+def test_within_a_bound(got: list[float], expected: list[float], fits: bool) -> None:
+    assert within(np.array(got), np.array(expected), np.full(1, 0.1)) is fits
+
+
+def test_an_absent_suite_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said == f"{tmp_path} has no suite_loader.py: give the directory of the conformance suite\n"
+    with pytest.raises(SuiteMissing):
+        cases(str(tmp_path))
