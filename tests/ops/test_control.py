@@ -7,9 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from harness import check, data
 from jax import lax
+
+import tilewright as tw
+from tilewright.dialects.npu.structure import LoopOp
+from tilewright.dialects.text import verify
 
 Args = tuple[jax.Array, ...]
 X, Y, W = data("f32", (5, 7)), data("f32", (5, 7), 1), data("f32", (7, 7)) * 0.3
@@ -134,3 +139,20 @@ def test_switch(index: int) -> None:
 def test_on_a_fused_core() -> None:
     fn, args = LOOPS["recurrent"]
     check(fn, *args, target="ascend-310", length=100)
+
+
+@pytest.mark.parametrize("memory", ["typed", "bytes"])
+@pytest.mark.parametrize("name", ["fori", "fori, count given", "a product inside"])
+def test_loops_that_name_their_state(name: str, memory: Any) -> None:
+    """A loop of a hand-written npu program may use the state's tensors themselves instead of block arguments."""
+    fn, args = LOOPS[name]
+    program = tw.compile(fn, *args)
+    for op in program.module().walk():
+        if isinstance(op, LoopOp):
+            for region in op.regions:
+                for arg, state in zip(list(region.block.args), op.state, strict=bool(region.block.args)):
+                    arg.replace_all_uses_with(state)
+                    region.block.erase_arg(arg)
+    verify(program.module())
+    (got,) = program.executable(memory)(*program.flatten(args))
+    np.testing.assert_allclose(got, jax.jit(fn)(*args), rtol=1e-5)
