@@ -136,7 +136,9 @@ def _index(walk: Walk, value: SSAValue) -> SSAValue:
     known = constant_value(value)
     if known is not None:
         info = np.iinfo(np.int32)
-        return walk.constant(Literal.of(np.clip(known.astype(object), info.min, info.max).astype(np.int32)))
+        return walk.constant(
+            Literal.of(np.asarray(np.clip(known.astype(object), info.min, info.max), np.int32))
+        )
     result = tensor(shape, _I32)
     if name == "i8":
         return walk.elementwise("convert", [value], result)
