@@ -185,6 +185,7 @@ def run_quantized(path: Path) -> Quantized:
         text = re.sub(r"(@main\(\) -> )tensor<.*>( \{)", r"\1tensor<i1>\2", text, count=1)
         text = re.sub(r"return %.*", f"return {assertion.group(1)} : tensor<i1>", text)
     try:
+        tw.compile(path)  # as it is, so that a refusal names the line of the file
         program = tw.compile(text)
     except tw.CompileError as e:
         return Quantized(path.stem, "refused", str(e))

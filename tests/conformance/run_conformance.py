@@ -1,10 +1,10 @@
 """Runs the StableHLO conformance suite at the npu level and counts strict, documented and failed cases.
 
-    python tests/conformance/run_conformance.py [SUITE] [--only TEXT] [--seeds 1] [--bytes-every 8] [--json FILE]
+    python tests/conformance/run_conformance.py [SUITE] [--only TEXT] [--seeds 1] [--bytes-every 1] [--json FILE]
 
 SUITE: its directory, `../shared/conformance` by default. Each case runs on its own inputs and, for each seed, on a
-permutation of them, where XLA is the golden model. Every n-th case runs in addressed memory too, whose results must
-be those of typed memory, bit for bit. Exits with 1 where a case fails, or the suite is absent.
+permutation of them, where XLA is the golden model. Every n-th case (each one by default) runs in addressed memory too,
+whose results must be those of typed memory, bit for bit. Exits with 1 where a case fails, or the suite is absent.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="run cases whose name contains this")
     parser.add_argument("--seeds", default="1", help="permutations of the inputs, as 1,2,3")
     parser.add_argument(
-        "--bytes-every", type=int, default=8, help="also in bytes memory: every n-th case; 0: none"
+        "--bytes-every", type=int, default=1, help="bytes memory too: every n-th case; 0: none"
     )
     parser.add_argument("--json", metavar="FILE", help="write every verdict to FILE")
     options = parser.parse_args(arguments)

@@ -60,6 +60,7 @@ def test_bounds_go_by_class() -> None:
     assert sums.what == "sums over windows in f16 and bf16"
     assert bound_of({"ops": {"reduce_window": 1, "add": 1}, "dtype": "f32"}) is None
     assert bound_of({"ops": {"add": 1}, "dtype": "bf16"}) is None
+    assert bound_of({"ops": {"reduce_window": 1, "maximum": 1}, "dtype": "bf16"}) is None
 
 
 def test_the_bound_of_a_sum_counts_its_terms() -> None:
