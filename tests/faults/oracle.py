@@ -62,6 +62,11 @@ def noise(n: int, seed: int) -> np.ndarray:
 # -- one instruction -----------------------------------------------------------------------------------------
 
 
+WRAPPING = np.errstate(over="ignore")
+"""Numbers wrap here; numpy warns of it where they are single ones."""
+
+
+@WRAPPING
 def mix(x: np.ndarray) -> np.ndarray:
     """Scrambles u32 or u64 numbers, each to another one."""
     half, factor = (15, 0x2C1B3C6D) if x.dtype == np.uint32 else (33, 0xFF51AFD7ED558CCD)
@@ -89,6 +94,7 @@ def generated(shape: tuple[int, ...], width: int, seed: int) -> np.ndarray:
     return (base * base.dtype.type(odd) + base.dtype.type(more)).reshape(shape)
 
 
+@WRAPPING
 def lanes(sources: Sequence[np.ndarray], shape: tuple[int, ...], width: int, seed: int) -> np.ndarray:
     """Element by element."""
     kind = np.uint64 if max(width, *(x.itemsize for x in sources)) > 4 else np.uint32
