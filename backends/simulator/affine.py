@@ -1,4 +1,4 @@
-"""Plain numbers: linear expressions of loop indices, and where the transfers they address get clipped.
+"""Plain numbers: where the transfers that linear expressions of loop indices address get clipped.
 
 An environment is a list of integers, one for each index variable of a section: its grid coordinates, its unit
 and its loop indices.
@@ -6,53 +6,11 @@ and its loop indices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-Range = tuple[int, int]
-"""Least and greatest value, both included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Affine:
-    """`constant + sum(coefficient * variable)`; terms are (variable, coefficient), ordered, none zero."""
-
-    constant: int
-    terms: tuple[tuple[int, int], ...] = ()
-
-    @staticmethod
-    def combine(constant: int, parts: Iterable[tuple[int, Affine]]) -> Affine:
-        """`constant + sum(factor * affine)`."""
-        total: dict[int, int] = {}
-        for factor, affine in parts:
-            constant += factor * affine.constant
-            for variable, coefficient in affine.terms:
-                total[variable] = total.get(variable, 0) + factor * coefficient
-        return Affine(constant, tuple(sorted((v, c) for v, c in total.items() if c)))
-
-    def at(self, env: Sequence[int]) -> int:
-        """The value in an environment."""
-        value = self.constant
-        for variable, coefficient in self.terms:
-            value += coefficient * env[variable]
-        return value
-
-    def span(self, ranges: Sequence[Range]) -> Range:
-        """Least and greatest value where each variable stays in its range."""
-        low = high = self.constant
-        for variable, coefficient in self.terms:
-            ends = [coefficient * end for end in ranges[variable]]
-            low, high = low + min(ends), high + max(ends)
-        return low, high
-
-    def without(self, variables: set[int]) -> Affine:
-        """The same with the terms of `variables` left out."""
-        return Affine(self.constant, tuple(t for t in self.terms if t[0] not in variables))
-
-    def only(self, variables: set[int]) -> Affine:
-        """The terms of `variables`, without the constant."""
-        return Affine(0, tuple(t for t in self.terms if t[0] in variables))
+from ...dialects.affine import Affine, Range
 
 
 @dataclass(frozen=True, slots=True)

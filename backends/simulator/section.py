@@ -16,11 +16,12 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from ...dialects.affine import Affine, Range
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.npu import BufferType, Cost, GmType, NpuOp, Pipe, ops, structure
 from ...machine import Machine
-from .affine import Affine, Clip, Range, Row, steady_runs
+from .affine import Clip, Row, steady_runs
 from .errors import SimulationError
 from .validity import Extents, Validity, root
 

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import SSAValue
 
+from ...dialects.affine import Affine, Range
 from ...dialects.base import to_ints
 from ...dialects.npu import NpuOp, buffer, ops
-from .affine import Affine, Range, Row
+from .affine import Row
 
 Extents = tuple[Row | None, ...]
 """For each dimension of a buffer: the row of a tensor that it holds, or None where it holds no more and no less

@@ -26,6 +26,7 @@ from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from ...dialects.affine import Affine
 from ...dialects.base import describe, ints, text
 from ...dialects.npu import NpuOp, Pipe
 from ...dialects.npu.ops import (
@@ -42,7 +43,6 @@ from ...dialects.npu.ops import (
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from ..errors import PassError
-from .check.affine import Affine
 from .check.clocks import Clocks
 from .check.minimal import irredundant
 from .check.model import LOOP, SET, WAIT, WORK, Kernel, Node, Section

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from xdsl.parser import Parser
 
 from tilewright.backends.simulator import Kernel, core
-from tilewright.backends.simulator.affine import Affine, Clip, Row, steady_runs
+from tilewright.backends.simulator.affine import Clip, Row, steady_runs
 from tilewright.dialects import make_context
+from tilewright.dialects.affine import Affine
 from tilewright.dialects.npu.interface import valid_extent
 from tilewright.dialects.npu.structure import KernelOp
 from tilewright.machine import Machine

@@ -21,12 +21,13 @@ from xdsl.dialects.func import FuncOp
 
 import tilewright as tw
 from tilewright.dialects import make_context
+from tilewright.dialects.affine import Affine
 from tilewright.dialects.npu.structure import KernelOp
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
 from tilewright.passes.npu.check import BLAME, check, check_kernel, removable_flags
-from tilewright.passes.npu.check.affine import Affine, cover, product_covers
+from tilewright.passes.npu.check.affine import cover, product_covers
 from tilewright.passes.npu.check.clocks import reduced_trips
 from tilewright.passes.pipeline import PIPELINE, STATES, make_pass
 

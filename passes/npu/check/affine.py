@@ -1,4 +1,4 @@
-"""Plain numbers: linear expressions of index variables, and the boxes of tensors that they move.
+"""Plain numbers: the boxes of tensors that index variables move.
 
 A variable is a number: the grid coordinates of a kernel come first, then the unit, then one for each loop.
 `counts[v]` is how many values variable v takes, always 0, 1, 2, ...: a loop that starts elsewhere or has
@@ -7,45 +7,10 @@ another step is folded into the expressions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-Terms = tuple[tuple[int, int], ...]
-"""(variable, coefficient), ordered, no coefficient zero."""
-
-
-@dataclass(frozen=True, slots=True)
-class Affine:
-    """`constant + sum(coefficient * variable)`."""
-
-    constant: int
-    terms: Terms = ()
-
-    @staticmethod
-    def combine(constant: int, parts: Iterable[tuple[int, Affine]]) -> Affine:
-        """`constant + sum(factor * affine)`."""
-        total: dict[int, int] = {}
-        for factor, affine in parts:
-            if factor:
-                constant += factor * affine.constant
-                for variable, coefficient in affine.terms:
-                    total[variable] = total.get(variable, 0) + factor * coefficient
-        return Affine(constant, tuple(sorted((v, c) for v, c in total.items() if c)))
-
-    def at(self, env: Sequence[int]) -> int:
-        """The value in an environment: the value of each variable."""
-        value = self.constant
-        for variable, coefficient in self.terms:
-            value += coefficient * env[variable]
-        return value
-
-    def span(self, counts: Sequence[int]) -> tuple[int, int]:
-        """Least and greatest value."""
-        low = high = self.constant
-        for variable, coefficient in self.terms:
-            far = coefficient * (counts[variable] - 1)
-            low, high = low + min(far, 0), high + max(far, 0)
-        return low, high
+from ....dialects.affine import Affine
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +64,7 @@ def cover(offset: Affine, count: int, step: int, extent: int, counts: Sequence[i
     digits = sorted(
         (abs(w), n) for w, n in [(step, count), *((c, counts[v]) for v, c in offset.terms)] if n > 1
     )
-    low, high = offset.span(counts)
+    low, high = offset.reach(counts)
     low, high = low + min((count - 1) * step, 0), high + max((count - 1) * step, 0) + 1
     full = once = True
     reach = 1

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from xdsl.ir import Attribute
 
+from ....dialects.affine import Affine
 from ....dialects.dtypes import size
 from ....dialects.npu import GmType
-from .affine import Affine, cover, ends, product_covers
+from .affine import cover, ends, product_covers
 from .finding import Finding
 from .model import Kernel, Transfer
 
@@ -310,7 +311,7 @@ def _same_steps(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
 
 
 def _reach(kernel: Kernel, offset: Affine, count: int, step: int) -> tuple[int, int]:
-    low, high = offset.span(kernel.counts)
+    low, high = offset.reach(kernel.counts)
     first, last = ends(0, count, step)
     return low + first, high + last
 

@@ -18,10 +18,11 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from ....dialects.affine import Affine
 from ....dialects.base import FormattedOp, Linear, describe, integer, text, to_ints
 from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, ops, structure
 from ...errors import PassError
-from .affine import Affine, Box
+from .affine import Box
 
 ZERO = Affine(0)
 WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP, GONE = range(8)

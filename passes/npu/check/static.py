@@ -108,7 +108,7 @@ def _check_box(kernel: Kernel, node: Node) -> list[Finding]:
     offsets = kernel.rows(op.properties["offsets"], op.index_operands(), op)
     dims = zip(offsets, box.sizes, box.steps, box.window, box.window_steps, shape, strict=True)
     for d, (offset, count, step, window, window_step, extent) in enumerate(dims):
-        low, high = offset.span(kernel.counts)
+        low, high = offset.reach(kernel.counts)
         reach = (count - 1) * step, (window - 1) * window_step
         low, high = low + sum(min(r, 0) for r in reach), high + sum(max(r, 0) for r in reach)
         if low < 0 or high >= extent:
