@@ -176,8 +176,9 @@ class Program:
         found = []
         for kernel in self._module.ops:
             if isinstance(kernel, KernelOp):
-                for flag in removable_flags(kernel):
-                    cycles = cycles_without(kernel, (), self.machine)
+                flags = removable_flags(kernel)
+                cycles = cycles_without(kernel, (), self.machine) if flags else 0
+                for flag in flags:
                     cheaper = cycles_without(kernel, flag.ops, self.machine)
                     place = source_of(flag.ops[0])
                     found.append(FlagCost(text(kernel.sym_name), str(flag), place, cycles - cheaper))

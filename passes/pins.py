@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from .errors import PassError
 
@@ -104,7 +104,7 @@ class Schedule:
     def parse(text: str) -> Schedule:
         """`name=value,...`; tuples are written 8x512. Raises PassError with one sentence."""
         known = {f.name for f in fields(Schedule)}
-        values: dict[str, int | str | tuple[int, ...]] = {}
+        values: dict[str, Any] = {}
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, equals, value = (s.strip() for s in part.partition("="))
             if not equals or name not in known:
@@ -118,7 +118,7 @@ class Schedule:
                     values[name] = int(value)
             except ValueError:
                 raise PassError(f"schedule: {name} must be a positive integer, not {value!r}") from None
-        return Schedule(**values)  # pyright: ignore[reportArgumentType]
+        return Schedule(**values)
 
 
 FREE = Schedule()

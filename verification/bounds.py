@@ -17,7 +17,7 @@ from jax import numpy as jnp
 from xdsl.ir import Operation
 
 from ..backends.interpreter import values
-from ..backends.interpreter.graph import RULES
+from ..backends.interpreter.graph import RULES, over_windows
 from ..dialects.base import integer, text, to_ints
 from ..dialects.dtypes import size
 from ..dialects.graph import ops
@@ -250,17 +250,7 @@ def _arg_reduce(
 
 
 def _windows(op: ops.ReduceWindowOp, x: Array, kind: str = "sum") -> Array:
-    config = [(lo, hi, 0) for lo, hi in zip(to_ints(op.low), to_ints(op.high), strict=True)]
-    start = values.neutral(kind, np.dtype(x.dtype))
-    return lax.reduce_window(
-        lax.pad(x, start, config),
-        start,
-        values.combine(kind),
-        to_ints(op.window),
-        to_ints(op.strides),
-        [(0, 0)] * x.ndim,
-        window_dilation=to_ints(op.dilation),
-    )
+    return over_windows(op, x, kind)
 
 
 def _reduce_window(

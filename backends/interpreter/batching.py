@@ -175,7 +175,7 @@ def _stores_tile(section: SectionOp, candidates: Mapping[SSAValue, int]) -> bool
         if isinstance(op, TransferOp) and not isinstance(op, LoadOp):
             if any(s != 1 for s in op.box_steps) and set(op.index_operands()) & set(candidates):
                 return False
-            written.add(_tensor(op.main_operands()[1]))
+            written.add(root(op.main_operands()[1]))
             rows = _batched_rows(op, candidates)
             for row, size in zip(rows, op.box_sizes, strict=True):
                 reach = size
@@ -188,7 +188,7 @@ def _stores_tile(section: SectionOp, candidates: Mapping[SSAValue, int]) -> bool
             if inside - named:
                 return False
     loads = [op for op in section.body.walk() if isinstance(op, LoadOp)]
-    return not any(_tensor(op.main_operands()[0]) in written for op in loads)
+    return not any(root(op.main_operands()[0]) in written for op in loads)
 
 
 def _encloses(index: SSAValue, op: Operation) -> bool:
@@ -202,7 +202,8 @@ def _encloses(index: SSAValue, op: Operation) -> bool:
     return False
 
 
-def _tensor(value: SSAValue) -> SSAValue:
+def root(value: SSAValue) -> SSAValue:
+    """The tensor that a device value is a view of."""
     while isinstance(value.owner, ViewOp):
         value = value.owner.source
     return value

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.npu.interface import buffer
-from ...dialects.npu.ops import LoadL0Op, LoadOp, SlotOp, TransferOp, ViewOp
+from ...dialects.npu.ops import LoadL0Op, LoadOp, SlotOp, TransferOp
 from ...dialects.npu.structure import KernelOp, SectionOp
+from .batching import root
 from .instructions import box_of
 from .ranges import index_ranges
 from .scope import Box, Ranges
@@ -43,13 +44,6 @@ def find_direct(
             direct.update((r, (op, box)) for r, box in found.items() if box is not None)
             skipped.add(op)
     return direct, skipped
-
-
-def root(value: SSAValue) -> SSAValue:
-    """The tensor that a device value is a view of."""
-    while isinstance(value.owner, ViewOp):
-        value = value.owner.source
-    return value
 
 
 def _readers(load: LoadOp) -> Sequence[Operation]:

@@ -90,13 +90,16 @@ def _arg_reduce(op: ops.ArgReduceOp, x: Array) -> Sequence[Array]:
 
 def _reduce_window(op: ops.ReduceWindowOp, x: Array) -> Array:
     kind = text(op.kind)
-    wide = values.widened(kind, x)
+    return values.convert(over_windows(op, values.widened(kind, x), kind), x.dtype)
+
+
+def over_windows(op: ops.ReduceWindowOp, x: Array, kind: str) -> Array:
+    """x combined by `kind` over the windows of `op`, in x's dtype."""
     # padding may be negative, which only lax.pad takes
     config = [(lo, hi, 0) for lo, hi in zip(to_ints(op.low), to_ints(op.high), strict=True)]
-    start = values.neutral(kind, wide.dtype)
-    padded = lax.pad(wide, start, config)
-    out = lax.reduce_window(
-        padded,
+    start = values.neutral(kind, np.dtype(x.dtype))
+    return lax.reduce_window(
+        lax.pad(x, start, config),
         start,
         values.combine(kind),
         to_ints(op.window),
@@ -104,7 +107,6 @@ def _reduce_window(op: ops.ReduceWindowOp, x: Array) -> Array:
         [(0, 0)] * x.ndim,
         window_dilation=to_ints(op.dilation),
     )
-    return values.convert(out, x.dtype)
 
 
 def _contract(op: ops.ContractOp, lhs: Array, rhs: Array) -> Array:

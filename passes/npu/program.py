@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from xdsl.dialects.builtin import FunctionType, IntegerAttr, ModuleOp, TensorType, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -227,13 +228,13 @@ def _before(first: Operation, second: Operation) -> bool:
     return False
 
 
-HANDLERS: dict[type[Operation], Callable[[ProgramLowering, Operation], None]] = {
-    tile.LaunchOp: ProgramLowering.launch,  # pyright: ignore[reportAssignmentType]
-    ReshapeOp: ProgramLowering.reshape,  # pyright: ignore[reportAssignmentType]
-    ConstantOp: ProgramLowering.constant,  # pyright: ignore[reportAssignmentType]
-    HostOp: ProgramLowering.host,  # pyright: ignore[reportAssignmentType]
-    WhileOp: ProgramLowering.loop,  # pyright: ignore[reportAssignmentType]
-    CaseOp: ProgramLowering.case,  # pyright: ignore[reportAssignmentType]
+HANDLERS: dict[type[Operation], Callable[[ProgramLowering, Any], None]] = {
+    tile.LaunchOp: ProgramLowering.launch,
+    ReshapeOp: ProgramLowering.reshape,
+    ConstantOp: ProgramLowering.constant,
+    HostOp: ProgramLowering.host,
+    WhileOp: ProgramLowering.loop,
+    CaseOp: ProgramLowering.case,
     ReturnOp: ProgramLowering.finish,
     YieldOp: ProgramLowering.finish,
 }
