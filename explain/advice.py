@@ -83,7 +83,7 @@ def _launch(f: Figures) -> Iterator[Finding]:
     if f.report.bound == "launch" and overhead:
         more = overhead / max(f.working, 1e-9)
         yield Finding(
-            f"Launch bound: starting the kernel takes {overhead:.1f} of {f.microseconds:.1f} us, work {f.working:.1f} us",
+            f"Launch bound: starting the kernel takes {overhead:.1f} of {f.microseconds:.1f} us",
             f"fuse it with its neighbours, or give it {more:.1f} times the work (a larger batch) to halve the share",
         )
 
@@ -143,7 +143,8 @@ def _cube(f: Figures) -> Iterator[Finding]:
         narrow = f"{best} products run {factor:.0f} times as fast" if best else "no element type is faster"
         yield Finding(
             f"Cube bound: M works {_percent(f.share(pipe))} of the time, {_percent(used)} of the chip's {dtype} peak",
-            narrow + ("" if used > 0.5 * f.share(pipe) else "; tiles that fill whole fractals and cores waste less"),
+            narrow
+            + ("" if used > 0.5 * f.share(pipe) else "; tiles that fill whole fractals and cores waste less"),
         )
 
 
@@ -175,7 +176,10 @@ def _other_pipes(f: Figures) -> Iterator[Finding]:
         return
     says = {
         Pipe.MTE1.value: ("copies from l1 to l0", "a larger base_m and base_n copy less for each product"),
-        Pipe.MTE3.value: ("writes from ub", "larger tiles have longer runs; narrower results are fewer bytes"),
+        Pipe.MTE3.value: (
+            "writes from ub",
+            "larger tiles have longer runs; narrower results are fewer bytes",
+        ),
         Pipe.FIX.value: ("writes out of l0c", "a longer k per tile, or narrower results, write less"),
         Pipe.S.value: ("issues instructions", "larger tiles need fewer instructions"),
     }
@@ -197,7 +201,9 @@ def _workspace(f: Figures) -> Iterator[Finding]:
     if through > SHARE * f.moved:
         yield Finding(
             f"Workspace: {_bytes(through)} of {_bytes(f.moved)} go from cube to vector cores through device memory",
-            "" if f.machine.fused else "the price of cores that are split: a chip with fused cores has none of it",
+            ""
+            if f.machine.fused
+            else "the price of cores that are split: a chip with fused cores has none of it",
         )
 
 

@@ -1,32 +1,33 @@
 """The data of the page, as plain JSON: one compilation, one simulation, nothing of its own.
 
-    {"schema": "tilewright.explain/1", "name", "target", "version",
-     "report": as in backends/report.py, "advice": {kernel: [{"what", "help"}]},
-     "files": [{"name", "lines": [[number, text], ...]}],          only lines near those that ops come from
-     "levels": [{"name", "lines": [[text, op, [column, value, ...]], ...],
-                 "origins": {op: [ops of the level above]},
-                 "places": [[file, line] or 0, for each op],
-                 "blocks": [{"title", "kernel": name or null, "lines": [first, after]}]}],
-     "aliases": [[value, value], ...],      an argument of a body or kernel, and what it is called with
-     "kernels": {name: {"graph": block, ..., the timeline of timeline.kernel_timeline}},
-     "steps": timeline.program_timeline, "memory": timeline.device_memory,
-     "capacity": {space: bytes}, "clock_mhz"}
+{"schema": "tilewright.explain/1", "name", "target", "version",
+ "report": as in backends/report.py, "advice": {kernel: [{"what", "help"}]},
+ "files": [{"name", "lines": [[number, text], ...]}],          only lines near those that ops come from
+ "levels": [{"name", "lines": [[text, op, [column, value, ...]], ...],
+             "origins": {op: [ops of the level above]},
+             "places": [[file, line] or 0, for each op],
+             "blocks": [{"title", "kernel": name or null, "lines": [first, after]}]}],
+ "aliases": [[value, value], ...],      an argument of a body or kernel, and what it is called with
+ "kernels": {name: {"graph": block, ..., the timeline of timeline.kernel_timeline}},
+ "steps": timeline.program_timeline, "memory": timeline.device_memory,
+ "capacity": {space: bytes}, "clock_mhz"}
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from xdsl.dialects.builtin import SymbolRefAttr
+from xdsl.dialects.builtin import DenseArrayBase, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ..backends.report import report_of
 from ..backends.simulator import Launch, simulate
-from ..dialects.base import text
+from ..dialects.base import text, to_ints
 from ..passes.pipeline import level_of
 from ..program import Program
 from .advice import findings
@@ -197,8 +198,9 @@ def _aliases(view: LevelView, values: dict[SSAValue, int]) -> Iterable[tuple[int
             kernel = kernels.get(callee.root_reference.data)
             if kernel is None:
                 continue
-            block = kernel.regions[0].block
-            arguments = [a for a in block.args if a.type != block.args[0].type or "gm" in str(a.type)]
+            grid = kernel.properties["grid"]
+            assert isinstance(grid, DenseArrayBase)
+            arguments = list(kernel.regions[0].block.args)[len(to_ints(grid)) :]
             passed = [*op.operands, *op.results]
         elif op.regions and op.regions[0].blocks and len(op.regions[0].block.args) == len(op.operands):
             arguments, passed = list(op.regions[0].block.args), list(op.operands)
@@ -213,7 +215,7 @@ def _arguments(views: list[LevelView], values: dict[SSAValue, int]) -> list[tupl
     """The arguments of @main at a level and at the next."""
     mains = [next((op for op in view.module.ops if isinstance(op, FuncOp)), None) for view in views]
     found: list[tuple[int, int]] = []
-    for above, below in zip(mains, mains[1:]):
+    for above, below in itertools.pairwise(mains):
         if above is not None and below is not None and above.body.blocks and below.body.blocks:
             pairs = zip(above.body.block.args, below.body.block.args)
             found += [(values[a], values[b]) for a, b in pairs if a in values and b in values]

@@ -27,7 +27,7 @@ def render(program: Program) -> str:
         import jinja2
     except ModuleNotFoundError as error:
         raise ExplainError(f"explain needs {error.name}, which is not installed: {INSTALL}") from None
-    assets = files(__package__) / "assets"
+    assets = files("tilewright.explain") / "assets"
     library = files(bokeh) / "server" / "static" / "js"
     read = lambda name: (assets / name).read_text(encoding="utf-8")  # noqa: E731
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
@@ -39,7 +39,8 @@ def render(program: Program) -> str:
         summary=str(program.report()),
         styles=_inline(read("page.css")),
         library=[
-            _inline((library / name).read_text(encoding="utf-8")) for name in ("bokeh.min.js", "bokeh-api.min.js")
+            _inline((library / name).read_text(encoding="utf-8"))
+            for name in ("bokeh.min.js", "bokeh-api.min.js")
         ],
         scripts=[_inline(read(name)) for name in SCRIPTS],
         data=_json(data),

@@ -18,10 +18,11 @@ RANK = {
     "verification": 3,
     "program": 4,
     "calibration": 5,
+    "explain": 5,
     "cli": 6,
     "__init__": 7,
 }
-FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "verification", "calibration", "cli")
+FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "verification", "calibration", "explain", "cli")
 
 
 def modules() -> list[Path]:
