@@ -117,12 +117,36 @@ def _transfers(f: Figures) -> Iterator[Finding]:
     if worst in f.kernel.workspaces or read < 1.5 * size or read < SHARE * f.read:
         yield Finding(what, "" if read < 1.5 * size else "larger tiles would read less")
         return
-    knob = {"A": "base_n", "B": "base_m"}.get(f.sides.get(worst, ""), "tile")
-    saved = min(read // 2, read - size)
+    what += f"; {f.name(worst)} is read {read / size:.1f} times, {_percent(read / f.read)} of it"
+    knob = {"A": "base_n", "B": "base_m"}.get(f.sides.get(worst, ""), "")
+    saved = f"{_bytes(min(read // 2, read - size))} of {_bytes(f.read)} less to read"
     yield Finding(
-        f"{what}; {f.name(worst)} is read {read / size:.1f} times, {_percent(read / f.read)} of it",
-        f"a {knob} of twice the size would re-read it less: {_bytes(saved)} of {_bytes(f.read)} less to read",
+        what, _larger(f, knob, saved) if knob else f"a larger tile would re-read it less, up to {saved}"
     )
+
+
+def _larger(f: Figures, knob: str, saved: str) -> str:
+    """Twice the tile along m or n, with a shorter k where l0 asks for it, as pins; or why that does not fit."""
+    product = next(w.op for s in f.kernel.sections for w in s.works if isinstance(w.op, ops.MmadOp))
+    a, b, acc = (buffer(root(v)) for v in (product.a, product.b, product.acc))
+    (m, k), n = a.shape, b.shape[1]
+    m, n = (2 * m, n) if knob == "base_m" else (m, 2 * n)
+    size = m if knob == "base_m" else n
+    room = {name: f.machine.spaces[name].bytes for name in (a.space, b.space, acc.space)}
+    need = 2 * acc.slot_bytes
+    if need > room[acc.space]:
+        return (
+            f"{knob}={size} would re-read it less, but takes {_bytes(need)} of {acc.space}, which has "
+            f"{_bytes(room[acc.space])}: the tile is as large as it gets"
+        )
+    while k > 1 and (
+        m * k * itemsize(a.element) * a.slots > room[a.space]
+        or k * n * itemsize(b.element) * b.slots > room[b.space]
+    ):
+        k //= 2
+    pins = f"{knob}={size}" if k == a.shape[1] else f"{knob}={size},base_k={k}"
+    single = ", at the price of a single l0c buffer" if need * acc.slots > room[acc.space] else ""
+    return f"a larger tile, --schedule {pins}, would re-read it less: {saved}{single}"
 
 
 def _cube(f: Figures) -> Iterator[Finding]:

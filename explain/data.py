@@ -101,6 +101,7 @@ def _level(view: LevelView, views: list[LevelView], values: dict[SSAValue, int],
     blocks: list[Json] = []
     titles = _titles(view, views)
     at: Operation | None = None
+    begun: set[Operation] = set()
     for line in view.lines:
         if line.op is not None and line.op in shown.hidden:
             continue
@@ -114,6 +115,9 @@ def _level(view: LevelView, views: list[LevelView], values: dict[SSAValue, int],
             at = top
         content = line.text
         if line.op is not None and line.op in shown.folded:
+            if line.op in begun:
+                continue
+            begun.add(line.op)
             content = content.rstrip() + " ... }"
         clipped = content if len(content) <= LONGEST else content[:LONGEST] + " ..."
         flat = [x for column, value in line.names if column < LONGEST for x in (column, values[value])]

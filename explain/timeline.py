@@ -44,7 +44,7 @@ class _Span:
 def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]) -> Json:
     """The events and buffers of the heaviest core of a launch, in cycles; ops by `number`.
 
-    {"cycles", "shown": cycles up to which everything is shown,
+    {"cycles": of the launch, "shown": cycles up to which everything is shown, "complete": whether that is all,
      "lanes": ["cube MTE2", ...],
      "events": [lane, op, begin, end, bytes of device memory, slots as text index, ...] flat, six for each,
      "texts": [str], "buffers": [{"core", "space", "op", "slots", "address", "bytes"}],
@@ -56,7 +56,8 @@ def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]
     spans: list[_Span] = []
     buffers: dict[tuple[str, Operation], int] = {}
     described: list[Json] = []
-    shown = run.cycles
+    shown = 0
+    complete = True
     for trace in kernel.trace(run, EVENTS):
         for pipe in PIPES:
             if any(event.work.pipe == PIPES.index(pipe) for event in trace.events):
@@ -73,7 +74,13 @@ def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]
             for key, (alloc, read, written) in used.items():
                 span = open_spans.get(key)
                 if span is None or (written and not read and span.read):
-                    span = open_spans[key] = _Span(trace.core, alloc, key[1], event.start, event.end)
+                    # what an instruction computes in place begins where what it reads ends
+                    begin = (
+                        event.end
+                        if any(r and _share(key, other) for other, (_, r, _) in used.items())
+                        else event.start
+                    )
+                    span = open_spans[key] = _Span(trace.core, alloc, key[1], begin, event.end)
                     spans.append(span)
                 span.end, span.read = max(span.end, event.end), span.read or read
             said = ", ".join(
@@ -85,8 +92,10 @@ def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]
             cost = event.work.variants[event.variant]
             text = texts.setdefault(said, len(texts))
             events += [lane, number[op], event.start, event.end, cost.gm_bytes, text]
-        if not trace.complete and trace.events:
-            shown = min(shown, max(event.end for event in trace.events))
+        last = max((event.end for event in trace.events), default=0)
+        # of several cores the first to be cut off decides
+        shown = max(shown, last) if complete and trace.complete else last if complete else min(shown, last)
+        complete = complete and trace.complete
     flat: list[int] = []
     for span in spans:
         key = (span.core, span.alloc)
@@ -106,13 +115,25 @@ def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]
         flat += [buffers[key], span.slot, span.begin, span.end]
     return {
         "cycles": run.cycles,
-        "shown": shown,
+        "shown": shown or run.cycles,
+        "complete": complete,
         "lanes": list(lanes),
         "texts": list(texts),
         "events": events,
         "buffers": described,
         "spans": flat,
     }
+
+
+def _share(one: tuple[Operation, int], other: tuple[Operation, int]) -> bool:
+    """Whether two slots of different buffers have an address in common."""
+    (a, i), (b, j) = one, other
+    assert isinstance(a, AllocOp) and isinstance(b, AllocOp)
+    if a is b or a.address is None or b.address is None:
+        return False
+    x, y = buffer(a.result), buffer(b.result)
+    first, second = integer(a.address) + i * x.slot_bytes, integer(b.address) + j * y.slot_bytes
+    return x.space == y.space and first < second + y.slot_bytes and second < first + x.slot_bytes
 
 
 # -- the host program ----------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@
     follow(memory, () => {});
     strip.below[0].visible = false;
     TW.views.program = { steps: source, memory, x_range };
-    return mount("program-charts", [strip, map]);
+    return mount("program-charts", [strip, map]).then((view) => { TW.views.program.view = view; });
   }
 
   function mark(fig, peak, text) {
@@ -139,7 +139,7 @@
     const fig = figure({ height: 34 + 25 * k.lanes.length, x_range, y_range: new Bokeh.Range1d({ start: -k.lanes.length + 0.4, end: 0.6 }), x_axis_location: "above" });
     lanes(fig, k.lanes);
     tools(fig, [quads(fig, events)], tip([["", "name"], ["in", "slots"], ["cycles", "time"], ["device memory", "bytes"], ["from", "line"]]));
-    if (k.shown < k.cycles) fig.add_layout(new Bokeh.BoxAnnotation({ left: k.shown, fill_color: css("--dim"), fill_alpha: 0.12 }));
+    if (!k.complete) fig.add_layout(new Bokeh.BoxAnnotation({ left: k.shown, fill_color: css("--dim"), fill_alpha: 0.12 }));
     follow(events, (i) => { state.pinned = null; light({ ...family(npu, [d.op[i]]), label: d.label[i] }, true); });
 
     const figures = [fig];
@@ -179,8 +179,9 @@
     document.getElementById("kernel-note").textContent =
       `One launch, the longest: ${cycles(k.cycles)} on the heaviest of ${r.cores} cores, after ${micro(r.launch_microseconds / r.launches)} of launch. ` +
       `The pipes of a core by row; below, its memories, address over time, one colour per buffer.` +
-      (k.shown < k.cycles ? ` Instructions are shown up to cycle ${k.shown}; pan on for the rest of the time.` : "");
-    return mount("kernel-charts", figures);
+      (k.complete ? "" : ` Instructions are shown up to cycle ${k.shown}.`) +
+      (k.complete && k.shown > k.cycles ? ` The last cores get more of the bandwidth than is drawn: the launch ends ${k.shown - k.cycles} cycles earlier.` : "");
+    return mount("kernel-charts", figures).then((view) => { TW.views.kernel.view = view; });
   }
 
   const texts = new Map();
