@@ -53,9 +53,12 @@
 
   // Lights the op under the pointer; opens what is clicked.
   function follow(source, onClick) {
-    source.properties.inspected.change.connect(() => {
+    let last = -1;
+    source.inspect.connect(() => {
       const i = source.inspected.indices[0];
       const op = i === undefined ? -1 : source.data.op[i];
+      if (op === last) return;
+      last = op;
       light(op >= 0 ? { ...family(npu, [op]), label: source.data.label ? source.data.label[i] : "" } : null);
     });
     source.selected.properties.indices.change.connect(() => {
