@@ -5,9 +5,10 @@ Each rule looks at one launch (the longest) and says what it sees only where it 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
@@ -56,7 +57,7 @@ class Figures:
 
     def share(self, pipe: str) -> float:
         """Of the time between start and end that a pipe works."""
-        return self.run.pipes.get(pipe, 0) / self.cycles
+        return min(1.0, self.run.pipes.get(pipe, 0) / self.cycles)
 
     def name(self, operand: int) -> str:
         """`B (512x2048xf16)`: an operand in words."""
@@ -70,6 +71,10 @@ def findings(launch: Launch, report: KernelReport, machine: Machine) -> list[Fin
     """What is to be said of a kernel, the most important first."""
     figures = Figures(launch, report, machine)
     found = [finding for rule in RULES for finding in rule(figures)]
+    if report.bound == "launch":  # then nothing else binds it
+        found = found[:1] + [
+            replace(finding, what=finding.what.replace(" bound:", ":")) for finding in found[1:]
+        ]
     if not found and figures.busiest:
         found = [Finding(f"{figures.busiest} works {_percent(figures.share(figures.busiest))} of the time")]
     return found
@@ -94,7 +99,8 @@ def _bandwidth(f: Figures) -> Iterator[Finding]:
     least = sum(t.bytes for i, t in enumerate(f.tensors) if i not in f.kernel.workspaces and _touched(f, i))
     rate = f.run.hbm_bytes / f.working / 1e6
     peak = f.machine.hbm_bytes_per_cycle * f.machine.clock_mhz / 1e6
-    what = f"HBM bound: {_bytes(f.run.hbm_bytes)} cross HBM at {rate:.2f} of {peak:.2f} TB/s"
+    name = "HBM bound" if f.report.bound == HBM else f"{f.busiest} waits for HBM"
+    what = f"{name}: {_bytes(f.run.hbm_bytes)} cross HBM at {rate:.2f} of {peak:.2f} TB/s"
     if f.run.hbm_bytes > (1 + SHARE) * least and least:
         yield Finding(
             f"{what}; its tensors are {_bytes(least)}", "larger tiles or another order of loops re-read less"
@@ -146,7 +152,13 @@ def _larger(f: Figures, knob: str, saved: str) -> str:
         k //= 2
     pins = f"{knob}={size}" if k == a.shape[1] else f"{knob}={size},base_k={k}"
     single = ", at the price of a single l0c buffer" if need * acc.slots > room[acc.space] else ""
-    return f"a larger tile, --schedule {pins}, would re-read it less: {saved}{single}"
+    points = -(-math.prod(f.kernel.grid) // 2)
+    fewer = (
+        f"; the grid then has {points} points for {f.machine.cube_cores} cores"
+        if points < f.machine.cube_cores
+        else ""
+    )
+    return f"a larger tile, --schedule {pins}, would re-read it less: {saved}{single}{fewer}"
 
 
 def _cube(f: Figures) -> Iterator[Finding]:
@@ -189,7 +201,7 @@ def _vector(f: Figures) -> Iterator[Finding]:
     share = amount / max(sum(cycles.values()), 1)
     help = f"{slow} is {_percent(share)} of a pass over its instructions"
     halves = [d for d in f.machine.vector.native if d[0] == dtype[0] and itemsize(d) * 2 == itemsize(dtype)]
-    if halves:
+    if halves and dtype.startswith("f"):
         help += f"; {halves[0]} has twice the lanes of {dtype}"
     yield Finding(f"Vector bound: V works {_percent(f.share(pipe))} of the time", help)
 
@@ -232,17 +244,16 @@ def _workspace(f: Figures) -> Iterator[Finding]:
 
 
 def _cores(f: Figures) -> Iterator[Finding]:
-    points = 1
-    for n in f.kernel.grid:
-        points *= n
+    points = math.prod(f.kernel.grid)
     units = f.kernel.sections[0].units if len(f.kernel.sections) == 1 and f.kernel.sections else 1
-    available = (
-        f.machine.vector_cores if all(s.core == "vector" for s in f.kernel.sections) else f.machine.cube_cores
-    )
+    vector = all(s.core == "vector" for s in f.kernel.sections)
+    available = f.machine.vector_cores if vector else f.machine.cube_cores
     if f.kernel.cores < (1 - SHARE) * available:
         yield Finding(
             f"Cores: {f.kernel.cores} of {available} work (grid {'x'.join(map(str, f.kernel.grid)) or '1'})",
-            "smaller tiles, or a split of another axis (split_m, split_n), would use more",
+            "smaller tiles (tile) would use more"
+            if vector
+            else "smaller tiles (base_m, base_n) would use more",
         )
     elif points * units > f.kernel.cores and (points * units) % f.kernel.cores:
         waves = -(-points * units // f.kernel.cores)

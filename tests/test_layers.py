@@ -17,6 +17,7 @@ RANK = {
     "universe": 3,
     "verification": 3,
     "program": 4,
+    "jitted": 5,
     "calibration": 5,
     "explain": 5,
     "cli": 6,
@@ -27,7 +28,7 @@ FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "verificati
 
 def modules() -> list[Path]:
     files = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
-    return [*files, ROOT / "program.py", ROOT / "universe.py"]
+    return [*files, ROOT / "program.py", ROOT / "jitted.py", ROOT / "universe.py"]
 
 
 def layer(path: Path) -> str:

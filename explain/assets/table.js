@@ -93,7 +93,7 @@
     const found = [
       [micro(report.microseconds), "first launch to last result"],
       [`${launches}`, `launches of ${kernels.length} kernels`],
-      [`${(2e-6 * macs / total).toFixed(2)} TFLOP/s`, "on the cubes, all time counted"],
+      [`${(2e-6 * macs / total).toFixed(2)} T`, "operations per second on the cubes"],
       [bytes(hbm), "across HBM"],
       [`${(report.energy_joules * 1e3).toPrecision(3)} mJ`, "modelled energy"],
       [bytes(report.memory.arena_bytes), `device memory of ${bytes(report.memory.capacity_bytes)}`],
