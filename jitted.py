@@ -161,7 +161,7 @@ def _static(
         return frozenset(numbers), frozenset(names)
     listed = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     variadic = any(p.kind == p.VAR_POSITIONAL for p in parameters)
-    known = {p.name for p in parameters}
+    known = [p.name for p in parameters]
     taken = any(p.kind == p.VAR_KEYWORD for p in parameters)
     for name in names:
         if name not in known and not taken:
