@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 RECORDS ?= ../shared/calibration/measurements_dev.json
 
-.PHONY: demo test bench faults calibration conformance clean venv
+.PHONY: demo test bench faults calibration conformance docs clean venv
 
 venv: $(STAMP)
 
@@ -36,6 +36,11 @@ calibration: $(STAMP)
 
 conformance: $(STAMP)
 	$(BIN)/python tests/conformance/run_conformance.py
+
+docs: $(STAMP)
+	$(BIN)/python docs/reference/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
 
 clean:
 	rm -rf $(VENV) build *.egg-info .ruff_cache .pytest_cache .hypothesis
