@@ -84,16 +84,17 @@ class Jitted:
             found = self._programs[key] = compile(fn, *given, target=self.target, options=self.options)
         return found, given
 
-    def _kind(self, leaf: Any) -> tuple[tuple[int, ...], str]:
+    def _kind(self, leaf: Any) -> tuple[tuple[int, ...], str, bool]:
+        """Shape, dtype and whether it is weak, as a Python scalar's is."""
         import jax
-        import numpy as np
 
         try:
-            return tuple(np.shape(leaf)), str(jax.dtypes.result_type(leaf))
+            aval: Any = leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
         except TypeError:
             raise CompileError(
                 f"{self._title} takes arrays, got a {type(leaf).__name__}: name such arguments in static_argnames"
             ) from None
+        return tuple(aval.shape), str(aval.dtype), bool(aval.weak_type)
 
     def _closed(
         self, count: int, fixed: dict[int, Any], named: dict[str, Any], keywords: Sequence[str]

@@ -33,6 +33,21 @@ def test_one_program_per_shape_and_dtype() -> None:
     assert double.__name__ == "double"
 
 
+def test_scalars_stay_weak_and_keys_are_arrays() -> None:
+    @tw.jit
+    def scaled(x: Any, s: Any) -> Any:
+        return x * s
+
+    half = X.astype(np.float16)
+    assert scaled(half, 2.0).dtype == np.float16
+    assert scaled(half, np.float32(2)).dtype == np.float32
+    assert len(scaled.programs) == 2
+    key = jax.random.key(3)
+    np.testing.assert_array_equal(
+        tw.jit(lambda k: jax.random.bits(k, (4,)))(key), np.asarray(jax.random.bits(key, (4,)))
+    )
+
+
 def test_pytrees() -> None:
     @tw.jit
     def split(p: dict[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ RANK = {
     "frontends": 2,
     "backends": 2,
     "universe": 3,
+    "signature": 3,
     "verification": 3,
     "program": 4,
     "jitted": 5,
@@ -28,7 +29,7 @@ FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "verificati
 
 def modules() -> list[Path]:
     files = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
-    return [*files, ROOT / "program.py", ROOT / "jitted.py", ROOT / "universe.py"]
+    return [*files, *(ROOT / f"{n}.py" for n in ("program", "jitted", "signature", "universe"))]
 
 
 def layer(path: Path) -> str:
