@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import DenseArrayBase, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from .. import frontends
 from ..backends.report import report_of
 from ..backends.simulator import Launch, simulate
 from ..dialects.base import text, to_ints
@@ -35,6 +36,7 @@ from .levels import LONGEST, LevelView, values_in, views_of
 from .timeline import Placed, device_memory, kernel_timeline, place_steps, program_timeline
 
 SCHEMA = "tilewright.explain/1"
+_FRONTENDS = Path(frontends.__file__).parent
 AROUND = 3
 """Lines shown before and after one that ops come from."""
 
@@ -238,9 +240,9 @@ class _Files:
 
     def place(self, place: str | None) -> list[int] | int:
         """[file, line] for `file:line`, 0 for none."""
-        if place is None:
+        name, _, line = (place or "").rpartition(":")
+        if not name or Path(name).parent == _FRONTENDS:  # where JAX is called, not the user's
             return 0
-        name, _, line = place.rpartition(":")
         number = self._numbers.setdefault(name, len(self._numbers))
         self._used.setdefault(number, set()).add(int(line))
         return [number, int(line)]

@@ -59,9 +59,8 @@ def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]
     shown = 0
     complete = True
     for trace in kernel.trace(run, EVENTS):
-        for pipe in PIPES:
-            if any(event.work.pipe == PIPES.index(pipe) for event in trace.events):
-                lanes.setdefault(f"{trace.core} {pipe.value}", len(lanes))
+        for pipe in sorted({event.work.pipe for event in trace.events}):
+            lanes.setdefault(f"{trace.core} {PIPES[pipe].value}", len(lanes))
         open_spans: dict[tuple[Operation, int], _Span] = {}
         for event in trace.events:
             op = event.work.op

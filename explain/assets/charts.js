@@ -20,9 +20,13 @@
         major_label_text_color: ink, axis_label_text_color: ink, major_label_text_font: FONT, axis_label_text_font: FONT,
         major_label_text_font_size: "11px", axis_label_text_font_size: "11px", axis_label_text_font_style: "normal" });
     }
+    for (const axis of [...fig.below, ...fig.above]) axis.formatter = plain();
     for (const grid of fig.center) grid.grid_line_color = css("--grid");
     return fig;
   }
+
+  // 20,000 for 20000, and no more decimals than needed
+  const plain = () => new Bokeh.NumeralTickFormatter({ format: "0,0.[000]" });
 
   function tools(fig, renderers, tooltip, wheel) {
     const pan = new Bokeh.PanTool({ dimensions: "width" });
@@ -101,17 +105,17 @@
 
     const m = empty(["left", "right", "top", "bottom", "color", "alpha", "op", "label", "name", "kind", "size", "at"]);
     const kinds = { argument: "#5f7fa3", constant: "#98a2b3", workspace: "#f2a33a", tensor: "#3aa57d", result: "#d1495b" };
-    let peak = 0;
+    const peak = Math.max(0, ...data.memory.map((t) => t.address + t.bytes));
+    const [unit, size] = peak >= 1e9 ? ["GB", 1e9] : peak >= 1e6 ? ["MB", 1e6] : ["KB", 1e3];
     for (const t of data.memory) {
-      m.left.push(t.begin); m.right.push(t.end); m.bottom.push(t.address / 1e6); m.top.push((t.address + t.bytes) / 1e6);
+      m.left.push(t.begin); m.right.push(t.end); m.bottom.push(t.address / size); m.top.push((t.address + t.bytes) / size);
       m.color.push(kinds[t.kind]); m.alpha.push(t.kind === "argument" || t.kind === "constant" ? 0.35 : 0.85); m.op.push(t.op);
       m.label.push(t.type); m.name.push(`${t.name} ${t.type}`.trim()); m.kind.push(t.kind); m.size.push(bytes(t.bytes)); m.at.push("0x" + t.address.toString(16));
-      peak = Math.max(peak, (t.address + t.bytes) / 1e6);
     }
     const memory = new Bokeh.ColumnDataSource({ data: m });
-    const map = figure({ height: 250, x_range, y_range: new Bokeh.Range1d({ start: 0, end: peak * 1.12 || 1 }), x_axis_label: "\u00b5s", y_axis_label: "device memory, MB" });
+    const map = figure({ height: 250, x_range, y_range: new Bokeh.Range1d({ start: 0, end: (peak / size) * 1.12 || 1 }), x_axis_label: "\u00b5s", y_axis_label: `device memory, ${unit}` });
     tools(map, [quads(map, memory)], tip([["", "name"], ["", "kind"], ["size", "size"], ["at", "at"]]));
-    mark(map, peak, `peak ${bytes(peak * 1e6)} of ${bytes(data.report.memory.capacity_bytes)}`);
+    mark(map, peak / size, `peak ${bytes(peak)} of ${bytes(data.report.memory.capacity_bytes)}`);
     follow(memory, () => {});
     strip.below[0].visible = false;
     TW.views.program = { steps: source, memory, x_range };

@@ -22,7 +22,7 @@
     ["bound by", "bound", (r, td) => { const t = document.createElement("span"); t.className = "tag"; t.textContent = r.bound; td.append(t); }],
     ["moved", "moved", (r, td) => cell(td, bytes(r.moved))],
     ["HBM", "hbm", (r, td) => cell(td, bytes(r.hbm))],
-    ["M MACs", "macs", (r, td) => cell(td, r.macs ? (r.macs / 1e6).toLocaleString("en", { maximumFractionDigits: 1 }) : "")],
+    ["M MACs", "macs", (r, td) => cell(td, r.macs ? (r.macs / 1e6).toLocaleString("en", { maximumSignificantDigits: 4 }) : "")],
     ["what binds it, what would help", null, says],
     ["source", "source", (r, td) => code(td, (r.source || "").split("/").pop())],
   ];
@@ -86,14 +86,13 @@
   }
 
   function figures() {
-    const kernels = report.kernels.filter((k) => k.name !== "copy");
-    const launches = kernels.reduce((n, k) => n + k.launches, 0);
+    const launches = report.kernels.reduce((n, k) => n + k.launches, 0);
     const hbm = report.kernels.reduce((n, k) => n + k.bytes.hbm, 0);
     const macs = report.kernels.reduce((n, k) => n + k.macs, 0);
     const found = [
       [micro(report.microseconds), "first launch to last result"],
-      [`${launches}`, `launches of ${kernels.length} kernels`],
-      [`${(2e-6 * macs / total).toFixed(2)} T`, "operations per second on the cubes"],
+      [`${launches}`, `launches of ${report.kernels.length} kernels`],
+      [`${(2e-6 * macs / total).toPrecision(3)} T`, "operations per second on the cubes"],
       [bytes(hbm), "across HBM"],
       [`${(report.energy_joules * 1e3).toPrecision(3)} mJ`, "modelled energy"],
       [bytes(report.memory.arena_bytes), `device memory of ${bytes(report.memory.capacity_bytes)}`],
