@@ -28,12 +28,12 @@
   // 20,000 for 20000, and no more decimals than needed
   const plain = () => new Bokeh.NumeralTickFormatter({ format: "0,0.[000]" });
 
-  function tools(fig, renderers, tooltip, wheel) {
+  function tools(fig, renderers, tooltip) {
     const pan = new Bokeh.PanTool({ dimensions: "width" });
-    const zoom = new Bokeh.WheelZoomTool({ dimensions: "width", modifiers: wheel || {} });
+    const zoom = new Bokeh.WheelZoomTool({ dimensions: "width", modifiers: { ctrl: true } });
     const tap = new Bokeh.TapTool({ renderers });
     const hover = new Bokeh.HoverTool({ renderers, tooltips: tooltip, attachment: "vertical", point_policy: "follow_mouse" });
-    fig.add_tools(pan, zoom, tap, hover, new Bokeh.ResetTool());
+    fig.add_tools(pan, zoom, tap, hover);
     fig.toolbar.active_drag = pan;
     fig.toolbar.active_scroll = zoom;
   }
@@ -77,6 +77,23 @@
     return P.show(new Bokeh.Column({ children, sizing_mode: "stretch_width" }), box);
   }
 
+  // Buttons that zoom a time axis about its middle, or show all of it.
+  function buttons(id, range, all) {
+    const zoom = (factor) => {
+      const middle = (range.start + range.end) / 2, half = factor * (range.end - range.start) / 2;
+      range.setv(factor ? { start: Math.max(0, middle - half), end: Math.min(all, middle + half) } : { start: 0, end: all });
+    };
+    const box = document.querySelector(`.zoom[data-for="${id}"]`);
+    box.replaceChildren(...[["+", "Zoom in", 0.5], ["\u2212", "Zoom out", 2], ["all", "Show all", 0]].map(([text, title, factor]) => {
+      const b = document.createElement("button");
+      b.type = "button";
+      b.textContent = text;
+      b.title = title;
+      b.addEventListener("click", () => zoom(factor));
+      return b;
+    }));
+  }
+
   const empty = (keys) => Object.fromEntries(keys.map((k) => [k, []]));
 
   // -- the program ----------------------------------------------------------------------------------------
@@ -118,6 +135,7 @@
     mark(map, peak / size, `peak ${bytes(peak)} of ${bytes(data.report.memory.capacity_bytes)}`);
     follow(memory, () => {});
     strip.below[0].visible = false;
+    buttons("program-charts", x_range, end);
     TW.views.program = { steps: source, memory, x_range };
     return mount("program-charts", [strip, map]).then((view) => { TW.views.program.view = view; });
   }
@@ -180,6 +198,7 @@
       figures.push(map);
       sources.push(source);
     });
+    buttons("kernel-charts", x_range, Math.max(k.cycles, k.shown, 1));
     TW.views.kernel = { events, spaces: sources, x_range };
     document.getElementById("kernel-name").textContent = `@${name}`;
     const r = data.report.kernels.find((x) => x.name === name);

@@ -198,10 +198,14 @@ def test_the_timeline_zooms_pans_and_lights(opened: Opened) -> None:
     assert any("npu.mmad" in line for line in opened.lit("npu"))
     span = "[TW.views.kernel.x_range.start, TW.views.kernel.x_range.end]"
     begin, end = page.evaluate(span)
+    page.mouse.wheel(0, -1)  # without Control the wheel is the page's
+    assert page.evaluate(span) == [begin, end]
+    page.keyboard.down("Control")
     page.mouse.wheel(0, -400)
     page.wait_for_function(
         f"TW.views.kernel.x_range.end - TW.views.kernel.x_range.start < {0.95 * (end - begin)}"
     )
+    page.keyboard.up("Control")
     zoomed = page.evaluate(span)
     page.mouse.down()
     page.mouse.move(place[0] - 60, place[1], steps=4)
@@ -209,6 +213,8 @@ def test_the_timeline_zooms_pans_and_lights(opened: Opened) -> None:
     moved = page.evaluate(span)
     assert moved[0] > zoomed[0]
     assert moved[1] - moved[0] == pytest.approx(zoomed[1] - zoomed[0], rel=1e-6)
+    page.locator(".zoom[data-for=kernel-charts] button", has_text="all").click()
+    assert page.evaluate(span)[0] == 0
 
 
 def test_gpt2_opens_in_time(browser: Any, tmp_path: Path) -> None:
