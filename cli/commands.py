@@ -82,8 +82,9 @@ def run(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     """Prints where the time goes."""
-    _, program, _ = build(args)
-    found = program.report()
+    source, program, _ = build(args)
+    with working(f"simulating {source.name}"):
+        found = program.report()
     if args.json:
         print(found.to_json())
     elif sys.stdout.isatty():
@@ -110,8 +111,9 @@ def verify_passes(args: argparse.Namespace) -> int:
         files = write_reproducer(args, found.culprit.reproducer, found.culprit.stage)
     flags = None
     if args.flags:
-        program = compile(source.compiled, *inputs, target=args.target, options=options["options"])
-        flags = program.removable_flags()
+        with working(f"looking for flags that {source.name} does not need"):
+            program = compile(source.compiled, *inputs, target=args.target, options=options["options"])
+            flags = program.removable_flags()
     if args.json:
         result = {"source": args.source, "target": args.target, **verification_dict(found)}
         if flags is not None:
@@ -129,9 +131,10 @@ def verify_passes(args: argparse.Namespace) -> int:
 
 def trace(args: argparse.Namespace) -> int:
     """Writes the timeline."""
-    _, program, _ = build(args)
+    source, program, _ = build(args)
     try:
-        program.trace(args.output)
+        with working(f"simulating {source.name}"):
+            program.trace(args.output)
     except OSError as error:
         raise CliError(f"{args.output}: {error.strerror}") from error
     if args.json:
@@ -144,7 +147,8 @@ def trace(args: argparse.Namespace) -> int:
 def emit(args: argparse.Namespace) -> int:
     """Prints or writes the program at a level."""
     _, program, _ = build(args)
-    text = program.ir(args.emit).rstrip() + "\n"
+    with working(f"printing the {args.emit} level"):
+        text = program.ir(args.emit).rstrip() + "\n"
     if args.output is not None:
         write_whole(args.output, text)
     if args.json:
