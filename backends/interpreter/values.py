@@ -272,10 +272,17 @@ def reduce(x: Array, kind: str, dims: Sequence[int], keep: bool = False) -> Arra
             wide = _halved(wide, d, kind)
         out = lax.squeeze(wide, tuple(dims))
     else:
-        out = lax.reduce(wide, neutral(kind, wide.dtype), combine(kind), tuple(dims))
+        out = lax.reduce(wide, neutral(kind, wide.dtype), _propagating(kind, wide), tuple(dims))
     if keep:
         out = lax.reshape(out, [1 if d in dims else s for d, s in enumerate(x.shape)])
     return convert(out, x.dtype)
+
+
+def _propagating(kind: str, x: Array) -> Callable[[Array, Array], Array]:
+    """What combines two elements of x. XLA:CPU hands a plain maximum or minimum of many floats to a library that drops
+    NaN; one that is written in other words it keeps."""
+    function = combine(kind)
+    return (lambda a, b: settle(function(a, b))) if is_float(x) else function
 
 
 def _halved(x: Array, d: int, kind: str) -> Array:

@@ -109,7 +109,10 @@ class ContractKernel(VectorKernel):
         groups, spatial = integer(op.groups), len(ll) - 2
         rank = len(out)
         group_axis = rank
-        k = list(range(rank + (groups > 1), rank + (groups > 1) + spatial + 1))
+        # a window move lays k out as the rows' dimensions follow each other, which is their order in the result
+        first = rank + (groups > 1)
+        by_place = sorted(range(spatial), key=lambda i: ol[2 + i])
+        k = [*(first + by_place.index(i) for i in range(spatial)), first + spatial]
         features = rhs[rl[1]] // groups
         self.roles = {ol[0]: "m", ol[1]: "n", **{ol[2 + i]: "m" for i in range(spatial)}}
         self.all_extents = list(out)
@@ -118,7 +121,7 @@ class ContractKernel(VectorKernel):
             self.roles[group_axis] = "b"
             self.all_extents.append(groups)
         self.roles |= dict.fromkeys(k, "k")
-        self.all_extents += [*(rhs[rl[2 + i]] for i in range(spatial)), rhs[rl[0]]]
+        self.all_extents += [*(rhs[rl[2 + i]] for i in by_place), rhs[rl[0]]]
         group = {group_axis: 1} if groups > 1 else {}
         lhs_index = [Index()] * rank
         lhs_index[ll[0]] = Index.axis(ol[0])

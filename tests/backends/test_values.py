@@ -165,6 +165,16 @@ def test_division_of_constants_without_quotient(dtype: type) -> None:
         np.testing.assert_array_equal(run_constants("rem", *pair), [0, 0])
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+@pytest.mark.parametrize("kind", ["max", "min", "sum", "prod"])
+@pytest.mark.parametrize("shape", [(5,), (4096,), (64, 64), (3, 4099)])
+def test_reductions_keep_nan(shape: tuple[int, ...], kind: str, dtype: type) -> None:
+    x = np.ones(shape, dtype)
+    x.reshape(-1)[x.size // 3] = np.nan
+    reduce = jax.jit(lambda x: values.reduce(x, kind, range(x.ndim)), compiler_options=values.COMPILER_OPTIONS)
+    assert np.isnan(reduce(x))
+
+
 def run_constants(name: str, *operands: np.ndarray) -> np.ndarray:
     """A function of constants, which XLA computes while it compiles."""
     with jax.enable_x64(True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from xdsl.ir import Attribute
@@ -17,12 +17,15 @@ from xdsl.ir import Attribute
 from ....dialects.affine import Affine
 from ....dialects.dtypes import size
 from ....dialects.npu import GmType
-from .affine import cover, ends, product_covers
+from .affine import Box, cover, ends, product_covers
 from .finding import Finding
 from .model import Kernel, Transfer
 
 MOST_ELEMENTS = 1 << 26
 """Element stores that are followed one by one where the boxes of a tensor do not fit a simple pattern."""
+
+FEW_ELEMENTS = 1 << 22
+"""Likewise for a load and a store of one tensor."""
 
 
 @dataclass
@@ -281,7 +284,8 @@ def _apart(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
         return True
     if load.box is None or store.box is None:
         return False
-    if load.view == store.view and _same_steps(kernel, load, store):
+    mine, theirs = _by_stride(load), _by_stride(store)
+    if _place(mine) == _place(theirs) and _same_steps(kernel, mine, theirs):
         return True
     boxes: list[list[tuple[tuple[int, int], ...]]] = []
     for transfer in (load, store):
@@ -289,7 +293,47 @@ def _apart(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
         boxes.append([_hull(kernel, transfer, p) for p in itertools.product(*map(range, kernel.grid))])
     for (i, a), (j, b) in itertools.product(enumerate(boxes[0]), enumerate(boxes[1])):
         if i != j and all(x[0] < y[1] and y[0] < x[1] for x, y in zip(a, b, strict=True)):
-            return False
+            return _apart_exactly(kernel, load, store)
+    return True
+
+
+def _by_stride(transfer: Transfer) -> Transfer:
+    """The same access with its dimensions in the order of their strides, those that stay at their only place left out:
+    so two views of a tensor that differ in the order of dimensions can be compared."""
+    box, view = transfer.box, transfer.view
+    assert box is not None
+    kept = [
+        d
+        for d, (offset, count, extent) in enumerate(zip(box.offsets, box.counts, box.extent, strict=True))
+        if extent > 1 or count > 1 or offset.terms or offset.constant
+    ]
+    kept.sort(key=lambda d: -view.strides[d])
+    parts = (box.offsets, box.counts, box.steps, box.extent)
+    moved = Box(*(tuple(part[d] for d in kept) for part in parts))  # pyright: ignore[reportArgumentType]
+    shape, strides = ([sizes[d] for d in kept] for sizes in (view.shape, view.strides))
+    return replace(transfer, view=GmType.of(shape, view.element, strides, view.offset), box=moved)
+
+
+def _place(transfer: Transfer) -> tuple[object, ...]:
+    view = transfer.view
+    return view.shape, view.strides, view.offset
+
+
+def _apart_exactly(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
+    """`_apart`, element by element; False where that would take too long."""
+    if _work(kernel, load) + _work(kernel, store) > FEW_ELEMENTS:
+        return False
+    owner = np.full(size(_shape(kernel, store.tensor)), -1, np.int32)
+    points = len(kernel.grid)
+    numbers: dict[tuple[int, ...], int] = {}
+    for transfer in (store, load):
+        for env in _cores(kernel, transfer):
+            mark = numbers.setdefault(tuple(env[:points]), len(numbers))
+            for flat in _elements(kernel, transfer, env):
+                if transfer is store:
+                    owner[flat] = mark
+                elif ((owner[flat] >= 0) & (owner[flat] != mark)).any():
+                    return False
     return True
 
 
