@@ -59,7 +59,8 @@ HOST_FUNCTIONS: dict[str, float] = {
     **dict.fromkeys(("chlo.bessel_i1e", "chlo.zeta", "chlo.polygamma"), 16.0),
 }
 """Ulps that a host op may be off by what it is compiled together with: the limits of `ULPS`, and for what OpenCL does
-not have those of its erf and pow, the widest. Others move or select data, or are one library call wherever they stand."""
+not have those of its erf and pow, the widest. Others move or select data, or are one library call wherever they
+stand."""
 
 HOST_SUMS = frozenset(
     f"stablehlo.{name}"
