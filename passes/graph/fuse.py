@@ -39,7 +39,6 @@ from ...dialects.graph import (
     PadOp,
     ReduceOp,
     ReduceWindowOp,
-    ReduceWindowOp,
     ReshapeOp,
     TransposeOp,
     YieldOp,
