@@ -365,6 +365,8 @@ ODD: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
     "nothing at all": (lambda: jnp.arange(7.0), ()),
     "a value and its transpose": (lambda x: jnp.exp(x) + jnp.exp(x).T, (data("f32", (17, 17)),)),
     "a value and its reverse": (lambda x: jnp.exp(x) + jnp.exp(x)[::-1], (X,)),
+    "padding reversed": (lambda x: jnp.pad(x, ((2, 1), (1, 0)))[::-1, ::-1] * 2, (X,)),
+    "padding reversed, by steps": (lambda x: jnp.pad(x, ((2, 1), (1, 3)))[::-2, ::-3] * 2, (X,)),
     "neighbours": (lambda x: jnp.exp(x)[1:] + jnp.exp(x)[:-1], (X,)),
     "a value in two shapes": (lambda x: jnp.exp(x).reshape(5, 3) + x.reshape(5, 3), (X,)),
     "a transpose larger than a tile": (lambda x: x.T, (data("f32", (300, 257)),)),
