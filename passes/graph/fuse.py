@@ -224,7 +224,7 @@ class BlockFuser:
         if user is not None and not reads_through_layout(user):
             return None if shape_of(value) == () and splat_of(value) is not None else value
         if value.owner in members or (
-            splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp)
+            splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp | ReduceWindowOp)
         ):
             return None
         load = resolve(
