@@ -106,6 +106,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
         lambda x, w: conv(x, w[::-1, ::-1].transpose(0, 1, 3, 2)),
         (IMAGE, data("f16", (3, 3, 8, 3))),
     ),
+    "the image's dimensions swapped in the result": (
+        lambda x, w: (
+            lax.conv_general_dilated(x, w, (1, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NWHC")) + 1
+        ),
+        (IMAGE, data("f16", (3, 2, 3, 8))),
+    ),
+    "the result's features first": (
+        lambda x, w: (
+            lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "CNWH")) * 2
+        ),
+        (IMAGE, FILTER),
+    ),
     "transposed": (lambda x, w: lax.conv_transpose(x, w, (2, 2), "SAME"), (IMAGE, FILTER)),
     "depthwise": (lambda x, w: conv(x, w, feature_group_count=3), (IMAGE, data("f16", (3, 3, 1, 6)))),
     "depthwise and relu": (

@@ -23,6 +23,8 @@ from .model import Kernel, Transfer
 
 MOST_ELEMENTS = 1 << 26
 """Element stores that are followed one by one where the boxes of a tensor do not fit a simple pattern."""
+FEW_ELEMENTS = 1 << 22
+"""Elements that are followed one by one to tell the parts of cores in one tensor apart."""
 
 
 @dataclass
@@ -297,7 +299,7 @@ def _apart_exactly(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
     """The same, element by element; False where that is too much work or an offset is unknown."""
     assert load.box is not None and store.box is not None
     used = {v for box in (load.box, store.box) for o in box.offsets for v, _ in o.terms}
-    if used & kernel.unknown.keys() or _work(kernel, load) + _work(kernel, store) > MOST_ELEMENTS:
+    if used & kernel.unknown.keys() or _work(kernel, load) + _work(kernel, store) > FEW_ELEMENTS:
         return False
     owner = np.full(size(_shape(kernel, store.tensor)), -1, np.int32)
     for core, env in enumerate(_cores(kernel, store)):
