@@ -18,10 +18,14 @@ def make_parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
     common = OneLineParser(add_help=False)
     common.add_argument(
-        "source", metavar="SOURCE", help="model.py:function, or an .mlir file (StableHLO or ours)"
+        "source", metavar="SOURCE", help="model.py:function, model.tw[:function], or an .mlir file"
     )
     common.add_argument("--target", default=TARGET, metavar="T", help=f"chip, or a .toml (default {TARGET})")
-    common.add_argument("--shapes", metavar="S", help="random inputs of these types: f32[8,128],i32[4]")
+    common.add_argument(
+        "--shapes",
+        metavar="S",
+        help="random inputs of these types: f32[8,128],i32[4]; or dimensions of a .tw function: N=8,M=64",
+    )
     common.add_argument("--inputs", metavar="NPZ", help="inputs from an .npz file, in its order")
     common.add_argument(
         "--schedule",
@@ -101,7 +105,11 @@ def main(args: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "--debug" in given:
             raise
-        complain(PROGRAM, _message(error))
+        message = _message(error)
+        if message.startswith("error: "):  # diagnostics of a .tw program, with lines of the source
+            print(message, file=sys.stderr)
+        else:
+            complain(PROGRAM, message)
         return 1
 
 
