@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -141,6 +142,17 @@ class Program:
     def ir(self, level: Level = "npu") -> str:
         """The text of the program at a level."""
         return str(self.module(level))
+
+    def tw(self) -> str:
+        """The graph level before any pass as .tw text. Raises CompileError for what the language cannot say."""
+        from .frontends.text.printer import print_tw
+
+        module, _ = self._source.lower()
+        if level_of(module) != "graph":
+            raise CompileError(f"{self._source.name} starts at the {level_of(module)} level; .tw says the graph level")
+        name = re.sub(r"\W+", "_", self._source.name.removesuffix(".mlir"))
+        with _as_compile_error():
+            return print_tw(module, name if name.isidentifier() else "main")
 
     def __call__(self, *args: Any) -> Any:
         """Runs the npu level on arrays; gives the pytree that the function gives.

@@ -143,7 +143,7 @@ def trace(args: argparse.Namespace) -> int:
 def emit(args: argparse.Namespace) -> int:
     """Prints or writes the program at a level."""
     _, program, _ = _build(args)
-    text = program.ir(args.emit).rstrip() + "\n"
+    text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
         write_whole(args.output, text)
     if args.json:

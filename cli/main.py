@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from ..machine import Machine, MachineError
 from .common import CliError, OneLineParser, complain, os_message, quiet_pipe
+from .fmt import add_parser as add_fmt
+from .fmt import fmt
 
 PROGRAM = "tilewright"
 TARGET = "ascend-910b1"
@@ -80,8 +82,10 @@ def make_parser() -> argparse.ArgumentParser:
     trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
     trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")
     emit = command("compile", "print the program at a level")
-    emit.add_argument("--emit", choices=("graph", "tile", "npu"), default="npu", help="default npu")
+    levels = ("graph", "tile", "npu", "tw")
+    emit.add_argument("--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text")
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+    add_fmt(commands)
     text = "published kernel times against the model's"
     calibrate = commands.add_parser("calibrate", help=text, description=text)
     calibrate.add_argument("records", metavar="RECORDS.json", help="records of measured kernels")
@@ -127,6 +131,8 @@ def _dispatch(given: list[str]) -> int:
     if args.command is None:
         parser.print_help()
         return 0
+    if args.command == "fmt":
+        return fmt(args)
     if args.command != "calibrate":
         Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.

@@ -285,7 +285,7 @@ def _op_function(name: str, cls: type[GraphOp]) -> Function:
         if any(n < 0 for n in shape):
             raise Problem(f"the shape {shape} has a negative dimension", argument="shape")
         if types is None:
-            types = element_of(args[-1]) if args else element_type("f32")
+            types = element_of(args[0]) if args else element_type("f32")
         seeds: list[Attribute] = [tensor(shape, types)] * n_results
         results = b.infer(cls, args, seeds, **given)
         return results[0] if n_results == 1 else tuple(results)

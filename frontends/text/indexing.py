@@ -101,7 +101,7 @@ def _static(b: Builder, x: SSAValue, picks: Sequence[Item]) -> SSAValue:
             at = place(item, extent, d)
             bounds = (at, at + 1, 1)
         elif isinstance(item, Range):
-            start, stop, step, turned = _bounds(item, extent)
+            start, stop, step, turned = slice_bounds(item, extent)
             bounds = (start, stop, step)
             if turned:
                 backwards.append(d)
@@ -123,7 +123,7 @@ def place(item: int, extent: int, dim: int) -> int:
     return item % extent
 
 
-def _bounds(item: Range, extent: int) -> tuple[int, int, int, bool]:
+def slice_bounds(item: Range, extent: int) -> tuple[int, int, int, bool]:
     """Start, limit and positive step of a slice, and whether it runs backwards."""
     if item.step == 0:
         raise Problem("the step of a slice is 0")
@@ -161,7 +161,7 @@ def update(b: Builder, x: SSAValue, items: Sequence[Any], value: Any) -> SSAValu
     sizes, strides, kept, backwards = [], [], [], []
     for d, (item, extent) in enumerate(zip(every, shape, strict=True)):
         if isinstance(item, Range):
-            start, stop, step, turned = _bounds(item, extent)
+            start, stop, step, turned = slice_bounds(item, extent)
             starts.append(start)
             sizes.append(len(range(start, stop, step)))
             strides.append(step)
