@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def train(epochs: int = 30, seed: int = 0) -> Arrays:
     rng = np.random.default_rng(seed)
     sizes = [64, *HIDDEN, 10]
     params = {}
-    for i, (m, n) in enumerate(zip(sizes, sizes[1:], strict=False), 1):
+    for i, (m, n) in enumerate(pairwise(sizes), 1):
         params[f"w{i}"] = jnp.asarray(rng.standard_normal((m, n), np.float32) * math.sqrt(2 / m))
         params[f"b{i}"] = jnp.zeros(n, jnp.float32)
 

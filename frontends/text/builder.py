@@ -234,14 +234,18 @@ class Builder:
             return self.constant(self.array(value, element))
         return self.scalar(value, element)
 
-    def broadcast(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """x repeated into `shape` as numpy does: dimensions of size 1, and in front. Raises Problem."""
+    def broadcast(self, x: SSAValue, shape: Sequence[int], at_once: bool = False) -> SSAValue:
+        """x repeated into `shape` as numpy does: dimensions of size 1, and in front. at_once: by one op, also where
+        there are both. Raises Problem."""
         source, element = shape_of(x), element_of(x)
         if source == tuple(shape):
             return x
         lead = len(shape) - len(source)
         if lead < 0 or any(s not in (1, d) for s, d in zip(source, shape[lead:], strict=True)):
             raise Problem(f"cannot broadcast {type_text(x.type)} to the shape {list(shape)}")
+        if source and lead and at_once:
+            dims = range(lead, len(shape))
+            return self.emit(BroadcastOp, [x], [tensor(shape, element)], dims=list(dims))[0]
         if source and lead:
             dims = range(lead, len(shape))
             x = self.emit(BroadcastOp, [x], [tensor([1] * lead + list(source), element)], dims=list(dims))[0]
@@ -325,7 +329,8 @@ class Builder:
                 raise Problem(f"`{called}` chooses by i1, got {describe(chosen)}", argument=0)
             tensors = [chosen, *tensors]
         shape = self.together(called, tensors)
-        operands = [self.broadcast(t, shape) for t in tensors]
+        # JAX broadcasts the operands of jnp.where in one step, and those of other functions in two
+        operands = [self.broadcast(t, shape, at_once=function.predicate) for t in tensors]
         result = BOOLEAN if function.result == "i1" else element
         return self.emit(ELEMENTWISE[name], operands, [tensor(shape, result)])[0]
 

@@ -140,9 +140,21 @@ def einsum(b: Builder, spec: str, *xs: Tensor) -> Tensor:
     letters, x = inputs[0], xs[0]
     for i in range(1, len(xs)):
         later = set(out).union(*inputs[i + 1 :])
-        letters, x = _pair(b, letters, x, inputs[i], xs[i], later)
+        last = i == len(xs) - 1
+        # as JAX does: the operands change places unless their order gives the result's own
+        if last and not _in_order(letters, inputs[i], out):
+            letters, x = _pair(b, inputs[i], xs[i], letters, x, later)
+        else:
+            letters, x = _pair(b, letters, x, inputs[i], xs[i], later)
     x, letters = _summed(b, x, letters, set(out))
     return b.transpose(x, [letters.index(c) for c in out])
+
+
+def _in_order(left: str, right: str, out: str) -> bool:
+    """Whether contracting in this order gives the dimensions of `out` in order."""
+    batch = [c for c in left if c in right and c in out]
+    free = [c for c in left + right if c not in batch and c in out]
+    return [*batch, *free] == list(out)
 
 
 def _pair(b: Builder, left: str, x: Tensor, right: str, y: Tensor, later: set[str]) -> tuple[str, Tensor]:

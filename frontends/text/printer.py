@@ -41,7 +41,7 @@ from .format import format_text
 from .functions import OPERATORS, functions, graph_functions, property_kinds
 from .indexing import Range, slice_bounds
 from .library import REDUCTION_NAMES
-from .tokens import keywords
+from .tokens import is_name, keywords
 
 SMALL = 64
 """Up to this many elements a constant is written as numbers."""
@@ -74,11 +74,11 @@ class _Printer:
 
     def fresh(self, hint: str | None) -> str:
         """A name that nothing has yet."""
-        stem = hint if hint and hint.isidentifier() and hint.isascii() else "v"
-        name, i = stem, 0
-        while name in self.used or (stem == "v" and name == "v"):
-            name = f"{stem}{'_' if stem[-1].isdigit() else ''}{i}"
+        stem = hint if hint and is_name(hint) else ""
+        name, i = stem or "v0", 0
+        while name in self.used:
             i += 1
+            name = f"{stem}_{i}" if stem else f"v{i}"
         self.used.add(name)
         return name
 
@@ -286,7 +286,7 @@ class _Printer:
 
     def broadcasted(self, op: ElementwiseOp, first: int) -> list[str]:
         """The operands, those that the language broadcasts by itself as what they come from."""
-        sources = [_source(v) if i >= first else None for i, v in enumerate(op.operands)]
+        sources = [_source(v, op) if i >= first else None for i, v in enumerate(op.operands)]
         # one operand has to say what the shape is, and one of the values what the element type is
         if all(s is not None for s in sources[first:]):
             sources[first] = None
@@ -327,15 +327,14 @@ class _Printer:
             return bool(numpy and front) and all(
                 isinstance(u, BroadcastOp) and self.implied(u) for u in inner
             )
-        if _source(op.result) is None:
-            return False
         for use in op.result.uses:
             user = use.operation
             if not isinstance(user, ElementwiseOp) or user.FUNCTION.result == "any":
                 return False
             first = 1 if user.FUNCTION.predicate else 0
-            sources = [_source(v) if i >= first else None for i, v in enumerate(user.operands)]
-            if use.index < first or (all(s is not None for s in sources[first:]) and use.index == first):
+            sources = [_source(v, user) if i >= first else None for i, v in enumerate(user.operands)]
+            named = all(s is not None for s in sources[first:]) and use.index == first
+            if use.index < first or sources[use.index] is None or named:
                 return False
             if self._is_exact(user):
                 return False
@@ -351,15 +350,18 @@ class _Printer:
         return op.FUNCTION.name == "div" and not is_float(element)
 
 
-def _source(value: SSAValue) -> SSAValue | None:
-    """What `value` is broadcast from, where that is what the language does by itself."""
+def _source(value: SSAValue, user: ElementwiseOp) -> SSAValue | None:
+    """What an operand is broadcast from, where that is what the language does by itself."""
     op = value.owner
     if not isinstance(op, BroadcastOp) or "quant" in op.attributes:
         return None
     x, shape, dims = op.x, shape_of(value), list(to_ints(op.dims))
     if not shape_of(x):
         return x if shape else None
-    if dims != list(range(len(shape))) or shape_of(x) == shape:
+    lead = len(shape) - len(shape_of(x))
+    if user.FUNCTION.predicate:
+        return x if dims == list(range(lead, len(shape))) else None
+    if lead or dims != list(range(len(shape))) or shape_of(x) == shape:
         return None
     inner = x.owner
     if isinstance(inner, BroadcastOp) and "quant" not in inner.attributes and shape_of(inner.x):

@@ -56,6 +56,12 @@ def _scanner() -> tuple[re.Pattern[str], dict[str, str]]:
     return re.compile("|".join([*groups, f"(?P<{UNKNOWN}>.)"]), re.DOTALL), words
 
 
+def is_name(text: str) -> bool:
+    """Whether a text is one name: no word of the language and no element type."""
+    tokens = scan(SourceFile("", text))
+    return len(tokens) == 1 and tokens[0].type == "NAME"
+
+
 def scan(source: SourceFile, skip: bool = True) -> list[Token]:
     """All tokens with their places; comments only where `skip` is false. What is no token is UNKNOWN."""
     pattern, words = _scanner()

@@ -74,10 +74,8 @@ class Numbering:
         for i, r in enumerate(op.results):
             known[r] = self.of((key, i, str(r.type)))
 
-    def loop(self, op: WhileOp, known: dict[SSAValue, int]) -> None:
+    def loop(self, op: WhileOp, known: dict[SSAValue, int], kept: frozenset[int] = frozenset()) -> None:
         body, test = op.body.block, op.condition.block
-        yielded = op.yielded(1).values
-        kept = {i for i in range(len(op.inits)) if yielded[i] is body.args[i]}
         changed = [i for i in range(len(op.inits)) if i not in kept]
         inner = dict(known)
         inner |= {b.args[i]: known[op.inits[i]] for i in kept for b in (body, test)}
@@ -85,8 +83,12 @@ class Numbering:
         for k, i in enumerate(changed):
             for b in (body, test):
                 inner[b.args[i]] = self.of(("carried", depth, k, str(b.args[i].type)))
-        going = self.block(test, dict(inner))
         step = self.block(body, dict(inner))
+        still = frozenset(i for i in changed if step[i] == inner[body.args[i]])
+        if still:  # what stays as it is becomes a value from around the loop
+            self.loop(op, known, kept | still)
+            return
+        going = self.block(test, dict(inner))
         key = (
             "while",
             str(op.trip_count),
