@@ -286,7 +286,7 @@ class Control(Quantization):
         self.out = outer
         if len(self.report.found) > errors or any(isinstance(v, Poison) for f in frames for v in f[2]):
             for n in names:
-                scope.names[n] = carried[n]
+                scope.names[n] = POISON
             return
         self.at = s.span[0]
         (test_frame, test_ops, test_values), (step_frame, step_ops, step_values) = frames

@@ -41,9 +41,12 @@ def load(path: str, text: str, report: Report) -> Module:
 def _load(path: str, text: str, report: Report, modules: dict[Path, Module], chain: list[Path]) -> Module:
     source = SourceFile(path, text)
     module = modules[Path(path).resolve()] = Module(source)
-    for item in parse(source, report):
+    before = len(report.found)
+    items = parse(source, report)
+    sound = len(report.found) == before
+    for item in items:
         _define(module, item, report)
-        if isinstance(item, syntax.Import):
+        if isinstance(item, syntax.Import) and sound:
             _import(module, item, report, modules, [*chain, Path(path).resolve()])
     return module
 

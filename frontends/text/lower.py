@@ -134,7 +134,8 @@ class Lowering(Control):
                 ok = False
                 continue
             if len(shape) != len(p.type.dims):
-                notes = [f"it has {len(shape)} dimensions where {len(p.type.dims)} are declared"]
+                plural = "s" * (len(shape) != 1)
+                notes = [f"it has {len(shape)} dimension{plural} where {len(p.type.dims)} are declared"]
                 complain(i, name, type_text(given), notes)
                 ok = False
                 continue

@@ -36,7 +36,7 @@ def parse(source: SourceFile, report: Report) -> tuple[syntax.Item, ...]:
             state.feed_token(token)
             i += 1
         except UnexpectedToken as error:
-            _report(source, tokens, i, error.accepts or error.expected, report)
+            _report(source, tokens, i, state.accepts() or error.expected, report)
             i = _recover(stacks, tokens, i)
         except _TooDeep as error:
             report.add(source, error.span, *error.args)
@@ -156,7 +156,7 @@ def _report(
     shown = f"`{token}`"
     if str(token) in keywords():
         shown = f"the keyword `{token}`"
-    report.add(source, span, f"expected {wanted}, found {shown}", f"expected {wanted}", help=help)
+    report.add(source, span, f"expected {wanted}, found {shown}", help=help)
 
 
 def _hint(tokens: Sequence[Token], at: int, expected: set[str]) -> str:

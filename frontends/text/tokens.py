@@ -53,7 +53,8 @@ def _scanner() -> tuple[re.Pattern[str], dict[str, str]]:
     patterns.sort(key=lambda t: -t.priority)
     groups = [f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in patterns]
     groups += [f"(?P<{name}>{re.escape(text)})" for name, text in marks]
-    return re.compile("|".join([*groups, f"(?P<{UNKNOWN}>.)"]), re.DOTALL), words
+    # a string in single quotes is one mistake, not several
+    return re.compile("|".join([*groups, f"(?P<{UNKNOWN}>'[^'\\n]*'|.)"]), re.DOTALL), words
 
 
 def is_name(text: str) -> bool:
@@ -77,10 +78,21 @@ def scan(source: SourceFile, skip: bool = True) -> list[Token]:
     return out
 
 
+_STANDS_FOR = {"'": "STRING", "&": "AND", "|": "OR"}
+"""What the parser takes unknown text for, so that it says nothing more about it."""
+
+
 def tokenize(source: SourceFile, report: Report) -> list[Token] | None:
     """The tokens as the grammar wants them: newlines inside ( ) and [ ] go, a block's last statement gets one.
     Reports unknown characters and brackets without a partner; None where there were such brackets."""
-    tokens = [t for t in scan(source) if not _unknown(t, source, report)]
+    tokens = []
+    for t in scan(source):
+        if not _unknown(t, source, report):
+            tokens.append(t)
+        elif t[0] in _STANDS_FOR:
+            kind = _STANDS_FOR[t[0]]
+            text = f'"{t[1:-1]}"' if kind == "STRING" else t
+            tokens.append(Token(kind, text, start_pos=t.start_pos, end_pos=t.end_pos))
     if not _matched(tokens, source, report):
         return None
     out: list[Token] = []
@@ -132,7 +144,8 @@ _REPLACED = {
 def _unknown(token: Token, source: SourceFile, report: Report) -> bool:
     if token.type != UNKNOWN:
         return False
-    shown = token if token.isprintable() else f"\\u{ord(str(token)):04x}"
+    mark = token[0]
+    shown = mark if mark.isprintable() else f"\\u{ord(mark):04x}"
     span = span_of(token)
     if token == '"':
         end = source.text.find("\n", span[0])
@@ -140,7 +153,7 @@ def _unknown(token: Token, source: SourceFile, report: Report) -> bool:
         report.add(source, span, "a string has no end", "no closing quote on this line")
         return True
     report.add(
-        source, span, f"`{shown}` is not used in .tw", "unexpected character", help=_REPLACED.get(token, "")
+        source, span, f"`{shown}` is not used in .tw", "unexpected character", help=_REPLACED.get(mark, "")
     )
     return True
 
