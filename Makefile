@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 RECORDS ?= ../shared/calibration/measurements_dev.json
 
-.PHONY: demo test bench faults calibration conformance clean venv
+.PHONY: demo test bench faults calibration conformance fuzz-tw clean venv
 
 venv: $(STAMP)
 
@@ -36,6 +36,9 @@ calibration: $(STAMP)
 
 conformance: $(STAMP)
 	$(BIN)/python tests/conformance/run_conformance.py
+
+fuzz-tw: $(STAMP)
+	PYTHONPATH=tests/frontends $(BIN)/python tests/frontends/fuzz_tw.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info .ruff_cache .pytest_cache .hypothesis

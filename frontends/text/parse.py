@@ -14,7 +14,8 @@ from lark.exceptions import UnexpectedToken
 from . import syntax
 from .diagnostics import Report, SourceFile, Span, did_you_mean, listed
 from .syntax import Node
-from .tokens import NEWLINE, grammar_text, keywords, span_of, symbols, tokenize
+from .terminals import grammar_text
+from .tokens import NEWLINE, keywords, span_of, symbols, tokenize
 
 Children = list[Any]
 

@@ -410,13 +410,10 @@ def _constant(literal: Literal) -> str:
     element = element_type(literal.dtype)
     if 0 < array.size <= SMALL:
         values = array.astype(np.float64 if literal.dtype[0] in "fb" else array.dtype)
-        words = np.vectorize(
-            lambda v: _literal(v.item() if hasattr(v, "item") else v, element) or "", otypes=[object]
-        )
-        shown = words(values)
-        if all(shown.reshape(-1)):
-            text = str(shown.tolist()).replace("'", "") if shown.shape else str(shown.item())
-            return f"{f'({text})' if text[0] == '-' else text} as {literal.dtype}"
+        words = [_literal(v, element) for v in values.reshape(-1).tolist()]
+        if None not in words:
+            shown = str(np.array(words, object).reshape(array.shape).tolist()).replace("'", "")
+            return f"{f'({shown})' if shown[0] == '-' else shown} as {literal.dtype}"
     data = base64.b64encode(literal.data).decode()
     splat = (
         ", splat=true" if literal.splat and len(literal.data) == numpy_dtype(literal.dtype).itemsize else ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 
 from lark import Lark, Token
 
 from .diagnostics import Report, SourceFile, Span
+from .terminals import grammar_text
 
 NEWLINE = "_NEWLINE"
 UNKNOWN = "UNKNOWN"
@@ -20,11 +20,6 @@ _CLOSE = {close: open for open, close in _OPEN.items()}
 MOST_NESTED = 60
 """Brackets and blocks within each other; a tree of more levels says something is wrong, and would overflow the
 stack."""
-
-
-def grammar_text() -> str:
-    """The grammar file."""
-    return files("tilewright.frontends.text").joinpath("tw.lark").read_text()
 
 
 @cache
