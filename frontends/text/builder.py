@@ -41,7 +41,7 @@ BOOLEAN = element_type("i1")
 I32 = element_type("i32")
 F32 = element_type("f32")
 
-MOST_OPS = 200_000
+MOST_OPS = 100_000
 """A program of more ops has most likely calls that double at each level."""
 
 MOST_LITERAL = 1 << 20

@@ -27,7 +27,7 @@ from tilewright.dialects import dtypes
 from tilewright.dialects.elementwise import FUNCTIONS
 from tilewright.dialects.text import parse_module
 from tilewright.frontends import FrontendError, lower_function
-from tilewright.frontends.text import TwError
+from tilewright.frontends.text import TwError, builder
 from tilewright.frontends.text.diagnostics import Report, SourceFile
 from tilewright.frontends.text.format import format_text
 from tilewright.frontends.text.frontend import lower_tw
@@ -130,15 +130,16 @@ def test_precedence() -> None:
     np.testing.assert_array_equal(out, (~(x > 0) & (y < 1)) | (x == y))
 
 
-def test_long_programs_are_not_deep() -> None:
+def test_long_programs_are_not_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder, "MOST_OPS", 2000)
     deep = "(" * 70 + "x" + ")" * 70
     with pytest.raises(TwError, match="more than 60 brackets within each other"):
         lower_tw("t.tw", f"fn f(x: f32[]) -> f32[] {{ return {deep} }}")
     with pytest.raises(TwError, match="nested too deeply"):
         lower_tw("t.tw", f"fn f(x: f32[]) -> f32[] {{ return {' + '.join(['x'] * 5000)} }}")
-    lines = "".join(f"fn f{i}(x: f32[]) -> f32[] {{ return f{i + 1}(x) + f{i + 1}(x) }}\n" for i in range(60))
+    lines = "".join(f"fn g_{i}(x: f32[]) -> f32[] {{ return g_{i + 1}(x) + g_{i + 1}(x) }}\n" for i in range(60))
     with pytest.raises(TwError, match=r"grows beyond|too many calls"):
-        lower_tw("t.tw", f"{lines}fn f60(x: f32[]) -> f32[] {{ return x }}\n", "f0")
+        lower_tw("t.tw", f"{lines}fn g_60(x: f32[]) -> f32[] {{ return x }}\n", "g_0")
     with pytest.raises(TwError, match="64 bits"):
         lower_tw("t.tw", "fn f(x: f32[]) -> f32[] { return x * (9 ** 9 ** 9) }")
 
