@@ -35,6 +35,7 @@ _OF_THE_HOST = (
     "xla.",
     "__",
     "TopK",
+    "ApproxTopK",
     "SliceToDynamic",
     "PadToStatic",
 )
