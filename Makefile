@@ -8,7 +8,7 @@ RECORDS ?= ../shared/calibration/measurements_dev.json
 
 FUZZ ?=
 
-.PHONY: demo test bench faults fuzz calibration conformance docs clean venv
+.PHONY: demo test bench faults fuzz fuzz-tw calibration conformance docs clean venv
 
 venv: $(STAMP)
 
@@ -41,6 +41,9 @@ calibration: $(STAMP)
 
 conformance: $(STAMP)
 	$(BIN)/python tests/conformance/run_conformance.py
+
+fuzz-tw: $(STAMP)
+	PYTHONPATH=tests/frontends $(BIN)/python tests/frontends/fuzz_tw.py
 
 docs: $(STAMP)
 	$(BIN)/python docs/reference/generate.py

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from .dialects.npu.structure import KernelOp
 from .dialects.text import one_line, parse_module
 from .dialects.text import verify as verify_module
 from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
+from .frontends.text import TwError, find_tw
 from .machine import Machine
 from .passes.errors import PassError
 from .passes.npu.check import removable_flags
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
+
+
+class SourceError(CompileError):
+    """A .tw program with errors: its text is all of them, each with its line and carets, as it is to be printed."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,17 @@ class Program:
         """The text of the program at a level."""
         return str(self.module(level))
 
+    def tw(self) -> str:
+        """The graph level before any pass as .tw text. Raises CompileError for what the language cannot say."""
+        from .frontends.text.printer import print_tw
+
+        module, _ = self._source.lower()
+        if level_of(module) != "graph":
+            raise CompileError(f"{self._source.name} starts at the {level_of(module)} level; .tw says the graph level")
+        name = re.sub(r"\W+", "_", self._source.name.removesuffix(".mlir"))
+        with _as_compile_error():
+            return print_tw(module, name if name.isidentifier() else "main")
+
     def __call__(self, *args: Any) -> Any:
         """Runs the npu level on arrays; gives the pytree that the function gives.
 
@@ -188,6 +205,8 @@ class _as_compile_error:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TwError):
+            raise SourceError(str(error)) from error
         if isinstance(error, PassError | FrontendError | VerifyException):
             raise CompileError(one_line(str(error))) from error
 
@@ -214,7 +233,8 @@ def compile(
     """Compiles a program for a target.
 
     source: a JAX function with example `args` (arrays or jax.ShapeDtypeStruct, any pytree); StableHLO text or
-    bytes; or the path of an .mlir file of StableHLO or any of our levels. Raises CompileError with one sentence
+    bytes; or the path of an .mlir file of StableHLO or any of our levels; or `model.tw` or `model.tw:fn`, with
+    example `args` where dimensions are symbolic. Raises CompileError with one sentence
     for a program that cannot be compiled, MachineError for an unknown target.
     """
     Machine.load(target)
@@ -231,8 +251,11 @@ def _source(source: Any, args: Sequence[Any]) -> Source:
     if callable(source):
         name = getattr(source, "__name__", type(source).__name__)
         return Source(lambda: _from_function(source, _shapes(args)), name)
+    found = find_tw(str(source)) if isinstance(source, str | Path) else None
+    if found is not None:
+        return _from_tw(*found, args)
     if isinstance(source, Path) or (
-        isinstance(source, str) and "\n" not in source and source.endswith((".mlir", ".tw"))
+        isinstance(source, str) and "\n" not in source and source.endswith(".mlir")
     ):
         path = Path(source)
         if not path.is_file():
@@ -243,6 +266,42 @@ def _source(source: Any, args: Sequence[Any]) -> Source:
         content = source if isinstance(source, bytes) else source.encode()
         return Source(lambda: _from_text(content, None), "program")
     raise CompileError(f"cannot compile a {type(source).__name__}: give a function, StableHLO, or a path")
+
+
+def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
+    """A function of a .tw file on inputs like `args`; none are needed where its types have no symbolic dimensions."""
+    from .dialects.dtypes import name_of_numpy
+
+    text = _tw_text(path)
+    inputs = [(tuple(a.shape), name_of_numpy(a.dtype)) for a in _shapes(args)] if args else None
+
+    def lower() -> tuple[ModuleOp, Signature]:
+        from .frontends.text.frontend import lower_tw
+
+        made = lower_tw(path, text, function, inputs)
+        return made.module, Signature(made.inputs)
+
+    return Source(lower, function or Path(path).stem)
+
+
+def _tw_text(path: str) -> str:
+    try:
+        return Path(path).read_bytes().decode()
+    except FileNotFoundError:
+        raise CompileError(f"{path}: no such file") from None
+    except UnicodeDecodeError:
+        raise CompileError(f"{path}: not a text file in UTF-8") from None
+
+
+def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tuple[int, ...], str], ...]:
+    """Shape and element type of each input of `model.tw[:fn]` with these symbolic dimensions. Raises CompileError."""
+    from .frontends.text.frontend import lower_tw
+
+    found = find_tw(source)
+    if found is None:
+        raise CompileError(f"{source}: not a .tw file")
+    with _as_compile_error():
+        return lower_tw(found[0], _tw_text(found[0]), found[1], None, dimensions).inputs
 
 
 def _shapes(args: Sequence[Any]) -> tuple[Any, ...]:

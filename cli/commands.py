@@ -148,7 +148,7 @@ def emit(args: argparse.Namespace) -> int:
     """Prints or writes the program at a level."""
     _, program, _ = build(args)
     with working(f"printing the {args.emit} level"):
-        text = program.ir(args.emit).rstrip() + "\n"
+        text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
         write_whole(args.output, text)
     if args.json:

@@ -27,6 +27,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright compile model.py:forward --emit tile",
         "tilewright compile model.mlir --schedule base_m=64 -o out.mlir",
     ),
+    "fmt": ("tilewright fmt model.tw", "tilewright fmt --check *.tw"),
     "calibrate": ("tilewright calibrate records.json --plot fit.png",),
     "explain": (
         "tilewright explain model.py:forward -o report.html",

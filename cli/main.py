@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from ..machine import Machine, MachineError
 from .common import CliError, OneLineParser, complain, os_message, quiet_pipe
+from .fmt import add_parser as add_fmt
+from .fmt import fmt
 from .help import texts
 from .inspect import add_commands
 
@@ -20,10 +22,14 @@ def make_parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
     common = OneLineParser(add_help=False)
     common.add_argument(
-        "source", metavar="SOURCE", help="model.py:function, or an .mlir file (StableHLO or ours)"
+        "source", metavar="SOURCE", help="model.py:function, model.tw[:function], or an .mlir file"
     )
     common.add_argument("--target", default=TARGET, metavar="T", help=f"chip, or a .toml (default {TARGET})")
-    common.add_argument("--shapes", metavar="S", help="random inputs of these types: f32[8,128],i32[4]")
+    common.add_argument(
+        "--shapes",
+        metavar="S",
+        help="random inputs of these types: f32[8,128],i32[4]; or dimensions of a .tw function: N=8,M=64",
+    )
     common.add_argument("--inputs", metavar="NPZ", help="inputs from an .npz file, in its order")
     common.add_argument(
         "--schedule",
@@ -78,8 +84,10 @@ def make_parser() -> argparse.ArgumentParser:
     trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
     trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")
     emit = command("compile", "print the program at a level")
-    emit.add_argument("--emit", choices=("graph", "tile", "npu"), default="npu", help="default npu")
+    levels = ("graph", "tile", "npu", "tw")
+    emit.add_argument("--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text")
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+    add_fmt(commands)
     text = "published kernel times against the model's"
     calibrate = commands.add_parser("calibrate", help=text, description=text, **texts("calibrate"))
     calibrate.add_argument("records", metavar="RECORDS.json", help="records of measured kernels")
@@ -104,7 +112,11 @@ def main(args: Sequence[str] | None = None) -> int:
     except Exception as error:
         if "--debug" in given:
             raise
-        complain(PROGRAM, _message(error))
+        message = _message(error)
+        if message.startswith("error: "):  # diagnostics of a .tw program, with lines of the source
+            print(message, file=sys.stderr)
+        else:
+            complain(PROGRAM, message)
         return 1
 
 
@@ -122,6 +134,8 @@ def _dispatch(given: list[str]) -> int:
     if args.command is None:
         parser.print_help()
         return 0
+    if args.command == "fmt":
+        return fmt(args)
     if getattr(args, "target", None) is not None:
         Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.

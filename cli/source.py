@@ -1,4 +1,4 @@
-"""What a SOURCE on the command line names: a Python function or an .mlir file, and its example inputs."""
+"""What a SOURCE on the command line names: a Python function, a .tw or an .mlir file; and its example inputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Spec = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Source:
-    """`model.py:fn` (then `fn` is the function) or the path of an .mlir file."""
+    """`model.py:fn` (then `fn` is the function), `model.tw:fn` or the path of a .tw or .mlir file."""
 
     path: Path
     name: str
@@ -47,15 +47,17 @@ class Source:
 def find_source(text: str) -> Source:
     """The source called `text`. Raises CliError where there is none, or where its Python file fails."""
     path, colon, name = text.rpartition(":")
-    if not colon or not path.endswith(".py"):
+    if not colon or not path.endswith((".py", ".tw")):
         path, name = text, ""
     file = Path(path)
-    if file.suffix not in (".py", ".mlir", ".mlirbc"):
-        raise CliError(f"{text}: neither a Python function (model.py:fn) nor an .mlir file")
+    if file.suffix not in (".py", ".tw", ".mlir", ".mlirbc"):
+        raise CliError(f"{text}: neither a Python function (model.py:fn) nor a .tw or .mlir file")
     try:
         file.open("rb").close()
     except OSError as error:
         raise CliError(os_message(error)) from None
+    if file.suffix == ".tw":
+        return Source(Path(text), text)
     if file.suffix != ".py":
         return Source(file, file.name)
     module = _load(file)
@@ -140,8 +142,13 @@ def example_inputs(source: Source, shapes: str | None, file: str | None) -> list
     file without either, whose inputs follow from @main. Raises CliError."""
     if shapes is not None and file is not None:
         raise CliError("give either --shapes or --inputs")
-    if shapes is not None:
-        args: list[Any] = list(random_inputs(parse_shapes(shapes)))
+    args: list[Any]
+    if shapes is not None and (dimensions := parse_dimensions(shapes)) is not None and source.fn is None:
+        from ..program import tw_input_types
+
+        args = list(random_inputs(tw_input_types(str(source.path), dimensions)))
+    elif shapes is not None:
+        args = list(random_inputs(parse_shapes(shapes)))
     elif file is not None:
         args = _read_inputs(file)
     elif source.fn is None:
@@ -185,6 +192,12 @@ def _read_inputs(file: str) -> list[Any]:
         raise CliError(os_message(error)) from None
     except (OSError, ValueError, BadZipFile, AttributeError, TypeError):
         raise CliError(f"{file}: not an .npz file of arrays") from None
+
+
+def parse_dimensions(text: str) -> dict[str, int] | None:
+    """`N=8,M=64`, the symbolic dimensions of a .tw function; None where the text is a list of shapes."""
+    parts = [re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part) for part in text.split(",")]
+    return {m[1]: int(m[2]) for m in parts if m} if all(parts) else None
 
 
 def parse_shapes(text: str) -> list[Spec]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Result = Literal["same", "i1", "any"]
+Domain = Literal["any", "number", "float", "whole", "integer"]
+"""Any type; all but i1; floats; integers and i1; integers without i1."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Function:
     """True where operand 0 is an i1 mask (select)."""
     bits: bool = False
     leading: int = 0
+    domain: Domain = "any"
+    """Element types of the operands that the function is defined on."""
 
 
 _UNARY = [
@@ -71,19 +75,27 @@ _BINARY = [
 ]
 _COMPARE = ["eq", "ne", "lt", "le", "gt", "ge"]
 
+_DOMAIN: dict[str, Domain] = {
+    **dict.fromkeys(("abs", "neg", "sign", "max", "min"), "number"),
+    **dict.fromkeys(("not", "and", "or", "xor"), "whole"),
+    **dict.fromkeys(("shl", "shr_arithmetic"), "integer"),
+    "atan2": "float",
+}
+"""Of the functions above, where it is not floats for one operand and numbers for two."""
+
 FUNCTIONS: dict[str, Function] = {
     f.name: f
     for f in [
-        *(Function(n, 1) for n in _UNARY),
-        Function("popcnt", 1, bits=True),
-        Function("clz", 1, bits=True, leading=1),
-        Function("shr_logical", 2, bits=True),
-        Function("is_finite", 1, "i1"),
+        *(Function(n, 1, domain=_DOMAIN.get(n, "float")) for n in _UNARY),
+        Function("popcnt", 1, bits=True, domain="integer"),
+        Function("clz", 1, bits=True, leading=1, domain="integer"),
+        Function("shr_logical", 2, bits=True, domain="integer"),
+        Function("is_finite", 1, "i1", domain="float"),
         Function("convert", 1, "any", 0),
-        *(Function(n, 2) for n in _BINARY),
+        *(Function(n, 2, domain=_DOMAIN.get(n, "number")) for n in _BINARY),
         *(Function(n, 2, "i1") for n in _COMPARE),
         Function("select", 3, "same", 1, predicate=True),
-        Function("clamp", 3),
+        Function("clamp", 3, domain="number"),
     ]
 }
 

@@ -29,6 +29,7 @@ from ..dialects.graph.ops import element_of, shape_of
 from . import bindings
 from .bindings import Op, Value
 from .errors import FrontendError
+from .known import NATIVE
 
 Property = int | str | Sequence[int] | Attribute
 """What `Walk.emit` makes a property of: an i64, a string, an i64 array, or an attribute as it is."""
@@ -38,9 +39,6 @@ Rule = Callable[["Walk", Op, list[SSAValue], list[TensorType]], Sequence[SSAValu
 or None where this form of the op has to run on the host."""
 
 TERMINATORS = frozenset({"func.return", "stablehlo.return", "sdy.return", "mhlo.return"})
-
-NATIVE = frozenset(element_type(n) for n in ("f32", "f16", "bf16", "i8", "i32", "i1"))
-"""Element types that the device computes with; ops on others run on the host."""
 
 OpT = TypeVar("OpT", bound=Operation)
 

@@ -14,7 +14,7 @@ if importlib.util.find_spec("tilewright") is None:
 
 config.name = "tilewright"
 config.test_format = lit.formats.ShTest(execute_external=False)
-config.suffixes = [".mlir", ".test"]
+config.suffixes = [".mlir", ".test", ".tw"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(os.path.abspath(__file__))
 config.test_exec_root = os.path.join(tempfile.gettempdir(), f"tilewright-lit-{os.getuid()}")
@@ -38,6 +38,7 @@ SPLIT = "--split-input-file"
 tool("ROUNDTRIP", f"{OPT} %s {SPLIT} | {OPT} {SPLIT} | {CHECK} %s")
 tool("GENERIC_ROUNDTRIP", f"{OPT} %s {SPLIT} --print-op-generic | {OPT} {SPLIT} | {CHECK} %s")
 tool("INVALID", f"{OPT} %s {SPLIT} --verify-diagnostics --parsing-diagnostics | {CHECK} %s")
+tool("DIAGNOSE", f"{PYTHON} {os.path.join(config.test_source_root, 'frontends', 'text', 'Inputs', 'diagnose.py')}")
 tool("tilewright-opt", OPT)
 tool("tilewright", f"{PYTHON} -m tilewright.cli.main")
 tool("filecheck", CHECK)

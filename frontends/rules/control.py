@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from xdsl.ir import BlockArgument, SSAValue
-
 from ...dialects.dtypes import dtype_name, element_type, tensor
-from ...dialects.graph import ELEMENTWISE, CaseOp, ReduceOp, WhileOp
+from ...dialects.graph import CaseOp, ReduceOp, WhileOp
 from ...dialects.graph.ops import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
 from ..errors import FrontendError
+from ..known import count_trips
 from ..walk import Rule, Walk
-from .base import Results, Types, Values, scalar_value
+from .base import Results, Types, Values
 from .elementwise import FUNCTION_RULES
 
 _I32 = element_type("i32")
@@ -88,43 +87,10 @@ def _all_equal(walk: Walk, args: Values, types: Types) -> Results:
 def _while(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     condition, body = (walk.region(region, types) for region in op.regions)
     loop = walk.emit_control(WhileOp, args, types, [condition, body])
-    counted = _count(loop)
+    counted = count_trips(loop)
     if counted is not None:
         loop.counter, loop.trip_count = map(walk.number, counted)
     return loop.results
-
-
-def _count(loop: WhileOp) -> tuple[int, int] | None:
-    """(carried position, trips) of a loop that counts by one to a constant, as fori_loop and scan do."""
-    test = loop.yielded(0).values[0].owner
-    if not isinstance(test, ELEMENTWISE["lt"]):
-        return None
-    at, limit = _position(test.operands[0], loop, 0), _known(test.operands[1], loop)
-    if at is None or limit is None or element_of(loop.inits[at]) != _I32:
-        return None
-    start, step = scalar_value(loop.inits[at]), loop.yielded(1).values[at].owner
-    if start is None or not isinstance(step, ELEMENTWISE["add"]):
-        return None
-    for carried, amount in (step.operands, reversed(step.operands)):
-        if _position(carried, loop, 1) == at and scalar_value(amount) == 1:
-            return at, max(0, int(limit) - int(start))
-    return None
-
-
-def _position(value: SSAValue, loop: WhileOp, region: int) -> int | None:
-    """Which carried value a block argument of the region is."""
-    if isinstance(value, BlockArgument) and value.owner is loop.regions[region].block:
-        return value.index
-    return None
-
-
-def _known(value: SSAValue, loop: WhileOp) -> float | int | bool | None:
-    """The constant a condition compares with, which the loop may carry along unchanged."""
-    at = _position(value, loop, 0)
-    if at is None:
-        return scalar_value(value)
-    unchanged = _position(loop.yielded(1).values[at], loop, 1) == at
-    return scalar_value(loop.inits[at]) if unchanged else None
 
 
 def _case(walk: Walk, op: Op, args: Values, types: Types) -> Results:

@@ -200,8 +200,19 @@ _TENSOR: dict[str, Callable[[Operation, Arrays], Any]] = {
     "conv": _conv,
     "gather": _gather,
     "dynamic_slice": lambda op, a: lax.dynamic_slice(a[0], a[1:], _property(op, "sizes")),
-    "dynamic_update_slice": lambda op, a: lax.dynamic_update_slice(a[0], a[1], a[2:]),
+    "dynamic_update_slice": lambda op, a: _update(op, a),
 }
+
+
+def _update(op: Operation, args: Arrays) -> Any:
+    x, update, *starts = args
+    if "strides" not in op.properties:
+        return lax.dynamic_update_slice(x, update, starts)
+    places = []
+    for start, step, n, extent in zip(starts, _property(op, "strides"), update.shape, x.shape, strict=True):
+        first = jnp.clip(start, 0, extent - max((n - 1) * step + 1, 0))
+        places.append(first + step * jnp.arange(n))
+    return x.at[jnp.ix_(*places)].set(update)
 
 
 def _while(op: Operation, args: Arrays, values: dict[SSAValue, Any]) -> Arrays:

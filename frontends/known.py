@@ -1,0 +1,60 @@
+"""What every frontend has to know of the graph level: the device's element types, constants, counted loops."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import BlockArgument, SSAValue
+
+from ..dialects.dtypes import element_type
+from ..dialects.graph import ELEMENTWISE, ConstantOp, WhileOp
+from ..dialects.graph.ops import element_of
+
+NATIVE = frozenset(element_type(n) for n in ("f32", "f16", "bf16", "i8", "i32", "i1"))
+"""Element types that the device computes with; ops on others run on the host."""
+
+_I32 = element_type("i32")
+
+
+def constant_value(value: SSAValue) -> np.ndarray | None:
+    """The array that `value` is known to hold; None unless it comes from a constant."""
+    owner = value.owner
+    return owner.value.data.array() if isinstance(owner, ConstantOp) else None
+
+
+def scalar_value(value: SSAValue) -> float | int | bool | None:
+    """The scalar that `value` is known to hold; None unless it comes from a constant of one element."""
+    array = constant_value(value)
+    return array.item() if array is not None and array.size == 1 else None
+
+
+def count_trips(loop: WhileOp) -> tuple[int, int] | None:
+    """(carried position, trips) of a loop that counts by one to a constant, as fori_loop and scan do."""
+    test = loop.yielded(0).values[0].owner
+    if not isinstance(test, ELEMENTWISE["lt"]):
+        return None
+    at, limit = _position(test.operands[0], loop, 0), _known(test.operands[1], loop)
+    if at is None or limit is None or element_of(loop.inits[at]) != _I32:
+        return None
+    start, step = scalar_value(loop.inits[at]), loop.yielded(1).values[at].owner
+    if start is None or not isinstance(step, ELEMENTWISE["add"]):
+        return None
+    for carried, amount in (step.operands, reversed(step.operands)):
+        if _position(carried, loop, 1) == at and scalar_value(amount) == 1:
+            return at, max(0, int(limit) - int(start))
+    return None
+
+
+def _position(value: SSAValue, loop: WhileOp, region: int) -> int | None:
+    """Which carried value a block argument of the region is."""
+    if isinstance(value, BlockArgument) and value.owner is loop.regions[region].block:
+        return value.index
+    return None
+
+
+def _known(value: SSAValue, loop: WhileOp) -> float | int | bool | None:
+    """The constant a condition compares with, which the loop may carry along unchanged."""
+    at = _position(value, loop, 0)
+    if at is None:
+        return scalar_value(value)
+    unchanged = _position(loop.yielded(1).values[at], loop, 1) == at
+    return scalar_value(loop.inits[at]) if unchanged else None

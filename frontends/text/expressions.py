@@ -1,0 +1,471 @@
+"""Expressions of `.tw`: numbers are computed at compile time, tensors become graph ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.dtypes import dtype_name, element_type, is_float, name_of_numpy, numpy_dtype
+from ..known import NATIVE
+from . import indexing, syntax
+from .builder import (
+    POISON,
+    Builder,
+    DTypeName,
+    Poison,
+    checked,
+    describe,
+    is_number,
+    type_text,
+)
+from .diagnostics import Problem, Report, Span, did_you_mean, listed
+from .functions import OPERATORS, Function, binary, functions, graph_functions
+from .load import Module
+from .scope import Loop, Scope
+from .weights import WeightFiles
+
+CONSTANTS: dict[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.pi}
+"""Numbers that have a name."""
+
+
+class Expressions(Builder):
+    """Evaluates expressions of the file `module`, in a scope."""
+
+    module: Module
+
+    def __init__(self, module: Module, report: Report) -> None:
+        super().__init__()
+        self.module = module
+        self.file = module.source
+        self.report = report
+        self.loops: list[Loop] = []
+        self.prologue: list[Operation] = []
+        self.weights = WeightFiles()
+        self._consts: dict[syntax.Const, Any] = {}
+        self._computing: set[syntax.Const] = set()
+        self._params: dict[syntax.Param, Any] = {}
+
+    # -- errors --------------------------------------------------------------------------------------------
+
+    def fail(self, span: Span, message: str, label: str = "", help: str = "", **more: Any) -> Poison:
+        """Report an error; the value of what it is in."""
+        self.report.add(self.module.source, span, message, label, help=help, **more)
+        return POISON
+
+    def problem(self, node: syntax.Node, problem: Problem) -> Poison:
+        """Report a problem, at the argument it is about or at the node."""
+        span = node.span
+        if isinstance(node, syntax.Call) and problem.argument is not None:
+            if isinstance(problem.argument, int) and problem.argument < len(node.args):
+                span = node.args[problem.argument].span
+            span = next((k.span for k in node.keywords if k.id.id == problem.argument), span)
+        self.report.add_problem(self.module.source, span, problem)
+        return POISON
+
+    # -- expressions ---------------------------------------------------------------------------------------
+
+    def expr(self, node: syntax.Expr, scope: Scope) -> Any:
+        """The value of an expression; POISON after an error, which is reported."""
+        match node:
+            case syntax.Literal():
+                return node.value
+            case syntax.Name():
+                return self.name(node, scope)
+            case syntax.DType():
+                return self.dtype(node)
+            case syntax.ListOf():
+                items = [self.expr(i, scope) for i in node.items]
+                return POISON if any(isinstance(i, Poison) for i in items) else items
+            case syntax.Member():
+                return self.member(node)
+            case syntax.Call():
+                return self.call(node, scope)
+            case _:
+                pass
+        made = self.operator(node, scope)
+        return POISON if made is None else made
+
+    def operator(self, node: syntax.Expr, scope: Scope) -> Any:
+        """An operator, conversion or index applied."""
+        try:
+            match node:
+                case syntax.Binary():
+                    left, right = self.expr(node.left, scope), self.expr(node.right, scope)
+                    if isinstance(left, Poison) or isinstance(right, Poison):
+                        return POISON
+                    self.at = node.span[0]
+                    made = binary(self, node.op, left, right)
+                    return checked(made) if isinstance(made, int) else made
+                case syntax.Unary():
+                    x = self.expr(node.x, scope)
+                    if isinstance(x, Poison):
+                        return POISON
+                    self.at = node.span[0]
+                    name = "neg" if node.op == "-" else "not"
+                    return self.apply(name, x, sign=OPERATORS[name])
+                case syntax.Convert():
+                    return self.conversion(node, scope)
+                case syntax.Index():
+                    x = self.expr(node.x, scope)
+                    items = self.indices(node.items, scope)
+                    if isinstance(x, Poison) or items is None:
+                        return POISON
+                    self.at = node.span[0]
+                    if isinstance(x, list):
+                        return self.list_item(x, items)
+                    if not isinstance(x, SSAValue):
+                        raise Problem(f"{describe(x)} has no elements to index")
+                    return indexing.index(self, x, items)
+                case _:
+                    raise AssertionError(node)
+        except Problem as problem:
+            return self.problem(node, problem)
+
+    def list_item(self, x: list[Any], items: Sequence[Any]) -> Any:
+        """An item of a list known at compile time. Raises Problem."""
+        if len(items) != 1 or not isinstance(items[0], int) or isinstance(items[0], bool):
+            raise Problem("a list takes one whole number as its index", help="`as f32` makes a tensor of it")
+        return x[indexing.place(items[0], len(x), 0)]
+
+    def conversion(self, node: syntax.Convert, scope: Scope) -> Any:
+        """`x as f16`. Raises Problem."""
+        x = self.expr(node.x, scope)
+        target = self.dtype(node.dtype)
+        if isinstance(x, Poison) or isinstance(target, Poison):
+            return POISON
+        self.at = node.span[0]
+        element = element_type(target)
+        if isinstance(x, SSAValue):
+            return self.convert(x, element)
+        if isinstance(x, list) or is_number(x):
+            if is_number(x) and not is_float(target) and target != "i1" and isinstance(x, float) and x == x:
+                x = math.trunc(x) if math.isfinite(x) else x
+            return self.tensor(x, element)
+        raise Problem(f"`as` converts tensors and numbers, not {describe(x)}")
+
+    def dtype(self, node: syntax.DType) -> Any:
+        """An element type that the device has."""
+        known = sorted(map(dtype_name, NATIVE))
+        if node.id in known:
+            return DTypeName(node.id)
+        return self.fail(
+            node.span,
+            f"`{node.id}` is not an element type of the device",
+            help=f"it has {listed(known, 'and')}",
+        )
+
+    def indices(self, nodes: Sequence[syntax.IndexItem], scope: Scope) -> list[Any] | None:
+        """The values of an index; None after an error."""
+        out: list[Any] = []
+        for node in nodes:
+            match node:
+                case syntax.Ellipsis():
+                    out.append(indexing.ELLIPSIS)
+                case syntax.NewAxis():
+                    out.append(indexing.NEW)
+                case syntax.Slice():
+                    parts = [
+                        None if p is None else self.whole(p, scope)
+                        for p in (node.start, node.stop, node.step)
+                    ]
+                    if any(isinstance(p, Poison) for p in parts):
+                        out.append(POISON)
+                    else:
+                        out.append(indexing.Range(*parts))
+                case _:
+                    out.append(self.expr(node, scope))
+        return None if any(isinstance(i, Poison) for i in out) else out
+
+    def whole(self, node: syntax.Expr, scope: Scope) -> Any:
+        """A whole number known at compile time, or POISON."""
+        value = self.expr(node, scope)
+        if isinstance(value, Poison) or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        help = (
+            ""
+            if not isinstance(value, SSAValue)
+            else "for a slice that moves, index with a counter in a loop"
+        )
+        return self.fail(node.span, "needs a whole number known at compile time", describe(value), help)
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def name(self, node: syntax.Name, scope: Scope) -> Any:
+        """The value of a name."""
+        found = scope.find(node.id)
+        if found is not None:
+            value, depth = found
+            return self.captured(value, depth) if isinstance(value, SSAValue) else value
+        item = self.module.items.get(node.id)
+        if item is not None:
+            return self.item(self.module, item, node)
+        if node.id in CONSTANTS:
+            return CONSTANTS[node.id]
+        return self.unknown(node, scope)
+
+    def captured(self, value: SSAValue, depth: int) -> SSAValue:
+        """A value of `depth` loops, inside the loops that are around this place."""
+        for loop in self.loops[depth:]:
+            value = loop.capture(value, self)
+        return value
+
+    def unknown(self, node: syntax.Name, scope: Scope) -> Poison:
+        if node.id in functions():
+            return self.fail(
+                node.span, f"`{node.id}` is a function", help=f"call it: `{functions()[node.id].usage}`"
+            )
+        branch = scope.branches_of(node.id)
+        if branch is not None:
+            other = (self.module.source, branch, "assigned here")
+            message = f"`{node.id}` is assigned in one branch of an `if` only"
+            return self.fail(
+                node.span, message, help="assign it before the `if`, or in both branches", other=other
+            )
+        known = scope.visible() | set(self.module.items) | set(CONSTANTS)
+        return self.fail(node.span, f"there is no `{node.id}`", "not defined", did_you_mean(node.id, known))
+
+    def item(self, module: Module, item: syntax.Item, node: syntax.Node) -> Any:
+        """The value of a constant or parameter of a file."""
+        match item:
+            case syntax.Const():
+                return self.const(module, item, node)
+            case syntax.Param():
+                return self.param(module, item)
+            case syntax.Import():
+                return self.fail(
+                    node.span, f"`{item.id.id}` is a file", help=f"use what it has: `{item.id.id}.name`"
+                )
+            case _:
+                return self.fail(node.span, f"`{item.id.id}` is a function", help="call it")
+
+    def member(self, node: syntax.Member) -> Any:
+        """The value of a name of an imported file."""
+        found = self.imported(node)
+        return POISON if found is None else self.item(*found, node)
+
+    def imported(self, node: syntax.Member) -> tuple[Module, syntax.Item] | None:
+        """What `file.name` is; None after an error."""
+        name, of = node.id.id, node.module.id
+        module = self.module.imports.get(of)
+        if module is None:
+            known = [*self.module.imports, "graph"]
+            if of not in self.module.items:
+                help = did_you_mean(of, known) or f'write `import "{of}.tw" as {of}` at the top'
+                self.fail(node.module.span, f"no file is imported as `{of}`", help=help)
+            return None
+        item = module.items.get(name)
+        if item is None or isinstance(item, syntax.Import):
+            help = did_you_mean(name, module.items)
+            self.fail(node.id.span, f"{module.source.path} has no `{name}`", help=help)
+            return None
+        if isinstance(item, syntax.Function) and not item.public:
+            other = (module.source, item.head, "it is defined here")
+            self.fail(
+                node.id.span, f"`{name}` is not public", help="write `pub` before its `fn`", other=other
+            )
+            return None
+        return module, item
+
+    def const(self, module: Module, item: syntax.Const, node: syntax.Node) -> Any:
+        """The value of a constant, computed once."""
+        if item in self._computing:
+            return self.fail(node.span, f"`{item.id.id}` is defined by itself")
+        if item not in self._consts:
+            self._computing.add(item)
+            with self.within(module):
+                self._consts[item] = self.computed(item)
+            self._computing.remove(item)
+        return self.at_top(self._consts[item])
+
+    def computed(self, item: syntax.Const) -> Any:
+        """The value of a constant; POISON after an error."""
+        before, self.out = self.out, []
+        value = self.expr(item.value, Scope(None, 0))
+        self.out = before
+        if isinstance(value, Poison):
+            return POISON
+        if isinstance(value, SSAValue | tuple):
+            help = "write the numbers: `const A: f32[2] = [1.0, 2.0]`"
+            return self.fail(
+                item.value.span, "a constant must be known at compile time", describe(value), help
+            )
+        return value if item.type is None else self.typed_const(item, value)
+
+    def typed_const(self, item: syntax.Const, value: Any) -> Any:
+        """A constant with a type, as a tensor at the top of the program."""
+        assert item.type is not None
+        declared = self.type(item.type, Scope(None, 0))
+        if declared is None:
+            return POISON
+        try:
+            array = self.array(value, declared.element_type)
+        except Problem as problem:
+            return self.problem(item.value, problem)
+        if array.shape not in ((), declared.get_shape()):
+            label = f"has the shape {list(array.shape)}"
+            return self.fail(item.value.span, f"`{item.id.id}` should be {type_text(declared)}", label)
+        return self.on_top(item, np.broadcast_to(array, declared.get_shape()))
+
+    def param(self, module: Module, item: syntax.Param) -> Any:
+        """A parameter from its file, read once, as a constant at the top of the program."""
+        if item not in self._params:
+            self._params[item] = POISON
+            with self.within(module):
+                self._params[item] = self.read_param(item)
+        return self.at_top(self._params[item])
+
+    def read_param(self, item: syntax.Param) -> Any:
+        """The tensor of a parameter; POISON after an error."""
+        declared = self.type(item.type, Scope(None, 0))
+        if declared is None:
+            return POISON
+        try:
+            array = self.weights.read(self.module.folder / str(item.path.value), str(item.key.value))
+        except Problem as problem:
+            node = item.key if problem.argument == "key" else item.path
+            return self.problem(node, problem)
+        dtype = numpy_dtype(declared.element_type)
+        if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:  # how .npz files hold bf16
+            array = array.view(dtype)
+        try:
+            stored = f"{name_of_numpy(array.dtype)}{list(array.shape)}"
+        except KeyError:
+            stored = f"{array.dtype}{list(array.shape)}"
+        if array.dtype != dtype or array.shape != declared.get_shape():
+            label = f"declared as {type_text(declared)}"
+            help = f"declare it as stored: `{item.id.id}: {stored}`"
+            return self.fail(item.type.span, f"`{item.id.id}` is stored as {stored}", label, help)
+        value = self.on_top(item, array)
+        self.quantize(item.type, value, Scope(None, 0))
+        return value
+
+    def on_top(self, item: syntax.Const | syntax.Param, array: Any) -> SSAValue:
+        """A constant in front of the program's ops."""
+        before, self.out, self.at = self.out, self.prologue, item.span[0]
+        value = self.constant(array)
+        value.name_hint = hint(item.id.id)
+        self.out = before
+        return value
+
+    def at_top(self, value: Any) -> Any:
+        """A value of the top of the program, inside the loops around this place."""
+        return self.captured(value, 0) if isinstance(value, SSAValue) else value
+
+    # -- calls ---------------------------------------------------------------------------------------------
+
+    def call(self, node: syntax.Call, scope: Scope) -> Any:
+        """The value of a call."""
+        args = [self.expr(a, scope) for a in node.args]
+        keywords: dict[str, Any] = {}
+        for k in node.keywords:
+            if k.id.id in keywords:
+                self.fail(k.span, f"`{k.id.id}=` is given twice")
+            keywords[k.id.id] = self.expr(k.value, scope)
+        target = self.callee(node, scope)
+        if target is None:
+            return POISON
+        if isinstance(target, Function):
+            self.at = node.span[0]
+            try:
+                return target(self, args, keywords)
+            except Problem as problem:
+                return self.problem(node, problem)
+        module, function = target
+        if keywords:
+            self.fail(node.keywords[0].span, f"`{function.id.id}` takes its arguments by position")
+            return POISON
+        return self.invoke(node, module, function, args)
+
+    def callee(self, node: syntax.Call, scope: Scope) -> Function | tuple[Module, syntax.Function] | None:
+        """What a call calls; None after an error."""
+        callee = node.callee
+        if isinstance(callee, syntax.Member):
+            if callee.module.id == "graph":
+                name = callee.id.id
+                if name in graph_functions():
+                    return graph_functions()[name]
+                help = did_you_mean(name, graph_functions())
+                self.fail(callee.id.span, f"the graph dialect has no op `{name}`", help=help)
+                return None
+            found = self.imported(callee)
+            if found is None:
+                return None
+            if isinstance(found[1], syntax.Function):
+                return found[0], found[1]
+            self.fail(callee.span, f"`{callee.id.id}` is not a function")
+            return None
+        name = callee.id
+        item = self.module.items.get(name)
+        if scope.find(name) is None and isinstance(item, syntax.Function):
+            return self.module, item
+        if scope.find(name) is None and item is None:
+            if name in functions():
+                return functions()[name]
+            self.no_function(callee, scope)
+            return None
+        self.fail(callee.span, f"`{name}` is not a function", help=f"index it with `{name}[...]`")
+        return None
+
+    def no_function(self, callee: syntax.Name, scope: Scope) -> None:
+        name = callee.id
+        if name in OPERATORS:
+            sign = OPERATORS[name]
+            shown = {"neg": "-x", "not": "not x", "convert": "x as f32"}.get(name, f"x {sign} y")
+            self.fail(callee.span, f"`{name}` is written as an operator", help=f"`{shown}`")
+            return
+        own = {f.id.id for f in self.module.functions()}
+        help = did_you_mean(name, own | set(functions())) or _ELSEWHERE.get(name, "")
+        self.fail(
+            callee.span, f"there is no function `{name}`", "not defined", _ELSEWHERE.get(name, "") or help
+        )
+
+    # -- of the whole program: lower.py --------------------------------------------------------------------
+
+    def invoke(self, node: syntax.Call, module: Module, function: syntax.Function, args: list[Any]) -> Any:
+        raise NotImplementedError
+
+    def type(self, node: syntax.Type, scope: Scope) -> TensorType | None:
+        raise NotImplementedError
+
+    def quantize(self, node: syntax.Type, value: SSAValue, scope: Scope) -> None:
+        raise NotImplementedError
+
+    def within(self, module: Module) -> Any:
+        raise NotImplementedError
+
+
+def hint(name: str) -> str | None:
+    """A name of the program as the name of an SSA value, where it can be one."""
+    return name if SSAValue.is_valid_name(name) else None
+
+
+_ELSEWHERE = {
+    "matmul": "write `x @ y`",
+    "dot": "write `x @ y`",
+    "where": "write `select(mask, x, y)`",
+    "maximum": "write `max(x, y)`",
+    "minimum": "write `min(x, y)`",
+    "concatenate": "write `concat(x, y, axis=0)`",
+    "arange": "write `iota(shape=[N])`",
+    "astype": "write `x as f16`",
+    "squeeze": "write `x[:, 0]`",
+    "expand_dims": "write `x[:, new]`",
+    "flip": "write `x[::-1]`",
+    "square": "write `x * x`",
+    "len": "name the dimension in the parameter's type: `x: f32[N]`",
+    "range": "write `for i in 0..N { ... }`",
+    "print": "a program has no output but its results",
+    "full_like": "write `full(0.0, shape=[N], type=f32)`",
+    "zeros_like": "write `zeros(shape=[N], type=f32)`",
+    "flatten": "write `reshape(x, shape=[-1])`",
+    "float": "write `x as f32`",
+    "int": "write `x as i32`",
+    "conv2d": "write `conv(x, w)`",
+    "var": "write `variance(x, axis=-1)`",
+}
+"""What other libraries' functions are here."""

@@ -1,0 +1,108 @@
+"""The way in: a `.tw` file to a module of the graph level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+
+from ...dialects.dtypes import element_type, tensor
+from . import syntax
+from .builder import type_text
+from .diagnostics import Report
+from .load import Module, entry, load
+from .lower import Lowering, Spec
+from .scope import Scope
+
+
+@dataclass(frozen=True)
+class TwProgram:
+    """A lowered `.tw` function. inputs: shape and element type of each parameter."""
+
+    module: ModuleOp
+    name: str
+    inputs: tuple[Spec, ...]
+
+
+def lower_tw(
+    path: str,
+    text: str,
+    function: str | None = None,
+    inputs: Sequence[Spec] | None = None,
+    dimensions: Mapping[str, int] | None = None,
+) -> TwProgram:
+    """The graph level of a function of a `.tw` file: the one called `function`, else the only public one.
+
+    path: for messages, and where imports and weights are looked for; inputs: shapes and element types, which bind the
+    symbolic dimensions; dimensions: what binds them instead. Raises TwError.
+    """
+    report = Report()
+    module = load(path, text, report)
+    main = entry(module, function, report)
+    lowering = Lowering(module, report)
+    types = _types(lowering, module, main, inputs, dimensions or {}, report)
+    made = lowering.main(main, types)
+    _check_rest(module, lowering, report)
+    specs = tuple((t.get_shape(), p.type.dtype.id) for t, p in zip(types, main.parameters, strict=True))
+    return TwProgram(made, main.id.id, specs)
+
+
+def _types(
+    lowering: Lowering,
+    module: Module,
+    main: syntax.Function,
+    inputs: Sequence[Spec] | None,
+    dimensions: Mapping[str, int],
+    report: Report,
+) -> list[TensorType]:
+    """The types of the inputs. Raises TwError where they do not follow from what is given."""
+    if inputs is not None:
+        if len(inputs) != len(main.parameters):
+            message = f"`{main.id.id}` takes {len(main.parameters)} inputs, got {len(inputs)}"
+            report.add(module.source, main.head, message)
+            report.check()
+        types = [tensor(shape, element_type(dtype)) for shape, dtype in inputs]
+
+        def complain(i: int, message: str, label: str, notes: Sequence[str]) -> None:
+            report.add(module.source, main.parameters[i].span, message, f"the input is {label}", notes)
+
+        lowering.bind(module, main, types, complain)
+        report.check()
+        return types
+    symbols = {d.id for p in main.parameters for d in _symbols(p.type, module)}
+    for name in sorted(set(dimensions) - symbols):
+        known = f"it has {', '.join(sorted(symbols))}" if symbols else "it has none"
+        report.add(module.source, main.head, f"`{main.id.id}` has no dimension `{name}`", help=known)
+    missing: dict[str, syntax.Name] = {}
+    for p in main.parameters:
+        for d in _symbols(p.type, module):
+            if d.id not in dimensions:
+                missing.setdefault(d.id, d)
+    for name, node in missing.items():
+        help = f"give inputs, or `--shapes {','.join(f'{n}=8' for n in missing)}`"
+        report.add(module.source, node.span, f"the dimension `{name}` is not known", "symbolic", help=help)
+    report.check()
+    scope = Scope(None, 0, dict(dimensions))
+    types = [lowering.type(p.type, scope) for p in main.parameters]
+    report.check()
+    return [t for t in types if t is not None]
+
+
+def _symbols(node: syntax.Type, module: Module) -> list[syntax.Name]:
+    return [d for d in node.dims if isinstance(d, syntax.Name) and d.id not in module.items]
+
+
+def _check_rest(module: Module, lowering: Lowering, report: Report) -> None:
+    """Functions that the program does not use are checked too where their types say enough."""
+    for function in module.functions():
+        if function in lowering.seen or any(_symbols(p.type, module) for p in function.parameters):
+            continue
+        types = [lowering.type(p.type, Scope(None, 0)) for p in function.parameters]
+        if not report.found:
+            other = Lowering(module, report)
+            other.main(function, [t for t in types if t is not None])
+    report.check()
+
+
+__all__ = ["TwProgram", "lower_tw", "type_text"]

@@ -1,0 +1,607 @@
+"""The functions of `.tw` that are more than one scalar function or one op, in the forms that JAX's own give.
+
+Each is a Python function of a builder, whose signature is the function's: tensors by position, all else by keyword.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from ...dialects.dtypes import dtype_name, element_type, is_float, tensor
+from ...dialects.elementwise import REDUCTIONS
+from ...dialects.graph import (
+    ArgReduceOp,
+    BroadcastOp,
+    ConcatOp,
+    ConvOp,
+    GatherOp,
+    IotaOp,
+    PadOp,
+    ReduceWindowOp,
+)
+from ...dialects.graph.ops import element_of, shape_of
+from .builder import BOOLEAN, I32, Builder, DTypeName, Number, type_text
+from .contraction import einsum
+from .diagnostics import Problem
+
+Tensor = SSAValue
+Value = SSAValue | Number
+Ints = Sequence[int]
+
+REDUCTION_NAMES = {k: {"and": "all", "or": "any"}.get(k, k) for k in REDUCTIONS}
+"""What the kinds of reduction are called in .tw."""
+
+
+def axis_of(x: Tensor, axis: int, called: str = "axis") -> int:
+    """An axis of x counted from the front. Raises Problem where there is none."""
+    rank = len(shape_of(x))
+    if not -rank <= axis < rank:
+        raise Problem(
+            f"{called} {axis} is outside {type_text(x.type)}, which has {rank} dimensions", argument=called
+        )
+    return axis % rank
+
+
+def axes_of(x: Tensor, axis: int | Ints | None) -> list[int]:
+    """Distinct axes of x in order; all where `axis` is None. Raises Problem."""
+    if axis is None:
+        return list(range(len(shape_of(x))))
+    axes = sorted(axis_of(x, a) for a in ([axis] if isinstance(axis, int) else axis))
+    if len(set(axes)) != len(axes):
+        raise Problem(
+            f"axis {list(axis) if not isinstance(axis, int) else axis} names one twice", argument="axis"
+        )
+    return axes
+
+
+def static_shape(shape: Ints) -> list[int]:
+    if any(n < 0 for n in shape):
+        raise Problem(f"the shape {list(shape)} has a negative dimension", argument="shape")
+    if math.prod(shape) > 1 << 40:
+        raise Problem(f"the shape {list(shape)} is too large", argument="shape")
+    return list(shape)
+
+
+# -- activations ---------------------------------------------------------------------------------------------
+
+
+def relu(b: Builder, x: Tensor) -> Tensor:
+    """max(x, 0)."""
+    return b.apply("max", x, 0, sign="relu")
+
+
+def sigmoid(b: Builder, x: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))."""
+    return b.apply("div", 1, b.apply("add", 1, b.apply("exp", b.apply("neg", x), sign="sigmoid")))
+
+
+def silu(b: Builder, x: Tensor) -> Tensor:
+    """x * sigmoid(x)."""
+    return b.apply("mul", x, sigmoid(b, x))
+
+
+def gelu(b: Builder, x: Tensor, *, exact: bool = False) -> Tensor:
+    """x times the normal distribution function at x; by erf where exact, else by tanh (arXiv 1606.08415)."""
+    _floats("gelu", x)
+    if exact:
+        inner = b.apply("div", x, math.sqrt(2))
+        return b.apply("div", b.apply("mul", x, b.apply("add", b.apply("erf", inner), 1)), 2)
+    cubed = b.apply("mul", b.apply("mul", x, x), x)
+    inner = b.apply("mul", math.sqrt(2 / math.pi), b.apply("add", x, b.apply("mul", 0.044715, cubed)))
+    cdf = b.apply("mul", 0.5, b.apply("add", 1, b.apply("tanh", inner)))
+    return b.apply("mul", x, cdf)
+
+
+def _floats(called: str, x: Tensor) -> None:
+    if not is_float(element_of(x)):
+        raise Problem(f"`{called}` is for floats, not {type_text(x.type)}", help="convert with `as f32`")
+
+
+def softmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
+    """exp(x - max) over its sum along an axis."""
+    _floats("softmax", x)
+    shifted, axes = _shifted(b, x, axis)
+    powers = b.apply("exp", shifted)
+    return b.apply("div", powers, b.reduce(powers, "sum", axes, True))
+
+
+def log_softmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
+    """The logarithm of softmax."""
+    _floats("log_softmax", x)
+    shifted, axes = _shifted(b, x, axis)
+    total = b.reduce(b.apply("exp", shifted), "sum", axes, True)
+    return b.apply("sub", shifted, b.apply("log", total))
+
+
+def _shifted(b: Builder, x: Tensor, axis: int) -> tuple[Tensor, list[int]]:
+    axes = [axis_of(x, axis)]
+    top = b.apply("max", -math.inf, b.reduce(x, "max", axes, False))
+    return b.apply("sub", x, b.expand(top, axes)), axes
+
+
+def layer_norm(
+    b: Builder, x: Tensor, scale: Tensor, bias: Tensor, *, axis: int = -1, eps: float = 1e-5
+) -> Tensor:
+    """(x - mean) * rsqrt(variance + eps) * scale + bias, along an axis."""
+    _floats("layer_norm", x)
+    axes = [axis_of(x, axis)]
+    centred = b.apply("sub", x, _mean(b, x, axes, True))
+    variance = _mean(b, b.apply("mul", centred, centred), axes, True)
+    normal = b.apply("mul", centred, b.apply("rsqrt", b.apply("add", variance, eps)))
+    return b.apply("add", b.apply("mul", normal, scale, sign="layer_norm"), bias, sign="layer_norm")
+
+
+def rms_norm(b: Builder, x: Tensor, scale: Tensor, *, axis: int = -1, eps: float = 1e-5) -> Tensor:
+    """x * rsqrt(mean(x * x) + eps) * scale, along an axis."""
+    _floats("rms_norm", x)
+    mean = _mean(b, b.apply("mul", x, x), [axis_of(x, axis)], True)
+    root = b.apply("rsqrt", b.apply("add", mean, eps))
+    return b.apply("mul", b.apply("mul", x, root), scale, sign="rms_norm")
+
+
+# -- reductions ----------------------------------------------------------------------------------------------
+
+
+def reduction(b: Builder, kind: str, x: Tensor, axis: int | Ints | None, keep: bool) -> Tensor:
+    """x reduced along axes, all where there are none given."""
+    name = REDUCTION_NAMES[kind]
+    if kind in ("and", "or") and is_float(element_of(x)):
+        raise Problem(
+            f"`{name}` is for i1 and integers, not {type_text(x.type)}", help="compare first: `any(x > 0)`"
+        )
+    if kind not in ("and", "or") and element_of(x) == BOOLEAN:
+        raise Problem(f"`{name}` is for numbers, not i1", help="convert with `as i32`, or use `all` or `any`")
+    return b.reduce(x, kind, axes_of(x, axis), keep)
+
+
+def mean(b: Builder, x: Tensor, *, axis: int | Ints | None = None, keep: bool = False) -> Tensor:
+    """Sum over count."""
+    _floats("mean", x)
+    return _mean(b, x, axes_of(x, axis), keep)
+
+
+def _mean(b: Builder, x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
+    count = math.prod(shape_of(x)[d] for d in axes)
+    element = element_of(x)
+    wide = b.convert(x, element_type("f32"))
+    out = b.apply("div", b.reduce(wide, "sum", axes, keep), count)
+    return b.convert(out, element)
+
+
+def variance(b: Builder, x: Tensor, *, axis: int | Ints | None = None, keep: bool = False) -> Tensor:
+    """Mean of the squared distance to the mean."""
+    _floats("variance", x)
+    axes = axes_of(x, axis)
+    centred = b.apply("sub", x, _mean(b, x, axes, True))
+    return _mean(b, b.apply("mul", centred, centred), axes, keep)
+
+
+def argmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
+    """The first index of the largest element along an axis, i32."""
+    return _arg(b, x, "max", axis)
+
+
+def argmin(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
+    """The first index of the smallest element along an axis, i32."""
+    return _arg(b, x, "min", axis)
+
+
+def _arg(b: Builder, x: Tensor, kind: str, axis: int) -> Tensor:
+    dim = axis_of(x, axis)
+    if element_of(x) == BOOLEAN:
+        raise Problem(f"`arg{kind}` is for numbers, not i1", help="convert with `as i32`")
+    return b.infer(ArgReduceOp, [x], [x.type, tensor([], I32)], kind=kind, dim=dim)[1]
+
+
+# -- windows -------------------------------------------------------------------------------------------------
+
+
+def conv(
+    b: Builder,
+    x: Tensor,
+    w: Tensor,
+    *,
+    strides: int | Ints = 1,
+    padding: str | int | Ints = "valid",
+    dilation: int | Ints = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of x [batch, spatial..., features] with w [spatial..., features in, features out]."""
+    a, k = shape_of(x), shape_of(w)
+    n = len(a) - 2
+    if not 1 <= n <= 3 or len(k) != len(a):
+        raise Problem(
+            "`conv` needs x [batch, spatial..., features] and w [spatial..., features in, features out]",
+            f"{type_text(x.type)} and {type_text(w.type)}",
+        )
+    element = b.common("conv", [x, w])
+    if element == BOOLEAN:
+        raise Problem("`conv` is for numbers, not i1")
+    if groups < 1 or a[-1] != k[-2] * groups or k[-1] % groups:
+        raise Problem(
+            "the features of `conv` do not fit",
+            f"{type_text(x.type)} and {type_text(w.type)}",
+            [f"x has {a[-1]} features, w takes {k[-2]} in each of {groups} group(s)"],
+        )
+    steps, apart = _each("strides", strides, n), _each("dilation", dilation, n)
+    low, high = _padding(padding, a[1:-1], k[:n], steps, apart)
+    layout = [0, n + 1, *range(1, n + 1)]
+    return b.infer(
+        ConvOp,
+        [x, w],
+        [tensor([], element)],
+        strides=steps,
+        low=low,
+        high=high,
+        lhs_dilation=[1] * n,
+        rhs_dilation=apart,
+        lhs_layout=layout,
+        rhs_layout=[n, n + 1, *range(n)],
+        out_layout=layout,
+        groups=groups,
+    )[0]
+
+
+def max_pool(
+    b: Builder,
+    x: Tensor,
+    *,
+    window: int | Ints,
+    strides: int | Ints | None = None,
+    padding: str | int | Ints = "valid",
+) -> Tensor:
+    """The largest of each window of x [batch, spatial..., features]; strides: the window where absent."""
+    return _pool(b, "max", x, window, strides, padding)[0]
+
+
+def avg_pool(
+    b: Builder,
+    x: Tensor,
+    *,
+    window: int | Ints,
+    strides: int | Ints | None = None,
+    padding: str | int | Ints = "valid",
+) -> Tensor:
+    """The mean of each window of x [batch, spatial..., features]; what is outside counts as 0."""
+    _floats("avg_pool", x)
+    total, count = _pool(b, "sum", x, window, strides, padding)
+    return b.apply("div", total, count)
+
+
+def _pool(
+    b: Builder,
+    kind: str,
+    x: Tensor,
+    window: int | Ints,
+    strides: int | Ints | None,
+    padding: str | int | Ints,
+) -> tuple[Tensor, int]:
+    shape, n = shape_of(x), len(shape_of(x)) - 2
+    if n < 1:
+        raise Problem(
+            f"`{'avg' if kind == 'sum' else kind}_pool` needs x [batch, spatial..., features]",
+            type_text(x.type),
+        )
+    sizes = _each("window", window, n)
+    steps = sizes if strides is None else _each("strides", strides, n)
+    low, high = _padding(padding, shape[1:-1], sizes, steps, [1] * n)
+    made = b.infer(
+        ReduceWindowOp,
+        [x],
+        [x.type],
+        kind=kind,
+        window=[1, *sizes, 1],
+        strides=[1, *steps, 1],
+        dilation=[1] * (n + 2),
+        low=[0, *low, 0],
+        high=[0, *high, 0],
+    )
+    return made[0], math.prod(sizes)
+
+
+def _each(called: str, value: int | Ints, n: int) -> list[int]:
+    values = [value] * n if isinstance(value, int) else list(value)
+    if len(values) != n or any(v < 1 for v in values):
+        raise Problem(
+            f"`{called}` needs {n} numbers of at least 1, or one for all; got {value}".replace(
+                "(", "["
+            ).replace(")", "]"),
+            argument=called,
+        )
+    return values
+
+
+def _padding(
+    padding: str | int | Ints, sizes: Ints, window: Ints, strides: Ints, dilation: Ints
+) -> tuple[list[int], list[int]]:
+    n = len(sizes)
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise Problem(f'padding "{padding}" is not "same" or "valid"', argument="padding")
+        if padding == "valid":
+            return [0] * n, [0] * n
+        reach = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
+        total = [
+            max((-(-size // s) - 1) * s + r - size, 0)
+            for size, s, r in zip(sizes, strides, reach, strict=True)
+        ]
+        return [t // 2 for t in total], [t - t // 2 for t in total]
+    both = [padding] * n if isinstance(padding, int) else list(padding)
+    if len(both) != n or any(p < 0 for p in both):
+        raise Problem(
+            f"`padding` needs {n} numbers of at least 0, one for all, or a name", argument="padding"
+        )
+    return both, both
+
+
+# -- shapes --------------------------------------------------------------------------------------------------
+
+
+def reshape(b: Builder, x: Tensor, *, shape: Ints) -> Tensor:
+    """The same elements in row-major order; one dimension may be -1, which follows from the others."""
+    source, out = shape_of(x), list(shape)
+    if out.count(-1) == 1:
+        rest = math.prod(n for n in out if n != -1)
+        if rest > 0 and math.prod(source) % rest == 0:
+            out[out.index(-1)] = math.prod(source) // rest
+    if any(n < 0 for n in out) or math.prod(out) != math.prod(source):
+        raise Problem(
+            f"cannot reshape {type_text(x.type)} to {list(shape)}",
+            f"{math.prod(source)} elements to {math.prod(n for n in shape if n != -1)}",
+        )
+    return b.reshape(x, out)
+
+
+def transpose(b: Builder, x: Tensor, *, perm: Ints | None = None) -> Tensor:
+    """Result dimension i is dimension perm[i] of x; all in reverse where there is no perm."""
+    rank = len(shape_of(x))
+    order = list(range(rank))[::-1] if perm is None else [axis_of(x, p, "perm") for p in perm]
+    if sorted(order) != list(range(rank)):
+        raise Problem(f"perm {order} does not name each of {rank} dimensions once", argument="perm")
+    return b.transpose(x, order)
+
+
+def broadcast(b: Builder, x: Tensor, *, shape: Ints) -> Tensor:
+    """x repeated to a shape: dimensions of size 1, and new ones in front."""
+    return b.broadcast(x, static_shape(shape))
+
+
+def concat(b: Builder, *xs: Tensor, axis: int = 0) -> Tensor:
+    """Tensors one after the other along an axis."""
+    if not xs:
+        raise Problem("`concat` needs a tensor")
+    b.common("concat", xs)
+    dim = axis_of(xs[0], axis)
+    shapes = [shape_of(x) for x in xs]
+    for s in shapes:
+        if len(s) != len(shapes[0]) or any(
+            m != n for d, (m, n) in enumerate(zip(s, shapes[0], strict=True)) if d != dim
+        ):
+            raise Problem(
+                "shapes do not fit together in `concat`",
+                " and ".join(type_text(x.type) for x in xs),
+                [f"outside axis {dim} they must be equal"],
+            )
+    return b.infer(ConcatOp, xs, [xs[0].type], dim=dim)[0]
+
+
+def stack(b: Builder, *xs: Tensor, axis: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis."""
+    if not xs or len({x.type for x in xs}) > 1:
+        raise Problem("`stack` needs tensors of one type", " and ".join(type_text(x.type) for x in xs))
+    rank = len(shape_of(xs[0])) + 1
+    if not -rank <= axis < rank:
+        raise Problem(f"axis {axis} is outside a result of {rank} dimensions", argument="axis")
+    return concat(b, *(b.expand(x, [axis % rank]) for x in xs), axis=axis % rank)
+
+
+def split(b: Builder, x: Tensor, *, parts: int, axis: int = -1) -> tuple[Tensor, ...]:
+    """x cut along an axis into parts of one size: `a, b = split(x, parts=2)`."""
+    dim, shape = axis_of(x, axis), shape_of(x)
+    if not 1 <= parts <= 1024 or shape[dim] % parts:
+        raise Problem(
+            f"cannot split {type_text(x.type)} along axis {dim} into {parts} equal parts", argument="parts"
+        )
+    step, out = shape[dim] // parts, []
+    for i in range(parts):
+        starts, limits = [0] * len(shape), list(shape)
+        starts[dim], limits[dim] = i * step, (i + 1) * step
+        out.append(b.slice(x, starts, limits, [1] * len(shape)))
+    return tuple(out)
+
+
+def pad(
+    b: Builder, x: Tensor, value: Value = 0, *, low: Ints, high: Ints, interior: Ints | None = None
+) -> Tensor:
+    """`low` and `high` elements of `value` around x in each dimension, `interior` between its elements."""
+    fill = b.tensor(value, element_of(x))
+    zeros = [0] * len(shape_of(x))
+    return b.infer(
+        PadOp, [x, fill], [x.type], low=low, high=high, interior=zeros if interior is None else interior
+    )[0]
+
+
+# -- making and picking --------------------------------------------------------------------------------------
+
+
+def full(b: Builder, value: Value, *, shape: Ints, type: DTypeName) -> Tensor:
+    """A tensor of one value."""
+    element = element_type(type)
+    scalar = b.tensor(value, element)
+    if element_of(scalar) != element:
+        raise Problem(f"`full` of type {type} got {type_text(scalar.type)}", help=f"convert with `as {type}`")
+    return b.broadcast(scalar, static_shape(shape))
+
+
+def zeros(b: Builder, *, shape: Ints, type: DTypeName) -> Tensor:
+    """A tensor of zeros."""
+    return full(b, False if type == "i1" else 0, shape=shape, type=type)
+
+
+def ones(b: Builder, *, shape: Ints, type: DTypeName) -> Tensor:
+    """A tensor of ones."""
+    return full(b, True if type == "i1" else 1, shape=shape, type=type)
+
+
+def iota(b: Builder, *, shape: Ints, axis: int = 0, type: DTypeName = DTypeName("i32")) -> Tensor:  # noqa: B008
+    """Each element is its own index along an axis."""
+    rank = len(shape)
+    if not -rank <= axis < rank:
+        raise Problem(f"axis {axis} is outside a result of {rank} dimensions", argument="axis")
+    return b.emit(IotaOp, [], [tensor(static_shape(shape), element_type(type))], dim=axis % rank)[0]
+
+
+def one_hot(b: Builder, index: Tensor, *, depth: int, type: DTypeName) -> Tensor:
+    """1 at each index along a new last axis, 0 elsewhere."""
+    shape = [*shape_of(index), depth]
+    if dtype_name(element_of(index)) != "i32" or depth < 1:
+        raise Problem(f"`one_hot` needs i32 indices and a depth of at least 1, got {type_text(index.type)}")
+    places = iota(b, shape=shape, axis=-1)
+    equal = b.apply("eq", b.expand(index, [len(shape) - 1]), places)
+    return b.convert(equal, element_type(type))
+
+
+def take(b: Builder, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+    """The slices of x at i32 indices along an axis; a negative index counts from the end."""
+    dim, shape, index = axis_of(x, axis), shape_of(x), shape_of(indices)
+    if dtype_name(element_of(indices)) != "i32":
+        raise Problem(f"an index is i32, not {type_text(indices.type)}", help="convert with `as i32`")
+    if shape[dim] == 0:
+        raise Problem(f"there is nothing to take of {type_text(x.type)}")
+    at = wrapped(b, indices, shape[dim])
+    rank = len(shape) - 1 + len(index)
+    offset = [d for d in range(rank) if not dim <= d < dim + len(index)]
+    sizes = list(shape)
+    sizes[dim] = 1
+    return b.infer(
+        GatherOp,
+        [x, b.emit(BroadcastOp, [at], [tensor([*index, 1], I32)], dims=list(range(len(index))))[0]],
+        [tensor([], element_of(x))],
+        offset_dims=offset,
+        collapsed_dims=[dim],
+        x_batch=[],
+        indices_batch=[],
+        start_map=[dim],
+        index_dim=len(index),
+        slice_sizes=sizes,
+    )[0]
+
+
+def wrapped(b: Builder, index: Tensor, extent: int) -> Tensor:
+    """An i32 index, counted from the end where it is negative."""
+    if index in b.counters:
+        return index
+    negative = b.apply("lt", index, 0)
+    return b.apply("select", negative, b.apply("add", index, extent), index)
+
+
+def floor_divide(b: Builder, x: Any, y: Any) -> Any:
+    """The quotient rounded down, as Python's `//`."""
+    if not any(isinstance(v, SSAValue | list) for v in (x, y)):
+        return _python("//", x, y)
+    x, y = _pair(b, "//", x, y)
+    if is_float(element_of(x)):
+        rest = b.apply("rem", x, y)
+        exact = b.apply("select", b.apply("eq", y, 0), x, b.apply("sub", x, rest))
+        quotient = b.apply("div", exact, y)
+        away = b.apply(
+            "and", b.apply("ne", rest, 0), b.apply("ne", b.apply("sign", y), b.apply("sign", rest))
+        )
+        return b.apply("round_away", b.apply("select", away, b.apply("sub", quotient, 1), quotient))
+    quotient = b.apply("div", x, y)
+    signs = b.apply("ne", b.apply("sign", x), b.apply("sign", y))
+    away = b.apply("and", signs, b.apply("ne", b.apply("rem", x, y), 0))
+    return b.apply("select", away, b.apply("sub", quotient, 1), quotient)
+
+
+def modulo(b: Builder, x: Any, y: Any) -> Any:
+    """What `//` leaves, with the sign of y, as Python's `%`; of whole numbers and a zero y it is 0."""
+    if not any(isinstance(v, SSAValue | list) for v in (x, y)):
+        return _python("%", x, y)
+    x, y = _pair(b, "%", x, y)
+    if not is_float(element_of(x)):
+        y = b.apply("select", b.apply("eq", y, 0), 1, y)
+    rest = b.apply("rem", x, y)
+    signs = b.apply("ne", b.apply("lt", rest, 0), b.apply("lt", y, 0))
+    away = b.apply("and", signs, b.apply("ne", rest, 0))
+    return b.apply("select", away, b.apply("add", rest, y), rest)
+
+
+def _pair(b: Builder, sign: str, x: Any, y: Any) -> list[Tensor]:
+    """Both sides as tensors of one type. Raises Problem."""
+    element = b.common(sign, [x, y])
+    if element == BOOLEAN:
+        raise Problem(f"`{sign}` is for numbers, not i1", help="convert with `as i32`")
+    sides = [b.tensor(v, element) for v in (x, y)]
+    shape = b.together(sign, sides)
+    return [b.broadcast(v, shape) for v in sides]
+
+
+def _python(sign: str, x: Number, y: Number) -> Number:
+    if isinstance(x, bool) or isinstance(y, bool):
+        raise Problem(f"`{sign}` is for numbers, not truth values")
+    if y == 0:
+        raise Problem("division by zero")
+    try:
+        return x // y if sign == "//" else x % y
+    except OverflowError:
+        raise Problem(f"`{sign}` of {x} and {y} has no value") from None
+
+
+def power(b: Builder, x: Any, y: Any) -> Any:
+    """x to the power y: by products where y is a small whole number, as JAX does."""
+    if isinstance(x, SSAValue) and isinstance(y, int) and not isinstance(y, bool) and 1 <= y <= 64:
+        out, square = None, x
+        while y:
+            if y & 1:
+                out = square if out is None else b.apply("mul", out, square, sign="**")
+            y >>= 1
+            if y:
+                square = b.apply("mul", square, square, sign="**")
+        return out
+    if isinstance(x, int) and isinstance(y, int) and y >= 0:
+        if abs(x) > 1 and y > 64:
+            raise Problem("a whole number beyond 64 bits")
+        return x**y
+    return b.apply("pow", x, y, sign="**")
+
+
+LIBRARY: dict[str, Any] = {
+    f.__name__: f
+    for f in (
+        relu,
+        sigmoid,
+        silu,
+        gelu,
+        softmax,
+        log_softmax,
+        layer_norm,
+        rms_norm,
+        mean,
+        variance,
+        argmax,
+        argmin,
+        conv,
+        max_pool,
+        avg_pool,
+        reshape,
+        transpose,
+        broadcast,
+        concat,
+        stack,
+        split,
+        pad,
+        full,
+        zeros,
+        ones,
+        iota,
+        one_hot,
+        take,
+        einsum,
+    )
+}
+"""By name. Scalar functions, reductions and the ops of the dialect come from their tables: see functions.py."""

@@ -1,0 +1,387 @@
+"""`.tw` text to the syntax tree. After a syntax error parsing goes on with the next statement, so that all errors of
+a file are found at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedToken
+
+from . import syntax
+from .diagnostics import Report, SourceFile, Span, did_you_mean, listed
+from .syntax import Node
+from .terminals import grammar_text
+from .tokens import NEWLINE, keywords, span_of, symbols, tokenize
+
+Children = list[Any]
+
+MOST_DEEP = 150
+"""Operations within each other in one expression."""
+
+
+def parse(source: SourceFile, report: Report) -> tuple[syntax.Item, ...]:
+    """The items of a file; syntax errors are reported, and what they are in is left out."""
+    tokens = tokenize(source, report)
+    if tokens is None:
+        return ()
+    state = _lark().parse_interactive("")
+    stacks = state.parser_state
+    i = 0
+    while i < len(tokens):
+        token = tokens[i]
+        try:
+            state.feed_token(token)
+            i += 1
+        except UnexpectedToken as error:
+            _report(source, tokens, i, state.accepts() or error.expected, report)
+            i = _recover(stacks, tokens, i)
+        except _TooDeep as error:
+            report.add(source, error.span, *error.args)
+            return ()
+    try:
+        items = state.feed_eof()
+    except UnexpectedToken:  # a file that ends within a block which an error has cut off
+        report.check()
+        raise
+    return tuple(items)
+
+
+@cache
+def _lark() -> Lark:
+    return Lark(
+        grammar_text(),
+        parser="lalr",
+        lexer="basic",
+        keep_all_tokens=True,
+        maybe_placeholders=False,
+        transformer=_Build(),
+    )
+
+
+def _recover(stacks: Any, tokens: Sequence[Token], at: int) -> int:
+    """Takes the parser back to the start of the statement it was in, and gives the position of the next one."""
+    table = stacks.parse_conf.parse_table.states
+    inside = 0
+    while True:
+        row = table[stacks.state_stack[-1]]
+        if "RETURN" in row and "RBRACE" in row:  # at the start of a statement
+            inside = 1
+            break
+        if ("FN" in row and "CONST" in row) or len(stacks.state_stack) == 1:
+            break
+        stacks.state_stack.pop()
+        stacks.value_stack.pop()
+    # the rest of the statement goes, its blocks included
+    depth = 0
+    while at < len(tokens):
+        kind = tokens[at].type
+        if kind == "LBRACE":
+            depth += 1
+        elif kind == "RBRACE":
+            if depth == 0 and inside:
+                return at
+            depth = max(0, depth - 1)
+        elif kind == NEWLINE and depth == 0:
+            return at + 1
+        at += 1
+    return at
+
+
+# -- what is expected ----------------------------------------------------------------------------------------
+
+_EXPRESSION = frozenset({"NAME", "INT", "FLOAT", "STRING", "TRUE", "FALSE", "LPAR", "LSQB"})
+_OPERATORS = frozenset(
+    {"PLUS", "MINUS", "STAR", "SLASH", "FLOOR", "PERCENT", "AT", "POWER", "AND", "OR", "AS"}
+)
+_COMPARISONS = frozenset({"EQ", "NE", "LT", "LE", "GT", "GE"})
+_STATEMENTS = frozenset({"RETURN", "FOR", "WHILE"})
+_ITEMS = frozenset({"FN", "CONST", "PARAM"})
+_NAMED = {
+    "NAME": "a name",
+    "STRING": "a string",
+    "DTYPE": "an element type",
+    "INT": "a number",
+    NEWLINE: "the end of the line",
+}
+
+
+def _expected(kinds: Iterable[str]) -> str:
+    left = set(kinds) - {"$END"}
+    words = []
+    if left >= _ITEMS:
+        words.append("`fn`, `const`, `param` or `import`")
+        left -= _ITEMS | {"PUB", "IMPORT"}
+    if left >= _STATEMENTS:
+        words.append("a statement")
+        left -= _STATEMENTS | {"NAME", "IF"}
+    if left >= _EXPRESSION:
+        words.append("an expression")
+        left -= _EXPRESSION | {"MINUS", "NOT", "DTYPE", "NEW", "ELLIPSIS"}
+    if len(left & _OPERATORS) > 6:
+        words.append("an operator")
+        left -= _OPERATORS | _COMPARISONS
+        left -= {"LPAR", "LSQB", "DOT"}
+    marks = symbols()
+    words += sorted(_NAMED.get(k) or f"`{marks.get(k, k)}`" for k in left)
+    return listed(words) if words else "nothing more"
+
+
+_OTHER_WORDS = {
+    "def": "a function is written `fn name(x: f32[N]) -> f32[N] { ... }`",
+    "let": "an assignment is written `name = value`",
+    "var": "an assignment is written `name = value`",
+    "function": "a function is written `fn name(x: f32[N]) -> f32[N] { ... }`",
+    "elif": "write `else if`",
+    "lambda": "functions have a name: `fn name(...) -> ... { ... }`",
+    "from": 'an import is written `import "file.tw" as name`',
+    "None": "there is no None; a new dimension is written `new`",
+    "is": "equality is written `==`",
+}
+
+
+def _report(
+    source: SourceFile, tokens: Sequence[Token], at: int, expected: Iterable[str], report: Report
+) -> None:
+    token, wanted = tokens[at], _expected(expected)
+    span = span_of(token)
+    before = tokens[at - 1] if at else None
+    help = _hint(tokens, at, set(expected))
+    if token.type == NEWLINE:
+        end = span_of(before)[1] if before is not None else span[0]
+        report.add(source, (end, end + 1), f"expected {wanted}, found the end of the line", help=help)
+        return
+    shown = f"`{token}`"
+    if str(token) in keywords():
+        shown = f"the keyword `{token}`"
+    report.add(source, span, f"expected {wanted}, found {shown}", help=help)
+
+
+def _hint(tokens: Sequence[Token], at: int, expected: set[str]) -> str:
+    token, before = tokens[at], tokens[at - 1] if at else None
+    for near in (token, before):
+        if near is not None and str(near) in _OTHER_WORDS:
+            return _OTHER_WORDS[str(near)]
+    if token.type in _COMPARISONS and expected & {"AND"}:
+        return "comparisons do not chain: write `a < b and b < c`"
+    if str(token) in keywords() and "NAME" in expected:
+        return f"`{token}` is a word of the language and cannot be a name"
+    if token.type == "EQUAL" and "EQ" in expected:
+        return "equality is written `==`"
+    if (
+        token.type in ("PLUS", "MINUS", "STAR", "SLASH")
+        and at + 1 < len(tokens)
+        and tokens[at + 1].type == "EQUAL"
+    ):
+        return f"write `x = x {token} ...`"
+    if token.type == "COLON" and "LBRACE" in expected:
+        return "blocks stand between `{` and `}`"
+    if token.type == "LBRACE" and "ARROW" in expected:
+        return "say what the function gives: `-> f32[N]`"
+    if before is not None and before.type == "NAME" and token.type == "NAME":
+        return did_you_mean(str(before), keywords())
+    if "LSQB" in expected and before is not None and before.type == "DTYPE":
+        return f"a type has its shape in brackets; a scalar is `{before}[]`"
+    return ""
+
+
+# -- the tree ------------------------------------------------------------------------------------------------
+
+
+class _TooDeep(Exception):
+    def __init__(self, span: Span):
+        super().__init__(
+            "this expression is nested too deeply", f"more than {MOST_DEEP} operations within each other"
+        )
+        self.span = span
+
+
+def _span(children: Sequence[Any]) -> Span:
+    return _ends(children[0])[0], _ends(children[-1])[1]
+
+
+def _ends(child: Any) -> Span:
+    return child.span if isinstance(child, Node) else span_of(child)
+
+
+def _nodes(children: Sequence[Any], *kinds: type) -> tuple[Any, ...]:
+    return tuple(c for c in children if isinstance(c, kinds or Node))
+
+
+def _name(token: Token) -> syntax.Name:
+    return syntax.Name(span_of(token), str(token))
+
+
+def _string(token: Token) -> syntax.Literal:
+    return syntax.Literal(span_of(token), str(token)[1:-1])
+
+
+@dataclass(slots=True, eq=False)
+class _Block(Node):
+    items: tuple[syntax.Statement, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Results(Node):
+    items: tuple[syntax.Type, ...]
+
+
+def _deep(node: Node, *parts: Node) -> Node:
+    """`node` with its depth. Raises _TooDeep."""
+    node.depth = 1 + max((p.depth for p in parts), default=0)
+    if node.depth > MOST_DEEP:
+        raise _TooDeep(node.span)
+    return node
+
+
+class _Build(Transformer):
+    """One method for each rule of the grammar; children are tokens and the nodes of inner rules."""
+
+    def start(self, c: Children) -> list[Any]:
+        return [n for n in c if isinstance(n, Node)]
+
+    def import_(self, c: Children) -> Node:
+        return syntax.Import(_span(c), _string(c[1]), _name(c[3]))
+
+    def const_(self, c: Children) -> Node:
+        type_ = c[3] if isinstance(c[3], syntax.Type) else None
+        return syntax.Const(_span(c), _name(c[1]), type_, c[-1])
+
+    def param(self, c: Children) -> Node:
+        return syntax.Param(_span(c), _name(c[1]), c[3], _string(c[5]), _string(c[7]))
+
+    def function(self, c: Children) -> Node:
+        public = c[0].type == "PUB"
+        name = c[2] if public else c[1]
+        results = next((x.items for x in c if isinstance(x, _Results)), None)
+        if results is None:
+            results = _nodes(c, syntax.Type)
+        body = c[-1]
+        head = (span_of(c[0])[0], span_of(name)[1])
+        parameters = _nodes(c, syntax.Parameter)
+        return syntax.Function(
+            (head[0], body.span[1]), _name(name), public, parameters, results, body.items, head
+        )
+
+    def parameter(self, c: Children) -> Node:
+        return syntax.Parameter(_span(c), _name(c[0]), c[2])
+
+    def results(self, c: Children) -> Node:
+        return _Results(_span(c), _nodes(c, syntax.Type))
+
+    def type(self, c: Children) -> Node:
+        quant = c[-1] if isinstance(c[-1], syntax.Quant) else None
+        dims: tuple[Any, ...] = tuple(
+            n for n in c[1:] if isinstance(n, Node) and not isinstance(n, syntax.Quant)
+        )
+        return syntax.Type(_span(c), self.dtype([c[0]]), dims, quant)
+
+    def quant(self, c: Children) -> Node:
+        odd = [n for n in _nodes(c[2:]) if not isinstance(n, syntax.Keyword)]
+        words = (
+            *_nodes(c, syntax.Keyword),
+            *(syntax.Keyword(n.span, syntax.Name(n.span, ""), n) for n in odd),
+        )
+        return syntax.Quant(_span(c), self.dtype([c[1]]), words)
+
+    def block(self, c: Children) -> Node:
+        return _Block(_span(c), _nodes(c))
+
+    def assign(self, c: Children) -> Node:
+        return syntax.Assign(_span(c), _nodes(c, syntax.Target), c[-1])
+
+    def target(self, c: Children) -> Node:
+        return syntax.Target(_span(c), _name(c[0]), c[2] if len(c) > 1 else None)
+
+    def update(self, c: Children) -> Node:
+        return syntax.Update(_span(c), _name(c[0]), _nodes(c[1:-1]), c[-1])
+
+    def return_(self, c: Children) -> Node:
+        return syntax.Return(_span(c), _nodes(c))
+
+    def for_(self, c: Children) -> Node:
+        return syntax.For(_span(c), _name(c[1]), c[3], c[5], c[6].items)
+
+    def while_(self, c: Children) -> Node:
+        return syntax.While(_span(c), c[1], c[2].items)
+
+    def if_(self, c: Children) -> Node:
+        orelse: tuple[Any, ...] = ()
+        if len(c) > 3:
+            orelse = c[4].items if isinstance(c[4], _Block) else (c[4],)
+        return syntax.If(_span(c), c[1], c[2].items, orelse)
+
+    def made_binary(self, c: Children) -> Node:
+        return _deep(syntax.Binary(_span(c), str(c[1]), c[0], c[2]), c[0], c[2])
+
+    or_ = and_ = compare = sum = product = power = made_binary
+
+    def made_unary(self, c: Children) -> Node:
+        return _deep(syntax.Unary(_span(c), str(c[0]), c[1]), c[1])
+
+    not_ = negate = made_unary
+
+    def convert(self, c: Children) -> Node:
+        return _deep(syntax.Convert(_span(c), c[0], self.dtype([c[2]])), c[0])
+
+    def call(self, c: Children) -> Node:
+        words = _nodes(c, syntax.Keyword)
+        args: tuple[Any, ...] = tuple(
+            n for n in c[1:] if isinstance(n, Node) and not isinstance(n, syntax.Keyword)
+        )
+        return _deep(syntax.Call(_span(c), c[0], args, words), *args, *(w.value for w in words))
+
+    def index(self, c: Children) -> Node:
+        return _deep(syntax.Index(_span(c), c[0], _nodes(c[1:])), c[0])
+
+    def name(self, c: Children) -> Node:
+        return _name(c[0])
+
+    def member(self, c: Children) -> Node:
+        return syntax.Member(_span(c), _name(c[0]), _name(c[2]))
+
+    def number(self, c: Children) -> Node:
+        text = str(c[0]).replace("_", "")
+        whole = c[0].type == "INT" and len(text) < 100
+        return syntax.Literal(_span(c), int(text) if whole else float(text))
+
+    def string(self, c: Children) -> Node:
+        return _string(c[0])
+
+    def true(self, c: Children) -> Node:
+        return syntax.Literal(_span(c), True)
+
+    def false(self, c: Children) -> Node:
+        return syntax.Literal(_span(c), False)
+
+    def dtype(self, c: Children) -> Any:
+        return syntax.DType(_span(c), str(c[0]))
+
+    def list_(self, c: Children) -> Node:
+        return _deep(syntax.ListOf(_span(c), _nodes(c)), *_nodes(c))
+
+    def group(self, c: Children) -> Node:
+        c[1].span = _span(c)
+        return c[1]
+
+    def keyword(self, c: Children) -> Node:
+        return syntax.Keyword(_span(c), _name(c[0]), c[2])
+
+    def slice(self, c: Children) -> Node:
+        parts: list[Any] = [None, None, None]
+        at = 0
+        for x in c:
+            if isinstance(x, Node):
+                parts[at] = x
+            else:
+                at += 1
+        return syntax.Slice(_span(c), *parts)
+
+    def ellipsis(self, c: Children) -> Node:
+        return syntax.Ellipsis(_span(c))
+
+    def new_axis(self, c: Children) -> Node:
+        return syntax.NewAxis(_span(c))

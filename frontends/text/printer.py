@@ -1,0 +1,529 @@
+"""The graph level as `.tw` text: what comes out lowers to the same graph again."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+
+from ...dialects.base import describe, integer, text, to_ints
+from ...dialects.dtypes import dtype_name, element_type, is_float, numpy_dtype
+from ...dialects.graph import (
+    ELEMENTWISE,
+    BroadcastOp,
+    CaseOp,
+    ConcatOp,
+    ConstantOp,
+    ContractOp,
+    ElementwiseOp,
+    GraphOp,
+    IotaOp,
+    PadOp,
+    ReduceOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+    WhileOp,
+    YieldOp,
+)
+from ...dialects.graph.attributes import Literal
+from ...dialects.graph.ops import element_of, shape_of
+from ..errors import FrontendError
+from ..known import NATIVE, scalar_value
+from .builder import BOOLEAN, I32, check_domain, type_text
+from .diagnostics import Problem
+from .expressions import CONSTANTS
+from .format import format_text
+from .functions import OPERATORS, functions, graph_functions, property_kinds
+from .indexing import Range, slice_bounds
+from .library import REDUCTION_NAMES
+from .tokens import is_name, keywords
+
+SMALL = 64
+"""Up to this many elements a constant is written as numbers."""
+
+
+def print_tw(module: ModuleOp, name: str = "main") -> str:
+    """A graph-level module as .tw text, its @main called `name`. Raises FrontendError, one line that names the op and
+    its place, for what the language cannot say."""
+    main = next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main"), None)
+    if main is None:
+        raise FrontendError("there is no function @main to print as .tw")
+    printer = _Printer()
+    return format_text(f"{name}.tw", printer.function(main, name))
+
+
+def cannot(op: Operation, why: str = "") -> FrontendError:
+    """The error for an op that the language has no words for."""
+    return FrontendError(f"{describe(op)} cannot be written in .tw{': ' + why if why else ''}")
+
+
+class _Printer:
+    def __init__(self) -> None:
+        self.names: dict[SSAValue, str] = {}
+        self.used = {*keywords(), *functions(), *CONSTANTS, "graph", "main"}
+        self.lines: list[str] = []
+        self.inline = 0
+        self.skipped: set[Operation] = set()
+
+    # -- names and types -----------------------------------------------------------------------------------
+
+    def fresh(self, hint: str | None) -> str:
+        """A name that nothing has yet."""
+        stem = hint if hint and is_name(hint) else ""
+        name, i = stem or "v0", 0
+        while name in self.used:
+            i += 1
+            name = f"{stem}_{i}" if stem else f"v{i}"
+        self.used.add(name)
+        return name
+
+    def name(self, value: SSAValue) -> str:
+        """How a value is written where it is used."""
+        if value not in self.names:
+            owner = value.owner
+            assert self.inline and isinstance(owner, Operation)
+            return f"({self.expression(owner)})"
+        return self.names[value]
+
+    def type(self, type_: Attribute, op: Operation, quant: Attribute | None = None) -> str:
+        """A tensor type as .tw writes it."""
+        if not isinstance(type_, TensorType) or type_.element_type not in NATIVE:
+            raise cannot(op, f"the language has no {type_}")
+        return type_text(type_) + (_quant(quant) if isinstance(quant, DictionaryAttr) else "")
+
+    # -- structure -----------------------------------------------------------------------------------------
+
+    def function(self, main: FuncOp, name: str) -> str:
+        block = main.body.block
+        arg_attrs = main.arg_attrs.data if main.arg_attrs else [DictionaryAttr({})] * len(block.args)
+        parameters = []
+        for arg, attrs in zip(block.args, arg_attrs, strict=True):
+            self.names[arg] = self.fresh(arg.name_hint or "x")
+            parameters.append(f"{self.names[arg]}: {self.type(arg.type, main, attrs.data.get('quant'))}")
+        types = [self.type(t, main) for t in main.function_type.outputs]
+        results = types[0] if len(types) == 1 else f"({', '.join(types)})"
+        if not types:
+            raise cannot(main, "a function without results")
+        head = f"pub fn {name}({', '.join(parameters)}) -> {results} {{"
+        self.block(block)
+        last = block.last_op
+        assert isinstance(last, ReturnOp)
+        values = ", ".join(self.name(v) for v in last.operands)
+        return "\n".join([head, *self.lines, f"return {values}", "}", ""])
+
+    def block(self, block: Block) -> None:
+        """The ops of a block, without its terminator."""
+        for op in block.ops:
+            if isinstance(op, YieldOp | ReturnOp):
+                continue
+            if isinstance(op, WhileOp):
+                self.loop(op)
+            elif isinstance(op, CaseOp):
+                self.branch(op)
+            elif not self.implied(op):
+                self.assign(op)
+
+    def assign(self, op: Operation) -> None:
+        expression = self.expression(op)
+        quant = op.attributes.get("quant")
+        targets = []
+        for r in op.results:
+            self.names[r] = self.fresh(r.name_hint)
+            annotated = quant is not None and len(op.results) == 1
+            targets.append(f"{self.names[r]}: {self.type(r.type, op, quant)}" if annotated else self.names[r])
+        self.lines.append(f"{', '.join(targets)} = {expression}")
+
+    def loop(self, op: WhileOp) -> None:
+        yielded = op.yielded(1).values
+        block, test = op.body.block, op.condition.block
+        changed = []
+        for i, (init, result) in enumerate(zip(op.inits, op.results, strict=True)):
+            if yielded[i] is block.args[i]:
+                for v in (block.args[i], test.args[i], result):
+                    self.names[v] = self.name(init)
+            else:
+                changed.append(i)
+        if not changed:
+            raise cannot(op, "a loop that carries nothing")
+        if self.counted(op, changed):
+            return
+        for i in changed:
+            self.carry(op, i)
+        self.inline += 1
+        condition = self.name(op.yielded(0).values[0])
+        self.inline -= 1
+        self.lines.append(f"while {_bare(condition)} {{")
+        self.block(block)
+        self.carried(op, changed)
+        self.lines.append("}")
+
+    def carry(self, op: WhileOp, i: int) -> None:
+        """A name of its own for a value that the loop carries."""
+        arg = op.body.block.args[i]
+        name = self.fresh(arg.name_hint or op.inits[i].name_hint)
+        self.lines.append(f"{name} = {self.name(op.inits[i])}")
+        for v in (arg, op.condition.block.args[i], op.results[i]):
+            self.names[v] = name
+
+    def carried(self, op: WhileOp, changed: Sequence[int]) -> None:
+        """The assignments at the end of a round."""
+        values = {i: op.yielded(1).values[i] for i in changed}
+        args = op.body.block.args
+        pending: dict[int, str] = {}
+        for i, v in values.items():
+            pending[i] = self.name(v)
+            if isinstance(v, BlockArgument) and v.owner is args[i].owner and v.index in changed:
+                kept = self.fresh("kept")
+                self.lines.append(f"{kept} = {pending[i]}")
+                pending[i] = kept
+        self.lines += [f"{self.names[args[i]]} = {text}" for i, text in pending.items()]
+
+    def counted(self, op: WhileOp, changed: list[int]) -> bool:
+        """Print a loop as `for`, where that lowers to it again."""
+        if op.counter is None or op.trip_count is None or integer(op.counter) != changed[0]:
+            return False
+        at = integer(op.counter)
+        start, step = scalar_value(op.inits[at]), op.yielded(1).values[at].owner
+        plain = isinstance(step, ELEMENTWISE["add"]) and len(list(step.results[0].uses)) == 1
+        if not plain or start is None or list(op.results[at].uses):
+            return False
+        test = op.yielded(0).values[0].owner
+        limit = scalar_value(test.operands[1]) if isinstance(test, ELEMENTWISE["lt"]) else None
+        if limit is None or not isinstance(step, Operation):
+            return False
+        index = self.fresh(op.body.block.args[at].name_hint or "i")
+        rest = [i for i in changed if i != at]
+        for i in rest:
+            self.carry(op, i)
+        self.names[op.body.block.args[at]] = index
+        self.lines.append(f"for {index} in {int(start)}..{int(limit)} {{")
+        self.skipped.add(step)
+        self.block(op.body.block)
+        self.carried(op, rest)
+        self.lines.append("}")
+        return True
+
+    def branch(self, op: CaseOp) -> None:
+        index = op.index.owner
+        if len(op.branches) != 2 or not isinstance(index, ELEMENTWISE["convert"]):
+            raise cannot(op, f"a choice between {len(op.branches)} branches by a number")
+        chosen = index.operands[0]
+        if element_of(chosen) != BOOLEAN or shape_of(chosen):
+            raise cannot(op, "a choice by something other than a truth value")
+        names = [self.fresh(r.name_hint) for r in op.results]
+        for k, head in ((1, f"if {self.name(chosen)} {{"), (0, "} else {")):
+            self.lines.append(head)
+            region = op.branches[k]
+            self.block(region.block)
+            for name, v in zip(names, op.yielded(k).values, strict=True):
+                self.lines.append(f"{name} = {self.name(v)}")
+        self.lines.append("}")
+        self.names.update(zip(op.results, names, strict=True))
+
+    # -- expressions ---------------------------------------------------------------------------------------
+
+    def expression(self, op: Operation) -> str:
+        """An op as an expression over the names of its operands."""
+        for r in op.results:
+            self.type(r.type, op)
+        if not isinstance(op, GraphOp) or op.regions:
+            raise cannot(op)
+        if isinstance(op, ConstantOp):
+            return _constant(op.value.data)
+        if isinstance(op, ElementwiseOp):
+            return self.elementwise(op)
+        pretty = _PRETTY.get(type(op))
+        made = pretty(self, op) if pretty is not None else None
+        return self.exact(op) if made is None else made
+
+    def exact(self, op: GraphOp) -> str:
+        """`graph.<op>(...)` with all its properties."""
+        name = op.name.removeprefix("graph.")
+        if name not in graph_functions() or name in keywords():
+            raise cannot(op)
+        words = [self.name(v) for v in op.operands]
+        for key, kind in property_kinds(type(op)).items():
+            if key in op.properties:
+                value = op.properties[key]
+                shown = {
+                    "Ints": lambda a: str(list(to_ints(a))),
+                    "int": lambda a: str(integer(a)),
+                    "str": lambda a: f'"{text(a)}"',
+                }[kind](value)
+                words.append(f"{key}={shown}")
+        result = op.results[-1]
+        if isinstance(op, BroadcastOp | ReshapeOp | IotaOp):
+            words.append(f"shape={list(shape_of(result))}")
+        default = element_of(op.operands[0]) if op.operands else element_type("f32")
+        if element_of(result) != default:
+            words.append(f"type={dtype_name(element_of(result))}")
+        return f"graph.{name}({', '.join(words)})"
+
+    def elementwise(self, op: ElementwiseOp) -> str:
+        function = op.FUNCTION
+        if function.result == "any":
+            if element_of(op.operands[0]) == element_of(op.results[0]):
+                return self.exact(op)
+            return f"{self.name(op.operands[0])} as {dtype_name(element_of(op.results[0]))}"
+        values = op.operands[1:] if function.predicate else op.operands
+        try:
+            check_domain(function, element_of(values[0]), function.name)
+        except Problem:
+            return self.exact(op)
+        whole = not is_float(element_of(values[0]))
+        if function.name == "div" and whole:
+            return self.exact(op)
+        words = self.broadcasted(op, len(op.operands) - len(values))
+        sign = OPERATORS.get(function.name)
+        if sign is None:
+            return f"{function.name}({', '.join(map(_bare, words))})"
+        return f"{sign} {words[0]}" if len(words) == 1 else f"{words[0]} {sign} {words[1]}"
+
+    def broadcasted(self, op: ElementwiseOp, first: int) -> list[str]:
+        """The operands, those that the language broadcasts by itself as what they come from."""
+        sources = [_source(v, op) if i >= first else None for i, v in enumerate(op.operands)]
+        # one operand has to say what the shape is, and one of the values what the element type is
+        if all(s is not None for s in sources[first:]):
+            sources[first] = None
+        out = []
+        for v, source in zip(op.operands, sources, strict=True):
+            if source is None:
+                out.append(self.name(v))
+                continue
+            value = scalar_value(source)
+            literal = (
+                _literal(value, element_of(source)) if value is not None and not shape_of(source) else None
+            )
+            out.append(f"({literal})" if literal and literal[0] == "-" else literal or self.name(source))
+        return out
+
+    def implied(self, op: Operation) -> bool:
+        """Whether an op needs no line: the broadcasts and constants that elementwise ops imply."""
+        users = [u.operation for r in op.results for u in r.uses]
+        if op in self.skipped or (users and all(u in self.skipped for u in users)):
+            return True
+        if isinstance(op, ELEMENTWISE["convert"]) and users and all(isinstance(u, CaseOp) for u in users):
+            return True
+        if isinstance(op, ConstantOp):
+            if _literal(scalar_value(op.result), element_of(op.result)) is None or shape_of(op.result):
+                return False
+            return bool(users) and all(isinstance(u, BroadcastOp) and self.implied(u) for u in users)
+        if not isinstance(op, BroadcastOp) or "quant" in op.attributes:
+            return False
+        if any(isinstance(u.operation, BroadcastOp) for u in op.result.uses):
+            inner = [u.operation for u in op.result.uses]
+            lead = len(shape_of(op.result)) - len(shape_of(op.x))
+            numpy = (
+                lead > 0
+                and list(to_ints(op.dims)) == list(range(lead, len(shape_of(op.result))))
+                and shape_of(op.x)
+            )
+            front = shape_of(op.result)[lead:] == shape_of(op.x)
+            return bool(numpy and front) and all(
+                isinstance(u, BroadcastOp) and self.implied(u) for u in inner
+            )
+        for use in op.result.uses:
+            user = use.operation
+            if not isinstance(user, ElementwiseOp) or user.FUNCTION.result == "any":
+                return False
+            first = 1 if user.FUNCTION.predicate else 0
+            sources = [_source(v, user) if i >= first else None for i, v in enumerate(user.operands)]
+            named = all(s is not None for s in sources[first:]) and use.index == first
+            if use.index < first or sources[use.index] is None or named:
+                return False
+            if self._is_exact(user):
+                return False
+        return bool(op.result.uses)
+
+    @staticmethod
+    def _is_exact(op: ElementwiseOp) -> bool:
+        element = element_of(op.operands[-1])
+        try:
+            check_domain(op.FUNCTION, element, "")
+        except Problem:
+            return True
+        return op.FUNCTION.name == "div" and not is_float(element)
+
+
+def _source(value: SSAValue, user: ElementwiseOp) -> SSAValue | None:
+    """What an operand is broadcast from, where that is what the language does by itself."""
+    op = value.owner
+    if not isinstance(op, BroadcastOp) or "quant" in op.attributes:
+        return None
+    x, shape, dims = op.x, shape_of(value), list(to_ints(op.dims))
+    if not shape_of(x):
+        return x if shape else None
+    lead = len(shape) - len(shape_of(x))
+    if user.FUNCTION.predicate:
+        return x if dims == list(range(lead, len(shape))) else None
+    if lead or dims != list(range(len(shape))) or shape_of(x) == shape:
+        return None
+    inner = x.owner
+    if isinstance(inner, BroadcastOp) and "quant" not in inner.attributes and shape_of(inner.x):
+        lead = len(shape) - len(shape_of(inner.x))
+        front = to_ints(inner.dims) == tuple(range(lead, len(shape)))
+        if lead > 0 and front and shape_of(x) == (1,) * lead + shape_of(inner.x):
+            return inner.x
+    return x
+
+
+def _bare(expression: str) -> str:
+    """Without the parentheses around all of it."""
+    if not (expression.startswith("(") and expression.endswith(")")):
+        return expression
+    depth = 0
+    for i, c in enumerate(expression):
+        depth += (c == "(") - (c == ")")
+        if depth == 0 and i < len(expression) - 1:
+            return expression
+    return expression[1:-1]
+
+
+# -- constants -----------------------------------------------------------------------------------------------
+
+
+def _literal(value: float | int | bool | None, element: Attribute) -> str | None:
+    """A number as it is written beside a tensor of its element type; None where that would not give its bits."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return str(value)
+    if value != value:
+        return None
+    if value in (float("inf"), float("-inf")):
+        return "inf" if value > 0 else "-inf"
+    shown = repr(float(value))
+    if "e" in shown and "." not in shown.split("e")[0]:
+        shown = shown.replace("e", ".0e")
+    return shown
+
+
+def _constant(literal: Literal) -> str:
+    array = literal.array()
+    element = element_type(literal.dtype)
+    if 0 < array.size <= SMALL:
+        values = array.astype(np.float64 if literal.dtype[0] in "fb" else array.dtype)
+        words = [_literal(v, element) for v in values.reshape(-1).tolist()]
+        if None not in words:
+            shown = str(np.array(words, object).reshape(array.shape).tolist()).replace("'", "")
+            return f"{f'({shown})' if shown[0] == '-' else shown} as {literal.dtype}"
+    data = base64.b64encode(literal.data).decode()
+    splat = (
+        ", splat=true" if literal.splat and len(literal.data) == numpy_dtype(literal.dtype).itemsize else ""
+    )
+    return f'graph.constant(data="{data}", shape={list(literal.shape)}, type={literal.dtype}{splat})'
+
+
+def _quant(attr: DictionaryAttr) -> str:
+    found = attr.data
+    words = []
+    for key in ("scale", "zero"):
+        values = found.get(key)
+        assert isinstance(values, ArrayAttr)
+        numbers = [str(v.value.data) for v in values.data if isinstance(v, FloatAttr | IntegerAttr)]
+        shown = numbers[0] if len(numbers) == 1 and "axis" not in found else f"[{', '.join(numbers)}]"
+        if len(numbers) == 1 and "axis" in found and key == "zero":
+            shown = numbers[0]
+        words.append(f"{key}={shown}")
+    if "axis" in found:
+        words.append(f"axis={integer(found['axis'])}")
+    return f" quant {text(found['type'])}({', '.join(words)})"
+
+
+# -- ops with a form of their own ----------------------------------------------------------------------------
+
+
+def _reshape(p: _Printer, op: ReshapeOp) -> str | None:
+    if shape_of(op.x) == shape_of(op.result):
+        return None
+    return f"reshape({_bare(p.name(op.x))}, shape={list(shape_of(op.result))})"
+
+
+def _transpose(p: _Printer, op: TransposeOp) -> str | None:
+    perm = list(to_ints(op.perm))
+    return None if perm == list(range(len(perm))) else f"transpose({_bare(p.name(op.x))}, perm={perm})"
+
+
+def _broadcast(p: _Printer, op: BroadcastOp) -> str | None:
+    source, shape, dims = shape_of(op.x), shape_of(op.result), list(to_ints(op.dims))
+    grown = [d for d in range(len(shape)) if d not in dims]
+    if grown and sorted(dims) == dims and source and all(shape[d] == 1 for d in grown):
+        if all(shape[d] == n for d, n in zip(dims, source, strict=True)):
+            return f"{p.name(op.x)}[{', '.join('new' if d in grown else ':' for d in range(len(shape)))}]"
+    if not source:
+        return f"broadcast({_bare(p.name(op.x))}, shape={list(shape)})" if shape else None
+    return None
+
+
+def _slice(p: _Printer, op: SliceOp) -> str | None:
+    words = []
+    for start, limit, step, n in zip(
+        to_ints(op.starts), to_ints(op.limits), to_ints(op.strides), shape_of(op.x), strict=True
+    ):
+        if slice_bounds(Range(start, limit, step), n) != (start, limit, step, False):
+            return None
+        shown = f"{start or ''}:{limit if limit != n else ''}"
+        words.append(shown + (f":{step}" if step != 1 else ""))
+    whole = shape_of(op.x) == shape_of(op.result)
+    return None if whole or not words else f"{p.name(op.x)}[{', '.join(words)}]"
+
+
+def _concat(p: _Printer, op: ConcatOp) -> str:
+    return f"concat({', '.join(_bare(p.name(v)) for v in op.parts)}, axis={integer(op.dim)})"
+
+
+def _pad(p: _Printer, op: PadOp) -> str:
+    sides = ", ".join(f"{k}={list(to_ints(v))}" for k, v in (("low", op.low), ("high", op.high)))
+    between = f", interior={list(to_ints(op.interior))}" if any(to_ints(op.interior)) else ""
+    return f"pad({_bare(p.name(op.x))}, {_bare(p.name(op.value))}, {sides}{between})"
+
+
+def _reduce(p: _Printer, op: ReduceOp) -> str | None:
+    kind, element, dims = text(op.kind), element_of(op.x), list(to_ints(op.dims))
+    wide = kind in ("sum", "prod") and dtype_name(element) in ("f16", "bf16")
+    fits = is_float(element) or kind in ("and", "or") or element != BOOLEAN
+    if wide or not fits or (is_float(element) and kind in ("and", "or")) or dims != sorted(dims) or not dims:
+        return None
+    if element == BOOLEAN and kind not in ("and", "or"):
+        return None
+    return f"{REDUCTION_NAMES[kind]}({_bare(p.name(op.x))}, axis={dims if len(dims) > 1 else dims[0]})"
+
+
+def _iota(p: _Printer, op: IotaOp) -> str:
+    kind = f", type={dtype_name(element_of(op.result))}" if element_of(op.result) != I32 else ""
+    return f"iota(shape={list(shape_of(op.result))}, axis={integer(op.dim)}{kind})"
+
+
+def _contract(p: _Printer, op: ContractOp) -> str | None:
+    a, b = len(shape_of(op.lhs)), len(shape_of(op.rhs))
+    found = [list(to_ints(v)) for v in (op.lhs_batch, op.rhs_batch, op.lhs_contract, op.rhs_contract)]
+    same = element_of(op.lhs) == element_of(op.rhs) == element_of(op.result)
+    batch = list(range(a - 2)) if a > 2 and a == b else []
+    expected = [batch, batch, [a - 1], [max(b - 2, 0)]]
+    if not same or element_of(op.lhs) == BOOLEAN or a < 1 or b < 1 or found != expected:
+        return None
+    if b > 2 and (a != b or shape_of(op.lhs)[:-2] != shape_of(op.rhs)[:-2]):
+        return None
+    return f"{p.name(op.lhs)} @ {p.name(op.rhs)}"
+
+
+_PRETTY: dict[type[Operation], Callable[..., str | None]] = {
+    BroadcastOp: _broadcast,
+    ConcatOp: _concat,
+    ContractOp: _contract,
+    IotaOp: _iota,
+    PadOp: _pad,
+    ReduceOp: _reduce,
+    ReshapeOp: _reshape,
+    SliceOp: _slice,
+    TransposeOp: _transpose,
+}
+
+__all__ = ["print_tw"]

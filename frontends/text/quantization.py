@@ -1,0 +1,113 @@
+"""Quantization annotations: `x: f16[N] quant i8(scale=0.1)`, kept as the attribute `quant` of x's op."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    f64,
+    i64,
+)
+from xdsl.ir import Attribute, OpResult, SSAValue
+
+from ...dialects.dtypes import is_float
+from ...dialects.graph.ops import shape_of
+from . import syntax
+from .builder import Poison, is_number
+from .diagnostics import Span, did_you_mean
+from .expressions import Expressions
+from .scope import Scope
+
+
+class Quantization(Expressions):
+    """Checks annotations and keeps them."""
+
+    # -- quantization --------------------------------------------------------------------------------------
+
+    def quantize(self, node: syntax.Type, value: SSAValue, scope: Scope) -> None:
+        """Keep the annotation of a type on the op that makes the value."""
+        if node.quant is None:
+            return
+        found = self.quantization(node, shape_of(value), scope)
+        if found is not None and isinstance(value, OpResult):
+            value.op.attributes["quant"] = found
+
+    def quantization(self, node: syntax.Type, shape: Sequence[int], scope: Scope) -> DictionaryAttr | None:
+        """`quant i8(scale=0.1, zero=3)` as an attribute; None after an error."""
+        quant = node.quant
+        assert quant is not None
+        narrow = quant.dtype.id
+        if narrow not in ("i8", "i4", "i2", "f8E4M3FN", "f8E5M2"):
+            self.fail(
+                quant.dtype.span,
+                f"`{narrow}` is not a type to quantize to",
+                help="i8, i4, i2, f8E4M3FN or f8E5M2",
+            )
+            return None
+        if not is_float(node.dtype.id):
+            self.fail(node.dtype.span, f"`quant` is for floats, not {node.dtype.id}")
+            return None
+        given: dict[str, Any] = {}
+        for k in quant.keywords:
+            value = self.expr(k.value, scope)
+            if k.id.id not in ("scale", "zero", "axis"):
+                help = did_you_mean(k.id.id, ("scale", "zero", "axis")) or "it has scale, zero and axis"
+                self.fail(
+                    k.id.span,
+                    f"`quant` has no `{k.id.id}`" if k.id.id else "`quant` takes keywords",
+                    help=help,
+                )
+                return None
+            if isinstance(value, Poison):
+                return None
+            given[k.id.id] = (value, k.value.span)
+        if "scale" not in given:
+            self.fail(quant.span, "`quant` needs `scale=`", help=f"`quant {narrow}(scale=0.05)`")
+            return None
+        return self.checked_quant(narrow, given, shape)
+
+    def checked_quant(
+        self, narrow: str, given: Mapping[str, tuple[Any, Span]], shape: Sequence[int]
+    ) -> DictionaryAttr | None:
+        scale, scale_at = given["scale"]
+        zero, zero_at = given.get("zero", (0, scale_at))
+        axis, axis_at = given.get("axis", (None, scale_at))
+        scales = scale if isinstance(scale, list) else [scale]
+        zeros = zero if isinstance(zero, list) else [zero]
+        if (
+            not all(is_number(v) and not isinstance(v, bool) and 0 < v < float("inf") for v in scales)
+            or not scales
+        ):
+            self.fail(scale_at, "`scale` is a positive number, or one for each slice along `axis`")
+            return None
+        low, high = (
+            (0, 0) if narrow[0] == "f" else (-(1 << int(narrow[1:]) - 1), (1 << int(narrow[1:]) - 1) - 1)
+        )
+        if not all(type(v) is int and low <= v <= high for v in zeros):
+            self.fail(zero_at, f"`zero` is a whole number of {narrow}, {low} to {high}")
+            return None
+        if axis is not None and (type(axis) is not int or not -len(shape) <= axis < len(shape)):
+            self.fail(axis_at, f"`axis` is none of the {len(shape)} dimensions")
+            return None
+        many = isinstance(scale, list) or isinstance(zero, list)
+        if many and axis is None:
+            self.fail(scale_at, "several scales need `axis=`", help="say which dimension they go along")
+            return None
+        for values, at in ((scale, scale_at), (zero, zero_at)):
+            if isinstance(values, list) and axis is not None and len(values) != shape[axis]:
+                self.fail(at, f"{len(values)} numbers for dimension {axis}, which has {shape[axis]}")
+                return None
+        made: dict[str, Attribute] = {
+            "type": StringAttr(narrow),
+            "scale": ArrayAttr([FloatAttr(float(v), f64) for v in scales]),
+            "zero": ArrayAttr([IntegerAttr(v, i64) for v in zeros]),
+        }
+        if axis is not None:
+            made["axis"] = IntegerAttr(axis % len(shape), i64)
+        return DictionaryAttr(made)

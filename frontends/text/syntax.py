@@ -1,0 +1,251 @@
+"""The syntax tree of `.tw`. Every node has `span`, the offsets in its file from which it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .diagnostics import Span
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """span: where it stands; depth: how many operations are within each other in it."""
+
+    span: Span
+    depth: int = field(default=0, kw_only=True)
+
+
+@dataclass(slots=True, eq=False)
+class Name(Node):
+    """`x`"""
+
+    id: str
+
+
+@dataclass(slots=True, eq=False)
+class Member(Node):
+    """`layers.linear`: a name of an imported file."""
+
+    module: Name
+    id: Name
+
+
+@dataclass(slots=True, eq=False)
+class Literal(Node):
+    """A number, truth value or string."""
+
+    value: float | int | bool | str
+
+
+@dataclass(slots=True, eq=False)
+class DType(Node):
+    """`f16`, as a value."""
+
+    id: str
+
+
+@dataclass(slots=True, eq=False)
+class ListOf(Node):
+    items: tuple[Expr, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Unary(Node):
+    """`-x` or `not x`."""
+
+    op: str
+    x: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Binary(Node):
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Convert(Node):
+    """`x as f16`"""
+
+    x: Expr
+    dtype: DType
+
+
+@dataclass(slots=True, eq=False)
+class Keyword(Node):
+    """`axis=1` in a call."""
+
+    id: Name
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Call(Node):
+    callee: Name | Member
+    args: tuple[Expr, ...]
+    keywords: tuple[Keyword, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Slice(Node):
+    start: Expr | None
+    stop: Expr | None
+    step: Expr | None
+
+
+@dataclass(slots=True, eq=False)
+class Ellipsis(Node):
+    """`...`: all dimensions that the other indices leave."""
+
+
+@dataclass(slots=True, eq=False)
+class NewAxis(Node):
+    """`new`: a dimension of size 1."""
+
+
+@dataclass(slots=True, eq=False)
+class Index(Node):
+    """`x[1, ::2]`"""
+
+    x: Expr
+    items: tuple[IndexItem, ...]
+
+
+Expr = Name | Member | Literal | DType | ListOf | Unary | Binary | Convert | Call | Index
+IndexItem = Expr | Slice | Ellipsis | NewAxis
+
+
+@dataclass(slots=True, eq=False)
+class Quant(Node):
+    """`quant i8(scale=0.1, zero=3)`"""
+
+    dtype: DType
+    keywords: tuple[Keyword, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Type(Node):
+    """`f16[N, 128]`, with a quantization annotation or None."""
+
+    dtype: DType
+    dims: tuple[Expr, ...]
+    quant: Quant | None
+
+
+@dataclass(slots=True, eq=False)
+class Target(Node):
+    """The left side of an assignment."""
+
+    id: Name
+    type: Type | None
+
+
+@dataclass(slots=True, eq=False)
+class Assign(Node):
+    targets: tuple[Target, ...]
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Update(Node):
+    """`x[i] = value`"""
+
+    id: Name
+    items: tuple[IndexItem, ...]
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Return(Node):
+    values: tuple[Expr, ...]
+
+
+@dataclass(slots=True, eq=False)
+class For(Node):
+    """`for i in start..stop { body }`"""
+
+    index: Name
+    start: Expr
+    stop: Expr
+    body: tuple[Statement, ...]
+
+
+@dataclass(slots=True, eq=False)
+class While(Node):
+    condition: Expr
+    body: tuple[Statement, ...]
+
+
+@dataclass(slots=True, eq=False)
+class If(Node):
+    """`orelse` is empty where there is no else."""
+
+    condition: Expr
+    body: tuple[Statement, ...]
+    orelse: tuple[Statement, ...]
+
+
+Statement = Assign | Update | Return | For | While | If
+
+
+@dataclass(slots=True, eq=False)
+class Import(Node):
+    path: Literal
+    id: Name
+
+
+@dataclass(slots=True, eq=False)
+class Const(Node):
+    id: Name
+    type: Type | None
+    value: Expr
+
+
+@dataclass(slots=True, eq=False)
+class Param(Node):
+    """`param w: f16[4, 4] = "file"["key"]`"""
+
+    id: Name
+    type: Type
+    path: Literal
+    key: Literal
+
+
+@dataclass(slots=True, eq=False)
+class Parameter(Node):
+    id: Name
+    type: Type
+
+
+@dataclass(slots=True, eq=False)
+class Function(Node):
+    """`head` is the span of `fn name`."""
+
+    id: Name
+    public: bool
+    parameters: tuple[Parameter, ...]
+    results: tuple[Type, ...]
+    body: tuple[Statement, ...]
+    head: Span
+
+
+Item = Import | Const | Param | Function
+
+
+def assigned(statements: tuple[Statement, ...]) -> Iterator[Name]:
+    """The names that statements assign, those of inner blocks included, in order."""
+    for s in statements:
+        match s:
+            case Assign():
+                yield from (t.id for t in s.targets)
+            case Update():
+                yield s.id
+            case If():
+                yield from assigned(s.body)
+                yield from assigned(s.orelse)
+            case For() | While():
+                yield from assigned(s.body)
+            case _:
+                pass
