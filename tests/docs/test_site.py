@@ -77,6 +77,12 @@ def test_the_passes_are_in_pipeline_order_in_the_navigation() -> None:
     assert listed == [stage.name for stage in PIPELINE]
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    listed = set(re.findall(r": ([\w/-]+\.md)", (ROOT / "mkdocs.yml").read_text()))
+    pages = {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
+    assert listed == pages
+
+
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path / "site")]
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
