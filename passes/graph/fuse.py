@@ -124,7 +124,7 @@ class BlockFuser:
                 kept.append(op)
                 mask = 0
                 for value in self._outer_operands(op):
-                    mask |= self.grouper.needs_of(value)
+                    mask |= self.grouper.makers_of(value)
                 for result in op.results:
                     self.grouper.barriers[result] = mask
         pending: list[SSAValue] = []

@@ -109,10 +109,7 @@ class ContractKernel(VectorKernel):
         groups, spatial = integer(op.groups), len(ll) - 2
         rank = len(out)
         group_axis = rank
-        # a window move lays k out as the rows' dimensions follow each other, which is their order in the result
-        first = rank + (groups > 1)
-        by_place = sorted(range(spatial), key=lambda i: ol[2 + i])
-        k = [*(first + by_place.index(i) for i in range(spatial)), first + spatial]
+        k = list(range(rank + (groups > 1), rank + (groups > 1) + spatial + 1))
         features = rhs[rl[1]] // groups
         self.roles = {ol[0]: "m", ol[1]: "n", **{ol[2 + i]: "m" for i in range(spatial)}}
         self.all_extents = list(out)
@@ -121,7 +118,7 @@ class ContractKernel(VectorKernel):
             self.roles[group_axis] = "b"
             self.all_extents.append(groups)
         self.roles |= dict.fromkeys(k, "k")
-        self.all_extents += [*(rhs[rl[2 + i]] for i in by_place), rhs[rl[0]]]
+        self.all_extents += [*(rhs[rl[2 + i]] for i in range(spatial)), rhs[rl[0]]]
         group = {group_axis: 1} if groups > 1 else {}
         lhs_index = [Index()] * rank
         lhs_index[ll[0]] = Index.axis(ol[0])
@@ -317,10 +314,15 @@ class ContractKernel(VectorKernel):
         return self._emit_kernel(name, plan, element)
 
     def _orient(self) -> None:
-        """Orders each operand's dimensions: batch, then rows, then columns, the one nearest in memory last."""
+        """Orders each operand's dimensions: batch, then rows, then columns, the one nearest in memory last.
+
+        A gather of windows puts the positions in a window before the rest of the summed axes, in the order of
+        the image's dimensions; the filter follows that order."""
         lhs, rhs = self.operands
         self._order(lhs, self.m_axes, self.k_axes, windowed=True)
-        self._order(rhs, self.n_axes, self.k_axes, windowed=False)
+        summed = [a for d in lhs.dims for a in d.terms if a in self.k_axes]
+        summed += [a for a in self.k_axes if a not in summed]
+        self._order(rhs, self.n_axes, summed, windowed=False)
 
     def _order(self, operand: Operand, free: list[int], k: list[int], windowed: bool) -> None:
         def find(axes: Sequence[int]) -> list[Dim]:
