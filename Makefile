@@ -8,7 +8,7 @@ RECORDS ?= ../shared/calibration/measurements_dev.json
 
 FUZZ ?=
 
-.PHONY: demo test bench faults fuzz calibration conformance clean venv
+.PHONY: demo test bench faults fuzz calibration conformance docs clean venv
 
 venv: $(STAMP)
 
@@ -41,6 +41,11 @@ calibration: $(STAMP)
 
 conformance: $(STAMP)
 	$(BIN)/python tests/conformance/run_conformance.py
+
+docs: $(STAMP)
+	$(BIN)/python docs/reference/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "build/site/index.html"
 
 clean:
 	rm -rf $(VENV) build *.egg-info .ruff_cache .pytest_cache .hypothesis

@@ -10,9 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .jitted import jit
     from .machine import Machine, MachineError
     from .passes.pins import Schedule
-    from .program import CompileError, Options, Program, Verification, compile, jit, verify
+    from .program import CompileError, Options, Program, Verification, compile, verify
 
 __all__ = [
     "CompileError",
@@ -32,7 +33,7 @@ def __getattr__(name: str) -> Any:
     """Loads the compiler on first use, so that tools which need little of it start at once."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    homes = {"Machine": ".machine", "MachineError": ".machine", "Schedule": ".passes.pins"}
+    homes = {"Machine": ".machine", "MachineError": ".machine", "Schedule": ".passes.pins", "jit": ".jitted"}
     home = import_module(homes.get(name, ".program"), __name__)
     globals()[name] = getattr(home, name)
     return globals()[name]

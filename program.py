@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import ParseError, VerifyException
 
+from .backends.html import folded_html
 from .backends.report import Report, build_report
 from .backends.simulator.flags import cycles_without
 from .backends.trace import write_trace
@@ -94,7 +94,15 @@ class Program:
 
     def __repr__(self) -> str:
         kernels = sum(op.name == "npu.kernel" for op in self._module.ops)
-        return f"<tilewright.Program {self._source.name}: {kernels} kernels for {self.machine.name}>"
+        said = f"{kernels} kernel{'s' if kernels != 1 else ''}"
+        return f"<tilewright.Program {self._source.name}: {said} for {self.machine.name}>"
+
+    def _repr_html_(self) -> str:
+        """Inputs, kernels and their cost, and the levels to unfold, for notebooks."""
+        inputs = ", ".join(f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in self.inputs[:8])
+        more = f" and {len(self.inputs) - 8} more" if len(self.inputs) > 8 else ""
+        levels = "".join(folded_html(f"{level} level", self.ir(level)) for level in self.levels)
+        return folded_html(repr(self), f"inputs: {inputs}{more}") + self.report()._repr_html_() + levels
 
     @property
     def inputs(self) -> tuple[tuple[tuple[int, ...], str], ...]:
@@ -307,28 +315,6 @@ def input_types(source: Any, *args: Any) -> tuple[tuple[tuple[int, ...], str], .
     """Shape and element type of each flat input of a source, which is lowered and not compiled."""
     with _as_compile_error():
         return _source(source, args).lower()[1].inputs
-
-
-def jit(
-    fn: Callable[..., Any] | None = None, *, target: str = "ascend-910b1", options: Options | None = None
-) -> Callable[..., Any]:
-    """Decorator: compiles `fn` on its first call for each structure, shape and dtype of its arguments."""
-    if fn is None:
-        return functools.partial(jit, target=target, options=options)
-    programs: dict[Any, Program] = {}
-
-    @functools.wraps(fn)
-    def wrapped(*args: Any) -> Any:
-        import jax
-        import numpy as np
-
-        leaves, tree = jax.tree.flatten(args)
-        key = (tree, tuple((np.shape(v), jax.dtypes.result_type(v)) for v in leaves))
-        if key not in programs:
-            programs[key] = compile(fn, *args, target=target, options=options)
-        return programs[key](*args)
-
-    return wrapped
 
 
 def verify(

@@ -36,6 +36,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.base import integer
 from ..dialects.npu import buffer
 from ..machine import Machine
+from .html import table_html
 from .simulator import HBM, L2_CACHE, Copy, HostCall, Kernel, Launch, Simulation, simulate
 
 if TYPE_CHECKING:
@@ -129,6 +130,23 @@ class Report:
 
     def __repr__(self) -> str:
         return f"<Report {self}>"
+
+    def _repr_html_(self) -> str:
+        """The kernels as a table for notebooks, the most expensive first."""
+        rows: list[tuple[float, list[str | float]]] = []
+        for k in self.kernels:
+            moved = (k.bytes["read"] + k.bytes["write"]) / 1e6
+            source = (k.source or "").rpartition("/")[2]
+            share = k.microseconds / self.microseconds if self.microseconds else 0.0
+            cells = [k.name, k.kind, f"{k.launches}", f"{k.cores}", f"{k.microseconds:,.1f}", share, k.bound]
+            rows.append((k.microseconds, [*cells, f"{moved:,.2f}", source]))
+        for op in self.host_ops:
+            share = op.microseconds / self.microseconds if self.microseconds else 0.0
+            cells = [op.name, "host", f"{op.calls}", "", f"{op.microseconds:,.1f}", share, "host"]
+            rows.append((op.microseconds, [*cells, f"{op.bytes / 1e6:,.2f}", (op.source or "").rpartition("/")[2]]))
+        header = ["kernel", "kind", "launches", "cores", "us", "share", "bound", "MB", "source"]
+        ordered = [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
+        return table_html(str(self), header, ordered, self._notes())
 
     def __rich__(self) -> Table:
         return self.rich_table()

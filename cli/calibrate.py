@@ -15,13 +15,14 @@ from ..calibration import (
     to_dict,
     write_page,
 )
-from .common import CliError
+from .common import CliError, working
 
 
 def calibrate(args: argparse.Namespace) -> int:
     """Prints measured, modelled and error for every record."""
     try:
-        outcomes = [compare(record) for record in load_records(args.records)]
+        with working("simulating the measured kernels"):
+            outcomes = [compare(record) for record in load_records(args.records)]
         print(json.dumps(to_dict(outcomes), indent=2) if args.json else table(outcomes), end="")
         if args.page is not None:
             write_page(args.page, markdown(outcomes))

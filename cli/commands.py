@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..program import Options, Program, compile, input_types, lower, verify
+from . import inspect
 from .calibrate import calibrate
-from .common import CliError, write_whole
+from .common import CliError, table, working, write_whole
 from .output import (
     finite,
     print_culprit,
     print_flags,
     print_verification,
-    table,
     verification_dict,
     write_program,
     write_reproducer,
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from ..program import Verification
 
 
-def _build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
+def build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
     """The compiled source and its inputs."""
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs)
     options = _options(args)
-    with user_code(source.path if source.fn is not None else None):
+    with working(f"compiling {source.name}"), user_code(source.path if source.fn is not None else None):
         program = compile(source.compiled, *(inputs or ()), target=args.target, options=options)
     if source.fn is None:
         inputs = list(random_inputs(program.inputs)) if inputs is None else inputs
@@ -52,14 +52,15 @@ def _options(args: argparse.Namespace) -> Options:
 
 
 def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **options: Any) -> Verification:
-    with user_code(source.path if source.fn is not None else None):
+    with working(f"verifying {source.name}"), user_code(source.path if source.fn is not None else None):
         return verify(source.compiled, *inputs, target=args.target, **options)
 
 
 def run(args: argparse.Namespace) -> int:
     """Executes the npu level and sums up each output."""
-    source, program, inputs = _build(args)
-    outputs = _describe_outputs(program(*inputs))
+    source, program, inputs = build(args)
+    with working(f"running {source.name}"):
+        outputs = _describe_outputs(program(*inputs))
     check = _verify(args, source, inputs, program=program, quick=True) if args.check else None
     if args.json:
         result: dict[str, Any] = {"source": args.source, "target": program.target, "memory": args.memory}
@@ -81,8 +82,9 @@ def run(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     """Prints where the time goes."""
-    _, program, _ = _build(args)
-    found = program.report()
+    source, program, _ = build(args)
+    with working(f"simulating {source.name}"):
+        found = program.report()
     if args.json:
         print(found.to_json())
     elif sys.stdout.isatty():
@@ -109,8 +111,9 @@ def verify_passes(args: argparse.Namespace) -> int:
         files = write_reproducer(args, found.culprit.reproducer, found.culprit.stage)
     flags = None
     if args.flags:
-        program = compile(source.compiled, *inputs, target=args.target, options=options["options"])
-        flags = program.removable_flags()
+        with working(f"looking for flags that {source.name} does not need"):
+            program = compile(source.compiled, *inputs, target=args.target, options=options["options"])
+            flags = program.removable_flags()
     if args.json:
         result = {"source": args.source, "target": args.target, **verification_dict(found)}
         if flags is not None:
@@ -128,9 +131,10 @@ def verify_passes(args: argparse.Namespace) -> int:
 
 def trace(args: argparse.Namespace) -> int:
     """Writes the timeline."""
-    _, program, _ = _build(args)
+    source, program, _ = build(args)
     try:
-        program.trace(args.output)
+        with working(f"simulating {source.name}"):
+            program.trace(args.output)
     except OSError as error:
         raise CliError(f"{args.output}: {error.strerror}") from error
     if args.json:
@@ -142,8 +146,9 @@ def trace(args: argparse.Namespace) -> int:
 
 def emit(args: argparse.Namespace) -> int:
     """Prints or writes the program at a level."""
-    _, program, _ = _build(args)
-    text = program.ir(args.emit).rstrip() + "\n"
+    _, program, _ = build(args)
+    with working(f"printing the {args.emit} level"):
+        text = program.ir(args.emit).rstrip() + "\n"
     if args.output is not None:
         write_whole(args.output, text)
     if args.json:
@@ -176,7 +181,8 @@ def reduce_program(args: argparse.Namespace) -> int:
         module, flat = lower(source.compiled, *inputs)
     before = count_ops(module)
     try:
-        found = Reducer(module, flat, check, args.tests or TESTS).run()
+        with working(f"reducing {source.name}"):
+            found = Reducer(module, flat, check, args.tests or TESTS).run()
     except ValueError as error:
         raise CliError(f"{args.source}: {error}") from None
     files = write_program(args, found.module, found.inputs)
@@ -203,6 +209,10 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "trace": trace,
     "compile": emit,
     "calibrate": calibrate,
+    "explain": inspect.explain,
+    "machines": inspect.machines,
+    "ops": inspect.ops,
+    "completion": inspect.completion,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -61,3 +61,32 @@ def quiet_pipe():
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A rich table on a terminal, plain columns elsewhere."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*header, title=title, title_justify="left")
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)
+        return
+    print(title)
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    for row in (header, *rows):
+        print("  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Says on a terminal that something takes its time; the value changes what is said. Silent elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda said: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what) as status:
+        yield lambda said: status.update(said)

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from ..machine import Machine, MachineError
 from .common import CliError, OneLineParser, complain, os_message, quiet_pipe
+from .help import texts
+from .inspect import add_commands
 
 PROGRAM = "tilewright"
 TARGET = "ascend-910b1"
@@ -40,7 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=OneLineParser)
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=help, description=help, parents=[common])
+        return commands.add_parser(name, help=help, description=help, parents=[common], **texts(name))
 
     run = command("run", "run the npu program and sum up its outputs")
     run.add_argument("--check", action="store_true", help="compare with JAX; exit code 1 where they differ")
@@ -79,17 +81,18 @@ def make_parser() -> argparse.ArgumentParser:
     emit.add_argument("--emit", choices=("graph", "tile", "npu"), default="npu", help="default npu")
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
     text = "published kernel times against the model's"
-    calibrate = commands.add_parser("calibrate", help=text, description=text)
+    calibrate = commands.add_parser("calibrate", help=text, description=text, **texts("calibrate"))
     calibrate.add_argument("records", metavar="RECORDS.json", help="records of measured kernels")
     calibrate.add_argument("--json", action="store_true", help="print one JSON object")
     calibrate.add_argument("--page", metavar="FILE.md", help="put the tables between the marks of a page")
     calibrate.add_argument("--plot", metavar="FILE.png", help="write a scatter plot")
     calibrate.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    add_commands(commands, command)
     return parser
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Runs a command; 0, or 1 after an error or a failed check."""
+    """Runs a command; 0, 1 after an error or a failed check, 130 when interrupted."""
     given = list(sys.argv[1:] if args is None else args)
     try:
         code = 0
@@ -119,7 +122,7 @@ def _dispatch(given: list[str]) -> int:
     if args.command is None:
         parser.print_help()
         return 0
-    if args.command != "calibrate":
+    if getattr(args, "target", None) is not None:
         Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import io
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import write_whole
+from .common import table, write_whole
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -137,23 +136,6 @@ def _packed(arrays: Sequence[Any]) -> bytes:
 def finite(value: float) -> float | None:
     """JSON has no infinity and no NaN."""
     return float(value) if math.isfinite(value) else None
-
-
-def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A rich table on a terminal, plain columns elsewhere."""
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(*header, title=title, title_justify="left")
-        for row in rows:
-            table.add_row(*row)
-        Console().print(table)
-        return
-    print(title)
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-    for row in (header, *rows):
-        print("  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
 
 
 def print_flags(flags: Sequence[FlagCost]) -> None:

@@ -87,6 +87,52 @@ FUNCTIONS: dict[str, Function] = {
     ]
 }
 
+FORMULAS: dict[str, str] = {
+    **{
+        n: f"{n}(x)"
+        for n in ("sign", "exp", "log", "sqrt", "cbrt", "tanh", "sin", "cos", "tan", "erf", "floor", "ceil")
+    },
+    "abs": "|x|",
+    "neg": "-x",
+    "exp2": "2 ** x",
+    "expm1": "exp(x) - 1, exact near 0",
+    "log1p": "log(1 + x), exact near 0",
+    "rsqrt": "1 / sqrt(x)",
+    "logistic": "1 / (1 + exp(-x))",
+    "round_even": "the nearest integer, halves to even",
+    "round_away": "the nearest integer, halves away from 0",
+    "not": "all bits of x inverted",
+    "popcnt": "how many bits of x are 1",
+    "clz": "how many bits of x above its highest 1",
+    "is_finite": "whether x is neither infinite nor NaN",
+    "convert": "x in the result's element type: rounded to even, cut off towards 0 for integers, x != 0 for i1",
+    "add": "lhs + rhs",
+    "sub": "lhs - rhs",
+    "mul": "lhs * rhs",
+    "div": "lhs / rhs, cut off towards 0 for integers",
+    "max": "the larger one, NaN if either is",
+    "min": "the smaller one, NaN if either is",
+    "pow": "lhs ** rhs",
+    "rem": "lhs - rhs * trunc(lhs / rhs)",
+    "atan2": "the angle of the point (rhs, lhs), in (-pi, pi]",
+    "and": "lhs & rhs, bit by bit",
+    "or": "lhs | rhs, bit by bit",
+    "xor": "lhs ^ rhs, bit by bit",
+    "shl": "lhs << rhs",
+    "shr_arithmetic": "lhs >> rhs, filled with the sign",
+    "shr_logical": "lhs >> rhs, filled with 0",
+    **{n: f"lhs {op} rhs" for n, op in zip(_COMPARE, ("==", "!=", "<", "<=", ">", ">="), strict=True)},
+    "select": "second where first, else third",
+    "clamp": "second, not below first and not above third",
+}
+"""What each function computes of its operands, by their names in the ops."""
+
+
+def formula(name: str) -> str:
+    """What a function computes, for its docstring."""
+    return FORMULAS.get(name, f"{name} of its operands")
+
+
 REDUCTIONS = ("sum", "prod", "max", "min", "and", "or")
 """Kinds of reduction; `and`, `or` are bitwise (logical on i1)."""
 

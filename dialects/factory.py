@@ -9,7 +9,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from .base import FormattedOp
-from .elementwise import FUNCTIONS, Function
+from .elementwise import FUNCTIONS, Function, formula
 
 _OPERANDS = {1: ("x",), 2: ("lhs", "rhs"), 3: ("first", "second", "third")}
 
@@ -26,7 +26,7 @@ def _make(
 ) -> type[Any]:
     body: dict[str, Any] = {
         "__module__": module,
-        "__doc__": f"`{function.name}` of each element ({function.arity} operand(s) of one shape).",
+        "__doc__": f"`{function.name}` of each element: {formula(function.name)}.",
         "name": f"{level}.{function.name}",
         "result": result_def(value),
         "traits": traits_def(Pure()),

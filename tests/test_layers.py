@@ -18,16 +18,18 @@ RANK = {
     "signature": 3,
     "verification": 3,
     "program": 4,
+    "jitted": 5,
     "calibration": 5,
+    "explain": 5,
     "cli": 6,
     "__init__": 7,
 }
-FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "verification", "calibration", "cli")
+FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "verification", "calibration", "explain", "cli")
 
 
 def modules() -> list[Path]:
     files = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
-    return [*files, ROOT / "program.py", ROOT / "signature.py", ROOT / "universe.py"]
+    return [*files, *(ROOT / f"{n}.py" for n in ("program", "jitted", "signature", "universe"))]
 
 
 def layer(path: Path) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.html import table_html
+
 
 @dataclass(frozen=True)
 class Check:
@@ -138,7 +140,7 @@ class Culprit:
         }
 
 
-@dataclass
+@dataclass(repr=False)
 class Verification:
     """A program at every level. checks: a row for each pass and memory mode, in order; culprit: where bisection was
     asked for and something is wrong, what."""
@@ -151,6 +153,30 @@ class Verification:
     """What results are compared with."""
     hazards: list[str] = field(default_factory=list)
     """Races, deadlocks and the like that npu-check or the simulator found; each has a row of its own too."""
+
+    def __repr__(self) -> str:
+        errors = ", ".join(f"{level} {error:.2g}" for level, error in self.levels.items())
+        said = f"<Verification {'ok' if self.ok else 'FAILED'} against {self.reference}: {errors}"
+        bad = next((c for c in self.checks if not c.ok), None)
+        if bad is not None:
+            said += f"; first bad pass {bad.name}"
+        return said + ("" if self.bitwise else "; memory modes differ") + ">"
+
+    def _repr_html_(self) -> str:
+        """A row for each pass, for notebooks."""
+        rows: list[list[str | float]] = [
+            [
+                c.stage,
+                f"npu {c.memory}" if c.level == "npu" else c.level,
+                f"{c.error:.3g}",
+                f"{c.tolerance:.2g}",
+                "ok" if c.ok else (c.note or "DIFFERS"),
+            ]
+            for c in self.checks
+        ]
+        note = "" if self.culprit is None else "; ".join(self.culprit.sentences())
+        title = f"{'ok' if self.ok else 'FAILED'}: largest error against {self.reference}, after each pass"
+        return table_html(title, ["pass", "level", "error", "tolerance", ""], rows, note)
 
     @property
     def ok(self) -> bool:

@@ -52,16 +52,16 @@ Busy = Sequence[Sequence[int]]
 
 
 class Event:
-    """An instruction that ran: `start` and `end` in cycles."""
+    """An instruction that ran: `start` and `end` in cycles, `env` the values of the index variables."""
 
-    __slots__ = ("end", "start", "variant", "work")
+    __slots__ = ("end", "env", "start", "variant", "work")
 
-    def __init__(self, work: Work, variant: int, start: int, end: int) -> None:
-        self.work, self.variant, self.start, self.end = work, variant, start, end
+    def __init__(self, work: Work, variant: int, start: int, end: int, env: tuple[int, ...]) -> None:
+        self.work, self.variant, self.start, self.end, self.env = work, variant, start, end, env
 
     def later(self, cycles: int) -> Event:
         """The same, that many cycles later."""
-        return Event(self.work, self.variant, self.start + cycles, self.end + cycles)
+        return Event(self.work, self.variant, self.start + cycles, self.end + cycles, self.env)
 
 
 class Core:
@@ -105,7 +105,7 @@ class Core:
                 end = pipes[node.pipe] = start + busy[node.number][variant]
                 if self.record:
                     self.record -= 1
-                    self.events.append(Event(node, variant, start, end))
+                    self.events.append(Event(node, variant, start, end, tuple(env)))
                 else:
                     self.unrecorded = True
             elif kind == SET:

@@ -21,12 +21,17 @@ from .memory import L2, Snapshot
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel."""
+    """One launch of a kernel; `op` is the one of the host program."""
 
     kernel: Kernel
     run: KernelRun
     microseconds: float
-    source: str | None
+    op: Operation
+
+    @property
+    def source(self) -> str | None:
+        """`file:line` of the user's source."""
+        return source_of(self.op)
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,12 @@ class Copy:
     hbm_bytes: int
     cycles: int
     microseconds: float
-    source: str | None
+    op: Operation
+
+    @property
+    def source(self) -> str | None:
+        """`file:line` of the user's source."""
+        return source_of(self.op)
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,12 @@ class HostCall:
     elements: int
     control: bool
     microseconds: float
-    source: str | None
+    op: Operation
+
+    @property
+    def source(self) -> str | None:
+        """`file:line` of the user's source."""
+        return source_of(self.op)
 
 
 Step = Launch | Copy | HostCall
@@ -209,7 +224,7 @@ class _Host:
                 ):
                     self._touch(root, moved[i])
         microseconds = kernel.launch_microseconds + self.machine.cycles_to_microseconds(run.cycles)
-        return Launch(kernel, run, microseconds, source_of(op))
+        return Launch(kernel, run, microseconds, op)
 
     def _missing(self, kernel: Kernel, i: int, root: SSAValue) -> float:
         """The share of an operand's bytes that crosses HBM in this launch.
@@ -245,7 +260,7 @@ class _Host:
         machine = self.machine
         cycles = max(ceil(hbm / machine.hbm_bytes_per_cycle), ceil(2 * moved / machine.l2_bytes_per_cycle))
         microseconds = machine.launch_microseconds(1) + machine.cycles_to_microseconds(cycles)
-        return Copy(moved, round(hbm), cycles, microseconds, source_of(op))
+        return Copy(moved, round(hbm), cycles, microseconds, op)
 
     # -- the host ------------------------------------------------------------------------------------------
 
@@ -263,7 +278,7 @@ class _Host:
         total = sum(gm(v).bytes for v in moved)
         host = self.machine.host
         microseconds = host.call_us + total / host.pcie_bytes_per_us
-        return HostCall(name, total, elements, control, microseconds, source_of(op))
+        return HostCall(name, total, elements, control, microseconds, op)
 
     def _loop(self, op: structure.LoopOp) -> list[Step | Repeat]:
         """Passes differ by what L2 holds at their start: each is walked until that repeats."""

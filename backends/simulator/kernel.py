@@ -86,6 +86,7 @@ class CoreTrace:
     """What one of the heaviest cores did, in cycles: its events (the first if not `complete`) and end."""
 
     core: str
+    section: Section
     events: list[Event]
     end: int
     complete: bool
@@ -189,7 +190,7 @@ class Kernel:
         for point in run.queue:
             cores = self._block(point, prices, max(0, limit - sum(len(t.events) for t in traces)))
             if not traces:
-                traces = [CoreTrace(name, [], 0, True) for name in self._names()]
+                traces = [CoreTrace(name, core.section, [], 0, True) for name, core in zip(self._names(), cores)]
             for trace, core in zip(traces, cores, strict=True):
                 trace.events += [event.later(start) for event in core.events]
                 trace.complete = trace.complete and not core.unrecorded

@@ -17,9 +17,9 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.affine import Affine, Range
-from ...dialects.base import describe, integer, text, to_ints
+from ...dialects.base import Linear, describe, integer, text, to_ints
 from ...dialects.dtypes import itemsize, size
-from ...dialects.npu import BufferType, Cost, GmType, NpuOp, Pipe, ops, structure
+from ...dialects.npu import BufferType, Cost, GmType, NpuOp, Pipe, buffer, ops, structure
 from ...machine import Machine
 from .affine import Clip, Row, steady_runs
 from .errors import SimulationError
@@ -357,6 +357,18 @@ class Section(Scope):
     def environment(self, point: Sequence[int], unit: int) -> Env:
         """The environment of one core at a grid point."""
         return [*point, unit, *[0] * (self.variables - len(point) - 1)]
+
+    def slot(self, value: SSAValue, env: Sequence[int]) -> tuple[ops.AllocOp, int]:
+        """The allocation behind a buffer and the slot of it that an environment selects."""
+        owner = value.owner
+        if isinstance(owner, ops.SlotOp):
+            alloc, _ = self.slot(owner.source, env)
+            indices = [self._affine(v, owner) for v in owner.index_operands()]
+            row = Linear.decode(owner.offsets, len(indices)).rows[0]
+            counter = Affine.combine(row[-1], zip(row, indices, strict=False))
+            return alloc, counter.at(env) % buffer(alloc.result).slots
+        assert isinstance(owner, ops.AllocOp)
+        return owner, 0
 
     def shares(self, work: Work) -> bool:
         """Whether cores side by side read the same bytes with an instruction."""

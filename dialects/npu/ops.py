@@ -22,7 +22,7 @@ from xdsl.traits import Pure
 from ...machine import Machine
 from ..base import INDEX, FormattedOp, integer, text, to_ints
 from ..dtypes import dtype_name, itemsize, size
-from ..elementwise import FUNCTIONS, REDUCTION_FUNCTION, Function
+from ..elementwise import FUNCTIONS, REDUCTION_FUNCTION, Function, formula
 from ..shapes import (
     check_arg_reduce,
     check_box,
@@ -487,7 +487,7 @@ def _elementwise(function: Function) -> type[ElementwiseVectorOp]:
     names = {1: ("x",), 2: ("lhs", "rhs"), 3: ("first", "second", "third")}[function.arity]
     body = {
         "__module__": __name__,
-        "__doc__": f"`{function.name}` of each element, on the vector unit.",
+        "__doc__": f"`{function.name}` of each element, on the vector unit: {formula(function.name)}.",
         "name": f"npu.v{function.name}",
         **{n: operand_def(BufferType) for n in (*names, "dest")},
     }

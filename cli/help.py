@@ -1,0 +1,51 @@
+"""What `--help` shows below the options: examples, and the exit codes."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "run": (
+        "tilewright run model.py:forward --check",
+        "tilewright run model.mlir --shapes f32[8,128] --memory bytes",
+    ),
+    "report": (
+        "tilewright report model.py:forward --target ascend-310",
+        "tilewright report model.py:forward --json | jq .microseconds",
+    ),
+    "verify": (
+        "tilewright verify model.py:forward",
+        "tilewright verify model.py:forward --bisect -o small.mlir",
+    ),
+    "reduce": (
+        "tilewright reduce model.mlir --check crash",
+        "tilewright reduce model.mlir --command 'grep -q gather {}'",
+    ),
+    "trace": ("tilewright trace model.py:forward -o trace.json",),
+    "compile": (
+        "tilewright compile model.py:forward --emit tile",
+        "tilewright compile model.mlir --schedule base_m=64 -o out.mlir",
+    ),
+    "calibrate": ("tilewright calibrate records.json --plot fit.png",),
+    "explain": (
+        "tilewright explain model.py:forward -o report.html",
+        "tilewright explain model.py:forward --shapes f32[32,784] --target ascend-310",
+    ),
+    "machines": ("tilewright machines", "tilewright machines ascend-910b1 --json"),
+    "ops": ("tilewright ops --target ascend-310", "tilewright ops exponential dot_general"),
+    "completion": (
+        'eval "$(tilewright completion bash)"',
+        "tilewright completion zsh > ~/.zfunc/_tilewright",
+        "tilewright completion fish > ~/.config/fish/completions/tilewright.fish",
+    ),
+}
+
+EXIT_CODES = "exit codes: 0, 1 after an error or a failed check, 130 when interrupted"
+
+
+def texts(name: str) -> dict[str, Any]:
+    """Arguments of a command's parser: its examples and the exit codes, laid out as they are."""
+    examples = EXAMPLES.get(name, ())
+    lines = ["examples:", *(f"  {e}" for e in examples), "", EXIT_CODES] if examples else [EXIT_CODES]
+    return {"epilog": "\n".join(lines), "formatter_class": argparse.RawDescriptionHelpFormatter}

@@ -1,0 +1,274 @@
+"""The data of the page, as plain JSON: one compilation, one simulation, nothing of its own.
+
+{"schema": "tilewright.explain/1", "name", "target", "version",
+ "report": as in backends/report.py, "advice": {kernel: [{"what", "help"}]},
+ "files": [{"name", "lines": [[number, text], ...]}],          only lines near those that ops come from
+ "levels": [{"name", "lines": [[text, op, [column, value, ...]], ...],
+             "origins": {op: [ops of the level above]},
+             "places": [[file, line] or 0, for each op],
+             "blocks": [{"title", "kernel": name or null, "lines": [first, after]}]}],
+ "aliases": [[value, value], ...],      an argument of a body or kernel, and what it is called with
+ "kernels": {name: {"graph": block, ..., the timeline of timeline.kernel_timeline}},
+ "steps": timeline.program_timeline, "memory": timeline.device_memory,
+ "capacity": {space: bytes}, "clock_mhz"}
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects.builtin import DenseArrayBase, SymbolRefAttr
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from .. import frontends
+from ..backends.report import report_of
+from ..backends.simulator import Launch, simulate
+from ..dialects.base import text, to_ints
+from ..passes.pipeline import level_of
+from ..program import Program
+from .advice import findings
+from .levels import LONGEST, LevelView, values_in, views_of
+from .timeline import Placed, device_memory, kernel_timeline, place_steps, program_timeline
+
+SCHEMA = "tilewright.explain/1"
+_FRONTENDS = Path(frontends.__file__).parent
+AROUND = 3
+"""Lines shown before and after one that ops come from."""
+
+Json = dict[str, Any]
+
+
+def page_data(program: Program) -> Json:
+    """Everything the page shows of a program. Raises CompileError, PassError and SimulationError."""
+    module, _ = program.source.lower()
+    start = level_of(module)
+    views = views_of(module, program.target, program.options.stages())
+    npu = views[-1]
+    simulation = simulate(npu.module, program.machine)
+    report = report_of(simulation)
+    placed = place_steps(simulation)
+    longest = _longest_launches(placed)
+    files = _Files()
+    values: dict[SSAValue, int] = {}
+    for view in views:
+        for value in values_in(view):
+            values.setdefault(value, len(values))
+    kernels = {
+        name: kernel_timeline(launch.kernel, launch.run, npu.number) for name, launch in longest.items()
+    }
+    by_name = {kernel.name: kernel for kernel in report.kernels}
+    return {
+        "schema": SCHEMA,
+        "name": program.source.name,
+        "target": program.machine.name,
+        "start": start,
+        "report": report.to_dict(),
+        "advice": {
+            name: [vars(finding) for finding in findings(launch, by_name[name], program.machine)]
+            for name, launch in longest.items()
+        },
+        "levels": [_level(view, views, values, files) for view in views],
+        "aliases": [pair for view in views for pair in _aliases(view, values)] + _arguments(views, values),
+        "kernels": kernels,
+        "steps": program_timeline(placed, npu.number),
+        "memory": device_memory(npu.module, placed, npu.number),
+        "capacity": {name: space.bytes for name, space in program.machine.spaces.items()},
+        "clock_mhz": program.machine.clock_mhz,
+        "files": files.shown(),
+    }
+
+
+def _longest_launches(placed: Iterable[Placed]) -> dict[str, Launch]:
+    """The launch of each kernel that takes longest."""
+    found: dict[str, Launch] = {}
+    for p in placed:
+        if isinstance(p.step, Launch):
+            known = found.get(p.step.kernel.name)
+            if known is None or p.step.microseconds > known.microseconds:
+                found[p.step.kernel.name] = p.step
+    return found
+
+
+# -- levels --------------------------------------------------------------------------------------------------
+
+
+def _level(view: LevelView, views: list[LevelView], values: dict[SSAValue, int], files: _Files) -> Json:
+    shown = _folded(view, views)
+    lines: list[list[Any]] = []
+    blocks: list[Json] = []
+    titles = _titles(view, views)
+    at: Operation | None = None
+    begun: set[Operation] = set()
+    for line in view.lines:
+        if line.op is not None and line.op in shown.hidden:
+            continue
+        top = _scope(line.op, titles) if line.op is not None else at
+        if line.op is None and not line.text.strip():
+            continue
+        if top is None:
+            continue
+        if not blocks or top is not at:
+            blocks.append({"title": titles[top][0], "kernel": titles[top][1], "lines": [len(lines), 0]})
+            at = top
+        content = line.text
+        if line.op is not None and line.op in shown.folded:
+            if line.op in begun:
+                continue
+            begun.add(line.op)
+            content = content.rstrip() + " ... }"
+        clipped = content if len(content) <= LONGEST else content[:LONGEST] + " ..."
+        flat = [x for column, value in line.names if column < LONGEST for x in (column, values[value])]
+        lines.append([clipped, -1 if line.op is None else view.number.get(line.op, -1), flat])
+        blocks[-1]["lines"][1] = len(lines)
+    return {
+        "name": view.name,
+        "lines": lines,
+        "origins": {str(i): origin for i, origin in enumerate(view.origins) if origin},
+        "places": [files.place(place) for place in view.places],
+        "blocks": blocks,
+    }
+
+
+class _Folds:
+    """folded: ops whose bodies are left out, since an equal one is shown; hidden: the ops in those bodies."""
+
+    def __init__(self) -> None:
+        self.folded: set[Operation] = set()
+        self.hidden: set[Operation] = set()
+
+
+def _folded(view: LevelView, views: list[LevelView]) -> _Folds:
+    """Of the bodies that became one kernel, all but the first are folded."""
+    found = _Folds()
+    seen: set[tuple[str, ...]] = set()
+    for op, kernels in _launched(view, views).items():
+        key = tuple(sorted(kernels))
+        if key in seen:
+            found.folded.add(op)
+            found.hidden |= {inner for inner in op.walk() if inner is not op}
+        seen.add(key)
+    return found
+
+
+def _launched(view: LevelView, views: list[LevelView]) -> dict[Operation, list[str]]:
+    """The kernels that each op with a body became, by the launches that name it as their origin."""
+    place = views.index(view)
+    found: dict[Operation, list[str]] = {}
+    if view.name != "graph" or place + 1 == len(views):
+        return found
+    below = views[place + 1]
+    for op, origin in zip(below.ops, below.origins, strict=True):
+        callee = op.properties.get("callee")
+        if isinstance(callee, SymbolRefAttr):
+            for i in origin:
+                if view.ops[i].regions:
+                    found.setdefault(view.ops[i], []).append(callee.root_reference.data)
+    return found
+
+
+def _titles(view: LevelView, views: list[LevelView]) -> dict[Operation, tuple[str, str | None]]:
+    """The ops that head a block of text: title and the kernel it is, if any."""
+    found: dict[Operation, tuple[str, str | None]] = {}
+    for op in view.module.ops:
+        name = op.properties.get("sym_name")
+        title = text(name) if name is not None else op.name
+        found[op] = (f"@{title}", None if isinstance(op, FuncOp) else title)
+    seen: set[str] = set()
+    for op, kernels in _launched(view, views).items():
+        fresh = [k for k in kernels if k not in seen]
+        if fresh:
+            seen |= set(fresh)
+            found[op] = (f"{op.name} of @{fresh[0]}", fresh[0])
+    return found
+
+
+def _scope(op: Operation, titles: dict[Operation, tuple[str, str | None]]) -> Operation | None:
+    """The innermost op with a title that `op` is or is in."""
+    at: Operation | None = op
+    while at is not None and at not in titles:
+        at = at.parent_op()
+    return at
+
+
+def _aliases(view: LevelView, values: dict[SSAValue, int]) -> Iterable[tuple[int, int]]:
+    """Arguments of kernels and of bodies, with the operands that they stand for."""
+    kernels = {text(op.properties["sym_name"]): op for op in view.module.ops if "grid" in op.properties}
+    for op in view.ops:
+        callee = op.properties.get("callee")
+        if isinstance(callee, SymbolRefAttr):
+            kernel = kernels.get(callee.root_reference.data)
+            if kernel is None:
+                continue
+            grid = kernel.properties["grid"]
+            assert isinstance(grid, DenseArrayBase)
+            arguments = list(kernel.regions[0].block.args)[len(to_ints(grid)) :]
+            passed = [*op.operands, *op.results]
+        elif op.regions and op.regions[0].blocks and len(op.regions[0].block.args) == len(op.operands):
+            arguments, passed = list(op.regions[0].block.args), list(op.operands)
+        else:
+            continue
+        for argument, operand in zip(arguments, passed):
+            if argument in values and operand in values:
+                yield values[argument], values[operand]
+
+
+def _arguments(views: list[LevelView], values: dict[SSAValue, int]) -> list[tuple[int, int]]:
+    """The arguments of @main at a level and at the next."""
+    mains = [next((op for op in view.module.ops if isinstance(op, FuncOp)), None) for view in views]
+    found: list[tuple[int, int]] = []
+    for above, below in itertools.pairwise(mains):
+        if above is not None and below is not None and above.body.blocks and below.body.blocks:
+            pairs = zip(above.body.block.args, below.body.block.args)
+            found += [(values[a], values[b]) for a, b in pairs if a in values and b in values]
+    return found
+
+
+# -- the user's files ----------------------------------------------------------------------------------------
+
+
+class _Files:
+    """The source files that ops name, and which of their lines."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._used: dict[int, set[int]] = {}
+
+    def place(self, place: str | None) -> list[int] | int:
+        """[file, line] for `file:line`, 0 for none."""
+        name, _, line = (place or "").rpartition(":")
+        if not name or Path(name).parent == _FRONTENDS:  # where JAX is called, not the user's
+            return 0
+        number = self._numbers.setdefault(name, len(self._numbers))
+        self._used.setdefault(number, set()).add(int(line))
+        return [number, int(line)]
+
+    def shown(self) -> list[Json]:
+        """The files' lines that matter; none of a file that cannot be read."""
+        found: list[Json] = []
+        for name, number in self._numbers.items():
+            try:
+                content = Path(name).read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError):
+                content = []
+            wanted = {
+                near
+                for line in self._used[number]
+                for near in range(line - AROUND, line + AROUND + 1)
+                if 1 <= near <= len(content)
+            }
+            lines = [[n, content[n - 1][:LONGEST]] for n in sorted(wanted)]
+            found.append({"name": _short(name), "lines": lines})
+        return found
+
+
+def _short(name: str) -> str:
+    """A path below the working directory as from there, else its last part."""
+    try:
+        return str(Path(name).resolve().relative_to(Path(os.getcwd())))
+    except ValueError:
+        return Path(name).name

@@ -1,0 +1,167 @@
+"""A program's levels as text whose every op and value is known, and which op came from which.
+
+Each op's location is wrapped in a `NameLoc` that holds its number at that level. Locations survive the passes
+below, so an op of the next level names the op that it came from. The text and the values are those of the program.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+
+from xdsl.dialects.builtin import LocationAttr, ModuleOp, NameLoc, StringAttr
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.printer import Printer
+
+from ..dialects.base import source_of
+from ..passes.pipeline import Stage, level_of, run_pipeline
+
+LEVELS = ("graph", "tile", "npu")
+LONGEST = 1500
+"""Characters shown of a line: constants and host modules may be far longer."""
+
+_MARK = "tilewright.explain."
+
+
+@dataclass
+class Line:
+    """A printed line: the op whose text it is, or None, and (column, value) of each SSA name on it."""
+
+    text: str
+    op: Operation | None
+    names: list[tuple[int, SSAValue]]
+
+
+@dataclass
+class LevelView:
+    """One level. ops: numbered in the order they are printed; origins: for each, those of the level above that it
+    came from; places: `file:line` of each or None; lines: the text."""
+
+    name: str
+    module: ModuleOp
+    ops: list[Operation]
+    origins: list[list[int]]
+    places: list[str | None]
+    lines: list[Line]
+    number: dict[Operation, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.number = {op: i for i, op in enumerate(self.ops)}
+
+
+class _Recorder(Printer):
+    """Prints IR and notes where each op and each SSA name begins."""
+
+    def __init__(self, stream: StringIO) -> None:
+        super().__init__(stream)
+        self.text = stream
+        self.starts: list[tuple[int, Operation]] = []
+        self.ends: list[tuple[int, Operation]] = []
+        self.names: list[tuple[int, SSAValue]] = []
+
+    def print_op(self, op: Operation) -> None:
+        self.starts.append((self.text.tell(), op))
+        super().print_op(op)
+        self.ends.append((self.text.tell(), op))
+
+    def print_ssa_value(self, value: SSAValue) -> str:
+        self.names.append((self.text.tell(), value))
+        return super().print_ssa_value(value)
+
+
+def printed(module: ModuleOp) -> list[Line]:
+    """The lines of `str(module)`."""
+    stream = StringIO()
+    recorder = _Recorder(stream)
+    recorder.print_op(module)
+    content = stream.getvalue()
+    lines: list[Line] = []
+    starts, ends, names = iter(recorder.starts), iter(recorder.ends), iter(recorder.names)
+    start, end, name = next(starts, None), next(ends, None), next(names, None)
+    at = 0
+    for text in content.split("\n"):
+        after = at + len(text) + 1
+        op: Operation | None = None
+        while start is not None and start[0] < after:
+            op, start = op or start[1], next(starts, None)
+        while end is not None and end[0] < after:
+            op, end = op or end[1], next(ends, None)
+        here: list[tuple[int, SSAValue]] = []
+        while name is not None and name[0] < after:
+            here.append((name[0] - at, name[1]))
+            name = next(names, None)
+        if op is None and here and isinstance(here[0][1], BlockArgument):  # `^bb0(%0: ...)`
+            op = here[0][1].block.parent_op()
+        lines.append(Line(text, op, here))
+        at = after
+    return lines
+
+
+def views_of(module: ModuleOp, target: str, stages: Sequence[Stage]) -> list[LevelView]:
+    """The levels of a module, from the one it is written in down to npu. The module is compiled on the way.
+
+    Raises PassError.
+    """
+    found: list[LevelView] = []
+    for level in LEVELS[LEVELS.index(level_of(module)) :]:
+        run_pipeline(module, target, level, stages)
+        copy = module if level == LEVELS[-1] else module.clone()
+        ops = [op for op in copy.walk() if op is not copy]
+        above = found[-1] if found else None
+        origins = [[] if above is None else _origin(op) for op in ops]
+        for op in ops:
+            op.location = _unmarked(op.location)
+        if above is not None:
+            origins = _inside_fusions(above, origins)
+        found.append(LevelView(level, copy, ops, origins, [source_of(op) for op in ops], printed(copy)))
+        if level != LEVELS[-1]:
+            for i, op in enumerate(op for op in module.walk() if op is not module):
+                op.location = NameLoc(StringAttr(f"{_MARK}{i}"), _unmarked(op.location))
+    return found
+
+
+def _origin(op: Operation) -> list[int]:
+    location = op.location
+    if isinstance(location, NameLoc) and location.desc.data.startswith(_MARK):
+        return [int(location.desc.data.removeprefix(_MARK))]
+    return []
+
+
+def _unmarked(location: LocationAttr) -> LocationAttr:
+    while isinstance(location, NameLoc) and location.desc.data.startswith(_MARK):
+        inner = location.location
+        assert isinstance(inner, LocationAttr)
+        location = inner
+    return location
+
+
+def _inside_fusions(above: LevelView, origins: list[list[int]]) -> list[list[int]]:
+    """Origins where an op with a body of its own stands for the ops in it that have its location and that nothing
+    else claims: a fusion is placed where its main op is."""
+    claimed = {i for origin in origins for i in origin}
+    members: dict[int, list[int]] = defaultdict(list)
+    for i, op in enumerate(above.ops):
+        parent = op.parent_op()
+        if parent is None or i in claimed or not op.results:
+            continue
+        outer = above.number.get(parent)
+        if outer is not None and outer in claimed and parent.location == op.location:
+            members[outer].append(i)
+    return [origin + [m for i in origin for m in members.get(i, [])] for origin in origins]
+
+
+def values_in(view: LevelView) -> Iterator[SSAValue]:
+    """The values of a level in the order they are printed, each once."""
+    seen: set[SSAValue] = set()
+    for line in view.lines:
+        for _, value in line.names:
+            if value not in seen:
+                seen.add(value)
+                yield value
+
+
+def body_arguments(block: Block | None) -> Sequence[SSAValue]:
+    """A block's arguments; none where there is no block."""
+    return () if block is None else block.args

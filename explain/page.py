@@ -1,0 +1,65 @@
+"""The page: the template with the data, our CSS and JS, and the drawing library, all inlined."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+
+from ..program import Program
+from .data import page_data
+
+INSTALL = "pip install 'tilewright[explain]'"
+SCRIPTS = ("state.js", "levels.js", "table.js", "charts.js", "main.js")
+
+
+class ExplainError(Exception):
+    """The page cannot be made: one sentence."""
+
+
+def render(program: Program) -> str:
+    """The page of a program as HTML text that needs no network.
+
+    Raises ExplainError where the packages that draw are not installed.
+    """
+    try:
+        import bokeh
+        import jinja2
+    except ModuleNotFoundError as error:
+        raise ExplainError(f"explain needs {error.name}, which is not installed: {INSTALL}") from None
+    assets = files("tilewright.explain") / "assets"
+    library = files(bokeh) / "server" / "static" / "js"
+    read = lambda name: (assets / name).read_text(encoding="utf-8")  # noqa: E731
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    data = page_data(program)
+    return environment.from_string(read("page.html.j2")).render(
+        title=f"{data['name']} on {data['target']}",
+        name=data["name"],
+        target=data["target"],
+        summary=str(program.report()),
+        styles=_inline(read("page.css")),
+        library=[
+            _inline((library / name).read_text(encoding="utf-8"))
+            for name in ("bokeh.min.js", "bokeh-api.min.js")
+        ],
+        scripts=[_inline(read(name)) for name in SCRIPTS],
+        data=_json(data),
+        version=_version(),
+    )
+
+
+def _json(data: object) -> str:
+    """JSON that may stand in a <script>: `<` could close it."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _inline(code: str) -> str:
+    """Code that may stand in a <script> or <style>."""
+    return code.replace("</script", "<\\/script").replace("</style", "<\\/style")
+
+
+def _version() -> str:
+    try:
+        return version("tilewright")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,259 @@
+"""What one launch of each kernel does in time, and what is where in each memory: from the simulator's events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from ..backends.simulator import Copy, HostCall, Kernel, KernelRun, Launch, Repeat, Simulation, Step
+from ..backends.simulator.section import PIPES
+from ..dialects.base import integer, to_ints
+from ..dialects.npu import BufferType, buffer, gm
+from ..dialects.npu.ops import AllocOp, ViewOp
+from ..dialects.npu.structure import GmAllocOp, GmConstantOp
+
+EVENTS = 1200
+"""Instructions shown of one launch of a kernel."""
+
+STEPS = 2000
+"""Steps shown of the host program."""
+
+Json = dict[str, Any]
+
+
+# -- one kernel ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Span:
+    """A slot of a buffer while it holds one piece of data."""
+
+    core: str
+    alloc: AllocOp
+    slot: int
+    begin: int
+    end: int
+    read: bool = False
+
+
+def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]) -> Json:
+    """The events and buffers of the heaviest core of a launch, in cycles; ops by `number`.
+
+    {"cycles": of the launch, "shown": cycles up to which everything is shown, "complete": whether that is all,
+     "lanes": ["cube MTE2", ...],
+     "events": [lane, op, begin, end, bytes of device memory, slots as text index, ...] flat, six for each,
+     "texts": [str], "buffers": [{"core", "space", "op", "slots", "address", "bytes"}],
+     "spans": [buffer, slot, begin, end, ...] flat, four for each}
+    """
+    lanes: dict[str, int] = {}
+    texts: dict[str, int] = {"": 0}
+    events: list[int] = []
+    spans: list[_Span] = []
+    buffers: dict[tuple[str, Operation], int] = {}
+    described: list[Json] = []
+    shown = 0
+    complete = True
+    for trace in kernel.trace(run, EVENTS):
+        for pipe in sorted({event.work.pipe for event in trace.events}):
+            lanes.setdefault(f"{trace.core} {PIPES[pipe].value}", len(lanes))
+        open_spans: dict[tuple[Operation, int], _Span] = {}
+        for event in trace.events:
+            op = event.work.op
+            used: dict[tuple[Operation, int], tuple[AllocOp, bool, bool]] = {}
+            for value, write in [*((v, False) for v in op.reads()), *((v, True) for v in op.writes())]:
+                if isinstance(value.type, BufferType):
+                    alloc, slot = trace.section.slot(value, event.env)
+                    _, read, written = used.get((alloc, slot), (alloc, False, False))
+                    used[alloc, slot] = (alloc, read or not write, written or write)
+            for key, (alloc, read, written) in used.items():
+                span = open_spans.get(key)
+                if span is None or (written and not read and span.read):
+                    # what an instruction computes in place begins where what it reads ends
+                    begin = (
+                        event.end
+                        if any(r and _share(key, other) for other, (_, r, _) in used.items())
+                        else event.start
+                    )
+                    span = open_spans[key] = _Span(trace.core, alloc, key[1], begin, event.end)
+                    spans.append(span)
+                span.end, span.read = max(span.end, event.end), span.read or read
+            said = ", ".join(
+                f"{kind.space}[{slot}]" if kind.slots > 1 else kind.space
+                for (alloc, slot) in used
+                for kind in [buffer(alloc.results[0])]
+            )
+            lane = lanes[f"{trace.core} {PIPES[event.work.pipe].value}"]
+            cost = event.work.variants[event.variant]
+            text = texts.setdefault(said, len(texts))
+            events += [lane, number[op], event.start, event.end, cost.gm_bytes, text]
+        last = max((event.end for event in trace.events), default=0)
+        # of several cores the first to be cut off decides
+        shown = max(shown, last) if complete and trace.complete else last if complete else min(shown, last)
+        complete = complete and trace.complete
+    flat: list[int] = []
+    for span in spans:
+        key = (span.core, span.alloc)
+        if key not in buffers:
+            kind = buffer(span.alloc.result)
+            buffers[key] = len(described)
+            described.append(
+                {
+                    "core": span.core,
+                    "space": kind.space,
+                    "op": number[span.alloc],
+                    "slots": kind.slots,
+                    "address": None if span.alloc.address is None else integer(span.alloc.address),
+                    "bytes": kind.slot_bytes,
+                }
+            )
+        flat += [buffers[key], span.slot, span.begin, span.end]
+    return {
+        "cycles": run.cycles,
+        "shown": shown or run.cycles,
+        "complete": complete,
+        "lanes": list(lanes),
+        "texts": list(texts),
+        "events": events,
+        "buffers": described,
+        "spans": flat,
+    }
+
+
+def _share(one: tuple[Operation, int], other: tuple[Operation, int]) -> bool:
+    """Whether two slots of different buffers have an address in common."""
+    (a, i), (b, j) = one, other
+    assert isinstance(a, AllocOp) and isinstance(b, AllocOp)
+    if a is b or a.address is None or b.address is None:
+        return False
+    x, y = buffer(a.result), buffer(b.result)
+    first, second = integer(a.address) + i * x.slot_bytes, integer(b.address) + j * y.slot_bytes
+    return x.space == y.space and first < second + y.slot_bytes and second < first + x.slot_bytes
+
+
+# -- the host program ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A step of the host program from `begin` to `end` microseconds, `times` alike one after the other."""
+
+    step: Step
+    begin: float
+    end: float
+    times: int
+
+
+def place_steps(simulation: Simulation) -> list[Placed]:
+    """All steps in time. A repeated body is placed once, as long as all its passes together."""
+    return list(_place(simulation.steps, 0.0, 1))
+
+
+def _place(steps: Sequence[Step | Repeat], now: float, times: int) -> Iterator[Placed]:
+    for step in steps:
+        end = now + step.microseconds * times
+        if isinstance(step, Repeat):
+            yield from _place(step.steps, now, times * step.times)
+        else:
+            yield Placed(step, now, end, times)
+        now = end
+
+
+def program_timeline(placed: Sequence[Placed], number: dict[Operation, int]) -> list[list[Any]]:
+    """[name, kind, op, begin us, end us, times, launch overhead us] of each step."""
+    found: list[list[Any]] = []
+    for p in placed[:STEPS]:
+        name, kind, overhead = _names(p.step)
+        found.append(
+            [name, kind, number[p.step.op], round(p.begin, 4), round(p.end, 4), p.times, round(overhead, 4)]
+        )
+    return found
+
+
+def _names(step: Step) -> tuple[str, str, float]:
+    if isinstance(step, HostCall):
+        return step.name, "host", 0.0
+    if isinstance(step, Copy):
+        return "copy", "copy", 0.0
+    assert isinstance(step, Launch)
+    return step.kernel.name, step.kernel.kind, step.kernel.launch_microseconds
+
+
+def device_memory(module: ModuleOp, placed: Sequence[Placed], number: dict[Operation, int]) -> list[Json]:
+    """Tensors in device memory: {"value": name, "op": index or -1, "kind", "address", "bytes", "begin", "end"} (us).
+
+    A tensor lives from the step of its first use to that of its last in the outermost block; arguments, constants and
+    results to the end. Tensors without an address (before npu-plan-memory) are left out.
+    """
+    main = next((op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main"), None)
+    if main is None:
+        return []
+    block = main.body.block
+    total = max((p.end for p in placed), default=0.0)
+    times: dict[Operation, tuple[float, float]] = {}
+    for p in placed:
+        top = _top(p.step.op, block)
+        if top is not None:
+            begin, end = times.get(top, (p.begin, p.end))
+            times[top] = min(begin, p.begin), max(end, p.end)
+    found: list[Json] = []
+
+    def add(value: SSAValue, kind: str, address: int, begin: float, end: float) -> None:
+        op = value.owner if isinstance(value.owner, Operation) else None
+        found.append(
+            {
+                "op": -1 if op is None else number[op],
+                "name": value.name_hint or "",
+                "type": str(value.type).removeprefix("!npu.gm<").removesuffix(">"),
+                "kind": kind,
+                "address": address,
+                "bytes": gm(value).bytes,
+                "begin": round(begin, 4),
+                "end": round(end, 4),
+            }
+        )
+
+    addresses = main.attributes.get("npu.addresses")
+    for value, at in zip(block.args, to_ints(addresses) if isinstance(addresses, DenseArrayBase) else ()):
+        add(value, "argument", at, 0.0, total)
+    for op in main.walk():
+        if isinstance(op, GmConstantOp) and op.address is not None:
+            add(op.result, "constant", integer(op.address), 0.0, total)
+        elif isinstance(op, GmAllocOp) and op.address is not None:
+            used = {t for user in _users(op.result) for t in [_top(user, block)] if t is not None}
+            spans = [times[t] for t in used if t in times]
+            if not spans:
+                continue
+            last = block.last_op
+            result = last is not None and last in used
+            kind = "result" if result else "workspace" if _only_scratch(op.result) else "tensor"
+            end = total if result else max(end for _, end in spans)
+            add(op.result, kind, integer(op.address), min(begin for begin, _ in spans), end)
+    return found
+
+
+def _top(op: Operation | None, block: Block) -> Operation | None:
+    """The op of `block` that is `op` or has it inside."""
+    while op is not None and op.parent is not block:
+        op = op.parent_op()
+    return op
+
+
+def _users(value: SSAValue) -> Iterator[Operation]:
+    for use in value.uses:
+        yield use.operation
+        if isinstance(use.operation, ViewOp):
+            yield from _users(use.operation.result)
+
+
+def _only_scratch(value: SSAValue) -> bool:
+    """Whether a tensor is only ever handed to kernels as private scratch."""
+    for use in value.uses:
+        spaces = use.operation.properties.get("workspaces")
+        if spaces is None or use.index < len(use.operation.operands) - integer(spaces):
+            return False
+    return True

@@ -1,0 +1,275 @@
+"""What every command has: JSON as its schema says, plain output in a pipe, help with examples, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tilewright.cli import support
+from tilewright.cli.help import EXAMPLES
+from tilewright.cli.inspect import SHELLS
+from tilewright.cli.main import main, make_parser
+from tilewright.machine import Machine
+from tilewright.machine.sources import figures
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "cli.json").read_text())
+MODEL = """
+import jax.numpy as jnp
+
+def layer(x, w):
+    return jnp.maximum(x @ w, 0)
+"""
+RECORDS = {"records": []}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "program.mlir").write_text(
+        "func.func @main(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {\n"
+        "  %y = graph.add %x, %x : tensor<8x16xf32>\n  func.return %y : tensor<8x16xf32>\n}\n"
+    )
+    return tmp_path
+
+
+LAYER = ["model.py:layer", "--shapes", "f32[8,16],f32[16,24]"]
+CALLS = {
+    "run": ["run", *LAYER, "--check"],
+    "report": ["report", *LAYER],
+    "verify": ["verify", *LAYER, "--flags"],
+    "reduce": ["reduce", "program.mlir", "--check", "cost>0"],
+    "trace": ["trace", *LAYER],
+    "compile": ["compile", *LAYER, "--emit", "tile"],
+    "explain": ["explain", *LAYER],
+    "machines": ["machines"],
+    "ops": ["ops", "add", "dot_general", "sort", "while"],
+}
+
+
+def validate(command: str, value: Any) -> None:
+    jsonschema.validate(value, {"$ref": f"#/$defs/{command}", "$defs": SCHEMA["$defs"]})
+
+
+def commands() -> dict[str, Any]:
+    (subparsers,) = (a for a in make_parser()._actions if a.dest == "command")
+    assert isinstance(subparsers.choices, dict)
+    return subparsers.choices
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_json_is_as_its_schema_says(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main([*CALLS[command], "--json"]) == 0
+    validate(command, json.loads(capsys.readouterr().out))
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    with pytest.raises(jsonschema.ValidationError):
+        validate("report", {"schema": "tilewright.report/1"})
+
+
+def test_every_command_with_json_has_a_schema() -> None:
+    with_json = {n for n, p in commands().items() if any("--json" in a.option_strings for a in p._actions)}
+    assert with_json <= SCHEMA["$defs"].keys()
+    assert with_json >= CALLS.keys()
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_piped_output_is_plain(folder: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main(CALLS[command]) == 0
+    said = capsys.readouterr()
+    assert said.out
+    assert not re.search(r"\x1b|\r", said.out + said.err)
+
+
+def test_a_terminal_gets_a_table(folder: Path) -> None:
+    """Under a terminal there are borders, and what takes its time says so."""
+    own, other = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    command = [sys.executable, "-m", "tilewright.cli.main", "report", *LAYER]
+    with subprocess.Popen(command, stdout=other, stderr=other, env=env) as process:
+        os.close(other)
+        said = b""
+        while True:
+            try:
+                more = os.read(own, 4096)
+            except OSError:
+                break
+            if not more:
+                break
+            said += more
+    os.close(own)
+    assert process.returncode == 0
+    assert "┃".encode() in said
+    assert b"compiling layer" in said
+
+
+# -- help ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_help_has_examples_that_parse(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "examples:" in said and "exit codes:" in said
+    for example in EXAMPLES[command]:
+        assert example in said
+        words = re.split(r" [|>] ", example.removeprefix('eval "$(').removesuffix(')"'))[0]
+        args = [w.strip("'") for w in re.findall(r"'[^']*'|\S+", words)][1:]
+        assert make_parser().parse_args(args).command == command
+
+
+def test_examples_for_every_command() -> None:
+    # what other modules add to the grammar brings its own
+    assert EXAMPLES.keys() <= commands().keys()
+    for name, parser in commands().items():
+        assert "exit codes" in (parser.epilog or "") or name not in EXAMPLES
+
+
+# -- exit codes ----------------------------------------------------------------------------------------------
+
+
+def test_exit_codes(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["machines"]) == 0
+    assert main(["machines", "ascend-9"]) == 1
+    assert "unknown target 'ascend-9'" in capsys.readouterr().err
+    assert main(["ops", "addd"]) == 1
+    assert "StableHLO has no op addd; did you mean add" in capsys.readouterr().err
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tilewright.cli.commands.compile", interrupted)
+    assert main(["report", *LAYER]) == 130
+
+
+def test_a_failed_check_is_1(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "stages.py").write_text(
+        "from dataclasses import dataclass, replace\n"
+        "from xdsl.passes import ModulePass\n"
+        "from tilewright.passes.pipeline import PIPELINE\n"
+        "from tilewright.dialects.graph import ELEMENTWISE\n"
+        "@dataclass(frozen=True)\nclass Wrong(ModulePass):\n    name = 'graph-simplify'\n"
+        "    def apply(self, ctx, op):\n"
+        "        for o in list(op.walk()):\n"
+        "            if o.name == 'graph.add':\n"
+        "                new = ELEMENTWISE['mul'].create(operands=o.operands, result_types=[o.results[0].type])\n"
+        "                o.parent.insert_op_before(new, o)\n"
+        "                o.results[0].replace_all_uses_with(new.results[0])\n                o.detach(); o.erase()\n"
+        "stages = [replace(PIPELINE[0], load=lambda: Wrong), *PIPELINE[1:]]\n"
+    )
+    assert main(["verify", "program.mlir", "--stages", "stages.py:stages"]) == 1
+    assert "DIFFERS" in capsys.readouterr().out
+
+
+# -- completion ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_knows_the_commands(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for command in commands():
+        assert command in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+# -- machines ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", Machine.names())
+def test_a_machine_shows_every_figure(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line of the file is there with its value, and most have a source."""
+    assert main(["machines", name, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    validate("machines", said)
+    (machine,) = said["machines"]
+    own = {f["key"]: f for f in machine["figures"] if f["file"] == name}
+    table = tomllib.loads((ROOT / "machine" / f"{name}.toml").read_text())
+    table.pop("extends", None)
+
+    def walk(value: Any, prefix: str) -> None:
+        if prefix in own:
+            assert own.pop(prefix)["value"] == value
+        elif isinstance(value, dict) and value:
+            for key, inner in value.items():
+                walk(inner, f"{prefix}.{key}" if prefix else key)
+        else:
+            assert value == {}, f"{prefix} is missing"
+
+    walk(table, "")
+    assert own == {}
+    assert machine["about"]
+
+
+def test_sources_are_the_comments_beside() -> None:
+    _, found = figures("ascend-310")
+    by_key = {f.key: f for f in found}
+    assert by_key["clock_mhz"].source.startswith("ge; 2 x 8192 int8 MAC x 680 MHz")
+    assert by_key["cores.cube"].source == "ge, hw"
+    assert by_key["cube.rates.f16"].value == {"m": 16, "k": 16, "n": 16, "k0": 16}
+
+
+def test_a_machine_that_extends_another_has_its_figures() -> None:
+    _, base = figures("ascend-910b1")
+    _, found = figures("ascend-910b4")
+    by_key = {f.key: f for f in found}
+    assert {f.key for f in base} <= by_key.keys()
+    assert {f.file for f in found} == {"ascend-910b1", "ascend-910b4"}
+
+
+# -- ops -----------------------------------------------------------------------------------------------------
+
+
+def one(name: str, target: str = "ascend-910b1") -> dict[str, support.Support]:
+    (row,) = support.rows(target, [name])
+    return row.support
+
+
+def test_engines_follow_the_machine() -> None:
+    assert one("dot_general")["f32"].engines == ("cube",)
+    assert "cube" not in one("dot_general", "ascend-310")["f32"].engines  # its cube has no f32
+    assert "cube" in one("dot_general", "ascend-310")["f16"].engines
+    assert one("exponential")["f16"].engines == ("vector",)
+    assert one("exponential")["f64"].engines == ("host",)
+    assert "i32" not in one("exponential")  # StableHLO has no such form
+    assert one("transpose")["f32"].engines == ("dma",)
+    assert one("reshape")["f32"].engines == ("folded",)
+
+
+def test_rates_are_the_machines() -> None:
+    found = one("exponential")["f32"].instructions
+    machine = Machine.load("ascend-910b1")
+    assert 0 < found["vexp"] <= machine.vector.rates["exp"]["f32"]
+
+
+def test_every_form_is_stablehlo() -> None:
+    """Each form compiles for f32 or i32 at least, so that none is misspelt."""
+    for name in support.forms():
+        found = one(name)
+        assert any(not s.problem for s in found.values()), name
+        assert "f32" in found or "i32" in found, name
+
+
+def test_every_op_is_there() -> None:
+    names = support.known()
+    assert {"add", "sort", "while", "dot_general", "rng"} <= names
+    assert "return" not in names

@@ -1,0 +1,86 @@
+"""The site: the tutorial's code runs and prints what the page says, the reference is generated, the site builds."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import re
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright.dialects.elementwise import FORMULAS, FUNCTIONS
+from tilewright.passes.pipeline import PIPELINE
+
+ROOT = Path(__file__).resolve().parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+BLOCK = re.compile(r"^```(python tutorial|text output)\n(.*?)^```$", re.M | re.S)
+
+
+def as_pattern(text: str) -> str:
+    """`...` inside a line is any text, alone on a line any lines."""
+    out = []
+    for line in text.splitlines():
+        if line.strip() == "...":
+            out.append(r"(?:.*\n)*?")
+        else:
+            out.append(".*?".join(re.escape(part) for part in line.rstrip().split("...")) + r" *\n")
+    return "".join(out)
+
+
+def test_the_tutorial_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {"__name__": "tutorial"}
+    text = TUTORIAL.read_text()
+    printed = ""
+    outputs = 0
+    for found in BLOCK.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        if found[1] == "python tutorial":
+            assert not printed, f"tutorial.md:{line}: what was printed before is not shown"
+            said = io.StringIO()
+            code = compile("\n" * line + found[2], str(TUTORIAL), "exec")
+            sys.modules.setdefault("tutorial", type(sys)("tutorial"))
+            with redirect_stdout(said):
+                exec(code, space)
+            printed = said.getvalue()
+        else:
+            assert re.fullmatch(as_pattern(found[2]), printed), (
+                f"tutorial.md:{line} is not what is printed:\n{printed}"
+            )
+            printed = ""
+            outputs += 1
+    assert outputs >= 9
+
+
+def test_the_reference_is_generated() -> None:
+    path = ROOT / "docs" / "reference" / "generate.py"
+    spec = importlib.util.spec_from_file_location("generate_reference", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for page, content in module.pages():
+        assert page.read_text() == content, f"{page.name} is old: run python docs/reference/generate.py"
+
+
+def test_every_function_says_what_it_computes() -> None:
+    assert FORMULAS.keys() == FUNCTIONS.keys()
+
+
+def test_the_passes_are_in_pipeline_order_in_the_navigation() -> None:
+    listed = re.findall(r"passes/\d+-([\w-]+)\.md", (ROOT / "mkdocs.yml").read_text())
+    assert listed == [stage.name for stage in PIPELINE]
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(tmp_path / "site")]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    assert (tmp_path / "site" / "reference" / "npu" / "index.html").is_file()

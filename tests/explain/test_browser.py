@@ -1,0 +1,239 @@
+"""The page in Debian's Chromium: it draws, lights what belongs together, sorts, and says nothing on the console.
+
+Where there is no Chromium these tests are skipped: see docs/explain.md.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from explain_models import data, program
+
+import tilewright as tw
+from tilewright.explain import render
+
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))),
+    None,
+)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium on this machine: docs/explain.md says how to get one"
+)
+
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+READY = "html[data-ready=yes]"
+SECONDS = 3
+"""What a page may take to open; docs/explain.md has what it takes."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+class Opened:
+    """A page that is ready, and what it complained of or asked the network for."""
+
+    def __init__(self, browser: Any, path: Path, theme: str = "light") -> None:
+        self.page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=theme)
+        self.complaints: list[str] = []
+        self.page.on("console", lambda m: m.type in ("error", "warning") and self.complaints.append(m.text))
+        self.page.on("pageerror", lambda e: self.complaints.append(str(e)))
+        self.page.on(
+            "request",
+            lambda r: r.url.startswith(("file:", "data:", "blob:")) or self.complaints.append(r.url),
+        )
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector(READY, state="attached")
+        self.seconds = self.page.evaluate("performance.now()") / 1e3
+
+    def lit(self, level: str) -> list[str]:
+        """The lines of a column that are lit."""
+        return self.page.locator(f".column[data-level={level}] .row.lit").all_inner_texts()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("explain") / "report.html"
+    made.write_text(render(program("layers")), encoding="utf-8")
+    return made
+
+
+@pytest.fixture
+def opened(browser: Any, path: Path) -> Iterator[Opened]:
+    found = Opened(browser, path)
+    yield found
+    assert found.complaints == []
+    found.page.close()
+
+
+def colours(png: bytes) -> int:
+    """How many different colours a screenshot has (8-bit RGB or RGBA, not interlaced)."""
+    at, packed, width, channels = 8, b"", 0, 3
+    while at < len(png):
+        (length,), kind = struct.unpack(">I", png[at : at + 4]), png[at + 4 : at + 8]
+        body = png[at + 8 : at + 8 + length]
+        if kind == b"IHDR":
+            width, channels = struct.unpack(">I", body[:4])[0], {2: 3, 6: 4}[body[9]]
+        packed += body if kind == b"IDAT" else b""
+        at += 12 + length
+    raw, stride = zlib.decompress(packed), width * channels + 1
+    return len({raw[i : i + stride] for i in range(0, len(raw), stride)})
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_everything_is_drawn(browser: Any, path: Path, theme: str) -> None:
+    opened = Opened(browser, path, theme)
+    page = opened.page
+    assert page.locator("html").get_attribute("data-theme") == theme
+    for part in ("program-charts", "kernel-charts"):
+        assert colours(page.locator(f"#{part}").screenshot()) > 40, part  # rows of pixels that differ
+    drawn = page.evaluate("""() => ({
+        steps: TW.views.program.steps.data.left.length, memory: TW.views.program.memory.data.left.length,
+        events: TW.views.kernel.events.data.left.length,
+        spans: TW.views.kernel.spaces.map((s) => s.data.left.length)})""")
+    focus = page.evaluate("TW.state.focus")
+    found = data("layers")
+    assert drawn["memory"] == len(found["memory"])
+    assert drawn["steps"] >= len(found["steps"])
+    assert drawn["events"] == len(found["kernels"][focus]["events"]) // 6
+    assert sum(drawn["spans"]) == len(found["kernels"][focus]["spans"]) // 4
+    assert opened.complaints == []
+    page.close()
+
+
+def test_hovering_lights_what_belongs_together(opened: Opened) -> None:
+    page = opened.page
+    page.locator(".column[data-level=npu] .row", has_text="npu.mmad").first.hover(position={"x": 120, "y": 8})
+    assert any("tile.mma" in line for line in opened.lit("tile"))
+    assert any("graph.contract" in line for line in opened.lit("graph"))
+    assert any("x @ w + b" in line for line in opened.lit("source"))
+    page.locator(".column[data-level=graph] .row", has_text="graph.max").first.hover(
+        position={"x": 120, "y": 8}
+    )
+    assert any("tile.max" in line for line in opened.lit("tile"))
+    assert any("npu.vmax" in line for line in opened.lit("npu"))
+    assert not any("npu.mmad" in line for line in opened.lit("npu"))
+    page.mouse.move(5, 5)
+    assert opened.lit("npu") == []
+
+
+def test_a_value_is_lit_where_it_is_used(opened: Opened) -> None:
+    page = opened.page
+    row = page.locator(".column[data-level=tile] .row", has_text="tile.mma").first
+    row.locator(".v").nth(1).hover()  # its left operand
+    lit = page.locator(".column[data-level=tile] .v.lit").all_inner_texts()
+    assert len(lit) >= 2 and len(set(lit)) == 1
+    assert any("tile.move" in line for line in opened.lit("tile"))
+
+
+def test_a_click_pins_and_escape_lets_go(opened: Opened) -> None:
+    page = opened.page
+    page.locator(".column[data-level=source] .row.used", has_text="x @ w + b").click(
+        position={"x": 120, "y": 8}
+    )
+    page.mouse.move(5, 5)
+    assert opened.lit("graph") and opened.lit("tile") and opened.lit("npu")
+    page.keyboard.press("Escape")
+    assert opened.lit("graph") == opened.lit("npu") == []
+
+
+def test_the_table_sorts(opened: Opened) -> None:
+    page = opened.page
+    names = page.locator("#cost-table tbody tr")
+    kernels = data("layers")["report"]["kernels"]
+    by_time = [k["name"] for k in sorted(kernels, key=lambda k: -k["microseconds"])]
+
+    def order() -> list[str]:
+        return [row.get_attribute("data-kernel") for row in names.all()]
+
+    assert order() == by_time
+    page.locator("#cost-table th", has_text="time").click()
+    assert order() == by_time[::-1]
+    page.locator("#cost-table th", has_text="kernel").click()
+    assert order() == sorted(by_time)
+    assert page.locator("#cost-table th[aria-sort=ascending]").inner_text().startswith("kernel")
+
+
+def test_a_row_opens_its_kernel(opened: Opened) -> None:
+    page = opened.page
+    other = next(
+        k["name"] for k in data("layers")["report"]["kernels"] if k["name"] != page.evaluate("TW.state.focus")
+    )
+    page.locator(f"#cost-table tr[data-kernel={other}]").click()
+    page.evaluate("TW.drawn")
+    assert page.locator("#kernel-name").inner_text() == f"@{other}"
+    assert f"@{other}" in page.locator(".column[data-level=npu]").inner_text()
+    page.locator("#focus").select_option("")
+    assert "func.func" in page.locator(".column[data-level=tile]").inner_text()
+
+
+def test_the_timeline_zooms_pans_and_lights(opened: Opened) -> None:
+    page = opened.page
+    page.evaluate("document.getElementById('kernel').scrollIntoView({ behavior: 'instant' })")
+    place = page.evaluate("""() => {
+        const { view, events } = TW.views.kernel, plot = view.child_views[0], d = events.data;
+        const i = d.name.findIndex((name) => name === "mmad");
+        const box = plot.el.getBoundingClientRect(), f = plot.frame;
+        const x = f.x_scale.compute((d.left[i] + d.right[i]) / 2), y = f.y_scale.compute((d.top[i] + d.bottom[i]) / 2);
+        return [box.left + x, box.top + y];
+    }""")
+    page.mouse.move(*place)
+    page.wait_for_function("document.querySelectorAll('.column[data-level=npu] .row.lit').length > 0")
+    assert any("npu.mmad" in line for line in opened.lit("npu"))
+    span = "[TW.views.kernel.x_range.start, TW.views.kernel.x_range.end]"
+    begin, end = page.evaluate(span)
+    page.mouse.wheel(0, -1)  # without Control the wheel is the page's
+    assert page.evaluate(span) == [begin, end]
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -400)
+    page.wait_for_function(
+        f"TW.views.kernel.x_range.end - TW.views.kernel.x_range.start < {0.95 * (end - begin)}"
+    )
+    page.keyboard.up("Control")
+    zoomed = page.evaluate(span)
+    page.mouse.down()
+    page.mouse.move(place[0] - 60, place[1], steps=4)
+    page.mouse.up()
+    moved = page.evaluate(span)
+    assert moved[0] > zoomed[0]
+    assert moved[1] - moved[0] == pytest.approx(zoomed[1] - zoomed[0], rel=1e-6)
+    page.locator(".zoom[data-for=kernel-charts] button", has_text="all").click()
+    assert page.evaluate(span)[0] == 0
+
+
+def test_gpt2_opens_in_time(browser: Any, tmp_path: Path) -> None:
+    """The whole of GPT-2 small: its page is small and opens within the time, the best of three loads."""
+    sys_path = Path(__file__).parents[2] / "examples"
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("gpt2_example", sys_path / "gpt2.py")
+    assert spec and spec.loader
+    gpt2 = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(gpt2)
+    args = jax.eval_shape(gpt2.forward_inputs)
+    made = tmp_path / "gpt2.html"
+    made.write_text(render(tw.compile(gpt2.forward, *args)), encoding="utf-8")
+    assert made.stat().st_size < 2.2e6
+    seconds = []
+    for _ in range(3):
+        opened = Opened(browser, made)
+        seconds.append(opened.seconds)
+        assert opened.complaints == []
+        opened.page.close()
+    assert min(seconds) < SECONDS, seconds
