@@ -148,6 +148,12 @@ def _absolute(x: Array) -> Array:
     return x if x.dtype.kind == "u" else lax.abs(x)
 
 
+def _leading_zeros(x: Array) -> Array:
+    """Zeros above the highest one. XLA finds -32 for a negative constant."""
+    zero = lax.full_like(x, 0)
+    return lax.select(lax.lt(x, zero), zero, lax.clz(x)) if x.dtype.kind == "i" else lax.clz(x)
+
+
 def _denormal(x: Array, negative: bool) -> Array:
     """Where x is a denormal number of this sign; i1. XLA:CPU takes denormals for zeros in every operation on floats,
     so this looks at the bits."""
@@ -201,7 +207,7 @@ SCALAR: dict[str, Callable[..., Array]] = {
     "round_away": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
     "not": lax.bitwise_not,
     "popcnt": lax.population_count,
-    "clz": lax.clz,
+    "clz": _leading_zeros,
     "is_finite": lax.is_finite,
     "add": _logical(lax.bitwise_or, lax.add),
     "sub": lax.sub,

@@ -28,6 +28,7 @@ from ...dialects.graph import (
     TransposeOp,
 )
 from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.npu.types import ROW_BYTES
 from ...machine import Machine
 from ..access import is_layout, reshape_groups, splat_of
 from ..tile.schedule import UB_FRACTION
@@ -430,18 +431,22 @@ class Grouper:
         use of it, twice each, and three temporaries."""
         if not rows:
             return True
-        row, inner = size([domain[a] for a in rows]), len(domain) - 1
+        row, inner = (
+            size([domain[a] for a in rows]),
+            max((a for a, n in enumerate(domain) if n > 1), default=0),
+        )
         room = self.machine.spaces["ub"].bytes * UB_FRACTION
-        lanes = min(domain[inner], 8) if inner not in rows else 1
+        # across rows each position takes a block, however few elements there are
+        least = 1 if inner in rows else ROW_BYTES
         most = sum(len(op.operands) + len(op.results) for op in members)
-        if row * WIDEST * lanes * max(ROW_VALUES, 2 * most + 3) <= room:
+        if row * max(WIDEST, least) * max(ROW_VALUES, 2 * most + 3) <= room:
             return True  # whatever they hold
         used = {base_of(v) for op in members for v in op.operands}
         loaded = [v for v in used if v.owner not in members]
         kept = [r for op in members for r in op.results if any(u.operation not in members for u in r.uses)]
         held = [v for v in (*loaded, *kept) if size(shape_of(v)) >= row and splat_of(v) is None]
         widest = max((itemsize(element_of(v)) for v in (*used, *kept)), default=4)
-        return row * max(4, widest) * lanes * max(ROW_VALUES, 2 * len(held) + 3) <= room
+        return row * max(4, widest, least) * max(ROW_VALUES, 2 * len(held) + 3) <= room
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
         group.members.append(op)

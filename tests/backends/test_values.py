@@ -175,6 +175,11 @@ def test_reductions_keep_nan(shape: tuple[int, ...], kind: str, dtype: type) -> 
     assert np.isnan(reduce(x))
 
 
+def test_leading_zeros_of_constants() -> None:
+    x = np.array([0, 1, -1, -(2**31), 2**30], np.int32)
+    np.testing.assert_array_equal(run_constants("clz", x), [32, 31, 0, 0, 1])
+
+
 def run_constants(name: str, *operands: np.ndarray) -> np.ndarray:
     """A function of constants, which XLA computes while it compiles."""
     with jax.enable_x64(True):

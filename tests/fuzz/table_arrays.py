@@ -123,9 +123,10 @@ def integers(g: Generator) -> str | None:
     pairs = "lax.div lax.rem jnp.floor_divide jnp.remainder jnp.power lax.mul jnp.bitwise_and jnp.bitwise_or"
     pairs += " jnp.bitwise_xor"
     ones = "jnp.abs jnp.negative jnp.sign jnp.bitwise_not lax.population_count lax.clz jnp.square"
+    # XLA stops the process where it divides constants by 0 while it compiles, and counts the leading zeros of
+    # negative ones wrong: the barrier hides them
     if g.chance(0.3):
-        return f"{g.choose(ones.split())}({x})"
-    # XLA stops the process where it divides constants by 0 while it compiles: the barrier hides them
+        return f"{g.choose(ones.split())}(lax.optimization_barrier({x}))"
     return f"{g.choose(pairs.split())}({x}, lax.optimization_barrier({y}))"
 
 

@@ -109,3 +109,14 @@ def test_layout_of_an_intermediate_is_read_twice() -> None:
     """The broadcast of an index is a tensor for the gather, and folded in the kernel that makes the index."""
     table, index = data("f32", (31, 17)), jnp.arange(7) * 11 - 40
     check(lambda t, i: jnp.take(t, i, axis=1, mode="fill", fill_value=1), table, index)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("n", [97, 200])
+def test_reductions_across_short_rows(n: int, dtype: str) -> None:
+    """Two numbers take a whole block on chip, so that what a kernel holds of them does not fit."""
+
+    def fn(x: jax.Array) -> jax.Array:
+        return jax.nn.logsumexp(jnp.where(x > 0, x, x * 2), axis=(0, 1))
+
+    check(fn, data(dtype, (n, 13, 2)), length=13 * n)
