@@ -313,7 +313,7 @@ class Control(Quantization):
             op.counter, op.trip_count = IntegerAttr(counted[0], i64), IntegerAttr(counted[1], i64)
         self.append(op)
         for n, value in zip(names, op.results[len(first) + len(second) :], strict=True):
-            value.name_hint = hint(n)
+            value.name_hint = hint(n) if n != _COUNTER else None
             scope.names[n] = value
 
     def stepped(self, s: syntax.While | syntax.For, name: str, value: Any, wanted: Attribute) -> Any:

@@ -73,6 +73,8 @@ class Expressions(Builder):
         """The value of an expression; POISON after an error, which is reported."""
         match node:
             case syntax.Literal():
+                if isinstance(node.value, int) and node.value >= 1 << 63:
+                    return self.fail(node.span, "a whole number beyond 64 bits")
                 return node.value
             case syntax.Name():
                 return self.name(node, scope)

@@ -30,6 +30,17 @@ def table(rows: list[Function]) -> str:
     return "\n".join(lines)
 
 
+def wrapped(words: list[str]) -> str:
+    """A list as lines of a page."""
+    lines = [""]
+    for i, word in enumerate(words):
+        end = "." if i == len(words) - 1 else ","
+        if len(lines[-1]) + len(word) > 100:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}{end}".strip()
+    return "\n".join(lines)
+
+
 def sections() -> dict[str, str]:
     """The generated parts by the name of their mark."""
     plain = [f for f in functions().values() if not f.doc.startswith("graph.")]
@@ -37,8 +48,8 @@ def sections() -> dict[str, str]:
     return {
         "grammar": grammar(),
         "functions": table(plain),
-        "scalar": ", ".join(scalar) + ".",
-        "graph": ", ".join(f"`{n}`" for n in graph_functions()) + ".",
+        "scalar": wrapped(scalar),
+        "graph": wrapped([f"`{n}`" for n in graph_functions()]),
     }
 
 
