@@ -17,6 +17,7 @@
                             "read": int, "write": int},
                   "macs": int, "flops": int, "source": "file:line" | null}],
      "host_ops": [{"name": str, "calls": int, "bytes": int, "microseconds": float, "source": str | null}],
+     "host_scalars": {"operations": int, "microseconds": float},     arithmetic on numbers between launches
      "npu_flops_fraction": float,      a host op counts one flop for each element of its results
      "npu_ops_fraction": float,        kernel launches of launches and host calls
      "assumed_trips": [str],           loops of unknown trip count: counted once
@@ -36,7 +37,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.base import integer
 from ..dialects.npu import buffer
 from ..machine import Machine
-from .simulator import HBM, L2_CACHE, Copy, HostCall, Kernel, Launch, Simulation, simulate
+from .simulator import HBM, L2_CACHE, Copy, HostCall, Kernel, Launch, Scalars, Simulation, simulate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -74,6 +75,14 @@ class HostOpReport:
 
 
 @dataclass(frozen=True)
+class HostScalarsReport:
+    """All that the host computes with single numbers: counters, conditions, starts of slices."""
+
+    operations: int
+    microseconds: float
+
+
+@dataclass(frozen=True)
 class SpaceReport:
     """The fullest that one on-chip memory gets, and the kernel that fills it so."""
 
@@ -104,6 +113,7 @@ class Report:
     memory: MemoryReport
     kernels: list[KernelReport]
     host_ops: list[HostOpReport]
+    host_scalars: HostScalarsReport
     npu_flops_fraction: float
     npu_ops_fraction: float
     assumed_trips: list[str]
@@ -173,6 +183,10 @@ class Report:
                 f"{op.bytes / 1e6:,.2f}",
                 op.source or "",
             )
+        if self.host_scalars.operations:
+            time = self.host_scalars.microseconds
+            row = ["numbers", "host", "", "", f"{time:,.1f}", self._share(time), "host", "", "", ""]
+            table.add_row(*row)
         return table
 
     def table(self, width: int = 150) -> str:
@@ -207,13 +221,15 @@ def report_of(simulation: Simulation) -> Report:
     kernels: dict[str, _KernelSum] = {}
     host: dict[tuple[str, str | None], list[tuple[HostCall, int]]] = {}
     energy = _Energy(simulation.machine)
-    host_flops = host_calls = 0
+    host_flops = host_calls = operations = 0
     for step, times in simulation.flat():
         if isinstance(step, HostCall):
             host.setdefault((step.name, step.source), []).append((step, times))
             energy.device("gm", step.bytes * times)
             host_flops += step.elements * times
             host_calls += 0 if step.control else times
+        elif isinstance(step, Scalars):
+            operations += step.operations * times
         elif isinstance(step, Copy):
             kernels.setdefault("copy", _KernelSum(None, simulation.machine)).copy(step, times, energy)
         else:
@@ -243,6 +259,7 @@ def report_of(simulation: Simulation) -> Report:
             )
             for (name, source), calls in host.items()
         ],
+        host_scalars=HostScalarsReport(operations, operations * simulation.machine.host.scalar_us),
         npu_flops_fraction=flops / (flops + host_flops) if flops + host_flops else 1.0,
         npu_ops_fraction=launches / (launches + host_calls) if launches + host_calls else 1.0,
         assumed_trips=list(simulation.assumed_trips),

@@ -107,10 +107,12 @@ class VectorUnit:
 
 @dataclass(frozen=True)
 class HostCost:
-    """What leaving the device costs: link bytes per microsecond and microseconds per host call."""
+    """What leaving the device costs: link bytes per microsecond, microseconds per runtime call, and microseconds
+    per operation on numbers that the host program does between calls."""
 
     pcie_bytes_per_us: float
     call_us: float
+    scalar_us: float
 
 
 @dataclass(frozen=True)

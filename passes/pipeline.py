@@ -10,9 +10,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
+from ..dialects.graph import FusionOp
 from .errors import PassError
 
-STATES = ("fused", "tiled", "bufferized", "addressed", "synchronized", "planned", "checked")
+STATES = ("partitioned", "fused", "tiled", "bufferized", "addressed", "synchronized", "planned", "checked")
 """Properties a module gains on its way down; each pass states what must hold and what holds after it."""
 
 
@@ -33,6 +34,18 @@ def _simplify() -> type[ModulePass]:
     from .graph.simplify import GraphSimplifyPass
 
     return GraphSimplifyPass
+
+
+def _hoist() -> type[ModulePass]:
+    from .graph.hoist import GraphHoistPass
+
+    return GraphHoistPass
+
+
+def _partition() -> type[ModulePass]:
+    from .graph.partition import GraphPartitionPass
+
+    return GraphPartitionPass
 
 
 def _fuse() -> type[ModulePass]:
@@ -83,6 +96,8 @@ def _set(*names: str) -> frozenset[str]:
 
 PIPELINE: tuple[Stage, ...] = (
     Stage("graph-simplify", _simplify, "graph"),
+    Stage("graph-hoist", _hoist, "graph"),
+    Stage("graph-partition", _partition, "graph", _set(), _set("partitioned")),
     Stage("graph-fuse", _fuse, "graph", _set(), _set("fused")),
     Stage("graph-to-tile", _to_tile, "tile", _set("fused"), _set("tiled")),
     Stage("tile-to-npu", _to_npu, "npu", _set("tiled"), _set("bufferized")),
@@ -119,13 +134,12 @@ def properties_of(module: ModuleOp) -> set[str]:
     found: set[str] = set()
     if level == "graph":
         tops = [f.body.block for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
-        names = {op.name for block in tops for op in block.ops}
-        if "graph.fusion" in names:
-            found.add("fused")
+        if any(isinstance(op, FusionOp) and not op.on_host for block in tops for op in block.ops):
+            found |= {"partitioned", "fused"}
         return found
     if level == "tile":
-        return {"fused", "tiled"}
-    found |= {"fused", "tiled", "bufferized"}
+        return {"partitioned", "fused", "tiled"}
+    found |= {"partitioned", "fused", "tiled", "bufferized"}
     allocs = synced = 0
     missing = False
     for op in module.walk():

@@ -20,7 +20,7 @@ from ..backends.interpreter import values
 from ..backends.interpreter.graph import RULES, over_windows
 from ..dialects.base import integer, text, to_ints
 from ..dialects.dtypes import size
-from ..dialects.graph import ops
+from ..dialects.graph import control, ops
 from .tolerance import Mode, function_error, roundoff, smallest, sum_error
 
 Bound = Array | None
@@ -30,6 +30,7 @@ MOVES = (
     ops.ConcatOp,
     ops.PadOp,
     ops.ReshapeOp,
+    control.ToHostOp,
     ops.ReverseOp,
     ops.SliceOp,
     ops.TransposeOp,

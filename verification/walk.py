@@ -109,6 +109,8 @@ class Trace:
     results: list[Any] = field(default_factory=list)
     result_bounds: list[Bound] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
+    loops: dict[str, str] = field(default_factory=dict)
+    """What a loop is called in paths, by the tags of its results."""
     findings: list[Finding] = field(default_factory=list)
     worst: float = 0.0
     """Largest difference of an op on golden inputs, relative to what is allowed."""
@@ -382,10 +384,18 @@ class Walk:
         self._note_launch(op, xs, path)
         return self._run_kernel(op, xs)
 
+    def _tag(self, op: control.WhileOp) -> str:
+        """What a loop is called in paths: a pass may drop some of its results, the name stays."""
+        names = [v.name_hint or "" for v in op.results]
+        loops = {} if self.settings.golden is None else self.settings.golden.loops
+        tag = next((loops[n] for n in names if n in loops), names[0] if names else "")
+        self.trace.loops.update(dict.fromkeys(names, tag))
+        return tag
+
     def _while(self, op: control.WhileOp, env: Env, path: Path) -> list[Pair]:
         state = [env[v] for v in op.inits]
         known = None if op.trip_count is None else integer(op.trip_count)
-        tag = op.results[0].name_hint or "" if op.results else ""
+        tag = self._tag(op)
         trip = 0
         while True:
             inside = (*path, (tag, trip))

@@ -51,6 +51,10 @@ def _iota(op: ops.IotaOp) -> Array:
     return values.convert(lax.broadcasted_iota(number, result_shape(op), integer(op.dim)), dtype)
 
 
+def _same(op: control.ToHostOp, x: Array) -> Array:
+    return x
+
+
 def _broadcast(op: ops.BroadcastOp, x: Array) -> Array:
     return lax.broadcast_in_dim(x, result_shape(op), to_ints(op.dims))
 
@@ -201,6 +205,7 @@ RULES: dict[type[Operation], Rule] = {
     ops.ReverseOp: _reverse,
     ops.SliceOp: _slice,
     ops.TransposeOp: _transpose,
+    control.ToHostOp: _same,
 }
 """Ops without regions: a function of the op and its operands."""
 

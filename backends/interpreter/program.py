@@ -21,11 +21,12 @@ from ...dialects.npu import structure
 from ...dialects.npu.interface import gm
 from ...machine import Machine
 from .arena import Arena
+from .graph import needs_host
 from .host import run_text
 from .hostprogram import PASSIVE, HostProgram, host_call_inputs, host_call_outputs, yielded
 from .launch import THREADS, ZERO, CompiledKernel, is_heavy
 from .segments import Segment
-from .state import ArenaState, State, TypedState
+from .state import ArenaState, State, TypedState, on_host
 
 SEGMENT_LAUNCHES = 8
 """From this many launches on, a segment ends where a kernel comes again: so the layers of a network are
@@ -136,9 +137,10 @@ class Executable:
         """Whether an op is a step by itself: it needs the host, or two threads."""
         heavy = self.arena is None and isinstance(op, structure.LaunchOp) and self._is_heavy(op)
         control = isinstance(op, (structure.LoopOp, structure.BranchOp))
-        return (
-            heavy or isinstance(op, structure.HostCallOp) or (control and any(map(self._alone, _inside(op))))
+        host = isinstance(op, structure.HostCallOp) or (
+            isinstance(op, structure.ScalarsOp) and needs_host(op)
         )
+        return heavy or host or (control and any(map(self._alone, _inside(op))))
 
     def _is_heavy(self, op: structure.LaunchOp) -> bool:
         kernel = self.host.callee(op)
@@ -156,14 +158,16 @@ class Executable:
                 return self._python_branch(op, defined)
             case structure.HostCallOp():
                 return Step(lambda state: self._host_call(op, state))
+            case structure.ScalarsOp():
+                return Step(lambda state: self.host.scalars(op, state))
             case _:
                 raise AssertionError(f"{op.name} is not a step of its own")
 
     def _segment(self, ops: Sequence[Operation], defined: set[SSAValue], lives: set[SSAValue]) -> Step:
-        if self.arena is not None:
-            return self._arena_segment(Segment(self.host, ops, lambda _: True, ()))
         known = frozenset(defined)
         segment = Segment(self.host, ops, known.__contains__, lives)
+        if self.arena is not None:
+            return self._arena_segment(segment)
         self.compilers.setdefault(segment.key, segment.compile_typed)
 
         def run(state: State) -> None:
@@ -176,11 +180,13 @@ class Executable:
         assert self.arena is not None
         words = self.arena.words
         self.compilers.setdefault(segment.key, lambda: segment.compile_bytes(words))
-        first = np.array([self.arena.address[r] for r in segment.roots], np.int32)
+        first = np.array([self.arena.address[r] for r in segment.tensors], np.int32)
+        inputs, outputs = list(filter(on_host, segment.inputs)), list(filter(on_host, segment.outputs))
 
         def run(state: State) -> None:
             assert isinstance(state, ArenaState)
-            state.words = self.compiled[segment.key](ZERO, state.words, first)
+            numbers = [state.get(r) for r in inputs]
+            state.restore(outputs, self.compiled[segment.key](ZERO, state.words, first, *numbers))
 
         return Step(run)
 
@@ -202,40 +208,39 @@ class Executable:
         return Step(run)
 
     def _python_loop(self, op: structure.LoopOp, defined: set[SSAValue]) -> Step:
-        body = self._plan(op.body.block, defined, True)
+        first = len(op.state)
+        body = self._plan(op.body.block, {*defined, *op.body.block.args[first:]}, True)
+        trips = None if op.trip_count is None else integer(op.trip_count)
+        # with a trip count the condition has nothing to say, and yields nothing
+        known = {*defined, *op.condition.block.args[first:]}
+        condition = self._plan(op.condition.block, known, True) if trips is None else []
 
-        def step(state: State) -> None:
-            _run(body, state)
-            self.host.copy_values(yielded(op.body.block), op.state, state)
-
-        if op.trip_count is not None:  # the condition has nothing to say then, and yields nothing
-            trips = integer(op.trip_count)
-
-            def repeat(state: State) -> None:
-                for _ in range(trips):
-                    step(state)
-
-            return Step(repeat)
-        condition = self._plan(op.condition.block, defined, True)
-        (answer,) = yielded(op.condition.block)
+        def go_on(state: State, numbers: Sequence[Array], trip: int) -> bool:
+            if trips is not None:
+                return trip < trips
+            self.host.enter(op.condition.block, op, numbers, state)
+            _run(condition, state)
+            (answer,) = yielded(op.condition.block)
+            return bool(self.host.read(state, answer).reshape(()))
 
         def run(state: State) -> None:
-            while True:
-                _run(condition, state)
-                if not bool(self.host.read(state, answer).reshape(())):
-                    return
-                step(state)
+            numbers, trip = [self.host.read(state, v) for v in op.numbers], 0
+            while go_on(state, numbers, trip):
+                self.host.enter(op.body.block, op, numbers, state)
+                _run(body, state)
+                numbers, trip = self.host.leave(op.body.block, op.state, state), trip + 1
+            self.host.set_all(op.results, numbers, state)
 
         return Step(run)
 
     def _python_branch(self, op: structure.BranchOp, defined: set[SSAValue]) -> Step:
-        branches = [(self._plan(r.block, defined, True), yielded(r.block)) for r in op.branches]
+        branches = [(self._plan(r.block, defined, True), r.block) for r in op.branches]
 
         def run(state: State) -> None:
             index = int(self.host.read(state, op.index).reshape(()))
-            steps, results = branches[index if 0 <= index < len(branches) else -1]
+            steps, block = branches[index if 0 <= index < len(branches) else -1]
             _run(steps, state)
-            self.host.copy_values(results, op.outputs, state)
+            self.host.set_all(op.results, self.host.leave(block, op.outputs, state), state)
 
         return Step(run)
 

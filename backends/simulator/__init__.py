@@ -12,7 +12,7 @@ on.
 """
 
 from .errors import SimulationError
-from .host import Copy, HostCall, Launch, Repeat, Simulation, Step, simulate
+from .host import Copy, HostCall, Launch, Repeat, Scalars, Simulation, Step, simulate
 from .kernel import Kernel, KernelRun
 from .pricing import HBM, L2_CACHE
 
@@ -25,6 +25,7 @@ __all__ = [
     "KernelRun",
     "Launch",
     "Repeat",
+    "Scalars",
     "Simulation",
     "SimulationError",
     "Step",

@@ -44,7 +44,7 @@ class Copy:
 class HostCall:
     """Work that the host does: the bytes over the link and the elements it computes.
 
-    Where `control`, it only reads back what a loop or a branch of the host program goes by.
+    Where `control`, it only reads one number of device memory.
     """
 
     name: str
@@ -55,7 +55,16 @@ class HostCall:
     source: str | None
 
 
-Step = Launch | Copy | HostCall
+@dataclass(frozen=True)
+class Scalars:
+    """Arithmetic on numbers that the host does between launches: `operations` of them."""
+
+    operations: int
+    microseconds: float
+    source: str | None
+
+
+Step = Launch | Copy | HostCall | Scalars
 
 
 @dataclass(frozen=True)
@@ -180,6 +189,12 @@ class _Host:
                 steps.append(self._copy(op.source, op.dest, op))
             elif isinstance(op, structure.HostCallOp):
                 steps.append(self._host_call(op))
+            elif isinstance(op, structure.ScalarsOp):
+                steps += self._scalars(op)
+            elif isinstance(op, structure.ToHostOp):
+                steps.append(self._over_link("to host", [op.source], 0, True, op))
+            elif isinstance(op, structure.ToDeviceOp):
+                steps.append(self._to_device(op))
             elif isinstance(op, structure.LoopOp):
                 steps += self._loop(op)
             elif isinstance(op, structure.BranchOp):
@@ -204,6 +219,8 @@ class _Host:
         run = kernel.run(tuple(self._missing(kernel, i, root) for i, root in enumerate(roots)))
         for moved in (kernel.totals.read, kernel.totals.written):
             for i, root in enumerate(roots):
+                if structure.is_number(root.type):
+                    continue
                 if i not in kernel.bypassing and (
                     moved is kernel.totals.written or i not in kernel.workspaces
                 ):
@@ -218,8 +235,8 @@ class _Host:
         as all that the launch moves fits there; what does not is pushed out to HBM, written bytes first.
         """
         read, written = kernel.totals.read[i], kernel.totals.written[i]
-        if not read + written or i in kernel.workspaces:
-            return 0.0
+        if not read + written or i in kernel.workspaces or structure.is_number(root.type):
+            return 0.0  # numbers come with the launch's arguments
         crossing = 0.0
         if read:
             crossing += min(read * kernel.reuse.crossing_share(i), read) * self.l2.absent(
@@ -265,6 +282,16 @@ class _Host:
         microseconds = host.call_us + total / host.pcie_bytes_per_us
         return HostCall(name, total, elements, control, microseconds, source_of(op))
 
+    def _scalars(self, op: structure.ScalarsOp) -> list[Step | Repeat]:
+        work = op.work()
+        return [Scalars(work, work * self.machine.host.scalar_us, source_of(op))] if work else []
+
+    def _to_device(self, op: structure.ToDeviceOp) -> Copy:
+        """The number goes along with a command on the stream; nobody waits for it."""
+        moved = gm(op.dest).bytes
+        self._touch(self.root(op.dest), moved)
+        return Copy(moved, 0, 0, self.machine.launch_microseconds(1), source_of(op))
+
     def _loop(self, op: structure.LoopOp) -> list[Step | Repeat]:
         """Passes differ by what L2 holds at their start: each is walked until that repeats."""
         state = [self.root(v) for v in op.state]
@@ -288,17 +315,12 @@ class _Host:
         return steps + (self._condition(op) if op.trip_count is None else [])
 
     def _condition(self, op: structure.LoopOp) -> list[Step | Repeat]:
-        block = op.condition.block
-        steps = self.block(block)
-        if isinstance(block.last_op, structure.NpuYieldOp):
-            steps.append(self._over_link("condition", block.last_op.operands, 0, True, op))
-        return steps
+        return self.block(op.condition.block)
 
     def _branch(self, op: structure.BranchOp) -> list[Step | Repeat]:
         """The branch that takes longest is counted."""
         if len(op.branches) > 1:
             self.assumed_branches.append(describe(op))
-        choice = self._over_link("branch", [op.index], 0, True, op)
         outputs = [self.root(v) for v in op.outputs]
         start = self.l2.snapshot()
         longest: list[Step | Repeat] = []
@@ -310,7 +332,7 @@ class _Host:
             if not longest or sum(s.microseconds for s in steps) > sum(s.microseconds for s in longest):
                 longest, end = steps, self.l2.snapshot()
         self.l2.restore(end)
-        return [choice, *longest]
+        return longest
 
     def _hand_over(self, block: Block, targets: Sequence[SSAValue]) -> list[Step | Repeat]:
         """Copies of what a region yields into the tensors that receive it, where it is not there already."""

@@ -44,7 +44,10 @@ Npu = Dialect(
         structure.LaunchOp,
         structure.LoopOp,
         structure.NpuYieldOp,
+        structure.ScalarsOp,
         structure.SectionOp,
+        structure.ToDeviceOp,
+        structure.ToHostOp,
     ],
     [BufferType, GmType],
 )

@@ -1,6 +1,7 @@
 """The host program: addresses in device memory, and who wrote each tensor before it is read.
 
-Launches, copies and host calls run one after the other. A tensor holds what was written to it until another
+Launches, copies and host calls run one after the other. Numbers in the host's memory are values: they need no check.
+A tensor holds what was written to it until another
 tensor at the same bytes is written. Loops are walked twice, so that what one iteration destroys shows in the
 next.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -26,6 +27,8 @@ from ....dialects.npu.structure import (
     LaunchOp,
     LoopOp,
     NpuYieldOp,
+    ToDeviceOp,
+    ToHostOp,
 )
 from ....machine import Machine
 from .device import Summary
@@ -113,6 +116,8 @@ class HostProgram:
     # -- contents ------------------------------------------------------------------------------------------
 
     def _read(self, value: SSAValue, op: Operation) -> None:
+        if not isinstance(value.type, GmType):
+            return
         root = self.roots[value]
         state = self.states[root]
         if state.kind == "whole" or not gm(root).bytes:
@@ -150,8 +155,8 @@ class HostProgram:
 
     def _apart(self, written: SSAValue, used: SSAValue, op: Operation) -> None:
         """What an op writes shares no bytes with other tensors that it uses."""
-        a, b = self.roots[written], self.roots[used]
-        if a is not b and b in self.neighbours.get(a, ()):
+        a, b = self.roots[written], self.roots.get(used)
+        if b is not None and a is not b and b in self.neighbours.get(a, ()):
             what = "{first} writes a device tensor over another one that it uses"
             self.findings.append(Finding("device-overlap", what, op, bytes=self._shared(a, b)))
 
@@ -175,6 +180,10 @@ class HostProgram:
             self._read(op.source, op)
             self._apart(op.dest, op.source, op)
             self._write(op.dest, op)
+        elif isinstance(op, ToHostOp):
+            self._read(op.source, op)
+        elif isinstance(op, ToDeviceOp):
+            self._write(op.dest, op)
         elif isinstance(op, HostCallOp):
             split = len(op.operands) - integer(op.outputs)
             for value in op.operands[:split]:
@@ -195,7 +204,10 @@ class HostProgram:
         if summary is None:
             return
         for value, kind in zip(op.operands, summary.types, strict=False):
-            if value.type != kind:
+            passed = value.type
+            if isinstance(passed, TensorType):  # a number, which lies in the launch's arguments
+                passed = GmType.of(passed.get_shape(), passed.element_type)
+            if passed != kind:
                 what = f"{{first}} gives its kernel {value.type} where it takes {kind}"
                 self.findings.append(Finding("bad-call", what, op))
                 return
@@ -208,7 +220,7 @@ class HostProgram:
                 if i == j:
                     continue
                 self._apart(op.operands[i], op.operands[j], op)
-                if self.roots[op.operands[i]] is self.roots[op.operands[j]]:
+                if self.roots[op.operands[i]] is self.roots.get(op.operands[j]):
                     what = "{first} gives its kernel one tensor twice, to write and to use"
                     self.findings.append(Finding("core-race", what, op))
         for i in sorted(summary.writes):
@@ -222,12 +234,11 @@ class HostProgram:
                     self.roots[arg] = self.roots[value]
                 last = self._block(block)
                 if region is op.body and last is not None:
-                    for value, target in zip(last.operands, op.state, strict=True):
+                    for value, target in zip(last.operands, op.state, strict=False):
                         if self.roots[value] is not self.roots[target]:
                             self._write(target, last)
 
     def _branch(self, op: BranchOp) -> None:
-        self._read(op.index, op)
         before = dict(self.states)
         after: list[dict[SSAValue, State]] = []
         for region in op.branches:
