@@ -68,6 +68,8 @@ class ProgramLowering:
         self.copies: dict[tuple[SSAValue, bool, Block], SSAValue] = {}
         """Numbers that were brought to the device (True) or to the host (False) in a block."""
         self.owned: set[SSAValue] = set()
+        self.carried: dict[SSAValue, SSAValue] = {}
+        """For values that a loop's body yields, its block argument in the same place."""
         self.block = Block()
 
     def add(self, op: Operation) -> None:
@@ -97,6 +99,38 @@ class ProgramLowering:
         self.add(op)
         self.owned.add(op.result)
         return op.result
+
+    def result(self, value: SSAValue, source: Operation) -> SSAValue:
+        """The tensor for a result of `source`: that of the loop's state which it is the next value of, if the old
+        value is not needed any more, or else a new one."""
+        old = self.carried.get(value)
+        if old is not None and self._spent(old, source):
+            return self.env[old]
+        return self.allocate(gm_type(value), source)
+
+    def _spent(self, old: SSAValue, source: Operation) -> bool:
+        """Whether all uses of a loop's value, in the same block, come before `source`, and none of them may have made
+        its tensor another value's."""
+        block = source.parent
+        assert block is not None
+        pending = [old]
+        while pending:
+            for use in pending.pop().uses:
+                user = use.operation
+                at: Operation | None = user
+                while at is not None and at.parent is not block:
+                    at = at.parent_op()
+                if at is None or at is source or not _before(at, source) or self._takes(user, use.index):
+                    return False
+                if isinstance(user, ReshapeOp):
+                    pending.append(user.result)
+        return True
+
+    def _takes(self, user: Operation, operand: int) -> bool:
+        """Whether a result of `user` may live in the tensor of this operand."""
+        return isinstance(user, WhileOp) or (
+            isinstance(user, tile.LaunchOp) and operand in to_ints(user.inits)
+        )
 
     def copied(self, value: SSAValue, source: Operation) -> SSAValue:
         """A new tensor with the contents of `value`."""
@@ -181,7 +215,7 @@ class ProgramLowering:
         outputs: list[SSAValue] = []
         for result, init in zip(op.outputs, inits, strict=True):
             if init < 0:
-                outputs.append(self.allocate(gm_type(result), op))
+                outputs.append(self.result(result, op))
             elif self.takes_over(op.arguments[init], op):
                 outputs.append(self.env[op.arguments[init]])
             else:
@@ -238,7 +272,7 @@ class ProgramLowering:
         self.env[op.result] = self.number(op.x, op)
 
     def host(self, op: HostOp) -> None:
-        outputs = [self.allocate(gm_type(r), op) for r in op.outputs]
+        outputs = [self.result(r, op) for r in op.outputs]
         self.add(
             structure.HostCallOp.create(
                 operands=[*(self.device(v, op) for v in op.inputs), *outputs],
@@ -267,6 +301,7 @@ class ProgramLowering:
                 self.env[old.args[i]] = b
                 if region is op.body and i not in host:
                     self.owned.add(b)
+                    self.carried[op.yielded(1).values[i]] = old.args[i]
             if region is op.condition and op.trip_count is not None:
                 self.add(structure.NpuYieldOp.create())
             else:
