@@ -16,7 +16,9 @@
                   "bytes": {"hbm": int, "l2": int,    by where they came from or went to
                             "read": int, "write": int},
                   "macs": int, "flops": int, "source": "file:line" | null}],
-     "host_ops": [{"name": str, "calls": int, "bytes": int, "microseconds": float, "source": str | null}],
+     "host_ops": [{"name": str, "calls": int, "bytes": int,
+                   "microseconds": float,              runtime calls, transfers and computing
+                   "transfer_microseconds": float, "compute_microseconds": float, "source": str | null}],
      "host_scalars": {"operations": int, "microseconds": float},     arithmetic on numbers between launches
      "npu_flops_fraction": float,      a host op counts one flop for each element of its results
      "npu_ops_fraction": float,        kernel launches of launches and host calls
@@ -71,6 +73,8 @@ class HostOpReport:
     calls: int
     bytes: int
     microseconds: float
+    transfer_microseconds: float
+    compute_microseconds: float
     source: str | None
 
 
@@ -179,7 +183,7 @@ class Report:
                 f"{op.microseconds:,.1f}",
                 self._share(op.microseconds),
                 "host",
-                "",
+                f"link {op.transfer_microseconds:.1f} compute {op.compute_microseconds:.1f}",
                 f"{op.bytes / 1e6:,.2f}",
                 op.source or "",
             )
@@ -255,6 +259,8 @@ def report_of(simulation: Simulation) -> Report:
                 sum(times for _, times in calls),
                 sum(call.bytes * times for call, times in calls),
                 sum(call.microseconds * times for call, times in calls),
+                sum(call.transfer_microseconds * times for call, times in calls),
+                sum(call.compute_microseconds * times for call, times in calls),
                 source,
             )
             for (name, source), calls in host.items()

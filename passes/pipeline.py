@@ -20,7 +20,7 @@ STATES = ("partitioned", "fused", "tiled", "bufferized", "addressed", "synchroni
 @dataclass(frozen=True)
 class Stage:
     """One pass of the pipeline: the module's level after it, required and established properties. `schedule`: pinned
-    choices, for a pass that takes them."""
+    choices, `host`: whether the program may call the host, for a pass that takes them."""
 
     name: str
     load: Callable[[], type[ModulePass]]
@@ -28,6 +28,7 @@ class Stage:
     requires: frozenset[str] = frozenset()
     establishes: frozenset[str] = frozenset()
     schedule: str = ""
+    host: str = "allow"
 
 
 def _simplify() -> type[ModulePass]:
@@ -191,14 +192,14 @@ def remaining(module: ModuleOp, until: str = "npu", stages: Sequence[Stage] = PI
     return out
 
 
-def pinned(stages: Sequence[Stage], schedule: str) -> list[Stage]:
-    """The stages with pinned choices, as the option of graph-to-tile."""
-    return [replace(s, schedule=schedule) for s in stages]
+def pinned(stages: Sequence[Stage], schedule: str, host: str = "allow") -> list[Stage]:
+    """The stages with pinned choices and leave to call the host, as the options of their passes."""
+    return [replace(s, schedule=schedule, host=host) for s in stages]
 
 
 def make_pass(stage: Stage, target: str) -> ModulePass:
-    """The pass of a stage, for a target and with its pinned choices where it takes them."""
+    """The pass of a stage, for a target and with those of the stage's choices that it takes."""
     cls = stage.load()
-    given = {"target": target, "schedule": stage.schedule}
+    given = {"target": target, "schedule": stage.schedule, "host": stage.host}
     arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given}
     return cls(**arguments)

@@ -42,7 +42,8 @@ class Copy:
 
 @dataclass(frozen=True)
 class HostCall:
-    """Work that the host does: the bytes over the link and the elements it computes.
+    """Work that the host does: the bytes over the link and the elements it computes. `microseconds`: the call, the
+    transfers and the computing, one after the other.
 
     Where `control`, it only reads one number of device memory.
     """
@@ -51,6 +52,8 @@ class HostCall:
     bytes: int
     elements: int
     control: bool
+    transfer_microseconds: float
+    compute_microseconds: float
     microseconds: float
     source: str | None
 
@@ -271,16 +274,23 @@ class _Host:
         for value in results:
             self.l2.drop(self.root(value))
         elements = sum(size(gm(v).shape) for v in results)
-        return self._over_link(text(op.op), op.operands, elements, False, op)
+        work = integer(op.work) if op.work is not None else sum(gm(v).bytes for v in _tensors(op.operands))
+        return self._over_link(text(op.op), op.operands, elements, False, op, work)
 
     def _over_link(
-        self, name: str, moved: Sequence[SSAValue], elements: int, control: bool, op: Operation
+        self,
+        name: str,
+        moved: Sequence[SSAValue],
+        elements: int,
+        control: bool,
+        op: Operation,
+        work: int = 0,
     ) -> HostCall:
-        """The transfers of `moved` and one runtime call; the host's own computing is not counted."""
-        total = sum(gm(v).bytes for v in moved)
-        host = self.machine.host
-        microseconds = host.call_us + total / host.pcie_bytes_per_us
-        return HostCall(name, total, elements, control, microseconds, source_of(op))
+        """One runtime call, the transfers of `moved`, and what the host takes to read and write `work` bytes."""
+        total, host = sum(gm(v).bytes for v in _tensors(moved)), self.machine.host
+        transfer, compute = total / host.pcie_bytes_per_us, work / host.compute_bytes_per_us
+        microseconds = host.call_us + transfer + compute
+        return HostCall(name, total, elements, control, transfer, compute, microseconds, source_of(op))
 
     def _scalars(self, op: structure.ScalarsOp) -> list[Step | Repeat]:
         work = op.work()
@@ -344,6 +354,11 @@ class _Host:
             for value, target in zip(last.operands, targets, strict=False)
             if self.root(value) is not target
         ]
+
+
+def _tensors(values: Sequence[SSAValue]) -> list[SSAValue]:
+    """Those that are in device memory."""
+    return [v for v in values if not structure.is_number(v.type)]
 
 
 _PASSES = 4

@@ -20,9 +20,9 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 
-from ..base import FormattedOp, text, to_ints
-from ..dtypes import tensor
-from .ops import GraphOp, shape_of
+from ..base import FormattedOp, integer, text, to_ints
+from ..dtypes import itemsize, size, tensor
+from .ops import GraphOp, element_of, shape_of
 
 FUSION_KINDS = ("vector", "cube", "mix", "move", "index", "scalar")
 """What a fusion becomes: loops on vector cores; a contraction; a contraction with a vector epilogue; data
@@ -168,7 +168,8 @@ class ToHostOp(GraphOp):
 class HostOp(GraphOp):
     """A StableHLO op that no engine of the device runs: JAX runs `module` on the host, at a stated cost.
 
-    `op` names it in reports; `module` is StableHLO text with one public function `main`.
+    `op` names it in reports; `module` is StableHLO text with one public function `main`. `work`: bytes that the host
+    reads and writes for it, where they are not just those of the operands and results.
     """
 
     name = "graph.host"
@@ -177,7 +178,14 @@ class HostOp(GraphOp):
     op = prop_def(StringAttr)
     module = prop_def(StringAttr)
     reasons = opt_prop_def(ArrayAttr)
+    work = opt_prop_def(IntegerAttr)
     traits = traits_def(Pure())
+
+    def host_bytes(self) -> int:
+        """What the host reads and writes for this op, at least."""
+        if self.work is not None:
+            return integer(self.work)
+        return sum(size(shape_of(v)) * itemsize(element_of(v)) for v in (*self.operands, *self.results))
 
     def infer(self) -> Sequence[Attribute]:
         return list(self.result_types)

@@ -144,13 +144,23 @@ class CopyOp(FormattedOp):
 
 @irdl_op_definition
 class HostCallOp(FormattedOp):
-    """Brings the inputs to the host, runs `module` (StableHLO) there, and sends the outputs back."""
+    """Brings the inputs to the host, runs `module` (StableHLO) there, and sends the outputs back. An input may also be
+    a number that the host has. `work`: bytes that the host reads and writes meanwhile."""
 
     name = "npu.host_call"
     op = prop_def(StringAttr)
     module = prop_def(StringAttr)
     outputs = prop_def(IntegerAttr)
-    arguments = var_operand_def(GmType)
+    work = opt_prop_def(IntegerAttr)
+    arguments = var_operand_def()
+
+    def verify_(self) -> None:
+        inputs = len(self.operands) - integer(self.outputs)
+        for i, value in enumerate(self.operands):
+            if not isinstance(value.type, GmType) and (i >= inputs or not is_number(value.type)):
+                raise self.error(
+                    f"operand {i} is {value.type}: it must be a device tensor, or an input number"
+                )
 
 
 @irdl_op_definition

@@ -6,7 +6,8 @@ After:   %i = graph.while %c0 ... {host = [0]} { %k = graph.fusion %i {kind = "s
 Loop counters, conditions, indices of branches and starts of dynamic slices are numbers (tensors of rank 0). Where
 the host has all that a number is made of, it computes it between launches, in nanoseconds instead of a launch;
 kernels that need it get it as an argument. What the host needs and only the device has is read back once, where it
-is made: `graph.to_host`. Loops and branches say with `host` which of their numbers never leave the host.
+is made: `graph.to_host`. Loops and branches say with `host` which of their numbers never leave the host. Then
+neighbouring host ops become one (host_calls.py).
 """
 
 from __future__ import annotations
@@ -23,18 +24,31 @@ from xdsl.passes import ModulePass
 from ...dialects.base import ints, to_ints
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, GraphOp, ToHostOp, WhileOp, YieldOp
 from ...dialects.graph.ops import shape_of
+from ..errors import PassError
+from .host_calls import join, refuse
+
+HOST = ("allow", "forbid")
 
 
 @dataclass(frozen=True)
 class GraphPartitionPass(ModulePass):
-    """Decides what the host computes on the way."""
+    """Decides what the host computes on the way, and joins its calls. host: `allow`, or `forbid` for a program that may
+    not call it."""
 
     name = "graph-partition"
+    host: str = "allow"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for func in op.ops:
-            if isinstance(func, FuncOp) and func.body.blocks:
-                partition(func.body.block)
+        if self.host not in HOST:
+            raise PassError(f"graph-partition: host={self.host} is not one of {', '.join(HOST)}")
+        tops = [f.body.block for f in op.ops if isinstance(f, FuncOp) and f.body.blocks]
+        for top in tops:
+            partition(top)
+        blocks = [block for top in tops for block in blocks_of(top)]
+        if self.host == "forbid":
+            refuse(blocks)
+        for block in blocks:
+            join(block)
 
 
 def partition(block: Block) -> None:

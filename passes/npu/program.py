@@ -275,8 +275,13 @@ class ProgramLowering:
         outputs = [self.result(r, op) for r in op.outputs]
         self.add(
             structure.HostCallOp.create(
-                operands=[*(self.device(v, op) for v in op.inputs), *outputs],
-                properties={"op": op.op, "module": op.module, "outputs": IntegerAttr(len(outputs), i64)},
+                operands=[*(self.env[v] for v in op.inputs), *outputs],
+                properties={
+                    "op": op.op,
+                    "module": op.module,
+                    "outputs": IntegerAttr(len(outputs), i64),
+                    "work": IntegerAttr(op.host_bytes(), i64),
+                },
                 location=op.location,
             )
         )
