@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
 from ..dialects.graph import FusionOp
+from .calls import callers_first
 from .errors import PassError
 
 STATES = ("partitioned", "fused", "tiled", "bufferized", "addressed", "synchronized", "planned", "checked")
@@ -165,6 +166,7 @@ def run_pipeline(
     A module that starts in the middle (a hand-written tile or npu program) only gets the passes below it. Raises
     PassError.
     """
+    callers_first(module)
     context = Context()
     have = properties_of(module)
     for stage in remaining(module, until, stages):

@@ -49,11 +49,17 @@ class HostArena:
             raise VerifyException("@main has no addresses: npu-plan-memory has not run")
         self.bytes = np.zeros(size.value.data, np.uint8)
         self.address: dict[SSAValue, int] = dict(zip(host.block.args, to_ints(addresses), strict=True))
-        for op in host.main.walk():
+        for op in host.ops():
             if isinstance(op, (npu.GmAllocOp, npu.GmConstantOp)):
                 if op.address is None:
                     raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
                 self.address[op.result] = integer(op.address)
+
+    def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        self.address.update(zip(arguments, (self.address[r] for r in roots), strict=True))
+
+    def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        pass  # it wrote there itself
 
     def defined(self, root: SSAValue) -> bool:
         return True
@@ -119,7 +125,7 @@ class HostWalk:
         with jax.enable_x64(True):
             for arg, x in zip(self.host.block.args, inputs, strict=True):
                 self.state.set(arg, jax.numpy.asarray(x))
-            for op in self.host.main.walk():
+            for op in self.host.ops():
                 if isinstance(op, npu.GmConstantOp):
                     self.state.set(op.result, jax.numpy.asarray(op.value.data.array()))
             self.block(self.host.block, ())
@@ -167,6 +173,10 @@ class HostWalk:
                     region = op.branches[index if 0 <= index < len(op.branches) else -1]
                     self.block(region.block, path)
                     self._set(op.results, self._leave_block(region.block, op.outputs))
+                case npu.CallOp():
+                    self.host.enter_call(op, self.state)
+                    self.block(self.host.function(op), path)
+                    self.host.leave_call(op, self.state)
                 case npu.ScalarsOp():
                     self.host.scalars(op, self.numbers)
                 case npu.ToHostOp():

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.interpreter.graph import RULES, main_of
+from ..backends.interpreter.graph import RULES, called, main_of
 from ..backends.interpreter.host import run_text
 from ..backends.interpreter.launch import ZERO, jit
 from ..backends.interpreter.tile import run_kernel
@@ -208,7 +208,7 @@ class Walk:
     ) -> None:
         key = (path, value.name_hint or "")
         self.trace.values[key] = x
-        if not isinstance(op, (control.WhileOp, control.CaseOp)):
+        if not isinstance(op, (control.WhileOp, control.CaseOp, func.CallOp)):
             self.trace.made[key] = Made(op, i, operands, [v.name_hint or "" for v in op.operands])
 
     def _settle(
@@ -274,7 +274,7 @@ class Walk:
         golden = self.settings.golden
         if golden is None or not self.settings.once or not op.results:
             return False
-        if isinstance(op, (control.WhileOp, control.CaseOp, control.HostOp)):
+        if isinstance(op, (control.WhileOp, control.CaseOp, control.HostOp, func.CallOp)):
             return False
         keys = [(path, r.name_hint or "") for r in op.results]
         if any(k not in golden.values for k in keys):
@@ -337,6 +337,14 @@ class Walk:
             return self._while(op, env, path)
         if isinstance(op, control.CaseOp):
             return self._case(op, env, path)
+        if isinstance(op, func.CallOp):
+            body, place = (
+                called(op).body.block,
+                (*path, (op.results[0].name_hint or "" if op.results else "", 0)),
+            )
+            inner: Env = dict(zip(body.args, (env[v] for v in op.operands), strict=True))
+            self._record_arguments(body, inner, place)
+            return self.block(body, inner, place)
         xs, es = [env[v][0] for v in op.operands], [env[v][1] for v in op.operands]
         if isinstance(op, control.HostOp):
             return self._host(op, xs, es)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -35,8 +35,12 @@ class HostProgram:
     def __init__(self, module: ModuleOp, machine: Machine | None):
         self.machine = machine
         self.kernels: dict[str, structure.KernelOp] = {}
+        self.functions: dict[str, func.FuncOp] = {}
+        self._reached: dict[str, tuple[set[SSAValue], bool]] = {}
         main: func.FuncOp | None = None
         for op in module.ops:
+            if isinstance(op, func.FuncOp) and op.body.blocks:
+                self.functions[text(op.sym_name)] = op
             if isinstance(op, structure.KernelOp):
                 self.kernels[text(op.sym_name)] = op
             elif isinstance(op, func.FuncOp) and text(op.sym_name) == "main":
@@ -46,7 +50,36 @@ class HostProgram:
         self.main = main
         self.block = main.body.block
         self.roots: dict[SSAValue, SSAValue] = {}
-        self._find_roots(self.block)
+        for function in self.functions.values():
+            self._find_roots(function.body.block)
+
+    def ops(self) -> Iterator[Operation]:
+        """All ops of the host program."""
+        for function in self.functions.values():
+            yield from function.walk()
+
+    def function(self, op: structure.CallOp) -> Block:
+        """The block that a call runs. Raises VerifyException."""
+        name = op.callee.root_reference.data
+        if name not in self.functions:
+            raise VerifyException(f"{describe(op)} calls @{name}, which does not exist")
+        return self.functions[name].body.block
+
+    def reached(self, op: structure.CallOp) -> tuple[set[SSAValue], bool]:
+        """The tensors of the functions that a call runs (not the caller's), and whether one of them calls the host."""
+        name = op.callee.root_reference.data
+        if name not in self._reached:
+            roots: set[SSAValue] = set()
+            host = False
+            for inner in self.function(op).walk():
+                roots.update(r for r in inner.results if r in self.roots)
+                host |= isinstance(inner, structure.HostCallOp)
+                if isinstance(inner, structure.CallOp):
+                    more, also = self.reached(inner)
+                    roots |= more
+                    host |= also
+            self._reached[name] = ({self.root(r) for r in roots} - set(self.function(op).args), host)
+        return self._reached[name]
 
     def _find_roots(self, block: Block) -> None:
         for arg in block.args:
@@ -90,7 +123,8 @@ class HostProgram:
         """Roots that are made by an op or inside its regions: allocations, constants, numbers of the host."""
         kinds = (structure.GmAllocOp, structure.GmConstantOp)
         made = (r for op in region_of.walk() for r in op.results if isinstance(op, kinds) or on_host(r))
-        return set(made)
+        calls = (op for op in region_of.walk() if isinstance(op, structure.CallOp))
+        return {*made, *(r for op in calls for r in self.reached(op)[0])}
 
     # -- launches ------------------------------------------------------------------------------------------
 
@@ -218,6 +252,17 @@ class HostProgram:
         env: Env = dict(zip(body.args, (self.read(state, v) for v in op.inputs), strict=True))
         self.set_all(op.results, GraphRunner().block(body, env), state)
 
+    def enter_call(self, op: structure.CallOp, state: State) -> None:
+        state.enter(self.function(op).args, [self.root(v) for v in op.operands], integer(op.outputs))
+
+    def leave_call(self, op: structure.CallOp, state: State) -> None:
+        state.leave(self.function(op).args, [self.root(v) for v in op.operands], integer(op.outputs))
+
+    def _call(self, op: structure.CallOp, state: State, zero: Array) -> None:
+        self.enter_call(op, state)
+        self.run_traced(list(self.function(op).ops), state, zero)
+        self.leave_call(op, state)
+
     def _to_host(self, op: structure.ToHostOp, state: State, zero: Array) -> None:
         state.set(op.result, self.read(state, op.source))
 
@@ -234,7 +279,7 @@ class HostProgram:
 def written_values(op: Operation) -> Sequence[SSAValue]:
     """Device values that one op of the host program writes."""
     match op:
-        case structure.LaunchOp():
+        case structure.LaunchOp() | structure.CallOp():
             return op.written()
         case structure.CopyOp():
             return [op.dest]
@@ -272,6 +317,7 @@ _TRACED: dict[type[Operation], Callable[[HostProgram, Any, State, Array], None]]
     structure.CopyOp: HostProgram._copy,
     structure.LoopOp: HostProgram._loop,
     structure.BranchOp: HostProgram._branch,
+    structure.CallOp: HostProgram._call,
     structure.ScalarsOp: HostProgram.scalars,
     structure.ToDeviceOp: HostProgram._to_device,
     structure.ToHostOp: HostProgram._to_host,

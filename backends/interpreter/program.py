@@ -55,12 +55,16 @@ class Executable:
         self.compiled: dict[Any, Any] = {}
         self.arena = Arena(self.host) if memory == "bytes" else None
         self.constants: dict[SSAValue, Array] = {}
-        constants = [op for op in self.host.main.walk() if isinstance(op, structure.GmConstantOp)]
-        known = {*self.host.block.args, *(op.result for op in constants)}
+        constants = [op for op in self.host.ops() if isinstance(op, structure.GmConstantOp)]
+        fixed = {op.result for op in constants}
+        known = {*self.host.block.args, *fixed}
         if memory == "typed":
             with jax.enable_x64(True):
                 self.constants = {op.result: jax.numpy.asarray(op.value.data.array()) for op in constants}
         self.heavy: dict[structure.KernelOp, bool] = {}
+        self.functions: dict[Block, list[Step]] = {}
+        """What Python does for functions that are called, each planned and compiled once."""
+        self.fixed = fixed
         self.steps = self._plan(self.host.block, known, False)
 
     def compile(self) -> None:
@@ -134,13 +138,19 @@ class Executable:
         return [(a, b) for a, b in itertools.pairwise(cuts) if a < b]
 
     def _alone(self, op: Operation) -> bool:
-        """Whether an op is a step by itself: it needs the host, or two threads."""
+        """Whether an op is a step by itself: it needs the host, or two threads, or is compiled once for all calls."""
+        return isinstance(op, structure.CallOp) or self._apart(op)
+
+    def _apart(self, op: Operation) -> bool:
+        """Whether an op cannot be part of a compiled loop."""
+        if isinstance(op, structure.CallOp):
+            return self.host.reached(op)[1]
         heavy = self.arena is None and isinstance(op, structure.LaunchOp) and self._is_heavy(op)
         control = isinstance(op, (structure.LoopOp, structure.BranchOp))
         host = isinstance(op, structure.HostCallOp) or (
             isinstance(op, structure.ScalarsOp) and needs_host(op)
         )
-        return heavy or host or (control and any(map(self._alone, _inside(op))))
+        return heavy or host or (control and any(map(self._apart, _inside(op))))
 
     def _is_heavy(self, op: structure.LaunchOp) -> bool:
         kernel = self.host.callee(op)
@@ -156,6 +166,8 @@ class Executable:
                 return self._python_loop(op, defined)
             case structure.BranchOp():
                 return self._python_branch(op, defined)
+            case structure.CallOp():
+                return self._python_call(op)
             case structure.HostCallOp():
                 return Step(lambda state: self._host_call(op, state))
             case structure.ScalarsOp():
@@ -180,11 +192,11 @@ class Executable:
         assert self.arena is not None
         words = self.arena.words
         self.compilers.setdefault(segment.key, lambda: segment.compile_bytes(words))
-        first = np.array([self.arena.address[r] for r in segment.tensors], np.int32)
         inputs, outputs = list(filter(on_host, segment.inputs)), list(filter(on_host, segment.outputs))
 
         def run(state: State) -> None:
             assert isinstance(state, ArenaState)
+            first = np.array([state.address[r] for r in segment.tensors], np.int32)
             numbers = [state.get(r) for r in inputs]
             state.restore(outputs, self.compiled[segment.key](ZERO, state.words, first, *numbers))
 
@@ -241,6 +253,20 @@ class Executable:
             steps, block = branches[index if 0 <= index < len(branches) else -1]
             _run(steps, state)
             self.host.set_all(op.results, self.host.leave(block, op.outputs, state), state)
+
+        return Step(run)
+
+    def _python_call(self, op: structure.CallOp) -> Step:
+        block = self.host.function(op)
+        if block not in self.functions:
+            given = block.args[: len(block.args) - integer(op.outputs)]
+            self.functions[block] = self._plan(block, {*self.fixed, *given}, True)
+        steps = self.functions[block]
+
+        def run(state: State) -> None:
+            self.host.enter_call(op, state)
+            _run(steps, state)
+            self.host.leave_call(op, state)
 
         return Step(run)
 

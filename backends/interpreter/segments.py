@@ -39,6 +39,8 @@ class Segment:
             for inner in op.walk():
                 if not isinstance(inner, PASSIVE) or inner.parent_block() is not op.parent_block():
                     touched.update(dict.fromkeys(host.root(v) for v in inner.operands if v in host.roots))
+                if isinstance(inner, structure.CallOp):
+                    touched.update(dict.fromkeys(sorted_roots(host.reached(inner)[0], host)))
             touched.update(dict.fromkeys(r for r in op.results if on_host(r)))
             written |= host.writes(op)
         self.roots = list(touched)
@@ -92,6 +94,11 @@ class Segment:
         state = ArenaState(words, {r: first[i] for i, r in enumerate(self.tensors)}, known)
         self.host.run_traced(self.steps, state, zero)
         return state.save([r for r in self.outputs if on_host(r)])
+
+
+def sorted_roots(roots: Container[SSAValue], host: HostProgram) -> list[SSAValue]:
+    """Tensors in the order of the program, so that equal programs compile alike."""
+    return [r for r in dict.fromkeys(host.roots.values()) if r in roots]
 
 
 def _struct(root: SSAValue) -> jax.ShapeDtypeStruct:

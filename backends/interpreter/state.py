@@ -59,6 +59,14 @@ class State(Protocol):
         """A state of its own for one iteration or branch, which begins with `saved`."""
         ...
 
+    def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        """Binds the arguments of a function to the tensors it is called with, the last `outputs` of them to write."""
+        ...
+
+    def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        """What the function wrote is in the caller's tensors from now on."""
+        ...
+
 
 class TypedState:
     """An array for each root."""
@@ -91,6 +99,18 @@ class TypedState:
 
     def fork(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> State:
         return TypedState(self.contents | dict(zip(roots, saved, strict=True)))
+
+    def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        inputs = len(arguments) - outputs
+        for arg, root in zip(arguments[:inputs], roots[:inputs], strict=True):
+            self.contents[arg] = lax.reshape(self.get(root), gm(arg).shape)
+        self.drop(arguments[inputs:])
+
+    def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        inputs = len(arguments) - outputs
+        for arg, root in zip(arguments[inputs:], roots[inputs:], strict=True):
+            self.contents[root] = lax.reshape(self.get(arg), gm(root).shape)
+        self.drop(arguments)
 
 
 class ArenaState:
@@ -138,6 +158,12 @@ class ArenaState:
         inner = ArenaState(saved[0], self.address, self.numbers)
         inner.restore(roots, saved)
         return inner
+
+    def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        self.address = {**self.address, **dict(zip(arguments, (self.address[r] for r in roots), strict=True))}
+
+    def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        pass  # it wrote there itself
 
 
 def whole_words(x: Array) -> Array:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 
 from xdsl.dialects import func
@@ -77,7 +78,7 @@ class Repeat:
     steps: tuple[Step | Repeat, ...]
     times: int
 
-    @property
+    @cached_property
     def microseconds(self) -> float:
         """All times together."""
         return self.times * sum(step.microseconds for step in self.steps)
@@ -138,12 +139,14 @@ def simulate(
     main = next((op for op in module.ops if isinstance(op, func.FuncOp) and op.sym_name.data == "main"), None)
     if main is None:
         raise SimulationError("the module has no function @main to simulate")
-    host = _Host(machine, kernels, _addresses(main))
+    functions = {text(op.sym_name): op for op in module.ops if isinstance(op, func.FuncOp) and op.body.blocks}
+    host = _Host(machine, kernels, functions, _addresses(main, functions.values()))
     if warm:
         host.block(main.body.block)
     steps = host.block(main.body.block)
     arena = main.attributes.get("npu.arena_bytes")
-    constants = sum(gm(op.result).bytes for op in main.walk() if isinstance(op, structure.GmConstantOp))
+    program = (op for function in functions.values() for op in function.walk())
+    constants = sum(gm(op.result).bytes for op in program if isinstance(op, structure.GmConstantOp))
     return Simulation(
         machine,
         kernels,
@@ -155,12 +158,12 @@ def simulate(
     )
 
 
-def _addresses(main: func.FuncOp) -> dict[SSAValue, int]:
+def _addresses(main: func.FuncOp, functions: Iterable[func.FuncOp]) -> dict[SSAValue, int]:
     """Where the plan of device memory puts arguments, constants and other tensors; empty before it."""
     places = main.attributes.get("npu.addresses")
     arguments = to_ints(places) if isinstance(places, DenseArrayBase) else ()
     found: dict[SSAValue, int] = dict(zip(main.body.block.args, arguments, strict=False))
-    for op in main.walk():
+    for op in (op for function in functions for op in function.walk()):
         if isinstance(op, structure.GmAllocOp | structure.GmConstantOp) and op.address is not None:
             found[op.result] = integer(op.address)
     return found
@@ -169,8 +172,15 @@ def _addresses(main: func.FuncOp) -> dict[SSAValue, int]:
 class _Host:
     """Walks the host program; `root` maps views and block arguments to the tensors that they are."""
 
-    def __init__(self, machine: Machine, kernels: dict[str, Kernel], addresses: dict[SSAValue, int]) -> None:
-        self.machine, self.kernels = machine, kernels
+    def __init__(
+        self,
+        machine: Machine,
+        kernels: dict[str, Kernel],
+        functions: dict[str, func.FuncOp],
+        addresses: dict[SSAValue, int],
+    ) -> None:
+        self.machine, self.kernels, self.functions = machine, kernels, functions
+        self._calls: dict[tuple[str, tuple[float, ...]], Repeat] = {}
         self._addresses = addresses
         self.l2 = L2(machine.l2_bytes)
         self.assumed_trips: list[str] = []
@@ -192,6 +202,8 @@ class _Host:
                 steps.append(self._copy(op.source, op.dest, op))
             elif isinstance(op, structure.HostCallOp):
                 steps.append(self._host_call(op))
+            elif isinstance(op, structure.CallOp):
+                steps.append(self._call(op))
             elif isinstance(op, structure.ScalarsOp):
                 steps += self._scalars(op)
             elif isinstance(op, structure.ToHostOp):
@@ -291,6 +303,24 @@ class _Host:
         transfer, compute = total / host.pcie_bytes_per_us, work / host.compute_bytes_per_us
         microseconds = host.call_us + transfer + compute
         return HostCall(name, total, elements, control, transfer, compute, microseconds, source_of(op))
+
+    def _call(self, op: structure.CallOp) -> Repeat:
+        """What a function does costs the same as often as L2 holds as much of its arguments: it is walked once for
+        each such case."""
+        name = op.callee.root_reference.data
+        function = self.functions.get(name)
+        if function is None:
+            raise SimulationError(f"{describe(op)} calls @{name}, which does not exist")
+        roots = [self.root(v) for v in op.operands]
+        absent = tuple(round(self.l2.absent(r, gm(r).bytes), 2) for r in roots)
+        known = self._calls.get((name, absent))
+        if known is None:
+            self._roots.update(zip(function.body.block.args, roots, strict=True))
+            known = self._calls[name, absent] = Repeat(tuple(self.block(function.body.block)), 1)
+        else:
+            for r in roots:
+                self._touch(r, gm(r).bytes)
+        return known
 
     def _scalars(self, op: structure.ScalarsOp) -> list[Step | Repeat]:
         work = op.work()

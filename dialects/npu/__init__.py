@@ -36,6 +36,7 @@ Npu = Dialect(
         ops.WaitCrossOp,
         ops.WaitFlagOp,
         structure.BranchOp,
+        structure.CallOp,
         structure.CopyOp,
         structure.GmAllocOp,
         structure.GmConstantOp,

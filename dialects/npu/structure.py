@@ -129,6 +129,33 @@ class LaunchOp(FormattedOp):
 
 
 @irdl_op_definition
+class CallOp(FormattedOp):
+    """Runs a function of the host program on device tensors: its inputs, then the `outputs` that it writes. The
+    function has a frame of its own in device memory for everything else, since no function calls itself."""
+
+    name = "npu.call"
+    SYMBOL: ClassVar[str | None] = "callee"
+    callee = prop_def(SymbolRefAttr)
+    outputs = prop_def(IntegerAttr)
+    arguments = var_operand_def(GmType)
+
+    def inputs(self) -> Sequence[SSAValue]:
+        return self.operands[: len(self.operands) - integer(self.outputs)]
+
+    def written(self) -> Sequence[SSAValue]:
+        return self.operands[len(self.operands) - integer(self.outputs) :]
+
+    def verify_(self) -> None:
+        name = self.callee.root_reference.data
+        if len(self.operands) < integer(self.outputs):
+            raise self.error(f"@{name} has fewer operands than outputs")
+        for v in self.operands:
+            assert isinstance(v.type, GmType)
+            if not v.type.dense:
+                raise self.error(f"@{name} gets {v.type}; it takes whole tensors")
+
+
+@irdl_op_definition
 class CopyOp(FormattedOp):
     """Copies a whole tensor within device memory."""
 
@@ -297,6 +324,7 @@ class BranchOp(FormattedOp):
 
 __all__ = [
     "BranchOp",
+    "CallOp",
     "CopyOp",
     "GmAllocOp",
     "GmConstantOp",

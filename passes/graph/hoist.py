@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.traits import is_side_effect_free
@@ -94,7 +94,7 @@ def hoist_region(loop: WhileOp, region: Region) -> None:
     """Moves the invariant ops of one region that are worth it, and what they are made of, in front of the loop."""
     invariant: dict[Operation, None] = {}
     for op in region.block.ops:
-        if isinstance(op, GraphOp) and op.results and is_side_effect_free(op):
+        if op.results and (isinstance(op, CallOp) or (isinstance(op, GraphOp) and is_side_effect_free(op))):
             inside = (owner for v in used(op) if region.is_ancestor(owner := v.owner))
             if all(owner in invariant for owner in inside):
                 invariant[op] = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import FunctionType, IntegerAttr, ModuleOp, TensorType, i64
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects.base import describe, text, to_ints
@@ -24,6 +24,7 @@ from ...dialects.graph import (
 from ...dialects.npu import GmType, structure
 from ...dialects.npu.ops import ViewOp
 from ...dialects.tile import ops as tile
+from ..calls import calls_of
 from ..errors import PassError
 
 
@@ -36,24 +37,25 @@ def gm_type(value: SSAValue) -> GmType:
 def lower_program(module: ModuleOp) -> None:
     """Rewrites the functions of a module from tensors to device memory."""
     kernels = {text(op.sym_name): op for op in module.ops if isinstance(op, structure.KernelOp)}
-    for func in module.ops:
-        if isinstance(func, FuncOp) and func.body.blocks:
-            old = func.body.block
-            if all(isinstance(a.type, GmType) for a in old.args) and old.args:
-                continue
-            new = ProgramLowering(kernels).function(old)
-            func.body.detach_block(old)
-            func.body.add_block(new)
-            last = new.last_op
-            assert isinstance(last, ReturnOp)
-            func.function_type = FunctionType.from_lists(
-                [a.type for a in new.args], [v.type for v in last.operands]
-            )
-            old.erase(safe_erase=False)
-            for op in list(func.walk()):
-                if isinstance(op, structure.GmConstantOp) and not op.result.uses:
-                    op.detach()
-                    op.erase()
+    functions = [f for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
+    called = {name for f in functions for name in calls_of(f)}
+    for func in functions:
+        old = func.body.block
+        if all(isinstance(a.type, GmType) for a in old.args) and old.args:
+            continue
+        new = ProgramLowering(kernels).function(old, text(func.sym_name) in called)
+        func.body.detach_block(old)
+        func.body.add_block(new)
+        last = new.last_op
+        assert isinstance(last, ReturnOp)
+        func.function_type = FunctionType.from_lists(
+            [a.type for a in new.args], [v.type for v in last.operands]
+        )
+        old.erase(safe_erase=False)
+        for op in list(func.walk()):
+            if isinstance(op, structure.GmConstantOp) and not op.result.uses:
+                op.detach()
+                op.erase()
 
 
 class ProgramLowering:
@@ -70,16 +72,28 @@ class ProgramLowering:
         self.owned: set[SSAValue] = set()
         self.carried: dict[SSAValue, SSAValue] = {}
         """For values that a loop's body yields, its block argument in the same place."""
+        self.outputs: Sequence[SSAValue] = ()
+        """The tensors of the caller that a called function writes its results to."""
+        self.into: dict[SSAValue, SSAValue] = {}
+        """Those of them that a result is made in."""
         self.block = Block()
 
     def add(self, op: Operation) -> None:
         self.block.add_op(op)
 
-    def function(self, old: Block) -> Block:
-        self.block = Block(arg_types=[gm_type(a) for a in old.args])
-        for a, b in zip(old.args, self.block.args, strict=True):
+    def function(self, old: Block, called: bool) -> Block:
+        """The block of a function. One that is called has a device tensor for each result behind its arguments, and
+        returns nothing."""
+        last = old.last_op
+        assert isinstance(last, ReturnOp)
+        results = list(last.operands) if called else []
+        self.block = Block(arg_types=[gm_type(a) for a in (*old.args, *results)])
+        for a, b in zip(old.args, self.block.args, strict=False):
             b.name_hint = a.name_hint
             self.env[a] = b
+        self.outputs = self.block.args[len(old.args) :]
+        for value, tensor_ in zip(results, self.outputs, strict=True):
+            self.into.setdefault(value, tensor_)
         self.ops(old)
         return self.block
 
@@ -103,6 +117,8 @@ class ProgramLowering:
     def result(self, value: SSAValue, source: Operation) -> SSAValue:
         """The tensor for a result of `source`: that of the loop's state which it is the next value of, if the old
         value is not needed any more, or else a new one."""
+        if value in self.into:
+            return self.into[value]
         old = self.carried.get(value)
         if old is not None and self._spent(old, source):
             return self.env[old]
@@ -271,6 +287,18 @@ class ProgramLowering:
     def to_host(self, op: ToHostOp) -> None:
         self.env[op.result] = self.number(op.x, op)
 
+    def call(self, op: CallOp) -> None:
+        inputs = [self.device(v, op) for v in op.arguments]
+        outputs = [self.result(r, op) for r in op.results]
+        self.add(
+            structure.CallOp.create(
+                operands=[*inputs, *outputs],
+                properties={"callee": op.callee, "outputs": IntegerAttr(len(outputs), i64)},
+                location=op.location,
+            )
+        )
+        self.env.update(zip(op.results, outputs, strict=True))
+
     def host(self, op: HostOp) -> None:
         outputs = [self.result(r, op) for r in op.outputs]
         self.add(
@@ -350,6 +378,14 @@ class ProgramLowering:
         """Ends a block with the values of the operands `order` (without: of all), numbers where they are of the
         host."""
         cls = ReturnOp if isinstance(op, ReturnOp) else structure.NpuYieldOp
+        if self.outputs and isinstance(op, ReturnOp):
+            for value, target in zip(op.operands, self.outputs, strict=True):
+                found = self.env[value]
+                if found is not target:
+                    copy = structure.CopyOp if isinstance(found.type, GmType) else structure.ToDeviceOp
+                    self.add(copy.create(operands=[found, target], location=op.location))
+            self.add(ReturnOp())
+            return
         values = [
             self.number(op.operands[i], op) if i in host else self.device(op.operands[i], op)
             for i in order or range(len(op.operands))
@@ -373,6 +409,7 @@ HANDLERS: dict[type[Operation], Callable[[ProgramLowering, Any], None]] = {
     HostOp: ProgramLowering.host,
     WhileOp: ProgramLowering.loop,
     CaseOp: ProgramLowering.case,
+    CallOp: ProgramLowering.call,
     FusionOp: ProgramLowering.scalars,
     ToHostOp: ProgramLowering.to_host,
 }

@@ -55,10 +55,17 @@ func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attrib
   // CHECK: npu.loop %{{.*}}, %[[K]] {trip_count = 3} : (!npu.gm<64xf32>, tensor<i32>) -> tensor<i32> {
   // CHECK: npu.branch %{{.*}} : tensor<i32> {
   // CHECK: npu.yield %{{.*}}, %{{.*}} : (!npu.gm<64xf32>, tensor<i32>)
+  npu.call @f %x, %y {outputs = 1} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  // CHECK: npu.call @f %x, %{{.*}} {outputs = 1} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
   npu.launch @at %l, %y {outputs = 1, workspaces = 0} : (tensor<i32>, !npu.gm<64xf32>)
   // CHECK: npu.launch @at %{{.*}}, %{{.*}} {outputs = 1, workspaces = 0} : (tensor<i32>, !npu.gm<64xf32>)
   func.return %y : !npu.gm<64xf32>
 }
+
+func.func private @f(%x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>) attributes {npu.frame = array<i64: 2048, 2048>} {
+  func.return
+}
+// CHECK: func.func private @f({{.*}}) attributes {npu.frame = array<i64: 2048, 2048>}
 
 npu.kernel @add {grid = [2, 2], kind = "vector", outputs = 1, workspaces = 0} {
 ^bb0(%i: index, %j: index, %a: !npu.gm<64xf32>, %b: !npu.gm<64xf32>, %out: !npu.gm<64xf32>):

@@ -163,3 +163,26 @@ func.func @main(%n: tensor<i32>, %x: tensor<4xf32>) -> (tensor<i32>, tensor<4xf3
 // CHECK: %[[R:.*]] = npu.gm_alloc
 // CHECK: npu.to_device %[[I]], %[[R]]
 // CHECK: func.return %[[R]], %[[S]]
+
+// -----
+
+// A function that is called writes its results to tensors that the caller passes; what it only hands on is copied.
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %a, %b = func.call @f(%x) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %c, %d = func.call @f(%b) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  func.return %a, %d : tensor<4xf32>, tensor<4xf32>
+}
+func.func private @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %y = graph.host %x {module = "m", op = "sort"} : tensor<4xf32>
+  func.return %y, %x : tensor<4xf32>, tensor<4xf32>
+}
+// CHECK: func.func @main
+// CHECK: %[[A:.*]] = npu.gm_alloc
+// CHECK: %[[B:.*]] = npu.gm_alloc
+// CHECK: npu.call @f %x, %[[A]], %[[B]] {outputs = 2}
+// CHECK: npu.call @f %[[B]], %[[C:.*]], %[[D:.*]] {outputs = 2}
+// CHECK: func.return %[[A]], %[[D]]
+// CHECK: func.func private @f(%[[X:.*]]: !npu.gm<4xf32>, %[[Y:.*]]: !npu.gm<4xf32>, %[[Z:.*]]: !npu.gm<4xf32>) {
+// CHECK-NEXT: npu.host_call %[[X]], %[[Y]]
+// CHECK-NEXT: npu.copy %[[X]], %[[Z]]
+// CHECK-NEXT: func.return
