@@ -121,7 +121,7 @@ func.func @main(%n: tensor<i32>, %x: tensor<4xf32>) -> tensor<2x2xf32> {
 }
 // CHECK: %[[C:.*]] = npu.gm_constant
 // CHECK: %[[H:.*]] = npu.gm_alloc
-// CHECK: npu.host_call %x, %[[H]] {module = "m", op = "sort", outputs = 1}
+// CHECK: npu.host_call %x, %[[H]] {module = "m", op = "sort", outputs = 1, work = 32}
 // CHECK: %[[INDEX:.*]] = npu.to_host %n : (!npu.gm<i32>) -> tensor<i32>
 // CHECK: %[[V:.*]] = npu.gm_alloc
 // CHECK: npu.branch %[[INDEX]], %[[V]]
