@@ -36,6 +36,7 @@ _OF_THE_HOST = (
     "xla.",
     "__",
     "TopK",
+    "ApproxTopK",
     "SliceToDynamic",
     "PadToStatic",
 )
