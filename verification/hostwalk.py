@@ -207,7 +207,7 @@ class HostWalk:
         numbers, trip = [self.read(v) for v in op.numbers], 0
         while True:
             if known is None:
-                self._set(op.condition.block.args[len(op.state) :], numbers)
+                self._set(op.number_args(op.condition.block), numbers)
                 self.block(op.condition.block, path)
                 (answer,) = yielded(op.condition.block)
                 go_on = bool(np.asarray(self.read(answer)).reshape(()))
@@ -216,7 +216,7 @@ class HostWalk:
             if not go_on:
                 self._set(op.results, numbers)
                 return
-            self._set(op.body.block.args[len(op.state) :], numbers)
+            self._set(op.number_args(op.body.block), numbers)
             self.block(op.body.block, (*path, ("loop", trip)))
             numbers = self._leave_block(op.body.block, op.state)
             trip += 1

@@ -89,7 +89,7 @@ class HostProgram:
                 self.roots[r] = self.roots[op.operands[0]] if isinstance(op, ops.ViewOp) else r
             for region in op.regions if not isinstance(op, structure.ScalarsOp) else ():
                 if isinstance(op, structure.LoopOp):  # without arguments, a region names the state itself
-                    for arg, state in zip(region.block.args, op.state, strict=False):
+                    for arg, state in zip(op.state_args(region.block), op.state, strict=False):
                         self.roots[arg] = self.roots[state]
                 self._find_roots(region.block)
 
@@ -213,7 +213,7 @@ class HostProgram:
 
     def enter(self, block: Block, op: structure.LoopOp, numbers: Sequence[Array], state: State) -> None:
         """Gives a region of a loop the numbers that it carries."""
-        self.set_all(block.args[len(op.state) :], numbers, state)
+        self.set_all(op.number_args(block), numbers, state)
 
     def leave(self, block: Block, targets: Sequence[SSAValue], state: State) -> list[Array]:
         """Copies the tensors that a region yields to `targets`; gives the numbers that it yields."""

@@ -220,11 +220,10 @@ class Executable:
         return Step(run)
 
     def _python_loop(self, op: structure.LoopOp, defined: set[SSAValue]) -> Step:
-        first = len(op.state)
-        body = self._plan(op.body.block, {*defined, *op.body.block.args[first:]}, True)
+        body = self._plan(op.body.block, {*defined, *op.number_args(op.body.block)}, True)
         trips = None if op.trip_count is None else integer(op.trip_count)
         # with a trip count the condition has nothing to say, and yields nothing
-        known = {*defined, *op.condition.block.args[first:]}
+        known = {*defined, *op.number_args(op.condition.block)}
         condition = self._plan(op.condition.block, known, True) if trips is None else []
 
         def go_on(state: State, numbers: Sequence[Array], trip: int) -> bool:

@@ -336,7 +336,7 @@ class _Host:
         """Passes differ by what L2 holds at their start: each is walked until that repeats."""
         state = [self.root(v) for v in op.state]
         for region in (op.condition, op.body):
-            self._roots.update(zip(region.block.args, state, strict=False))
+            self._roots.update(zip(op.state_args(region.block), state, strict=False))
         trips = 1 if op.trip_count is None else integer(op.trip_count)
         if op.trip_count is None:
             self.assumed_trips.append(describe(op))

@@ -287,6 +287,14 @@ class LoopOp(FormattedOp):
         """The initial values of the numbers that it carries."""
         return self.operands[len(self.operands) - len(self.results) :]
 
+    def state_args(self, block: Block) -> Sequence[SSAValue]:
+        """A region's names for the state; none where it uses the state's tensors themselves."""
+        return block.args[: len(block.args) - len(self.results)]
+
+    def number_args(self, block: Block) -> Sequence[SSAValue]:
+        """A region's names for the numbers."""
+        return block.args[len(self.state_args(block)) :]
+
     def verify_(self) -> None:
         types = [v.type for v in self.operands]
         if not all(isinstance(v.type, GmType) for v in self.state) or not all(
@@ -296,7 +304,8 @@ class LoopOp(FormattedOp):
         if [v.type for v in self.numbers] != list(self.result_types):
             raise self.error("results must have the types of the numbers it carries")
         for region in self.regions:
-            if region.block.args and [a.type for a in region.block.args] != types:
+            given = [a.type for a in region.block.args]
+            if given and given not in (types, list(self.result_types)):
                 raise self.error("block arguments must have the state's types")
         check_yields(self, "body", self.body.block, types)
         if self.trip_count is None:

@@ -291,7 +291,7 @@ class HostProgram:
         for _ in range(2):
             for region in op.regions:
                 block = region.block
-                for arg, value in zip(block.args, op.state, strict=False):
+                for arg, value in zip(op.state_args(block), op.state, strict=False):
                     self.roots[arg] = self.roots[value]
                 last = self._block(block)
                 if region is op.body and last is not None:
