@@ -81,8 +81,8 @@ func.func private @f(%x: !npu.gm<128xf32>, %y: !npu.gm<128xf32>) {
 // CHECK: func.func @main
 // CHECK-SAME: npu.addresses = array<i64: 0>, npu.arena_bytes = 3072
 // CHECK: npu.gm_alloc {address = 1024}
-// CHECK: func.func private @g{{.*}} npu.frame = array<i64: 2048, 3072>
+// CHECK: func.func private @g{{.*}}npu.frame = array<i64: 2048, 3072>
 // CHECK: npu.gm_constant {address = 512
 // CHECK: npu.gm_alloc {address = 2048}
-// CHECK: func.func private @f{{.*}} npu.frame = array<i64: 1536, 2048>
+// CHECK: func.func private @f{{.*}}npu.frame = array<i64: 1536, 2048>
 // CHECK: npu.gm_alloc {address = 1536}
