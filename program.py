@@ -50,15 +50,18 @@ class SourceError(CompileError):
 class Options:
     """How to compile and run. memory: `typed` (an array per buffer, fast) or `bytes` (real addresses); check: let
     npu-check prove the program free of hazards; schedule: tiling choices pinned by hand, for all kernels (a Schedule)
-    or by kernel name."""
+    or by kernel name; host: `allow` calls of the host, or `forbid` them: then a program that has any is refused with
+    the list."""
 
     memory: Literal["typed", "bytes"] = "typed"
     check: bool = True
     schedule: Pins = None
+    host: Literal["allow", "forbid"] = "allow"
 
     def stages(self) -> list[Stage]:
         """The pipeline that these options ask for."""
-        return [s for s in pinned(PIPELINE, pins_text(self.schedule)) if self.check or s.name != "npu-check"]
+        chosen = pinned(PIPELINE, pins_text(self.schedule), self.host)
+        return [s for s in chosen if self.check or s.name != "npu-check"]
 
 
 @dataclass

@@ -16,7 +16,10 @@
                   "bytes": {"hbm": int, "l2": int,    by where they came from or went to
                             "read": int, "write": int},
                   "macs": int, "flops": int, "source": "file:line" | null}],
-     "host_ops": [{"name": str, "calls": int, "bytes": int, "microseconds": float, "source": str | null}],
+     "host_ops": [{"name": str, "calls": int, "bytes": int,
+                   "microseconds": float,              runtime calls, transfers and computing
+                   "transfer_microseconds": float, "compute_microseconds": float, "source": str | null}],
+     "host_scalars": {"operations": int, "microseconds": float},     arithmetic on numbers between launches
      "npu_flops_fraction": float,      a host op counts one flop for each element of its results
      "npu_ops_fraction": float,        kernel launches of launches and host calls
      "assumed_trips": [str],           loops of unknown trip count: counted once
@@ -37,7 +40,7 @@ from ..dialects.base import integer
 from ..dialects.npu import buffer
 from ..machine import Machine
 from .html import table_html
-from .simulator import HBM, L2_CACHE, Copy, HostCall, Kernel, Launch, Simulation, simulate
+from .simulator import HBM, L2_CACHE, Copy, HostCall, Kernel, Launch, Scalars, Simulation, simulate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -71,7 +74,17 @@ class HostOpReport:
     calls: int
     bytes: int
     microseconds: float
+    transfer_microseconds: float
+    compute_microseconds: float
     source: str | None
+
+
+@dataclass(frozen=True)
+class HostScalarsReport:
+    """All that the host computes with single numbers: counters, conditions, starts of slices."""
+
+    operations: int
+    microseconds: float
 
 
 @dataclass(frozen=True)
@@ -105,6 +118,7 @@ class Report:
     memory: MemoryReport
     kernels: list[KernelReport]
     host_ops: list[HostOpReport]
+    host_scalars: HostScalarsReport
     npu_flops_fraction: float
     npu_ops_fraction: float
     assumed_trips: list[str]
@@ -187,10 +201,14 @@ class Report:
                 f"{op.microseconds:,.1f}",
                 self._share(op.microseconds),
                 "host",
-                "",
+                f"link {op.transfer_microseconds:.1f} compute {op.compute_microseconds:.1f}",
                 f"{op.bytes / 1e6:,.2f}",
                 op.source or "",
             )
+        if self.host_scalars.operations:
+            time = self.host_scalars.microseconds
+            row = ["numbers", "host", "", "", f"{time:,.1f}", self._share(time), "host", "", "", ""]
+            table.add_row(*row)
         return table
 
     def table(self, width: int = 150) -> str:
@@ -225,13 +243,15 @@ def report_of(simulation: Simulation) -> Report:
     kernels: dict[str, _KernelSum] = {}
     host: dict[tuple[str, str | None], list[tuple[HostCall, int]]] = {}
     energy = _Energy(simulation.machine)
-    host_flops = host_calls = 0
+    host_flops = host_calls = operations = 0
     for step, times in simulation.flat():
         if isinstance(step, HostCall):
             host.setdefault((step.name, step.source), []).append((step, times))
             energy.device("gm", step.bytes * times)
             host_flops += step.elements * times
             host_calls += 0 if step.control else times
+        elif isinstance(step, Scalars):
+            operations += step.operations * times
         elif isinstance(step, Copy):
             kernels.setdefault("copy", _KernelSum(None, simulation.machine)).copy(step, times, energy)
         else:
@@ -257,10 +277,13 @@ def report_of(simulation: Simulation) -> Report:
                 sum(times for _, times in calls),
                 sum(call.bytes * times for call, times in calls),
                 sum(call.microseconds * times for call, times in calls),
+                sum(call.transfer_microseconds * times for call, times in calls),
+                sum(call.compute_microseconds * times for call, times in calls),
                 source,
             )
             for (name, source), calls in host.items()
         ],
+        host_scalars=HostScalarsReport(operations, operations * simulation.machine.host.scalar_us),
         npu_flops_fraction=flops / (flops + host_flops) if flops + host_flops else 1.0,
         npu_ops_fraction=launches / (launches + host_calls) if launches + host_calls else 1.0,
         assumed_trips=list(simulation.assumed_trips),

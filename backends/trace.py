@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.base import source_of
 from ..machine import Machine
-from .simulator import Copy, HostCall, Kernel, KernelRun, Launch, Repeat, Simulation, Step, simulate
+from .simulator import Copy, HostCall, Kernel, KernelRun, Launch, Repeat, Scalars, Simulation, Step, simulate
 from .simulator.section import PIPES
 
 DEVICE, HOST = 1, 2
@@ -84,6 +84,9 @@ class _Timeline:
             if isinstance(step, HostCall):
                 args: Json = {"op": step.name, "bytes": step.bytes, "source": step.source}
                 yield _span(step.name, HOST, 0, self._now, self._now + step.microseconds, args)
+            elif isinstance(step, Scalars):
+                args = {"op": "npu.scalars", "operations": step.operations, "source": step.source}
+                yield _span("numbers", HOST, 0, self._now, self._now + step.microseconds, args)
             elif isinstance(step, Copy):
                 args = {"op": "npu.copy", "bytes": step.bytes, "source": step.source}
                 yield _span("copy", DEVICE, _KERNELS, self._now, self._now + step.microseconds, args)

@@ -43,7 +43,9 @@ def bisect(case: Any) -> bool:
         return False
     ops = "no" if culprit.reproducer is None else f"{culprit.reproducer.ops} ops"
     blamed = "blamed" if culprit.stage == case.stage else "NOT BLAMED"
-    print(f"{case.name}: {case.stage} {blamed}, {took:.1f} s ({used:.1f} s of processor time), reproducer: {ops}")
+    print(
+        f"{case.name}: {case.stage} {blamed}, {took:.1f} s ({used:.1f} s of processor time), reproducer: {ops}"
+    )
     print("\n".join("    " + line for line in culprit.sentences()), flush=True)
     return culprit.stage == case.stage
 

@@ -46,7 +46,7 @@ def build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
 
 def _options(args: argparse.Namespace) -> Options:
     try:
-        return Options(memory=getattr(args, "memory", "typed"), schedule=parse_pins(args.schedule))
+        return Options(getattr(args, "memory", "typed"), schedule=parse_pins(args.schedule), host=args.host)
     except PassError as error:
         raise CliError(str(error)) from None
 

@@ -37,6 +37,12 @@ def make_parser() -> argparse.ArgumentParser:
         default="",
         help="pinned choices: base_m=128,split_n=6 or kernel:base_m=64;...",
     )
+    common.add_argument(
+        "--host",
+        choices=("allow", "forbid"),
+        default="allow",
+        help="forbid: refuse a program that calls the host",
+    )
     common.add_argument("--json", action="store_true", help="print one JSON object")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser = OneLineParser(

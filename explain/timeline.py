@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ..backends.simulator import Copy, HostCall, Kernel, KernelRun, Launch, Repeat, Simulation, Step
+from ..backends.simulator import Copy, HostCall, Kernel, KernelRun, Repeat, Scalars, Simulation, Step
 from ..backends.simulator.section import PIPES
 from ..dialects.base import integer, to_ints
 from ..dialects.npu import BufferType, buffer, gm
@@ -140,26 +140,31 @@ def _share(one: tuple[Operation, int], other: tuple[Operation, int]) -> bool:
 
 @dataclass(frozen=True)
 class Placed:
-    """A step of the host program from `begin` to `end` microseconds, `times` alike one after the other."""
+    """A step of the host program from `begin` to `end` microseconds, `times` alike one after the other; `calls` are
+    the calls that it is inside, outermost first."""
 
     step: Step
     begin: float
     end: float
     times: int
+    calls: tuple[Operation, ...]
 
 
 def place_steps(simulation: Simulation) -> list[Placed]:
     """All steps in time. A repeated body is placed once, as long as all its passes together."""
-    return list(_place(simulation.steps, 0.0, 1))
+    return list(_place(simulation.steps, 0.0, 1, ()))
 
 
-def _place(steps: Sequence[Step | Repeat], now: float, times: int) -> Iterator[Placed]:
+def _place(
+    steps: Sequence[Step | Repeat], now: float, times: int, calls: tuple[Operation, ...]
+) -> Iterator[Placed]:
     for step in steps:
         end = now + step.microseconds * times
         if isinstance(step, Repeat):
-            yield from _place(step.steps, now, times * step.times)
+            inside = calls if step.call is None else (*calls, step.call)
+            yield from _place(step.steps, now, times * step.times, inside)
         else:
-            yield Placed(step, now, end, times)
+            yield Placed(step, now, end, times, calls)
         now = end
 
 
@@ -179,27 +184,30 @@ def _names(step: Step) -> tuple[str, str, float]:
         return step.name, "host", 0.0
     if isinstance(step, Copy):
         return "copy", "copy", 0.0
-    assert isinstance(step, Launch)
+    if isinstance(step, Scalars):
+        return "numbers", "host", 0.0
     return step.kernel.name, step.kernel.kind, step.kernel.launch_microseconds
 
 
 def device_memory(module: ModuleOp, placed: Sequence[Placed], number: dict[Operation, int]) -> list[Json]:
     """Tensors in device memory: {"value": name, "op": index or -1, "kind", "address", "bytes", "begin", "end"} (us).
 
-    A tensor lives from the step of its first use to that of its last in the outermost block; arguments, constants and
-    results to the end. Tensors without an address (before npu-plan-memory) are left out.
+    A tensor lives from the step of its first use to that of its last in the outermost block of its function, once for
+    each call of that; arguments, constants and results to the end. Tensors without an address (before
+    npu-plan-memory) are left out.
     """
     main = next((op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main"), None)
     if main is None:
         return []
-    block = main.body.block
     total = max((p.end for p in placed), default=0.0)
-    times: dict[Operation, tuple[float, float]] = {}
+    times: dict[Block, dict[tuple[Operation, ...], dict[Operation, tuple[float, float]]]] = {}
     for p in placed:
-        top = _top(p.step.op, block)
-        if top is not None:
-            begin, end = times.get(top, (p.begin, p.end))
-            times[top] = min(begin, p.begin), max(end, p.end)
+        chain = (*p.calls, p.step.op)
+        for depth, op in enumerate(chain):
+            top, block = _outermost(op)
+            spans = times.setdefault(block, {}).setdefault(chain[:depth], {})
+            begin, end = spans.get(top, (p.begin, p.end))
+            spans[top] = min(begin, p.begin), max(end, p.end)
     found: list[Json] = []
 
     def add(value: SSAValue, kind: str, address: int, begin: float, end: float) -> None:
@@ -218,29 +226,37 @@ def device_memory(module: ModuleOp, placed: Sequence[Placed], number: dict[Opera
         )
 
     addresses = main.attributes.get("npu.addresses")
-    for value, at in zip(block.args, to_ints(addresses) if isinstance(addresses, DenseArrayBase) else ()):
+    arguments = to_ints(addresses) if isinstance(addresses, DenseArrayBase) else ()
+    for value, at in zip(main.body.block.args, arguments):
         add(value, "argument", at, 0.0, total)
-    for op in main.walk():
-        if isinstance(op, GmConstantOp) and op.address is not None:
-            add(op.result, "constant", integer(op.address), 0.0, total)
-        elif isinstance(op, GmAllocOp) and op.address is not None:
-            used = {t for user in _users(op.result) for t in [_top(user, block)] if t is not None}
-            spans = [times[t] for t in used if t in times]
-            if not spans:
-                continue
-            last = block.last_op
-            result = last is not None and last in used
-            kind = "result" if result else "workspace" if _only_scratch(op.result) else "tensor"
-            end = total if result else max(end for _, end in spans)
-            add(op.result, kind, integer(op.address), min(begin for begin, _ in spans), end)
+    for func in module.ops:
+        if not isinstance(func, FuncOp) or not func.body.blocks:
+            continue
+        block = func.body.block
+        for op in func.walk():
+            if isinstance(op, GmConstantOp) and op.address is not None:
+                add(op.result, "constant", integer(op.address), 0.0, total)
+            elif isinstance(op, GmAllocOp) and op.address is not None:
+                used = {_outermost(user)[0] for user in _users(op.result)}
+                result = func is main and block.last_op in used
+                kind = "result" if result else "workspace" if _only_scratch(op.result) else "tensor"
+                for spans in times.get(block, {}).values():
+                    here = [spans[top] for top in used if top in spans]
+                    if here:
+                        end = total if result else max(end for _, end in here)
+                        add(op.result, kind, integer(op.address), min(begin for begin, _ in here), end)
     return found
 
 
-def _top(op: Operation | None, block: Block) -> Operation | None:
-    """The op of `block` that is `op` or has it inside."""
-    while op is not None and op.parent is not block:
-        op = op.parent_op()
-    return op
+def _outermost(op: Operation) -> tuple[Operation, Block]:
+    """The op that is `op` or has it inside in the block of its function, and that block."""
+    while True:
+        block, parent = op.parent, op.parent_op()
+        assert block is not None
+        assert parent is not None
+        if isinstance(parent, FuncOp):
+            return op, block
+        op = parent
 
 
 def _users(value: SSAValue) -> Iterator[Operation]:

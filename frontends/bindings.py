@@ -357,16 +357,17 @@ def _is_small_constant(value: Value) -> bool:
     return math.prod(shape) <= _SMALL
 
 
-def _nested(op: Op) -> Iterator[Op]:
+def nested(op: Op) -> Iterator[Op]:
+    """All ops inside an op."""
     for region in op.regions:
         for block in region:
             for inner in block.operations:
                 yield inner
-                yield from _nested(inner)
+                yield from nested(inner)
 
 
 def _captured(op: Op) -> list[Value]:
-    inner = list(_nested(op))
+    inner = list(nested(op))
     defined = {r for o in inner for r in o.results}
     for holder in (op, *inner):
         defined.update(a for region in holder.regions for block in region for a in block.arguments)
@@ -374,7 +375,7 @@ def _captured(op: Op) -> list[Value]:
 
 
 def _substitute(op: Op, mapping: dict[Value, Value]) -> None:
-    for o in (op, *_nested(op)):
+    for o in (op, *nested(op)):
         for sharding in ("sdy.sharding", "mhlo.sharding"):
             if sharding in o.attributes:  # it may name a mesh of the module that op comes from
                 del o.attributes[sharding]
@@ -386,7 +387,7 @@ def _substitute(op: Op, mapping: dict[Value, Value]) -> None:
 def _callees(op: Op, symbols: dict[str, Op]) -> list[str]:
     """Functions that `op` reaches by name, in the order it meets them."""
     found: dict[str, None] = {}
-    pending = [op, *_nested(op)]
+    pending = [op, *nested(op)]
     while pending:
         o = pending.pop()
         for name in ("callee", "decomposition", "called_computations"):
@@ -398,7 +399,7 @@ def _callees(op: Op, symbols: dict[str, Op]) -> list[str]:
                 callee = reference.value
                 if callee in symbols and callee not in found:
                     found[callee] = None
-                    pending += _nested(symbols[callee])
+                    pending += nested(symbols[callee])
     return list(found)
 
 
@@ -422,4 +423,4 @@ def expand_chlo(module: ir.Module) -> bool:
 
 def operations(module: ir.Module) -> list[Op]:
     """All ops inside a module's functions."""
-    return [op for function in module.body.operations for op in _nested(function)]
+    return [op for function in module.body.operations for op in nested(function)]

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import (
     UnknownLoc,
     i64,
 )
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects.base import ints
@@ -28,6 +28,7 @@ from ..dialects.graph.attributes import Literal
 from ..dialects.graph.ops import element_of, shape_of
 from . import bindings
 from .bindings import Op, Value
+from .calls import CallPlan
 from .errors import FrontendError
 from .known import NATIVE
 
@@ -84,9 +85,12 @@ class Walk:
         self._data: dict[Any, DataAttr] = {}
         self._expansions: dict[str, Any] = {}
         self._integers: dict[int, IntegerAttr] = {}
+        self._calls = CallPlan(self.symbols)
+        self._functions: dict[str, FuncOp] = {}
+        self._active: list[str] = []
 
     def main(self) -> ModuleOp:
-        """The graph-level module of @main and, inlined, whatever it calls.
+        """The graph-level module of @main and what it calls: inlined, or as functions (calls.py).
 
         Raises FrontendError where there is no @main, DynamicShape for a shape that is not static, QuantizedType
         for a quantized tensor.
@@ -99,15 +103,25 @@ class Walk:
         self._here = here = self._location(function, _UNKNOWN)
         if not len(function.regions[0].blocks):
             raise FrontendError(f"{self.named()} declares @main, but does not define it")
-        source = function.regions[0].blocks[0]
+        main = self._function("main", here)
+        return ModuleOp([main, *self._functions.values()])
+
+    def _function(self, symbol: str, here: LocationAttr) -> FuncOp:
+        source = self.symbols[symbol].regions[0].blocks[0]
         block = Block(arg_types=[self.type(a.type) for a in source.arguments])
         for value, arg in zip(source.arguments, block.args, strict=True):
             arg.name_hint = _hint(bindings.given_name(value))
+        saved, self._out = self._out, []
+        self._active.append(symbol)
         results = self.inline(source, block.args)
+        self._active.pop()
         block.add_ops([*self._out, ReturnOp(*results)])
-        made = FuncOp("main", ([a.type for a in block.args], [r.type for r in results]), Region(block))
+        self._out = saved
+        visibility = None if symbol == "main" else "private"
+        kind = ([a.type for a in block.args], [r.type for r in results])
+        made = FuncOp(symbol, kind, Region(block), visibility)
         made.location = here
-        return ModuleOp([made])
+        return made
 
     # -- structure -----------------------------------------------------------------------------------------
 
@@ -139,8 +153,28 @@ class Walk:
         return Region(block)
 
     def call(self, symbol: str, args: Sequence[SSAValue]) -> list[SSAValue]:
-        """Inline the function called `symbol`."""
-        return self.inline(self.symbols[symbol].regions[0].blocks[0], args)
+        """Inline the function called `symbol`, or call it where that is better. Raises FrontendError for one that calls
+        itself."""
+        if symbol in self._active:
+            raise FrontendError(
+                f"{self.named()} calls @{symbol} from within itself: recursion cannot be compiled; write it as a loop"
+            )
+        if not self._calls.outlined(symbol):
+            self._active.append(symbol)
+            results = self.inline(self.symbols[symbol].regions[0].blocks[0], args)
+            self._active.pop()
+            return results
+        if symbol not in self._functions:
+            outer, doing, op = self._here, self._doing, self.symbols[symbol]
+            self._here = self._location(op, outer)
+            made = self._function(symbol, self._here)
+            self._here, self._doing = outer, doing
+            self._functions[symbol] = made
+        types = self._functions[symbol].function_type.outputs.data
+        call = CallOp(symbol, args, types)
+        call.location = self._here
+        self._out.append(call)
+        return list(call.results)
 
     def _convert(self, name: str, op: Op, args: list[SSAValue]) -> Sequence[SSAValue]:
         types = [self.type(r.type) for r in op.results]

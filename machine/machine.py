@@ -107,10 +107,14 @@ class VectorUnit:
 
 @dataclass(frozen=True)
 class HostCost:
-    """What leaving the device costs: link bytes per microsecond and microseconds per host call."""
+    """What leaving the device costs: link bytes per microsecond, microseconds per runtime call, microseconds per
+    operation on numbers that the host program does between calls, and bytes of operands and results that the host
+    computes with per microsecond."""
 
     pcie_bytes_per_us: float
     call_us: float
+    scalar_us: float
+    compute_bytes_per_us: float
 
 
 @dataclass(frozen=True)

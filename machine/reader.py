@@ -168,7 +168,12 @@ def _machine(table: _Table) -> Machine:
         gm_align=memory.integer("gm_align"),
         launch_us=launch.number("one_core_us"),
         launch_us_all=launch.number("all_cores_us"),
-        host=HostCost(host.number("pcie_gb_per_s") * 1e3, host.number("call_us")),
+        host=HostCost(
+            host.number("pcie_gb_per_s") * 1e3,
+            host.number("call_us"),
+            host.number("scalar_ns") * 1e-3,
+            host.number("compute_gb_per_s") * 1e3,
+        ),
         energy=Energy(
             energy.numbers("pj_per_mac"), energy.numbers("pj_per_byte"), energy.number("idle_watts")
         ),

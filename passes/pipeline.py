@@ -10,16 +10,18 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
+from ..dialects.graph import FusionOp
+from .calls import callers_first
 from .errors import PassError
 
-STATES = ("fused", "tiled", "bufferized", "addressed", "synchronized", "planned", "checked")
+STATES = ("partitioned", "fused", "tiled", "bufferized", "addressed", "synchronized", "planned", "checked")
 """Properties a module gains on its way down; each pass states what must hold and what holds after it."""
 
 
 @dataclass(frozen=True)
 class Stage:
     """One pass of the pipeline: the module's level after it, required and established properties. `schedule`: pinned
-    choices, for a pass that takes them."""
+    choices, `host`: whether the program may call the host, for a pass that takes them."""
 
     name: str
     load: Callable[[], type[ModulePass]]
@@ -27,12 +29,25 @@ class Stage:
     requires: frozenset[str] = frozenset()
     establishes: frozenset[str] = frozenset()
     schedule: str = ""
+    host: str = "allow"
 
 
 def _simplify() -> type[ModulePass]:
     from .graph.simplify import GraphSimplifyPass
 
     return GraphSimplifyPass
+
+
+def _hoist() -> type[ModulePass]:
+    from .graph.hoist import GraphHoistPass
+
+    return GraphHoistPass
+
+
+def _partition() -> type[ModulePass]:
+    from .graph.partition import GraphPartitionPass
+
+    return GraphPartitionPass
 
 
 def _fuse() -> type[ModulePass]:
@@ -83,6 +98,8 @@ def _set(*names: str) -> frozenset[str]:
 
 PIPELINE: tuple[Stage, ...] = (
     Stage("graph-simplify", _simplify, "graph"),
+    Stage("graph-hoist", _hoist, "graph"),
+    Stage("graph-partition", _partition, "graph", _set(), _set("partitioned")),
     Stage("graph-fuse", _fuse, "graph", _set(), _set("fused")),
     Stage("graph-to-tile", _to_tile, "tile", _set("fused"), _set("tiled")),
     Stage("tile-to-npu", _to_npu, "npu", _set("tiled"), _set("bufferized")),
@@ -119,13 +136,12 @@ def properties_of(module: ModuleOp) -> set[str]:
     found: set[str] = set()
     if level == "graph":
         tops = [f.body.block for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
-        names = {op.name for block in tops for op in block.ops}
-        if "graph.fusion" in names:
-            found.add("fused")
+        if any(isinstance(op, FusionOp) and not op.on_host for block in tops for op in block.ops):
+            found |= {"partitioned", "fused"}
         return found
     if level == "tile":
-        return {"fused", "tiled"}
-    found |= {"fused", "tiled", "bufferized"}
+        return {"partitioned", "fused", "tiled"}
+    found |= {"partitioned", "fused", "tiled", "bufferized"}
     allocs = synced = 0
     missing = False
     for op in module.walk():
@@ -150,6 +166,7 @@ def run_pipeline(
     A module that starts in the middle (a hand-written tile or npu program) only gets the passes below it. Raises
     PassError.
     """
+    callers_first(module)
     context = Context()
     have = properties_of(module)
     for stage in remaining(module, until, stages):
@@ -177,14 +194,14 @@ def remaining(module: ModuleOp, until: str = "npu", stages: Sequence[Stage] = PI
     return out
 
 
-def pinned(stages: Sequence[Stage], schedule: str) -> list[Stage]:
-    """The stages with pinned choices, as the option of graph-to-tile."""
-    return [replace(s, schedule=schedule) for s in stages]
+def pinned(stages: Sequence[Stage], schedule: str, host: str = "allow") -> list[Stage]:
+    """The stages with pinned choices and leave to call the host, as the options of their passes."""
+    return [replace(s, schedule=schedule, host=host) for s in stages]
 
 
 def make_pass(stage: Stage, target: str) -> ModulePass:
-    """The pass of a stage, for a target and with its pinned choices where it takes them."""
+    """The pass of a stage, for a target and with those of the stage's choices that it takes."""
     cls = stage.load()
-    given = {"target": target, "schedule": stage.schedule}
+    given = {"target": target, "schedule": stage.schedule, "host": stage.host}
     arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given}
     return cls(**arguments)

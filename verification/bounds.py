@@ -20,7 +20,7 @@ from ..backends.interpreter import values
 from ..backends.interpreter.graph import RULES, over_windows
 from ..dialects.base import integer, text, to_ints
 from ..dialects.dtypes import size
-from ..dialects.graph import ops
+from ..dialects.graph import control, ops
 from .tolerance import (
     HOST_FUNCTIONS,
     HOST_SUMS,
@@ -40,6 +40,7 @@ MOVES = (
     ops.ConcatOp,
     ops.PadOp,
     ops.ReshapeOp,
+    control.ToHostOp,
     ops.ReverseOp,
     ops.SliceOp,
     ops.TransposeOp,

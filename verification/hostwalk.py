@@ -26,7 +26,7 @@ from ..backends.interpreter.hostprogram import (
     yielded,
 )
 from ..backends.interpreter.launch import ZERO, Signature, jit, trace
-from ..backends.interpreter.state import State, TypedState
+from ..backends.interpreter.state import State, TypedState, on_host
 from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype, size
 from ..dialects.npu import structure as npu
@@ -49,11 +49,17 @@ class HostArena:
             raise VerifyException("@main has no addresses: npu-plan-memory has not run")
         self.bytes = np.zeros(size.value.data, np.uint8)
         self.address: dict[SSAValue, int] = dict(zip(host.block.args, to_ints(addresses), strict=True))
-        for op in host.main.walk():
+        for op in host.ops():
             if isinstance(op, (npu.GmAllocOp, npu.GmConstantOp)):
                 if op.address is None:
                     raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
                 self.address[op.result] = integer(op.address)
+
+    def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        self.address.update(zip(arguments, (self.address[r] for r in roots), strict=True))
+
+    def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        pass  # it wrote there itself
 
     def defined(self, root: SSAValue) -> bool:
         return True
@@ -109,6 +115,8 @@ class HostWalk:
         planned = "npu.arena_bytes" in self.host.main.attributes
         self.arena = HostArena(self.host) if memory == "bytes" and planned else None
         self.state: Any = self.arena or TypedState({})
+        self.numbers = TypedState({})
+        """What the host has in its own memory."""
         self.lost = False
         """The launches no longer correspond to the golden ones: nothing further is compared."""
 
@@ -117,7 +125,7 @@ class HostWalk:
         with jax.enable_x64(True):
             for arg, x in zip(self.host.block.args, inputs, strict=True):
                 self.state.set(arg, jax.numpy.asarray(x))
-            for op in self.host.main.walk():
+            for op in self.host.ops():
                 if isinstance(op, npu.GmConstantOp):
                     self.state.set(op.result, jax.numpy.asarray(op.value.data.array()))
             self.block(self.host.block, ())
@@ -134,6 +142,8 @@ class HostWalk:
         return self.trace
 
     def read(self, value: SSAValue) -> Any:
+        if on_host(value):
+            return self.numbers.get(value)
         kind, whole = gm(value), self.state.get(self.host.root(value))
         if kind.dense and whole.size == size(kind.shape):
             return whole if whole.shape == kind.shape else whole.reshape(kind.shape)
@@ -162,7 +172,17 @@ class HostWalk:
                     index = int(np.asarray(self.read(op.index)).reshape(()))
                     region = op.branches[index if 0 <= index < len(op.branches) else -1]
                     self.block(region.block, path)
-                    self._copy_values(yielded(region.block), op.outputs)
+                    self._set(op.results, self._leave_block(region.block, op.outputs))
+                case npu.CallOp():
+                    self.host.enter_call(op, self.state)
+                    self.block(self.host.function(op), path)
+                    self.host.leave_call(op, self.state)
+                case npu.ScalarsOp():
+                    self.host.scalars(op, self.numbers)
+                case npu.ToHostOp():
+                    self._set([op.result], [jax.numpy.array(self.read(op.source))])
+                case npu.ToDeviceOp():
+                    self.write(op.dest, self.read(op.number))
                 case _ if not isinstance(op, PASSIVE):
                     raise VerifyException(f"{describe(op)} is not an op of a host program")
 
@@ -171,20 +191,34 @@ class HostWalk:
         for v, x in zip(targets, contents, strict=True):
             self.write(v, x)
 
+    def _leave_block(self, block: Block, targets: Sequence[SSAValue]) -> list[Any]:
+        """Copies the tensors that a region yields to `targets`; gives the numbers that it yields."""
+        ends = yielded(block)
+        numbers = [self.read(v) for v in ends[len(targets) :]]
+        self._copy_values(ends[: len(targets)], targets)
+        return numbers
+
+    def _set(self, values: Sequence[SSAValue], contents: Sequence[Any]) -> None:
+        for v, x in zip(values, contents, strict=False):
+            self.numbers.set(v, x)
+
     def _loop(self, op: npu.LoopOp, path: Path) -> None:
         known = None if op.trip_count is None else integer(op.trip_count)
-        trip = 0
+        numbers, trip = [self.read(v) for v in op.numbers], 0
         while True:
             if known is None:
+                self._set(op.number_args(op.condition.block), numbers)
                 self.block(op.condition.block, path)
                 (answer,) = yielded(op.condition.block)
                 go_on = bool(np.asarray(self.read(answer)).reshape(()))
             else:
                 go_on = trip < known
             if not go_on:
+                self._set(op.results, numbers)
                 return
+            self._set(op.number_args(op.body.block), numbers)
             self.block(op.body.block, (*path, ("loop", trip)))
-            self._copy_values(yielded(op.body.block), op.state)
+            numbers = self._leave_block(op.body.block, op.state)
             trip += 1
 
     # -- launches ------------------------------------------------------------------------------------------
@@ -262,7 +296,8 @@ class HostWalk:
 
     def _bind(self, op: npu.LaunchOp) -> Bound:
         # bytes memory has no fresh tensors: what a kernel does not write keeps what was there
-        defined = self.state.defined if self.machine is None else lambda _: True
+        typed = self.machine is None
+        defined = (lambda r: on_host(r) or self.state.defined(r)) if typed else lambda _: True
         signature, passed, returned = self.host.bind(op, defined)
         kernel = self.host.callee(op)
         if kernel not in self.structures:
@@ -276,6 +311,6 @@ class HostWalk:
         def make() -> Any:
             return jit(lambda zero, *xs: trace(kernel, signature, zero, xs, machine))
 
-        contents: list[Any] = [self.state.get(r) for r in bound.passed]
+        contents: list[Any] = [(self.numbers if on_host(r) else self.state).get(r) for r in bound.passed]
         for r, x in zip(bound.returned, self.cache.get(bound.key, make)(ZERO, *contents), strict=True):
             self.state.set(r, x)

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.interpreter.graph import RULES, main_of
+from ..backends.interpreter.graph import RULES, called, main_of
 from ..backends.interpreter.host import run_text
 from ..backends.interpreter.launch import ZERO, jit
 from ..backends.interpreter.tile import run_kernel
@@ -109,6 +109,8 @@ class Trace:
     results: list[Any] = field(default_factory=list)
     result_bounds: list[Bound] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
+    loops: dict[str, str] = field(default_factory=dict)
+    """What a loop is called in paths, by the tags of its results."""
     findings: list[Finding] = field(default_factory=list)
     worst: float = 0.0
     """Largest difference of an op on golden inputs, relative to what is allowed."""
@@ -206,7 +208,7 @@ class Walk:
     ) -> None:
         key = (path, value.name_hint or "")
         self.trace.values[key] = x
-        if not isinstance(op, (control.WhileOp, control.CaseOp)):
+        if not isinstance(op, (control.WhileOp, control.CaseOp, func.CallOp)):
             self.trace.made[key] = Made(op, i, operands, [v.name_hint or "" for v in op.operands])
 
     def _settle(
@@ -272,7 +274,7 @@ class Walk:
         golden = self.settings.golden
         if golden is None or not self.settings.once or not op.results:
             return False
-        if isinstance(op, (control.WhileOp, control.CaseOp, control.HostOp)):
+        if isinstance(op, (control.WhileOp, control.CaseOp, control.HostOp, func.CallOp)):
             return False
         keys = [(path, r.name_hint or "") for r in op.results]
         if any(k not in golden.values for k in keys):
@@ -335,6 +337,14 @@ class Walk:
             return self._while(op, env, path)
         if isinstance(op, control.CaseOp):
             return self._case(op, env, path)
+        if isinstance(op, func.CallOp):
+            body, place = (
+                called(op).body.block,
+                (*path, (op.results[0].name_hint or "" if op.results else "", 0)),
+            )
+            inner: Env = dict(zip(body.args, (env[v] for v in op.operands), strict=True))
+            self._record_arguments(body, inner, place)
+            return self.block(body, inner, place)
         xs, es = [env[v][0] for v in op.operands], [env[v][1] for v in op.operands]
         if isinstance(op, control.HostOp):
             return self._host(op, xs, es)
@@ -382,10 +392,18 @@ class Walk:
         self._note_launch(op, xs, path)
         return self._run_kernel(op, xs)
 
+    def _tag(self, op: control.WhileOp) -> str:
+        """What a loop is called in paths: a pass may drop some of its results, the name stays."""
+        names = [v.name_hint or "" for v in op.results]
+        loops = {} if self.settings.golden is None else self.settings.golden.loops
+        tag = next((loops[n] for n in names if n in loops), names[0] if names else "")
+        self.trace.loops.update(dict.fromkeys(names, tag))
+        return tag
+
     def _while(self, op: control.WhileOp, env: Env, path: Path) -> list[Pair]:
         state = [env[v] for v in op.inits]
         known = None if op.trip_count is None else integer(op.trip_count)
-        tag = op.results[0].name_hint or "" if op.results else ""
+        tag = self._tag(op)
         trip = 0
         while True:
             inside = (*path, (tag, trip))

@@ -38,7 +38,7 @@ class Arena:
         self.address: dict[SSAValue, Any] = dict(zip(host.block.args, first, strict=True))
         self.constants: list[tuple[int, np.ndarray]] = []
         self.kept: Array | None = None
-        for op in host.main.walk():
+        for op in host.ops():
             if isinstance(op, (structure.GmAllocOp, structure.GmConstantOp)):
                 if op.address is None:
                     raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")

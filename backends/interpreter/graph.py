@@ -11,6 +11,7 @@ from jax import Array, lax
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer, text, to_ints
@@ -49,6 +50,10 @@ def _iota(op: ops.IotaOp) -> Array:
     dtype = result_dtype(op)
     number = np.dtype(np.int32) if dtype == np.bool_ else dtype
     return values.convert(lax.broadcasted_iota(number, result_shape(op), integer(op.dim)), dtype)
+
+
+def _same(op: control.ToHostOp, x: Array) -> Array:
+    return x
 
 
 def _broadcast(op: ops.BroadcastOp, x: Array) -> Array:
@@ -202,6 +207,7 @@ RULES: dict[type[Operation], Rule] = {
     ops.ReverseOp: _reverse,
     ops.SliceOp: _slice,
     ops.TransposeOp: _transpose,
+    control.ToHostOp: _same,
 }
 """Ops without regions: a function of the op and its operands."""
 
@@ -275,6 +281,10 @@ class GraphRunner:
         index = lax.select(known, index, np.int32(last))
         return lax.switch(index, [lambda b=r.block: self.block(b, dict(env)) for r in op.branches])
 
+    def _call(self, op: func.CallOp, env: Env) -> list[Array]:
+        body = called(op).body.block
+        return self.block(body, dict(zip(body.args, (env[v] for v in op.arguments), strict=True)))
+
     def _host(self, op: control.HostOp, env: Env) -> list[Array]:
         from .host import run_text
 
@@ -286,12 +296,29 @@ _CONTROL: dict[type[Operation], Callable[[GraphRunner, Any, Env], list[Array]]] 
     control.FusionOp: GraphRunner._fusion,
     control.HostOp: GraphRunner._host,
     control.WhileOp: GraphRunner._while,
+    func.CallOp: GraphRunner._call,
 }
 
 
 def needs_host(op: Operation) -> bool:
-    """Whether an op, or one inside it, calls the host."""
-    return any(isinstance(inner, control.HostOp) for inner in op.walk())
+    """Whether an op, one inside it or one in a function that it calls, calls the host."""
+    pending, seen = [op], set[Operation]()
+    while pending:
+        for inner in pending.pop().walk():
+            if isinstance(inner, control.HostOp):
+                return True
+            if isinstance(inner, func.CallOp) and (callee := called(inner)) not in seen:
+                seen.add(callee)
+                pending.append(callee)
+    return False
+
+
+def called(op: func.CallOp) -> func.FuncOp:
+    """The function that an op calls. Raises VerifyException."""
+    found = SymbolTable.lookup_symbol(op, op.callee)
+    if not isinstance(found, func.FuncOp) or not found.body.blocks:
+        raise VerifyException(f"{describe(op)} calls {op.callee}, which does not exist")
+    return found
 
 
 def main_of(module: ModuleOp) -> func.FuncOp:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -18,8 +18,12 @@ from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import ops, structure
 from ...dialects.npu.interface import gm
 from ...machine import Machine
+from .graph import Env, GraphRunner
 from .launch import Signature, Tensor, trace
-from .state import State, read_view, write_view
+from .state import State, on_host, read_view, storage, write_view
+
+Carry = tuple[Array, list[Array], list[Array]]
+"""What a compiled loop carries: its rounds so far, the tensors it writes, its numbers."""
 
 PASSIVE = (structure.GmAllocOp, structure.GmConstantOp, ops.ViewOp, structure.NpuYieldOp, func.ReturnOp)
 """Ops of the host program at which nothing happens."""
@@ -31,8 +35,12 @@ class HostProgram:
     def __init__(self, module: ModuleOp, machine: Machine | None):
         self.machine = machine
         self.kernels: dict[str, structure.KernelOp] = {}
+        self.functions: dict[str, func.FuncOp] = {}
+        self._reached: dict[str, tuple[set[SSAValue], bool]] = {}
         main: func.FuncOp | None = None
         for op in module.ops:
+            if isinstance(op, func.FuncOp) and op.body.blocks:
+                self.functions[text(op.sym_name)] = op
             if isinstance(op, structure.KernelOp):
                 self.kernels[text(op.sym_name)] = op
             elif isinstance(op, func.FuncOp) and text(op.sym_name) == "main":
@@ -42,7 +50,36 @@ class HostProgram:
         self.main = main
         self.block = main.body.block
         self.roots: dict[SSAValue, SSAValue] = {}
-        self._find_roots(self.block)
+        for function in self.functions.values():
+            self._find_roots(function.body.block)
+
+    def ops(self) -> Iterator[Operation]:
+        """All ops of the host program."""
+        for function in self.functions.values():
+            yield from function.walk()
+
+    def function(self, op: structure.CallOp) -> Block:
+        """The block that a call runs. Raises VerifyException."""
+        name = op.callee.root_reference.data
+        if name not in self.functions:
+            raise VerifyException(f"{describe(op)} calls @{name}, which does not exist")
+        return self.functions[name].body.block
+
+    def reached(self, op: structure.CallOp) -> tuple[set[SSAValue], bool]:
+        """The tensors of the functions that a call runs (not the caller's), and whether one of them calls the host."""
+        name = op.callee.root_reference.data
+        if name not in self._reached:
+            roots: set[SSAValue] = set()
+            host = False
+            for inner in self.function(op).walk():
+                roots.update(r for r in inner.results if r in self.roots)
+                host |= isinstance(inner, structure.HostCallOp)
+                if isinstance(inner, structure.CallOp):
+                    more, also = self.reached(inner)
+                    roots |= more
+                    host |= also
+            self._reached[name] = ({self.root(r) for r in roots} - set(self.function(op).args), host)
+        return self._reached[name]
 
     def _find_roots(self, block: Block) -> None:
         for arg in block.args:
@@ -50,11 +87,9 @@ class HostProgram:
         for op in block.ops:
             for r in op.results:
                 self.roots[r] = self.roots[op.operands[0]] if isinstance(op, ops.ViewOp) else r
-            for region in op.regions:
-                if (
-                    isinstance(op, structure.LoopOp) and region.block.args
-                ):  # without, it names the state itself
-                    for arg, state in zip(region.block.args, op.state, strict=True):
+            for region in op.regions if not isinstance(op, structure.ScalarsOp) else ():
+                if isinstance(op, structure.LoopOp):  # without arguments, a region names the state itself
+                    for arg, state in zip(op.state_args(region.block), op.state, strict=False):
                         self.roots[arg] = self.roots[state]
                 self._find_roots(region.block)
 
@@ -73,7 +108,7 @@ class HostProgram:
         """Roots that an op or the ops inside it write."""
         out: set[SSAValue] = set()
         for inner in op.walk():
-            out.update(self.root(v) for v in written_values(inner))
+            out.update(self.root(v) for v in written_values(inner) if v in self.roots)
         return out
 
     def touches(self, op: Operation) -> set[SSAValue]:
@@ -85,9 +120,11 @@ class HostProgram:
         return out
 
     def local(self, region_of: Operation) -> set[SSAValue]:
-        """Roots that are allocated inside an op's regions."""
+        """Roots that are made by an op or inside its regions: allocations, constants, numbers of the host."""
         kinds = (structure.GmAllocOp, structure.GmConstantOp)
-        return {op.results[0] for op in region_of.walk() if isinstance(op, kinds)}
+        made = (r for op in region_of.walk() for r in op.results if isinstance(op, kinds) or on_host(r))
+        calls = (op for op in region_of.walk() if isinstance(op, structure.CallOp))
+        return {*made, *(r for op in calls for r in self.reached(op)[0])}
 
     # -- launches ------------------------------------------------------------------------------------------
 
@@ -101,7 +138,7 @@ class HostProgram:
         roots = list(dict.fromkeys(self.root(v) for v in op.operands))
         tensors = []
         for r in roots:
-            type_ = gm(r)
+            type_ = storage(r)
             fresh = r in private or not defined(r)
             tensors.append(Tensor(type_.shape, numpy_dtype(type_.element), fresh, r in written))
         number = {r: i for i, r in enumerate(roots)}
@@ -122,11 +159,11 @@ class HostProgram:
                 raise VerifyException(f"{describe(op)} is not an op of a host program")
 
     def read(self, state: State, value: SSAValue) -> Array:
-        return read_view(state.get(self.root(value)), gm(value))
+        return read_view(state.get(self.root(value)), storage(value))
 
     def write(self, state: State, value: SSAValue, x: Array) -> None:
         root = self.root(value)
-        state.set(root, write_view(state.get(root), gm(value), x))
+        state.set(root, x if on_host(root) else write_view(state.get(root), gm(value), x))
 
     def _launch(self, op: structure.LaunchOp, state: State, zero: Array) -> None:
         signature, passed, returned = self.bind(op, state.defined)
@@ -151,43 +188,86 @@ class HostProgram:
         roots = self.carried(op, state.defined)
         known = integer(op.trip_count) if op.trip_count is not None else None
 
-        def go_on(carry: tuple[Array, list[Array]]) -> Array:
-            i, saved = carry
+        def go_on(carry: Carry) -> Array:
+            i, saved, numbers = carry
             if known is not None:
                 return lax.lt(i, np.int32(known))
             inner = state.fork(roots, saved)
+            self.enter(op.condition.block, op, numbers, inner)
             self.run_traced(list(op.condition.block.ops), inner, zero)
             (answer,) = yielded(op.condition.block)
             return lax.reshape(self.read(inner, answer), ())
 
-        def step(carry: tuple[Array, list[Array]]) -> tuple[Array, list[Array]]:
-            i, saved = carry
+        def step(carry: Carry) -> Carry:
+            i, saved, numbers = carry
             inner = state.fork(roots, saved)
+            self.enter(op.body.block, op, numbers, inner)
             self.run_traced(list(op.body.block.ops), inner, zero)
-            self.copy_values(yielded(op.body.block), op.state, inner)
-            return i + np.int32(1), inner.save(roots)
+            numbers = self.leave(op.body.block, op.state, inner)
+            return i + np.int32(1), inner.save(roots), numbers
 
-        _, saved = lax.while_loop(go_on, step, (jax.numpy.int32(0), state.save(roots)))
+        start = [self.read(state, v) for v in op.numbers]
+        _, saved, numbers = lax.while_loop(go_on, step, (jax.numpy.int32(0), state.save(roots), start))
         state.restore(roots, saved)
+        self.set_all(op.results, numbers, state)
+
+    def enter(self, block: Block, op: structure.LoopOp, numbers: Sequence[Array], state: State) -> None:
+        """Gives a region of a loop the numbers that it carries."""
+        self.set_all(op.number_args(block), numbers, state)
+
+    def leave(self, block: Block, targets: Sequence[SSAValue], state: State) -> list[Array]:
+        """Copies the tensors that a region yields to `targets`; gives the numbers that it yields."""
+        ends = yielded(block)
+        numbers = [self.read(state, v) for v in ends[len(targets) :]]
+        self.copy_values(ends[: len(targets)], targets, state)
+        return numbers
+
+    def set_all(self, values: Sequence[SSAValue], contents: Sequence[Array], state: State) -> None:
+        for v, x in zip(values, contents, strict=False):
+            state.set(v, x)
 
     def _branch(self, op: structure.BranchOp, state: State, zero: Array) -> None:
         roots = self.carried(op, state.defined)
         start = state.save(roots)
 
-        def branch(block: Block) -> Callable[[list[Array]], list[Array]]:
-            def run(saved: list[Array]) -> list[Array]:
+        def branch(block: Block) -> Callable[[list[Array]], tuple[list[Array], list[Array]]]:
+            def run(saved: list[Array]) -> tuple[list[Array], list[Array]]:
                 inner = state.fork(roots, saved)
                 self.run_traced(list(block.ops), inner, zero)
-                self.copy_values(yielded(block), op.outputs, inner)
-                return inner.save(roots)
+                numbers = self.leave(block, op.outputs, inner)
+                return inner.save(roots), numbers
 
             return run
 
         index = lax.convert_element_type(lax.reshape(self.read(state, op.index), ()), np.int32)
         last = np.int32(len(op.branches) - 1)
         index = lax.select(lax.bitwise_and(lax.ge(index, np.int32(0)), lax.le(index, last)), index, last)
-        saved = lax.switch(index, [branch(r.block) for r in op.branches], start)
+        saved, numbers = lax.switch(index, [branch(r.block) for r in op.branches], start)
         state.restore(roots, saved)
+        self.set_all(op.results, numbers, state)
+
+    def scalars(self, op: structure.ScalarsOp, state: State, zero: Array | None = None) -> None:
+        """Runs arithmetic of the host."""
+        body = op.body.block
+        env: Env = dict(zip(body.args, (self.read(state, v) for v in op.inputs), strict=True))
+        self.set_all(op.results, GraphRunner().block(body, env), state)
+
+    def enter_call(self, op: structure.CallOp, state: State) -> None:
+        state.enter(self.function(op).args, [self.root(v) for v in op.operands], integer(op.outputs))
+
+    def leave_call(self, op: structure.CallOp, state: State) -> None:
+        state.leave(self.function(op).args, [self.root(v) for v in op.operands], integer(op.outputs))
+
+    def _call(self, op: structure.CallOp, state: State, zero: Array) -> None:
+        self.enter_call(op, state)
+        self.run_traced(list(self.function(op).ops), state, zero)
+        self.leave_call(op, state)
+
+    def _to_host(self, op: structure.ToHostOp, state: State, zero: Array) -> None:
+        state.set(op.result, self.read(state, op.source))
+
+    def _to_device(self, op: structure.ToDeviceOp, state: State, zero: Array) -> None:
+        self.write(state, op.dest, self.read(state, op.number))
 
     def copy_values(self, sources: Sequence[SSAValue], targets: Sequence[SSAValue], state: State) -> None:
         """Copy tensors, all read before any is written."""
@@ -199,16 +279,20 @@ class HostProgram:
 def written_values(op: Operation) -> Sequence[SSAValue]:
     """Device values that one op of the host program writes."""
     match op:
-        case structure.LaunchOp():
+        case structure.LaunchOp() | structure.CallOp():
             return op.written()
         case structure.CopyOp():
             return [op.dest]
         case structure.HostCallOp():
             return host_call_outputs(op)
+        case structure.ToDeviceOp():
+            return [op.dest]
         case structure.LoopOp():
-            return op.state
+            return [*op.state, *op.results]
         case structure.BranchOp():
-            return op.outputs
+            return [*op.outputs, *op.results]
+        case structure.ScalarsOp() | structure.ToHostOp():
+            return op.results
         case _:
             return []
 
@@ -233,4 +317,8 @@ _TRACED: dict[type[Operation], Callable[[HostProgram, Any, State, Array], None]]
     structure.CopyOp: HostProgram._copy,
     structure.LoopOp: HostProgram._loop,
     structure.BranchOp: HostProgram._branch,
+    structure.CallOp: HostProgram._call,
+    structure.ScalarsOp: HostProgram.scalars,
+    structure.ToDeviceOp: HostProgram._to_device,
+    structure.ToHostOp: HostProgram._to_host,
 }

@@ -21,11 +21,12 @@ from ...dialects.npu import structure
 from ...dialects.npu.interface import gm
 from ...machine import Machine
 from .arena import Arena
+from .graph import needs_host
 from .host import run_text
 from .hostprogram import PASSIVE, HostProgram, host_call_inputs, host_call_outputs, yielded
 from .launch import THREADS, ZERO, CompiledKernel, is_heavy
 from .segments import Segment
-from .state import ArenaState, State, TypedState
+from .state import ArenaState, State, TypedState, on_host
 
 SEGMENT_LAUNCHES = 8
 """From this many launches on, a segment ends where a kernel comes again: so the layers of a network are
@@ -54,12 +55,16 @@ class Executable:
         self.compiled: dict[Any, Any] = {}
         self.arena = Arena(self.host) if memory == "bytes" else None
         self.constants: dict[SSAValue, Array] = {}
-        constants = [op for op in self.host.main.walk() if isinstance(op, structure.GmConstantOp)]
-        known = {*self.host.block.args, *(op.result for op in constants)}
+        constants = [op for op in self.host.ops() if isinstance(op, structure.GmConstantOp)]
+        fixed = {op.result for op in constants}
+        known = {*self.host.block.args, *fixed}
         if memory == "typed":
             with jax.enable_x64(True):
                 self.constants = {op.result: jax.numpy.asarray(op.value.data.array()) for op in constants}
         self.heavy: dict[structure.KernelOp, bool] = {}
+        self.functions: dict[Block, list[Step]] = {}
+        """What Python does for functions that are called, each planned and compiled once."""
+        self.fixed = fixed
         self.steps = self._plan(self.host.block, known, False)
 
     def compile(self) -> None:
@@ -133,12 +138,19 @@ class Executable:
         return [(a, b) for a, b in itertools.pairwise(cuts) if a < b]
 
     def _alone(self, op: Operation) -> bool:
-        """Whether an op is a step by itself: it needs the host, or two threads."""
+        """Whether an op is a step by itself: it needs the host, or two threads, or is compiled once for all calls."""
+        return isinstance(op, structure.CallOp) or self._apart(op)
+
+    def _apart(self, op: Operation) -> bool:
+        """Whether an op cannot be part of a compiled loop."""
+        if isinstance(op, structure.CallOp):
+            return self.host.reached(op)[1]
         heavy = self.arena is None and isinstance(op, structure.LaunchOp) and self._is_heavy(op)
         control = isinstance(op, (structure.LoopOp, structure.BranchOp))
-        return (
-            heavy or isinstance(op, structure.HostCallOp) or (control and any(map(self._alone, _inside(op))))
+        host = isinstance(op, structure.HostCallOp) or (
+            isinstance(op, structure.ScalarsOp) and needs_host(op)
         )
+        return heavy or host or (control and any(map(self._apart, _inside(op))))
 
     def _is_heavy(self, op: structure.LaunchOp) -> bool:
         kernel = self.host.callee(op)
@@ -154,16 +166,20 @@ class Executable:
                 return self._python_loop(op, defined)
             case structure.BranchOp():
                 return self._python_branch(op, defined)
+            case structure.CallOp():
+                return self._python_call(op)
             case structure.HostCallOp():
                 return Step(lambda state: self._host_call(op, state))
+            case structure.ScalarsOp():
+                return Step(lambda state: self.host.scalars(op, state))
             case _:
                 raise AssertionError(f"{op.name} is not a step of its own")
 
     def _segment(self, ops: Sequence[Operation], defined: set[SSAValue], lives: set[SSAValue]) -> Step:
-        if self.arena is not None:
-            return self._arena_segment(Segment(self.host, ops, lambda _: True, ()))
         known = frozenset(defined)
         segment = Segment(self.host, ops, known.__contains__, lives)
+        if self.arena is not None:
+            return self._arena_segment(segment)
         self.compilers.setdefault(segment.key, segment.compile_typed)
 
         def run(state: State) -> None:
@@ -176,11 +192,13 @@ class Executable:
         assert self.arena is not None
         words = self.arena.words
         self.compilers.setdefault(segment.key, lambda: segment.compile_bytes(words))
-        first = np.array([self.arena.address[r] for r in segment.roots], np.int32)
+        inputs, outputs = list(filter(on_host, segment.inputs)), list(filter(on_host, segment.outputs))
 
         def run(state: State) -> None:
             assert isinstance(state, ArenaState)
-            state.words = self.compiled[segment.key](ZERO, state.words, first)
+            first = np.array([state.address[r] for r in segment.tensors], np.int32)
+            numbers = [state.get(r) for r in inputs]
+            state.restore(outputs, self.compiled[segment.key](ZERO, state.words, first, *numbers))
 
         return Step(run)
 
@@ -202,40 +220,52 @@ class Executable:
         return Step(run)
 
     def _python_loop(self, op: structure.LoopOp, defined: set[SSAValue]) -> Step:
-        body = self._plan(op.body.block, defined, True)
+        body = self._plan(op.body.block, {*defined, *op.number_args(op.body.block)}, True)
+        trips = None if op.trip_count is None else integer(op.trip_count)
+        # with a trip count the condition has nothing to say, and yields nothing
+        known = {*defined, *op.number_args(op.condition.block)}
+        condition = self._plan(op.condition.block, known, True) if trips is None else []
 
-        def step(state: State) -> None:
-            _run(body, state)
-            self.host.copy_values(yielded(op.body.block), op.state, state)
-
-        if op.trip_count is not None:  # the condition has nothing to say then, and yields nothing
-            trips = integer(op.trip_count)
-
-            def repeat(state: State) -> None:
-                for _ in range(trips):
-                    step(state)
-
-            return Step(repeat)
-        condition = self._plan(op.condition.block, defined, True)
-        (answer,) = yielded(op.condition.block)
+        def go_on(state: State, numbers: Sequence[Array], trip: int) -> bool:
+            if trips is not None:
+                return trip < trips
+            self.host.enter(op.condition.block, op, numbers, state)
+            _run(condition, state)
+            (answer,) = yielded(op.condition.block)
+            return bool(self.host.read(state, answer).reshape(()))
 
         def run(state: State) -> None:
-            while True:
-                _run(condition, state)
-                if not bool(self.host.read(state, answer).reshape(())):
-                    return
-                step(state)
+            numbers, trip = [self.host.read(state, v) for v in op.numbers], 0
+            while go_on(state, numbers, trip):
+                self.host.enter(op.body.block, op, numbers, state)
+                _run(body, state)
+                numbers, trip = self.host.leave(op.body.block, op.state, state), trip + 1
+            self.host.set_all(op.results, numbers, state)
 
         return Step(run)
 
     def _python_branch(self, op: structure.BranchOp, defined: set[SSAValue]) -> Step:
-        branches = [(self._plan(r.block, defined, True), yielded(r.block)) for r in op.branches]
+        branches = [(self._plan(r.block, defined, True), r.block) for r in op.branches]
 
         def run(state: State) -> None:
             index = int(self.host.read(state, op.index).reshape(()))
-            steps, results = branches[index if 0 <= index < len(branches) else -1]
+            steps, block = branches[index if 0 <= index < len(branches) else -1]
             _run(steps, state)
-            self.host.copy_values(results, op.outputs, state)
+            self.host.set_all(op.results, self.host.leave(block, op.outputs, state), state)
+
+        return Step(run)
+
+    def _python_call(self, op: structure.CallOp) -> Step:
+        block = self.host.function(op)
+        if block not in self.functions:
+            given = block.args[: len(block.args) - integer(op.outputs)]
+            self.functions[block] = self._plan(block, {*self.fixed, *given}, True)
+        steps = self.functions[block]
+
+        def run(state: State) -> None:
+            self.host.enter_call(op, state)
+            _run(steps, state)
+            self.host.leave_call(op, state)
 
         return Step(run)
 

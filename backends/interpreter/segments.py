@@ -12,10 +12,9 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
-from ...dialects.npu.interface import gm
 from .hostprogram import PASSIVE, HostProgram
 from .launch import jit
-from .state import ArenaState, TypedState
+from .state import ArenaState, TypedState, on_host, storage
 
 Key = tuple[Any, ...]
 
@@ -23,7 +22,7 @@ Key = tuple[Any, ...]
 class Segment:
     """Ops that run as one executable: contents of `inputs` in, of `outputs` out.
 
-    In bytes mode the arena goes in and comes out instead, with the addresses of `roots`.
+    In bytes mode the arena goes in and comes out in place of device tensors, with the addresses of `tensors`.
     """
 
     def __init__(
@@ -40,10 +39,14 @@ class Segment:
             for inner in op.walk():
                 if not isinstance(inner, PASSIVE) or inner.parent_block() is not op.parent_block():
                     touched.update(dict.fromkeys(host.root(v) for v in inner.operands if v in host.roots))
+                if isinstance(inner, structure.CallOp):
+                    touched.update(dict.fromkeys(sorted_roots(host.reached(inner)[0], host)))
+            touched.update(dict.fromkeys(r for r in op.results if on_host(r)))
             written |= host.writes(op)
         self.roots = list(touched)
         self.inputs = [r for r in self.roots if defined(r)]
         self.outputs = [r for r in self.roots if r in outputs and r in written]
+        self.tensors = [r for r in self.roots if not on_host(r)]
         self.key = self._key()
 
     def _key(self) -> Key:
@@ -65,7 +68,7 @@ class Segment:
     # -- typed ---------------------------------------------------------------------------------------------
 
     def compile_typed(self) -> Any:
-        shapes = [jax.ShapeDtypeStruct(gm(r).shape, numpy_dtype(gm(r).element)) for r in self.inputs]
+        shapes = [_struct(r) for r in self.inputs]
         with jax.enable_x64(True):
             return jit(self._typed).lower(jax.ShapeDtypeStruct((), np.float32), *shapes).compile()
 
@@ -78,14 +81,26 @@ class Segment:
 
     def compile_bytes(self, words: int) -> Any:
         arena = jax.ShapeDtypeStruct((words,), np.uint32)
-        first = jax.ShapeDtypeStruct((len(self.roots),), np.int32)
+        first = jax.ShapeDtypeStruct((len(self.tensors),), np.int32)
+        numbers = [_struct(r) for r in self.inputs if on_host(r)]
         with jax.enable_x64(True):
             lowered = jit(self._bytes, donate_argnums=1).lower(
-                jax.ShapeDtypeStruct((), np.float32), arena, first
+                jax.ShapeDtypeStruct((), np.float32), arena, first, *numbers
             )
             return lowered.compile()
 
-    def _bytes(self, zero: Array, words: Array, first: Array) -> Array:
-        state = ArenaState(words, {r: first[i] for i, r in enumerate(self.roots)})
+    def _bytes(self, zero: Array, words: Array, first: Array, *numbers: Array) -> list[Array]:
+        known = dict(zip(filter(on_host, self.inputs), numbers, strict=True))
+        state = ArenaState(words, {r: first[i] for i, r in enumerate(self.tensors)}, known)
         self.host.run_traced(self.steps, state, zero)
-        return state.words
+        return state.save([r for r in self.outputs if on_host(r)])
+
+
+def sorted_roots(roots: Container[SSAValue], host: HostProgram) -> list[SSAValue]:
+    """Tensors in the order of the program, so that equal programs compile alike."""
+    return [r for r in dict.fromkeys(host.roots.values()) if r in roots]
+
+
+def _struct(root: SSAValue) -> jax.ShapeDtypeStruct:
+    kind = storage(root)
+    return jax.ShapeDtypeStruct(kind.shape, numpy_dtype(kind.element))

@@ -1,7 +1,7 @@
 """Device memory while a host program runs: an array per tensor, or one arena of words with real addresses.
 
 A `root` is the SSA value of a whole tensor: a function argument, an allocation or a constant. All other
-device values of the program are views of one.
+device values of the program are views of one. Numbers in the host's memory are roots, too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from jax import Array, lax
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import numpy_dtype, size
@@ -21,6 +22,16 @@ from .bytes_mode import from_words, to_words
 from .scope import Offset, traced
 from .values import cooked, raw
 from .views import View, realise
+
+
+def on_host(value: SSAValue) -> bool:
+    """Whether a value is a number in the host's memory."""
+    return isinstance(value.type, TensorType)
+
+
+def storage(value: SSAValue) -> GmType:
+    """How a value of the host program is held: the type of the device tensor, or of one like the number."""
+    return GmType.of((), value.type.element_type) if isinstance(value.type, TensorType) else gm(value)
 
 
 class State(Protocol):
@@ -48,6 +59,14 @@ class State(Protocol):
         """A state of its own for one iteration or branch, which begins with `saved`."""
         ...
 
+    def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        """Binds the arguments of a function to the tensors it is called with, the last `outputs` of them to write."""
+        ...
+
+    def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        """What the function wrote is in the caller's tensors from now on."""
+        ...
+
 
 class TypedState:
     """An array for each root."""
@@ -61,7 +80,7 @@ class TypedState:
     def get(self, root: SSAValue) -> Array:
         found = self.contents.get(root)
         if found is None:
-            type_ = gm(root)
+            type_ = storage(root)
             return lax.full(type_.shape, np.zeros((), numpy_dtype(type_.element)))
         return found
 
@@ -81,17 +100,32 @@ class TypedState:
     def fork(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> State:
         return TypedState(self.contents | dict(zip(roots, saved, strict=True)))
 
+    def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        inputs = len(arguments) - outputs
+        for arg, root in zip(arguments[:inputs], roots[:inputs], strict=True):
+            self.contents[arg] = lax.reshape(self.get(root), gm(arg).shape)
+        self.drop(arguments[inputs:])
+
+    def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        inputs = len(arguments) - outputs
+        for arg, root in zip(arguments[inputs:], roots[inputs:], strict=True):
+            self.contents[root] = lax.reshape(self.get(arg), gm(root).shape)
+        self.drop(arguments)
+
 
 class ArenaState:
-    """All roots in one array of u32 words; `address` gives each one's first word (int or i32 scalar)."""
+    """All roots in one array of u32 words; `address` gives each one's first word (int or i32 scalar). `numbers` are
+    those of the host."""
 
-    def __init__(self, words: Array, address: Mapping[SSAValue, Any]):
-        self.words, self.address = words, address
+    def __init__(self, words: Array, address: Mapping[SSAValue, Any], numbers: Mapping[SSAValue, Array] = {}):
+        self.words, self.address, self.numbers = words, address, dict(numbers)
 
     def defined(self, root: SSAValue) -> bool:
         return True
 
     def get(self, root: SSAValue) -> Array:
+        if on_host(root):
+            return self.numbers[root]
         type_ = gm(root)
         count = -(-type_.bytes // 4)
         words = lax.dynamic_slice(
@@ -102,22 +136,34 @@ class ArenaState:
         return cooked(lax.reshape(flat, type_.shape), dtype)
 
     def set(self, root: SSAValue, x: Array) -> None:
+        if on_host(root):
+            self.numbers[root] = x
+            return
         words = lax.optimization_barrier(whole_words(x))
         self.words = lax.dynamic_update_slice(
             self.words, words, [traced(self.address[root])], allow_negative_indices=False
         )
 
     def save(self, roots: Sequence[SSAValue]) -> list[Array]:
-        return [self.words]
+        return [self.words, *(self.numbers[r] for r in roots if on_host(r))]
 
     def restore(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> None:
-        (self.words,) = saved
+        self.words, *numbers = saved
+        self.numbers.update(zip(filter(on_host, roots), numbers, strict=True))
 
     def drop(self, roots: Sequence[SSAValue]) -> None:
         pass  # what is in memory stays there
 
     def fork(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> State:
-        return ArenaState(saved[0], self.address)
+        inner = ArenaState(saved[0], self.address, self.numbers)
+        inner.restore(roots, saved)
+        return inner
+
+    def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        self.address = {**self.address, **dict(zip(arguments, (self.address[r] for r in roots), strict=True))}
+
+    def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
+        pass  # it wrote there itself
 
 
 def whole_words(x: Array) -> Array:

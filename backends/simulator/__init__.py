@@ -5,14 +5,14 @@ steady loops are worked out once (section.py, maxplus.py). The cores of a launch
 and L2 evenly (pricing.py), and no launch is faster than its bytes over the whole bandwidth (kernel.py). L2
 keeps whole tensors between launches (memory.py). Launches follow each other on one stream (host.py).
 
-What is not. The host's own computing takes no time, only its calls and transfers do. Instruction queues have
-no depth. An index that a kernel reads from device memory takes its lowest value. Bank conflicts, and the
+What is not. The host's own computing is counted by its bytes alone. Instruction queues have no depth. An
+index that a kernel reads from device memory takes its lowest value. Bank conflicts, and the
 order in which a chip hands grid points to free cores, are left out: core c runs points c, c + cores, and so
 on.
 """
 
 from .errors import SimulationError
-from .host import Copy, HostCall, Launch, Repeat, Simulation, Step, simulate
+from .host import Copy, HostCall, Launch, Repeat, Scalars, Simulation, Step, simulate
 from .kernel import Kernel, KernelRun
 from .pricing import HBM, L2_CACHE
 
@@ -25,6 +25,7 @@ __all__ = [
     "KernelRun",
     "Launch",
     "Repeat",
+    "Scalars",
     "Simulation",
     "SimulationError",
     "Step",

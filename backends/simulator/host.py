@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil
 
 from xdsl.dialects import func
@@ -52,15 +53,18 @@ class Copy:
 
 @dataclass(frozen=True)
 class HostCall:
-    """Work that the host does: the bytes over the link and the elements it computes.
+    """Work that the host does: the bytes over the link and the elements it computes. `microseconds`: the call, the
+    transfers and the computing, one after the other.
 
-    Where `control`, it only reads back what a loop or a branch of the host program goes by.
+    Where `control`, it only reads one number of device memory.
     """
 
     name: str
     bytes: int
     elements: int
     control: bool
+    transfer_microseconds: float
+    compute_microseconds: float
     microseconds: float
     op: Operation
 
@@ -70,17 +74,32 @@ class HostCall:
         return source_of(self.op)
 
 
-Step = Launch | Copy | HostCall
+@dataclass(frozen=True)
+class Scalars:
+    """Arithmetic on numbers that the host does between launches: `operations` of them."""
+
+    operations: int
+    microseconds: float
+    op: Operation
+
+    @property
+    def source(self) -> str | None:
+        """`file:line` of the user's source."""
+        return source_of(self.op)
+
+
+Step = Launch | Copy | HostCall | Scalars
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """Steps that run `times` times, each time alike."""
+    """Steps that run `times` times, each time alike; `call` is the op that runs them where they are a function's."""
 
     steps: tuple[Step | Repeat, ...]
     times: int
+    call: Operation | None = None
 
-    @property
+    @cached_property
     def microseconds(self) -> float:
         """All times together."""
         return self.times * sum(step.microseconds for step in self.steps)
@@ -141,12 +160,14 @@ def simulate(
     main = next((op for op in module.ops if isinstance(op, func.FuncOp) and op.sym_name.data == "main"), None)
     if main is None:
         raise SimulationError("the module has no function @main to simulate")
-    host = _Host(machine, kernels, _addresses(main))
+    functions = {text(op.sym_name): op for op in module.ops if isinstance(op, func.FuncOp) and op.body.blocks}
+    host = _Host(machine, kernels, functions, _addresses(main, functions.values()))
     if warm:
         host.block(main.body.block)
     steps = host.block(main.body.block)
     arena = main.attributes.get("npu.arena_bytes")
-    constants = sum(gm(op.result).bytes for op in main.walk() if isinstance(op, structure.GmConstantOp))
+    program = (op for function in functions.values() for op in function.walk())
+    constants = sum(gm(op.result).bytes for op in program if isinstance(op, structure.GmConstantOp))
     return Simulation(
         machine,
         kernels,
@@ -158,12 +179,12 @@ def simulate(
     )
 
 
-def _addresses(main: func.FuncOp) -> dict[SSAValue, int]:
+def _addresses(main: func.FuncOp, functions: Iterable[func.FuncOp]) -> dict[SSAValue, int]:
     """Where the plan of device memory puts arguments, constants and other tensors; empty before it."""
     places = main.attributes.get("npu.addresses")
     arguments = to_ints(places) if isinstance(places, DenseArrayBase) else ()
     found: dict[SSAValue, int] = dict(zip(main.body.block.args, arguments, strict=False))
-    for op in main.walk():
+    for op in (op for function in functions for op in function.walk()):
         if isinstance(op, structure.GmAllocOp | structure.GmConstantOp) and op.address is not None:
             found[op.result] = integer(op.address)
     return found
@@ -172,8 +193,15 @@ def _addresses(main: func.FuncOp) -> dict[SSAValue, int]:
 class _Host:
     """Walks the host program; `root` maps views and block arguments to the tensors that they are."""
 
-    def __init__(self, machine: Machine, kernels: dict[str, Kernel], addresses: dict[SSAValue, int]) -> None:
-        self.machine, self.kernels = machine, kernels
+    def __init__(
+        self,
+        machine: Machine,
+        kernels: dict[str, Kernel],
+        functions: dict[str, func.FuncOp],
+        addresses: dict[SSAValue, int],
+    ) -> None:
+        self.machine, self.kernels, self.functions = machine, kernels, functions
+        self._calls: dict[tuple[str, tuple[float, ...]], Repeat] = {}
         self._addresses = addresses
         self.l2 = L2(machine.l2_bytes)
         self.assumed_trips: list[str] = []
@@ -195,6 +223,14 @@ class _Host:
                 steps.append(self._copy(op.source, op.dest, op))
             elif isinstance(op, structure.HostCallOp):
                 steps.append(self._host_call(op))
+            elif isinstance(op, structure.CallOp):
+                steps.append(self._call(op))
+            elif isinstance(op, structure.ScalarsOp):
+                steps += self._scalars(op)
+            elif isinstance(op, structure.ToHostOp):
+                steps.append(self._over_link("to host", [op.source], 0, True, op))
+            elif isinstance(op, structure.ToDeviceOp):
+                steps.append(self._to_device(op))
             elif isinstance(op, structure.LoopOp):
                 steps += self._loop(op)
             elif isinstance(op, structure.BranchOp):
@@ -219,6 +255,8 @@ class _Host:
         run = kernel.run(tuple(self._missing(kernel, i, root) for i, root in enumerate(roots)))
         for moved in (kernel.totals.read, kernel.totals.written):
             for i, root in enumerate(roots):
+                if structure.is_number(root.type):
+                    continue
                 if i not in kernel.bypassing and (
                     moved is kernel.totals.written or i not in kernel.workspaces
                 ):
@@ -233,8 +271,8 @@ class _Host:
         as all that the launch moves fits there; what does not is pushed out to HBM, written bytes first.
         """
         read, written = kernel.totals.read[i], kernel.totals.written[i]
-        if not read + written or i in kernel.workspaces:
-            return 0.0
+        if not read + written or i in kernel.workspaces or structure.is_number(root.type):
+            return 0.0  # numbers come with the launch's arguments
         crossing = 0.0
         if read:
             crossing += min(read * kernel.reuse.crossing_share(i), read) * self.l2.absent(
@@ -269,22 +307,57 @@ class _Host:
         for value in results:
             self.l2.drop(self.root(value))
         elements = sum(size(gm(v).shape) for v in results)
-        return self._over_link(text(op.op), op.operands, elements, False, op)
+        work = integer(op.work) if op.work is not None else sum(gm(v).bytes for v in _tensors(op.operands))
+        return self._over_link(text(op.op), op.operands, elements, False, op, work)
 
     def _over_link(
-        self, name: str, moved: Sequence[SSAValue], elements: int, control: bool, op: Operation
+        self,
+        name: str,
+        moved: Sequence[SSAValue],
+        elements: int,
+        control: bool,
+        op: Operation,
+        work: int = 0,
     ) -> HostCall:
-        """The transfers of `moved` and one runtime call; the host's own computing is not counted."""
-        total = sum(gm(v).bytes for v in moved)
-        host = self.machine.host
-        microseconds = host.call_us + total / host.pcie_bytes_per_us
-        return HostCall(name, total, elements, control, microseconds, op)
+        """One runtime call, the transfers of `moved`, and what the host takes to read and write `work` bytes."""
+        total, host = sum(gm(v).bytes for v in _tensors(moved)), self.machine.host
+        transfer, compute = total / host.pcie_bytes_per_us, work / host.compute_bytes_per_us
+        microseconds = host.call_us + transfer + compute
+        return HostCall(name, total, elements, control, transfer, compute, microseconds, op)
+
+    def _call(self, op: structure.CallOp) -> Repeat:
+        """What a function does costs the same as often as L2 holds as much of its arguments: it is walked once for
+        each such case."""
+        name = op.callee.root_reference.data
+        function = self.functions.get(name)
+        if function is None:
+            raise SimulationError(f"{describe(op)} calls @{name}, which does not exist")
+        roots = [self.root(v) for v in op.operands]
+        absent = tuple(round(self.l2.absent(r, gm(r).bytes), 2) for r in roots)
+        known = self._calls.get((name, absent))
+        if known is None:
+            self._roots.update(zip(function.body.block.args, roots, strict=True))
+            known = self._calls[name, absent] = Repeat(tuple(self.block(function.body.block)), 1)
+        else:
+            for r in roots:
+                self._touch(r, gm(r).bytes)
+        return replace(known, call=op)
+
+    def _scalars(self, op: structure.ScalarsOp) -> list[Step | Repeat]:
+        work = op.work()
+        return [Scalars(work, work * self.machine.host.scalar_us, op)] if work else []
+
+    def _to_device(self, op: structure.ToDeviceOp) -> Copy:
+        """The number goes along with a command on the stream; nobody waits for it."""
+        moved = gm(op.dest).bytes
+        self._touch(self.root(op.dest), moved)
+        return Copy(moved, 0, 0, self.machine.launch_microseconds(1), op)
 
     def _loop(self, op: structure.LoopOp) -> list[Step | Repeat]:
         """Passes differ by what L2 holds at their start: each is walked until that repeats."""
         state = [self.root(v) for v in op.state]
         for region in (op.condition, op.body):
-            self._roots.update(zip(region.block.args, state, strict=False))
+            self._roots.update(zip(op.state_args(region.block), state, strict=False))
         trips = 1 if op.trip_count is None else integer(op.trip_count)
         if op.trip_count is None:
             self.assumed_trips.append(describe(op))
@@ -303,17 +376,12 @@ class _Host:
         return steps + (self._condition(op) if op.trip_count is None else [])
 
     def _condition(self, op: structure.LoopOp) -> list[Step | Repeat]:
-        block = op.condition.block
-        steps = self.block(block)
-        if isinstance(block.last_op, structure.NpuYieldOp):
-            steps.append(self._over_link("condition", block.last_op.operands, 0, True, op))
-        return steps
+        return self.block(op.condition.block)
 
     def _branch(self, op: structure.BranchOp) -> list[Step | Repeat]:
         """The branch that takes longest is counted."""
         if len(op.branches) > 1:
             self.assumed_branches.append(describe(op))
-        choice = self._over_link("branch", [op.index], 0, True, op)
         outputs = [self.root(v) for v in op.outputs]
         start = self.l2.snapshot()
         longest: list[Step | Repeat] = []
@@ -325,7 +393,7 @@ class _Host:
             if not longest or sum(s.microseconds for s in steps) > sum(s.microseconds for s in longest):
                 longest, end = steps, self.l2.snapshot()
         self.l2.restore(end)
-        return [choice, *longest]
+        return longest
 
     def _hand_over(self, block: Block, targets: Sequence[SSAValue]) -> list[Step | Repeat]:
         """Copies of what a region yields into the tensors that receive it, where it is not there already."""
@@ -337,6 +405,11 @@ class _Host:
             for value, target in zip(last.operands, targets, strict=False)
             if self.root(value) is not target
         ]
+
+
+def _tensors(values: Sequence[SSAValue]) -> list[SSAValue]:
+    """Those that are in device memory."""
+    return [v for v in values if not structure.is_number(v.type)]
 
 
 _PASSES = 4

@@ -3,7 +3,7 @@
 from xdsl.ir import Dialect
 
 from .attributes import DataAttr
-from .control import CaseOp, FusionOp, HostOp, WhileOp, YieldOp
+from .control import CaseOp, FusionOp, HostOp, ToHostOp, WhileOp, YieldOp
 from .ops import (
     ELEMENTWISE,
     ArgReduceOp,
@@ -50,6 +50,7 @@ Graph = Dialect(
         ReshapeOp,
         ReverseOp,
         SliceOp,
+        ToHostOp,
         TransposeOp,
         WhileOp,
         YieldOp,
@@ -82,6 +83,7 @@ __all__ = [
     "ReshapeOp",
     "ReverseOp",
     "SliceOp",
+    "ToHostOp",
     "TransposeOp",
     "WhileOp",
     "YieldOp",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, i1
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_prop_def,
     prop_def,
     region_def,
+    result_def,
     traits_def,
     var_operand_def,
     var_region_def,
@@ -19,13 +20,13 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 
-from ..base import FormattedOp, text
-from ..dtypes import tensor
-from .ops import GraphOp
+from ..base import FormattedOp, integer, text, to_ints
+from ..dtypes import itemsize, size, tensor
+from .ops import GraphOp, element_of, shape_of
 
-FUSION_KINDS = ("vector", "cube", "mix", "move", "index")
+FUSION_KINDS = ("vector", "cube", "mix", "move", "index", "scalar")
 """What a fusion becomes: loops on vector cores; a contraction; a contraction with a vector epilogue; data
-movement by DMA alone; indexed access."""
+movement by DMA alone; indexed access; arithmetic on single numbers, which the host does between launches."""
 
 
 @irdl_op_definition
@@ -72,9 +73,16 @@ class FusionOp(RegionOp):
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), Pure())
 
+    @property
+    def on_host(self) -> bool:
+        """Whether the host runs it: no kernel, and operands and results are numbers in the host's memory."""
+        return text(self.kind) == "scalar"
+
     def verify_(self) -> None:
         if text(self.kind) not in FUSION_KINDS:
             raise self.error(f"kind {text(self.kind)!r} is not one of {', '.join(FUSION_KINDS)}")
+        if self.on_host and any(shape_of(v) for v in (*self.operands, *self.results)):
+            raise self.error("of kind 'scalar' takes and gives tensors of rank 0")
         if [a.type for a in self.body.block.args] != [v.type for v in self.inputs]:
             raise self.error("block arguments must have the inputs' types")
         self.check_yield(0, self.result_types)
@@ -85,7 +93,8 @@ class WhileOp(RegionOp):
     """Repeats `body` on the carried values while `condition` yields true.
 
     A counted loop has both `trip_count`, how often the body runs, and `counter`, the position of the carried
-    i32 scalar that steps by one from its initial value.
+    i32 scalar that steps by one from its initial value. `host`: positions of carried numbers that stay in the
+    host's memory (graph-partition decides).
     """
 
     name = "graph.while"
@@ -93,6 +102,7 @@ class WhileOp(RegionOp):
     outputs = var_result_def()
     trip_count = opt_prop_def(IntegerAttr)
     counter = opt_prop_def(IntegerAttr)
+    host = opt_prop_def(DenseArrayBase)
     condition = region_def("single_block")
     body = region_def("single_block")
     traits = traits_def(Pure())
@@ -107,30 +117,59 @@ class WhileOp(RegionOp):
         if [v.type for v in self.yielded(0).values] != [tensor([], i1)]:
             raise self.error("condition must yield one tensor<i1>")
         self.check_yield(1, types)
+        check_host(self)
 
 
 @irdl_op_definition
 class CaseOp(RegionOp):
-    """Runs branch `index` (the last one where it is out of range); branches see the values around them."""
+    """Runs branch `index` (the last one where it is out of range); branches see the values around them. `host`:
+    positions of results that are numbers in the host's memory."""
 
     name = "graph.case"
     index = operand_def()
     outputs = var_result_def()
+    host = opt_prop_def(DenseArrayBase)
     branches = var_region_def("single_block")
     traits = traits_def(Pure())
+
+    def steering(self) -> Sequence[SSAValue]:
+        return [self.index]
 
     def verify_(self) -> None:
         if not self.branches:
             raise self.error("needs a branch")
         for i in range(len(self.branches)):
             self.check_yield(i, self.result_types)
+        check_host(self)
+
+
+def check_host(op: WhileOp | CaseOp) -> None:
+    """`host` names results of rank 0. Raises VerifyException."""
+    if any(not 0 <= i < len(op.results) or shape_of(op.results[i]) for i in to_ints(op.host)):
+        raise op.error(f"host {list(to_ints(op.host))} must name results of rank 0")
+
+
+@irdl_op_definition
+class ToHostOp(GraphOp):
+    """Reads a number of the device back to the host."""
+
+    name = "graph.to_host"
+    x = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        if shape_of(self.x):
+            raise ValueError(f"reads {self.x.type}; it reads tensors of rank 0")
+        return [self.x.type]
 
 
 @irdl_op_definition
 class HostOp(GraphOp):
     """A StableHLO op that no engine of the device runs: JAX runs `module` on the host, at a stated cost.
 
-    `op` names it in reports; `module` is StableHLO text with one public function `main`.
+    `op` names it in reports; `module` is StableHLO text with one public function `main`. `work`: bytes that the host
+    reads and writes for it, where they are not just those of the operands and results.
     """
 
     name = "graph.host"
@@ -139,7 +178,14 @@ class HostOp(GraphOp):
     op = prop_def(StringAttr)
     module = prop_def(StringAttr)
     reasons = opt_prop_def(ArrayAttr)
+    work = opt_prop_def(IntegerAttr)
     traits = traits_def(Pure())
+
+    def host_bytes(self) -> int:
+        """What the host reads and writes for this op, at least."""
+        if self.work is not None:
+            return integer(self.work)
+        return sum(size(shape_of(v)) * itemsize(element_of(v)) for v in (*self.operands, *self.results))
 
     def infer(self) -> Sequence[Attribute]:
         return list(self.result_types)

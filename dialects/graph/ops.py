@@ -55,6 +55,14 @@ class GraphOp(FormattedOp):
         """Floating-point (or integer) operations, a multiply-add counted as two; data movement counts none."""
         return 0
 
+    def steering(self) -> Sequence[SSAValue]:
+        """Operands that decide what runs or where it reads and writes, rather than what is computed."""
+        return ()
+
+    def on_numbers(self) -> bool:
+        """Whether all operands and results are single numbers, so that the host could do this on the way."""
+        return not self.regions and not any(shape_of(v) for v in (*self.operands, *self.results))
+
     def verify_(self) -> None:
         for v in (*self.operands, *self.results):
             if not isinstance(v.type, TensorType):
@@ -522,6 +530,9 @@ class DynamicSliceOp(GraphOp):
     result = result_def()
     traits = traits_def(Pure())
 
+    def steering(self) -> Sequence[SSAValue]:
+        return self.starts
+
     def infer(self) -> Sequence[Attribute]:
         src, sizes = shape_of(self.x), to_ints(self.sizes)
         if not len(src) == len(sizes) == len(self.starts) or any(
@@ -543,6 +554,9 @@ class DynamicUpdateSliceOp(GraphOp):
     """Steps between the written elements (an interior pad writes every other one); 1 where absent."""
     result = result_def()
     traits = traits_def(Pure())
+
+    def steering(self) -> Sequence[SSAValue]:
+        return self.starts
 
     def infer(self) -> Sequence[Attribute]:
         src, update = shape_of(self.x), shape_of(self.update)

@@ -36,6 +36,7 @@ Npu = Dialect(
         ops.WaitCrossOp,
         ops.WaitFlagOp,
         structure.BranchOp,
+        structure.CallOp,
         structure.CopyOp,
         structure.GmAllocOp,
         structure.GmConstantOp,
@@ -44,7 +45,10 @@ Npu = Dialect(
         structure.LaunchOp,
         structure.LoopOp,
         structure.NpuYieldOp,
+        structure.ScalarsOp,
         structure.SectionOp,
+        structure.ToDeviceOp,
+        structure.ToHostOp,
     ],
     [BufferType, GmType],
 )

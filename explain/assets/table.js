@@ -10,6 +10,8 @@
     ...report.kernels.map((k) => ({ ...k, moved: moved(k), hbm: k.bytes.hbm, advice: data.advice[k.name] || [] })),
     ...report.host_ops.map((h) => ({ name: h.name, kind: "host", launches: h.calls, cores: 0, microseconds: h.microseconds,
       bound: "host", moved: h.bytes, hbm: h.bytes, macs: 0, source: h.source, advice: [] })),
+    ...(report.host_scalars.operations ? [{ name: "numbers", kind: "host", launches: report.host_scalars.operations, cores: 0,
+      microseconds: report.host_scalars.microseconds, bound: "host", moved: 0, hbm: 0, macs: 0, source: null, advice: [] }] : []),
   ];
   const total = report.microseconds || 1;
   const COLUMNS = [

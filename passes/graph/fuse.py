@@ -90,12 +90,13 @@ class GraphFusePass(ModulePass):
 
 def fuse_block(block: Block, machine: Machine) -> None:
     """Rewrites one block in place; nested regions of control flow first."""
-    if any(isinstance(op, FusionOp) for op in block.ops):
+    if any(isinstance(op, FusionOp) and not op.on_host for op in block.ops):
         return
     for op in block.ops:
-        for region in op.regions:
-            for inner in region.blocks:
-                fuse_block(inner, machine)
+        if not isinstance(op, FusionOp):
+            for region in op.regions:
+                for inner in region.blocks:
+                    fuse_block(inner, machine)
     BlockFuser(block, machine).run()
 
 

@@ -33,6 +33,7 @@ from ...dialects.graph import (
     ConvOp,
     DataAttr,
     DynamicUpdateSliceOp,
+    FusionOp,
     GraphOp,
     HostOp,
     PadOp,
@@ -82,7 +83,7 @@ def simplify_block(block: Block, machine: Machine, rules: Rules) -> None:
     visited next."""
     op = block.first_op
     while op is not None:
-        for region in op.regions:
+        for region in op.regions if not isinstance(op, FusionOp) else ():
             for inner in region.blocks:
                 simplify_block(inner, machine, rules)
         before = op.prev_op

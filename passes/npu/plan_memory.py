@@ -4,11 +4,13 @@ Before:  %y = npu.gm_alloc : !npu.gm<128x768xf32>
 After:   %y = npu.gm_alloc {address = 1572864} : !npu.gm<128x768xf32>    and the arena's size on the function
 
 Arguments and constants stay for the whole run. Everything else lives from its first to its last use in the
-outermost block; a tensor used inside a loop or branch lives as long as that op.
+outermost block; a tensor used inside a loop or branch lives as long as that op. A function that is called gets a
+frame of its own behind those of its callers; its arguments and results are its callers' tensors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -17,11 +19,12 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.base import ints
+from ...dialects.base import ints, text
 from ...dialects.npu import GmType, gm
 from ...dialects.npu.ops import ViewOp
 from ...dialects.npu.structure import GmAllocOp, GmConstantOp
 from ...machine import Machine
+from ..calls import callers_first, calls_of
 from ..errors import PassError
 from .allocate import best_gap
 
@@ -35,9 +38,23 @@ class NpuPlanMemoryPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         machine = Machine.load(self.target)
-        for func in op.ops:
-            if isinstance(func, FuncOp) and func.body.blocks:
-                plan(func, machine)
+        functions = callers_first(op)
+        called = {name for f in functions for name in calls_of(f)}
+        for func in functions:
+            if text(func.sym_name) not in called:
+                inner = reached(func, functions)
+                plan(func, inner, machine)
+
+
+def reached(func: FuncOp, callers_first: Sequence[FuncOp]) -> list[FuncOp]:
+    """The functions that one calls, directly or through others, each behind all that call it."""
+    names = set(calls_of(func))
+    found = []
+    for other in callers_first:
+        if text(other.sym_name) in names:
+            found.append(other)
+            names.update(calls_of(other))
+    return found
 
 
 def root(value: SSAValue) -> SSAValue:
@@ -47,8 +64,13 @@ def root(value: SSAValue) -> SSAValue:
     return value
 
 
-def plan(func: FuncOp, machine: Machine) -> None:
-    """Plans one function. Raises PassError if the device has less memory."""
+def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
+    """Plans one function and the `inner` ones that it calls, callers first. Raises PassError if the device has less
+    memory.
+
+    Since no function calls itself, each has one frame (`npu.frame`: its first byte and the one behind its last), which
+    lies behind the frames of all its callers: functions that do not call each other share memory.
+    """
     align = machine.gm_align
     block = func.body.block
     end = 0
@@ -60,10 +82,17 @@ def plan(func: FuncOp, machine: Machine) -> None:
         return at
 
     addresses = [fixed(gm(a).bytes) for a in block.args]
-    for op in func.walk():
+    for op in (op for f in (func, *inner) for op in f.walk()):
         if isinstance(op, GmConstantOp):
             op.properties["address"] = IntegerAttr(fixed(gm(op.result).bytes), i64)
     end += share(block, end, align)
+    first = dict.fromkeys((text(f.sym_name) for f in inner), end)
+    for callee in inner:
+        start = first[text(callee.sym_name)]
+        behind = start + share(callee.body.block, start, align)
+        callee.attributes["npu.frame"] = ints([start, behind])
+        first.update((name, max(first[name], behind)) for name in calls_of(callee))
+        end = max(end, behind)
     func.attributes["npu.addresses"] = ints(addresses)
     func.attributes["npu.arena_bytes"] = IntegerAttr(end, i64)
     if end > machine.spaces["gm"].bytes:

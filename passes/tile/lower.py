@@ -33,6 +33,7 @@ from ...dialects.graph import (
     ReduceOp,
     ReduceWindowOp,
     ReshapeOp,
+    ToHostOp,
     WhileOp,
     YieldOp,
 )
@@ -67,7 +68,7 @@ class GraphToTilePass(ModulePass):
         lowering.check_names()
 
 
-NO_KERNEL = (ReshapeOp, ConstantOp, WhileOp, CaseOp, HostOp)
+NO_KERNEL = (ReshapeOp, ConstantOp, WhileOp, CaseOp, HostOp, ToHostOp)
 """Graph ops that stay in the program around the kernels."""
 
 
@@ -111,6 +112,8 @@ class Lowering:
                 if not isinstance(op, FusionOp):
                     for inner in region.blocks:
                         self.block(inner)
+            if isinstance(op, FusionOp) and op.on_host:
+                continue
             if isinstance(op, FusionOp):
                 self.fusion(op)
             elif isinstance(op, GraphOp) and not isinstance(op, NO_KERNEL):

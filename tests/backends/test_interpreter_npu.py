@@ -143,6 +143,20 @@ npu.kernel @add {kind="vector", grid=[1], outputs=1, workspaces=0} {
 """
 """A kernel for the tests of the host program: o = x + y."""
 
+PUT = """
+npu.kernel @put {kind="vector", grid=[1], outputs=1, workspaces=0} {
+^bb0(%g: index, %n: !npu.gm<i32>, %o: !npu.gm<8xf32>):
+  npu.section {core="vector", units=1} {
+  ^bb1(%u: index):
+    %a = npu.alloc {address=0} : () -> !npu.buffer<1xf32, ub>
+    %i = npu.load_scalar %n at [] {low=0, high=7} : (!npu.gm<i32>) -> index
+    npu.vfill %a {value = 7.0 : f64} : (!npu.buffer<1xf32, ub>)
+    npu.store_nd %a, %o at [%i] {sizes=[1]} : (!npu.buffer<1xf32, ub>, !npu.gm<8xf32>)
+  }
+}
+"""
+"""A kernel that takes a number: o[n] = 7."""
+
 
 MODES = pytest.mark.parametrize("memory", ["typed", "bytes"])
 
@@ -195,7 +209,7 @@ def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def program(body: str, signature: str, results: str) -> str:
-    return f"""{ADD}
+    return f"""{ADD}{PUT}
 func.func @main({signature}) -> ({results}) attributes {{
     npu.addresses = array<i64: 0, 512>, npu.arena_bytes = 16384 : i64}} {{
 {body}
@@ -232,16 +246,16 @@ def test_constants_copies_and_views(memory: str) -> None:
 @MODES
 @pytest.mark.parametrize("counted", [True, False])
 def test_loop(memory: str, counted: bool) -> None:
-    counter = "!npu.gm<i1>"
     trips = "trip_count = 3" if counted else ""
     text = program(
         f"""
   %s = npu.gm_alloc {{address=1024}} : () -> {G}
   npu.copy %x, %s : ({G}, {G})
-  %f = npu.gm_constant {{value = #graph.data<i1, [], (0)>, address=1536}} : () -> {counter}
+  %f = npu.gm_constant {{value = #graph.data<i1, [], (0)>, address=1536}} : () -> !npu.gm<i1>
   npu.loop %s, %y {{{trips}}} : ({G}, {G}) {{
   ^bb0(%a: {G}, %b: {G}):
-    npu.yield %f : ({counter})
+    %stop = npu.to_host %f : (!npu.gm<i1>) -> tensor<i1>
+    npu.yield %stop : (tensor<i1>)
   }} {{
   ^bb0(%a: {G}, %b: {G}):
     %t = npu.gm_alloc {{address=2048}} : () -> {G}
@@ -267,7 +281,8 @@ def test_branch(memory: str, index: int) -> None:
     text = program(
         f"""
   %o = npu.gm_alloc {{address=1024}} : () -> {G}
-  npu.branch %i, %o : ({number}, {G}) {{
+  %n = npu.to_host %i : ({number}) -> tensor<i32>
+  npu.branch %n, %o : (tensor<i32>, {G}) {{
     npu.yield %x : ({G})
   }} {{
     %t = npu.gm_alloc {{address=1536}} : () -> {G}
@@ -290,13 +305,71 @@ HOST = (
 
 
 @MODES
+@pytest.mark.parametrize("calls_host", [True, False])
+def test_numbers_of_the_host(memory: str, calls_host: bool) -> None:
+    """A loop that carries numbers, gives them to kernels and branches, and leaves them behind: in one compiled
+    function, and stepped by Python where it calls the host."""
+    call = f'npu.host_call %t, %t {{op = "sine", module = "{HOST}", outputs = 1}} : ({G}, {G})'
+    text = program(
+        f"""
+  %c = npu.scalars : () -> tensor<i32> {{
+    %zero = graph.constant {{value = #graph.data<i32, [], (0)>}} : () -> tensor<i32>
+    graph.yield %zero : (tensor<i32>)
+  }}
+  %n = npu.to_host %limit : (!npu.gm<i32>) -> tensor<i32>
+  %t = npu.gm_alloc {{address=1024}} : () -> {G}
+  npu.copy %x, %t : ({G}, {G})
+  %i, %odd = npu.loop %t, %c, %c : ({G}, tensor<i32>, tensor<i32>) -> (tensor<i32>, tensor<i32>) {{
+  ^bb0(%a: {G}, %j: tensor<i32>, %o: tensor<i32>):
+    %more = npu.scalars %j, %n : (tensor<i32>, tensor<i32>) -> tensor<i1> {{
+    ^bb1(%k: tensor<i32>, %m: tensor<i32>):
+      %lt = graph.lt %k, %m : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      graph.yield %lt : (tensor<i1>)
+    }}
+    npu.yield %more : (tensor<i1>)
+  }} {{
+  ^bb0(%a: {G}, %j: tensor<i32>, %o: tensor<i32>):
+    %next, %two = npu.scalars %j, %o : (tensor<i32>, tensor<i32>) -> (tensor<i32>, tensor<i32>) {{
+    ^bb1(%k: tensor<i32>, %l: tensor<i32>):
+      %one = graph.constant {{value = #graph.data<i32, [], (1)>}} : () -> tensor<i32>
+      %s = graph.add %k, %one : tensor<i32>
+      %d = graph.sub %one, %l : tensor<i32>
+      graph.yield %s, %d : (tensor<i32>, tensor<i32>)
+    }}
+    %u = npu.branch %o, %a : (tensor<i32>, {G}) -> tensor<i32> {{
+      {call if calls_host else ""}
+      npu.yield %t, %two : ({G}, tensor<i32>)
+    }} {{
+      npu.launch @put %j, %a {{outputs=1, workspaces=0}} : (tensor<i32>, {G})
+      npu.yield %a, %two : ({G}, tensor<i32>)
+    }}
+    npu.yield %a, %next, %u : ({G}, tensor<i32>, tensor<i32>)
+  }}
+  %r = npu.gm_alloc {{address=1536}} : () -> !npu.gm<i32>
+  npu.to_device %i, %r : (tensor<i32>, !npu.gm<i32>)
+  func.return %t, %r : {G}, !npu.gm<i32>""",
+        f"%x: {G}, %limit: !npu.gm<i32>",
+        f"{G}, !npu.gm<i32>",
+    )
+    (x,) = random(1, 8)
+    for limit in (0, 5):
+        got, count = run(text, x, np.int32(limit), memory=memory)
+        want = x.copy()
+        for i in range(limit):
+            want = want if i % 2 else (np.sin(want) if calls_host else want)
+            if i % 2:
+                want[i] = 7
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+        assert count == limit
+
+
+@MODES
 def test_host_call_inside_a_loop(memory: str) -> None:
     text = program(
         f"""
-  %f = npu.gm_constant {{value = #graph.data<i1, [], (0)>, address=1536}} : () -> !npu.gm<i1>
   npu.loop %x {{trip_count = 2}} : ({G}) {{
   ^bb0(%a: {G}):
-    npu.yield %f : (!npu.gm<i1>)
+    npu.yield
   }} {{
   ^bb0(%a: {G}):
     %t = npu.gm_alloc {{address=2048}} : () -> {G}

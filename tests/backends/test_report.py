@@ -117,7 +117,10 @@ def test_kernels(report: Report):
 def test_totals(report: Report):
     (host,) = report.host_ops
     assert (host.name, host.calls, host.bytes) == ("lapack.qr", 1, 4 * 64 * 64)
-    assert host.microseconds == pytest.approx(20 + 16384 / 25000)
+    assert host.transfer_microseconds == pytest.approx(16384 / 25000)
+    assert host.compute_microseconds == pytest.approx(16384 / B1.host.compute_bytes_per_us)
+    spent = host.transfer_microseconds + host.compute_microseconds
+    assert host.microseconds == pytest.approx(B1.host.call_us + spent)
     kernels = sum(kernel.microseconds for kernel in report.kernels)
     assert report.microseconds == pytest.approx(kernels + host.microseconds)
     launched = sum(kernel.microseconds - kernel.launch_microseconds for kernel in report.kernels)
@@ -154,6 +157,7 @@ def test_json_schema(report: Report):
         "memory",
         "kernels",
         "host_ops",
+        "host_scalars",
         "npu_flops_fraction",
         "npu_ops_fraction",
         "assumed_trips",
@@ -179,7 +183,15 @@ def test_json_schema(report: Report):
             "source",
         }
         assert set(kernel["bytes"]) == {"hbm", "l2", "read", "write"}
-    assert set(data["host_ops"][0]) == {"name", "calls", "bytes", "microseconds", "source"}
+    assert set(data["host_ops"][0]) == {
+        "name",
+        "calls",
+        "bytes",
+        "microseconds",
+        "transfer_microseconds",
+        "compute_microseconds",
+        "source",
+    }
 
 
 def test_text(report: Report):

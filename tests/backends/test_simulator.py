@@ -7,7 +7,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
-from tilewright.backends.simulator import Copy, Launch, Repeat, SimulationError, simulate
+from tilewright.backends.simulator import Copy, HostCall, Launch, Repeat, Scalars, SimulationError, simulate
 from tilewright.dialects import make_context
 from tilewright.machine import Machine, Move
 
@@ -300,6 +300,7 @@ def launches(host: str, body: str = SERIAL) -> ModuleOp:
         func.func @main(%x: {gm}) -> {gm} {{
           %y = npu.gm_alloc : () -> {gm}
           %z = npu.gm_alloc : () -> {gm}
+          %n = npu.gm_alloc : () -> !npu.gm<i32>
           {host}
           func.return %y : {gm}
         }}
@@ -373,13 +374,21 @@ def test_host_loop_with_known_trips_repeats_its_body():
 
 def test_host_loop_with_unknown_trips_counts_once_and_says_so():
     host = """npu.loop %x : (GM) {
-      npu.yield %z : (GM)
+      %more = npu.scalars : () -> tensor<i1> {
+        %a = graph.constant {value = #graph.data<i1, [], (1)>} : () -> tensor<i1>
+        %b = graph.not %a : tensor<i1>
+        graph.yield %b : (tensor<i1>)
+      }
+      npu.yield %more : (tensor<i1>)
     } {
       npu.launch @k %x, %y LAUNCH
       npu.yield %x : (GM)
     }"""
     simulation = simulate(launches(host), B1)
     assert simulation.assumed_trips == ("'npu.loop'",)
+    numbers = [step for step, _ in simulation.flat() if isinstance(step, Scalars)]
+    assert [step.operations for step in numbers] == [1, 1]
+    assert numbers[0].microseconds == B1.host.scalar_us
     assert sum(isinstance(step, Launch) for step, _ in simulation.flat()) == 1
 
 
@@ -395,7 +404,8 @@ def test_loop_state_that_is_elsewhere_is_copied():
 
 
 def test_branch_counts_the_longest():
-    host = """npu.branch %z, %y : (GM, GM) {
+    host = """%i = npu.to_host %n : (!npu.gm<i32>) -> tensor<i32>
+    npu.branch %i, %y : (tensor<i32>, GM) {
       npu.yield %y : (GM)
     } {
       npu.launch @k %x, %y LAUNCH
@@ -403,6 +413,10 @@ def test_branch_counts_the_longest():
     }"""
     simulation = simulate(launches(host), B1)
     assert simulation.assumed_branches == ("'npu.branch'",)
+    (read,) = [step for step, _ in simulation.flat() if isinstance(step, HostCall)]
+    assert read.control and read.microseconds == pytest.approx(
+        B1.host.call_us + 4 / B1.host.pcie_bytes_per_us
+    )
     assert sum(isinstance(step, Launch) for step, _ in simulation.flat()) == 1
 
 

@@ -171,7 +171,9 @@ def test_division_of_constants_without_quotient(dtype: type) -> None:
 def test_reductions_keep_nan(shape: tuple[int, ...], kind: str, dtype: type) -> None:
     x = np.ones(shape, dtype)
     x.reshape(-1)[x.size // 3] = np.nan
-    reduce = jax.jit(lambda x: values.reduce(x, kind, range(x.ndim)), compiler_options=values.COMPILER_OPTIONS)
+    reduce = jax.jit(
+        lambda x: values.reduce(x, kind, range(x.ndim)), compiler_options=values.COMPILER_OPTIONS
+    )
     assert np.isnan(reduce(x))
 
 

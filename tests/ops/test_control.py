@@ -161,7 +161,9 @@ def test_loops_that_name_their_state(name: str, memory: Any) -> None:
     for op in program.module().walk():
         if isinstance(op, LoopOp):
             for region in op.regions:
-                for arg, state in zip(list(region.block.args), op.state, strict=bool(region.block.args)):
+                for arg, state in zip(
+                    list(op.state_args(region.block)), op.state, strict=bool(region.block.args)
+                ):
                     arg.replace_all_uses_with(state)
                     region.block.erase_arg(arg)
     verify(program.module())

@@ -21,7 +21,11 @@ def positive(a: jax.Array) -> jax.Array:
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "solve": (lambda a, b: jnp.linalg.solve(positive(a), b), (S, S[:, :2])),
     "cholesky, inverse, determinant": (
-        lambda a: (jnp.linalg.cholesky(positive(a)), jnp.linalg.inv(positive(a)), jnp.linalg.det(positive(a))),
+        lambda a: (
+            jnp.linalg.cholesky(positive(a)),
+            jnp.linalg.inv(positive(a)),
+            jnp.linalg.det(positive(a)),
+        ),
         (S,),
     ),
     "singular values, eigenvalues": (

@@ -418,7 +418,12 @@ def test_two_views_of_one_workspace() -> None:
 @pytest.mark.parametrize(
     ("stored", "at", "loaded", "from_"),
     [
-        (("64x2xf32, strides [1, 64], offset 0", "[64, 1]"), "[0, %core]", ("2x64xf32", "[1, 64]"), "[FROM, 0]"),
+        (
+            ("64x2xf32, strides [1, 64], offset 0", "[64, 1]"),
+            "[0, %core]",
+            ("2x64xf32", "[1, 64]"),
+            "[FROM, 0]",
+        ),
         (("64x2xf32", "[64, 1]"), "[0, %core]", ("32x2x2xf32", "[32, 2, 1]"), "[0, 0, FROM]"),
     ],
 )

@@ -31,6 +31,19 @@
 // CHECK-NEXT: } {
 // CHECK: graph.yield %{{.*}}, %{{.*}} : (tensor<i32>, tensor<4xf32>)
 
+%next = graph.fusion %n {domain = [], kind = "scalar"} : tensor<i32> {
+^bb0(%a: tensor<i32>):
+  %sum = graph.add %a, %a : tensor<i32>
+  graph.yield %sum : (tensor<i32>)
+}
+// CHECK: graph.fusion %{{.*}} {domain = [], kind = "scalar"} : tensor<i32> {
+%read = graph.to_host %n : tensor<i32>
+// CHECK: graph.to_host %{{.*}} : tensor<i32>
+%number = graph.case %read {host = [0]} : tensor<i32> {
+  graph.yield %next : (tensor<i32>)
+}
+// CHECK: graph.case %{{.*}} {host = [0]} : tensor<i32> {
+
 %case = graph.case %n : (tensor<i32>) -> tensor<4xf32> {
   graph.yield %x : (tensor<4xf32>)
 } {

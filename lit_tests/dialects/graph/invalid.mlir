@@ -400,3 +400,26 @@
 %x = "test.op"() : () -> tensor<4xf32>
 %y = graph.reduce %x {dims = [0]} : (tensor<4xf32>) -> tensor<f32>
 // CHECK: 'graph.reduce' {{.*}}kind
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%r = graph.to_host %x : tensor<4xf32>
+// CHECK: 'graph.to_host' reads tensor<4xf32>; it reads tensors of rank 0
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%r = graph.fusion %x {domain = [], kind = "scalar"} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: 'graph.fusion' of kind 'scalar' takes and gives tensors of rank 0
+
+// -----
+
+%n, %x = "test.op"() : () -> (tensor<i32>, tensor<4xf32>)
+%r = graph.case %n {host = [0]} : (tensor<i32>) -> tensor<4xf32> {
+  graph.yield %x : (tensor<4xf32>)
+}
+// CHECK: 'graph.case' host [0] must name results of rank 0

@@ -297,6 +297,62 @@ npu.launch @k %x {outputs = 0, workspaces = 0} : (tensor<4xf32>)
 
 // -----
 
+%x, %n = "test.op"() : () -> (!npu.gm<i32>, tensor<i32>)
+npu.launch @k %x, %n {outputs = 1, workspaces = 0} : (!npu.gm<i32>, tensor<i32>)
+// CHECK: 'npu.launch' operand 1 is tensor<i32>: it must be a device tensor, or an input number
+
+// -----
+
+%n = "test.op"() : () -> tensor<4xi32>
+%m = npu.scalars %n : tensor<4xi32> {
+^bb0(%a: tensor<4xi32>):
+  graph.yield %a : (tensor<4xi32>)
+}
+// CHECK: 'npu.scalars' takes and gives tensors of rank 0
+
+// -----
+
+%n = "test.op"() : () -> tensor<i32>
+%m = npu.scalars %n : tensor<i32> {
+^bb0(%a: tensor<i32>):
+  graph.yield
+}
+// CHECK: 'npu.scalars' must end with graph.yield of the results' types
+
+// -----
+
+%n = "test.op"() : () -> !npu.gm<i32>
+%m = npu.to_host %n : (!npu.gm<i32>) -> tensor<f32>
+// CHECK: 'npu.to_host' reads !npu.gm<i32> as tensor<f32>
+
+// -----
+
+%n, %x = "test.op"() : () -> (tensor<i32>, !npu.gm<4xi32>)
+npu.to_device %n, %x : (tensor<i32>, !npu.gm<4xi32>)
+// CHECK: 'npu.to_device' writes tensor<i32> to !npu.gm<4xi32>
+
+// -----
+
+%n, %x = "test.op"() : () -> (tensor<i32>, !npu.gm<4xi32>)
+%m = npu.loop %n, %x {trip_count = 3} : (tensor<i32>, !npu.gm<4xi32>) -> tensor<i32> {
+  npu.yield
+} {
+  npu.yield %n, %x : (tensor<i32>, !npu.gm<4xi32>)
+}
+// CHECK: 'npu.loop' takes device tensors, then a number for each result
+
+// -----
+
+%x = "test.op"() : () -> !npu.gm<i1>
+npu.loop %x : (!npu.gm<i1>) {
+  npu.yield %x : (!npu.gm<i1>)
+} {
+  npu.yield %x : (!npu.gm<i1>)
+}
+// CHECK: 'npu.loop' its condition yields !npu.gm<i1> where tensor<i1> is expected
+
+// -----
+
 %x = "test.op"() : () -> (!npu.gm<4xf32>)
 npu.loop %x {trip_count = 3} : (!npu.gm<4xf32>) {
 ^bb0(%s: !npu.gm<4xf32>):

@@ -24,15 +24,48 @@ func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attrib
   // CHECK: npu.yield{{$}}
   // CHECK-NEXT: } {
   // CHECK: npu.yield %{{.*}} : (!npu.gm<64xf32>)
-  npu.branch %n, %y : (!npu.gm<i32>, !npu.gm<64xf32>) {
+  %i = npu.to_host %n : (!npu.gm<i32>) -> tensor<i32>
+  // CHECK: %[[I:.*]] = npu.to_host %n : (!npu.gm<i32>) -> tensor<i32>
+  npu.branch %i, %y : (tensor<i32>, !npu.gm<64xf32>) {
     npu.yield %x : (!npu.gm<64xf32>)
   } {
     npu.yield %c : (!npu.gm<64xf32>)
   }
-  // CHECK: npu.branch %{{.*}}, %{{.*}} : (!npu.gm<i32>, !npu.gm<64xf32>) {
+  // CHECK: npu.branch %[[I]], %{{.*}} : (tensor<i32>, !npu.gm<64xf32>) {
   // CHECK-NEXT: npu.yield %{{.*}}
+  %k = npu.scalars %i : tensor<i32> {
+  ^bb0(%a: tensor<i32>):
+    %sum = graph.add %a, %a : tensor<i32>
+    graph.yield %sum : (tensor<i32>)
+  }
+  // CHECK: %[[K:.*]] = npu.scalars %[[I]] : tensor<i32> {
+  // CHECK-NEXT: ^{{.*}}(%{{.*}}: tensor<i32>):
+  // CHECK-NEXT: graph.add
+  npu.to_device %k, %n : (tensor<i32>, !npu.gm<i32>)
+  // CHECK: npu.to_device %[[K]], %n : (tensor<i32>, !npu.gm<i32>)
+  %l = npu.loop %y, %k {trip_count = 3} : (!npu.gm<64xf32>, tensor<i32>) -> tensor<i32> {
+    npu.yield
+  } {
+  ^bb0(%s: !npu.gm<64xf32>, %j: tensor<i32>):
+    %b = npu.branch %j : tensor<i32> {
+      npu.yield %k : (tensor<i32>)
+    }
+    npu.yield %s, %b : (!npu.gm<64xf32>, tensor<i32>)
+  }
+  // CHECK: npu.loop %{{.*}}, %[[K]] {trip_count = 3} : (!npu.gm<64xf32>, tensor<i32>) -> tensor<i32> {
+  // CHECK: npu.branch %{{.*}} : tensor<i32> {
+  // CHECK: npu.yield %{{.*}}, %{{.*}} : (!npu.gm<64xf32>, tensor<i32>)
+  npu.call @f %x, %y {outputs = 1} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  // CHECK: npu.call @f %x, %{{.*}} {outputs = 1} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  npu.launch @at %l, %y {outputs = 1, workspaces = 0} : (tensor<i32>, !npu.gm<64xf32>)
+  // CHECK: npu.launch @at %{{.*}}, %{{.*}} {outputs = 1, workspaces = 0} : (tensor<i32>, !npu.gm<64xf32>)
   func.return %y : !npu.gm<64xf32>
 }
+
+func.func private @f(%x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>) attributes {npu.frame = array<i64: 2048, 2048>} {
+  func.return
+}
+// CHECK: func.func private @f({{.*}}) attributes {npu.frame = array<i64: 2048, 2048>}
 
 npu.kernel @add {grid = [2, 2], kind = "vector", outputs = 1, workspaces = 0} {
 ^bb0(%i: index, %j: index, %a: !npu.gm<64xf32>, %b: !npu.gm<64xf32>, %out: !npu.gm<64xf32>):

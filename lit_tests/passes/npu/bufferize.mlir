@@ -121,9 +121,10 @@ func.func @main(%n: tensor<i32>, %x: tensor<4xf32>) -> tensor<2x2xf32> {
 }
 // CHECK: %[[C:.*]] = npu.gm_constant
 // CHECK: %[[H:.*]] = npu.gm_alloc
-// CHECK: npu.host_call %x, %[[H]] {module = "m", op = "sort", outputs = 1}
+// CHECK: npu.host_call %x, %[[H]] {module = "m", op = "sort", outputs = 1, work = 32}
+// CHECK: %[[INDEX:.*]] = npu.to_host %n : (!npu.gm<i32>) -> tensor<i32>
 // CHECK: %[[V:.*]] = npu.gm_alloc
-// CHECK: npu.branch %n, %[[V]]
+// CHECK: npu.branch %[[INDEX]], %[[V]]
 // CHECK: npu.yield %[[H]]
 // CHECK: npu.yield %[[C]]
 // CHECK: %[[N:.*]] = npu.gm_alloc
@@ -131,3 +132,57 @@ func.func @main(%n: tensor<i32>, %x: tensor<4xf32>) -> tensor<2x2xf32> {
 // CHECK: npu.loop %[[N]], %[[V]] {trip_count = 3}
 // CHECK: %[[R:.*]] = npu.view %[[V]] : (!npu.gm<4xf32>) -> !npu.gm<2x2xf32>
 // CHECK: func.return %[[R]]
+
+// -----
+
+// Numbers of the host: what graph-partition left with it stays a value, constants included; what it must have of the
+// device is read, what the device must have of it is written.
+func.func @main(%n: tensor<i32>, %x: tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>) {
+  %zero = graph.constant {value = #graph.data<i32, [], (0)>} : () -> tensor<i32>
+  %i, %w = graph.while %zero, %x {host = [0]} : (tensor<i32>, tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>) {
+  ^bb0(%j: tensor<i32>, %b: tensor<4xf32>):
+    %more = graph.fusion %j, %n {domain = [], kind = "scalar"} : (tensor<i32>, tensor<i32>) -> tensor<i1> {
+    ^bb1(%k: tensor<i32>, %m: tensor<i32>):
+      %lt = graph.lt %k, %m : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      graph.yield %lt : (tensor<i1>)
+    }
+    graph.yield %more : (tensor<i1>)
+  } {
+  ^bb0(%j: tensor<i32>, %b: tensor<4xf32>):
+    graph.yield %j, %b : (tensor<i32>, tensor<4xf32>)
+  }
+  func.return %i, %w : tensor<i32>, tensor<4xf32>
+}
+// CHECK: %[[S:.*]] = npu.gm_alloc
+// CHECK: npu.copy %x, %[[S]]
+// CHECK: %[[ZERO:.*]] = npu.scalars : () -> tensor<i32>
+// CHECK: %[[I:.*]] = npu.loop %[[S]], %[[ZERO]] : (!npu.gm<4xf32>, tensor<i32>) -> tensor<i32>
+// CHECK: %[[N:.*]] = npu.to_host %n
+// CHECK: %[[M:.*]] = npu.scalars %{{.*}}, %[[N]]
+// CHECK: npu.yield %[[M]] : (tensor<i1>)
+// CHECK: %[[R:.*]] = npu.gm_alloc
+// CHECK: npu.to_device %[[I]], %[[R]]
+// CHECK: func.return %[[R]], %[[S]]
+
+// -----
+
+// A function that is called writes its results to tensors that the caller passes; what it only hands on is copied.
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %a, %b = func.call @f(%x) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  %c, %d = func.call @f(%b) : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  func.return %a, %d : tensor<4xf32>, tensor<4xf32>
+}
+func.func private @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %y = graph.host %x {module = "m", op = "sort"} : tensor<4xf32>
+  func.return %y, %x : tensor<4xf32>, tensor<4xf32>
+}
+// CHECK: func.func @main
+// CHECK: %[[A:.*]] = npu.gm_alloc
+// CHECK: %[[B:.*]] = npu.gm_alloc
+// CHECK: npu.call @f %x, %[[A]], %[[B]] {outputs = 2}
+// CHECK: npu.call @f %[[B]], %[[C:.*]], %[[D:.*]] {outputs = 2}
+// CHECK: func.return %[[A]], %[[D]]
+// CHECK: func.func private @f(%[[X:.*]]: !npu.gm<4xf32>, %[[Y:.*]]: !npu.gm<4xf32>, %[[Z:.*]]: !npu.gm<4xf32>) {
+// CHECK-NEXT: npu.host_call %[[X]], %[[Y]]
+// CHECK-NEXT: npu.copy %[[X]], %[[Z]]
+// CHECK-NEXT: func.return

@@ -55,3 +55,34 @@ func.func @main(%x: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> {
 // CHECK: %s = npu.gm_alloc {address = 4096} :
 // CHECK: %u = npu.gm_alloc {address = 8192} :
 // CHECK: %w = npu.gm_alloc {address = 8192} :
+
+// -----
+
+// A function's frame lies behind those of all its callers; functions that do not call each other share memory, and
+// constants of all functions are there from the start.
+func.func @main(%x: !npu.gm<128xf32>) -> !npu.gm<128xf32> {
+  %y = npu.gm_alloc : () -> !npu.gm<128xf32>
+  npu.call @f %x, %y {outputs = 1} : (!npu.gm<128xf32>, !npu.gm<128xf32>)
+  npu.call @g %x, %y {outputs = 1} : (!npu.gm<128xf32>, !npu.gm<128xf32>)
+  func.return %y : !npu.gm<128xf32>
+}
+func.func private @g(%x: !npu.gm<128xf32>, %y: !npu.gm<128xf32>) {
+  %c = npu.gm_constant {value = #graph.data<f32, [128], splat 1.0>} : () -> !npu.gm<128xf32>
+  %t = npu.gm_alloc : () -> !npu.gm<256xf32>
+  npu.copy %c, %y : (!npu.gm<128xf32>, !npu.gm<128xf32>)
+  func.return
+}
+func.func private @f(%x: !npu.gm<128xf32>, %y: !npu.gm<128xf32>) {
+  %t = npu.gm_alloc : () -> !npu.gm<128xf32>
+  npu.call @g %x, %t {outputs = 1} : (!npu.gm<128xf32>, !npu.gm<128xf32>)
+  npu.copy %t, %y : (!npu.gm<128xf32>, !npu.gm<128xf32>)
+  func.return
+}
+// CHECK: func.func @main
+// CHECK-SAME: npu.addresses = array<i64: 0>, npu.arena_bytes = 3072
+// CHECK: npu.gm_alloc {address = 1024}
+// CHECK: func.func private @g{{.*}}npu.frame = array<i64: 2048, 3072>
+// CHECK: npu.gm_constant {address = 512
+// CHECK: npu.gm_alloc {address = 2048}
+// CHECK: func.func private @f{{.*}}npu.frame = array<i64: 1536, 2048>
+// CHECK: npu.gm_alloc {address = 1536}

@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.passes import ModulePass
 
+from ....dialects.base import integer, text, to_ints
 from ....dialects.npu.structure import KernelOp
 from ....machine import Machine
+from ...calls import callers_first, calls_of
 from ...errors import PassError
 from .device import Summary, summarise
 from .explain import explained
@@ -51,10 +53,30 @@ def check(module: ModuleOp, machine: Machine, full: bool = False) -> list[Findin
             summary, found = check_kernel(op, machine, full)
             kernels[summary.kernel.name] = summary
             out += found
-    for func in module.ops:
-        if isinstance(func, FuncOp) and func.body.blocks and "npu.arena_bytes" in func.attributes:
-            out += HostProgram(func, kernels, machine).run()
+    planned = [
+        f for f in callers_first(module) if "npu.arena_bytes" in f.attributes or "npu.frame" in f.attributes
+    ]
+    entries = [f for f in planned if "npu.arena_bytes" in f.attributes]
+    arena = max((integer(f.attributes["npu.arena_bytes"]) for f in entries), default=0)
+    frames = frames_of(planned)
+    for func in planned:
+        out += HostProgram(func, kernels, frames, arena, machine).run()
     return out
+
+
+def frames_of(callers_first: list[FuncOp]) -> dict[str, tuple[int, int]]:
+    """For each function that is called, the bytes that it and what it calls work in."""
+    found: dict[str, tuple[int, int]] = {}
+    for func in reversed(callers_first):
+        frame = func.attributes.get("npu.frame")
+        if isinstance(frame, DenseArrayBase):
+            start, end = to_ints(frame)
+            inner = [found[name] for name in calls_of(func) if name in found]
+            found[text(func.sym_name)] = (
+                min([start, *(s for s, _ in inner)]),
+                max([end, *(e for _, e in inner)]),
+            )
+    return found
 
 
 def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Summary, list[Finding]]:

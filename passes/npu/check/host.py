@@ -1,16 +1,18 @@
 """The host program: addresses in device memory, and who wrote each tensor before it is read.
 
-Launches, copies and host calls run one after the other. A tensor holds what was written to it until another
+Launches, copies and host calls run one after the other. Numbers in the host's memory are values: they need no check.
+A tensor holds what was written to it until another
 tensor at the same bytes is written. Loops are walked twice, so that what one iteration destroys shows in the
 next.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -19,6 +21,7 @@ from ....dialects.npu import GmType, gm
 from ....dialects.npu.ops import ViewOp
 from ....dialects.npu.structure import (
     BranchOp,
+    CallOp,
     CopyOp,
     GmAllocOp,
     GmConstantOp,
@@ -26,6 +29,8 @@ from ....dialects.npu.structure import (
     LaunchOp,
     LoopOp,
     NpuYieldOp,
+    ToDeviceOp,
+    ToHostOp,
 )
 from ....machine import Machine
 from .device import Summary
@@ -34,8 +39,8 @@ from .finding import Bytes, Finding
 
 @dataclass(frozen=True)
 class State:
-    """What a tensor holds: nothing yet, its own contents, a part of them, or another tensor's. `by` is the op
-    that made it so, `part` the elements (flat, bool) that are there."""
+    """What a tensor holds: nothing yet, its own contents, a part of them, another tensor's, or a function's. `by` is
+    the op that made it so, `part` the elements (flat, bool) that are there."""
 
     kind: str
     by: Operation | None = None
@@ -43,14 +48,33 @@ class State:
     part: np.ndarray | None = None
 
 
+def outputs_of(func: FuncOp) -> int:
+    """How many of a called function's arguments it writes, by a call of it; 0 where nobody calls it."""
+    module = func.parent_op()
+    if module is not None:
+        for op in module.walk():
+            if isinstance(op, CallOp) and op.callee.root_reference.data == func.sym_name.data:
+                return integer(op.outputs)
+    return 0
+
+
 WHOLE, NOTHING = State("whole"), State("nothing")
 
 
 class HostProgram:
-    """One function of the host program."""
+    """One function of the host program. `frames`: for each function that is called, the bytes that it and what it calls
+    write besides its arguments; `arena`: the size of device memory in use."""
 
-    def __init__(self, func: FuncOp, kernels: dict[str, Summary], machine: Machine) -> None:
+    def __init__(
+        self,
+        func: FuncOp,
+        kernels: dict[str, Summary],
+        frames: Mapping[str, tuple[int, int]],
+        arena: int,
+        machine: Machine,
+    ) -> None:
         self.func, self.kernels, self.machine = func, kernels, machine
+        self.frames, self.arena = frames, arena
         self.findings: list[Finding] = []
         self.roots: dict[SSAValue, SSAValue] = {}
         self.ranges: dict[SSAValue, tuple[int, int]] = {}
@@ -60,20 +84,28 @@ class HostProgram:
 
     def run(self) -> list[Finding]:
         """All findings of the function."""
-        arena = self.func.attributes.get("npu.arena_bytes")
         addresses = self.func.attributes.get("npu.addresses")
-        assert isinstance(arena, IntegerAttr) and isinstance(addresses, DenseArrayBase)
-        block = self.func.body.block
-        for arg, address in zip(block.args, to_ints(addresses), strict=False):
-            self._place(arg, address, self.func)
-            self.states[arg] = WHOLE
+        block, given = self.func.body.block, len(self.func.body.block.args)
+        if isinstance(addresses, DenseArrayBase):
+            for arg, address in zip(block.args, to_ints(addresses), strict=False):
+                self._place(arg, address, self.func)
+        else:  # called: its arguments are wherever its callers have them
+            given -= outputs_of(self.func)
+            for arg in block.args:
+                self.roots[arg] = arg
+                self.makers[arg] = self.func
+        for i, arg in enumerate(block.args):
+            self.states[arg] = WHOLE if i < given else NOTHING
         for op in self.func.walk():
             if isinstance(op, GmAllocOp | GmConstantOp) and op.address is not None:
                 self._place(op.result, integer(op.address), op)
                 self.states[op.result] = WHOLE if isinstance(op, GmConstantOp) else NOTHING
-        self._bounds(min(integer(arena), self.machine.spaces["gm"].bytes))
+        self._bounds(min(self.arena, self.machine.spaces["gm"].bytes))
         self._neighbours()
-        self._block(block)
+        last = self._block(block)
+        if last is not None:
+            for arg in block.args[given:]:
+                self._read(arg, last)
         return self.findings
 
     # -- addresses -----------------------------------------------------------------------------------------
@@ -113,6 +145,8 @@ class HostProgram:
     # -- contents ------------------------------------------------------------------------------------------
 
     def _read(self, value: SSAValue, op: Operation) -> None:
+        if not isinstance(value.type, GmType):
+            return
         root = self.roots[value]
         state = self.states[root]
         if state.kind == "whole" or not gm(root).bytes:
@@ -126,6 +160,10 @@ class HostProgram:
             at = [int(i) for i in np.unravel_index(int(np.argmin(state.part)), gm(root).shape or (1,))]
             what = f"{{first}} leaves element {at} of a tensor unwritten, which {{second}} reads"
             found = Finding("uncovered", what, state.by, op)
+        elif state.kind == "frame":
+            assert state.by is not None
+            what = "{first} runs a function that overwrites a device tensor that {second} still reads"
+            found = Finding("device-overlap", what, state.by, op)
         else:
             assert state.by is not None and state.other is not None
             what = "{first} overwrites a device tensor that {second} still reads"
@@ -150,8 +188,8 @@ class HostProgram:
 
     def _apart(self, written: SSAValue, used: SSAValue, op: Operation) -> None:
         """What an op writes shares no bytes with other tensors that it uses."""
-        a, b = self.roots[written], self.roots[used]
-        if a is not b and b in self.neighbours.get(a, ()):
+        a, b = self.roots[written], self.roots.get(used)
+        if b is not None and a is not b and b in self.neighbours.get(a, ()):
             what = "{first} writes a device tensor over another one that it uses"
             self.findings.append(Finding("device-overlap", what, op, bytes=self._shared(a, b)))
 
@@ -175,6 +213,12 @@ class HostProgram:
             self._read(op.source, op)
             self._apart(op.dest, op.source, op)
             self._write(op.dest, op)
+        elif isinstance(op, ToHostOp):
+            self._read(op.source, op)
+        elif isinstance(op, ToDeviceOp):
+            self._write(op.dest, op)
+        elif isinstance(op, CallOp):
+            self._call(op)
         elif isinstance(op, HostCallOp):
             split = len(op.operands) - integer(op.outputs)
             for value in op.operands[:split]:
@@ -195,7 +239,10 @@ class HostProgram:
         if summary is None:
             return
         for value, kind in zip(op.operands, summary.types, strict=False):
-            if value.type != kind:
+            passed = value.type
+            if isinstance(passed, TensorType):  # a number, which lies in the launch's arguments
+                passed = GmType.of(passed.get_shape(), passed.element_type)
+            if passed != kind:
                 what = f"{{first}} gives its kernel {value.type} where it takes {kind}"
                 self.findings.append(Finding("bad-call", what, op))
                 return
@@ -208,26 +255,51 @@ class HostProgram:
                 if i == j:
                     continue
                 self._apart(op.operands[i], op.operands[j], op)
-                if self.roots[op.operands[i]] is self.roots[op.operands[j]]:
+                if self.roots[op.operands[i]] is self.roots.get(op.operands[j]):
                     what = "{first} gives its kernel one tensor twice, to write and to use"
                     self.findings.append(Finding("core-race", what, op))
         for i in sorted(summary.writes):
             self._write(op.operands[i], op, summary.parts.get(i))
 
+    def _call(self, op: CallOp) -> None:
+        name = op.callee.root_reference.data
+        if name not in self.frames:
+            return
+        for value in op.inputs():
+            self._read(value, op)
+        for value in op.written():
+            for other in op.operands:
+                self._apart(value, other, op)
+        for i, value in enumerate(op.written()):
+            others = (*op.inputs(), *op.written()[:i])
+            if any(self.roots[value] is self.roots[v] for v in others):
+                what = "{first} gives a function one tensor twice, to write and to use"
+                self.findings.append(Finding("device-overlap", what, op))
+        start, end = self.frames[name]
+        used = {self.roots[v] for v in op.operands}
+        for root, (low, high) in self.ranges.items():
+            if low < end and start < high:
+                if root in used:
+                    what = "{first} gives a function a tensor in the memory that it works in"
+                    self.findings.append(Finding("device-overlap", what, op, bytes=Bytes("gm", low, high)))
+                elif self.states[root].kind != "nothing":
+                    self.states[root] = State("frame", op)
+        for value in op.written():
+            self._write(value, op)
+
     def _loop(self, op: LoopOp) -> None:
         for _ in range(2):
             for region in op.regions:
                 block = region.block
-                for arg, value in zip(block.args, op.state, strict=False):
+                for arg, value in zip(op.state_args(block), op.state, strict=False):
                     self.roots[arg] = self.roots[value]
                 last = self._block(block)
                 if region is op.body and last is not None:
-                    for value, target in zip(last.operands, op.state, strict=True):
+                    for value, target in zip(last.operands, op.state, strict=False):
                         if self.roots[value] is not self.roots[target]:
                             self._write(target, last)
 
     def _branch(self, op: BranchOp) -> None:
-        self._read(op.index, op)
         before = dict(self.states)
         after: list[dict[SSAValue, State]] = []
         for region in op.branches:
