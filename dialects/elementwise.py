@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Result = Literal["same", "i1", "any"]
+Result = Literal["same", "i1", "any", "bits"]
 
 
 @dataclass(frozen=True)
 class Function:
     """name: the op's suffix; arity: operands; result: element type of the result (`same` as the last operand,
-    `i1`, or `any`: given on the op); flops: what one element counts for in reports; bits: whether operand 0 is a
-    pattern of bits, so that computing in a wider type must put zeros in front of it; leading: what each of those
-    zeros adds to the result."""
+    `i1`, `any`: given on the op, or `bits`: given on the op, of the operand's width); flops: what one element counts
+    for in reports; bits: whether operand 0 is a pattern of bits, so that computing in a wider type must put zeros in
+    front of it; leading: what each of those zeros adds to the result; sign: whether operand 0's top bit is a sign
+    whatever its type, so that computing in a wider type must repeat it."""
 
     name: str
     arity: int
@@ -27,6 +28,7 @@ class Function:
     """True where operand 0 is an i1 mask (select)."""
     bits: bool = False
     leading: int = 0
+    sign: bool = False
 
 
 _UNARY = [
@@ -67,7 +69,6 @@ _BINARY = [
     "or",
     "xor",
     "shl",
-    "shr_arithmetic",
 ]
 _COMPARE = ["eq", "ne", "lt", "le", "gt", "ge"]
 
@@ -78,8 +79,10 @@ FUNCTIONS: dict[str, Function] = {
         Function("popcnt", 1, bits=True),
         Function("clz", 1, bits=True, leading=1),
         Function("shr_logical", 2, bits=True),
+        Function("shr_arithmetic", 2, sign=True),
         Function("is_finite", 1, "i1"),
         Function("convert", 1, "any", 0),
+        Function("bitcast", 1, "bits", 0),
         *(Function(n, 2) for n in _BINARY),
         *(Function(n, 2, "i1") for n in _COMPARE),
         Function("select", 3, "same", 1, predicate=True),

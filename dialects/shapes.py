@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from xdsl.ir import Attribute
 
 from .base import FormattedOp
-from .dtypes import size
-from .elementwise import REDUCTIONS
+from .dtypes import same_width, size
+from .elementwise import REDUCTIONS, Function
 
 Shape = Sequence[int]
 
@@ -18,6 +18,15 @@ def check_lanes(op: FormattedOp, result: Shape, operands: Sequence[Shape]) -> No
     for shape in operands:
         if len(shape) != len(result) or (tuple(shape) != tuple(result) and size(shape) != 1):
             raise op.error(f"operand of shape {list(shape)} does not match the result's {list(result)}")
+
+
+def check_bits(op: FormattedOp, function: Function, operand: Attribute, result: Attribute) -> None:
+    """A function that takes bits of one type for those of another keeps their number."""
+    if function.result == "bits":
+        try:
+            same_width(operand, result)
+        except ValueError as error:
+            raise op.error(str(error)) from None
 
 
 def check_matmul(op: FormattedOp, a: Shape, b: Shape, acc: Shape) -> None:

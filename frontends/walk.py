@@ -39,7 +39,7 @@ or None where this form of the op has to run on the host."""
 
 TERMINATORS = frozenset({"func.return", "stablehlo.return", "sdy.return", "mhlo.return"})
 
-NATIVE = frozenset(element_type(n) for n in ("f32", "f16", "bf16", "i8", "i32", "i1"))
+NATIVE = frozenset(map(element_type, "f32 f16 bf16 i8 i16 i32 i64 ui8 ui16 ui32 ui64 i1".split()))
 """Element types that the device computes with; ops on others run on the host."""
 
 OpT = TypeVar("OpT", bound=Operation)

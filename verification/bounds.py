@@ -41,7 +41,7 @@ EXACT = (*MOVES, ops.ConstantOp, ops.DynamicSliceOp, ops.DynamicUpdateSliceOp, o
 
 MONOTONE = ("floor", "ceil", "round_even", "round_away", "sign")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-BITS = ("and", "or", "xor", "not", "popcnt", "clz", "shl", "shr_logical", "shr_arithmetic")
+BITS = ("bitcast", "and", "or", "xor", "not", "popcnt", "clz", "shl", "shr_logical", "shr_arithmetic")
 
 
 def wide(x: Array) -> Array:

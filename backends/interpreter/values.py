@@ -216,6 +216,8 @@ def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
     """Function `name` of `operands` (one shape each); the result is rounded to `dtype`."""
     if name == "convert":
         return convert(operands[0], dtype)
+    if name == "bitcast":
+        return lax.bitcast_convert_type(operands[0], dtype)
     assert FUNCTIONS[name].arity == len(operands)
     result = SCALAR[name](*operands)
     return convert(result if name in _EXACT else settle(result), dtype)

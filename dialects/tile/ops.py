@@ -30,6 +30,7 @@ from ..npu.structure import CORES
 from ..npu.types import GmType
 from ..shapes import (
     check_arg_reduce,
+    check_bits,
     check_box,
     check_broadcast,
     check_extract,
@@ -74,6 +75,9 @@ class ElementwiseTileOp(TileOp):
     def verify_(self) -> None:
         self.check_space(*self.operands, *self.results)
         check_lanes(self, tile_type(self.results[0]).shape, [tile_type(v).shape for v in self.operands])
+        check_bits(
+            self, self.FUNCTION, tile_type(self.operands[0]).element, tile_type(self.results[0]).element
+        )
 
 
 ELEMENTWISE: dict[str, type[ElementwiseTileOp]] = make_elementwise(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ...dialects.dtypes import dtype_name, element_type, tensor
+from ...dialects.dtypes import dtype_name, element_type, numpy_dtype, tensor
 from ...dialects.graph import (
     BroadcastOp,
     ConcatOp,
@@ -140,25 +140,21 @@ def _index(walk: Walk, value: SSAValue) -> SSAValue:
             Literal.of(np.asarray(np.clip(known.astype(object), info.min, info.max), np.int32))
         )
     result = tensor(shape, _I32)
-    if name == "i8":
+    if walk.native([value], []):
+        limits = np.iinfo(numpy_dtype(name))
+        for function, limit in (("max", np.iinfo(np.int32).min), ("min", np.iinfo(np.int32).max)):
+            if limits.min < limit < limits.max:
+                bound = walk.fill(walk.scalar(limit, element_of(value)), shape)
+                value = walk.elementwise(function, [value, bound], value.type)
         return walk.elementwise("convert", [value], result)
-    return walk.host_call("stablehlo.convert", _saturate_text(name, shape), [value], [result])[0]
+    return walk.host_call("stablehlo.convert", _convert_text(name, shape), [value], [result])[0]
 
 
-def _saturate_text(name: str, shape: Sequence[int]) -> str:
-    """StableHLO that converts a tensor of `name` to i32, the values beyond it to its limits."""
-    wide, index = (f"tensor<{'x'.join([*map(str, shape), n])}>" for n in (name, "i32"))
-    lines, x = [], "%x"
-    if name in ("i64", "ui64", "ui32"):
-        low, x = 0 if name.startswith("ui") else -(2**31), "%clamped"
-        lines = [
-            f"%low = stablehlo.constant dense<{low}> : {wide}",
-            f"%high = stablehlo.constant dense<{2**31 - 1}> : {wide}",
-            f"{x} = stablehlo.clamp %low, %x, %high : {wide}",
-        ]
-    lines += [f"%index = stablehlo.convert {x} : ({wide}) -> {index}", f"return %index : {index}"]
-    body = "".join(f"    {line}\n" for line in lines)
-    return f"module {{\n  func.func public @main(%x: {wide}) -> {index} {{\n{body}  }}\n}}\n"
+def _convert_text(name: str, shape: Sequence[int]) -> str:
+    """StableHLO that converts a tensor of `name` to i32."""
+    source, index = (f"tensor<{'x'.join([*map(str, shape), n])}>" for n in (name, "i32"))
+    body = f"    %index = stablehlo.convert %x : ({source}) -> {index}\n    return %index : {index}\n"
+    return f"module {{\n  func.func public @main(%x: {source}) -> {index} {{\n{body}  }}\n}}\n"
 
 
 RULES: dict[str, Rule] = {

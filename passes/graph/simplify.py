@@ -278,12 +278,13 @@ def spread_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
 
 
 def same_inputs(op: ContractOp | ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """Operands of different types are converted to the wider one."""
+    """Operands of different types are converted to the wider one; integers to the result's type, in which they wrap."""
     a, b = element_of(op.lhs), element_of(op.rhs)
     if a == b:
         return False
-    order = ["i1", "i8", "i16", "i32", "f16", "bf16", "f32"]
-    wide = max(a, b, key=lambda e: order.index(dtype_name(e)))
+    floats = [e for e in (a, b) if is_float(e)]
+    order = ["f16", "bf16", "f32"]
+    wide = max(floats, key=lambda e: order.index(dtype_name(e)), default=element_of(op.result))
     new = type(op).create(
         operands=[rewriter.convert(op.lhs, wide), rewriter.convert(op.rhs, wide)],
         result_types=[op.result.type],

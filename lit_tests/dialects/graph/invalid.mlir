@@ -400,3 +400,9 @@
 %x = "test.op"() : () -> tensor<4xf32>
 %y = graph.reduce %x {dims = [0]} : (tensor<4xf32>) -> tensor<f32>
 // CHECK: 'graph.reduce' {{.*}}kind
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.bitcast %x : (tensor<4xf32>) -> tensor<4xi16>
+// CHECK: 'graph.bitcast' {{.*}}cannot take the bits of f32 for those of i16
