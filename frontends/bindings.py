@@ -17,7 +17,7 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, func, mhlo, sdy, stablehlo
 
-from ..dialects.dtypes import name_of_numpy
+from ..dialects.dtypes import name_of_numpy, numpy_dtype
 from ..dialects.graph.attributes import Literal
 from .errors import FrontendError
 
@@ -345,6 +345,21 @@ def isolate(op: Op, symbols: dict[str, Op]) -> tuple[list[Value], ir.Module]:
             _substitute(clone, inside)
             func.ReturnOp(list(clone.results))
     return values, module
+
+
+def owner(value: Value) -> Op | None:
+    """The op that makes a value; None for an argument of a block."""
+    found = value.owner
+    return found if isinstance(found, ir.Operation | ir.OpView) else None
+
+
+def scalar_constant(op: Op) -> float | None:
+    """The number of a constant op of one element; None where the bindings cannot give it, or there are more."""
+    key, parts = value_key(op), tensor_parts(op.results[0].type)
+    if key is None or parts is None or math.prod(parts[0]) != 1:
+        return None
+    value = literal(key, parts[0], numpy_dtype(parts[1])).array().item()
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _is_small_constant(value: Value) -> bool:

@@ -16,11 +16,11 @@ from jax import Array, lax
 from jax import numpy as jnp
 from xdsl.ir import Operation
 
-from ..backends.interpreter import values
+from ..backends.interpreter import sorting, values
 from ..backends.interpreter.graph import RULES, over_windows
 from ..dialects.base import integer, text, to_ints
 from ..dialects.dtypes import size
-from ..dialects.graph import ops
+from ..dialects.graph import SortOp, ops
 from .tolerance import Mode, function_error, roundoff, smallest, sum_error
 
 Bound = Array | None
@@ -36,7 +36,15 @@ MOVES = (
 )
 """Ops whose result holds elements of their operands, and whose bounds move with them."""
 
-EXACT = (*MOVES, ops.ConstantOp, ops.DynamicSliceOp, ops.DynamicUpdateSliceOp, ops.GatherOp, ops.IotaOp)
+EXACT = (
+    *MOVES,
+    ops.ConstantOp,
+    ops.DynamicSliceOp,
+    ops.DynamicUpdateSliceOp,
+    ops.GatherOp,
+    ops.IotaOp,
+    SortOp,
+)
 """Ops that add no error of their own."""
 
 MONOTONE = ("floor", "ceil", "round_even", "round_away", "sign")
@@ -352,6 +360,28 @@ def _indexed(
     return [moved]
 
 
+def _sort(
+    op: SortOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    """Bounds move with their elements where all keys are exact. Otherwise the n-th of one key is as near as the worst
+    of its row, and what follows it may be anything."""
+    keys, dim = op.order(), integer(op.dim)
+    if all(e is None for e in es):
+        return [None] * len(ys)
+    if all(es[k] is None for k in keys.operands):
+        moved = sorting.sort([*xs, *map(or_zeros, es, xs)], keys, dim, op.kept())[len(xs) :]
+        return [None if e is None else m for e, m in zip(es, moved, strict=True)]
+    worst = [jnp.max(or_zeros(es[k], xs[k]), axis=dim, keepdims=True, initial=0) for k in keys.operands]
+    found: list[Bound] = []
+    for i, y in enumerate(ys):
+        if keys.operands == (i,):
+            found.append(jnp.broadcast_to(worst[0], y.shape))
+        else:
+            lost = jnp.where(sum(worst) > 0, jnp.inf, 0)
+            found.append(jnp.broadcast_to(lost, y.shape).astype(wide(y).dtype))
+    return found
+
+
 Rule = Callable[..., list[Bound]]
 
 _RULES: dict[type[Operation], Rule] = {
@@ -363,4 +393,5 @@ _RULES: dict[type[Operation], Rule] = {
     ops.GatherOp: _indexed,
     ops.ReduceOp: _reduce,
     ops.ReduceWindowOp: _reduce_window,
+    SortOp: _sort,
 }

@@ -15,8 +15,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype, size
-from ...dialects.graph import ELEMENTWISE, control, ops
-from . import values
+from ...dialects.graph import ELEMENTWISE, SortOp, control, ops
+from . import sorting, values
 from .values import COMPILER_OPTIONS
 
 Rule = Callable[..., Array | Sequence[Array]]
@@ -182,6 +182,10 @@ def _dynamic_update_slice(op: ops.DynamicUpdateSliceOp, x: Array, update: Array,
     return lax.dynamic_update_slice(x, update, at, allow_negative_indices=False)
 
 
+def _sort(op: SortOp, *xs: Array) -> list[Array]:
+    return sorting.sort(xs, op.order(), integer(op.dim), op.kept())
+
+
 RULES: dict[type[Operation], Rule] = {
     **dict.fromkeys(ELEMENTWISE.values(), _elementwise),
     ops.ArgReduceOp: _arg_reduce,
@@ -200,6 +204,7 @@ RULES: dict[type[Operation], Rule] = {
     ops.ReshapeOp: _reshape,
     ops.ReverseOp: _reverse,
     ops.SliceOp: _slice,
+    SortOp: _sort,
     ops.TransposeOp: _transpose,
 }
 """Ops without regions: a function of the op and its operands."""

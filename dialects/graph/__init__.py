@@ -26,6 +26,7 @@ from .ops import (
     SliceOp,
     TransposeOp,
 )
+from .sorting import SortOp
 
 Graph = Dialect(
     "graph",
@@ -50,6 +51,7 @@ Graph = Dialect(
         ReshapeOp,
         ReverseOp,
         SliceOp,
+        SortOp,
         TransposeOp,
         WhileOp,
         YieldOp,
@@ -82,6 +84,7 @@ __all__ = [
     "ReshapeOp",
     "ReverseOp",
     "SliceOp",
+    "SortOp",
     "TransposeOp",
     "WhileOp",
     "YieldOp",

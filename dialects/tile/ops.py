@@ -26,9 +26,11 @@ from ..factory import make_elementwise
 from ..npu import ops as npu
 from ..npu.interface import NpuOp
 from ..npu.ops import check_view
+from ..npu.sorting import VSortOp
 from ..npu.structure import CORES
 from ..npu.types import GmType
 from ..shapes import (
+    Keys,
     check_arg_reduce,
     check_bits,
     check_box,
@@ -39,6 +41,7 @@ from ..shapes import (
     check_mask,
     check_matmul,
     check_reduce,
+    check_sort,
     check_transpose,
 )
 from .types import TileType
@@ -473,6 +476,27 @@ class ExtractOp(TileOp):
 
 
 @irdl_op_definition
+class SortOp(TileOp):
+    """Orders the rows of all operands by some of them (see `graph.sort`) and gives their first positions; the last
+    result is the memory it works in."""
+
+    name = "tile.sort"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = VSortOp
+    xs = var_operand_def(TileType)
+    keys = prop_def(DenseArrayBase)
+    descending = prop_def(DenseArrayBase)
+    total = prop_def(DenseArrayBase)
+    outputs = var_result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        self.check_space(*self.operands, *self.results)
+        keys = Keys(to_ints(self.keys), to_ints(self.descending), to_ints(self.total))
+        *outs, work = [tile_type(v).shape for v in self.results]
+        check_sort(self, keys, [tile_type(v).shape for v in self.xs], outs, work)
+
+
+@irdl_op_definition
 class BarrierOp(TileOp):
     """Separates two phases of a section: what was stored before is complete, buffers may be reused."""
 
@@ -499,6 +523,7 @@ ALL: list[type[Any]] = [
     ReduceOp,
     ScalarOp,
     SectionOp,
+    SortOp,
     StoreOp,
     TransposeOp,
     ViewOp,

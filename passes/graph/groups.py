@@ -25,6 +25,7 @@ from ...dialects.graph import (
     ReduceOp,
     ReduceWindowOp,
     ReshapeOp,
+    SortOp,
     TransposeOp,
 )
 from ...dialects.graph.ops import element_of, shape_of
@@ -470,7 +471,7 @@ class Grouper:
             self.reduction(op)
         elif isinstance(op, ContractOp | ConvOp):
             self.contraction(op)
-        elif isinstance(op, ReduceWindowOp):
+        elif isinstance(op, ReduceWindowOp | SortOp):
             self.single(op, "vector")
         elif isinstance(op, GatherOp):
             self.single(op, "index")

@@ -7,6 +7,7 @@
 * a depthwise convolution, which has nothing to contract, becomes multiply and add over the window on the vector cores;
 * a reduction to few values over very many is done in two steps, so that all cores take part;
 * a window too large for one kernel is combined from shifted copies (windows.py);
+* a sort is along the last dimension; rows too long for the unified buffer are sorted in parts (sorting.py);
 * equal ops become one; ops nobody uses go.
 """
 
@@ -40,12 +41,14 @@ from ...dialects.graph import (
     ReduceWindowOp,
     ReshapeOp,
     SliceOp,
+    SortOp,
     TransposeOp,
 )
 from ...dialects.graph.ops import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
+from .sorting import sort_in_parts, sort_last
 from .windows import split_window
 
 Rule = Callable[..., bool]
@@ -446,4 +449,6 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (ContractOp, vector_contract),
     (ReduceOp, split_reduce),
     (ReduceWindowOp, split_window),
+    (SortOp, sort_last),
+    (SortOp, sort_in_parts),
 )

@@ -406,3 +406,9 @@
 %x = "test.op"() : () -> tensor<4xf32>
 %y = graph.bitcast %x : (tensor<4xf32>) -> tensor<4xi16>
 // CHECK: 'graph.bitcast' {{.*}}cannot take the bits of f32 for those of i16
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.sort %x {descending = [0], dim = 0, keys = [1], total = [0]} : tensor<4xf32>
+// CHECK: 'graph.sort' {{.*}}keys [1] are not among 1 operands

@@ -64,3 +64,9 @@
 %lonely = graph.iota {dim = 0} : () -> tensor<4xi32>
 %next = graph.abs %lonely attributes {note = "kept"} : tensor<4xi32>
 // CHECK: graph.abs %{{.*}} attributes {note = "kept"} : tensor<4xi32>
+
+// -----
+
+%k, %v = "test.op"() : () -> (tensor<4x9xf32>, tensor<4x9xi32>)
+%sorted, %places = graph.sort %k, %v {descending = [1], dim = 1, keep = 3, keys = [0], total = [1]} : (tensor<4x9xf32>, tensor<4x9xi32>) -> (tensor<4x3xf32>, tensor<4x3xi32>)
+// CHECK: graph.sort %{{.*}}, %{{.*}} {descending = [1], dim = 1, keep = 3, keys = [0], total = [1]} : (tensor<4x9xf32>, tensor<4x9xi32>) -> (tensor<4x3xf32>, tensor<4x3xi32>)

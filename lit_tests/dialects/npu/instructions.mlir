@@ -59,3 +59,6 @@ npu.set_cross {event = 0, source = "FIX"}
 // CHECK: npu.set_cross {event = 0, source = "FIX"}
 npu.wait_cross {event = 0, target = "MTE2"}
 // CHECK: npu.wait_cross {event = 0, target = "MTE2"}
+%rows, %first, %work = "test.op"() : () -> (!npu.buffer<4x9xf32, ub>, !npu.buffer<4x3xf32, ub>, !npu.buffer<4x36xui32, ub>)
+npu.vsort %rows, %first, %work {descending = [1], keys = [0], total = [1]} : (!npu.buffer<4x9xf32, ub>, !npu.buffer<4x3xf32, ub>, !npu.buffer<4x36xui32, ub>)
+// CHECK: npu.vsort %{{.*}}, %{{.*}}, %{{.*}} {descending = [1], keys = [0], total = [1]}

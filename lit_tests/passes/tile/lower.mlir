@@ -241,3 +241,15 @@ func.func @main(%n: tensor<i32>, %x: tensor<4xf32>) -> tensor<4xf32> {
 // CHECK: tile.launch @sin_0
 // CHECK: graph.yield
 // CHECK: tile.kernel @lt_0
+
+// -----
+
+// A sort: whole rows in ub, with room for two lists of (key, place).
+func.func @main(%x: tensor<64x100xf32>) -> tensor<64x100xf32> {
+  %y = graph.sort %x {descending = [0], dim = 1, keys = [0], total = [0]} : tensor<64x100xf32>
+  func.return %y : tensor<64x100xf32>
+}
+// CHECK: tile.launch @sort_0 %x
+// CHECK: tile.load
+// CHECK: tile.sort %{{.*}} {descending = [0], keys = [0], total = [0]} : (!tile.tile<{{.*}}x100xf32, ub>) -> (!tile.tile<{{.*}}x100xf32, ub>, !tile.tile<{{.*}}x400xui32, ub>)
+// CHECK: tile.store
