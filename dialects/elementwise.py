@@ -97,6 +97,10 @@ REDUCTION_FUNCTION = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "
 """The elementwise function that combines two partial results of a reduction."""
 
 
+SCATTERS = ("set", "sum", "prod", "max", "min")
+"""What a scatter does with what is there: replace it, or combine as a reduction."""
+
+
 def identity(kind: str, dtype: str) -> float | int | bool:
     """The neutral element of a reduction kind in `dtype`."""
     import ml_dtypes

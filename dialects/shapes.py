@@ -9,7 +9,7 @@ from xdsl.ir import Attribute
 
 from .base import FormattedOp
 from .dtypes import same_width, size
-from .elementwise import REDUCTIONS, Function
+from .elementwise import REDUCTIONS, SCATTERS, Function
 
 Shape = Sequence[int]
 
@@ -137,3 +137,16 @@ def check_sort(
         raise op.error(f"cannot give {[list(o) for o in outs]} of {[rows, n]}")
     if tuple(work) != (rows, 4 * n):
         raise op.error(f"needs {[rows, 4 * n]} words to work in, not {list(work)}")
+
+
+def check_scatter(op: FormattedOp, kind: str, shapes: Sequence[Shape], starts: int) -> None:
+    """Rows of updates go into rows of a target, which the result is like; elements where these have one dimension."""
+    target, index, updates, out = (tuple(s) for s in shapes)
+    if kind not in SCATTERS:
+        raise op.error(f"kind {kind!r} is not one of {', '.join(SCATTERS)}")
+    if len(index) != 1 or len(target) not in (1, 2) or updates != (*index, *target[1:]) or out != target:
+        raise op.error(
+            f"cannot put rows of {list(updates)} at {list(index)} into {list(target)} for {list(out)}"
+        )
+    if starts != 1:
+        raise op.error(f"needs the target's first row, has {starts} numbers")

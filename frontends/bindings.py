@@ -279,6 +279,19 @@ def gather_dimensions(op: Op) -> tuple[dict[str, list[int]], int]:
     }, d.index_vector_dim
 
 
+def scatter_dimensions(op: Op) -> dict[str, list[int]]:
+    """A scatter's dimension numbers under StableHLO's names; index_vector_dim is one number."""
+    d = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    return {
+        "update_window_dims": d.update_window_dims,
+        "inserted_window_dims": d.inserted_window_dims,
+        "input_batching_dims": d.input_batching_dims,
+        "scatter_indices_batching_dims": d.scatter_indices_batching_dims,
+        "scattered_dims_to_operand_dims": d.scattered_dims_to_operand_dims,
+        "index_vector_dim": [d.index_vector_dim],
+    }
+
+
 def value_key(op: Op) -> Any:
     """What two constant ops of one value and type share; None where the bindings cannot give it."""
     try:

@@ -164,6 +164,7 @@ class Machine:
     energy: Energy
     flags: int = 8
     issue_cycles: int = 1
+    row_instructions: int = 1
     library_issue_factor: float = 1.0
     library_constant_factor: float = 1.0
     library_start_us: float = 0.0

@@ -16,11 +16,11 @@ from jax import Array, lax
 from jax import numpy as jnp
 from xdsl.ir import Operation
 
-from ..backends.interpreter import sorting, values
+from ..backends.interpreter import scattering, sorting, values
 from ..backends.interpreter.graph import RULES, over_windows
 from ..dialects.base import integer, text, to_ints
 from ..dialects.dtypes import size
-from ..dialects.graph import SortOp, ops
+from ..dialects.graph import ScatterOp, SortOp, ops
 from .tolerance import Mode, function_error, roundoff, smallest, sum_error
 
 Bound = Array | None
@@ -382,6 +382,30 @@ def _sort(
     return found
 
 
+def _scatter(
+    op: ScatterOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    """Sums and products round once for each update that meets an element; where a place is unsure, so is everything."""
+    (x, index, updates), (y,), kind = xs, ys, text(op.kind)
+    moved: Bound = None
+    if es[0] is not None or es[2] is not None:
+        bounds = or_zeros(es[0], x), index, or_zeros(es[2], updates)
+        # of a product nothing is known; a maximum is off by no more than what may win
+        off = scattering.scatter(*bounds, kind if kind in ("set", "sum") else "max")
+        moved = jnp.where(off > 0, jnp.inf, 0) if kind == "prod" else off
+    u = roundoff(np.dtype(y.dtype))
+    if kind in ("sum", "prod") and u:
+        hits = scattering.hits(x.shape[0], index)[:, None].astype(wide(y).dtype)
+        size_of = scattering.scatter(wide(x), index, wide(updates), "sum") if kind == "sum" else wide(y)
+        rounded = jnp.where(hits * u < 0.5, hits * u / (1 - jnp.minimum(hits * u, 0.5)), jnp.inf)
+        known = jnp.isfinite(size_of) & (hits > 0) & (size_of > 0)
+        moved = both(moved, jnp.where(known, size_of * rounded, 0), mode)
+    if es[1] is not None:
+        lost = jnp.where(jnp.max(es[1], initial=0) > 0, jnp.inf, 0)
+        moved = both(moved, jnp.broadcast_to(lost, y.shape).astype(wide(y).dtype), "worst")
+    return [moved]
+
+
 Rule = Callable[..., list[Bound]]
 
 _RULES: dict[type[Operation], Rule] = {
@@ -393,5 +417,6 @@ _RULES: dict[type[Operation], Rule] = {
     ops.GatherOp: _indexed,
     ops.ReduceOp: _reduce,
     ops.ReduceWindowOp: _reduce_window,
+    ScatterOp: _scatter,
     SortOp: _sort,
 }

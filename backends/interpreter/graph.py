@@ -15,8 +15,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype, size
-from ...dialects.graph import ELEMENTWISE, SortOp, control, ops
-from . import sorting, values
+from ...dialects.graph import ELEMENTWISE, ScatterOp, SortOp, control, ops
+from . import scattering, sorting, values
 from .values import COMPILER_OPTIONS
 
 Rule = Callable[..., Array | Sequence[Array]]
@@ -182,6 +182,10 @@ def _dynamic_update_slice(op: ops.DynamicUpdateSliceOp, x: Array, update: Array,
     return lax.dynamic_update_slice(x, update, at, allow_negative_indices=False)
 
 
+def _scatter(op: ScatterOp, x: Array, index: Array, updates: Array) -> Array:
+    return scattering.scatter(x, index, updates, text(op.kind))
+
+
 def _sort(op: SortOp, *xs: Array) -> list[Array]:
     return sorting.sort(xs, op.order(), integer(op.dim), op.kept())
 
@@ -204,6 +208,7 @@ RULES: dict[type[Operation], Rule] = {
     ops.ReshapeOp: _reshape,
     ops.ReverseOp: _reverse,
     ops.SliceOp: _slice,
+    ScatterOp: _scatter,
     SortOp: _sort,
     ops.TransposeOp: _transpose,
 }

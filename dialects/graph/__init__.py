@@ -26,6 +26,7 @@ from .ops import (
     SliceOp,
     TransposeOp,
 )
+from .scatter import ScatterOp
 from .sorting import SortOp
 
 Graph = Dialect(
@@ -50,6 +51,7 @@ Graph = Dialect(
         ReduceWindowOp,
         ReshapeOp,
         ReverseOp,
+        ScatterOp,
         SliceOp,
         SortOp,
         TransposeOp,
@@ -83,6 +85,7 @@ __all__ = [
     "ReduceWindowOp",
     "ReshapeOp",
     "ReverseOp",
+    "ScatterOp",
     "SliceOp",
     "SortOp",
     "TransposeOp",

@@ -2,7 +2,7 @@
 
 from xdsl.ir import Dialect
 
-from . import ops, sorting, structure
+from . import ops, scatter, sorting, structure
 from .interface import Cost, NpuOp, buffer, gm
 from .types import SPACES, BufferType, GmType, Pipe
 
@@ -31,6 +31,7 @@ Npu = Dialect(
         ops.VIotaOp,
         ops.VMaskOp,
         ops.VReduceOp,
+        scatter.VScatterOp,
         sorting.VSortOp,
         ops.VTransposeOp,
         ops.ViewOp,

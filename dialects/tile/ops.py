@@ -26,6 +26,7 @@ from ..factory import make_elementwise
 from ..npu import ops as npu
 from ..npu.interface import NpuOp
 from ..npu.ops import check_view
+from ..npu.scatter import VScatterOp
 from ..npu.sorting import VSortOp
 from ..npu.structure import CORES
 from ..npu.types import GmType
@@ -41,6 +42,7 @@ from ..shapes import (
     check_mask,
     check_matmul,
     check_reduce,
+    check_scatter,
     check_sort,
     check_transpose,
 )
@@ -476,6 +478,28 @@ class ExtractOp(TileOp):
 
 
 @irdl_op_definition
+class ScatterOp(TileOp):
+    """`target` with rows of `updates` put into those that `index` names, counted from `at [...]`, by `kind`."""
+
+    name = "tile.scatter"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = VScatterOp
+    ADDRESSED: ClassVar[bool] = True
+    target = operand_def(TileType)
+    index = operand_def(TileType)
+    updates = operand_def(TileType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    kind = prop_def(StringAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        self.check_space(*self.main_operands(), self.result)
+        shapes = [tile_type(v).shape for v in (*self.main_operands(), self.result)]
+        check_scatter(self, text(self.kind), shapes, len(self.linear().rows))
+
+
+@irdl_op_definition
 class SortOp(TileOp):
     """Orders the rows of all operands by some of them (see `graph.sort`) and gives their first positions; the last
     result is the memory it works in."""
@@ -523,6 +547,7 @@ ALL: list[type[Any]] = [
     ReduceOp,
     ScalarOp,
     SectionOp,
+    ScatterOp,
     SortOp,
     StoreOp,
     TransposeOp,

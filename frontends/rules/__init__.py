@@ -1,7 +1,7 @@
 """How each StableHLO op becomes graph ops: tables from op name to rule."""
 
 from ..walk import Rule
-from . import contractions, control, elementwise, movement, reductions, sorting
+from . import contractions, control, elementwise, movement, reductions, scatter, sorting
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
@@ -12,7 +12,12 @@ RULES: dict[str, Rule] = {
 }
 """Rules for ops whose operands and results all have element types of the device."""
 
-STRUCTURAL: dict[str, Rule] = {**control.RULES, **movement.STRUCTURAL, **elementwise.STRUCTURAL}
+STRUCTURAL: dict[str, Rule] = {
+    **control.RULES,
+    **movement.STRUCTURAL,
+    **elementwise.STRUCTURAL,
+    **scatter.STRUCTURAL,
+}
 """Rules for any element types."""
 
 __all__ = ["RULES", "STRUCTURAL"]

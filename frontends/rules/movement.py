@@ -108,7 +108,7 @@ def _concatenate(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 def _gather(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if not walk.native(args[:1], types):
         return None
-    x, indices = args[0], _index(walk, args[1])
+    x, indices = args[0], as_index(walk, args[1])
     dimensions, index_dim = bindings.gather_dimensions(op)
     sizes = bindings.ints(op, "slice_sizes")
     return walk.emit(GatherOp, [x, indices], types, index_dim=index_dim, slice_sizes=sizes, **dimensions)
@@ -117,18 +117,18 @@ def _gather(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 def _dynamic_slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if not walk.native(args[:1], types):
         return None
-    operands = [args[0], *(_index(walk, a) for a in args[1:])]
+    operands = [args[0], *(as_index(walk, a) for a in args[1:])]
     return walk.emit(DynamicSliceOp, operands, types, sizes=bindings.ints(op, "slice_sizes"))
 
 
 def _dynamic_update_slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if not walk.native(args[:2], types):
         return None
-    operands = [*args[:2], *(_index(walk, a) for a in args[2:])]
+    operands = [*args[:2], *(as_index(walk, a) for a in args[2:])]
     return walk.emit(DynamicUpdateSliceOp, operands, types)
 
 
-def _index(walk: Walk, value: SSAValue) -> SSAValue:
+def as_index(walk: Walk, value: SSAValue) -> SSAValue:
     """`value`, of any integer type, as i32; users clamp it to a dimension, so saturation is exact."""
     name, shape = dtype_name(element_of(value)), shape_of(value)
     if name == "i32":

@@ -25,6 +25,7 @@ from ...dialects.graph import (
     ReduceOp,
     ReduceWindowOp,
     ReshapeOp,
+    ScatterOp,
     SortOp,
     TransposeOp,
 )
@@ -473,7 +474,7 @@ class Grouper:
             self.contraction(op)
         elif isinstance(op, ReduceWindowOp | SortOp):
             self.single(op, "vector")
-        elif isinstance(op, GatherOp):
+        elif isinstance(op, GatherOp | ScatterOp):
             self.single(op, "index")
         elif isinstance(op, IotaOp):
             self.owner.pop(op.result, None)

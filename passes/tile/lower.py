@@ -33,6 +33,7 @@ from ...dialects.graph import (
     ReduceOp,
     ReduceWindowOp,
     ReshapeOp,
+    ScatterOp,
     SortOp,
     WhileOp,
     YieldOp,
@@ -46,6 +47,7 @@ from ..pins import Pins, Schedule, parse_pins
 from .contract import lower_contract
 from .gather import lower_gather
 from .moves import Start, lower_copy
+from .scatter import lower_scatter
 from .sort import lower_sort
 from .vector import lower_vector
 from .windows import lower_window
@@ -316,6 +318,7 @@ BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str, Pins], ops.Ker
     ConvOp: lower_contract,
     ReduceWindowOp: lower_window,
     GatherOp: lower_gather,
+    ScatterOp: lower_scatter,
     SortOp: lower_sort,
 }
 """The lowering of a fusion by the op that gives it its class; without one it is a vector kernel."""
@@ -324,7 +327,7 @@ BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str, Pins], ops.Ker
 def stem_of(fusion: FusionOp) -> str:
     """A readable stem for the kernel's name: the op that shapes it."""
     body = fusion.body.block
-    order = (ContractOp, ConvOp, ReduceWindowOp, GatherOp, SortOp, ReduceOp)
+    order = (ContractOp, ConvOp, ReduceWindowOp, GatherOp, ScatterOp, SortOp, ReduceOp)
     for cls in order:
         if any(isinstance(o, cls) for o in body.ops):
             return cls.name.split(".")[1]

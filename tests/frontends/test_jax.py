@@ -113,7 +113,6 @@ ON_DEVICE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "uint8": (lambda x: jnp.abs(x).astype(jnp.uint8).astype(jnp.float32), (X,)),
 }
 HOST: dict[str, tuple[Callable[..., Any], tuple[Any, ...], set[str]]] = {
-    "scatter": (lambda x, i: x.at[i].add(1.0), (X, jnp.array([1, 2])), {"stablehlo.scatter"}),
     "fft": (lambda x: jnp.abs(jnp.fft.fft(x)), (X,), {"stablehlo.convert", "stablehlo.fft", "stablehlo.abs"}),
     "select and scatter": (
         jax.grad(lambda x: jnp.sum(max_pool(x) ** 2)),

@@ -412,3 +412,9 @@
 %x = "test.op"() : () -> tensor<4xf32>
 %y = graph.sort %x {descending = [0], dim = 0, keys = [1], total = [0]} : tensor<4xf32>
 // CHECK: 'graph.sort' {{.*}}keys [1] are not among 1 operands
+
+// -----
+
+%x, %i, %u = "test.op"() : () -> (tensor<4x3xf32>, tensor<2xi32>, tensor<2x4xf32>)
+%y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<4x3xf32>, tensor<2xi32>, tensor<2x4xf32>) -> tensor<4x3xf32>
+// CHECK: 'graph.scatter' {{.*}}cannot put rows of [2, 4] at [2] into [4, 3]

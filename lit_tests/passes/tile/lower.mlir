@@ -253,3 +253,18 @@ func.func @main(%x: tensor<64x100xf32>) -> tensor<64x100xf32> {
 // CHECK: tile.load
 // CHECK: tile.sort %{{.*}} {descending = [0], keys = [0], total = [0]} : (!tile.tile<{{.*}}x100xf32, ub>) -> (!tile.tile<{{.*}}x100xf32, ub>, !tile.tile<{{.*}}x400xui32, ub>)
 // CHECK: tile.store
+
+// -----
+
+// A scatter: a part of the target stays in ub while the updates pass by.
+func.func @main(%x: tensor<300x130xf32>, %i: tensor<3000xi32>, %u: tensor<3000x130xf32>) -> tensor<300x130xf32> {
+  %y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<300x130xf32>, tensor<3000xi32>, tensor<3000x130xf32>) -> tensor<300x130xf32>
+  func.return %y : tensor<300x130xf32>
+}
+// CHECK: tile.launch @scatter_0 %x, %i, %u
+// CHECK: %[[TARGET:.*]] = tile.load {{.*}} -> !tile.tile<[[TILE:.*]], ub>
+// CHECK: scf.for {{.*}} iter_args(%[[STATE:.*]] = %[[TARGET]])
+// CHECK: tile.load {{.*}}fill = -1
+// CHECK: tile.scatter %[[STATE]]
+// CHECK: scf.yield
+// CHECK: tile.store
