@@ -150,3 +150,11 @@ def check_scatter(op: FormattedOp, kind: str, shapes: Sequence[Shape], starts: i
         )
     if starts != 1:
         raise op.error(f"needs the target's first row, has {starts} numbers")
+
+
+def check_cumulate(op: FormattedOp, kind: str, source: Shape, out: Shape, dim: int) -> None:
+    """The result has the source's shape."""
+    if kind not in REDUCTIONS:
+        raise op.error(f"kind {kind!r} is not one of {', '.join(REDUCTIONS)}")
+    if tuple(out) != tuple(source) or not 0 <= dim < len(source):
+        raise op.error(f"cannot cumulate {list(source)} along dimension {dim} into {list(out)}")

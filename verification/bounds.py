@@ -20,7 +20,7 @@ from ..backends.interpreter import scattering, sorting, values
 from ..backends.interpreter.graph import RULES, over_windows
 from ..dialects.base import integer, text, to_ints
 from ..dialects.dtypes import size
-from ..dialects.graph import ScatterOp, SortOp, ops
+from ..dialects.graph import CumulateOp, ScatterOp, SortOp, ops
 from .tolerance import Mode, function_error, roundoff, smallest, sum_error
 
 Bound = Array | None
@@ -282,6 +282,29 @@ def _reduce_window(
     return [both(moved, own * _windows(op, wide(x)) if own else None, mode)]
 
 
+def _cumulate(
+    op: CumulateOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    """As a reduction of all that each element is combined with."""
+    (x,), (e,), (y,) = xs, es, ys
+    kind, dim, reverse = text(op.kind), integer(op.dim), bool(integer(op.reverse))
+
+    def total(v: Array, way: str = "sum") -> Array:
+        return values.cumulate(v, way, dim, reverse)
+
+    if kind in ("max", "min"):
+        return [None if e is None else _extreme(x, e, y, lambda v: total(v, kind))]
+    if kind in ("and", "or"):
+        return [None if e is None else jnp.where(total(e) > 0, jnp.inf, 0)]
+    # pieces of a row are combined in the type the unit computes in
+    own = sum_error(x.shape[dim], _accumulator(x), np.dtype(x.dtype), mode)
+    if kind == "prod":
+        share = None if e is None else total(jnp.where(e == 0, 0, e / wide(x)))
+        return [both(scaled(wide(y), share), rounding(y, own, mode), mode)]
+    moved = None if e is None else total(e) if mode == "worst" else jnp.sqrt(total(jnp.square(e)))
+    return [both(moved, own * total(wide(x)) if own else None, mode)]
+
+
 def _product(
     multiply: Callable[[Array, Array], Array],
     n: int,
@@ -417,6 +440,7 @@ _RULES: dict[type[Operation], Rule] = {
     ops.GatherOp: _indexed,
     ops.ReduceOp: _reduce,
     ops.ReduceWindowOp: _reduce_window,
+    CumulateOp: _cumulate,
     ScatterOp: _scatter,
     SortOp: _sort,
 }

@@ -18,6 +18,7 @@ from xdsl.ir import SSAValue
 from ...dialects.base import FormattedOp, Linear, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import BufferType, ops
+from ...dialects.npu.cumulate import VCumulateOp
 from ...dialects.npu.interface import NpuOp, fill_value
 from ...dialects.npu.scatter import VScatterOp
 from ...dialects.npu.sorting import VSortOp
@@ -151,6 +152,10 @@ def _extract(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec
     return [values.convert(x, out[0].dtype)]
 
 
+def _cumulate(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    return [values.cumulate(sources[0], text(op.kind), integer(op.dim), bool(integer(op.reverse)))]
+
+
 def _scatter(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     target, index, updates = sources
     first = traced(offsets_of(op, scope)[0].value)
@@ -177,6 +182,7 @@ RULES: dict[type[NpuOp], Rule] = {
     ops.VIotaOp: _iota,
     ops.VMaskOp: _mask,
     ops.VReduceOp: _reduce,
+    VCumulateOp: _cumulate,
     VScatterOp: _scatter,
     VSortOp: _sort,
     ops.VTransposeOp: _transpose,

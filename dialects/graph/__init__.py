@@ -4,6 +4,7 @@ from xdsl.ir import Dialect
 
 from .attributes import DataAttr
 from .control import CaseOp, FusionOp, HostOp, WhileOp, YieldOp
+from .cumulate import CumulateOp
 from .ops import (
     ELEMENTWISE,
     ArgReduceOp,
@@ -40,6 +41,7 @@ Graph = Dialect(
         ConstantOp,
         ContractOp,
         ConvOp,
+        CumulateOp,
         DynamicSliceOp,
         DynamicUpdateSliceOp,
         FusionOp,
@@ -70,6 +72,7 @@ __all__ = [
     "ConstantOp",
     "ContractOp",
     "ConvOp",
+    "CumulateOp",
     "DataAttr",
     "DynamicSliceOp",
     "DynamicUpdateSliceOp",

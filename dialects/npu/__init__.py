@@ -2,7 +2,7 @@
 
 from xdsl.ir import Dialect
 
-from . import ops, scatter, sorting, structure
+from . import cumulate, ops, scatter, sorting, structure
 from .interface import Cost, NpuOp, buffer, gm
 from .types import SPACES, BufferType, GmType, Pipe
 
@@ -25,6 +25,7 @@ Npu = Dialect(
         ops.SlotOp,
         ops.StoreNdOp,
         ops.VArgReduceOp,
+        cumulate.VCumulateOp,
         ops.VBroadcastOp,
         ops.VExtractOp,
         ops.VFillOp,

@@ -24,6 +24,7 @@ from ..dtypes import size
 from ..elementwise import Function
 from ..factory import make_elementwise
 from ..npu import ops as npu
+from ..npu.cumulate import VCumulateOp
 from ..npu.interface import NpuOp
 from ..npu.ops import check_view
 from ..npu.scatter import VScatterOp
@@ -36,6 +37,7 @@ from ..shapes import (
     check_bits,
     check_box,
     check_broadcast,
+    check_cumulate,
     check_extract,
     check_iota,
     check_lanes,
@@ -478,6 +480,25 @@ class ExtractOp(TileOp):
 
 
 @irdl_op_definition
+class CumulateOp(TileOp):
+    """Each element combined with all before it along `dim`; with all behind it where `reverse` is 1."""
+
+    name = "tile.cumulate"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = VCumulateOp
+    source = operand_def(TileType)
+    kind = prop_def(StringAttr)
+    dim = prop_def(IntegerAttr)
+    reverse = prop_def(IntegerAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        self.check_space(self.source, self.result)
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        check_cumulate(self, text(self.kind), source, out, integer(self.dim))
+
+
+@irdl_op_definition
 class ScatterOp(TileOp):
     """`target` with rows of `updates` put into those that `index` names, counted from `at [...]`, by `kind`."""
 
@@ -533,6 +554,7 @@ ALL: list[type[Any]] = [
     ArgReduceOp,
     BarrierOp,
     BroadcastOp,
+    CumulateOp,
     DrainOp,
     ExtractOp,
     FillOp,

@@ -19,6 +19,7 @@ from ...dialects.graph import (
     BroadcastOp,
     ContractOp,
     ConvOp,
+    CumulateOp,
     ElementwiseOp,
     GatherOp,
     IotaOp,
@@ -472,7 +473,7 @@ class Grouper:
             self.reduction(op)
         elif isinstance(op, ContractOp | ConvOp):
             self.contraction(op)
-        elif isinstance(op, ReduceWindowOp | SortOp):
+        elif isinstance(op, CumulateOp | ReduceWindowOp | SortOp):
             self.single(op, "vector")
         elif isinstance(op, GatherOp | ScatterOp):
             self.single(op, "index")

@@ -6,6 +6,7 @@
   becomes a sum of contractions, one for each window position;
 * a depthwise convolution, which has nothing to contract, becomes multiply and add over the window on the vector cores;
 * a reduction to few values over very many is done in two steps, so that all cores take part;
+* a window over all that is before or behind an element is a cumulative reduction;
 * a window too large for one kernel is combined from shifted copies (windows.py);
 * a sort is along the last dimension; rows too long for the unified buffer are sorted in parts (sorting.py);
 * equal ops become one; ops nobody uses go.
@@ -49,7 +50,7 @@ from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
 from .sorting import sort_in_parts, sort_last
-from .windows import split_window
+from .windows import cumulative, split_window
 
 Rule = Callable[..., bool]
 Rules = Sequence[tuple[type[GraphOp], Rule]]
@@ -448,6 +449,7 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (ContractOp, same_inputs),
     (ContractOp, vector_contract),
     (ReduceOp, split_reduce),
+    (ReduceWindowOp, cumulative),
     (ReduceWindowOp, split_window),
     (SortOp, sort_last),
     (SortOp, sort_in_parts),

@@ -24,6 +24,7 @@ from ...dialects.graph import (
     ConstantOp,
     ContractOp,
     ConvOp,
+    CumulateOp,
     DynamicSliceOp,
     DynamicUpdateSliceOp,
     FusionOp,
@@ -45,6 +46,7 @@ from ..access import splat_of
 from ..errors import PassError
 from ..pins import Pins, Schedule, parse_pins
 from .contract import lower_contract
+from .cumulate import lower_cumulate
 from .gather import lower_gather
 from .moves import Start, lower_copy
 from .scatter import lower_scatter
@@ -318,6 +320,7 @@ BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str, Pins], ops.Ker
     ConvOp: lower_contract,
     ReduceWindowOp: lower_window,
     GatherOp: lower_gather,
+    CumulateOp: lower_cumulate,
     ScatterOp: lower_scatter,
     SortOp: lower_sort,
 }
@@ -327,7 +330,7 @@ BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str, Pins], ops.Ker
 def stem_of(fusion: FusionOp) -> str:
     """A readable stem for the kernel's name: the op that shapes it."""
     body = fusion.body.block
-    order = (ContractOp, ConvOp, ReduceWindowOp, GatherOp, ScatterOp, SortOp, ReduceOp)
+    order = (ContractOp, ConvOp, ReduceWindowOp, GatherOp, CumulateOp, ScatterOp, SortOp, ReduceOp)
     for cls in order:
         if any(isinstance(o, cls) for o in body.ops):
             return cls.name.split(".")[1]

@@ -418,3 +418,9 @@
 %x, %i, %u = "test.op"() : () -> (tensor<4x3xf32>, tensor<2xi32>, tensor<2x4xf32>)
 %y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<4x3xf32>, tensor<2xi32>, tensor<2x4xf32>) -> tensor<4x3xf32>
 // CHECK: 'graph.scatter' {{.*}}cannot put rows of [2, 4] at [2] into [4, 3]
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.cumulate %x {dim = 1, kind = "sum", reverse = 0} : tensor<4xf32>
+// CHECK: 'graph.cumulate' {{.*}}dim 1 is outside the rank of [4]

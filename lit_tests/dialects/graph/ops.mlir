@@ -76,3 +76,9 @@
 %table, %ids, %rows = "test.op"() : () -> (tensor<31x17xf32>, tensor<5xi32>, tensor<5x17xf32>)
 %scattered = graph.scatter %table, %ids, %rows {kind = "sum"} : (tensor<31x17xf32>, tensor<5xi32>, tensor<5x17xf32>) -> tensor<31x17xf32>
 // CHECK: graph.scatter %{{.*}}, %{{.*}}, %{{.*}} {kind = "sum"} : (tensor<31x17xf32>, tensor<5xi32>, tensor<5x17xf32>) -> tensor<31x17xf32>
+
+// -----
+
+%row = "test.op"() : () -> tensor<4x9xf32>
+%sums = graph.cumulate %row {dim = 1, kind = "sum", reverse = 1} : tensor<4x9xf32>
+// CHECK: graph.cumulate %{{.*}} {dim = 1, kind = "sum", reverse = 1} : tensor<4x9xf32>

@@ -266,3 +266,9 @@ tile.store %t, %x at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, l1>, !npu.
 %x, %i, %u = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !tile.tile<5xi32, ub>, !tile.tile<5x16xf32, ub>)
 %y = tile.scatter %x, %i, %u at [0] {kind = "and"} : (!tile.tile<8x16xf32, ub>, !tile.tile<5xi32, ub>, !tile.tile<5x16xf32, ub>) -> !tile.tile<8x16xf32, ub>
 // CHECK: 'tile.scatter' {{.*}}kind 'and' is not one of set, sum, prod, max, min
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.cumulate %x {dim = 1, kind = "sum", reverse = 0} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x1xf32, ub>
+// CHECK: 'tile.cumulate' {{.*}}cannot cumulate [8, 16] along dimension 1 into [8, 1]

@@ -144,3 +144,12 @@ func.func @main(%x: tensor<50000x1xf32>, %z: tensor<30x7xf32>) -> (tensor<50000x
 // CHECK: graph.transpose %z {perm = [1, 0]}
 // CHECK: graph.sort %{{.*}} {descending = [0], dim = 1, {{.*}}} : tensor<7x30xf32>
 // CHECK: graph.transpose
+
+// -----
+
+// A window over all that is before each element is a cumulative reduction, however long.
+func.func @main(%x: tensor<4x90000xf32>) -> tensor<4x90000xf32> {
+  %y = graph.reduce_window %x {dilation = [1, 1], high = [0, 0], kind = "sum", low = [0, 89999], strides = [1, 1], window = [1, 90000]} : tensor<4x90000xf32>
+  func.return %y : tensor<4x90000xf32>
+}
+// CHECK: graph.cumulate %x {dim = 1, kind = "sum", reverse = 0} : tensor<4x90000xf32>

@@ -268,3 +268,19 @@ func.func @main(%x: tensor<300x130xf32>, %i: tensor<3000xi32>, %u: tensor<3000x1
 // CHECK: tile.scatter %[[STATE]]
 // CHECK: scf.yield
 // CHECK: tile.store
+
+// -----
+
+// A cumulative sum of rows that do not fit: pieces carry what came before them.
+func.func @main(%x: tensor<4x90000xf32>) -> tensor<4x90000xf32> {
+  %y = graph.cumulate %x {dim = 1, kind = "sum", reverse = 0} : tensor<4x90000xf32>
+  func.return %y : tensor<4x90000xf32>
+}
+// CHECK: tile.launch @cumulate_0 %x
+// CHECK: %[[ZERO:.*]] = tile.fill
+// CHECK: scf.for {{.*}} iter_args(%[[CARRY:.*]] = %[[ZERO]])
+// CHECK: tile.cumulate
+// CHECK: tile.broadcast %[[CARRY]]
+// CHECK: tile.add
+// CHECK: tile.extract
+// CHECK: tile.store
