@@ -6,7 +6,9 @@ STAMP := $(VENV)/.installed
 
 RECORDS ?= ../shared/calibration/measurements_dev.json
 
-.PHONY: demo test bench faults calibration conformance clean venv
+FUZZ ?=
+
+.PHONY: demo test bench faults fuzz calibration conformance clean venv
 
 venv: $(STAMP)
 
@@ -27,6 +29,9 @@ test: $(STAMP)
 
 faults: $(STAMP)
 	$(BIN)/python tests/faults/campaign.py
+
+fuzz: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign $(FUZZ)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py

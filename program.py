@@ -19,7 +19,7 @@ from .backends.simulator.flags import cycles_without
 from .backends.trace import write_trace
 from .dialects import make_context
 from .dialects.base import source_of, text
-from .dialects.dtypes import dtype_name, numpy_dtype
+from .dialects.dtypes import dtype_name
 from .dialects.npu import GmType
 from .dialects.npu.structure import KernelOp
 from .dialects.text import one_line, parse_module
@@ -30,6 +30,7 @@ from .passes.errors import PassError
 from .passes.npu.check import removable_flags
 from .passes.pins import Pins, pins_text
 from .passes.pipeline import PIPELINE, Stage, level_of, pinned, run_pipeline
+from .signature import CompileError, Signature, physical, signature_of
 from .verification.results import Verification
 
 if TYPE_CHECKING:
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
-
-
-class CompileError(Exception):
-    """A program that cannot be compiled or called as asked: one sentence with the op and the place."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +53,6 @@ class Options:
     def stages(self) -> list[Stage]:
         """The pipeline that these options ask for."""
         return [s for s in pinned(PIPELINE, pins_text(self.schedule)) if self.check or s.name != "npu-check"]
-
-
-@dataclass(frozen=True)
-class Signature:
-    """What a program takes and gives: flat shapes and dtypes, and the pytrees around them."""
-
-    inputs: tuple[tuple[tuple[int, ...], str], ...]
-    in_tree: Any = None
-    out_tree: Any = None
 
 
 @dataclass
@@ -155,15 +143,11 @@ class Program:
 
     def flatten(self, args: Sequence[Any]) -> list[Any]:
         """The flat inputs in @main's order, checked against the signature."""
-        return flatten_arguments(self._source.name, self._signature, args)
+        return self._signature.flatten(self._source.name, args)
 
     def unflatten(self, flat: Sequence[Any]) -> Any:
         """The function's pytree from flat outputs."""
-        import jax
-
-        if self._signature.out_tree is not None:
-            return jax.tree.unflatten(self._signature.out_tree, list(flat))
-        return flat[0] if len(flat) == 1 else tuple(flat)
+        return self._signature.unflatten(flat)
 
     def report(self) -> Report:
         """Time, traffic and energy by kernel, from the simulator."""
@@ -187,34 +171,6 @@ class Program:
     def trace(self, path: str | Path) -> None:
         """Writes the timeline as Chrome/Perfetto trace-event JSON."""
         write_trace(self._module, self.machine, path)
-
-
-def flatten_arguments(name: str, signature: Signature, args: Sequence[Any]) -> list[Any]:
-    """The flat inputs in @main's order. Raises CompileError where they do not fit the signature."""
-    import jax
-    import numpy as np
-
-    if signature.in_tree is None:
-        flat = list(args)
-    else:
-        flat, tree = jax.tree.flatten(tuple(args))
-        if tree != signature.in_tree:
-            raise CompileError(f"{name} was compiled for inputs {signature.in_tree}, called with {tree}")
-    if len(flat) != len(signature.inputs):
-        raise CompileError(f"{name} takes {len(signature.inputs)} inputs, called with {len(flat)}")
-    out = []
-    for i, (value, (shape, dtype)) in enumerate(zip(flat, signature.inputs, strict=True)):
-        array = value if hasattr(value, "shape") and hasattr(value, "dtype") else np.asarray(value)
-        if array.dtype != numpy_dtype(dtype) and not hasattr(value, "dtype"):
-            array = array.astype(numpy_dtype(dtype))
-        if array.dtype == np.dtype(f"V{numpy_dtype(dtype).itemsize}"):  # how .npz files hold bf16 and f8
-            array = np.asarray(array).view(numpy_dtype(dtype))
-        if tuple(array.shape) != shape or array.dtype != numpy_dtype(dtype):
-            raise CompileError(
-                f"input {i} of {name} must be {dtype}{list(shape)}, got {array.dtype.name}{list(array.shape)}"
-            )
-        out.append(array)
-    return out
 
 
 class _as_compile_error:
@@ -282,23 +238,23 @@ def _source(source: Any, args: Sequence[Any]) -> Source:
 
 
 def _shapes(args: Sequence[Any]) -> tuple[Any, ...]:
-    """`args` with arrays replaced by their shapes, so that a Program does not keep weights alive."""
+    """`args` with arrays replaced by their types, so that a Program does not keep weights alive. A Python scalar stays
+    weak: it takes the dtype of what it meets."""
     import jax
 
-    return jax.tree.map(
-        lambda a: jax.typeof(a) if not isinstance(a, jax.ShapeDtypeStruct) else a, tuple(args)
-    )
+    def struct(leaf: Any) -> Any:
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            return leaf
+        aval: Any = jax.typeof(leaf)
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
+    return jax.tree.map(struct, tuple(args))
 
 
 def _from_function(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ModuleOp, Signature]:
-    import jax
-
-    from .dialects.dtypes import name_of_numpy
-
-    structs = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), tuple(args))
-    lowered = lower_function(fn, structs)
-    inputs = tuple((tuple(a.shape), name_of_numpy(a.dtype)) for a in lowered.in_avals)
-    return lowered.module, Signature(inputs, lowered.in_tree, lowered.out_tree)
+    lowered = lower_function(fn, args)
+    signature = signature_of(lowered.in_avals, lowered.out_avals, lowered.in_tree, lowered.out_tree)
+    return lowered.module, signature
 
 
 def _from_text(content: bytes, filename: str | None) -> tuple[ModuleOp, Signature]:
@@ -344,7 +300,7 @@ def lower(source: Any, *args: Any) -> tuple[ModuleOp, list[Any]]:
     origin = _source(source, args)
     with _as_compile_error(), _collector_paused():
         module, signature = origin.lower()
-    return module, flatten_arguments(origin.name, signature, args)
+    return module, signature.flatten(origin.name, args)
 
 
 def input_types(source: Any, *args: Any) -> tuple[tuple[tuple[int, ...], str], ...]:
@@ -399,12 +355,12 @@ def verify(
     with _as_compile_error(), _collector_paused():
         module, signature = origin.lower()
     name = origin.name
-    flat = flatten_arguments(name, signature, args)
+    flat = signature.flatten(name, args)
     reference = None
     if callable(source):
         import jax
 
-        reference = jax.tree.leaves(jax.jit(source)(*args))
+        reference = [physical(leaf) for leaf in jax.tree.leaves(jax.jit(source)(*args))]
     known = program
     if program is not None:
         target, options = program.target, program.options

@@ -1,56 +1,62 @@
 """How long a bisection of GPT-2 takes for one corrupted pass, and how small its reproducer is.
 
-python benchmarks/bisect_gpt2.py            # graph-to-tile swaps the operands of every subtraction
+python benchmarks/bisect_gpt2.py                       # one mistake in each stage of the pipeline
+python benchmarks/bisect_gpt2.py plan-overlaps-tensors   # one mistake of tests/verification/wrong_passes.py
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-
 import tilewright as tw
-from tilewright.passes.pipeline import PIPELINE, make_pass
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
-REAL = next(s for s in PIPELINE if s.name == "graph-to-tile")
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests" / "verification")]
+
+import gpt2  # pyright: ignore[reportMissingImports]  # noqa: E402
+from wrong_passes import CASES, corrupted  # pyright: ignore[reportMissingImports]  # noqa: E402
+
+EACH_STAGE = (
+    "simplify-swaps-sub",
+    "fuse-recomputes-wrongly",
+    "tile-swaps-sub",
+    "npu-keeps-accumulator",
+    "allocate-overlaps-ub",
+    "synchronize-wrong-event",
+    "plan-overlaps-tensors",
+)
+"""One mistake in each stage; all of them strike GPT-2."""
 
 
-@dataclass(frozen=True)
-class SwappedSubtraction(ModulePass):
-    """graph-to-tile with one mistake."""
-
-    name = "graph-to-tile"
-    target: str = "ascend-910b1"
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        make_pass(REAL, self.target).apply(ctx, op)
-        for inner in op.walk():
-            if inner.name == "tile.sub":
-                inner.operands = list(inner.operands)[::-1]
+def bisect(case: Any) -> bool:
+    """Prints the culprit, the seconds and the ops; False where the bug was not found."""
+    args: tuple[Any, ...] = gpt2.forward_inputs()
+    start, used = time.perf_counter(), time.process_time()
+    culprit = tw.verify(gpt2.forward, *args, stages=corrupted(case.stage, case.mistake), bisect=True).culprit
+    took, used = time.perf_counter() - start, time.process_time() - used
+    if culprit is None:
+        print(f"{case.name}: not found, {took:.1f} s")
+        return False
+    ops = "no" if culprit.reproducer is None else f"{culprit.reproducer.ops} ops"
+    blamed = "blamed" if culprit.stage == case.stage else "NOT BLAMED"
+    print(
+        f"{case.name}: {case.stage} {blamed}, {took:.1f} s ({used:.1f} s of processor time), reproducer: {ops}"
+    )
+    print("\n".join("    " + line for line in culprit.sentences()), flush=True)
+    return culprit.stage == case.stage
 
 
 def main() -> int:
-    """Prints the culprit, the seconds and the ops; 1 where the bug was not found."""
-    import gpt2  # pyright: ignore[reportMissingImports]
-
-    args: tuple[Any, ...] = gpt2.forward_inputs()
-    stages = [replace(s, load=lambda: SwappedSubtraction) if s is REAL else s for s in PIPELINE]
-    start, used = time.perf_counter(), time.process_time()
-    culprit = tw.verify(gpt2.forward, *args, stages=stages, bisect=True).culprit
-    took, used = time.perf_counter() - start, time.process_time() - used
-    if culprit is None or culprit.reproducer is None:
-        print("not found")
-        return 1
-    print("\n".join(culprit.sentences()))
-    print(f"{took:.1f} s ({used:.1f} s of processor time), reproducer of {culprit.reproducer.ops} ops")
-    return 0
+    """0 where each mistake was found and its stage blamed."""
+    known = {c.name: c for c in CASES}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("case", nargs="*", choices=sorted(known), default=list(EACH_STAGE))
+    failed = [name for name in parser.parse_args().case if not bisect(known[name])]
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -303,6 +303,8 @@ def value_key(op: Op) -> Any:
 
 def literal(attr: ir.DenseElementsAttr, shape: tuple[int, ...], dtype: np.dtype) -> Literal:
     """The tensor that an attribute from `value_key` holds."""
+    if 0 in shape:  # the bindings make no difference between types here
+        return Literal.of(np.zeros(shape, dtype))
     try:
         array = np.asarray(attr)
     except TypeError:

@@ -15,6 +15,7 @@ RANK = {
     "frontends": 2,
     "backends": 2,
     "universe": 3,
+    "signature": 3,
     "verification": 3,
     "program": 4,
     "calibration": 5,
@@ -26,7 +27,7 @@ FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "verificati
 
 def modules() -> list[Path]:
     files = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
-    return [*files, ROOT / "program.py", ROOT / "universe.py"]
+    return [*files, ROOT / "program.py", ROOT / "signature.py", ROOT / "universe.py"]
 
 
 def layer(path: Path) -> str:

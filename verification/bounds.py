@@ -21,7 +21,17 @@ from ..backends.interpreter.graph import RULES, over_windows
 from ..dialects.base import integer, text, to_ints
 from ..dialects.dtypes import size
 from ..dialects.graph import CumulateOp, ScatterOp, SortOp, ops
-from .tolerance import Mode, function_error, roundoff, smallest, sum_error
+from .tolerance import (
+    HOST_FUNCTIONS,
+    HOST_SUMS,
+    LIKELY,
+    Mode,
+    function_error,
+    gamma,
+    roundoff,
+    smallest,
+    sum_error,
+)
 
 Bound = Array | None
 
@@ -85,6 +95,12 @@ def scaled(factor: Array, e: Bound) -> Bound:
     return None if e is None else jnp.where((e == 0) | (factor == 0), 0, factor * e)
 
 
+def reach(e: Array, mode: Mode) -> Array:
+    """How far apart two computations of a value may be where that decides something: over a whole program, as many
+    standard deviations as are allowed there."""
+    return e if mode == "worst" else 2 * LIKELY * e
+
+
 def rounding(y: Array, relative: float, mode: Mode) -> Bound:
     """The bound of a rounding of y."""
     if relative == 0:
@@ -140,7 +156,7 @@ def _passed_on(
 ) -> Bound:
     """What the operands' errors do to the result of a function."""
     if name in COMPARISONS:
-        near = wide(signed(xs[0]) - signed(xs[1])) <= full[0] + full[1]
+        near = wide(signed(xs[0]) - signed(xs[1])) <= reach(full[0] + full[1], mode)
         return (near & (full[0] + full[1] > 0)).astype(np.float32)
     if name in BITS or name == "is_finite":
         unsure = sum((e > 0).astype(np.float32) for e in full)
@@ -170,25 +186,27 @@ def _passed_on(
             chosen = jnp.where(xs[0], full[1], full[2])
             return jnp.where(full[0] > 0, apart + jnp.maximum(full[1], full[2]), chosen)
         case "convert":
-            return _converted(xs[0], full[0], y)
+            return _converted(xs[0], full[0], y, mode)
         case _ if name in MONOTONE:
             step = values.SCALAR[name]
-            x = signed(xs[0])
-            return jnp.abs(step(x + full[0]) - step(x - full[0]))
+            x, r = signed(xs[0]), reach(full[0], mode)
+            return jnp.abs(step(x + r) - step(x - r))
         case "rem":
             turns = signed(xs[0]) / signed(xs[1])
-            crossed = jnp.trunc(turns * (1 + 1e-6)) != jnp.trunc(turns * (1 - 1e-6))
+            slack = 1e-6 * jnp.abs(turns) + reach(full[0] + jnp.abs(turns) * full[1], mode) / wide(xs[1])
+            crossed = jnp.trunc(turns + slack) != jnp.trunc(turns - slack)
             return full[0] + jnp.abs(jnp.trunc(turns)) * full[1] + jnp.where(crossed, wide(xs[1]), 0)
     if y.dtype.kind in "iu":
         return jnp.where(sum((e > 0).astype(np.float32) for e in full) > 0, jnp.inf, 0).astype(wide(y).dtype)
     return _by_slope(name, xs, es, y, mode)
 
 
-def _converted(x: Array, e: Array, y: Array) -> Array:
+def _converted(x: Array, e: Array, y: Array, mode: Mode) -> Array:
     if x.dtype == np.bool_:
         return e.astype(wide(y).dtype)
     if y.dtype.kind in "iu" and x.dtype.kind not in "iu":
-        return jnp.abs(jnp.trunc(signed(x) + e) - jnp.trunc(signed(x) - e)).astype(wide(y).dtype)
+        r = reach(e, mode)
+        return jnp.abs(jnp.trunc(signed(x) + r) - jnp.trunc(signed(x) - r)).astype(wide(y).dtype)
     return e.astype(wide(y).dtype)
 
 
@@ -252,7 +270,8 @@ def _arg_reduce(
         return [None, None]
     worst = _extreme(x, e, ys[0], lambda v: values.reduce(v, text(op.kind), [dim]))
     best = jnp.expand_dims(signed(ys[0]), dim)
-    rivals = jnp.sum(jnp.abs(signed(x) - best) <= e + jnp.expand_dims(worst, dim), axis=dim)
+    near = reach(e + jnp.expand_dims(worst, dim), mode)
+    rivals = jnp.sum(jnp.abs(signed(x) - best) <= near, axis=dim)
     unsure = (rivals > 1) & (jnp.max(e, axis=dim) > 0)
     return [worst, jnp.where(unsure, jnp.inf, 0).astype(wide(ys[1]).dtype)]
 
@@ -427,6 +446,28 @@ def _scatter(
         lost = jnp.where(jnp.max(es[1], initial=0) > 0, jnp.inf, 0)
         moved = both(moved, jnp.broadcast_to(lost, y.shape).astype(wide(y).dtype), "worst")
     return [moved]
+
+
+# -- the host ----------------------------------------------------------------------------------------------
+
+
+def host_errors(
+    name: str, xs: Sequence[Array], ys: Sequence[Array], run: Callable[[Sequence[Array]], Sequence[Array]]
+) -> list[Bound]:
+    """How far results of a host op, which runs alone, may be from what JAX makes of the op in the middle of a program,
+    where XLA contracts a product and an addition and takes sums in another order. run: the op itself."""
+    if not any(roundoff(np.dtype(y.dtype)) for y in ys):
+        return [None] * len(ys)
+    if name in HOST_SUMS:
+        n = max((x.size for x in xs), default=1)
+        sizes = run([x if x.dtype.kind in "biu" else wide(x).astype(x.dtype) for x in xs])
+        return [
+            scaled(wide(s), jnp.asarray(gamma(n, roundoff(np.dtype(y.dtype)), "likely")))
+            for s, y in zip(sizes, ys, strict=True)
+        ]
+    if name in HOST_FUNCTIONS:
+        return [rounding(y, HOST_FUNCTIONS[name] * 2 * roundoff(np.dtype(y.dtype)), "likely") for y in ys]
+    return [None] * len(ys)
 
 
 Rule = Callable[..., list[Bound]]

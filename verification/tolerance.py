@@ -48,6 +48,26 @@ ULPS: dict[str, float] = {
 """Largest error of a function in units in the last place: the limits of the OpenCL C specification, section 7.4
 (relative error as ULPs, full profile); `logistic` is exp, an add and a division."""
 
+HOST_FUNCTIONS: dict[str, float] = {
+    **dict.fromkeys(("stablehlo.add", "stablehlo.subtract", "stablehlo.convert"), 0.5),
+    **{"stablehlo.multiply": 0.5, "stablehlo.divide": 2.5, "stablehlo.abs": 4.0},
+    **{"stablehlo.sqrt": 3.0, "stablehlo.rsqrt": 3.0, "stablehlo.cbrt": 2.0, "stablehlo.exponential": 3.0},
+    **{"stablehlo.exponential_minus_one": 3.0, "stablehlo.log": 3.0, "stablehlo.log_plus_one": 3.0},
+    **{"stablehlo.sine": 4.0, "stablehlo.cosine": 4.0, "stablehlo.tan": 5.0, "stablehlo.tanh": 5.0},
+    **{"stablehlo.atan2": 6.0, "stablehlo.power": 16.0, "stablehlo.logistic": 7.0},
+    **dict.fromkeys(("chlo.erf", "chlo.erfc", "chlo.erf_inv", "chlo.lgamma", "chlo.digamma"), 16.0),
+    **dict.fromkeys(("chlo.bessel_i1e", "chlo.zeta", "chlo.polygamma"), 16.0),
+}
+"""Ulps that a host op may be off by what it is compiled together with: the limits of `ULPS`, and for what OpenCL does
+not have those of its erf and pow, the widest. Others move or select data, or are one library call wherever they
+stand."""
+
+HOST_SUMS = frozenset(
+    f"stablehlo.{name}"
+    for name in ("reduce", "reduce_window", "dot_general", "convolution", "scatter", "select_and_scatter")
+)
+"""Host ops that add up."""
+
 ROUNDED_ONCE = frozenset(["add", "sub", "mul", "convert"])
 """Functions whose result is the exact one, rounded: half a unit in the last place."""
 

@@ -28,7 +28,7 @@ from ..dialects.dtypes import numpy_dtype
 from ..dialects.graph import control
 from ..dialects.npu.types import GmType
 from ..dialects.tile import ops as tile
-from .bounds import EXACT, Bound, both, or_zeros, propagate, wide
+from .bounds import EXACT, Bound, both, host_errors, or_zeros, propagate, wide
 from .compare import SAME, Difference, compare, same_bits
 from .structure import Cache, structure
 from .tolerance import Mode, roundoff
@@ -409,10 +409,13 @@ class Walk:
 
     def _host(self, op: control.HostOp, xs: Sequence[Array], es: Sequence[Late | None]) -> list[Pair]:
         ys = run_text(text(op.module), xs)
-        known = [None if e is None else e() for e in es] if self.settings.likely else []
-        if all(e is None for e in known):
+        if not self.settings.likely:
             return [(y, None) for y in ys]
-        found = self._measured(op, xs, known, ys)
+        known = [None if e is None else e() for e in es]
+        found = host_errors(text(op.op), xs, ys, lambda xs: run_text(text(op.module), xs))
+        if any(e is not None for e in known):
+            moved = self._measured(op, xs, known, ys)
+            found = [both(own, e, "likely") for own, e in zip(found, moved, strict=True)]
         return [(y, Late(lambda b=b: b)) for y, b in zip(ys, found, strict=True)]
 
     def _measured(

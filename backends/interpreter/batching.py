@@ -232,7 +232,14 @@ def load(
 ) -> Array:
     """The tiles of all batched iterations, [*leading, *shape]."""
     offsets, moves = _split_offsets(box, scope, batch)
-    sizes, steps = box.sizes, box.steps
+    sizes = box.sizes
+    backwards = [s < 0 for s in box.steps]
+    steps = [abs(s) for s in box.steps]
+    # what is walked backwards is taken from its other end and turned around: no batched index moves it
+    offsets = [
+        o.scaled(1, -(n - 1) * s) if back else o
+        for o, n, s, back in zip(offsets, sizes, steps, backwards, strict=True)
+    ]
     spans = [
         (n - 1) * s + 1 + sum((count - 1) * c for c, _, count in move)
         for n, s, move in zip(sizes, steps, moves, strict=True)
@@ -240,12 +247,13 @@ def load(
     x = boxes.load(source, view, offsets, spans, [1] * len(spans), fill, spans)
     order: list[int] = []
     d = 0
-    for n, s, move in zip(sizes, steps, moves, strict=True):
+    for n, s, move, back in zip(sizes, steps, moves, backwards, strict=True):
         for c, index, count in sorted(move, reverse=True):
             x = _windows(x, d, c, count)
             order.append(index)
             d += 1
         x = lax.slice_in_dim(x, 0, (n - 1) * s + 1, s, axis=d)
+        x = lax.rev(x, [d]) if back else x
         order.append(-1)
         d += 1
     return _lead(x, order, batch, tuple(shape))

@@ -35,6 +35,8 @@ def to_words(x: Array) -> Array:
     x = raw(x)
     if x.dtype == np.bool_:
         x = lax.convert_element_type(x, np.uint8)
+    if x.dtype.kind == "c":
+        x = lax.reshape(lax.concatenate([_column(lax.real(x)), _column(lax.imag(x))], 1), (2 * x.size,))
     width = x.dtype.itemsize
     if width == 4:
         return x if x.dtype == WORD else lax.bitcast_convert_type(x, WORD)
@@ -48,12 +50,20 @@ def from_words(words: Array, dtype: np.dtype) -> Array:
     dtype = raw_dtype(dtype)
     if dtype == np.bool_:
         return lax.ne(from_words(words, np.dtype(np.uint8)), np.uint8(0))
+    if dtype.kind == "c":
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        pairs = from_words(words, part)
+        return lax.complex(pairs[0::2], pairs[1::2])
     width = dtype.itemsize
     if width == 4:
         return words if dtype == WORD else lax.bitcast_convert_type(words, dtype)
     if width > 4:
         return lax.bitcast_convert_type(lax.reshape(words, (words.size * 4 // width, width // 4)), dtype)
     return lax.reshape(lax.bitcast_convert_type(words, dtype), (words.size * 4 // width,))
+
+
+def _column(x: Array) -> Array:
+    return lax.reshape(x, (x.size, 1))
 
 
 class BytesMemory:

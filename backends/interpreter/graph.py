@@ -120,7 +120,7 @@ def _contract(op: ops.ContractOp, lhs: Array, rhs: Array) -> Array:
 
 def _conv(op: ops.ConvOp, lhs: Array, rhs: Array) -> Array:
     dtype = result_dtype(op)
-    wide = values.accumulator(lhs.dtype, dtype)
+    wide = acc = values.accumulator(lhs.dtype, dtype)
     la, lb, lo = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
     taps = size([rhs.shape[d] for d in (lb[0], *lb[2:])])
     if wide.kind in "iu" and taps * 2 ** (8 * lhs.dtype.itemsize + 8 * rhs.dtype.itemsize - 2) < 2**24:
@@ -136,7 +136,8 @@ def _conv(op: ops.ConvOp, lhs: Array, rhs: Array) -> Array:
         feature_group_count=integer(op.groups),
         preferred_element_type=wide,
     )
-    return values.convert(out, dtype)
+    # an integer wraps on its way to a narrower one, a float would be cut off at its limits
+    return values.convert(values.convert(out, acc), dtype)
 
 
 def _gather(op: ops.GatherOp, x: Array, indices: Array) -> Array:

@@ -129,8 +129,8 @@ class TileProgram:
             self.compiled[key] = jit(
                 lambda zero, *xs: run_kernel(kernel, zero, xs, inits, [_shape_of(v) for v in op.results])
             )
-        if any(isinstance(x, Tracer) for x in arguments):  # inside a loop, which is compiled as a whole
-            zero = lax.full((), ZERO)
+        zero = lax.add(ZERO, ZERO)
+        if isinstance(zero, Tracer):  # inside a loop, which is compiled as a whole
             return run_kernel(kernel, zero, arguments, inits, [_shape_of(v) for v in op.results])
         return self.compiled[key](ZERO, *arguments)
 

@@ -116,7 +116,32 @@ def _power(x: Array, y: Array) -> Array:
 def _divide(x: Array, y: Array) -> Array:
     """x / y. XLA multiplies by the reciprocal, which rounds twice, where y is the same for many elements;
     so y is made to depend on x: where x is NaN the quotient is x anyway."""
-    return lax.div(x, lax.select(lax.ne(x, x), x, y)) if is_float(x) else lax.div(x, y)
+    if is_float(x):
+        return lax.div(x, lax.select(lax.ne(x, x), x, y))
+    if x.dtype.kind == "c":
+        return lax.div(x, y)
+    zero, divisor = _divisor(x, y)
+    return lax.select(
+        zero, lax.full_like(x, -1 if x.dtype.kind == "i" else jnp.iinfo(x.dtype).max), lax.div(x, divisor)
+    )
+
+
+def _remainder(x: Array, y: Array) -> Array:
+    if is_float(x):
+        return lax.rem(x, y)
+    zero, divisor = _divisor(x, y)
+    return lax.select(zero, x, lax.rem(x, divisor))
+
+
+def _divisor(x: Array, y: Array) -> tuple[Array, Array]:
+    """Where y is 0, and y with 1 where integers have no quotient: there x / 1 is what XLA gives for the lowest number
+    by -1. XLA stops the process where it divides such constants while it compiles."""
+    zero = lax.eq(y, lax.full_like(y, 0))
+    none = zero
+    if x.dtype.kind == "i":
+        lowest, minus = lax.full_like(x, jnp.iinfo(x.dtype).min), lax.full_like(y, -1)
+        none = lax.bitwise_or(zero, lax.bitwise_and(lax.eq(x, lowest), lax.eq(y, minus)))
+    return zero, lax.select(none, lax.full_like(y, 1), y)
 
 
 def _absolute(x: Array) -> Array:
@@ -185,7 +210,7 @@ SCALAR: dict[str, Callable[..., Array]] = {
     "max": lax.max,
     "min": lax.min,
     "pow": _power,
-    "rem": lax.rem,
+    "rem": _remainder,
     "atan2": lax.atan2,
     "and": lax.bitwise_and,
     "or": lax.bitwise_or,
@@ -249,10 +274,17 @@ def reduce(x: Array, kind: str, dims: Sequence[int], keep: bool = False) -> Arra
             wide = _halved(wide, d, kind)
         out = lax.squeeze(wide, tuple(dims))
     else:
-        out = lax.reduce(wide, neutral(kind, wide.dtype), combine(kind), tuple(dims))
+        out = lax.reduce(wide, neutral(kind, wide.dtype), _propagating(kind, wide), tuple(dims))
     if keep:
         out = lax.reshape(out, [1 if d in dims else s for d, s in enumerate(x.shape)])
     return convert(out, x.dtype)
+
+
+def _propagating(kind: str, x: Array) -> Callable[[Array, Array], Array]:
+    """What combines two elements of x. XLA:CPU hands a plain maximum or minimum of many floats to a library that drops
+    NaN; one that is written in other words it keeps."""
+    function = combine(kind)
+    return (lambda a, b: settle(function(a, b))) if is_float(x) else function
 
 
 def _halved(x: Array, d: int, kind: str) -> Array:

@@ -124,7 +124,7 @@ class BlockFuser:
                 kept.append(op)
                 mask = 0
                 for value in self._outer_operands(op):
-                    mask |= self.grouper.needs_of(value)
+                    mask |= self.grouper.makers_of(value)
                 for result in op.results:
                     self.grouper.barriers[result] = mask
         pending: list[SSAValue] = []
@@ -224,7 +224,7 @@ class BlockFuser:
         if user is not None and not reads_through_layout(user):
             return None if shape_of(value) == () and splat_of(value) is not None else value
         if value.owner in members or (
-            splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp)
+            splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp | ReduceWindowOp)
         ):
             return None
         load = resolve(

@@ -117,7 +117,7 @@ class Grouper:
         self.groups: list[Group] = []
         self.owner: dict[SSAValue, Group] = {}
         self.barriers: dict[SSAValue, int] = {}
-        """For results of ops that are not in a group: the groups they depend on."""
+        """For results of ops that are not in a group: the groups that make what they use."""
 
     # -- dependencies --------------------------------------------------------------------------------------
 
@@ -126,16 +126,28 @@ class Grouper:
         if value in self.owner:
             group = self.owner[value].find()
             return group.bit | group.needs
+        found, rest = 0, self.makers_of(value)
+        while rest:
+            last = rest & -rest
+            group = self.groups[last.bit_length() - 1].find()
+            found |= group.bit | group.needs
+            rest ^= last
+        return found
+
+    def makers_of(self, value: SSAValue) -> int:
+        """Mask of the groups that make what `value` is made of. Which groups those need in turn, and which they are
+        merged into, may change still."""
+        if value in self.owner:
+            return self.owner[value].find().bit
         if value in self.barriers:
             return self.barriers[value]
         op = value.owner
+        found = 0
         if isinstance(op, Operation) and is_layout(op):
-            found = 0
             for operand in op.operands:
-                found |= self.needs_of(operand)
+                found |= self.makers_of(operand)
             self.barriers[value] = found
-            return found
-        return 0
+        return found
 
     def add_needs(self, group: Group, mask: int) -> None:
         mask &= ~group.bit

@@ -83,7 +83,8 @@ class ProgramLowering:
         return new
 
     def takes_over(self, value: SSAValue, user: Operation) -> bool:
-        """Whether `user` may overwrite the tensor of `value`: ours, and nobody looks at it afterwards."""
+        """Whether `user` may overwrite the tensor of `value`: ours, used by it once, and nobody looks at it
+        afterwards."""
         if self.env[value] not in self.owned:
             return False
         block = user.parent
@@ -91,13 +92,15 @@ class ProgramLowering:
         owner_block = value.owner if isinstance(value.owner, Block) else value.owner.parent
         if owner_block is not block or any(v.owner is not user for v in self._aliases(value, user)):
             return False
+        own = 0
         for use in value.uses:
             at: Operation | None = use.operation
             while at is not None and at.parent is not block:
                 at = at.parent_op()
+            own += at is user
             if at is not user and (at is None or not _before(at, user)):
                 return False
-        return True
+        return own == 1
 
     def _aliases(self, value: SSAValue, user: Operation) -> list[SSAValue]:
         """Reshapes of `value`, which share its memory, and tensors it shares the memory of."""
@@ -171,12 +174,7 @@ class ProgramLowering:
         self.env.update(zip(op.outputs, outputs, strict=True))
 
     def loop(self, op: WhileOp) -> None:
-        state = [
-            self.env[v]
-            if self.takes_over(v, op) and list(op.inits).count(v) == 1
-            else self.copied(self.env[v], op)
-            for v in op.inits
-        ]
+        state = [self.env[v] if self.takes_over(v, op) else self.copied(self.env[v], op) for v in op.inits]
         regions = []
         for region in (op.condition, op.body):
             old = region.block

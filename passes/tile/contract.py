@@ -314,10 +314,15 @@ class ContractKernel(VectorKernel):
         return self._emit_kernel(name, plan, element)
 
     def _orient(self) -> None:
-        """Orders each operand's dimensions: batch, then rows, then columns, the one nearest in memory last."""
+        """Orders each operand's dimensions: batch, then rows, then columns, the one nearest in memory last.
+
+        A gather of windows puts the positions in a window before the rest of the summed axes, in the order of
+        the image's dimensions; the filter follows that order."""
         lhs, rhs = self.operands
         self._order(lhs, self.m_axes, self.k_axes, windowed=True)
-        self._order(rhs, self.n_axes, self.k_axes, windowed=False)
+        summed = [a for d in lhs.dims for a in d.terms if a in self.k_axes]
+        summed += [a for a in self.k_axes if a not in summed]
+        self._order(rhs, self.n_axes, summed, windowed=False)
 
     def _order(self, operand: Operand, free: list[int], k: list[int], windowed: bool) -> None:
         def find(axes: Sequence[int]) -> list[Dim]:

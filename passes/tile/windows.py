@@ -73,7 +73,7 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
     )
     b.location = fusion.location
     which = list(fusion.body.block.args).index(load.base)  # pyright: ignore[reportArgumentType]
-    view = b.view(b.gm(which), source, [at.get(-1 - d, 1) for d in range(rank)], load.offset)
+    view = b.view(b.gm(which), source, [at.get(-1 - d, 0) for d in range(rank)], load.offset)
     cls = ops.ELEMENTWISE[REDUCTION_FUNCTION[kind]]
     with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
         position = []

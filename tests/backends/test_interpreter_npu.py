@@ -7,6 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
+import tilewright as tw
 from tilewright.backends.interpreter import Executable
 from tilewright.dialects import make_context
 from tilewright.machine import Machine
@@ -343,3 +344,13 @@ def test_equal_launches_compile_once() -> None:
         want = want + y
     np.testing.assert_array_equal(np.asarray(executable(x, y)[0]), want)
     assert len(executable.compiled) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_tensors_in_bytes(dtype: type) -> None:
+    x = np.array([1 + 2j, -0.5j, complex(np.nan, np.inf)], dtype)
+    with jax.enable_x64(True):
+        program = tw.compile(lambda x: (x, x.conj()), x)
+        same, other = program.executable("bytes")(x)
+    assert np.asarray(same).tobytes() == x.tobytes()
+    np.testing.assert_array_equal(np.asarray(other), x.conj())

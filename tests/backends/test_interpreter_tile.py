@@ -1,12 +1,14 @@
 """Hand-written programs of the tile and graph levels."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
+import tilewright as tw
 from tilewright.backends.interpreter import run_graph, run_tile
 from tilewright.dialects import make_context
 from tilewright.machine import Machine
@@ -164,6 +166,29 @@ func.func @main(%x: tensor<1x6x6x3xi8>, %w: tensor<3x3x3x5xi8>) -> tensor<1x4x4x
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
     np.testing.assert_array_equal(np.asarray(got), np.asarray(want).astype(np.int32))
+
+
+def test_a_narrow_conv_wraps() -> None:
+    text = """
+func.func @main(%x: tensor<1x6x3xi8>, %w: tensor<1x3x1xi8>) -> tensor<1x6x1xi8> {
+  %y = graph.conv %x, %w {strides=[1], low=[0], high=[0], lhs_dilation=[1], rhs_dilation=[1],
+    lhs_layout=[0,2,1], rhs_layout=[1,2,0], out_layout=[0,2,1], groups=1}
+    : (tensor<1x6x3xi8>, tensor<1x3x1xi8>) -> tensor<1x6x1xi8>
+  func.return %y : tensor<1x6x1xi8>
+}
+"""
+    x, w = np.full((1, 6, 3), 50, np.int8), np.full((1, 3, 1), 3, np.int8)
+    (got,) = run_graph(parse(text), x, w)
+    np.testing.assert_array_equal(np.asarray(got), np.full((1, 6, 1), 450 - 512, np.int8))
+
+
+def test_a_kernel_without_inputs_in_a_loop() -> None:
+    def fn(x: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 3, lambda i, c: c + jnp.full((40,), 2.0)[::-1].cumsum(), x)
+
+    module = tw.compile(fn, random(40)).module("tile")
+    (got,) = run_tile(module, MACHINE, random(40))
+    np.testing.assert_allclose(np.asarray(got), random(40) + 6 * np.arange(1, 41), rtol=1e-6)
 
 
 def test_an_unknown_kernel_is_named() -> None:

@@ -148,3 +148,37 @@ def test_raw_keeps_every_bit(dtype: type) -> None:
     x = np.arange(256, dtype=np.uint8).repeat(2).view(dtype)
     back = values.cooked(values.raw(jnp.asarray(x)), np.dtype(dtype))
     np.testing.assert_array_equal(np.asarray(back).view(np.uint8), x.view(np.uint8))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.uint32])
+def test_division_of_constants_without_quotient(dtype: type) -> None:
+    """XLA stops the process where it folds such a division itself."""
+    info = np.iinfo(dtype)
+    x, y = np.array([[7, info.min, info.max], [0, 0, 2]], dtype)
+    quotient, rest = run_constants("div", x, y), run_constants("rem", x, y)
+    ones = dtype(-1) if info.min else info.max
+    np.testing.assert_array_equal(quotient, [ones, ones, info.max // 2])
+    np.testing.assert_array_equal(rest, [7, info.min, 1])
+    if info.min:
+        pair = np.full(2, info.min, dtype), np.full(2, -1, dtype)
+        np.testing.assert_array_equal(run_constants("div", *pair), pair[0])
+        np.testing.assert_array_equal(run_constants("rem", *pair), [0, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
+@pytest.mark.parametrize("kind", ["max", "min", "sum", "prod"])
+@pytest.mark.parametrize("shape", [(5,), (4096,), (64, 64), (3, 4099)])
+def test_reductions_keep_nan(shape: tuple[int, ...], kind: str, dtype: type) -> None:
+    x = np.ones(shape, dtype)
+    x.reshape(-1)[x.size // 3] = np.nan
+    reduce = jax.jit(
+        lambda x: values.reduce(x, kind, range(x.ndim)), compiler_options=values.COMPILER_OPTIONS
+    )
+    assert np.isnan(reduce(x))
+
+
+def run_constants(name: str, *operands: np.ndarray) -> np.ndarray:
+    """A function of constants, which XLA computes while it compiles."""
+    with jax.enable_x64(True):
+        constants = [jnp.asarray(x) for x in operands]
+        return np.asarray(jax.jit(lambda: values.apply(name, constants, operands[0].dtype))())

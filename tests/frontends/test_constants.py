@@ -54,6 +54,13 @@ def test_conversions_of_constants(values: str, n: int, source: str, target: str,
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.int8, jnp.bool_, jnp.complex64])
+def test_constants_without_elements(dtype: type) -> None:
+    want = np.zeros((0, 13), dtype)
+    got = tw.compile(lambda: (jnp.asarray(want), jnp.reshape(jnp.asarray(want), (13, 0))))()
+    assert [(x.shape, x.dtype) for x in got] == [((0, 13), want.dtype), ((13, 0), want.dtype)]
+
+
 def test_a_uniform_constant_of_another_type_is_spread_without_the_host():
     text = """func.func @main(%a: tensor<2xf32>) -> tensor<3x2xf64> {
       %c = stablehlo.constant dense<5.0> : tensor<f64>

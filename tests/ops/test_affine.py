@@ -333,6 +333,19 @@ def test_reduce_window_beyond_unrolled() -> None:
     check(fn, data("f32", (2, 13, 17, 3)), memories=("typed", "bytes"), length=25)
 
 
+@pytest.mark.parametrize("dims", [(), (0,), (1,)])
+def test_windows_over_a_broadcast(dims: tuple[int, ...]) -> None:
+    """The window's own loads repeat the elements: a number, a column, a row."""
+    x = data("i32", [(7, 9)[d] for d in dims])
+
+    def fn(x: jax.Array) -> tuple[jax.Array, ...]:
+        wide = lax.broadcast_in_dim(x, (7, 9), dims)
+        pooled = lax.reduce_window(wide, 0, lax.add, (2, 3), (1, 2), "SAME")
+        return pooled, lax.cumsum(wide, 1), lax.cumsum(jnp.full((5, 7), 3), 0) + x.sum()
+
+    check(fn, x, memories=("typed", "bytes"))
+
+
 # -- programs that are odd
 
 X, Y = data("f32", (3, 5)), data("f32", (5,))
@@ -352,6 +365,8 @@ ODD: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
     "nothing at all": (lambda: jnp.arange(7.0), ()),
     "a value and its transpose": (lambda x: jnp.exp(x) + jnp.exp(x).T, (data("f32", (17, 17)),)),
     "a value and its reverse": (lambda x: jnp.exp(x) + jnp.exp(x)[::-1], (X,)),
+    "padding reversed": (lambda x: jnp.pad(x, ((2, 1), (1, 0)))[::-1, ::-1] * 2, (X,)),
+    "padding reversed, by steps": (lambda x: jnp.pad(x, ((2, 1), (1, 3)))[::-2, ::-3] * 2, (X,)),
     "neighbours": (lambda x: jnp.exp(x)[1:] + jnp.exp(x)[:-1], (X,)),
     "a value in two shapes": (lambda x: jnp.exp(x).reshape(5, 3) + x.reshape(5, 3), (X,)),
     "a transpose larger than a tile": (lambda x: x.T, (data("f32", (300, 257)),)),

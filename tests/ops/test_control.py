@@ -29,6 +29,15 @@ def step(i: Any, x: Any) -> Any:
     return x * 1.5 + i
 
 
+def between(a: jax.Array, b: jax.Array, late: bool) -> jax.Array:
+    """A loop between ops that would be one kernel without it; that kernel takes in another one after the loop."""
+    p = a >= b
+    r = lax.while_loop(lambda c: c.sum() < 100, lambda c: c * 2 + 1, jnp.where(p, a, -b))
+    q = jnp.exp(b)
+    s = jnp.where(p, a, q)
+    return r * s if not late else jnp.where(p, q + r, s) * r
+
+
 LOOPS: dict[str, tuple[Callable[..., Any], Args]] = {
     "fori": (lambda x: lax.fori_loop(0, 5, step, x), (X,)),
     "fori, count given": (lambda x, n: lax.fori_loop(0, n, step, x), (X, count(4))),
@@ -76,6 +85,8 @@ LOOPS: dict[str, tuple[Callable[..., Any], Args]] = {
     "a constant result": (lambda x: lax.fori_loop(0, 3, lambda i, c: jnp.ones_like(c), x), (X,)),
     "used afterwards": (lambda x: (lambda y: (y + x, y))(lax.fori_loop(0, 3, step, x)), (X,)),
     "a scalar": (lambda x: lax.fori_loop(0, 5, lambda i, c: c * 2 + x, x), (data("f32", ()),)),
+    "between ops of one kernel": (lambda a, b: between(a, b, False), (X, X * 0.5 + 1)),
+    "between ops of one kernel, used twice": (lambda a, b: between(a, b, True), (X, X * 0.5 + 1)),
     "many trips": (lambda x: lax.fori_loop(0, 100, lambda i, c: c * 0.99, x), (data("f32", (300, 257)),)),
 }
 

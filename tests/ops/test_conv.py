@@ -106,6 +106,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
         lambda x, w: conv(x, w[::-1, ::-1].transpose(0, 1, 3, 2)),
         (IMAGE, data("f16", (3, 3, 8, 3))),
     ),
+    "the image's dimensions swapped in the result": (
+        lambda x, w: (
+            lax.conv_general_dilated(x, w, (1, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NWHC")) + 1
+        ),
+        (IMAGE, data("f16", (3, 2, 3, 8))),
+    ),
+    "the result's features first": (
+        lambda x, w: (
+            lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "CNWH")) * 2
+        ),
+        (IMAGE, FILTER),
+    ),
     "transposed": (lambda x, w: lax.conv_transpose(x, w, (2, 2), "SAME"), (IMAGE, FILTER)),
     "depthwise": (lambda x, w: conv(x, w, feature_group_count=3), (IMAGE, data("f16", (3, 3, 1, 6)))),
     "depthwise and relu": (
@@ -130,6 +142,21 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
 def test_around_a_conv(name: str) -> None:
     fn, args = PROGRAMS[name]
     check(fn, *args, length=32)
+
+
+@pytest.mark.parametrize("out", ["NCHW", "CNHW", "NHWC", "WNCH"])
+@pytest.mark.parametrize("image", ["NCHW", "NHWC", "HWNC"])
+def test_an_epilogue_in_any_layout(image: str, out: str) -> None:
+    """Cores take rows of an image each: their parts of the result lie apart in device memory."""
+
+    def fn(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+        y = lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=(image, "OIHW", out))
+        return jax.nn.relu(y + b.reshape([b.size if d == "C" else 1 for d in out]))
+
+    sizes = {"N": 2, "H": 28, "W": 28, "C": 3}
+    x = data("f32", tuple(sizes[d] for d in image))
+    program = check(fn, x, data("f32", (8, 3, 4, 4)), data("f32", (8,)), length=48)
+    assert [kernel.cores for kernel in program.report().kernels] > [2]
 
 
 @pytest.mark.parametrize("name", ["scale, bias, relu", "depthwise and relu", "then pooling"])

@@ -126,6 +126,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
         lambda t, u, i: (lambda y: (y, lax.dynamic_update_slice(y, u, (i, 0))))(t + 1),
         (TABLE, data("f32", (3, 17)), jnp.int32(30)),
     ),
+    "an update by itself": (
+        lambda t, i: (lambda y: lax.dynamic_update_slice(y, y, (i, 0)))(t + 1),
+        (TABLE, jnp.int32(4)),
+    ),
     "an update in place": (
         lambda t, u, i: lax.dynamic_update_slice(t + 1, u, (i, 0)),
         (TABLE, data("f32", (3, 17)), jnp.int32(4)),

@@ -415,6 +415,37 @@ def test_two_views_of_one_workspace() -> None:
     assert kinds(section(elsewhere, workspaces=1)) == {"uninitialised"}
 
 
+@pytest.mark.parametrize(
+    ("stored", "at", "loaded", "from_"),
+    [
+        (
+            ("64x2xf32, strides [1, 64], offset 0", "[64, 1]"),
+            "[0, %core]",
+            ("2x64xf32", "[1, 64]"),
+            "[FROM, 0]",
+        ),
+        (("64x2xf32", "[64, 1]"), "[0, %core]", ("32x2x2xf32", "[32, 2, 1]"), "[0, 0, FROM]"),
+    ],
+)
+def test_cores_that_load_what_they_stored_through_another_view(
+    stored: tuple[str, str], at: str, loaded: tuple[str, str], from_: str
+) -> None:
+    """Dimensions in another order, or split: each core stays with its own part, or reads the other's."""
+    (out, out_sizes), (back, back_sizes) = stored, loaded
+    own = f"""
+    %s = npu.slot %a at [0] : {SLOT}
+    %t = npu.slot %a at [1] : {SLOT}
+    %v = npu.view %y : (!npu.gm<128xf32>) -> !npu.gm<{out}>
+    %w = npu.view %y : (!npu.gm<128xf32>) -> !npu.gm<{back}>
+    npu.vfill %s {{value = 0.5 : f64}} : (!npu.buffer<64xf32, ub>)
+    npu.barrier
+    npu.store_nd %s, %v at {at} {{sizes = {out_sizes}}} : (!npu.buffer<64xf32, ub>, !npu.gm<{out}>)
+    npu.barrier
+    npu.load_nd %w, %t at {from_} {{sizes = {back_sizes}}} : (!npu.gm<{back}>, !npu.buffer<64xf32, ub>)"""
+    assert not kinds(section(own.replace("FROM", "%core"), grid=2, workspaces=1))
+    assert kinds(section(own.replace("FROM", "%core * -1 + 1"), grid=2, workspaces=1)) >= {"core-race"}
+
+
 def test_an_output_that_is_read_first_must_come_with_contents() -> None:
     body = f"""
     %s = npu.slot %a at [0] : {SLOT}

@@ -23,6 +23,8 @@ from .model import Kernel, Transfer
 
 MOST_ELEMENTS = 1 << 26
 """Element stores that are followed one by one where the boxes of a tensor do not fit a simple pattern."""
+FEW_ELEMENTS = 1 << 22
+"""Elements that are followed one by one to tell the parts of cores in one tensor apart."""
 
 
 @dataclass
@@ -281,7 +283,7 @@ def _apart(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
         return True
     if load.box is None or store.box is None:
         return False
-    if load.view == store.view and _same_steps(kernel, load, store):
+    if _same_steps(kernel, load, store):
         return True
     boxes: list[list[tuple[tuple[int, int], ...]]] = []
     for transfer in (load, store):
@@ -289,25 +291,56 @@ def _apart(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
         boxes.append([_hull(kernel, transfer, p) for p in itertools.product(*map(range, kernel.grid))])
     for (i, a), (j, b) in itertools.product(enumerate(boxes[0]), enumerate(boxes[1])):
         if i != j and all(x[0] < y[1] and y[0] < x[1] for x, y in zip(a, b, strict=True)):
-            return False
+            return _apart_exactly(kernel, load, store)
+    return True
+
+
+def _apart_exactly(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
+    """The same, element by element; False where that is too much work or an offset is unknown."""
+    assert load.box is not None and store.box is not None
+    used = {v for box in (load.box, store.box) for o in box.offsets for v, _ in o.terms}
+    if used & kernel.unknown.keys() or _work(kernel, load) + _work(kernel, store) > FEW_ELEMENTS:
+        return False
+    owner = np.full(size(_shape(kernel, store.tensor)), -1, np.int32)
+    for core, env in enumerate(_cores(kernel, store)):
+        for flat in _elements(kernel, store, env):
+            owner[flat] = core // store.section.units
+    for core, env in enumerate(_cores(kernel, load)):
+        for flat in _elements(kernel, load, env):
+            if not np.isin(owner[flat], (-1, core // load.section.units)).all():
+                return False
     return True
 
 
 def _same_steps(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
-    """Whether load and store move alike along the grid, and the load stays inside the store's part of a grid
-    point (stores of two points do not meet: that is checked already)."""
+    """Whether load and store see the tensor alike but for the order of dimensions, move alike along the grid, and
+    the load stays inside the store's part of a grid point (stores of two points do not meet: that is checked
+    already)."""
     assert load.box is not None and store.box is not None
-    for d, (a, b) in enumerate(zip(load.box.offsets, store.box.offsets, strict=True)):
-        inside = []
-        for transfer, offset in ((load, a), (store, b)):
+    orders = [_by_stride(transfer.view) for transfer in (load, store)]
+    seen = [
+        [(t.view.shape[d], t.view.strides[d]) for d in order]
+        for t, order in zip((load, store), orders, strict=True)
+    ]
+    if load.view.offset != store.view.offset or seen[0] != seen[1] or not _apart_elements(store.view):
+        return False
+    for dims in zip(*orders, strict=True):
+        inside, along = [], []
+        for transfer, d in zip((load, store), dims, strict=True):
             kernel.counts[kernel.unit] = transfer.section.units
-            rest = Affine(offset.constant, tuple(t for t in offset.terms if t[0] >= kernel.unit))
             assert transfer.box is not None
+            offset = transfer.box.offsets[d]
+            rest = Affine(offset.constant, tuple(t for t in offset.terms if t[0] >= kernel.unit))
             inside.append(_reach(kernel, rest, transfer.box.counts[d], transfer.box.steps[d]))
-        grid_a, grid_b = (tuple(t for t in o.terms if t[0] < kernel.unit) for o in (a, b))
-        if grid_a != grid_b or inside[0][0] < inside[1][0] or inside[0][1] > inside[1][1]:
+            along.append(tuple(t for t in offset.terms if t[0] < kernel.unit))
+        if along[0] != along[1] or inside[0][0] < inside[1][0] or inside[0][1] > inside[1][1]:
             return False
     return True
+
+
+def _by_stride(view: GmType) -> list[int]:
+    """The dimensions of a view that move, those with the longest strides first."""
+    return sorted((d for d, n in enumerate(view.shape) if n > 1), key=lambda d: -view.strides[d])
 
 
 def _reach(kernel: Kernel, offset: Affine, count: int, step: int) -> tuple[int, int]:

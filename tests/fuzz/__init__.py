@@ -1,0 +1,1 @@
+"""Random JAX programs against JAX: see docs/fuzzing.md."""

@@ -1,0 +1,294 @@
+"""Runs random JAX programs at every level and against JAX; prints what fails, with its seed and a small reproducer.
+
+    python -m fuzz.campaign [--seed 0] [--count 2000] [--seconds S] [--only matmul,reduce] [--levels ...] [--jobs 1]
+
+Programs run in worker processes, which are watched: a crash of the process or a program that takes longer than
+`--patience` seconds is a finding like any other. What a seed stands for does not depend on the other options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+FAST = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false"
+"""How XLA compiles in workers: a program runs once, so that compiling it is all that counts."""
+
+TARGETS = ("ascend-310", "ascend-310p3", "ascend-910a", "ascend-950pr", "systolic-tpu1")
+"""Used besides the default one."""
+
+CLEAR = 40
+"""Programs after which a worker forgets what JAX compiled: what is small and common is kept for a while."""
+
+RECYCLE = 200
+"""Programs after which a worker is replaced, since XLA keeps what it compiled."""
+
+
+def plan(seed: int) -> tuple[str, tuple[str, ...]]:
+    """Target and levels of a seed. The graph and npu levels and the report always run; the others, which take longer,
+    on a share."""
+    target = TARGETS[seed // 4 % len(TARGETS)] if seed % 4 == 3 else "ascend-910b1"
+    levels = ["graph", "npu", "report"]
+    levels += ["tile"] * (seed % 5 == 0) + ["bytes"] * (seed % 8 == 1) + ["text"] * (seed % 7 == 2)
+    return target, tuple(levels)
+
+
+# -- workers -----------------------------------------------------------------------------------------------
+
+
+def work(only: str, levels: str) -> None:
+    """Judges the seeds on stdin, one by line, and prints one line of JSON for each."""
+    import jax
+
+    from .compare import judge
+    from .generate import walk
+    from .tables import program_of
+
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever JAX prints goes elsewhere
+    for done, line in enumerate(sys.stdin, 1):
+        seed = int(line)
+        target, own = plan(seed)
+        chosen = [x for x in levels.split(",") if x] or own
+        program = program_of(seed, only)
+        verdict = judge(program, target, chosen)
+        kinds = Counter(s.kind for s in walk(program.main))
+        found = {"seed": seed, "target": target, "levels": chosen, "kinds": kinds, **asdict(verdict)}
+        found["key"], found["steps"] = verdict.key, program.steps()
+        found["dtypes"] = sorted({program.types[r].dtype for s in walk(program.main) for r in s.results})
+        print(json.dumps(found), file=out, flush=True)
+        if done % CLEAR == 0:
+            jax.clear_caches()
+
+
+class Worker:
+    """A process that judges seeds, one after the other, replaced when it dies or takes too long."""
+
+    def __init__(self, options: argparse.Namespace):
+        self.options = options
+        self.process: subprocess.Popen[str] | None = None
+        self.lines: queue.Queue[str] = queue.Queue()
+        self.done = 0
+
+    def judge(self, seed: int) -> dict[str, Any]:
+        if self.process is None or self.process.poll() is not None or self.done >= RECYCLE:
+            self._start()
+        process, lines = self.process, self.lines
+        assert process is not None and process.stdin is not None
+        failed = {
+            "seed": seed,
+            "target": plan(seed)[0],
+            "levels": plan(seed)[1],
+            "kind": "crash",
+            "where": "process",
+        }
+        try:
+            process.stdin.write(f"{seed}\n")
+            process.stdin.flush()
+            first = self.done == 0
+            answer = lines.get(timeout=self.options.patience + (60 if first else 0))
+        except (queue.Empty, BrokenPipeError):
+            self.stop()
+            return {
+                **failed,
+                "kind": "hang",
+                "key": "hang",
+                "message": f"longer than {self.options.patience} s",
+            }
+        self.done += 1
+        if not answer:
+            code = process.wait()
+            return {**failed, "key": "crash process", "message": f"the process ended with code {code}"}
+        return json.loads(answer)
+
+    def _start(self) -> None:
+        self.stop()
+        flags = os.environ.get("XLA_FLAGS", FAST)
+        command = [sys.executable, "-m", "fuzz.campaign", "--worker", "--only", self.options.only]
+        command += ["--levels", self.options.levels]
+        place = str(Path(__file__).resolve().parent.parent)
+        known = os.pathsep.join([place, *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.process = process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": known},
+        )
+        self.lines, self.done = queue.Queue(), 0
+
+        def read(lines: queue.Queue[str] = self.lines) -> None:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.put(line)
+            lines.put("")
+
+        self.reader = threading.Thread(target=read, daemon=True)
+        self.reader.start()
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.reader.join()
+            for pipe in (self.process.stdin, self.process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
+            self.process = None
+
+
+# -- the campaign ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Summary:
+    """What a campaign found. failures: of each kind the verdicts, in the order they came."""
+
+    programs: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    targets: Counter[str] = field(default_factory=Counter)
+    dtypes: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)
+    failures: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def add(self, found: dict[str, Any]) -> None:
+        self.programs += 1
+        self.targets[found["target"]] += 1
+        for level in found["levels"]:
+            self.counts[level] += 1
+        for name in ("elements", "open", "strict", "refused", "steps", "host", "kernels"):
+            self.counts[name] += int(found.get(name, 0))
+        self.kinds.update(found.get("kinds", {}))
+        self.dtypes.update(found.get("dtypes", ()))
+        self.seconds.update(found.get("seconds", {}))
+        if found["kind"]:
+            self.failures.setdefault(found["key"], []).append(found)
+
+    def table(self, seconds: float) -> str:
+        c = self.counts
+        failed = Counter(f["kind"] for fs in self.failures.values() for f in fs)
+        share = f"{100 * c['open'] / max(c['elements'], 1):.2f} %"
+        levels = ", ".join(
+            f"{level} {c[level]}" for level in ("graph", "tile", "npu", "bytes", "text", "report")
+        )
+        times = ", ".join(f"{k} {v:.0f}" for k, v in self.seconds.most_common() if v >= 1)
+        return "\n".join(
+            [
+                f"{self.programs} programs of {c['steps'] / max(self.programs, 1):.1f} steps in {seconds:.0f} s: "
+                f"{60 * self.programs / seconds:.0f} a minute",
+                f"levels: {levels}",
+                f"targets: {', '.join(f'{t} {n}' for t, n in self.targets.most_common())}",
+                f"dtypes (programs): {', '.join(f'{t} {n}' for t, n in self.dtypes.most_common())}",
+                f"steps: {', '.join(f'{k} {n}' for k, n in self.kinds.most_common())}",
+                f"{c['kernels']} kernels, {c['host']} host calls; {c['strict']} programs equal JAX bit for bit, "
+                f"{c['refused']} refused by JAX itself; "
+                f"{c['elements']} numbers compared, {share} of them left open by their bounds",
+                f"seconds: {times}",
+                f"{failed['mismatch']} mismatches, {failed['crash']} crashes, {failed['hang']} hangs",
+            ]
+        )
+
+
+def campaign(options: argparse.Namespace) -> Summary:
+    """Runs the seeds in `--jobs` workers, until they or the seconds are over."""
+    summary, lock = Summary(), threading.Lock()
+    seeds = iter(range(options.seed, options.seed + options.count))
+    end = time.monotonic() + options.seconds if options.seconds else float("inf")
+
+    def run() -> None:
+        worker = Worker(options)
+        while time.monotonic() < end:
+            with lock:
+                seed = next(seeds, None)
+            if seed is None:
+                break
+            found = worker.judge(seed)
+            with lock:
+                summary.add(found)
+                if options.log:
+                    with Path(options.log).open("a") as log:
+                        log.write(json.dumps(found) + "\n")
+                if found["kind"]:
+                    print(
+                        f"seed {seed} on {found['target']}: {found['kind']} in {found['where']}: {found['message']}"
+                    )
+                    sys.stdout.flush()
+        worker.stop()
+
+    threads = [threading.Thread(target=run) for _ in range(options.jobs)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return summary
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0 where nothing failed, 1 otherwise."""
+    parser = argparse.ArgumentParser(description="Random JAX programs against JAX, at every level.")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=2000, help="how many programs")
+    parser.add_argument("--seconds", type=float, default=0, help="stop after so long")
+    parser.add_argument("--only", default="", help="generators to use, as matmul,reduce (see --list)")
+    parser.add_argument(
+        "--levels", default="", help="of graph,tile,npu,bytes,text,report; by default a share of each"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="worker processes")
+    parser.add_argument("--patience", type=float, default=120, help="seconds after which a program hangs")
+    parser.add_argument("--shrink", type=int, default=5, help="shrink the first failure of so many kinds")
+    parser.add_argument("--out", default="build/fuzz", help="where reproducers go")
+    parser.add_argument("--log", metavar="FILE", help="append each verdict to FILE, as a line of JSON")
+    parser.add_argument("--list", action="store_true", help="list the generators")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.worker:
+        work(options.only, options.levels)
+        return 0
+    if options.list:
+        from .tables import TABLE
+
+        print("\n".join(f"{name:<18} weight {weight}" for name, weight, _ in TABLE))
+        return 0
+    started = time.perf_counter()
+    summary = campaign(options)
+    for failures in list(summary.failures.values())[: options.shrink]:
+        report_failure(min(failures, key=lambda f: f.get("steps", 10**6)), options)
+    print(summary.table(time.perf_counter() - started))
+    return 1 if summary.failures else 0
+
+
+def report_failure(found: dict[str, Any], options: argparse.Namespace) -> None:
+    """Shrinks one failure and writes its reproducer."""
+    from .shrink import shrink
+    from .tables import program_of
+
+    program = program_of(found["seed"], options.only)
+    where = Path(options.out)
+    where.mkdir(parents=True, exist_ok=True)
+    file = where / f"seed_{found['seed']}.py"
+    if found["kind"] == "mismatch" or (found["where"] != "process" and found["kind"] == "crash"):
+        program = shrink(program, found["target"], found["levels"], found["key"])
+    file.write_text(program.text)
+    print(f"seed {found['seed']} ({found['key']}), {program.steps()} steps: wrote {file}; replay:")
+    print(f"    tilewright verify {file}:program --target {found['target']}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""Holds a random program against JAX at every level.
+
+The tolerance of each element is the project's own: the bounds that `verification/bounds.py` carries beside the values
+of the source program, as `tw.verify` uses them. They are computed only where the bits differ. From tile to npu, and
+from typed to addressed memory, no bit may differ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from tilewright.backends.interpreter import Executable, run_graph, run_tile
+from tilewright.backends.report import build_report
+from tilewright.dialects import make_context
+from tilewright.dialects.text import parse_module
+from tilewright.dialects.text import verify as verify_module
+from tilewright.frontends import lower_function
+from tilewright.machine import Machine
+from tilewright.passes.pipeline import run_pipeline
+from tilewright.verification.bounds import Bound
+from tilewright.verification.compare import compare, same_bits
+from tilewright.verification.structure import Cache
+from tilewright.verification.tolerance import LIKELY
+from tilewright.verification.walk import Settings, Walk
+
+from .generate import Program
+
+LEVELS = ("graph", "tile", "npu", "bytes", "text", "report")
+"""What can be asked for: values at three levels and in addressed memory; each level's text read back; a report."""
+
+REFERENCE = {
+    "xla_allow_excess_precision": False,
+    "xla_cpu_experimental_ynn_fusion_type": "",
+}
+"""How JAX compiles the reference: f16 and bf16 values are rounded where the program says so, and a maximum or minimum
+of many numbers keeps NaN, which a library that XLA:CPU calls drops."""
+
+
+@dataclass
+class Verdict:
+    """How a program came out. kind: "" where all is well, else `crash` or `mismatch`; where: the stage; elements,
+    open: numbers compared, and how many of them a bound left open; strict: whether no bit differed from JAX;
+    refused: JAX itself could not compile it; host:
+    ops on the host; seconds: by stage."""
+
+    kind: str = ""
+    where: str = ""
+    message: str = ""
+    elements: int = 0
+    open: int = 0
+    strict: bool = True
+    refused: bool = False
+    host: int = 0
+    kernels: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not self.kind
+
+    @property
+    def key(self) -> str:
+        """What shrinking keeps: the kind and place, and of a crash its words without numbers."""
+        words = (
+            "".join(c for c in self.message.split(":")[0] if not c.isdigit()) if self.kind == "crash" else ""
+        )
+        return f"{self.kind} {self.where} {words}"
+
+
+class Mismatch(Exception):
+    """Values differ by more than allowed: one clause."""
+
+
+class Judge:
+    """One program on one target."""
+
+    def __init__(self, program: Program, target: str, levels: Sequence[str], path: str = "<program>"):
+        self.program, self.levels = program, levels
+        self.machine, self.target = Machine.load(target), target
+        self.path = path
+        self.verdict = Verdict()
+        self.stage = ""
+        self.bounds: list[Bound] | None = None
+
+    def run(self) -> Verdict:
+        with jax.enable_x64(self.program.x64):
+            try:
+                self._run()
+            except Mismatch as difference:
+                self.verdict.kind, self.verdict.message = "mismatch", str(difference)
+            except Exception as error:  # whatever it raises is a crash
+                if self.stage == "reference":
+                    self.verdict.refused = True
+                    return self.verdict
+                line = " ".join(str(error).split())[:400]
+                self.verdict.kind, self.verdict.message = "crash", f"{type(error).__name__}: {line}"
+            self.verdict.where = self.stage if self.verdict.kind else ""
+        return self.verdict
+
+    def _enter(self, stage: str) -> None:
+        now = time.perf_counter()
+        if self.stage:
+            self.verdict.seconds[self.stage] = now - self._since
+        self.stage, self._since = stage, now
+
+    def _run(self) -> None:
+        self._enter("reference")
+        fn, args = self.program.function(self.path), self.program.arguments()
+        self.args = jax.tree.map(jax.numpy.asarray, args)
+        want = jax.jit(fn).lower(*self.args).compile(compiler_options=REFERENCE)(*self.args)
+        self.want = [np.asarray(x) for x in jax.tree.leaves(want)]
+        self.verdict.elements = sum(x.size for x in self.want)
+        self._enter("frontend")
+        structs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.args]
+        module = lower_function(fn, structs).module
+        verify_module(module)
+        self.source = module.clone()
+        self._text(module)
+        if "graph" in self.levels:
+            self._enter("graph")
+            self._against_jax(run_graph(module, *self.args))
+        if {"tile", "npu", "bytes", "report"} & set(self.levels):
+            self._lower(module)
+        self._enter("")
+
+    def _lower(self, module: ModuleOp) -> None:
+        self._enter("to tile")
+        run_pipeline(module, self.target, "tile")
+        verify_module(module)
+        self._text(module)
+        tile = None
+        if "tile" in self.levels:
+            self._enter("tile")
+            tile = run_tile(module, self.machine, *self.args)
+            self._against_jax(tile)
+        self._enter("to npu")
+        run_pipeline(module, self.target)
+        verify_module(module)
+        self._text(module)
+        self.verdict.host = sum(op.name == "npu.host_call" for op in module.walk())
+        self.verdict.kernels = sum(op.name == "npu.kernel" for op in module.ops)
+        if "report" in self.levels:
+            self._enter("report")
+            report = build_report(module, self.machine)
+            if not (np.isfinite(report.microseconds) and report.microseconds >= 0):
+                raise Mismatch(f"the report says {report.microseconds} us")
+            report.to_json()
+        typed = None
+        if "npu" in self.levels:
+            self._enter("npu")
+            typed = Executable(module, self.machine, "typed")(*self.args)
+            self._same(typed, tile) if tile is not None else self._against_jax(typed)
+        if "bytes" in self.levels:
+            self._enter("bytes")
+            self._same(Executable(module, self.machine, "bytes")(*self.args), typed or tile)
+
+    # -- judging -------------------------------------------------------------------------------------------
+
+    def _against_jax(self, got: Sequence[Any]) -> None:
+        equal = [same_bits(np.asarray(x), y) for x, y in zip(got, self.want, strict=True)]
+        if all(equal):
+            return
+        self.verdict.strict = False
+        if self.bounds is None:
+            mine = self.stage
+            self._enter("bounds")
+            walk = Walk(self.source, Cache(), Settings(likely=True, record=False))
+            trace = walk.run(self.args)
+            self.bounds = trace.result_bounds
+            self._enter(mine)
+        self.verdict.open = 0
+        for i, (x, y, e) in enumerate(zip(got, self.want, self.bounds, strict=True)):
+            allowed = None if e is None else 2 * LIKELY * np.asarray(e, np.float64)
+            if allowed is not None:
+                self.verdict.open += int(np.isinf(allowed).sum())
+            d = compare(x, y, allowed)
+            if d.ratio > 1:
+                at = list(d.element)
+                room = "equal" if allowed is None else f"within {allowed[d.element]:.3g}"
+                raise Mismatch(
+                    f"result {i} at {at} is {d.got}, must be {room} of {d.want} ({d.count} of {y.size} differ)"
+                )
+
+    def _same(self, got: Sequence[Any], want: Sequence[Any] | None) -> None:
+        if want is None:
+            self._against_jax(got)
+            return
+        for i, (x, y) in enumerate(zip(got, want, strict=True)):
+            if not same_bits(np.asarray(x), np.asarray(y)):
+                d = compare(x, y, bits=True)
+                raise Mismatch(
+                    f"result {i} at {list(d.element)} is {d.got}, the level before has {d.want} "
+                    f"({d.count} of {np.size(y)} bits differ)"
+                )
+
+    def _text(self, module: ModuleOp) -> None:
+        if "text" not in self.levels:
+            return
+        self._enter("text")
+        first = str(module)
+        again = parse_module(make_context(), first, "program")
+        verify_module(again)
+        if str(again) != first:
+            raise Mismatch("the text of a level reads back as something else")
+
+
+def judge(program: Program, target: str, levels: Sequence[str], path: str = "<program>") -> Verdict:
+    """Runs a program at the levels asked for and judges its values; see LEVELS."""
+    return Judge(program, target, levels, path).run()
