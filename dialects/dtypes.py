@@ -128,6 +128,19 @@ def itemsize(element: Attribute | str) -> int:
     return numpy_dtype(element).itemsize
 
 
+def same_width(first: Attribute, second: Attribute) -> None:
+    """Raises ValueError unless both element types take the same number of bits, and hold nothing but values: i1 takes
+    a byte."""
+    names = dtype_name(first), dtype_name(second)
+    if itemsize(first) != itemsize(second) or ("i1" in names and first != second):
+        raise ValueError(f"cannot take the bits of {names[0]} for those of {names[1]}: their widths differ")
+
+
+def signed(element: Attribute) -> Attribute:
+    """The signed integer type as wide as an unsigned one; other types as they are."""
+    return element_type(dtype_name(element).removeprefix("u")) if dtype_name(element)[0] == "u" else element
+
+
 def is_float(element: Attribute | str) -> bool:
     name = element if isinstance(element, str) else dtype_name(element)
     return name[0] in "fb"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Result = Literal["same", "i1", "any"]
+Result = Literal["same", "i1", "any", "bits"]
 Domain = Literal["any", "number", "float", "whole", "integer"]
 """Any type; all but i1; floats; integers and i1; integers without i1."""
 
@@ -17,9 +17,10 @@ Domain = Literal["any", "number", "float", "whole", "integer"]
 @dataclass(frozen=True)
 class Function:
     """name: the op's suffix; arity: operands; result: element type of the result (`same` as the last operand,
-    `i1`, or `any`: given on the op); flops: what one element counts for in reports; bits: whether operand 0 is a
-    pattern of bits, so that computing in a wider type must put zeros in front of it; leading: what each of those
-    zeros adds to the result."""
+    `i1`, `any`: given on the op, or `bits`: given on the op, of the operand's width); flops: what one element counts
+    for in reports; bits: whether operand 0 is a pattern of bits, so that computing in a wider type must put zeros in
+    front of it; leading: what each of those zeros adds to the result; sign: whether operand 0's top bit is a sign
+    whatever its type, so that computing in a wider type must repeat it."""
 
     name: str
     arity: int
@@ -29,6 +30,7 @@ class Function:
     """True where operand 0 is an i1 mask (select)."""
     bits: bool = False
     leading: int = 0
+    sign: bool = False
     domain: Domain = "any"
     """Element types of the operands that the function is defined on."""
 
@@ -71,7 +73,6 @@ _BINARY = [
     "or",
     "xor",
     "shl",
-    "shr_arithmetic",
 ]
 _COMPARE = ["eq", "ne", "lt", "le", "gt", "ge"]
 
@@ -90,8 +91,10 @@ FUNCTIONS: dict[str, Function] = {
         Function("popcnt", 1, bits=True, domain="integer"),
         Function("clz", 1, bits=True, leading=1, domain="integer"),
         Function("shr_logical", 2, bits=True, domain="integer"),
+        Function("shr_arithmetic", 2, sign=True, domain="integer"),
         Function("is_finite", 1, "i1", domain="float"),
         Function("convert", 1, "any", 0),
+        Function("bitcast", 1, "bits", 0),
         *(Function(n, 2, domain=_DOMAIN.get(n, "number")) for n in _BINARY),
         *(Function(n, 2, "i1") for n in _COMPARE),
         Function("select", 3, "same", 1, predicate=True),
@@ -116,6 +119,7 @@ FORMULAS: dict[str, str] = {
     "not": "all bits of x inverted",
     "popcnt": "how many bits of x are 1",
     "clz": "how many bits of x above its highest 1",
+    "bitcast": "the bits of x as a number of the result's element type, as wide",
     "is_finite": "whether x is neither infinite nor NaN",
     "convert": "x in the result's element type: rounded to even, cut off towards 0 for integers, x != 0 for i1",
     "add": "lhs + rhs",
@@ -150,6 +154,10 @@ REDUCTIONS = ("sum", "prod", "max", "min", "and", "or")
 
 REDUCTION_FUNCTION = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
 """The elementwise function that combines two partial results of a reduction."""
+
+
+SCATTERS = ("set", "sum", "prod", "max", "min")
+"""What a scatter does with what is there: replace it, or combine as a reduction."""
 
 
 def identity(kind: str, dtype: str) -> float | int | bool:

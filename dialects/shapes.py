@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import Attribute
 
 from .base import FormattedOp
-from .dtypes import size
-from .elementwise import REDUCTIONS
+from .dtypes import same_width, size
+from .elementwise import REDUCTIONS, SCATTERS, Function
 
 Shape = Sequence[int]
 
@@ -18,6 +19,15 @@ def check_lanes(op: FormattedOp, result: Shape, operands: Sequence[Shape]) -> No
     for shape in operands:
         if len(shape) != len(result) or (tuple(shape) != tuple(result) and size(shape) != 1):
             raise op.error(f"operand of shape {list(shape)} does not match the result's {list(result)}")
+
+
+def check_bits(op: FormattedOp, function: Function, operand: Attribute, result: Attribute) -> None:
+    """A function that takes bits of one type for those of another keeps their number."""
+    if function.result == "bits":
+        try:
+            same_width(operand, result)
+        except ValueError as error:
+            raise op.error(str(error)) from None
 
 
 def check_matmul(op: FormattedOp, a: Shape, b: Shape, acc: Shape) -> None:
@@ -93,3 +103,58 @@ def check_mask(op: FormattedOp, source: Shape, out: Shape, offsets: int, bounds:
         raise op.error(f"cannot mask {list(source)} into {list(out)}")
     if offsets != len(source) or len(bounds) != len(source):
         raise op.error(f"needs an offset and a bound for each of {len(source)} dimensions")
+
+
+@dataclass(frozen=True)
+class Keys:
+    """What a sort compares by: numbers of operands, most important first, and for each whether large comes first and
+    whether floats are in IEEE 754's total order (else zeros are equal, and NaNs are equal and largest)."""
+
+    operands: Shape
+    descending: Shape
+    total: Shape
+
+    def check(self, operands: int) -> None:
+        """Raises ValueError unless there are keys, each with both answers, among so many operands."""
+        if not self.operands or not len(self.operands) == len(self.descending) == len(self.total):
+            raise ValueError("needs keys, and for each whether it is descending and in total order")
+        if any(not 0 <= k < operands for k in self.operands):
+            raise ValueError(f"keys {list(self.operands)} are not among {operands} operands")
+
+
+def check_sort(
+    op: FormattedOp, keys: Keys, sources: Sequence[Shape], outs: Sequence[Shape], work: Shape
+) -> None:
+    """Sorts the rows of matrices, as many as it gives; the last result is room for two lists of (key, place)."""
+    try:
+        keys.check(len(sources))
+    except ValueError as error:
+        raise op.error(str(error)) from None
+    rows, n = sources[0] if sources and len(sources[0]) == 2 else (-1, -1)
+    if any(tuple(s) != (rows, n) for s in sources) or len(outs) != len(sources):
+        raise op.error(f"needs matrices of one shape and a result for each, got {[list(s) for s in sources]}")
+    if any(len(o) != 2 or o[0] != rows or not 0 < o[1] <= n or o != outs[0] for o in outs):
+        raise op.error(f"cannot give {[list(o) for o in outs]} of {[rows, n]}")
+    if tuple(work) != (rows, 4 * n):
+        raise op.error(f"needs {[rows, 4 * n]} words to work in, not {list(work)}")
+
+
+def check_scatter(op: FormattedOp, kind: str, shapes: Sequence[Shape], starts: int) -> None:
+    """Rows of updates go into rows of a target, which the result is like; elements where these have one dimension."""
+    target, index, updates, out = (tuple(s) for s in shapes)
+    if kind not in SCATTERS:
+        raise op.error(f"kind {kind!r} is not one of {', '.join(SCATTERS)}")
+    if len(index) != 1 or len(target) not in (1, 2) or updates != (*index, *target[1:]) or out != target:
+        raise op.error(
+            f"cannot put rows of {list(updates)} at {list(index)} into {list(target)} for {list(out)}"
+        )
+    if starts != 1:
+        raise op.error(f"needs the target's first row, has {starts} numbers")
+
+
+def check_cumulate(op: FormattedOp, kind: str, source: Shape, out: Shape, dim: int) -> None:
+    """The result has the source's shape."""
+    if kind not in REDUCTIONS:
+        raise op.error(f"kind {kind!r} is not one of {', '.join(REDUCTIONS)}")
+    if tuple(out) != tuple(source) or not 0 <= dim < len(source):
+        raise op.error(f"cannot cumulate {list(source)} along dimension {dim} into {list(out)}")

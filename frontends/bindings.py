@@ -17,7 +17,7 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, func, mhlo, sdy, stablehlo
 
-from ..dialects.dtypes import name_of_numpy
+from ..dialects.dtypes import name_of_numpy, numpy_dtype
 from ..dialects.graph.attributes import Literal
 from .errors import FrontendError
 
@@ -279,6 +279,19 @@ def gather_dimensions(op: Op) -> tuple[dict[str, list[int]], int]:
     }, d.index_vector_dim
 
 
+def scatter_dimensions(op: Op) -> dict[str, list[int]]:
+    """A scatter's dimension numbers under StableHLO's names; index_vector_dim is one number."""
+    d = stablehlo.ScatterDimensionNumbers(op.attributes["scatter_dimension_numbers"])
+    return {
+        "update_window_dims": d.update_window_dims,
+        "inserted_window_dims": d.inserted_window_dims,
+        "input_batching_dims": d.input_batching_dims,
+        "scatter_indices_batching_dims": d.scatter_indices_batching_dims,
+        "scattered_dims_to_operand_dims": d.scattered_dims_to_operand_dims,
+        "index_vector_dim": [d.index_vector_dim],
+    }
+
+
 def value_key(op: Op) -> Any:
     """What two constant ops of one value and type share; None where the bindings cannot give it."""
     try:
@@ -347,6 +360,21 @@ def isolate(op: Op, symbols: dict[str, Op]) -> tuple[list[Value], ir.Module]:
             _substitute(clone, inside)
             func.ReturnOp(list(clone.results))
     return values, module
+
+
+def owner(value: Value) -> Op | None:
+    """The op that makes a value; None for an argument of a block."""
+    found = value.owner
+    return found if isinstance(found, ir.Operation | ir.OpView) else None
+
+
+def scalar_constant(op: Op) -> float | None:
+    """The number of a constant op of one element; None where the bindings cannot give it, or there are more."""
+    key, parts = value_key(op), tensor_parts(op.results[0].type)
+    if key is None or parts is None or math.prod(parts[0]) != 1:
+        return None
+    value = literal(key, parts[0], numpy_dtype(parts[1])).array().item()
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _is_small_constant(value: Value) -> bool:

@@ -9,7 +9,7 @@ from ..dialects.dtypes import element_type
 from ..dialects.graph import ELEMENTWISE, ConstantOp, WhileOp
 from ..dialects.graph.ops import element_of
 
-NATIVE = frozenset(element_type(n) for n in ("f32", "f16", "bf16", "i8", "i32", "i1"))
+NATIVE = frozenset(map(element_type, "f32 f16 bf16 i8 i16 i32 i64 ui8 ui16 ui32 ui64 i1".split()))
 """Element types that the device computes with; ops on others run on the host."""
 
 _I32 = element_type("i32")

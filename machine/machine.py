@@ -87,22 +87,37 @@ class VectorUnit:
         """Whether `cycles` has an answer for `op` on `dtype`."""
         return self._instruction_rates(op, dtype) is not None
 
+    def computes(self, op: str, dtype: str) -> str:
+        """The dtype that `op` on `dtype` runs in: its own where the unit has it and an instruction for it."""
+        if dtype in self.native and self._own_rates(op, dtype) is not None:
+            return dtype
+        return self.compute_as.get(dtype, dtype)
+
     def _instruction_rates(self, op: str, dtype: str) -> tuple[float, ...] | None:
         """Elements per cycle of each instruction of `op`, or None.
 
         A rate at `dtype` wins; then an expansion every part of which is supported at `dtype`; then the
         dtype it is computed as. Conversions to that dtype are ops of their own and are not counted here.
         """
+        own = self._own_rates(op, dtype)
+        if own is not None or dtype not in self.compute_as:
+            return own
+        return self._instruction_rates(op, self.compute_as[dtype])
+
+    def _own_rates(self, op: str, dtype: str) -> tuple[float, ...] | None:
+        """As `_instruction_rates`, without going to the dtype it is computed as."""
         rate = self.rates.get(op, {}).get(dtype)
         if rate is not None:
             return (rate,)
-        if op in self.expansions:
-            nested = [self._instruction_rates(part, dtype) for part in self.expansions[op]]
-            known = [rates for rates in nested if rates is not None]
-            if len(known) == len(nested):
-                return tuple(rate for rates in known for rate in rates)
-        wider = self.compute_as.get(dtype)
-        return None if wider is None else self._instruction_rates(op, wider)
+        if op not in self.expansions:
+            return None
+        found: list[float] = []
+        for part in self.expansions[op]:
+            rates = self._own_rates(part, dtype)
+            if rates is None:
+                return None
+            found += rates
+        return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -153,6 +168,7 @@ class Machine:
     energy: Energy
     flags: int = 8
     issue_cycles: int = 1
+    row_instructions: int = 1
     library_issue_factor: float = 1.0
     library_constant_factor: float = 1.0
     library_start_us: float = 0.0

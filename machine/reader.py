@@ -179,6 +179,7 @@ def _machine(table: _Table) -> Machine:
         ),
         flags=table.integer("flags"),
         issue_cycles=scalar.integer("issue_cycles"),
+        row_instructions=scalar.integer("row_instructions"),
         library_issue_factor=scalar.optional("library_issue_factor", 1.0),
         library_constant_factor=scalar.optional("library_constant_factor", 1.0),
         library_start_us=scalar.optional("library_start_us", 0.0),

@@ -16,11 +16,11 @@ from jax import Array, lax
 from jax import numpy as jnp
 from xdsl.ir import Operation
 
-from ..backends.interpreter import values
+from ..backends.interpreter import scattering, sorting, values
 from ..backends.interpreter.graph import RULES, over_windows
 from ..dialects.base import integer, text, to_ints
 from ..dialects.dtypes import size
-from ..dialects.graph import control, ops
+from ..dialects.graph import CumulateOp, ScatterOp, SortOp, control, ops
 from .tolerance import (
     HOST_FUNCTIONS,
     HOST_SUMS,
@@ -47,12 +47,20 @@ MOVES = (
 )
 """Ops whose result holds elements of their operands, and whose bounds move with them."""
 
-EXACT = (*MOVES, ops.ConstantOp, ops.DynamicSliceOp, ops.DynamicUpdateSliceOp, ops.GatherOp, ops.IotaOp)
+EXACT = (
+    *MOVES,
+    ops.ConstantOp,
+    ops.DynamicSliceOp,
+    ops.DynamicUpdateSliceOp,
+    ops.GatherOp,
+    ops.IotaOp,
+    SortOp,
+)
 """Ops that add no error of their own."""
 
 MONOTONE = ("floor", "ceil", "round_even", "round_away", "sign")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-BITS = ("and", "or", "xor", "not", "popcnt", "clz", "shl", "shr_logical", "shr_arithmetic")
+BITS = ("bitcast", "and", "or", "xor", "not", "popcnt", "clz", "shl", "shr_logical", "shr_arithmetic")
 
 
 def wide(x: Array) -> Array:
@@ -294,6 +302,29 @@ def _reduce_window(
     return [both(moved, own * _windows(op, wide(x)) if own else None, mode)]
 
 
+def _cumulate(
+    op: CumulateOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    """As a reduction of all that each element is combined with."""
+    (x,), (e,), (y,) = xs, es, ys
+    kind, dim, reverse = text(op.kind), integer(op.dim), bool(integer(op.reverse))
+
+    def total(v: Array, way: str = "sum") -> Array:
+        return values.cumulate(v, way, dim, reverse)
+
+    if kind in ("max", "min"):
+        return [None if e is None else _extreme(x, e, y, lambda v: total(v, kind))]
+    if kind in ("and", "or"):
+        return [None if e is None else jnp.where(total(e) > 0, jnp.inf, 0)]
+    # pieces of a row are combined in the type the unit computes in
+    own = sum_error(x.shape[dim], _accumulator(x), np.dtype(x.dtype), mode)
+    if kind == "prod":
+        share = None if e is None else total(jnp.where(e == 0, 0, e / wide(x)))
+        return [both(scaled(wide(y), share), rounding(y, own, mode), mode)]
+    moved = None if e is None else total(e) if mode == "worst" else jnp.sqrt(total(jnp.square(e)))
+    return [both(moved, own * total(wide(x)) if own else None, mode)]
+
+
 def _product(
     multiply: Callable[[Array, Array], Array],
     n: int,
@@ -372,6 +403,52 @@ def _indexed(
     return [moved]
 
 
+def _sort(
+    op: SortOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    """Bounds move with their elements where all keys are exact. Otherwise the n-th of one key is as near as the worst
+    of its row, and what follows it may be anything."""
+    keys, dim = op.order(), integer(op.dim)
+    if all(e is None for e in es):
+        return [None] * len(ys)
+    if all(es[k] is None for k in keys.operands):
+        moved = sorting.sort([*xs, *map(or_zeros, es, xs)], keys, dim, op.kept())[len(xs) :]
+        return [None if e is None else m for e, m in zip(es, moved, strict=True)]
+    worst = [jnp.max(or_zeros(es[k], xs[k]), axis=dim, keepdims=True, initial=0) for k in keys.operands]
+    found: list[Bound] = []
+    for i, y in enumerate(ys):
+        if keys.operands == (i,):
+            found.append(jnp.broadcast_to(worst[0], y.shape))
+        else:
+            lost = jnp.where(sum(worst) > 0, jnp.inf, 0)
+            found.append(jnp.broadcast_to(lost, y.shape).astype(wide(y).dtype))
+    return found
+
+
+def _scatter(
+    op: ScatterOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    """Sums and products round once for each update that meets an element; where a place is unsure, so is everything."""
+    (x, index, updates), (y,), kind = xs, ys, text(op.kind)
+    moved: Bound = None
+    if es[0] is not None or es[2] is not None:
+        bounds = or_zeros(es[0], x), index, or_zeros(es[2], updates)
+        # of a product nothing is known; a maximum is off by no more than what may win
+        off = scattering.scatter(*bounds, kind if kind in ("set", "sum") else "max")
+        moved = jnp.where(off > 0, jnp.inf, 0) if kind == "prod" else off
+    u = roundoff(np.dtype(y.dtype))
+    if kind in ("sum", "prod") and u:
+        hits = scattering.hits(x.shape[0], index)[:, None].astype(wide(y).dtype)
+        size_of = scattering.scatter(wide(x), index, wide(updates), "sum") if kind == "sum" else wide(y)
+        rounded = jnp.where(hits * u < 0.5, hits * u / (1 - jnp.minimum(hits * u, 0.5)), jnp.inf)
+        known = jnp.isfinite(size_of) & (hits > 0) & (size_of > 0)
+        moved = both(moved, jnp.where(known, size_of * rounded, 0), mode)
+    if es[1] is not None:
+        lost = jnp.where(jnp.max(es[1], initial=0) > 0, jnp.inf, 0)
+        moved = both(moved, jnp.broadcast_to(lost, y.shape).astype(wide(y).dtype), "worst")
+    return [moved]
+
+
 # -- the host ----------------------------------------------------------------------------------------------
 
 
@@ -405,4 +482,7 @@ _RULES: dict[type[Operation], Rule] = {
     ops.GatherOp: _indexed,
     ops.ReduceOp: _reduce,
     ops.ReduceWindowOp: _reduce_window,
+    CumulateOp: _cumulate,
+    ScatterOp: _scatter,
+    SortOp: _sort,
 }

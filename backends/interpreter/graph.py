@@ -16,8 +16,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype, size
-from ...dialects.graph import ELEMENTWISE, control, ops
-from . import values
+from ...dialects.graph import ELEMENTWISE, CumulateOp, ScatterOp, SortOp, control, ops
+from . import scattering, sorting, values
 from .values import COMPILER_OPTIONS
 
 Rule = Callable[..., Array | Sequence[Array]]
@@ -188,6 +188,18 @@ def _dynamic_update_slice(op: ops.DynamicUpdateSliceOp, x: Array, update: Array,
     return lax.dynamic_update_slice(x, update, at, allow_negative_indices=False)
 
 
+def _cumulate(op: CumulateOp, x: Array) -> Array:
+    return values.cumulate(x, text(op.kind), integer(op.dim), bool(integer(op.reverse)))
+
+
+def _scatter(op: ScatterOp, x: Array, index: Array, updates: Array) -> Array:
+    return scattering.scatter(x, index, updates, text(op.kind))
+
+
+def _sort(op: SortOp, *xs: Array) -> list[Array]:
+    return sorting.sort(xs, op.order(), integer(op.dim), op.kept())
+
+
 RULES: dict[type[Operation], Rule] = {
     **dict.fromkeys(ELEMENTWISE.values(), _elementwise),
     ops.ArgReduceOp: _arg_reduce,
@@ -206,6 +218,9 @@ RULES: dict[type[Operation], Rule] = {
     ops.ReshapeOp: _reshape,
     ops.ReverseOp: _reverse,
     ops.SliceOp: _slice,
+    CumulateOp: _cumulate,
+    ScatterOp: _scatter,
+    SortOp: _sort,
     ops.TransposeOp: _transpose,
     control.ToHostOp: _same,
 }

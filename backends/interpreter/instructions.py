@@ -18,9 +18,13 @@ from xdsl.ir import SSAValue
 from ...dialects.base import FormattedOp, Linear, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import BufferType, ops
+from ...dialects.npu.cumulate import VCumulateOp
 from ...dialects.npu.interface import NpuOp, fill_value
+from ...dialects.npu.scatter import VScatterOp
+from ...dialects.npu.sorting import VSortOp
+from ...dialects.shapes import Keys
 from ...dialects.tile import TileType
-from . import boxes, values
+from . import boxes, scattering, sorting, values
 from .scope import Box, Offset, Scope, traced
 
 
@@ -148,6 +152,24 @@ def _extract(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec
     return [values.convert(x, out[0].dtype)]
 
 
+def _cumulate(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    return [values.cumulate(sources[0], text(op.kind), integer(op.dim), bool(integer(op.reverse)))]
+
+
+def _scatter(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    target, index, updates = sources
+    first = traced(offsets_of(op, scope)[0].value)
+    return [
+        scattering.scatter(target, lax.sub(index, lax.broadcast(first, index.shape)), updates, text(op.kind))
+    ]
+
+
+def _sort(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    """The sorted rows, and zeros for the memory it works in: nothing may rely on what is there."""
+    keys = Keys(to_ints(op.keys), to_ints(op.descending), to_ints(op.total))
+    return [*sorting.sort(sources, keys, 1, out[0].shape[1]), lax.full(out[-1].shape, 0, out[-1].dtype)]
+
+
 RULES: dict[type[NpuOp], Rule] = {
     **dict.fromkeys(ops.ELEMENTWISE.values(), _elementwise),
     ops.CopyL0cOp: _extract,
@@ -160,6 +182,9 @@ RULES: dict[type[NpuOp], Rule] = {
     ops.VIotaOp: _iota,
     ops.VMaskOp: _mask,
     ops.VReduceOp: _reduce,
+    VCumulateOp: _cumulate,
+    VScatterOp: _scatter,
+    VSortOp: _sort,
     ops.VTransposeOp: _transpose,
 }
 """Instructions that work on on-chip memory alone."""

@@ -247,6 +247,8 @@ def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
     """Function `name` of `operands` (one shape each); the result is rounded to `dtype`."""
     if name == "convert":
         return convert(operands[0], dtype)
+    if name == "bitcast":
+        return lax.bitcast_convert_type(operands[0], dtype)
     assert FUNCTIONS[name].arity == len(operands)
     result = SCALAR[name](*operands)
     return convert(result if name in _EXACT else settle(result), dtype)
@@ -304,6 +306,19 @@ def _halved(x: Array, d: int, kind: str) -> Array:
             high = lax.pad(high, nothing, [(0, int(i == d), 0) for i in range(x.ndim)])
         x = function(low, high)
     return x
+
+
+def cumulate(x: Array, kind: str, dim: int, reverse: bool) -> Array:
+    """Each element combined with all before it along `dim` (behind it where `reverse`): with the one 1, 2, 4... places
+    away. Same dtype; sums and products of f16 and bf16 are in f32 and rounded once."""
+    wide, n = widened(kind, x), x.shape[dim]
+    function, nothing, step = combine(kind), neutral(kind, wide.dtype), 1
+    while step < n:
+        kept = lax.slice_in_dim(wide, step if reverse else 0, n if reverse else n - step, axis=dim)
+        room = (0, step, 0) if reverse else (step, 0, 0)
+        moved = lax.pad(kept, nothing, [room if d == dim else (0, 0, 0) for d in range(x.ndim)])
+        wide, step = function(moved, wide), 2 * step
+    return convert(settle(wide), x.dtype)
 
 
 def arg_reduce(

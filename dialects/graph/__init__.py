@@ -4,6 +4,7 @@ from xdsl.ir import Dialect
 
 from .attributes import DataAttr
 from .control import CaseOp, FusionOp, HostOp, ToHostOp, WhileOp, YieldOp
+from .cumulate import CumulateOp
 from .ops import (
     ELEMENTWISE,
     ArgReduceOp,
@@ -26,6 +27,8 @@ from .ops import (
     SliceOp,
     TransposeOp,
 )
+from .scatter import ScatterOp
+from .sorting import SortOp
 
 Graph = Dialect(
     "graph",
@@ -38,6 +41,7 @@ Graph = Dialect(
         ConstantOp,
         ContractOp,
         ConvOp,
+        CumulateOp,
         DynamicSliceOp,
         DynamicUpdateSliceOp,
         FusionOp,
@@ -49,7 +53,9 @@ Graph = Dialect(
         ReduceWindowOp,
         ReshapeOp,
         ReverseOp,
+        ScatterOp,
         SliceOp,
+        SortOp,
         ToHostOp,
         TransposeOp,
         WhileOp,
@@ -67,6 +73,7 @@ __all__ = [
     "ConstantOp",
     "ContractOp",
     "ConvOp",
+    "CumulateOp",
     "DataAttr",
     "DynamicSliceOp",
     "DynamicUpdateSliceOp",
@@ -82,7 +89,9 @@ __all__ = [
     "ReduceWindowOp",
     "ReshapeOp",
     "ReverseOp",
+    "ScatterOp",
     "SliceOp",
+    "SortOp",
     "ToHostOp",
     "TransposeOp",
     "WhileOp",

@@ -20,7 +20,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 
 from ..base import FormattedOp, integer, text, to_ints
-from ..dtypes import size, tensor
+from ..dtypes import same_width, size, tensor
 from ..elementwise import REDUCTIONS, Function
 from ..factory import make_elementwise
 from .attributes import DataAttr
@@ -95,6 +95,8 @@ class ElementwiseOp(GraphOp):
         if len({element_of(v) for v in values}) != 1:
             raise ValueError(f"operand element types differ: {', '.join(str(element_of(v)) for v in values)}")
         kind = self.FUNCTION.result
+        if kind == "bits":
+            same_width(element_of(values[0]), element_of(self.results[0]))
         element = {"same": element_of(values[0]), "i1": I1}.get(kind, element_of(self.results[0]))
         return [tensor(shape, element)]
 

@@ -2,7 +2,7 @@
 
 from xdsl.ir import Dialect
 
-from . import ops, structure
+from . import cumulate, ops, scatter, sorting, structure
 from .interface import Cost, NpuOp, buffer, gm
 from .types import SPACES, BufferType, GmType, Pipe
 
@@ -25,12 +25,15 @@ Npu = Dialect(
         ops.SlotOp,
         ops.StoreNdOp,
         ops.VArgReduceOp,
+        cumulate.VCumulateOp,
         ops.VBroadcastOp,
         ops.VExtractOp,
         ops.VFillOp,
         ops.VIotaOp,
         ops.VMaskOp,
         ops.VReduceOp,
+        scatter.VScatterOp,
+        sorting.VSortOp,
         ops.VTransposeOp,
         ops.ViewOp,
         ops.WaitCrossOp,

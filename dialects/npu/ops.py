@@ -25,6 +25,7 @@ from ..dtypes import dtype_name, itemsize, size
 from ..elementwise import FUNCTIONS, REDUCTION_FUNCTION, Function, formula
 from ..shapes import (
     check_arg_reduce,
+    check_bits,
     check_box,
     check_broadcast,
     check_extract,
@@ -481,6 +482,9 @@ class ElementwiseVectorOp(VectorOp):
     def verify_(self) -> None:
         super().verify_()
         check_lanes(self, buffer(self.destinations()[0]).shape, [buffer(v).shape for v in self.sources()])
+        check_bits(
+            self, self.FUNCTION, buffer(self.sources()[0]).element, buffer(self.destinations()[0]).element
+        )
 
 
 def _elementwise(function: Function) -> type[ElementwiseVectorOp]:

@@ -24,20 +24,28 @@ from ..dtypes import size
 from ..elementwise import Function
 from ..factory import make_elementwise
 from ..npu import ops as npu
+from ..npu.cumulate import VCumulateOp
 from ..npu.interface import NpuOp
 from ..npu.ops import check_view
+from ..npu.scatter import VScatterOp
+from ..npu.sorting import VSortOp
 from ..npu.structure import CORES
 from ..npu.types import GmType
 from ..shapes import (
+    Keys,
     check_arg_reduce,
+    check_bits,
     check_box,
     check_broadcast,
+    check_cumulate,
     check_extract,
     check_iota,
     check_lanes,
     check_mask,
     check_matmul,
     check_reduce,
+    check_scatter,
+    check_sort,
     check_transpose,
 )
 from .types import TileType
@@ -74,6 +82,9 @@ class ElementwiseTileOp(TileOp):
     def verify_(self) -> None:
         self.check_space(*self.operands, *self.results)
         check_lanes(self, tile_type(self.results[0]).shape, [tile_type(v).shape for v in self.operands])
+        check_bits(
+            self, self.FUNCTION, tile_type(self.operands[0]).element, tile_type(self.results[0]).element
+        )
 
 
 ELEMENTWISE: dict[str, type[ElementwiseTileOp]] = make_elementwise(
@@ -469,6 +480,68 @@ class ExtractOp(TileOp):
 
 
 @irdl_op_definition
+class CumulateOp(TileOp):
+    """Each element combined with all before it along `dim`; with all behind it where `reverse` is 1."""
+
+    name = "tile.cumulate"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = VCumulateOp
+    source = operand_def(TileType)
+    kind = prop_def(StringAttr)
+    dim = prop_def(IntegerAttr)
+    reverse = prop_def(IntegerAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        self.check_space(self.source, self.result)
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        check_cumulate(self, text(self.kind), source, out, integer(self.dim))
+
+
+@irdl_op_definition
+class ScatterOp(TileOp):
+    """`target` with rows of `updates` put into those that `index` names, counted from `at [...]`, by `kind`."""
+
+    name = "tile.scatter"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = VScatterOp
+    ADDRESSED: ClassVar[bool] = True
+    target = operand_def(TileType)
+    index = operand_def(TileType)
+    updates = operand_def(TileType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    kind = prop_def(StringAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        self.check_space(*self.main_operands(), self.result)
+        shapes = [tile_type(v).shape for v in (*self.main_operands(), self.result)]
+        check_scatter(self, text(self.kind), shapes, len(self.linear().rows))
+
+
+@irdl_op_definition
+class SortOp(TileOp):
+    """Orders the rows of all operands by some of them (see `graph.sort`) and gives their first positions; the last
+    result is the memory it works in."""
+
+    name = "tile.sort"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = VSortOp
+    xs = var_operand_def(TileType)
+    keys = prop_def(DenseArrayBase)
+    descending = prop_def(DenseArrayBase)
+    total = prop_def(DenseArrayBase)
+    outputs = var_result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        self.check_space(*self.operands, *self.results)
+        keys = Keys(to_ints(self.keys), to_ints(self.descending), to_ints(self.total))
+        *outs, work = [tile_type(v).shape for v in self.results]
+        check_sort(self, keys, [tile_type(v).shape for v in self.xs], outs, work)
+
+
+@irdl_op_definition
 class BarrierOp(TileOp):
     """Separates two phases of a section: what was stored before is complete, buffers may be reused."""
 
@@ -481,6 +554,7 @@ ALL: list[type[Any]] = [
     ArgReduceOp,
     BarrierOp,
     BroadcastOp,
+    CumulateOp,
     DrainOp,
     ExtractOp,
     FillOp,
@@ -495,6 +569,8 @@ ALL: list[type[Any]] = [
     ReduceOp,
     ScalarOp,
     SectionOp,
+    ScatterOp,
+    SortOp,
     StoreOp,
     TransposeOp,
     ViewOp,

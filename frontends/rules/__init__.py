@@ -1,17 +1,23 @@
 """How each StableHLO op becomes graph ops: tables from op name to rule."""
 
 from ..walk import Rule
-from . import contractions, control, elementwise, movement, reductions
+from . import contractions, control, elementwise, movement, reductions, scatter, sorting
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
     **movement.RULES,
     **reductions.RULES,
     **contractions.RULES,
+    **sorting.RULES,
 }
 """Rules for ops whose operands and results all have element types of the device."""
 
-STRUCTURAL: dict[str, Rule] = {**control.RULES, **movement.STRUCTURAL, **elementwise.STRUCTURAL}
+STRUCTURAL: dict[str, Rule] = {
+    **control.RULES,
+    **movement.STRUCTURAL,
+    **elementwise.STRUCTURAL,
+    **scatter.STRUCTURAL,
+}
 """Rules for any element types."""
 
 __all__ = ["RULES", "STRUCTURAL"]

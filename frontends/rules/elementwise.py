@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ...dialects.dtypes import dtype_name, element_type
+from xdsl.ir import SSAValue
+
+from ...dialects.dtypes import dtype_name, element_type, is_float, itemsize, same_width, tensor
 from ...dialects.elementwise import FUNCTIONS
 from ...dialects.graph import ConstantOp
 from ...dialects.graph.ops import element_of, shape_of
@@ -64,10 +66,34 @@ def _convert(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     return [walk.elementwise("convert", args, types[0])] if walk.native(args, types) else None
 
 
-def _compare(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    if bindings.compare_type(op) == "TOTALORDER":
+def _bitcast(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    """Between types of one width; others split or join elements, which the vector unit does not."""
+    if args[0].type == types[0]:
+        return args
+    try:
+        same_width(element_of(args[0]), types[0].element_type)
+    except ValueError:
         return None
+    return [walk.elementwise("bitcast", args, types[0])]
+
+
+def _compare(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    if bindings.compare_type(op) == "TOTALORDER" and is_float(element_of(args[0])):
+        args = [ordered(walk, a) for a in args]
     return [walk.elementwise(bindings.direction(op).lower(), args, types[0])]
+
+
+def ordered(walk: Walk, x: SSAValue) -> SSAValue:
+    """Signed integers in the total order of the floats x (IEEE 754-2019, 5.10): its bits, those behind a minus sign
+    flipped."""
+    kind = tensor(shape_of(x), element_type(f"i{8 * itemsize(element_of(x))}"))
+    bits = walk.elementwise("bitcast", [x], kind)
+    below, rest = (
+        walk.fill(walk.scalar(v, kind.element_type), shape_of(x))
+        for v in (0, 2 ** (8 * itemsize(element_of(x)) - 1) - 1)
+    )
+    negative = walk.elementwise("lt", [bits, below], tensor(shape_of(x), _BOOLEAN))
+    return walk.elementwise("select", [negative, walk.elementwise("xor", [bits, rest], kind), bits], kind)
 
 
 def _select(walk: Walk, op: Op, args: Values, types: Types) -> Results:
@@ -94,6 +120,7 @@ def _is_infinite(sign: float | None) -> Rule:
 
 
 _SPECIAL: dict[str, Rule] = {
+    "bitcast_convert": _bitcast,
     "convert": _convert,
     "compare": _compare,
     "select": _select,

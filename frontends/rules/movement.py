@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ...dialects.dtypes import dtype_name, element_type, tensor
+from ...dialects.dtypes import dtype_name, element_type, numpy_dtype, tensor
 from ...dialects.graph import (
     BroadcastOp,
     ConcatOp,
@@ -108,7 +108,7 @@ def _concatenate(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 def _gather(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if not walk.native(args[:1], types):
         return None
-    x, indices = args[0], _index(walk, args[1])
+    x, indices = args[0], as_index(walk, args[1])
     dimensions, index_dim = bindings.gather_dimensions(op)
     sizes = bindings.ints(op, "slice_sizes")
     return walk.emit(GatherOp, [x, indices], types, index_dim=index_dim, slice_sizes=sizes, **dimensions)
@@ -117,18 +117,18 @@ def _gather(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 def _dynamic_slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if not walk.native(args[:1], types):
         return None
-    operands = [args[0], *(_index(walk, a) for a in args[1:])]
+    operands = [args[0], *(as_index(walk, a) for a in args[1:])]
     return walk.emit(DynamicSliceOp, operands, types, sizes=bindings.ints(op, "slice_sizes"))
 
 
 def _dynamic_update_slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if not walk.native(args[:2], types):
         return None
-    operands = [*args[:2], *(_index(walk, a) for a in args[2:])]
+    operands = [*args[:2], *(as_index(walk, a) for a in args[2:])]
     return walk.emit(DynamicUpdateSliceOp, operands, types)
 
 
-def _index(walk: Walk, value: SSAValue) -> SSAValue:
+def as_index(walk: Walk, value: SSAValue) -> SSAValue:
     """`value`, of any integer type, as i32; users clamp it to a dimension, so saturation is exact."""
     name, shape = dtype_name(element_of(value)), shape_of(value)
     if name == "i32":
@@ -140,25 +140,21 @@ def _index(walk: Walk, value: SSAValue) -> SSAValue:
             Literal.of(np.asarray(np.clip(known.astype(object), info.min, info.max), np.int32))
         )
     result = tensor(shape, _I32)
-    if name == "i8":
+    if walk.native([value], []):
+        limits = np.iinfo(numpy_dtype(name))
+        for function, limit in (("max", np.iinfo(np.int32).min), ("min", np.iinfo(np.int32).max)):
+            if limits.min < limit < limits.max:
+                bound = walk.fill(walk.scalar(limit, element_of(value)), shape)
+                value = walk.elementwise(function, [value, bound], value.type)
         return walk.elementwise("convert", [value], result)
-    return walk.host_call("stablehlo.convert", _saturate_text(name, shape), [value], [result])[0]
+    return walk.host_call("stablehlo.convert", _convert_text(name, shape), [value], [result])[0]
 
 
-def _saturate_text(name: str, shape: Sequence[int]) -> str:
-    """StableHLO that converts a tensor of `name` to i32, the values beyond it to its limits."""
-    wide, index = (f"tensor<{'x'.join([*map(str, shape), n])}>" for n in (name, "i32"))
-    lines, x = [], "%x"
-    if name in ("i64", "ui64", "ui32"):
-        low, x = 0 if name.startswith("ui") else -(2**31), "%clamped"
-        lines = [
-            f"%low = stablehlo.constant dense<{low}> : {wide}",
-            f"%high = stablehlo.constant dense<{2**31 - 1}> : {wide}",
-            f"{x} = stablehlo.clamp %low, %x, %high : {wide}",
-        ]
-    lines += [f"%index = stablehlo.convert {x} : ({wide}) -> {index}", f"return %index : {index}"]
-    body = "".join(f"    {line}\n" for line in lines)
-    return f"module {{\n  func.func public @main(%x: {wide}) -> {index} {{\n{body}  }}\n}}\n"
+def _convert_text(name: str, shape: Sequence[int]) -> str:
+    """StableHLO that converts a tensor of `name` to i32."""
+    source, index = (f"tensor<{'x'.join([*map(str, shape), n])}>" for n in (name, "i32"))
+    body = f"    %index = stablehlo.convert %x : ({source}) -> {index}\n    return %index : {index}\n"
+    return f"module {{\n  func.func public @main(%x: {source}) -> {index} {{\n{body}  }}\n}}\n"
 
 
 RULES: dict[str, Rule] = {

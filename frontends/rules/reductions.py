@@ -49,19 +49,24 @@ def _tree(value: SSAValue) -> Tree | None:
     return (op.FUNCTION.name, *operands)
 
 
-def _body(walk: Walk, op: Op, types: Sequence[Any]) -> list[Tree] | None:
+def body_trees(walk: Walk, op: Op, types: Sequence[Any]) -> list[Tree] | None:
+    """What the body of `op` makes of two elements of each of `types`; None where it is not scalar functions."""
     scalars = [tensor([], t.element_type) for t in types]
     return _trees(walk.region(op.regions[0], [*scalars, *scalars]))
 
 
 def _kinds(trees: list[Tree] | None) -> list[str] | None:
     """The reduction of each operand, where the body combines each with itself only."""
-    kinds: list[str] = []
-    for i, tree in enumerate(trees or ()):
-        if not isinstance(tree, tuple) or tree[0] not in _KINDS or tree[1:] != (i, i + len(trees or ())):
-            return None
-        kinds.append(_KINDS[tree[0]])
-    return kinds or None
+    found = [kind_of(tree, i, len(trees or ())) for i, tree in enumerate(trees or ())]
+    kinds = [k for k in found if k is not None]
+    return kinds if kinds and len(kinds) == len(found) else None
+
+
+def kind_of(tree: Tree, i: int, n: int) -> str | None:
+    """The reduction that combines argument i with argument i + n."""
+    if not isinstance(tree, tuple) or tree[0] not in _KINDS or tree[1:] != (i, i + n):
+        return None
+    return _KINDS[tree[0]]
 
 
 def _is_neutral(init: SSAValue, kind: str) -> bool:
@@ -79,7 +84,7 @@ def _with_init(walk: Walk, result: SSAValue, init: SSAValue, kind: str) -> SSAVa
 def _reduce(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     n = len(types)
     inputs, inits, dims = args[:n], args[n:], bindings.ints(op, "dimensions")
-    trees = _body(walk, op, types)
+    trees = body_trees(walk, op, types)
     if (arg := _arg_kind(trees, inputs, inits, dims)) is not None:
         return walk.emit(ArgReduceOp, inputs[:1], types, kind=arg, dim=dims[0])
     kinds = _kinds(trees)
@@ -118,7 +123,7 @@ def _arg_kind(trees: list[Tree] | None, inputs: Values, inits: Values, dims: Seq
 
 def _reduce_window(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     n, rank = len(types), len(types[0].get_shape())
-    kinds = _kinds(_body(walk, op, types))
+    kinds = _kinds(body_trees(walk, op, types))
     if kinds is None or any(element_of(x) != t.element_type for x, t in zip(args[:n], types, strict=True)):
         return None
     ones = (1,) * rank

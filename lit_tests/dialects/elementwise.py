@@ -11,7 +11,7 @@ HEAD = "// RUN: ROUNDTRIP\n// RUN: GENERIC_ROUNDTRIP\n// Written by lit_tests/di
 def elements(f: Function) -> tuple[list[str], str]:
     """Element types of the operands and of the result."""
     kind = "i32" if f.name in INTEGER else "f32"
-    result = {"same": kind, "i1": "i1", "any": "f16"}[f.result]
+    result = {"same": kind, "i1": "i1", "any": "f16", "bits": "f32" if kind == "i32" else "i32"}[f.result]
     return [*(["i1"] if f.predicate else []), *[kind] * (f.arity - f.predicate)], result
 
 

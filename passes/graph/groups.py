@@ -19,12 +19,15 @@ from ...dialects.graph import (
     BroadcastOp,
     ContractOp,
     ConvOp,
+    CumulateOp,
     ElementwiseOp,
     GatherOp,
     IotaOp,
     ReduceOp,
     ReduceWindowOp,
     ReshapeOp,
+    ScatterOp,
+    SortOp,
     TransposeOp,
 )
 from ...dialects.graph.ops import element_of, shape_of
@@ -487,9 +490,9 @@ class Grouper:
             self.reduction(op)
         elif isinstance(op, ContractOp | ConvOp):
             self.contraction(op)
-        elif isinstance(op, ReduceWindowOp):
+        elif isinstance(op, CumulateOp | ReduceWindowOp | SortOp):
             self.single(op, "vector")
-        elif isinstance(op, GatherOp):
+        elif isinstance(op, GatherOp | ScatterOp):
             self.single(op, "index")
         elif isinstance(op, IotaOp):
             self.owner.pop(op.result, None)

@@ -6,7 +6,9 @@
   becomes a sum of contractions, one for each window position;
 * a depthwise convolution, which has nothing to contract, becomes multiply and add over the window on the vector cores;
 * a reduction to few values over very many is done in two steps, so that all cores take part;
+* a window over all that is before or behind an element is a cumulative reduction;
 * a window too large for one kernel is combined from shifted copies (windows.py);
+* a sort is along the last dimension; rows too long for the unified buffer are sorted in parts (sorting.py);
 * equal ops become one; ops nobody uses go.
 """
 
@@ -41,13 +43,15 @@ from ...dialects.graph import (
     ReduceWindowOp,
     ReshapeOp,
     SliceOp,
+    SortOp,
     TransposeOp,
 )
 from ...dialects.graph.ops import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
-from .windows import split_window
+from .sorting import sort_in_parts, sort_last
+from .windows import cumulative, split_window
 
 Rule = Callable[..., bool]
 Rules = Sequence[tuple[type[GraphOp], Rule]]
@@ -279,12 +283,13 @@ def spread_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
 
 
 def same_inputs(op: ContractOp | ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """Operands of different types are converted to the wider one."""
+    """Operands of different types are converted to the wider one; integers to the result's type, in which they wrap."""
     a, b = element_of(op.lhs), element_of(op.rhs)
     if a == b:
         return False
-    order = ["i1", "i8", "i16", "i32", "f16", "bf16", "f32"]
-    wide = max(a, b, key=lambda e: order.index(dtype_name(e)))
+    floats = [e for e in (a, b) if is_float(e)]
+    order = ["f16", "bf16", "f32"]
+    wide = max(floats, key=lambda e: order.index(dtype_name(e)), default=element_of(op.result))
     new = type(op).create(
         operands=[rewriter.convert(op.lhs, wide), rewriter.convert(op.rhs, wide)],
         result_types=[op.result.type],
@@ -445,5 +450,8 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (ContractOp, same_inputs),
     (ContractOp, vector_contract),
     (ReduceOp, split_reduce),
+    (ReduceWindowOp, cumulative),
     (ReduceWindowOp, split_window),
+    (SortOp, sort_last),
+    (SortOp, sort_in_parts),
 )

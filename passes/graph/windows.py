@@ -1,16 +1,17 @@
-"""Windows that are too large for one kernel: combined from shifted copies, twice as wide each time."""
+"""Windows: those that are cumulative reductions, and those too large for one kernel, which are combined from shifted
+copies, twice as wide each time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import f32
+from xdsl.dialects.builtin import IntegerAttr, f32, i64
 from xdsl.ir import SSAValue
 
 from ...dialects.base import text, to_ints
 from ...dialects.dtypes import dtype_name, is_float, tensor
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
-from ...dialects.graph import ELEMENTWISE, ReduceWindowOp
+from ...dialects.graph import ELEMENTWISE, CumulateOp, ReduceWindowOp
 from ...dialects.graph.ops import element_of, shape_of
 from ...dialects.npu.types import padded_bytes
 from ...machine import Machine
@@ -21,6 +22,30 @@ if TYPE_CHECKING:
 
 COPIES = 4
 """A kernel for a window has two slots for its border, one copy in the type it computes in, and its results."""
+
+
+def cumulative(op: ReduceWindowOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """A window that for each element of one dimension has all before it, or all behind it, and the element."""
+    window, low, high = to_ints(op.window), to_ints(op.low), to_ints(op.high)
+    wide = [d for d, w in enumerate(window) if w > 1]
+    steps = {*to_ints(op.strides), *to_ints(op.dilation)}
+    if len(wide) != 1 or steps != {1}:
+        return False
+    (d,) = wide
+    n = shape_of(op.x)[d]
+    if window[d] != n or (low[d], high[d]) not in ((n - 1, 0), (0, n - 1)):
+        return False
+    if any(low[i] or high[i] for i in range(len(window)) if i != d):
+        return False
+    made = rewriter.add(
+        CumulateOp,
+        [op.x],
+        op.result.type,
+        kind=op.kind,
+        dim=IntegerAttr(d, i64),
+        reverse=IntegerAttr(int(high[d] > 0), i64),
+    )
+    return rewriter.replace(made)
 
 
 def split_window(op: ReduceWindowOp, rewriter: Rewriter, machine: Machine) -> bool:

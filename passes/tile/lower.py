@@ -24,6 +24,7 @@ from ...dialects.graph import (
     ConstantOp,
     ContractOp,
     ConvOp,
+    CumulateOp,
     DynamicSliceOp,
     DynamicUpdateSliceOp,
     FusionOp,
@@ -33,6 +34,8 @@ from ...dialects.graph import (
     ReduceOp,
     ReduceWindowOp,
     ReshapeOp,
+    ScatterOp,
+    SortOp,
     ToHostOp,
     WhileOp,
     YieldOp,
@@ -44,8 +47,11 @@ from ..access import splat_of
 from ..errors import PassError
 from ..pins import Pins, Schedule, parse_pins
 from .contract import lower_contract
+from .cumulate import lower_cumulate
 from .gather import lower_gather
 from .moves import Start, lower_copy
+from .scatter import lower_scatter
+from .sort import lower_sort
 from .vector import lower_vector
 from .windows import lower_window
 
@@ -317,6 +323,9 @@ BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str, Pins], ops.Ker
     ConvOp: lower_contract,
     ReduceWindowOp: lower_window,
     GatherOp: lower_gather,
+    CumulateOp: lower_cumulate,
+    ScatterOp: lower_scatter,
+    SortOp: lower_sort,
 }
 """The lowering of a fusion by the op that gives it its class; without one it is a vector kernel."""
 
@@ -324,7 +333,7 @@ BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str, Pins], ops.Ker
 def stem_of(fusion: FusionOp) -> str:
     """A readable stem for the kernel's name: the op that shapes it."""
     body = fusion.body.block
-    order = (ContractOp, ConvOp, ReduceWindowOp, GatherOp, ReduceOp)
+    order = (ContractOp, ConvOp, ReduceWindowOp, GatherOp, CumulateOp, ScatterOp, SortOp, ReduceOp)
     for cls in order:
         if any(isinstance(o, cls) for o in body.ops):
             return cls.name.split(".")[1]

@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import i1 as I1
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...dialects.base import Expr, describe, integer, ints, pack, text, to_ints
-from ...dialects.dtypes import dtype_name, element_type, itemsize, size
-from ...dialects.elementwise import REDUCTION_FUNCTION, identity
+from ...dialects.dtypes import dtype_name, element_type, itemsize, signed, size
+from ...dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION, identity
 from ...dialects.graph import (
     ArgReduceOp,
     ElementwiseOp,
@@ -335,9 +335,9 @@ class VectorKernel:
         """The element type the vector unit computes in for operands of `element`."""
         name = dtype_name(element)
         unit = self.machine.vector
-        if name == "i1" or name in unit.native or function == "convert":
+        if name == "i1" or FUNCTIONS[function].result in ("any", "bits"):
             return element
-        return element_type(unit.compute_as.get(name, name))
+        return element_type(unit.computes(function, name))
 
     def _elementwise(self, op: ElementwiseOp) -> None:
         axes = self._axes_of(op)
@@ -346,13 +346,15 @@ class VectorKernel:
         first = 1 if op.FUNCTION.predicate else 0
         native = self._native(name, self._element(operands[first]))
         out = element_of(op.results[0])
+        if op.FUNCTION.sign and native != out:
+            operands[0] = self._apply("bitcast", [operands[0]], signed(out))
         operands = [r if i < first else self._cast(r, native) for i, r in enumerate(operands)]
         added = 8 * (itemsize(native) - itemsize(out)) if op.FUNCTION.bits else 0
         if added:
             ones = self._fill((1 << 8 * itemsize(out)) - 1, native)
             operands[0] = self._apply("and", [operands[0], ones], native)
         span = self._new(axes)
-        result = out if op.FUNCTION.result in ("i1", "any") else native
+        result = out if op.FUNCTION.result != "same" else native
         if name == "convert":
             ref = self._convert(operands[0], out, span)
         else:

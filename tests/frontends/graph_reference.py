@@ -97,6 +97,8 @@ def _elementwise(op: Operation, args: Arrays) -> Any:
     name = op.name.removeprefix("graph.")
     if name == "convert":
         return lax.convert_element_type(args[0], _dtype(op))
+    if name == "bitcast":
+        return lax.bitcast_convert_type(args[0], _dtype(op))
     return _LAX.get(name, getattr(lax, name, None))(*args)
 
 

@@ -62,10 +62,10 @@ def test_constants_without_elements(dtype: type) -> None:
 
 
 def test_a_uniform_constant_of_another_type_is_spread_without_the_host():
-    text = """func.func @main(%a: tensor<2xf32>) -> tensor<3x2xi64> {
-      %c = stablehlo.constant dense<5> : tensor<i64>
-      %0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<i64>) -> tensor<3x2xi64>
-      return %0 : tensor<3x2xi64>
+    text = """func.func @main(%a: tensor<2xf32>) -> tensor<3x2xf64> {
+      %c = stablehlo.constant dense<5.0> : tensor<f64>
+      %0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f64>) -> tensor<3x2xf64>
+      return %0 : tensor<3x2xf64>
     }"""
     assert names(text) == ["graph.constant", "graph.constant"]
     np.testing.assert_array_equal(np.asarray(tw.compile(text)(np.zeros(2, np.float32))), np.full((3, 2), 5))

@@ -242,13 +242,16 @@ def test_host_modules_hold_captured_values_and_called_functions():
     bindings.parse(host.module.data, None)  # raises where a value or @before is missing
 
 
-def test_total_order_and_unknown_types_go_to_the_host():
-    text = """func.func @main(%a: tensor<2xf32>, %b: tensor<2xi64>) -> (tensor<2xi1>, tensor<2xi64>) {
-      %0 = stablehlo.compare LT, %a, %a, TOTALORDER : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xi1>
-      %1 = stablehlo.add %b, %b : tensor<2xi64>
-      return %0, %1 : tensor<2xi1>, tensor<2xi64>
+def test_total_order_compares_bits_and_unknown_types_go_to_the_host():
+    text = """func.func @main(
+        %a: tensor<8xf32>, %b: tensor<8xf32>, %c: tensor<2xf64>) -> (tensor<8xi1>, tensor<2xf64>) {
+      %0 = stablehlo.compare LT, %a, %b, TOTALORDER : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xi1>
+      %1 = stablehlo.add %c, %c : tensor<2xf64>
+      return %0, %1 : tensor<8xi1>, tensor<2xf64>
     }"""
-    assert check(text, floats(2), np.array([1, 2**40])) == ["graph.host", "graph.host"]
+    a = np.array([-0.0, 0.0, -np.nan, np.nan, -1, -2, np.inf, 1e-40], np.float32)
+    found = check(text, a, a[::-1].copy(), np.array([1.0, 2.0]))
+    assert found.count("graph.host") == 1 and "graph.bitcast" in found
 
 
 def test_shapes_that_follow_from_the_inputs_are_static():

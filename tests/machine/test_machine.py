@@ -164,6 +164,16 @@ def test_vector_covers_every_op(machine: Machine):
         assert vector.supports(op, "i1"), op
 
 
+@pytest.mark.parametrize("name", Machine.names())
+def test_every_machine_has_every_function_of_integers(name: str):
+    vector = Machine.load(name).vector
+    kinds = ("i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64")
+    for op in (*ARITHMETIC, *COMPARE, *DATA, *BITS, "bitcast", "div", "rem", "arg_reduce"):
+        assert all(vector.supports(op, dtype) for dtype in kinds), op
+    assert vector.computes("add", "i16") == "i16" and vector.computes("lt", "i16") == "i32"
+    assert vector.computes("lt", "ui32") == "ui32" and vector.computes("and", "ui8") == "i32"
+
+
 def test_vector_unsupported():
     assert not B1.vector.supports("add", "f64")
     with pytest.raises(KeyError, match="exp on i32"):

@@ -16,6 +16,8 @@ from tilewright.program import Program
 
 DTYPES = ("f32", "f16", "bf16", "i8", "i32", "i1")
 FLOATS = ("f32", "f16", "bf16")
+INTEGERS = ("i16", "ui8", "ui16", "ui32")
+"""Integer types beside those of DTYPES."""
 JAX_DTYPE = {
     "f32": jnp.float32,
     "f16": jnp.float16,
@@ -23,6 +25,10 @@ JAX_DTYPE = {
     "i8": jnp.int8,
     "i32": jnp.int32,
     "i1": jnp.bool_,
+    "i16": jnp.int16,
+    "ui8": jnp.uint8,
+    "ui16": jnp.uint16,
+    "ui32": jnp.uint32,
 }
 SIZES = (1, 2, 3, 5, 7, 13, 17, 31, 64, 97, 128, 130, 257)
 LARGEST = 20_000
@@ -38,6 +44,9 @@ def data(dtype: str, shape: Sequence[int], seed: int = 0) -> jax.Array:
         return jnp.asarray(rng.random(shape) < 0.5)
     if dtype in ("i8", "i32"):
         return jnp.asarray(rng.integers(-100, 100, shape), JAX_DTYPE[dtype])
+    if dtype in INTEGERS:
+        info = jnp.iinfo(JAX_DTYPE[dtype])
+        return jnp.asarray(rng.integers(info.min, info.max, shape, endpoint=True), JAX_DTYPE[dtype])
     return jnp.asarray(rng.standard_normal(shape), jnp.float32).astype(JAX_DTYPE[dtype])
 
 

@@ -53,10 +53,14 @@
 // CHECK: graph.clz %{{.*}} : tensor<8x16xi32>
 %shr_logical = graph.shr_logical %i, %i : tensor<8x16xi32>
 // CHECK: graph.shr_logical %{{.*}} : tensor<8x16xi32>
+%shr_arithmetic = graph.shr_arithmetic %i, %i : tensor<8x16xi32>
+// CHECK: graph.shr_arithmetic %{{.*}} : tensor<8x16xi32>
 %is_finite = graph.is_finite %f : (tensor<8x16xf32>) -> tensor<8x16xi1>
 // CHECK: graph.is_finite %{{.*}} : (tensor<8x16xf32>) -> tensor<8x16xi1>
 %convert = graph.convert %f : (tensor<8x16xf32>) -> tensor<8x16xf16>
 // CHECK: graph.convert %{{.*}} : (tensor<8x16xf32>) -> tensor<8x16xf16>
+%bitcast = graph.bitcast %f : (tensor<8x16xf32>) -> tensor<8x16xi32>
+// CHECK: graph.bitcast %{{.*}} : (tensor<8x16xf32>) -> tensor<8x16xi32>
 %add = graph.add %f, %f : tensor<8x16xf32>
 // CHECK: graph.add %{{.*}} : tensor<8x16xf32>
 %sub = graph.sub %f, %f : tensor<8x16xf32>
@@ -83,8 +87,6 @@
 // CHECK: graph.xor %{{.*}} : tensor<8x16xi32>
 %shl = graph.shl %i, %i : tensor<8x16xi32>
 // CHECK: graph.shl %{{.*}} : tensor<8x16xi32>
-%shr_arithmetic = graph.shr_arithmetic %i, %i : tensor<8x16xi32>
-// CHECK: graph.shr_arithmetic %{{.*}} : tensor<8x16xi32>
 %eq = graph.eq %f, %f : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x16xi1>
 // CHECK: graph.eq %{{.*}} : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x16xi1>
 %ne = graph.ne %f, %f : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x16xi1>

@@ -423,3 +423,27 @@
   graph.yield %x : (tensor<4xf32>)
 }
 // CHECK: 'graph.case' host [0] must name results of rank 0
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.bitcast %x : (tensor<4xf32>) -> tensor<4xi16>
+// CHECK: 'graph.bitcast' {{.*}}cannot take the bits of f32 for those of i16
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.sort %x {descending = [0], dim = 0, keys = [1], total = [0]} : tensor<4xf32>
+// CHECK: 'graph.sort' {{.*}}keys [1] are not among 1 operands
+
+// -----
+
+%x, %i, %u = "test.op"() : () -> (tensor<4x3xf32>, tensor<2xi32>, tensor<2x4xf32>)
+%y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<4x3xf32>, tensor<2xi32>, tensor<2x4xf32>) -> tensor<4x3xf32>
+// CHECK: 'graph.scatter' {{.*}}cannot put rows of [2, 4] at [2] into [4, 3]
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.cumulate %x {dim = 1, kind = "sum", reverse = 0} : tensor<4xf32>
+// CHECK: 'graph.cumulate' {{.*}}dim 1 is outside the rank of [4]

@@ -64,3 +64,21 @@
 %lonely = graph.iota {dim = 0} : () -> tensor<4xi32>
 %next = graph.abs %lonely attributes {note = "kept"} : tensor<4xi32>
 // CHECK: graph.abs %{{.*}} attributes {note = "kept"} : tensor<4xi32>
+
+// -----
+
+%k, %v = "test.op"() : () -> (tensor<4x9xf32>, tensor<4x9xi32>)
+%sorted, %places = graph.sort %k, %v {descending = [1], dim = 1, keep = 3, keys = [0], total = [1]} : (tensor<4x9xf32>, tensor<4x9xi32>) -> (tensor<4x3xf32>, tensor<4x3xi32>)
+// CHECK: graph.sort %{{.*}}, %{{.*}} {descending = [1], dim = 1, keep = 3, keys = [0], total = [1]} : (tensor<4x9xf32>, tensor<4x9xi32>) -> (tensor<4x3xf32>, tensor<4x3xi32>)
+
+// -----
+
+%table, %ids, %rows = "test.op"() : () -> (tensor<31x17xf32>, tensor<5xi32>, tensor<5x17xf32>)
+%scattered = graph.scatter %table, %ids, %rows {kind = "sum"} : (tensor<31x17xf32>, tensor<5xi32>, tensor<5x17xf32>) -> tensor<31x17xf32>
+// CHECK: graph.scatter %{{.*}}, %{{.*}}, %{{.*}} {kind = "sum"} : (tensor<31x17xf32>, tensor<5xi32>, tensor<5x17xf32>) -> tensor<31x17xf32>
+
+// -----
+
+%row = "test.op"() : () -> tensor<4x9xf32>
+%sums = graph.cumulate %row {dim = 1, kind = "sum", reverse = 1} : tensor<4x9xf32>
+// CHECK: graph.cumulate %{{.*}} {dim = 1, kind = "sum", reverse = 1} : tensor<4x9xf32>

@@ -59,3 +59,11 @@ npu.set_cross {event = 0, source = "FIX"}
 // CHECK: npu.set_cross {event = 0, source = "FIX"}
 npu.wait_cross {event = 0, target = "MTE2"}
 // CHECK: npu.wait_cross {event = 0, target = "MTE2"}
+%rows, %first, %work = "test.op"() : () -> (!npu.buffer<4x9xf32, ub>, !npu.buffer<4x3xf32, ub>, !npu.buffer<4x36xui32, ub>)
+npu.vsort %rows, %first, %work {descending = [1], keys = [0], total = [1]} : (!npu.buffer<4x9xf32, ub>, !npu.buffer<4x3xf32, ub>, !npu.buffer<4x36xui32, ub>)
+// CHECK: npu.vsort %{{.*}}, %{{.*}}, %{{.*}} {descending = [1], keys = [0], total = [1]}
+%line, %places, %new = "test.op"() : () -> (!npu.buffer<64xf32, ub>, !npu.buffer<5xi32, ub>, !npu.buffer<5xf32, ub>)
+npu.vscatter %line, %places, %new, %line at [%i * 64] {kind = "sum"} : (!npu.buffer<64xf32, ub>, !npu.buffer<5xi32, ub>, !npu.buffer<5xf32, ub>, !npu.buffer<64xf32, ub>)
+// CHECK: npu.vscatter %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} at [%{{.*}} * 64] {kind = "sum"}
+npu.vcumulate %ub, %ub {dim = 0, kind = "sum", reverse = 0} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<16x32xf16, ub>)
+// CHECK: npu.vcumulate %{{.*}}, %{{.*}} {dim = 0, kind = "sum", reverse = 0}

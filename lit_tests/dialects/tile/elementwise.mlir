@@ -53,10 +53,14 @@
 // CHECK: tile.clz %{{.*}} : !tile.tile<8x16xi32, ub>
 %shr_logical = tile.shr_logical %i, %i : !tile.tile<8x16xi32, ub>
 // CHECK: tile.shr_logical %{{.*}} : !tile.tile<8x16xi32, ub>
+%shr_arithmetic = tile.shr_arithmetic %i, %i : !tile.tile<8x16xi32, ub>
+// CHECK: tile.shr_arithmetic %{{.*}} : !tile.tile<8x16xi32, ub>
 %is_finite = tile.is_finite %f : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xi1, ub>
 // CHECK: tile.is_finite %{{.*}} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xi1, ub>
 %convert = tile.convert %f : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xf16, ub>
 // CHECK: tile.convert %{{.*}} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xf16, ub>
+%bitcast = tile.bitcast %f : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xi32, ub>
+// CHECK: tile.bitcast %{{.*}} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xi32, ub>
 %add = tile.add %f, %f : !tile.tile<8x16xf32, ub>
 // CHECK: tile.add %{{.*}} : !tile.tile<8x16xf32, ub>
 %sub = tile.sub %f, %f : !tile.tile<8x16xf32, ub>
@@ -83,8 +87,6 @@
 // CHECK: tile.xor %{{.*}} : !tile.tile<8x16xi32, ub>
 %shl = tile.shl %i, %i : !tile.tile<8x16xi32, ub>
 // CHECK: tile.shl %{{.*}} : !tile.tile<8x16xi32, ub>
-%shr_arithmetic = tile.shr_arithmetic %i, %i : !tile.tile<8x16xi32, ub>
-// CHECK: tile.shr_arithmetic %{{.*}} : !tile.tile<8x16xi32, ub>
 %eq = tile.eq %f, %f : (!tile.tile<8x16xf32, ub>, !tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xi1, ub>
 // CHECK: tile.eq %{{.*}} : (!tile.tile<8x16xf32, ub>, !tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xi1, ub>
 %ne = tile.ne %f, %f : (!tile.tile<8x16xf32, ub>, !tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xi1, ub>

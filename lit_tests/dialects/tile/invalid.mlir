@@ -254,3 +254,21 @@ tile.store %t, %x at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, l1>, !npu.
 %x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
 %y = tile.abs %x {perm = [1]} : !tile.tile<8x16xf32, ub>
 // CHECK: 'tile.abs' has no property 'perm'
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y, %work = tile.sort %x {descending = [0], keys = [0], total = [0]} : (!tile.tile<8x16xf32, ub>) -> (!tile.tile<8x4xf32, ub>, !tile.tile<8x16xui32, ub>)
+// CHECK: 'tile.sort' {{.*}}needs [8, 64] words to work in
+
+// -----
+
+%x, %i, %u = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !tile.tile<5xi32, ub>, !tile.tile<5x16xf32, ub>)
+%y = tile.scatter %x, %i, %u at [0] {kind = "and"} : (!tile.tile<8x16xf32, ub>, !tile.tile<5xi32, ub>, !tile.tile<5x16xf32, ub>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.scatter' {{.*}}kind 'and' is not one of set, sum, prod, max, min
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.cumulate %x {dim = 1, kind = "sum", reverse = 0} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x1xf32, ub>
+// CHECK: 'tile.cumulate' {{.*}}cannot cumulate [8, 16] along dimension 1 into [8, 1]

@@ -74,3 +74,10 @@ tile.kernel @matmul {grid = [4], kind = "mix", outputs = 1, slots = [2, 2, 2, 1,
 %image = "test.op"() : () -> !tile.tile<1x6x6x16xf16, l1>
 %columns = tile.move %image at [0, 0, 0, 0] {sizes = [1, 4, 4, 16], steps = [1, 1, 1, 1], window = [1, 3, 3, 1], window_steps = [1, 1, 1, 1]} : (!tile.tile<1x6x6x16xf16, l1>) -> !tile.tile<16x144xf16, l0a>
 // CHECK: tile.move %{{.*}} at [0, 0, 0, 0] {{{.*}}window = [1, 3, 3, 1]{{.*}}} : (!tile.tile<1x6x6x16xf16, l1>) -> !tile.tile<16x144xf16, l0a>
+%sorted, %work = tile.sort %t {descending = [0], keys = [0], total = [0]} : (!tile.tile<8x16xf32, ub>) -> (!tile.tile<8x4xf32, ub>, !tile.tile<8x64xui32, ub>)
+// CHECK: tile.sort %{{.*}} {descending = [0], keys = [0], total = [0]} : (!tile.tile<8x16xf32, ub>) -> (!tile.tile<8x4xf32, ub>, !tile.tile<8x64xui32, ub>)
+%places, %rows = "test.op"() : () -> (!tile.tile<5xi32, ub>, !tile.tile<5x16xf32, ub>)
+%scattered = tile.scatter %t, %places, %rows at [%i * 8] {kind = "set"} : (!tile.tile<8x16xf32, ub>, !tile.tile<5xi32, ub>, !tile.tile<5x16xf32, ub>) -> !tile.tile<8x16xf32, ub>
+// CHECK: tile.scatter %{{.*}}, %{{.*}}, %{{.*}} at [%{{.*}} * 8] {kind = "set"}
+%sums = tile.cumulate %t {dim = 1, kind = "max", reverse = 0} : !tile.tile<8x16xf32, ub>
+// CHECK: tile.cumulate %{{.*}} {dim = 1, kind = "max", reverse = 0} : !tile.tile<8x16xf32, ub>

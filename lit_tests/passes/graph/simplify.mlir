@@ -120,3 +120,36 @@ func.func @main(%x: tensor<100000x20xf32>) -> tensor<1x10xf32> {
 // CHECK: graph.max {{.*}} : tensor<1x13xf32>
 // CHECK: graph.max {{.*}} : tensor<1x10xf32>
 // CHECK-NEXT: func.return
+
+// -----
+
+// Rows too long for ub, of which few are kept: the first of each part, then of those.
+func.func @main(%x: tensor<1x50001xf32>) -> tensor<1x4xf32> {
+  %y = graph.sort %x {descending = [1], dim = 1, keep = 4, keys = [0], total = [1]} : (tensor<1x50001xf32>) -> tensor<1x4xf32>
+  func.return %y : tensor<1x4xf32>
+}
+// CHECK: graph.sort {{.*}} {descending = [1], dim = 2, keep = 4, keys = [0], total = [1]}
+// CHECK: graph.concat
+// CHECK: graph.sort {{.*}} {descending = [1], dim = 1, keep = 4, keys = [0], total = [1]}
+
+// -----
+
+// All of them: the host sorts. Along another dimension: between transposes.
+func.func @main(%x: tensor<50000x1xf32>, %z: tensor<30x7xf32>) -> (tensor<50000x1xf32>, tensor<30x7xf32>) {
+  %y = graph.sort %x {descending = [0], dim = 0, keys = [0], total = [0]} : tensor<50000x1xf32>
+  %w = graph.sort %z {descending = [0], dim = 0, keys = [0], total = [0]} : tensor<30x7xf32>
+  func.return %y, %w : tensor<50000x1xf32>, tensor<30x7xf32>
+}
+// CHECK: graph.host {{.*}}stablehlo.sort
+// CHECK: graph.transpose %z {perm = [1, 0]}
+// CHECK: graph.sort %{{.*}} {descending = [0], dim = 1, {{.*}}} : tensor<7x30xf32>
+// CHECK: graph.transpose
+
+// -----
+
+// A window over all that is before each element is a cumulative reduction, however long.
+func.func @main(%x: tensor<4x90000xf32>) -> tensor<4x90000xf32> {
+  %y = graph.reduce_window %x {dilation = [1, 1], high = [0, 0], kind = "sum", low = [0, 89999], strides = [1, 1], window = [1, 90000]} : tensor<4x90000xf32>
+  func.return %y : tensor<4x90000xf32>
+}
+// CHECK: graph.cumulate %x {dim = 1, kind = "sum", reverse = 0} : tensor<4x90000xf32>

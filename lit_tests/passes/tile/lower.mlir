@@ -241,3 +241,46 @@ func.func @main(%n: tensor<i32>, %x: tensor<4xf32>) -> tensor<4xf32> {
 // CHECK: tile.launch @sin_0
 // CHECK: graph.yield
 // CHECK: tile.kernel @lt_0
+
+// -----
+
+// A sort: whole rows in ub, with room for two lists of (key, place).
+func.func @main(%x: tensor<64x100xf32>) -> tensor<64x100xf32> {
+  %y = graph.sort %x {descending = [0], dim = 1, keys = [0], total = [0]} : tensor<64x100xf32>
+  func.return %y : tensor<64x100xf32>
+}
+// CHECK: tile.launch @sort_0 %x
+// CHECK: tile.load
+// CHECK: tile.sort %{{.*}} {descending = [0], keys = [0], total = [0]} : (!tile.tile<{{.*}}x100xf32, ub>) -> (!tile.tile<{{.*}}x100xf32, ub>, !tile.tile<{{.*}}x400xui32, ub>)
+// CHECK: tile.store
+
+// -----
+
+// A scatter: a part of the target stays in ub while the updates pass by.
+func.func @main(%x: tensor<300x130xf32>, %i: tensor<3000xi32>, %u: tensor<3000x130xf32>) -> tensor<300x130xf32> {
+  %y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<300x130xf32>, tensor<3000xi32>, tensor<3000x130xf32>) -> tensor<300x130xf32>
+  func.return %y : tensor<300x130xf32>
+}
+// CHECK: tile.launch @scatter_0 %x, %i, %u
+// CHECK: %[[TARGET:.*]] = tile.load {{.*}} -> !tile.tile<[[TILE:.*]], ub>
+// CHECK: scf.for {{.*}} iter_args(%[[STATE:.*]] = %[[TARGET]])
+// CHECK: tile.load {{.*}}fill = -1
+// CHECK: tile.scatter %[[STATE]]
+// CHECK: scf.yield
+// CHECK: tile.store
+
+// -----
+
+// A cumulative sum of rows that do not fit: pieces carry what came before them.
+func.func @main(%x: tensor<4x90000xf32>) -> tensor<4x90000xf32> {
+  %y = graph.cumulate %x {dim = 1, kind = "sum", reverse = 0} : tensor<4x90000xf32>
+  func.return %y : tensor<4x90000xf32>
+}
+// CHECK: tile.launch @cumulate_0 %x
+// CHECK: %[[ZERO:.*]] = tile.fill
+// CHECK: scf.for {{.*}} iter_args(%[[CARRY:.*]] = %[[ZERO]])
+// CHECK: tile.cumulate
+// CHECK: tile.broadcast %[[CARRY]]
+// CHECK: tile.add
+// CHECK: tile.extract
+// CHECK: tile.store

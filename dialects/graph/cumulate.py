@@ -1,0 +1,39 @@
+"""Cumulative reductions at the graph level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from ..base import integer, text
+from ..dtypes import size
+from ..elementwise import REDUCTIONS
+from .ops import GraphOp, shape_of
+
+
+@irdl_op_definition
+class CumulateOp(GraphOp):
+    """Each element combined with all before it along `dim` by `kind` (see `graph.reduce`); with all behind it where
+    `reverse` is 1."""
+
+    name = "graph.cumulate"
+    x = operand_def()
+    kind = prop_def(StringAttr)
+    dim = prop_def(IntegerAttr)
+    reverse = prop_def(IntegerAttr)
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        if text(self.kind) not in REDUCTIONS:
+            raise ValueError(f"kind {text(self.kind)!r} is not one of {', '.join(REDUCTIONS)}")
+        if not 0 <= integer(self.dim) < len(shape_of(self.x)):
+            raise ValueError(f"dim {integer(self.dim)} is outside the rank of {list(shape_of(self.x))}")
+        return [self.x.type]
+
+    def flops(self) -> int:
+        return size(shape_of(self.x))

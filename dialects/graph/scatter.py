@@ -1,0 +1,42 @@
+"""Scatter at the graph level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from ..base import text
+from ..dtypes import dtype_name, size
+from ..elementwise import SCATTERS
+from .ops import GraphOp, element_of, shape_of
+
+
+@irdl_op_definition
+class ScatterOp(GraphOp):
+    """x [r, c] with row i of `updates` [n, c] put into row index[i] by `kind`, one after the other: `set` replaces,
+    the others combine as a reduction of that kind does. A row whose index is outside of [0, r) is left out."""
+
+    name = "graph.scatter"
+    x = operand_def()
+    index = operand_def()
+    updates = operand_def()
+    kind = prop_def(StringAttr)
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        x, index, updates = (shape_of(v) for v in self.operands)
+        if text(self.kind) not in SCATTERS:
+            raise ValueError(f"kind {text(self.kind)!r} is not one of {', '.join(SCATTERS)}")
+        if len(x) != 2 or len(index) != 1 or tuple(updates) != (*index, x[1]):
+            raise ValueError(f"cannot put rows of {list(updates)} at {list(index)} into {list(x)}")
+        if dtype_name(element_of(self.index)) != "i32" or element_of(self.updates) != element_of(self.x):
+            raise ValueError(f"cannot put {self.updates.type} at {self.index.type} into {self.x.type}")
+        return [self.x.type]
+
+    def flops(self) -> int:
+        return 0 if text(self.kind) == "set" else size(shape_of(self.updates))

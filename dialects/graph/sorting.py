@@ -1,0 +1,57 @@
+"""Sorting at the graph level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, traits_def, var_operand_def, var_result_def
+from xdsl.traits import Pure
+
+from ..base import integer, to_ints
+from ..dtypes import tensor
+from ..shapes import Keys
+from .ops import GraphOp, element_of, shape_of
+
+
+@irdl_op_definition
+class SortOp(GraphOp):
+    """Orders all operands, of one shape, along `dim` by some of them; equals keep their order.
+
+    keys: operands to compare by, most important first; descending: for each key, 1 where large comes first; total:
+    for each key, 1 where floats are in IEEE 754's total order, 0 where zeros are equal and NaNs are equal and largest.
+    keep: how many of the first positions the results have, all where absent.
+    """
+
+    name = "graph.sort"
+    xs = var_operand_def()
+    dim = prop_def(IntegerAttr)
+    keys = prop_def(DenseArrayBase)
+    descending = prop_def(DenseArrayBase)
+    total = prop_def(DenseArrayBase)
+    keep = opt_prop_def(IntegerAttr)
+    outputs = var_result_def()
+    traits = traits_def(Pure())
+
+    def order(self) -> Keys:
+        return Keys(to_ints(self.keys), to_ints(self.descending), to_ints(self.total))
+
+    def kept(self) -> int:
+        """How many positions the results have along `dim`."""
+        length = shape_of(self.xs[0])[integer(self.dim)]
+        return length if self.keep is None else integer(self.keep)
+
+    def infer(self) -> Sequence[Attribute]:
+        if not self.xs:
+            raise ValueError("needs an operand")
+        shapes, dim = [list(shape_of(x)) for x in self.xs], integer(self.dim)
+        if any(s != shapes[0] for s in shapes):
+            raise ValueError(f"operand shapes differ: {shapes}")
+        if not 0 <= dim < len(shapes[0]):
+            raise ValueError(f"dim {dim} is outside the rank of {shapes[0]}")
+        self.order().check(len(self.xs))
+        if not 0 <= self.kept() <= shapes[0][dim]:
+            raise ValueError(f"cannot keep {self.kept()} of {shapes[0][dim]}")
+        shape = [self.kept() if d == dim else n for d, n in enumerate(shapes[0])]
+        return [tensor(shape, element_of(x)) for x in self.xs]

@@ -1,0 +1,62 @@
+"""Scatter on the vector unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
+
+from ...machine import Machine
+from ..base import text
+from ..dtypes import dtype_name, size
+from ..elementwise import REDUCTION_FUNCTION
+from ..shapes import check_scatter
+from .interface import Cost, buffer, vector_elements
+from .ops import VectorOp
+from .types import BufferType
+
+
+@irdl_op_definition
+class VScatterOp(VectorOp):
+    """Rows of `updates` into the rows of `target` that `index` names, counted from `at [...]`, one after the other by
+    `kind`; those outside are left out. The result may be the target itself.
+
+    The scalar unit reads each index, compares it with the rows there are, and issues an instruction for the row.
+    """
+
+    name = "npu.vscatter"
+    ADDRESSED: ClassVar[bool] = True
+    target = operand_def(BufferType)
+    index = operand_def(BufferType)
+    updates = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    kind = prop_def(StringAttr)
+    INSTRUCTION: ClassVar[str] = "copy"
+
+    def in_place(self) -> bool:
+        return True
+
+    def verify_(self) -> None:
+        super().verify_()
+        shapes = [buffer(v).shape for v in (self.target, self.index, self.updates, self.dest)]
+        check_scatter(self, text(self.kind), shapes, len(self.linear().rows))
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.cost_of_part(machine, indices, ())
+
+    def cost_of_part(self, machine: Machine, indices: Sequence[int], valid: Sequence[int | None]) -> Cost:
+        """The worst case: every row is one of the target's."""
+        unit, dtype = machine.vector, dtype_name(buffer(self.updates).element)
+        rows = size(buffer(self.index).shape)
+        lanes = vector_elements(buffer(self.updates)) // rows if len(buffer(self.updates).shape) > 1 else 1
+        function = "copy" if text(self.kind) == "set" else REDUCTION_FUNCTION[text(self.kind)]
+        each = machine.row_instructions * machine.issue_cycles + unit.cycles(function, dtype, lanes)
+        each -= unit.streamed_cycles  # rows that meet are rare, so instructions overlap
+        cycles = rows * max(each, 1)
+        if self.target is not self.dest:
+            cycles += unit.cycles("copy", dtype, vector_elements(buffer(self.dest)))
+        return Cost(cycles, elements=rows * lanes)

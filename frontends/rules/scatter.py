@@ -1,0 +1,159 @@
+"""Scatter: any dimension numbers become rows of a matrix and their numbers.
+
+Dimensions that an update covers whole are its columns; positions along the others, row by row, number the rows. An
+update that does not fit where its start says gets number -1, and is left out.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from ...dialects.dtypes import element_type, tensor
+from ...dialects.elementwise import SCATTERS
+from ...dialects.graph import BroadcastOp, IotaOp, ReshapeOp, ScatterOp, SliceOp, TransposeOp
+from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.npu.types import row_strides
+from .. import bindings
+from ..bindings import Op
+from ..walk import BOOLEAN, Rule, Walk
+from .base import Results, Types, Values
+from .movement import as_index
+from .reductions import body_trees, kind_of
+
+_I32 = element_type("i32")
+
+
+def _scatter(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    n = len(types)
+    if not walk.native([*args[:n], *args[n + 1 :]], types):
+        return None
+    kinds = _kinds(walk, op, types)
+    if kinds is None or any(
+        k != "set" and t.element_type == BOOLEAN for k, t in zip(kinds, types, strict=True)
+    ):
+        return None
+    numbers = bindings.scatter_dimensions(op)
+    window, shape = numbers["update_window_dims"], list(types[0].get_shape())
+    fixed = {*numbers["inserted_window_dims"], *numbers["input_batching_dims"]}
+    moved = [d for d in range(len(shape)) if d not in fixed]
+    sizes = [1] * len(shape)
+    for d, u in zip(moved, window, strict=True):
+        sizes[d] = shape_of(args[n + 1])[u]
+    named = numbers["scattered_dims_to_operand_dims"]
+    columns = [d for d in moved if sizes[d] == shape[d] and d not in named]
+    rows = [d for d in range(len(shape)) if d not in columns]
+    extent = [shape[d] for d in rows]
+    if math.prod(extent) > np.iinfo(np.int32).max:
+        return None
+    if math.prod(shape_of(args[n + 1])) == 0 or math.prod(shape) == 0:
+        return args[:n]
+    index = _numbers(walk, numbers, args[n], rows, shape, sizes)
+    width = math.prod(shape[d] for d in columns)
+    count = shape_of(index)[0]
+    results = []
+    for x, update, kind in zip(args[:n], args[n + 1 :], kinds, strict=True):
+        order = [u for u in range(len(shape_of(update))) if u not in window]
+        order += [window[moved.index(d)] for part in (rows, columns) for d in part if d in moved]
+        update = _reshaped(walk, _transposed(walk, update, order), [count, width])
+        perm = [*rows, *columns]
+        matrix = _reshaped(walk, _transposed(walk, x, perm), [math.prod(extent), width])
+        (made,) = walk.emit(ScatterOp, [matrix, index, update], [matrix.type], kind=kind)
+        made = _reshaped(walk, made, [shape[d] for d in perm])
+        results.append(_transposed(walk, made, [perm.index(d) for d in range(len(perm))]))
+    return results
+
+
+def _kinds(walk: Walk, op: Op, types: Types) -> list[str] | None:
+    """What the body does with each operand and its update; None where that is no kind of ours."""
+    trees = body_trees(walk, op, types)
+    found = [
+        "set" if tree == len(types) + i else kind_of(tree, i, len(types))
+        for i, tree in enumerate(trees or ())
+    ]
+    kinds = [k for k in found if k in SCATTERS]
+    return kinds if kinds and len(kinds) == len(found) else None
+
+
+def _numbers(
+    walk: Walk,
+    numbers: dict[str, list[int]],
+    indices: SSAValue,
+    rows: list[int],
+    shape: list[int],
+    sizes: list[int],
+) -> SSAValue:
+    """The row, i32 [n], that each part of each update goes to: over the positions in `indices`, then those of a window
+    along `rows`."""
+    along = numbers["index_vector_dim"][0]
+    batch = [s for d, s in enumerate(shape_of(indices)) if d != along]
+    domain = [*batch, *(sizes[d] for d in rows)]
+    kind, strides = tensor(domain, _I32), row_strides([shape[d] for d in rows])
+
+    def constant(value: int) -> SSAValue:
+        return walk.fill(walk.scalar(value, _I32), domain)
+
+    def combine(name: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        return walk.elementwise(name, [a, b], a.type)
+
+    total, inside = constant(0), None
+    for k, d in enumerate(numbers["scattered_dims_to_operand_dims"]):
+        start = _spread(walk, _component(walk, indices, along, k, batch), domain)
+        highest = shape[d] - sizes[d]
+        for test, bound in (("ge", 0), ("le", highest)):
+            here = walk.elementwise(test, [start, constant(bound)], tensor(domain, BOOLEAN))
+            inside = here if inside is None else combine("and", inside, here)
+        start = combine("min", combine("max", start, constant(0)), constant(highest))
+        total = combine("add", total, combine("mul", start, constant(strides[rows.index(d)])))
+    kept = [d for d in range(len(shape_of(indices))) if d != along]
+    steps = {
+        kept.index(i): strides[rows.index(d)]
+        for d, i in zip(numbers["input_batching_dims"], numbers["scatter_indices_batching_dims"], strict=True)
+    }
+    steps |= {len(batch) + i: strides[i] for i, d in enumerate(rows) if sizes[d] > 1}
+    for dim, step in steps.items():
+        (at,) = walk.emit(IotaOp, [], [kind], dim=dim)
+        total = combine("add", total, combine("mul", at, constant(step)))
+    if inside is not None:
+        total = walk.elementwise("select", [inside, total, constant(-1)], kind)
+    return _reshaped(walk, total, [math.prod(domain)])
+
+
+def _component(walk: Walk, indices: SSAValue, along: int, k: int, batch: list[int]) -> SSAValue:
+    """Number k of each index vector, i32, in the shape of the positions."""
+    shape = shape_of(indices)
+    if along < len(shape):
+        starts = [k if d == along else 0 for d in range(len(shape))]
+        limits = [k + 1 if d == along else s for d, s in enumerate(shape)]
+        one = tensor([b - a for a, b in zip(starts, limits, strict=True)], element_of(indices))
+        (indices,) = walk.emit(
+            SliceOp, [indices], [one], starts=starts, limits=limits, strides=[1] * len(shape)
+        )
+    return as_index(walk, _reshaped(walk, indices, batch))
+
+
+def _spread(walk: Walk, x: SSAValue, domain: list[int]) -> SSAValue:
+    """x over the first dimensions of `domain`."""
+    rank = len(shape_of(x))
+    if rank == len(domain):
+        return x
+    return walk.emit(BroadcastOp, [x], [tensor(domain, element_of(x))], dims=range(rank))[0]
+
+
+def _reshaped(walk: Walk, x: SSAValue, shape: list[int]) -> SSAValue:
+    if list(shape_of(x)) == list(shape):
+        return x
+    return walk.emit(ReshapeOp, [x], [tensor(shape, element_of(x))])[0]
+
+
+def _transposed(walk: Walk, x: SSAValue, perm: list[int]) -> SSAValue:
+    if perm == list(range(len(perm))):
+        return x
+    shape = shape_of(x)
+    return walk.emit(TransposeOp, [x], [tensor([shape[p] for p in perm], element_of(x))], perm=perm)[0]
+
+
+STRUCTURAL: dict[str, Rule] = {"stablehlo.scatter": _scatter}
+"""The indices may be of any integer type."""

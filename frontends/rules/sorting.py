@@ -1,0 +1,144 @@
+"""Sort and top_k. A comparator is recognised by what it computes: the order of one operand after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...dialects.dtypes import is_float, tensor
+from ...dialects.graph import IotaOp, SortOp
+from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.shapes import Keys
+from .. import bindings
+from ..bindings import Op, Value
+from ..walk import Rule, Walk
+from .base import Results, Types, Values
+
+Tree = tuple[Any, ...] | float
+"""What a scalar of a comparator is: ("argument", number), a constant, ("compare", direction, whether in total order,
+operands...), or (op, operands...)."""
+
+_LOGIC = {"stablehlo.and": "and", "stablehlo.or": "or", "stablehlo.select": "select"}
+
+
+def _trees(block: Any) -> dict[Value, Tree]:
+    """What the values of a block compute, of those that are such trees."""
+    found: dict[Value, Tree] = {v: ("argument", i) for i, v in enumerate(block.arguments)}
+    for op in block.operations:
+        for result in op.results:
+            tree = _tree(op, found)
+            if tree is not None:
+                found[result] = tree
+    return found
+
+
+def _tree(op: Op, found: Mapping[Value, Tree]) -> Tree | None:
+    name = op.operation.name
+    if name == "stablehlo.constant":
+        return bindings.scalar_constant(op)
+    if name != "stablehlo.compare" and name not in _LOGIC:
+        return None
+    parts = [found[v] if v in found else _captured(v) for v in op.operands]
+    if any(part is None for part in parts):
+        return None
+    if name == "stablehlo.compare":
+        return ("compare", bindings.direction(op), bindings.compare_type(op) == "TOTALORDER", *parts)
+    return (_LOGIC[name], *parts)
+
+
+def _captured(value: Value) -> Tree | None:
+    """A constant from outside of the comparator."""
+    op = bindings.owner(value)
+    return (
+        bindings.scalar_constant(op) if op is not None and op.operation.name == "stablehlo.constant" else None
+    )
+
+
+def _side(tree: Any) -> tuple[int, bool] | None:
+    """(argument, whether zeros are made one and NaNs too, as JAX does) of what a key is compared as."""
+    match tree:
+        case ("argument", int(n)):
+            return n, False
+        case (
+            "select",
+            ("compare", "NE", False, ("argument", a), ("argument", b)),
+            float(nan),
+            ("select", ("compare", "EQ", False, ("argument", c), 0.0), 0.0, ("argument", d)),
+        ) if a == b == c == d and nan != nan:
+            return a, True
+    return None
+
+
+def _comparison(tree: Any, directions: tuple[str, ...]) -> tuple[int, str, bool, bool] | None:
+    """(operand, direction, whether in total order, whether turned round) of a comparison of its two elements."""
+    match tree:
+        case ("compare", str(direction), bool(total), left, right) if direction in directions:
+            pair = _side(left), _side(right)
+            if pair[0] is None or pair[1] is None or pair[0][1] != pair[1][1]:
+                return None
+            (a, numbers), (b, _) = pair[0], pair[1]
+            if a // 2 == b // 2 and a != b:
+                return a // 2, direction, total and not numbers, a > b
+    return None
+
+
+def _keys(tree: Any) -> list[tuple[int, bool, bool]] | None:
+    """(operand, whether descending, whether in total order) for each key of a lexicographic comparison."""
+    rest: list[tuple[int, bool, bool]] = []
+    same = None
+    match tree:
+        case ("or", first, ("and", same, second)) | ("or", ("and", same, second), first):
+            found = _keys(second)
+            if found is None:
+                return None
+            rest = found
+        case _:
+            first = tree
+    less = _comparison(first, ("LT", "GT"))
+    if less is None:
+        return None
+    operand, direction, total, turned = less
+    if same is not None:
+        equal = _comparison(same, ("EQ",))
+        if equal is None or (equal[0], equal[2]) != (operand, total):
+            return None
+    return [(operand, (direction == "GT") != turned, total), *rest]
+
+
+def _sort(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    block = op.regions[0].blocks[0]
+    (last,) = list(block.operations)[-1].operands
+    keys = _keys(_trees(block).get(last))
+    if keys is None:
+        return None
+    return walk.emit(
+        SortOp,
+        args,
+        types,
+        dim=bindings.integer(op, "dimension") % max(len(types[0].get_shape()), 1),
+        keys=[k for k, _, _ in keys],
+        descending=[int(down) for _, down, _ in keys],
+        total=[int(total and is_float(element_of(args[k]))) for k, _, total in keys],
+    )
+
+
+def _top_k(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    """The first k of a descending sort with places; among equals the lower place comes first."""
+    x, (_, index) = args[0], types
+    shape = shape_of(x)
+    dim = len(shape) - 1
+    (places,) = walk.emit(IotaOp, [], [tensor(shape, index.element_type)], dim=dim)
+    order = Keys([0], [1], [int(is_float(element_of(x)))])
+    return walk.emit(
+        SortOp,
+        [x, places],
+        types,
+        dim=dim,
+        keep=bindings.integer(op, "k"),
+        keys=order.operands,
+        descending=order.descending,
+        total=order.total,
+    )
+
+
+RULES: dict[str, Rule] = {"stablehlo.sort": _sort, "chlo.top_k": _top_k}

@@ -1,0 +1,173 @@
+"""Sorts in the form the kernels know: along the last dimension, rows that fit the unified buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute, SSAValue
+
+from ...dialects.base import integer
+from ...dialects.dtypes import dtype_name, is_float, itemsize, numpy_dtype, tensor
+from ...dialects.graph import ConcatOp, HostOp, SortOp
+from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.shapes import Keys
+from ...machine import Machine
+from ..tile.sort import fitting_slots
+
+if TYPE_CHECKING:
+    from .simplify import Rewriter
+
+
+def sort_last(op: SortOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """A sort along another dimension than the last, between transposes."""
+    dim, rank = integer(op.dim), len(shape_of(op.xs[0]))
+    if dim == rank - 1:
+        return False
+    perm = [*range(dim), *range(dim + 1, rank), dim]
+    back = [*range(dim), rank - 1, *range(dim, rank - 1)]
+    made = _sorted(rewriter, op, [rewriter.transpose(x, perm) for x in op.xs], op.kept())
+    return _replace(op, [rewriter.transpose(v, back) for v in made])
+
+
+def sort_in_parts(op: SortOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """Rows that do not fit: where few are kept, the first of each part, and then of those; else the host sorts."""
+    *outer, n = shape_of(op.xs[0])
+    keep, elements = op.kept(), [element_of(x) for x in op.xs]
+    if fitting_slots(1, n, keep, elements, machine):
+        return False
+    length = n
+    while length > 1 and not fitting_slots(1, length, min(keep, length), elements, machine):
+        length //= 2
+    if 2 * keep > length:
+        return _on_host(op, rewriter)
+    parts, rest = n // length, n % length
+    zeros, ones = [0] * len(outer), [1] * (len(outer) + 1)
+    whole = [rewriter.slice(x, [*zeros, 0], [*outer, parts * length], ones) for x in op.xs]
+    first = _sorted(rewriter, op, [rewriter.reshape(x, [*outer, parts, length]) for x in whole], keep)
+    candidates = [rewriter.reshape(x, [*outer, parts * keep]) for x in first]
+    if rest:
+        tail = [rewriter.slice(x, [*zeros, parts * length], [*outer, n], ones) for x in op.xs]
+        kept = min(keep, rest)
+        last = _sorted(rewriter, op, tail, kept)
+        shape, dim = [*outer, parts * keep + kept], IntegerAttr(len(outer), i64)
+        candidates = [
+            rewriter.add(ConcatOp, [a, b], tensor(shape, element_of(a)), dim=dim)
+            for a, b in zip(candidates, last, strict=True)
+        ]
+    return _replace(op, _sorted(rewriter, op, candidates, keep))
+
+
+def _sorted(rewriter: Rewriter, op: SortOp, xs: Sequence[SSAValue], keep: int) -> Sequence[SSAValue]:
+    """xs ordered along their last dimension as `op` orders, the first `keep`."""
+    *outer, _ = shape_of(xs[0])
+    new = SortOp.create(
+        operands=xs,
+        result_types=[tensor([*outer, keep], element_of(x)) for x in xs],
+        properties={
+            **op.properties,
+            "dim": IntegerAttr(len(outer), i64),
+            "keep": IntegerAttr(keep, i64),
+        },
+        location=op.location,
+    )
+    rewriter.block.insert_op_before(new, op)
+    return new.results
+
+
+def _replace(op: SortOp, made: Sequence[SSAValue]) -> bool:
+    for old, new in zip(op.results, made, strict=True):
+        old.replace_all_uses_with(new)
+    return True
+
+
+def _on_host(op: SortOp, rewriter: Rewriter) -> bool:
+    new = HostOp.create(
+        operands=op.xs,
+        result_types=op.result_types,
+        properties={"op": StringAttr("stablehlo.sort"), "module": StringAttr(stablehlo_of(op))},
+        location=op.location,
+    )
+    rewriter.block.insert_op_before(new, op)
+    return _replace(op, new.results)
+
+
+def stablehlo_of(op: SortOp) -> str:
+    """A StableHLO module that computes `op`."""
+    shape, keep, dim = shape_of(op.xs[0]), op.kept(), integer(op.dim)
+    kept = [keep if d == dim else n for d, n in enumerate(shape)]
+    names = [dtype_name(element_of(x)) for x in op.xs]
+    ins, outs = ([_type(s, n) for n in names] for s in (shape, kept))
+    scalars = [_type((), n) for n in names]
+    formal = ", ".join(f"%a{i}: {t}, %b{i}: {t}" for i, t in enumerate(scalars))
+    lines = _comparator(op.order(), [element_of(x) for x in op.xs])
+    results = [f"%r#{i}" if len(names) > 1 else "%r" for i in range(len(names))]
+    several = f":{len(names)}" if len(names) > 1 else ""
+    text = [
+        f'%r{several} = "stablehlo.sort"({", ".join(f"%x{i}" for i in range(len(names)))}) '
+        f"<{{dimension = {dim} : i64, is_stable = true}}> ({{",
+        f"^bb0({formal}):",
+        *lines,
+        f"}}) : ({', '.join(ins)}) -> ({', '.join(ins)})",
+    ]
+    if kept != list(shape):
+        box = ", ".join(f"0:{n}" for n in kept)
+        text += [
+            f"%y{i} = stablehlo.slice {r} [{box}] : ({a}) -> {b}"
+            for i, (r, a, b) in enumerate(zip(results, ins, outs, strict=True))
+        ]
+        results = [f"%y{i}" for i in range(len(names))]
+    arguments = ", ".join(f"%x{i}: {t}" for i, t in enumerate(ins))
+    head = f"func.func public @main({arguments}) -> ({', '.join(outs)}) {{"
+    body = "\n".join([head, *text, f"return {', '.join(results)} : {', '.join(outs)}", "}"])
+    return f"module {{\n{body}\n}}\n"
+
+
+def _type(shape: Sequence[int], element: str) -> str:
+    return f"tensor<{'x'.join([*map(str, shape), element])}>"
+
+
+def _comparator(keys: Keys, elements: Sequence[Attribute]) -> list[str]:
+    """Lines that yield whether the elements %a... come before the elements %b..."""
+    lines: list[str] = []
+    before = ""
+    for at in reversed(range(len(keys.operands))):
+        k, element = keys.operands[at], elements[keys.operands[at]]
+        kind, how = _type((), dtype_name(element)), ""
+        sides = [f"%a{k}", f"%b{k}"]
+        if is_float(element):
+            how = ", TOTALORDER"
+            if not keys.total[at]:
+                sides = [_as_number(lines, side, f"{side}_{at}", element) for side in sides]
+        else:
+            signed = dtype_name(element)[0] == "i" and dtype_name(element) != "i1"
+            how = ", SIGNED" if signed else ", UNSIGNED"
+        signature = f"({kind}, {kind}) -> tensor<i1>"
+        way = "GT" if keys.descending[at] else "LT"
+        lines.append(f"%less{at} = stablehlo.compare {way}, {sides[0]}, {sides[1]}{how} : {signature}")
+        if not before:
+            before = f"%less{at}"
+            continue
+        lines += [
+            f"%same{at} = stablehlo.compare EQ, {sides[0]}, {sides[1]}{how} : {signature}",
+            f"%both{at} = stablehlo.and %same{at}, {before} : tensor<i1>",
+            f"%before{at} = stablehlo.or %less{at}, %both{at} : tensor<i1>",
+        ]
+        before = f"%before{at}"
+    return [*lines, f"stablehlo.return {before} : tensor<i1>"]
+
+
+def _as_number(lines: list[str], side: str, name: str, element: Attribute) -> str:
+    """Lines that make zeros and NaNs of either sign one; the value's name."""
+    kind, width = _type((), dtype_name(element)), itemsize(element)
+    nan = int(numpy_dtype(element).type("nan").view(f"u{width}")) & (2 ** (8 * width - 1) - 1)
+    lines += [
+        f"{name}z = stablehlo.constant dense<0.0> : {kind}",
+        f"{name}n = stablehlo.constant dense<0x{nan:0{2 * width}X}> : {kind}",
+        f"{name}e = stablehlo.compare EQ, {side}, {name}z, FLOAT : ({kind}, {kind}) -> tensor<i1>",
+        f"{name}s = stablehlo.select {name}e, {name}z, {side} : tensor<i1>, {kind}",
+        f"{name}u = stablehlo.compare NE, {side}, {side}, FLOAT : ({kind}, {kind}) -> tensor<i1>",
+        f"{name}v = stablehlo.select {name}u, {name}n, {name}s : tensor<i1>, {kind}",
+    ]
+    return f"{name}v"

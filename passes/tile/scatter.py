@@ -1,0 +1,105 @@
+"""Kernels for scatter: a part of the target stays in the unified buffer while all updates pass by.
+
+Every element has one core, so nothing is stored twice and the order of the updates is kept. Parts are long along the
+rows: each part more along them reads all updates once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from xdsl.dialects.builtin import i32
+from xdsl.ir import SSAValue
+
+from ...dialects.base import Expr, describe, pack
+from ...dialects.dtypes import itemsize
+from ...dialects.graph import FusionOp, ScatterOp
+from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.tile import TileType, ops
+from ...machine import Machine
+from ..errors import PassError
+from ..pins import Pins, schedule_for
+from .builder import KernelBuilder, divide_grid, gm_of
+from .schedule import UB_FRACTION
+
+LONGEST_PART = 1024
+"""Updates that are loaded at once, at most."""
+
+
+def parts_of(
+    rows: int, columns: int, updates: int, width: int, machine: Machine
+) -> tuple[int, int, int] | None:
+    """(rows, columns, updates) of a tile: few passes over the updates for the busiest core, then few columns to a
+    core. None where nothing fits."""
+    room = machine.spaces["ub"].bytes * UB_FRACTION
+    best: tuple[tuple[float, int], tuple[int, int, int]] | None = None
+    block = max(1, 32 // width)
+    cuts = {max(-(-columns // n), min(columns, block)) for n in range(1, machine.vector_cores + 1)}
+    for wide in sorted({min(-(-c // block) * block, columns) for c in cuts}):
+        line = wide * width if columns == 1 else -(-wide * width // 32) * 32
+        chunk = min(updates, LONGEST_PART, max(1, int(room / 4 // (2 * (line + 4)))))
+        high = min(rows, int(room - 2 * (chunk * (line + 4) + 64)) // (2 * line) - 64 // line)
+        if high < 1:
+            continue
+        tiles = -(-rows // high) * -(-columns // wide)
+        busiest = -(-tiles // machine.vector_cores)
+        each = machine.row_instructions * machine.issue_cycles + line / machine.vector.repeat_bytes
+        score = (busiest * (updates * each + high * line / machine.burst_bytes), wide)
+        if best is None or score < best[0]:
+            best = (score, (high, wide, chunk))
+    return None if best is None else best[1]
+
+
+def lower_scatter(fusion: FusionOp, machine: Machine, name: str, pins: Pins = None) -> ops.KernelOp:
+    """A kernel over parts of the target. Raises PassError where none fits."""
+    schedule_for(pins, name, frozenset())
+    op = next(o for o in fusion.body.block.ops if isinstance(o, ScatterOp))
+    (rows, columns), (count,), element = shape_of(op.x), shape_of(op.index), element_of(op.x)
+    tile = parts_of(rows, columns, count, itemsize(element), machine)
+    if tile is None:
+        raise PassError(f"{describe(op)}: one row does not fit ub of {machine.name}")
+    high, wide, chunk = tile
+    flat = columns == 1
+    split = divide_grid([-(-rows // high), -(-columns // wide)], machine.vector_cores)
+    on_grid = [d for d in range(2) if split[d][0] > 1]
+    args = list(fusion.body.block.args)
+    b = KernelBuilder(
+        machine,
+        "vector",
+        [split[d][0] for d in on_grid],
+        [gm_of(a) for a in args],
+        [gm_of(op.result)],
+        slots={"ub": 2},
+    )
+    b.location = fusion.location
+
+    def shape(n: int) -> Sequence[int]:
+        return [n] if flat else [n, wide]
+
+    def view(tensor: SSAValue, n: int) -> SSAValue:
+        return b.view(tensor, [n], [1]) if flat else tensor
+
+    x, index, updates = (b.gm(args.index(v)) for v in (op.x, op.index, op.updates))  # pyright: ignore[reportArgumentType]
+    target = TileType.of(shape(high), element, "ub")
+    with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
+        position: list[Expr] = []
+        for d, step in enumerate((high, wide)):
+            at = Expr.of(b.coordinates[on_grid.index(d)]) * split[d][1] if d in on_grid else Expr()
+            if split[d][1] > 1:
+                at = at + stack.enter_context(b.loop(split[d][1]))
+            position.append(at * step)
+        where = position[:1] if flat else position
+        state = [b.load(view(x, rows), where, shape(high), target)]
+        with b.loop(-(-count // chunk), state) as i:
+            places = b.load(index, [i * chunk], [chunk], TileType.of([chunk], i32, "ub"), fill=-1)
+            from_here = [i * chunk] if flat else [i * chunk, position[1]]
+            part = b.load(
+                view(updates, count), from_here, shape(chunk), TileType.of(shape(chunk), element, "ub")
+            )
+            first, offsets = pack(position[:1])
+            state[0] = b.add(
+                ops.ScatterOp, [state[0], places, part, *first], [target], offsets=offsets, kind=op.kind
+            ).results[0]
+        b.store(state[0], view(b.output(0), rows), where, shape(high))
+    return b.finish(name)

@@ -1,0 +1,149 @@
+"""Scatter on the vector cores: any dimension numbers and bodies, and what real models make of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from harness import DTYPES, INTEGERS, check, data, host_ops, modes, shapes, subset, targets
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+import tilewright as tw
+
+MODES, TARGETS = modes(), targets()
+BODIES = (lax.scatter, lax.scatter_add, lax.scatter_mul, lax.scatter_min, lax.scatter_max)
+
+
+def positions(limit: int, shape: tuple[int, ...], low: int = 0, seed: int = 0) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).integers(low, limit, shape), jnp.int32)
+
+
+@settings(max_examples=8)
+@given(
+    draw=st.data(),
+    dtype=st.sampled_from((*DTYPES[:-1], *INTEGERS)),
+    body=st.sampled_from(BODIES),
+    mode=st.sampled_from(["drop", "clip"]),
+    target=TARGETS,
+    memories=MODES,
+)
+def test_scatter(draw: st.DataObject, dtype: str, body: Any, mode: Any, target: str, memories) -> None:
+    """Any window, inserted, indexed and batch dimensions; starts that fit, that do not, and that meet."""
+    rank = draw.draw(st.integers(1, 4))
+    shape = [draw.draw(st.sampled_from([1, 2, 3, 7])) for _ in range(rank)]
+    named = draw.draw(st.permutations(draw.draw(subset(rank, 1))))
+    where = draw.draw(shapes(0, 2, largest=24))
+    others = [d for d in range(rank) if d not in named]
+    batched = others[:1] if where and others and draw.draw(st.booleans()) else []
+    if batched:
+        shape[batched[0]] = where[0]
+    inserted = [d for d in range(rank) if d not in batched and draw.draw(st.booleans())]
+    window = [draw.draw(st.integers(1, shape[d])) for d in range(rank) if d not in (*batched, *inserted)]
+    out = len(where) + len(window)
+    at = sorted(draw.draw(st.permutations(range(out)))[: len(window)])
+    rest, inner = iter(where), iter(window)
+    updates = tuple(next(inner) if d in at else next(rest) for d in range(out))
+    numbers = lax.ScatterDimensionNumbers(
+        tuple(at), tuple(inserted), tuple(named), tuple(batched), (0,) if batched else ()
+    )
+    index = positions(9, (*where, len(named)), -2)
+    if body is lax.scatter:  # where updates meet, any may win: here they are equal
+        values = jnp.full(updates, 5, data(dtype, ()).dtype)
+    else:
+        values = data(dtype, updates, 1)
+    check(
+        lambda x, i, u: body(x, i, u, numbers, mode=mode),
+        data(dtype, shape),
+        index,
+        values,
+        target=target,
+        memories=memories,
+        length=math.prod(updates),
+    )
+
+
+TABLE, ROWS = data("f32", (31, 17)), positions(31, (5, 3))
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "an embedding's gradient": (jax.grad(lambda t, i: jnp.sum(jnp.sin(t[i]))), (TABLE, ROWS)),
+    "a gradient of float16": (jax.grad(lambda t, i: jnp.sum(t[i] ** 2)), (data("f16", (31, 17)), ROWS)),
+    "set": (lambda t, i: t.at[i[:, 0]].set(1.5), (TABLE, ROWS)),
+    "elements of two dimensions": (lambda t, i, j: t.at[i, j].add(2), (TABLE, ROWS[:, 0], ROWS[:, 1] % 17)),
+    "columns": (lambda t, i: t.at[:, i].max(0.5), (TABLE, positions(17, (3,)))),
+    "a slice apart": (lambda t, i: t.at[i, 3:9].multiply(2), (TABLE, ROWS[:, 0])),
+    "bools": (lambda m, i: m.at[i].set(True), (data("i1", (31,)), ROWS)),
+    "take_along_axis": (
+        jax.grad(lambda t, i: jnp.sum(jnp.take_along_axis(t, i, 1) ** 2)),
+        (TABLE, positions(17, (31, 5))),
+    ),
+    "segments": (
+        lambda x, i: [f(x, i, 7) for f in (jax.ops.segment_sum, jax.ops.segment_max, jax.ops.segment_min)],
+        (data("f32", (1000,)), jnp.sort(positions(7, (1000,)))),
+    ),
+    "segments of rows": (
+        lambda x, i: jax.ops.segment_prod(x, i, 5),
+        (data("f32", (97, 13)), positions(6, (97,))),
+    ),
+    "a histogram": (lambda i: jnp.bincount(i, length=13), (positions(15, (3000,)),)),
+    "a cache of keys at each one's place": (
+        lambda c, k, p: c.at[jnp.arange(3), p].set(k),
+        (data("f32", (3, 16, 2, 8)), data("f32", (3, 2, 8), 1), positions(16, (3,))),
+    ),
+    "experts": (
+        lambda x, e: jnp.zeros((4, 17)).at[e].add(x)[e],
+        (TABLE, positions(4, (31,))),
+    ),
+    "gradient of a dynamic slice": (
+        jax.grad(lambda t, i: jnp.sum(lax.dynamic_slice(t, (i, i), (5, 7)) ** 2)),
+        (TABLE, jnp.int32(28)),
+    ),
+    "no updates": (lambda t, i: t.at[i].add(1.0), (TABLE, positions(3, (0,)))),
+    "several parts of the target": (
+        lambda t, i, u: t.at[i].add(u),
+        (data("f32", (3000, 130)), positions(3000, (97,)), data("f32", (97, 130), 1)),
+    ),
+    "many elements": (lambda t, i: t.at[i].add(1), (data("i32", (50_021,)), positions(50_021, (3001,)))),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str) -> None:
+    fn, args = PROGRAMS[name]
+    small = sum(a.size for a in args) < 10_000
+    check(fn, *args, memories=("typed", "bytes") if small else ("typed",), length=100)
+
+
+def test_among_equal_places_the_last_wins() -> None:
+    """As XLA on the CPU has it; StableHLO leaves it open."""
+    places = jnp.asarray([2, 2, 0, 2], jnp.int32)
+    check(lambda x, u: x.at[places].set(u), jnp.zeros(3), jnp.arange(4.0), memories=("typed", "bytes"))
+
+
+def test_other_bodies_stay_on_the_host() -> None:
+    text = """func.func @main(%x: tensor<5xf32>, %i: tensor<2x1xi32>, %u: tensor<2xf32>) -> tensor<5xf32> {
+      %0 = "stablehlo.scatter"(%x, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<
+          inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+          %r = stablehlo.subtract %a, %b : tensor<f32>
+          stablehlo.return %r : tensor<f32>
+      }) : (tensor<5xf32>, tensor<2x1xi32>, tensor<2xf32>) -> tensor<5xf32>
+      return %0 : tensor<5xf32>
+    }"""
+    program = tw.compile(text)
+    assert host_ops(program) == ["stablehlo.scatter"]
+    x, u = np.arange(5, dtype=np.float32), np.ones(2, np.float32)
+    np.testing.assert_array_equal(np.asarray(program(x, np.array([[1], [9]], np.int32), u)), [0, 0, 2, 3, 4])
+
+
+def test_a_scatter_costs_what_its_updates_do() -> None:
+    def microseconds(n: int) -> float:
+        args = data("f32", (64, 64)), positions(64, (n,)), data("f32", (n, 64))
+        return tw.compile(lambda x, i, u: x.at[i].add(u), *args).report().microseconds
+
+    assert microseconds(4000) > 2 * microseconds(400)
