@@ -140,7 +140,13 @@ def choose_cube(
         return CubeSchedule(l0, lhs, rhs, slots)
     pinned = bool(pins.base_m or pins.base_n or pins.base_k)
     l1 = _grow_l1(problem, machine, l0, l1_bytes, slots["l1"], must_fit=not pinned)
-    return None if l1 is None else CubeSchedule(l0, l1, l1, slots)
+    while l1 is None:  # Far apart windows: what lies between the rows of a tile is loaded too.
+        wide = next((a for a in problem.m if l0[a] > 1), None)
+        if wide is None:
+            return None
+        l0[wide] = even(extents[wide], l0[wide] // 2, FRACTAL if wide == problem.m[-1] else 1)
+        l1 = _grow_l1(problem, machine, l0, l1_bytes, slots["l1"], must_fit=True)
+    return CubeSchedule(l0, l1, l1, slots)
 
 
 def _piece(extent: int, limit: int, multiple: int, pinned: bool) -> int:

@@ -134,6 +134,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
         (IMAGE, FILTER),
     ),
     "then the mean over the image": (lambda x, w: conv(x, w).mean((1, 2)), (IMAGE, FILTER)),
+    "windows far apart": (
+        lambda x, w: lax.conv_general_dilated(x, w, (16, 16), "VALID", dimension_numbers=NHWC),
+        (data("f16", (1, 224, 224, 3)), data("f16", (16, 16, 3, 32))),
+    ),
     "many tiles": (conv, (data("f16", (1, 40, 40, 64)), data("f16", (3, 3, 64, 64)))),
 }
 
