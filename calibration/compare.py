@@ -69,8 +69,6 @@ def compare(record: Record) -> Outcome:
         modelled = model(expressed)
     except (Inexpressible, CompileError, SimulationError) as error:
         return Outcome(record, reason=" ".join(str(error).split()))
-    except Exception as error:
-        return Outcome(record, reason=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
     rows = tuple(Row(k, v, modelled[k]) for k, v in record.measured.items() if modelled.get(k))
     if not rows:
         return Outcome(record, reason="publishes no time that the model gives")
@@ -94,13 +92,16 @@ def program_of(expressed: Expressed) -> Program:
 
 def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[str, float]:
     """The times of a program on a machine that may cost other than the one it was compiled for."""
-    machine = replace(machine, issue_cycles=round(machine.issue_cycles * expressed.issue_factor))
+    machine = replace(machine, cube_issue_factor=expressed.issue_factor)
     found = simulate(program.module(), machine, warm=expressed.warm, bypassing=expressed.bypassing)
     us = machine.cycles_to_microseconds
-    start = expressed.start_us
+    start = expressed.start_us + expressed.combined * machine.atomic_us
     if not any(_held_up(step) for step, _ in found.flat()):
         start += (expressed.waves - 1) * machine.launch_us
-    times: dict[str, float] = {"task": found.microseconds + start, "scalar": expressed.start_us}
+    times: dict[str, float] = {
+        "task": found.microseconds + start,
+        "scalar": max(0.0, expressed.calls * expressed.start_us - machine.scalar_start_us),
+    }
     heaviest = start
     for step, count in found.flat():
         if not isinstance(step, Launch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
@@ -149,6 +149,13 @@ class Machine:
     energy: Energy
     flags: int = 8
     issue_cycles: int = 1
+    vector_issue_cycles: int = 1
+    vector_slot_cycles: int = 0
+    cube_issue_factor: float = 1.0
+    scalar_start_us: float = 0.0
+    hbm_turn_share: float = 0.0
+    atomic_us: float = 0.0
+    wait_cycles: Mapping[str, int] = field(default_factory=dict)
     library_issue_factor: float = 1.0
     library_constant_factor: float = 1.0
     library_start_us: float = 0.0
@@ -156,6 +163,14 @@ class Machine:
     def cycles_to_microseconds(self, cycles: float) -> float:
         """Core cycles as microseconds at this chip's clock."""
         return cycles / self.clock_mhz
+
+    def scalar_cycles(self, core: str, slots: int) -> int:
+        """Cycles of the scalar unit to issue one instruction on a kind of core: a cube's ("cube", "fused") or a
+        "vector" core's. `slots`: the multi-buffers and flags of several slots whose place it works out first; a
+        cube's instructions have so many words of set-up that it does not show."""
+        if core == "vector":
+            return self.vector_issue_cycles + slots * self.vector_slot_cycles
+        return round(self.issue_cycles * self.cube_issue_factor)
 
     def launch_microseconds(self, cores: int) -> float:
         """Microseconds to start and finish a kernel on `cores` cores, linear up to every cube core in use."""
