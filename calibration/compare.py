@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..backends.simulator import HBM, Launch, SimulationError, simulate
 from ..machine import Machine
+from ..passes.errors import PassError
 from ..program import CompileError, Options, Program, compile
 from .express import Expressed, Inexpressible, express
 from .records import Record
@@ -67,10 +68,10 @@ def compare(record: Record) -> Outcome:
     try:
         expressed = express(record)
         modelled = model(expressed)
-    except (Inexpressible, CompileError, SimulationError) as error:
+    except (Inexpressible, CompileError, PassError, SimulationError) as error:
         return Outcome(record, reason=" ".join(str(error).split()))
-    except Exception as error:
-        return Outcome(record, reason=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    except Exception as error:  # one record must not take the table with it; it is named as what it is
+        return Outcome(record, reason=f"a bug of ours: {type(error).__name__}: {' '.join(str(error).split())}")
     rows = tuple(Row(k, v, modelled[k]) for k, v in record.measured.items() if modelled.get(k))
     if not rows:
         return Outcome(record, reason="publishes no time that the model gives")
@@ -94,13 +95,16 @@ def program_of(expressed: Expressed) -> Program:
 
 def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[str, float]:
     """The times of a program on a machine that may cost other than the one it was compiled for."""
-    machine = replace(machine, issue_cycles=round(machine.issue_cycles * expressed.issue_factor))
+    machine = replace(machine, cube_issue_factor=expressed.issue_factor)
     found = simulate(program.module(), machine, warm=expressed.warm, bypassing=expressed.bypassing)
     us = machine.cycles_to_microseconds
-    start = expressed.start_us
+    start = expressed.start_us + expressed.combined * machine.atomic_us
     if not any(_held_up(step) for step, _ in found.flat()):
         start += (expressed.waves - 1) * machine.launch_us
-    times: dict[str, float] = {"task": found.microseconds + start, "scalar": expressed.start_us}
+    times: dict[str, float] = {
+        "task": found.microseconds + start,
+        "scalar": max(0.0, expressed.calls * expressed.start_us - machine.scalar_start_us),
+    }
     heaviest = start
     for step, count in found.flat():
         if not isinstance(step, Launch):

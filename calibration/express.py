@@ -29,8 +29,8 @@ class Expressed:
     source: a JAX function or npu text; shapes: (shape, element type) of its inputs; warm: whether L2 holds what the
     last run left; bypassing: inputs that L2 does not keep; waves: how often the cores are started because
     there are more blocks than cores; unit_flag_products: products for which a drain with unit flags waits, as its
-    counter shows; issue_factor, start_us: what a library's code costs the
-    scalar unit, over and above our own.
+    counter shows; calls: blocks that one core takes, each a call of the library; issue_factor, start_us: what a
+    library's code costs the scalar unit, over and above our own; combined: results added to one address in turn.
     """
 
     source: Callable[..., Any] | str
@@ -43,6 +43,8 @@ class Expressed:
     unit_flag_products: int = 0
     issue_factor: float = 1.0
     start_us: float = 0.0
+    calls: float = 1.0
+    combined: int = 0
 
     @property
     def arguments(self) -> list[Any]:
@@ -94,13 +96,19 @@ def express(record: Record) -> Expressed:
         warm=_warm(record),
         issue_factor=factor,
         start_us=start,
+        calls=_calls(record),
         unit_flag_products=_unit_flag(record, found.schedule),
     )
 
 
 def _unit_flag(record: Record, schedule: Schedule) -> int:
     """A drain with unit flags is issued with the products of the last load, and follows them piece by piece."""
-    if not record.flag("schedule", "unit_flag"):
+    said = record.flag("schedule", "unit_flag")
+    if not (
+        record.engine in ("cube", "mix") and "basic api" in record.text("schedule", "impl").lower()
+        if said is None
+        else said
+    ):
         return 0
     return min(schedule.step_k_a or 1, schedule.step_k_b or 1)
 
@@ -113,6 +121,16 @@ def _library(record: Record, machine: Machine) -> tuple[float, float]:
     constant = record.flag("schedule", "constant_tiling")
     factor = machine.library_constant_factor if constant else machine.library_issue_factor
     return factor, machine.library_start_us
+
+
+def _calls(record: Record) -> float:
+    """Blocks of a grouped product that one core takes in turn. The scalar unit sets each up anew, while the pipes
+    still work on the one before."""
+    m, n = (record.integer("schedule", f"single_core_{axis}") for axis in "mn")
+    rows, columns = record.integer("workload", "m_total"), record.integer("workload", "n")
+    if not (m and n and rows and columns):
+        return 1.0
+    return max(1.0, -(-rows // m) * -(-columns // n) / (_cores(record, "aic") or 1))
 
 
 def _warm(record: Record) -> bool:
@@ -214,7 +232,7 @@ def _grid(
         said = re.search(r"(\d+)\s*x\s*(\d+)\s*\(M\s*x\s*N", record.text("schedule", "core_split"))
         if not said:
             return None, None
-        split = int(said[1]), int(said[2])
+        split = max(1, int(said[1])), max(1, int(said[2]))
     rounds = max(1, split[0] * split[1] // max(cores, 1)) if split[0] * split[1] > cores else 1
     wanted_m = -(-split[0] // rounds)
     if wanted_m * split[1] > cores:
@@ -398,6 +416,7 @@ def _reduce(record: Record) -> Expressed:
     if axis not in ("first", "last"):
         raise Inexpressible(f"reduces over the axis '{axis[:20]}'")
     waves = 1
+    combined = shape[0] if record.text("workload", "axis").lower() == "all" else 0
     if len(shape) > 2:
         shape = [math.prod(shape[:-1]), shape[-1]]
     reduced = len(shape) - 1 if axis == "last" else 0
@@ -416,7 +435,9 @@ def _reduce(record: Record) -> Expressed:
     if op.startswith("elementwise+"):
         raise Inexpressible("the elementwise work before the reduction is not published")
     function, inputs = functions.reduction(op, "sum" if kind == "mean" else kind, reduced)
-    return Expressed(function, target, ((tuple(shape), dtype),) * inputs, Schedule(**pins), waves=waves)
+    return Expressed(
+        function, target, ((tuple(shape), dtype),) * inputs, Schedule(**pins), waves=waves, combined=combined
+    )
 
 
 def _copy(record: Record) -> Expressed:

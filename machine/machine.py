@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
@@ -143,7 +143,14 @@ class Energy:
 
 @dataclass(frozen=True)
 class Machine:
-    """One chip. Rates of `moves`, `cube` and `vector` are per core; L2 and HBM rates are chip-wide."""
+    """One chip. Rates of `moves`, `cube` and `vector` are per core; L2 and HBM rates are chip-wide.
+
+    issue_cycles, vector_issue_cycles, vector_slot_cycles, cube_issue_factor: see `scalar_cycles`. row_instructions:
+    what the scalar unit issues for each row of a scatter. scalar_start_us: the part of a launch in which a core's
+    scalar unit works. wait_cycles: by pipe, what a wait for a flag costs. hbm_turn_share: how much longer HBM takes
+    to read and write alike, as a share. atomic_us: one of several additions to one address, which take turns.
+    library_*: see calibration/.
+    """
 
     name: str
     clock_mhz: float
@@ -169,6 +176,13 @@ class Machine:
     flags: int = 8
     issue_cycles: int = 1
     row_instructions: int = 1
+    vector_issue_cycles: int = 1
+    vector_slot_cycles: int = 0
+    cube_issue_factor: float = 1.0
+    scalar_start_us: float = 0.0
+    hbm_turn_share: float = 0.0
+    atomic_us: float = 0.0
+    wait_cycles: Mapping[str, int] = field(default_factory=dict)
     library_issue_factor: float = 1.0
     library_constant_factor: float = 1.0
     library_start_us: float = 0.0
@@ -176,6 +190,14 @@ class Machine:
     def cycles_to_microseconds(self, cycles: float) -> float:
         """Core cycles as microseconds at this chip's clock."""
         return cycles / self.clock_mhz
+
+    def scalar_cycles(self, core: str, slots: int) -> int:
+        """Cycles of the scalar unit to issue one instruction on a kind of core: a cube's ("cube", "fused") or a
+        "vector" core's. `slots`: the multi-buffers and flags of several slots whose place it works out first; a
+        cube's instructions have so many words of set-up that it does not show."""
+        if core == "vector":
+            return self.vector_issue_cycles + slots * self.vector_slot_cycles
+        return round(self.issue_cycles * self.cube_issue_factor)
 
     def launch_microseconds(self, cores: int) -> float:
         """Microseconds to start and finish a kernel on `cores` cores, linear up to every cube core in use."""

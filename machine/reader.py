@@ -146,6 +146,8 @@ def _machine(table: _Table) -> Machine:
     cores, memory, launch = table.child("cores"), table.child("memory"), table.child("launch")
     host, energy, cube = table.child("host"), table.child("energy"), table.child("cube")
     scalar = table.child("scalar")
+    issue = scalar.integer("issue_cycles")
+    waits = {p: int(n) for p, n in table.numbers("waits").items()} if "waits" in table.table else {}
     spaces, l2 = _spaces(table.child("spaces")), memory.number("l2_tb_per_s")
     rates, k0 = _cube(cube.child("rates"))
     machine = Machine(
@@ -178,8 +180,14 @@ def _machine(table: _Table) -> Machine:
             energy.numbers("pj_per_mac"), energy.numbers("pj_per_byte"), energy.number("idle_watts")
         ),
         flags=table.integer("flags"),
-        issue_cycles=scalar.integer("issue_cycles"),
+        issue_cycles=issue,
         row_instructions=scalar.integer("row_instructions"),
+        vector_issue_cycles=int(scalar.optional("vector_issue_cycles", issue)),
+        vector_slot_cycles=int(scalar.optional("vector_slot_cycles", 0)),
+        atomic_us=memory.optional("atomic_us", 0.0),
+        hbm_turn_share=memory.optional("hbm_turn_share", 0.0),
+        scalar_start_us=scalar.optional("start_us", 0.0),
+        wait_cycles=waits,
         library_issue_factor=scalar.optional("library_issue_factor", 1.0),
         library_constant_factor=scalar.optional("library_constant_factor", 1.0),
         library_start_us=scalar.optional("library_start_us", 0.0),

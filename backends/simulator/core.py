@@ -1,10 +1,11 @@
 """The clock of one core: when each pipe is free and when each flag was raised, in integer cycles.
 
 Pipes are in-order queues and flags FIFO semaphores, so one pass over the instructions in program order gives
-every time exactly. The scalar unit issues in program order, one instruction in the machine's `issue_cycles`,
+every time exactly. The scalar unit issues in program order, one instruction in the machine's `scalar_cycles`,
 into queues of unlimited depth; it runs ahead of the pipes and stops only at a barrier or a flag that it waits
 for itself. A set raises its flag when the source pipe has finished what it was given before; a wait must come
-after its set in program order. A cube that has to wait for its operands takes `head_cycles` more to start.
+after its set in program order. A cube that has to wait for its operands takes `head_cycles` more to start, and
+every wait for a flag takes its pipe `wait_cycles`.
 
 Every time is a maximum of earlier ones plus a constant. Steady runs of a loop are therefore taken in one
 step, by a power of the loop body's max-plus matrix (see maxplus.py), which is found by running the body on
@@ -78,8 +79,8 @@ class Core:
         self.unrecorded = False
         self.symbolic = False
         machine = section.machine
-        self.issue = machine.issue_cycles
         self.heads = [machine.cube_head_cycles if pipe is Pipe.M else 0 for pipe in PIPES]
+        self.waits = [machine.wait_cycles.get(pipe.value, 0) for pipe in PIPES]
 
     @property
     def end(self) -> int:
@@ -90,14 +91,14 @@ class Core:
 
     def run(self, nodes: Sequence[Node]) -> None:
         """Run nodes that need nothing from other cores."""
-        pipes, join, busy, env, issue = self.pipes, self.join, self.busy, self.env, self.issue
+        pipes, join, busy, env = self.pipes, self.join, self.busy, self.env
         for node in nodes:
             kind = node.kind
             if kind == LOOP:
                 assert isinstance(node, Loop)
                 self._loop(node)
                 continue
-            issued = pipes[0] = pipes[0] + issue
+            issued = pipes[0] = pipes[0] + node.issue
             if kind == WORK:
                 assert isinstance(node, Work)
                 variant = node.variant(env) if node.rows else 0
@@ -121,7 +122,7 @@ class Core:
                         "deadlock"
                     )
                 raised = fifo.popleft() + self.heads[node.pipe]
-                pipes[node.pipe] = join(join(pipes[node.pipe], issued), raised)
+                pipes[node.pipe] = join(join(pipes[node.pipe], issued), raised) + self.waits[node.pipe]
             elif kind == BARRIER:
                 for time in pipes[1:]:
                     issued = join(issued, time)
@@ -251,7 +252,7 @@ class Block:
                     yield from self._run(own, node.body)
             else:
                 assert isinstance(node, Cross)
-                issued = pipes[0] = pipes[0] + core.issue
+                issued = pipes[0] = pipes[0] + node.issue
                 if node.kind == SET_CROSS:
                     time = max(pipes[node.pipe], issued)
                     for other in range(len(self.cores)):
@@ -262,7 +263,7 @@ class Block:
                 arrived = [
                     self._sets[sender, own, node.event].popleft() for sender in self._senders[own, node.event]
                 ]
-                pipes[node.pipe] = max(pipes[node.pipe], issued, *arrived)
+                pipes[node.pipe] = max(pipes[node.pipe], issued, *arrived) + core.waits[node.pipe]
 
     def _ready(self, own: int, wait: Cross) -> bool:
         senders = self._senders.get((own, wait.event), [])

@@ -161,6 +161,7 @@ class Kernel:
         pipes: Counter[tuple[str, str]] = Counter()
         ran: Counter[tuple[str, str]] = Counter()
         cores = {core: self.blocks * s.units for s in self.sections for core in [s.core]}
+        start = self.machine.scalar_start_us * self.machine.clock_mhz * self.blocks / len(self._points)
         for alike in self._classes.values():
             block = self._block(alike.point, prices)
             places = zip(block, alike.counts, self._environments(alike.point), strict=True)
@@ -172,8 +173,8 @@ class Kernel:
                     pipes[name, pipe] += cycles * alike.size
                 for (number, _), n in counts.items():
                     ran[name, price.section.works[number].op.PIPE.value] += n * alike.size
-                issued = price.section.issued(env)
-                pipes[name, Pipe.S.value] += issued * alike.size * self.machine.issue_cycles
+                _, issued = price.section.issued(env)
+                pipes[name, Pipe.S.value] += round((issued + start) * alike.size)
         mean = {(name, pipe): cycles / cores[name] for (name, pipe), cycles in pipes.items()}
         instructions = {(name, pipe): n / cores[name] for (name, pipe), n in ran.items()}
         for (name, pipe), n in instructions.items():
@@ -281,7 +282,7 @@ class Kernel:
         moved = [r + w for r, w in zip(self.totals.read, self.totals.written, strict=True)]
         total, hbm_bytes = sum(moved), round(sum(b * m for b, m in zip(moved, missing, strict=True)))
         floors = {
-            HBM: math.ceil(hbm_bytes / self.machine.hbm_bytes_per_cycle),
+            HBM: math.ceil(hbm_bytes * self._turning(missing) / self.machine.hbm_bytes_per_cycle),
             L2_CACHE: math.ceil(total / self.machine.l2_bytes_per_cycle),
         }
         slowest = max(floors, key=lambda level: floors[level])
@@ -295,6 +296,15 @@ class Kernel:
             queue=tuple(self._points[p] for p in queue),
             missing=missing,
         )
+
+    def _turning(self, missing: Sequence[float]) -> float:
+        """How much longer HBM takes where it turns between reading and writing: most where it does both alike."""
+        read, written = (
+            sum(b * m for b, m in zip(moved, missing, strict=True))
+            for moved in (self.totals.read, self.totals.written)
+        )
+        mixed = 2 * min(read, written) / (read + written) if read and written else 0.0
+        return 1 + self.machine.hbm_turn_share * mixed
 
     def _times(self, work: Iterable[Queue], prices: Sequence[Price]) -> dict[Key, int]:
         """Cycles of each class of grid points in some queues."""

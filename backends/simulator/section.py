@@ -38,12 +38,13 @@ Env = list[int]
 
 
 class Node:
-    """One instruction or loop; `kind` is one of the constants above, `crosses`: it syncs with other cores."""
+    """One instruction or loop; `kind` is one of the constants above, `crosses`: it syncs with other cores, `issue`:
+    cycles of the scalar unit that issues it."""
 
-    __slots__ = ("kind", "op")
+    __slots__ = ("issue", "kind", "op")
 
     def __init__(self, kind: int, op: Operation) -> None:
-        self.kind, self.op = kind, op
+        self.kind, self.op, self.issue = kind, op, 0
 
     @property
     def crosses(self) -> bool:
@@ -312,16 +313,26 @@ class Loop(Scope, Node):
         return steady_runs([clip.steady(env, first, self.step) for clip in self._moving], trips)
 
 
-def _issued(nodes: Sequence[Node], env: Env) -> int:
-    total = 0
+def _issued(nodes: Sequence[Node], env: Env) -> tuple[int, int]:
+    count = cycles = 0
     for node in nodes:
         if isinstance(node, Loop):
             first, trips = node.extent(env)
             env[node.variable] = first
-            total += trips * _issued(node.body, env)
+            inner = _issued(node.body, env)
+            count, cycles = count + trips * inner[0], cycles + trips * inner[1]
         else:
-            total += 1
-    return total
+            count, cycles = count + 1, cycles + node.issue
+    return count, cycles
+
+
+def _slots(node: Node) -> int:
+    """Multi-buffers and flags of several slots whose place depends on an index."""
+    if isinstance(node, Flag):
+        return 1 if node.slots > 1 and node.counter.terms else 0
+    if isinstance(node, Work):
+        return len({v for v in node.op.operands if isinstance(v.owner, ops.SlotOp)})
+    return 0
 
 
 class Section(Scope):
@@ -375,8 +386,8 @@ class Section(Scope):
         fixed = self._ranges[: self._outside]
         return not work.writes and any(high and v not in work.moves_with for v, (_, high) in enumerate(fixed))
 
-    def issued(self, env: Env) -> int:
-        """Instructions that the scalar unit issues, flags included, with the trip counts of an environment."""
+    def issued(self, env: Env) -> tuple[int, int]:
+        """(instructions that the scalar unit issues, flags included; its cycles) with the trips of an environment."""
         return _issued(self.body, env)
 
     def _fill(self, block: Block, scope: Scope) -> None:
@@ -402,19 +413,23 @@ class Section(Scope):
         elif isinstance(op, ops.SyncOp):
             indices = [self._affine(v, op) for v in op.index_operands()]
             row = op.linear().rows[0]
-            scope.absorb(Flag(op, Affine.combine(row[-1], zip(row, indices, strict=False))))
+            self._put(scope, Flag(op, Affine.combine(row[-1], zip(row, indices, strict=False))))
         elif isinstance(op, ops.SetCrossOp | ops.WaitCrossOp):
-            scope.absorb(Cross(op))
+            self._put(scope, Cross(op))
         elif isinstance(op, ops.BarrierOp):
-            scope.absorb(Node(BARRIER, op))
+            self._put(scope, Node(BARRIER, op))
         elif isinstance(op, NpuOp):
             work = self._work(op)
-            scope.absorb(work)
+            self._put(scope, work)
             self._guard(op, work, scope)
             if isinstance(op, ops.LoadScalarOp):
                 self._values[op.result] = Affine(integer(op.low))
         elif not isinstance(op, ops.SlotOp | scf.YieldOp):
             raise SimulationError(f"{describe(op)} is not an instruction the simulator knows")
+
+    def _put(self, scope: Scope, node: Node) -> None:
+        node.issue = self.machine.scalar_cycles(self.core, _slots(node))
+        scope.absorb(node)
 
     def _loop(self, op: scf.ForOp) -> Loop:
         lower, upper, step = (self._affine(v, op) for v in (op.lb, op.ub, op.step))

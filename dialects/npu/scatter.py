@@ -54,7 +54,7 @@ class VScatterOp(VectorOp):
         rows = size(buffer(self.index).shape)
         lanes = vector_elements(buffer(self.updates)) // rows if len(buffer(self.updates).shape) > 1 else 1
         function = "copy" if text(self.kind) == "set" else REDUCTION_FUNCTION[text(self.kind)]
-        each = machine.row_instructions * machine.issue_cycles + unit.cycles(function, dtype, lanes)
+        each = machine.row_instructions * machine.vector_issue_cycles + unit.cycles(function, dtype, lanes)
         each -= unit.streamed_cycles  # rows that meet are rare, so instructions overlap
         cycles = rows * max(each, 1)
         if self.target is not self.dest:

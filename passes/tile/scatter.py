@@ -44,7 +44,7 @@ def parts_of(
             continue
         tiles = -(-rows // high) * -(-columns // wide)
         busiest = -(-tiles // machine.vector_cores)
-        each = machine.row_instructions * machine.issue_cycles + line / machine.vector.repeat_bytes
+        each = machine.row_instructions * machine.vector_issue_cycles + line / machine.vector.repeat_bytes
         score = (busiest * (updates * each + high * line / machine.burst_bytes), wide)
         if best is None or score < best[0]:
             best = (score, (high, wide, chunk))

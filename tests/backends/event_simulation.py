@@ -34,6 +34,7 @@ class Item:
     kind: int
     pipe: int
     busy: int = 0
+    issue: int = 0
     channel: object = None
     issued: int = 0
 
@@ -45,8 +46,8 @@ class PlainCore:
     section: int
     sends: set[int]
     items: Iterator[Item]
-    issue: int
     heads: Sequence[int]
+    waits: Sequence[int]
     queues: list[deque[Item]] = field(default_factory=lambda: [deque() for _ in PIPES])
     free: list[int] = field(default_factory=lambda: [0] * len(PIPES))
     flags: dict[object, deque[int]] = field(default_factory=lambda: defaultdict(deque))
@@ -65,26 +66,28 @@ def unrolled(nodes: Sequence[Node], env: Env, price: Price) -> Iterator[Item]:
                 yield from unrolled(node.body, env, price)
         elif isinstance(node, Work):
             variant = node.variant(env) if node.rows else 0
-            yield Item(node.kind, node.pipe, price.busy[node.number][variant])
+            yield Item(node.kind, node.pipe, price.busy[node.number][variant], node.issue)
         elif isinstance(node, Flag):
-            yield Item(node.kind, node.pipe, channel=node.channel + node.counter.at(env) % node.slots)
+            channel = node.channel + node.counter.at(env) % node.slots
+            yield Item(node.kind, node.pipe, issue=node.issue, channel=channel)
         elif isinstance(node, Cross):
-            yield Item(node.kind, node.pipe, channel=node.event)
+            yield Item(node.kind, node.pipe, issue=node.issue, channel=node.event)
         else:
-            yield Item(node.kind, 0)
+            yield Item(node.kind, 0, issue=node.issue)
 
 
 def run(kernel, point: tuple[int, ...], prices: Sequence[Price]) -> list[int]:
     """When each core of the block at a grid point is done, in cycles."""
     machine = kernel.machine
     heads = [machine.cube_head_cycles if pipe is Pipe.M else 0 for pipe in PIPES]
+    waits = [machine.wait_cycles.get(pipe.value, 0) for pipe in PIPES]
     cores = [
         PlainCore(
             i,
             kernel.sections[i].sends,
             unrolled(kernel.sections[i].body, kernel.sections[i].environment(point, unit), prices[i]),
-            machine.issue_cycles,
             heads,
+            waits,
         )
         for i, section in enumerate(kernel.sections)
         for unit in range(section.units)
@@ -116,7 +119,7 @@ def _issue(core: PlainCore) -> bool:
         if waits and any(core.queues[:1] if item.kind != BARRIER else core.queues):
             core.held = item
             return moved
-        core.free[0] += core.issue
+        core.free[0] += item.issue
         item.issued = core.free[0]
         if item.kind == BARRIER:
             core.free[:] = [max(core.free)] * len(core.free)
@@ -136,14 +139,16 @@ def _drain(core: PlainCore, number: int, pipe: int, cores: Sequence[PlainCore], 
         if item.kind == WAIT:
             if not core.flags[item.channel]:
                 return moved
-            start = max(start, core.flags[item.channel].popleft() + core.heads[pipe])
+            start = max(start, core.flags[item.channel].popleft() + core.heads[pipe]) + core.waits[pipe]
         elif item.kind == WAIT_CROSS:
             senders = [
                 i for i, c in enumerate(cores) if c.section != core.section and item.channel in c.sends
             ]
             if not senders or not all(events[i, number, item.channel] for i in senders):
                 return moved
-            start = max(start, *(events[i, number, item.channel].popleft() for i in senders))
+            start = (
+                max(start, *(events[i, number, item.channel].popleft() for i in senders)) + core.waits[pipe]
+            )
         elif item.kind == SET:
             core.flags[item.channel].append(start)
         elif item.kind == SET_CROSS:

@@ -21,6 +21,9 @@ PLAIN_MOVES = {
 B1 = replace(
     LOADED,
     issue_cycles=1,
+    vector_issue_cycles=1,
+    vector_slot_cycles=0,
+    wait_cycles={},
     cube_head_cycles=0,
     moves={
         path: Move(*path, move.pipe, *PLAIN_MOVES.get(path, (move.bytes_per_cycle, move.fixed_cycles)))

@@ -31,7 +31,7 @@ def check(kernel: Kernel, missing: float) -> int:
     compared = 0
     for alike in kernel._classes.values():
         environments = kernel._environments(alike.point)
-        if sum(kernel.sections[i].issued(env) for i, env in environments) > LIMIT:
+        if sum(kernel.sections[i].issued(env)[0] for i, env in environments) > LIMIT:
             continue
         ends = [core.end for core in kernel._block(alike.point, prices)]
         assert ends == run(kernel, alike.point, prices), kernel.name
