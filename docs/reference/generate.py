@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import fill
 
 from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import Attribute, Dialect, Operation
@@ -23,6 +24,9 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 from tilewright.dialects.graph import Graph
 from tilewright.dialects.npu import Npu, NpuOp
 from tilewright.dialects.tile import Tile
+
+WIDTH = 110
+"""Characters of a line."""
 
 HERE = Path(__file__).parent
 ABOUT = {
@@ -88,11 +92,18 @@ def entry(op: type[Operation]) -> str:
 def _doc(thing: type) -> str:
     said = inspect.cleandoc(thing.__doc__ or "")
     assert said, f"{thing.name} has no docstring"  # pyright: ignore[reportAttributeAccessIssue]
-    return said.replace("<", "&lt;") if "`" not in said else said
+    said = said.replace("<", "&lt;") if "`" not in said else said
+    return "\n\n".join(map(_wrapped, said.split("\n\n")))
+
+
+def _wrapped(paragraph: str) -> str:
+    """A paragraph in lines that fit a page; lists and code as they are."""
+    lines = paragraph.splitlines()
+    return paragraph if any(line.startswith((" ", "*")) for line in lines) else fill(" ".join(lines), WIDTH)
 
 
 def _formula(op: type[Operation]) -> str:
-    return _doc(op).partition(": ")[2].removesuffix(".").replace("|", "\\|").replace("*", "\\*")
+    return _doc(op).replace("\n", " ").partition(": ")[2].removesuffix(".").replace("|", "\\|").replace("*", "\\*")
 
 
 def _operands(op: type[Operation]) -> str:
