@@ -35,6 +35,7 @@ fuzz: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/models.py
 
 calibration: $(STAMP)
 	$(BIN)/tilewright calibrate $(RECORDS) --page docs/calibration.md --plot docs/calibration.png

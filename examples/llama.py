@@ -164,7 +164,8 @@ def _decode_inputs(config: Config, dtype: Any, seed: int = 2) -> tuple[Params, C
     rng = np.random.default_rng(seed)
     empty, past = empty_cache(config, dtype), config.n_prompt
     filled = (rng.standard_normal(part.shape, dtype=np.float32) for part in empty)
-    cache = Cache(*(old.at[:, :, :past].set(new[:, :, :past]) for old, new in zip(empty, filled)))
+    parts = zip(empty, filled, strict=True)
+    cache = Cache(*(old.at[:, :, :past].set(new[:, :, :past].astype(old.dtype)) for old, new in parts))
     return init(config, dtype), cache, example_tokens(config, 1), jnp.int32(past)
 
 

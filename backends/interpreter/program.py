@@ -99,7 +99,8 @@ class Executable:
         """The steps of a block. `defined`: roots that hold something before it; `inner`: roots from
         outside it stay."""
         defined = set(defined)
-        own = {op.result for op in block.ops if isinstance(op, structure.GmAllocOp)}
+        made = (r for op in block.ops for inner in op.walk() for r in inner.results)
+        own = {r for r in made if on_host(r) or isinstance(r.owner, structure.GmAllocOp)}
         ops = [op for op in block.ops if not isinstance(op, (structure.GmAllocOp, structure.GmConstantOp))]
         last = {r: i for i, op in enumerate(ops) for r in self.host.touches(op)}
         last |= dict.fromkeys(self.host.touches(ops[-1]), len(ops))

@@ -88,7 +88,8 @@ def test_bisect_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert len(culprit["element"]) == 2
     assert culprit["reproducer"]["ops"] == 1
     assert Path(culprit["reproducer"]["file"]).is_file()
-    assert [p["pass"] for p in said["passes"]] == ["graph-simplify", "graph-fuse", "graph-to-tile"]
+    passes = ["graph-simplify", "graph-hoist", "graph-partition", "graph-fuse", "graph-to-tile"]
+    assert [p["pass"] for p in said["passes"]] == passes
 
 
 def test_bisect_of_a_correct_program_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
-from tilewright.dialects.base import text, to_ints
+from tilewright.dialects.base import integer, text, to_ints
 from tilewright.dialects.dtypes import size
 from tilewright.dialects.npu import GmType, NpuOp
 from tilewright.dialects.npu.structure import KernelOp, LaunchOp
@@ -86,6 +86,11 @@ class Tally:
         return "\n".join(lines)
 
 
+def check_host(func: FuncOp, summaries: dict[str, Summary], machine: Machine) -> list[Finding]:
+    """What npu-check finds in @main, the only function of the subjects."""
+    return HostProgram(func, summaries, {}, integer(func.attributes["npu.arena_bytes"]), machine).run()
+
+
 class KernelSubject:
     """One kernel of a program, its original's summary and its original's result."""
 
@@ -102,7 +107,7 @@ class KernelSubject:
             self.summaries[key], found = check_kernel(op, self.machine)
             if key == name:
                 self.alarms += found
-        self.alarms += HostProgram(self.func, self.summaries, self.machine).run()
+        self.alarms += check_host(self.func, self.summaries, self.machine)
         tensors = [a.type for a in self.kernel.body.block.args[len(to_ints(self.kernel.grid)) :]]
         self.types = [t for t in tensors if isinstance(t, GmType)]
         self.addresses = list(
@@ -162,7 +167,7 @@ class KernelSubject:
         try:
             summary, found = check_kernel(kernel, self.machine)
             if not found:
-                found = HostProgram(self.func, self.summaries | {self.name: summary}, self.machine).run()
+                found = check_host(self.func, self.summaries | {self.name: summary}, self.machine)
         except PassError as error:
             return "checker", str(error)
         if found:
@@ -252,7 +257,7 @@ def _judge_host(
         func.verify()
     except VerifyException as error:
         return "verifier", str(error)
-    found = HostProgram(func, summaries, machine).run()
+    found = check_host(func, summaries, machine)
     if found:
         return "checker", str(found[0])
     try:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 from oracle import Crash, Device, Launch, noise
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.backends.interpreter.graph import GraphRunner
 from tilewright.dialects.base import integer, text, to_ints
+from tilewright.dialects.dtypes import numpy_dtype
+from tilewright.dialects.graph import YieldOp
+from tilewright.dialects.graph.ops import GraphOp
 from tilewright.dialects.npu import GmType, gm, structure
 from tilewright.dialects.npu.ops import ViewOp
 from tilewright.machine import Machine
 
 MOST_TRIPS = 3
 """Iterations of a loop of the host program that are run: what one leaves, the next one meets."""
+
+PARAMETERS = 4096
+"""Bytes behind the arena for the numbers that a launch takes."""
 
 
 class HostRun:
@@ -25,6 +32,7 @@ class HostRun:
         self.kernels = {text(o.sym_name): o for o in module.ops if isinstance(o, structure.KernelOp)}
         self.func = next(o for o in module.ops if isinstance(o, FuncOp))
         self.env: dict[SSAValue, tuple[int, int]] = {}
+        self.numbers: dict[SSAValue, np.ndarray] = {}
         self.arena = np.zeros(0, np.uint8)
         self.seed = 0
 
@@ -37,13 +45,16 @@ class HostRun:
             structure.GmAllocOp,
             structure.GmConstantOp,
             structure.NpuYieldOp,
+            structure.ScalarsOp,
+            structure.ToDeviceOp,
+            structure.ToHostOp,
             ViewOp,
             ReturnOp,
         )
         return all(
             isinstance(op, kinds) or (isinstance(op, structure.LoopOp) and op.trip_count is not None)
             for op in self.func.walk()
-            if op is not self.func
+            if op is not self.func and not isinstance(op, GraphOp | YieldOp)
         )
 
     def work(self) -> int:
@@ -58,8 +69,9 @@ class HostRun:
     def outcome(self, func: FuncOp, seed: int) -> np.ndarray:
         """The bytes of the results after a run. Raises Crash for an address outside the arena."""
         block = func.body.block
-        self.arena, self.seed = noise(integer(func.attributes["npu.arena_bytes"]), seed), seed
-        self.env = {}
+        self.size, self.seed = integer(func.attributes["npu.arena_bytes"]), seed
+        self.arena = noise(self.size + PARAMETERS, seed)
+        self.env, self.numbers = {}, {}
         for i, (arg, address) in enumerate(
             zip(block.args, to_ints(func.attributes["npu.addresses"]), strict=True)
         ):  # pyright: ignore
@@ -76,7 +88,7 @@ class HostRun:
         raise AssertionError("a function ends with return")
 
     def _range(self, address: int, kind: GmType) -> tuple[int, int]:
-        if address < 0 or address + kind.bytes > len(self.arena):
+        if address < 0 or address + kind.bytes > self.size:
             raise Crash(f"{kind} at {address} leaves the arena")
         return address, kind.bytes
 
@@ -102,16 +114,43 @@ class HostRun:
             self._bytes(op.dest)[...] = self._bytes(op.source).copy()
         elif isinstance(op, structure.LaunchOp):
             kernel = self.kernels[op.callee.root_reference.data]
-            at = [self.env[v][0] for v in op.operands]
+            at = [self._address(v, i) for i, v in enumerate(op.operands)]
             Launch(kernel, self.machine, Device(self.arena), at, self.seed).in_order()
         elif isinstance(op, structure.LoopOp):
             assert op.trip_count is not None
             body = op.body.block
-            for arg, value in zip(body.args, op.state, strict=True):
+            for arg, value in zip(op.state_args(body), op.state, strict=False):
                 self.env[arg] = self.env[value]
+            numbers = [self.numbers[v] for v in op.numbers]
             for _ in range(min(integer(op.trip_count), MOST_TRIPS)):
+                self.numbers.update(zip(op.number_args(body), numbers, strict=True))
                 last = self._block(body)
                 assert last is not None
-                new = [self._bytes(v).copy() for v in last.operands]
-                for value, x in zip(op.state, new, strict=True):
+                new = [self._bytes(v).copy() for v in last.operands if v in self.env]
+                numbers = [self.numbers[v] for v in last.operands if v in self.numbers]
+                for value, x in zip(op.state, new, strict=bool(new)):
                     self._bytes(value)[...] = x
+            self.numbers.update(zip(op.results, numbers, strict=True))
+        elif isinstance(op, structure.ScalarsOp):
+            given = dict(zip(op.body.block.args, (self.numbers[v] for v in op.inputs), strict=True))
+            made = GraphRunner().block(op.body.block, given)
+            self.numbers.update(zip(op.results, map(np.asarray, made), strict=True))
+        elif isinstance(op, structure.ToHostOp):
+            dtype = numpy_dtype(gm(op.source).element)
+            self.numbers[op.result] = self._bytes(op.source).copy().view(dtype).reshape(())
+        elif isinstance(op, structure.ToDeviceOp):
+            self._bytes(op.dest)[...] = self._words(op.number)
+
+    def _words(self, number: SSAValue) -> np.ndarray:
+        """A number's bytes."""
+        assert isinstance(number.type, TensorType)
+        dtype = numpy_dtype(number.type.element_type)
+        return np.frombuffer(self.numbers[number].astype(dtype).tobytes(), np.uint8)
+
+    def _address(self, value: SSAValue, place: int) -> int:
+        """Where a kernel finds an argument; numbers travel with the launch, behind the arena."""
+        if value in self.env:
+            return self.env[value][0]
+        words, at = self._words(value), self.size + 32 * place
+        self.arena[at : at + len(words)] = words
+        return at

@@ -30,7 +30,7 @@ def test_no_mutant_escapes(model: str, target: str) -> None:
         total += tally.total
     tally = judge_host(subject, 12, seed=7)
     assert not tally.escapes
-    assert total + tally.total >= 40
+    assert total + tally.total >= 30
 
 
 def test_no_mutant_of_a_random_kernel_escapes() -> None:

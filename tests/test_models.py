@@ -1,0 +1,100 @@
+"""The models of examples/ in small: values against JAX, what runs on the NPU, and training that follows JAX's."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import tilewright as tw
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+SMALL = (
+    "mobilenet_v2:tiny",
+    "unet:tiny",
+    "vit:tiny",
+    "bert:tiny",
+    "llama:tiny_prefill",
+    "llama:tiny_decode",
+    "moe:tiny",
+    "gru:tiny",
+    "generate:tiny_greedy",
+    "generate:tiny_beam",
+    "nms:tiny",
+    "flash_attention:tiny",
+    "flash_attention:tiny_gradient",
+    "train_cnn:tiny_sgd",
+    "train_cnn:tiny_adam",
+    "train_transformer:tiny_sgd",
+    "train_transformer:tiny_adam",
+)
+BYTES = ("moe:tiny", "gru:tiny", "nms:tiny", "flash_attention:tiny")
+"""Run on addressed bytes too."""
+FULL = ("vit:forward", "unet:forward", "moe:forward", "nms:forward", "generate:beam", "train_cnn:adam")
+"""Compiled in full size too: their shapes differ in kind from the small ones'."""
+
+
+def module(file: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{file}", EXAMPLES / f"{file}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def load(model: str) -> tuple[Any, tuple[Any, ...]]:
+    """The function of `file:name`, and its example inputs."""
+    file, name = model.split(":")
+    found = module(file)
+    return getattr(found, name), getattr(found, f"{name}_inputs")()
+
+
+@pytest.mark.parametrize("model", SMALL)
+def test_values(model: str) -> None:
+    """f32 throughout: the small models are short enough for 1e-4 of the largest number of each result."""
+    fn, args = load(model)
+    program = tw.compile(fn, *args)
+    got = program(*args)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(jax.jit(fn)(*args)), strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        if a.dtype.kind in "biu":
+            np.testing.assert_array_equal(a, b)
+        else:
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-4 * float(np.abs(b).max(initial=0)))
+    if model in BYTES:
+        flat = program.flatten(args)
+        for a, b in zip(jax.tree.leaves(got), program.executable("bytes")(*flat), strict=True):
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), "the memory modes differ"
+
+
+@pytest.mark.parametrize("model", FULL)
+def test_products_run_on_the_npu(model: str) -> None:
+    fn, args = load(model)
+    report = tw.compile(fn, *args).report()
+    assert report.npu_flops_fraction >= 0.999
+
+
+def test_two_hundred_steps_on_digits_follow_jax() -> None:
+    """The loss of each step, and what the weights have learnt by the end."""
+    found = module("train_cnn")
+    state, *_ = found.digits_inputs()
+    images, labels = found.digits_batches(200)
+    program = tw.compile(found.digits, state, images[0], labels[0])
+    reference = jax.jit(found.digits)
+    mine, theirs, losses = state, state, []
+    for x, y in zip(images, labels, strict=True):
+        mine, loss = program(mine, x, y)
+        theirs, want = reference(theirs, x, y)
+        losses.append((float(loss), float(want)))
+    ours, jaxs = np.array(losses).T
+    assert jaxs[-20:].mean() < 0.5 * jaxs[:5].mean(), "nothing was learnt"
+    # rounding is amplified by each step: the curves start as one and stay close
+    np.testing.assert_allclose(ours[:10], jaxs[:10], rtol=1e-3)
+    np.testing.assert_allclose(ours[-20:].mean(), jaxs[-20:].mean(), rtol=0.2)
