@@ -165,11 +165,18 @@ class Report:
     def __rich__(self) -> Table:
         return self.rich_table()
 
-    def rich_table(self) -> Table:
+    def rich_table(self, borders: bool = True) -> Table:
         """The kernels as a table for a rich console, the most expensive first."""
+        from rich import box
         from rich.table import Table
 
-        table = Table(title=str(self), title_justify="left", caption=self._notes(), caption_justify="left")
+        table = Table(
+            title=str(self),
+            title_justify="left",
+            caption=self._notes(),
+            caption_justify="left",
+            box=box.HEAVY_HEAD if borders else None,
+        )
         table.add_column("kernel", overflow="fold")
         table.add_column("kind")
         for name in ("launches", "cores", "us", "share"):
@@ -211,14 +218,14 @@ class Report:
             table.add_row(*row)
         return table
 
-    def table(self, width: int = 150) -> str:
-        """The table as plain text of at most `width` columns."""
+    def table(self, width: int = 150, borders: bool = True) -> str:
+        """The table as plain text of at most `width` columns; without `borders`, columns with spaces between."""
         from rich.console import Console
 
         console = Console(file=StringIO(), width=width, color_system=None, legacy_windows=False)
         with console.capture() as capture:
-            console.print(self.rich_table())
-        return capture.get()
+            console.print(self.rich_table(borders))
+        return "".join(line.rstrip() + "\n" for line in capture.get().splitlines())
 
     def _share(self, microseconds: float) -> str:
         return f"{100 * microseconds / self.microseconds:.1f}%" if self.microseconds else ""

@@ -115,7 +115,7 @@ def measure(model: str) -> tuple[list[str], float]:
 
 
 def main() -> int:
-    """Prints the table; each model in a process of its own, since weights and executables stay in memory."""
+    """Prints the table, 1 where a model fails; each model in a process of its own, since weights and executables stay in memory."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", metavar="FILE:FUNCTION", default=list(MODELS))
     parser.add_argument("--page", metavar="FILE.md", help="put the table between the marks of a page")
@@ -126,25 +126,26 @@ def main() -> int:
         print("\t".join([*row, f"{ratio}"]))
         return 0
     lines = [f"| {' | '.join(HEADER)} |", "|" + "|".join(["---", *["---:"] * 4, "---", *["---:"] * 3]) + "|"]
-    ratios = []
+    ratios, failed = [], []
     print("\n".join(lines), flush=True)
     for model in args.models:
         done = subprocess.run([sys.executable, __file__, "--one", model], capture_output=True, text=True)
         if done.returncode:
-            print(done.stderr.strip().splitlines()[-1], file=sys.stderr)
-            return 1
+            failed.append(model)
+            print(f"{model}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+            continue
         *row, ratio = done.stdout.strip().splitlines()[-1].split("\t")
         ratios.append(float(ratio))
         lines.append(f"| {' | '.join(row)} |")
         print(lines[-1], flush=True)
     lines += ["", f"Compile time over XLA's: median {statistics.median(ratios):.2f}, worst {max(ratios):.2f}."]
     print("\n".join(lines[-2:]))
-    if args.page:
+    if args.page and not failed:
         page = Path(args.page)
         before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
         after = rest.partition(END)[2]
         page.write_text(before + "\n".join([BEGIN, "", *lines, "", END]) + after, encoding="utf-8")
-    return 0
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def report(args: argparse.Namespace) -> int:
 
         Console().print(found)
     else:
-        print(found.table(), end="")
+        print(found.table(200, borders=False), end="")
     return 0
 
 

@@ -35,7 +35,7 @@ SMALL = (
 )
 BYTES = ("moe:tiny", "gru:tiny", "nms:tiny", "flash_attention:tiny")
 """Run on addressed bytes too."""
-FULL = ("vit:forward", "unet:forward", "moe:forward", "nms:forward", "generate:beam", "train_cnn:adam")
+FULL = ("train_transformer:sgd", "vit:forward", "unet:forward", "moe:forward", "nms:forward", "generate:beam", "train_cnn:adam")
 """Compiled in full size too: their shapes differ in kind from the small ones'."""
 
 

@@ -39,7 +39,8 @@ def parts_of(
     for wide in sorted({min(-(-c // block) * block, columns) for c in cuts}):
         line = wide * width if columns == 1 else -(-wide * width // 32) * 32
         chunk = min(updates, LONGEST_PART, max(1, int(room / 4 // (2 * (line + 4)))))
-        high = min(rows, int(room - 2 * (chunk * (line + 4) + 64)) // (2 * line) - 64 // line)
+        # a part has two buffers where it is read and two where updates meet it
+        high = min(rows, int(room - 2 * (chunk * (line + 4) + 64)) // (4 * line) - 64 // line)
         if high < 1:
             continue
         tiles = -(-rows // high) * -(-columns // wide)
