@@ -35,7 +35,15 @@ SMALL = (
 )
 BYTES = ("moe:tiny", "gru:tiny", "nms:tiny", "flash_attention:tiny")
 """Run on addressed bytes too."""
-FULL = ("train_transformer:sgd", "vit:forward", "unet:forward", "moe:forward", "nms:forward", "generate:beam", "train_cnn:adam")
+FULL = (
+    "vit:forward",
+    "unet:forward",
+    "moe:forward",
+    "nms:forward",
+    "generate:beam",
+    "train_cnn:adam",
+    "train_transformer:sgd",
+)
 """Compiled in full size too: their shapes differ in kind from the small ones'."""
 
 
