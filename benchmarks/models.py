@@ -115,7 +115,7 @@ def measure(model: str) -> tuple[list[str], float]:
 
 
 def main() -> int:
-    """Prints the table, 1 where a model fails. Each has a process of its own: weights and executables stay in memory."""
+    """Prints the table, 1 where a model fails. Each has a process of its own: weights and executables stay there."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", metavar="FILE:FUNCTION", default=list(MODELS))
     parser.add_argument("--page", metavar="FILE.md", help="put the table between the marks of a page")
