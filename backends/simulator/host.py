@@ -20,13 +20,9 @@ from .kernel import Kernel, KernelRun
 from .memory import L2, Snapshot
 
 
-@dataclass(frozen=True)
-class Launch:
-    """One launch of a kernel; `op` is the one of the host program."""
+class OfOp:
+    """What an op of the host program does."""
 
-    kernel: Kernel
-    run: KernelRun
-    microseconds: float
     op: Operation
 
     @property
@@ -36,7 +32,17 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Copy:
+class Launch(OfOp):
+    """One launch of a kernel; `op` is the one of the host program."""
+
+    kernel: Kernel
+    run: KernelRun
+    microseconds: float
+    op: Operation
+
+
+@dataclass(frozen=True)
+class Copy(OfOp):
     """A copy within device memory: `bytes` are read and as many written, `hbm_bytes` of both cross HBM."""
 
     bytes: int
@@ -45,14 +51,9 @@ class Copy:
     microseconds: float
     op: Operation
 
-    @property
-    def source(self) -> str | None:
-        """`file:line` of the user's source."""
-        return source_of(self.op)
-
 
 @dataclass(frozen=True)
-class HostCall:
+class HostCall(OfOp):
     """Work that the host does: the bytes over the link and the elements it computes. `microseconds`: the call, the
     transfers and the computing, one after the other.
 
@@ -68,24 +69,14 @@ class HostCall:
     microseconds: float
     op: Operation
 
-    @property
-    def source(self) -> str | None:
-        """`file:line` of the user's source."""
-        return source_of(self.op)
-
 
 @dataclass(frozen=True)
-class Scalars:
+class Scalars(OfOp):
     """Arithmetic on numbers that the host does between launches: `operations` of them."""
 
     operations: int
     microseconds: float
     op: Operation
-
-    @property
-    def source(self) -> str | None:
-        """`file:line` of the user's source."""
-        return source_of(self.op)
 
 
 Step = Launch | Copy | HostCall | Scalars
