@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from typing import Any
-
 import pytest
+from loading import load
 from xdsl.parser import Parser
 
 import tilewright as tw
 from tilewright.dialects import make_context
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MODELS = (
     "gpt2:forward",
     "gpt2:forward_f16",
@@ -22,17 +18,6 @@ MODELS = (
     "digits_cnn:forward",
 )
 SMALL = ("gpt2:tiny", "resnet50:tiny", "lstm:forward", "lstm:forward_f16", "digits_cnn:forward")
-
-
-def load(model: str) -> tuple[Any, tuple[Any, ...]]:
-    """The function of `file:name`, and its example inputs."""
-    file, name = model.split(":")
-    spec = importlib.util.spec_from_file_location(f"example_{file}", EXAMPLES / f"{file}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, name), getattr(module, f"{name}_inputs")()
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
+from loading import example_module, load
 
 import tilewright as tw
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 SMALL = (
     "mobilenet_v2:tiny",
     "unet:tiny",
@@ -47,22 +42,6 @@ FULL = (
 """Compiled in full size too: their shapes differ in kind from the small ones'."""
 
 
-def module(file: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"example_{file}", EXAMPLES / f"{file}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
-def load(model: str) -> tuple[Any, tuple[Any, ...]]:
-    """The function of `file:name`, and its example inputs."""
-    file, name = model.split(":")
-    found = module(file)
-    return getattr(found, name), getattr(found, f"{name}_inputs")()
-
-
 @pytest.mark.parametrize("model", SMALL)
 def test_values(model: str) -> None:
     """f32 throughout: the small models are short enough for 1e-4 of the largest number of each result."""
@@ -91,7 +70,7 @@ def test_products_run_on_the_npu(model: str) -> None:
 
 def test_two_hundred_steps_on_digits_follow_jax() -> None:
     """The loss of each step, and what the weights have learnt by the end."""
-    found = module("train_cnn")
+    found = example_module("train_cnn")
     state, *_ = found.digits_inputs()
     images, labels = found.digits_batches(200)
     program = tw.compile(found.digits, state, images[0], labels[0])

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import jax
 import pytest
 from event_simulation import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loading import load
 
 import tilewright as tw
 from tilewright.backends.simulator import Kernel
 from tilewright.dialects.npu.structure import KernelOp
 
-EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 LIMIT = 150_000
 """Instructions of one core up to which it is walked one by one."""
 
@@ -41,15 +38,11 @@ def check(kernel: Kernel, missing: float) -> int:
 
 @pytest.mark.parametrize(
     "model",
-    ["gpt2.py:forward_f16", "resnet50.py:forward", "lstm.py:forward", "digits_cnn.py:forward"],
+    ["gpt2:forward_f16", "resnet50:forward", "lstm:forward", "digits_cnn:forward"],
 )
 def test_examples(model: str) -> None:
-    file, name = model.split(":")
-    spec = importlib.util.spec_from_file_location(file.removesuffix(".py"), EXAMPLES / file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    program = tw.compile(getattr(module, name), *getattr(module, f"{name}_inputs")())
+    fn, args = load(model)
+    program = tw.compile(fn, *args)
     found = kernels(program)
     compared = [check(kernel, 0.5) for kernel in found]
     assert all(compared), [k.name for k, n in zip(found, compared, strict=True) if not n]
