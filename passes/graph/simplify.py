@@ -5,6 +5,7 @@
 * a contraction in a type the cube does not have becomes multiply and add on the vector cores; a convolution first
   becomes a sum of contractions, one for each window position;
 * a depthwise convolution, which has nothing to contract, becomes multiply and add over the window on the vector cores;
+* a product that is only wanted with a row dimension last swaps its operands, so that its rows are written in one go;
 * a reduction to few values over very many is done in two steps, so that all cores take part;
 * a window over all that is before or behind an element is a cumulative reduction;
 * a window too large for one kernel is combined from shifted copies (windows.py);
@@ -423,6 +424,31 @@ def depthwise_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
     return rewriter.replace(rewriter.reshape(result, out) if len(split) > 1 else result)
 
 
+def swap_operands(op: TransposeOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """Where a product's innermost dimension comes to be one of lhs: rhs times lhs has it there already."""
+    product = op.x.owner
+    if not isinstance(product, ContractOp) or len(list(product.result.uses)) != 1:
+        return False
+    m, n = map(len, product.free_dims())
+    batch, perm = len(to_ints(product.lhs_batch)), to_ints(op.perm)
+    if not n or not batch <= perm[-1] < batch + m:
+        return False
+    order = [*range(batch), *range(batch + m, batch + m + n), *range(batch, batch + m)]
+    shape = shape_of(product.result)
+    swapped = rewriter.add(
+        ContractOp,
+        [product.rhs, product.lhs],
+        tensor([shape[d] for d in order], element_of(product.result)),
+        lhs_batch=product.rhs_batch,
+        rhs_batch=product.lhs_batch,
+        lhs_contract=product.rhs_contract,
+        rhs_contract=product.lhs_contract,
+    )
+    assert isinstance(swapped.owner, ContractOp)
+    swapped.owner.location = product.location
+    return rewriter.replace(rewriter.transpose(swapped, [order.index(p) for p in perm]))
+
+
 def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
     """Very many elements to very few: first one partial result per core, then those."""
     shape, dims = shape_of(op.x), to_ints(op.dims)
@@ -449,6 +475,7 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (ConvOp, vector_conv),
     (ContractOp, same_inputs),
     (ContractOp, vector_contract),
+    (TransposeOp, swap_operands),
     (ReduceOp, split_reduce),
     (ReduceWindowOp, cumulative),
     (ReduceWindowOp, split_window),

@@ -56,6 +56,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str]]
         ((5, 7),),
         "ascend-910b1",
     ),
+    "a product wanted with its rows last": (
+        lambda k, q: jax.nn.softmax(jnp.einsum("bkd,bqrd->brqk", k, q)),
+        ((3, 37, 8), (3, 11, 2, 8)),
+        "ascend-910b1",
+    ),
     "a split sum": (lambda x: x.sum(), ((300, 257),), "ascend-910b1"),
     "a product on the vector engine": (lambda x, y: x @ y + 1, ((7, 13), (13, 5)), "ascend-310"),
     "a product and its epilogue": (lambda x, y: jax.nn.softmax(x @ y), ((130, 31), (31, 64)), "ascend-910b1"),

@@ -153,3 +153,38 @@ func.func @main(%x: tensor<4x90000xf32>) -> tensor<4x90000xf32> {
   func.return %y : tensor<4x90000xf32>
 }
 // CHECK: graph.cumulate %x {dim = 1, kind = "sum", reverse = 0} : tensor<4x90000xf32>
+
+// -----
+
+// A product that is only wanted with a row dimension last swaps its operands: its rows are then runs in memory.
+func.func @main(%k: tensor<4x512x64xf16>, %q: tensor<4x128x2x64xf16>) -> tensor<4x2x128x512xf16> {
+  %s = graph.contract %k, %q {lhs_batch = [0], lhs_contract = [2], rhs_batch = [0], rhs_contract = [3]} : (tensor<4x512x64xf16>, tensor<4x128x2x64xf16>) -> tensor<4x512x128x2xf16>
+  %t = graph.transpose %s {perm = [0, 3, 2, 1]} : (tensor<4x512x128x2xf16>) -> tensor<4x2x128x512xf16>
+  func.return %t : tensor<4x2x128x512xf16>
+}
+// CHECK: func.func @main
+// CHECK: %[[S:.*]] = graph.contract %q, %k {lhs_batch = [0], lhs_contract = [3], rhs_batch = [0], rhs_contract = [2]} : {{.*}} -> tensor<4x128x2x512xf16>
+// CHECK: graph.transpose %[[S]] {perm = [0, 2, 1, 3]} : {{.*}} -> tensor<4x2x128x512xf16>
+
+// -----
+
+// The whole transpose goes where nothing else moves.
+func.func @main(%a: tensor<3x5xf32>, %b: tensor<5x7xf32>) -> tensor<7x3xf32> {
+  %s = graph.contract %a, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<3x5xf32>, tensor<5x7xf32>) -> tensor<3x7xf32>
+  %t = graph.transpose %s {perm = [1, 0]} : (tensor<3x7xf32>) -> tensor<7x3xf32>
+  func.return %t : tensor<7x3xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[S:.*]] = graph.contract %b, %a {lhs_batch = [], lhs_contract = [0], rhs_batch = [], rhs_contract = [1]}
+// CHECK-NEXT: func.return %[[S]]
+
+// -----
+
+// A product that is also used as it is stays.
+func.func @main(%a: tensor<3x5xf32>, %b: tensor<5x7xf32>) -> (tensor<7x3xf32>, tensor<3x7xf32>) {
+  %s = graph.contract %a, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<3x5xf32>, tensor<5x7xf32>) -> tensor<3x7xf32>
+  %t = graph.transpose %s {perm = [1, 0]} : (tensor<3x7xf32>) -> tensor<7x3xf32>
+  func.return %t, %s : tensor<7x3xf32>, tensor<3x7xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: graph.contract %a, %b
