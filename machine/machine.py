@@ -206,6 +206,10 @@ class Machine:
         share = (min(max(cores, 1), self.cube_cores) - 1) / (self.cube_cores - 1)
         return self.launch_us + share * (self.launch_us_all - self.launch_us)
 
+    def vector_launch_microseconds(self, cores: int) -> float:
+        """The same for a kernel on `cores` vector cores alone, which wakes the cube cores' share of the chip."""
+        return self.launch_microseconds(-(-cores * self.cube_cores // self.vector_cores))
+
     @staticmethod
     def load(name_or_path: str) -> Machine:
         """The machine of a known target name, or of a path to a .toml; MachineError otherwise."""

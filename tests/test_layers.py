@@ -24,7 +24,17 @@ RANK = {
     "cli": 6,
     "__init__": 7,
 }
-FOLDERS = ("machine", "dialects", "passes", "frontends", "backends", "verification", "calibration", "explain", "cli")
+FOLDERS = (
+    "machine",
+    "dialects",
+    "passes",
+    "frontends",
+    "backends",
+    "verification",
+    "calibration",
+    "explain",
+    "cli",
+)
 
 
 def modules() -> list[Path]:

@@ -141,7 +141,7 @@ class Kernel:
         machine = self.machine
         if any(section.core != "vector" for section in self.sections):
             return machine.launch_microseconds(self.blocks)
-        return machine.launch_microseconds(-(-self.cores * machine.cube_cores // machine.vector_cores))
+        return machine.vector_launch_microseconds(self.cores)
 
     def run(self, missing: tuple[float, ...]) -> KernelRun:
         """A launch where `missing` is the share of each operand's bytes that crosses HBM."""

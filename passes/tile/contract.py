@@ -21,9 +21,10 @@ from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
-from ...dialects.dtypes import is_float, itemsize, size
+from ...dialects.dtypes import dtype_name, is_float, itemsize, size
 from ...dialects.graph import ContractOp, ConvOp, FusionOp
 from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType, ops
 from ...machine import Machine
@@ -31,7 +32,8 @@ from ..access import Index, resolve
 from ..errors import PassError
 from ..pins import CUBE_FIELDS, FREE, Pins, Schedule, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, integer_attr
-from .cube_schedule import CubeProblem, CubeSchedule, choose_cube, refusal
+from .cube_cost import CubeProblem
+from .cube_schedule import CubeSchedule, choose_cube, refusal
 from .schedule import UB_FRACTION, merge_axes
 from .vector import Emitter, Ref, Step, VectorKernel
 
@@ -64,6 +66,11 @@ class Operand:
             else:
                 out.append(sum((tile[a] - 1) * c for a, c in d.terms.items()) + 1)
         return out
+
+    def view(self, extents: dict[int, int]) -> GmType:
+        """All of it, with what lies outside the tensor that windows reach."""
+        reach = zip(self.dims, self.l1_sizes(extents), strict=True)
+        return GmType.of([max(d.extent, n) for d, n in reach], self.element, [d.stride for d in self.dims])
 
     def l1_steps(self) -> list[int]:
         return [next(iter(d.terms.values())) if len(d.terms) == 1 else 1 for d in self.dims]
@@ -180,7 +187,7 @@ class ContractKernel(VectorKernel):
 
     def _merge(self) -> None:
         self.members = [op for op in self.members if op is not self.anchor]
-        self.operands = [
+        self.operands: list[Operand] = [
             self._operand(self.anchor.lhs, self.lhs_index),
             self._operand(self.anchor.rhs, self.rhs_index),
         ]
@@ -285,6 +292,8 @@ class ContractKernel(VectorKernel):
         self._orient()
         lhs = self.operands[0]
         windows = frozenset(a for d in lhs.dims if len(d.terms) > 1 for a in d.terms if self.role[a] == "k")
+        self.views = [o.view(dict(enumerate(self.extents))) for o in self.operands]
+        each, head = self._epilogue_cycles()
         problem = CubeProblem(
             self.extents,
             self.b_axes,
@@ -294,8 +303,12 @@ class ContractKernel(VectorKernel):
             itemsize(lhs.element),
             wide_m=not lhs.transpose,
             windows=windows,
+            dtype=dtype_name(lhs.element),
+            stored=itemsize(element_of(self.anchor.result)),
+            epilogue=each,
+            epilogue_head=head,
         )
-        plan = choose_cube(problem, self.machine, self._l1_bytes, self.pins)
+        plan = choose_cube(problem, self.machine, self._l1_bytes, self._loads, self.pins)
         reason = refusal(plan, problem, self.machine, self._l1_bytes, self.pins) if plan else None
         if reason is not None and self.pins != FREE:
             raise PassError(f"@{name} cannot obey its pinned schedule: {reason}")
@@ -355,13 +368,35 @@ class ContractKernel(VectorKernel):
         tiles = zip(self.operands, (lhs, rhs), strict=True)
         return sum(padded_bytes(o.l1_sizes(tile), o.element) for o, tile in tiles)
 
+    def _loads(self, box: dict[int, int]) -> tuple[float, float]:
+        """(MTE2 cycles where all is in L2, bytes) to load both operands for a box of the axes."""
+        move, cycles, total = self.machine.moves["gm", "l1"], 0.0, 0
+        for o, view in zip(self.operands, self.views, strict=True):
+            sizes, steps = o.l1_sizes(box), o.l1_steps()
+            moved = gm_traffic(view, [0] * len(sizes), sizes, steps, self.machine, self.machine.gm_align)
+            cycles += max(move.run_cycles * moved.runs, moved.bus / move.bytes_per_cycle)
+            total += moved.bus
+        return cycles, total
+
+    def _epilogue_cycles(self) -> tuple[float, float]:
+        """Cycles of a vector core for each element of the result, and for each tile on top: an estimate from what it
+        copies and computes."""
+        if not self.members and not self.machine.fused:
+            return 0.0, 0.0
+        moves, unit = self.machine.moves, self.machine.vector
+        load, store, width = moves["gm", "ub"], moves["ub", "gm"], itemsize(self.acc_type)
+        stored = sum(itemsize(element_of(v)) for v in self.yielded) / store.bytes_per_cycle
+        loaded = 0.0 if self.machine.fused else width / load.bytes_per_cycle
+        head = load.fixed_cycles + store.fixed_cycles + len(self.members) * unit.streamed_cycles
+        return loaded + stored + len(self.members) * width / unit.repeat_bytes, head
+
     def _split(self, name: str, axes: Sequence[int], counts: dict[int, int]) -> dict[int, tuple[int, int]]:
         """(cores along it, tiles per core) for each output axis. Raises PassError for a split that leaves cores
         without work."""
         pins, available = self.pins, self.machine.cube_cores
         if pins.deal:
             return {a: (counts[a], 1) for a in axes}
-        cores = min(available, pins.cores or available)
+        cores = min(available, pins.cores or self.plan.cores)
         pinned = {}
         for field, own, wanted in (
             ("split_m", self.m_axes, pins.split_m),
@@ -418,13 +453,13 @@ class ContractKernel(VectorKernel):
         loops = [(a, split[a][1]) for a in outer if split[a][1] > 1]
         with builder.section("fused" if self.machine.fused else "cube"), ExitStack() as stack:
             position = dict(start)
-            whole_k = all(plan.l1[a] >= self.extents[a] for a in self.k_axes)
+            whole = [all(load[a] >= self.extents[a] for a in self.k_axes) for load in (plan.lhs, plan.rhs)]
             loaded: list[SSAValue | None] = [None, None]
             for i, (axis, trips) in enumerate(loops):
                 rest = {a for a, _ in loops[i:]}
-                if whole_k and loaded == [None, None] and rest <= set(self.m_axes):
+                if whole[1] and loaded == [None, None] and rest <= set(self.m_axes):
                     loaded[1] = self._load_l1(builder, plan.rhs, position, self.operands[1])
-                elif whole_k and loaded == [None, None] and rest <= set(self.n_axes):
+                elif whole[0] and loaded == [None, None] and rest <= set(self.n_axes):
                     loaded[0] = self._load_l1(builder, plan.lhs, position, self.operands[0])
                 index = stack.enter_context(builder.loop(trips))
                 position[axis] = position[axis] + index * plan.l0[axis]

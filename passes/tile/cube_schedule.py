@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...dialects.dtypes import size
 from ...machine import Machine
 from ..pins import FREE, Schedule
-
-FRACTAL = 16
-"""Rows and columns of a cube fractal."""
+from .cube_cost import FRACTAL, CubeCost, CubeProblem, Loads, round_up, sides
 
 L1_FRACTION = 0.9
-SMALLEST_M, SMALLEST_N = 64, 128
-"""Rows and columns below which a tile is not cut further to occupy more cores: each cut loads the other operand
-once more."""
+LONGEST_LOAD = 8
+"""Steps of the last k axis that one load covers, at most."""
+ROWS, COLUMNS = (128, 256, 64), (256, 128, 64)
+"""Rows and columns of a mma step that are tried; among equals the first, as rows of rhs are runs in memory.
+Fewer than the last make steps of few cycles each, and rounding that depends on the tile where the interpreter runs
+them (docs/numerics.md)."""
 
 
 @dataclass(frozen=True)
 class CubeSchedule:
     """l0: tile extents by axis of one mma step; lhs, rhs: of one device memory load of each operand; slots: buffers
-    in flight by space."""
+    in flight by space; cores: on how many at most."""
 
     l0: dict[int, int]
     lhs: dict[int, int]
     rhs: dict[int, int]
     slots: dict[str, int]
+    cores: int
 
     @property
     def l1(self) -> dict[int, int]:
@@ -43,22 +45,6 @@ LoadBytes = Callable[[dict[int, int], dict[int, int]], int]
 """Bytes in l1 of one load of lhs and one of rhs with those tile extents."""
 
 
-@dataclass(frozen=True)
-class CubeProblem:
-    """A contraction's axes: their extents and roles; itemsize of the inputs, in bytes."""
-
-    extents: Sequence[int]
-    batch: Sequence[int]
-    m: Sequence[int]
-    n: Sequence[int]
-    k: Sequence[int]
-    itemsize: int
-    wide_m: bool = True
-    """Whether a tile's rows may span several m axes (not where m is the innermost axis of lhs)."""
-    windows: frozenset[int] = frozenset()
-    """k axes that slide over an m axis (image to column): taken whole or one by one."""
-
-
 def even(extent: int, limit: int, multiple: int = 1) -> int:
     """The extent of equal parts not longer than `limit`, rounded up to `multiple` where the limit allows."""
     if extent <= limit:
@@ -68,62 +54,33 @@ def even(extent: int, limit: int, multiple: int = 1) -> int:
     return rounded if rounded <= limit else length
 
 
-def base_sizes(machine: Machine, itemsize: int) -> tuple[int, int, int]:
-    """(m, n, k) of a square mma step with l0a, l0b and l0c each double-buffered."""
-    m = n = 128
-    l0 = min(machine.spaces["l0a"].bytes, machine.spaces["l0b"].bytes)
-    while m * n * 4 * 2 > machine.spaces["l0c"].bytes:
-        n //= 2
-    k = l0 // 2 // itemsize // max(m, n)
-    return m, n, max(k // FRACTAL * FRACTAL, FRACTAL)
+def _depth(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
+    """The longest k of a mma step that l0a and l0b hold twice."""
+    room = min(machine.spaces["l0a"].bytes, machine.spaces["l0b"].bytes) // 2 // problem.itemsize
+    return max(room // max(sides(problem, l0)) // FRACTAL * FRACTAL, FRACTAL)
 
 
 def choose_cube(
-    problem: CubeProblem, machine: Machine, l1_bytes: LoadBytes, pins: Schedule = FREE
+    problem: CubeProblem, machine: Machine, l1_bytes: LoadBytes, loads: Loads, pins: Schedule = FREE
 ) -> CubeSchedule | None:
-    """The schedule of a contraction, as pinned where it is; None where even the smallest load overflows l1."""
-    base_m, base_n, base_k = base_sizes(machine, problem.itemsize)
-    base_m, base_n, base_k = pins.base_m or base_m, pins.base_n or base_n, pins.base_k or base_k
-    extents = problem.extents
-    cores = min(machine.cube_cores, pins.cores or machine.cube_cores)
-    if pins.split_m and pins.split_n:
-        cores = pins.split_m * pins.split_n
-    l0 = dict.fromkeys(range(len(extents)), 1)
-    left = base_m
-    for a in reversed(problem.m):
-        l0[a] = _piece(extents[a], left, FRACTAL if a == problem.m[-1] else 1, pins.base_m is not None)
-        left //= max(l0[a], 1)
-        if l0[a] < extents[a] or not problem.wide_m:
-            break
-    if problem.n:
-        last = problem.n[-1]
-        rest = size([-(-extents[a] // l0[a]) for a in (*problem.batch, *problem.m, *problem.n[:-1])])
-        parts = max(-(-extents[last] // base_n), min(-(-cores // rest), extents[last] // SMALLEST_N))
-        wanted = min(base_n, -(-extents[last] // max(parts, 1) // FRACTAL) * FRACTAL)
-        pinned = pins.base_n is not None
-        l0[last] = _piece(extents[last], base_n if pinned else wanted, FRACTAL, pinned)
-        left = base_n // l0[last] if pinned else 1
-        for a in reversed(problem.n[:-1]):
-            if l0[problem.n[-1]] < extents[last] or left <= 1:
-                break
-            l0[a] = _piece(extents[a], left, 1, True)
-            left //= l0[a]
-    tiles = size([-(-extents[a] // l0[a]) for a in (*problem.batch, *problem.m, *problem.n)])
-    for a in problem.m if pins.base_m is None else ():
-        while tiles * 2 <= cores and l0[a] >= 2 * SMALLEST_M and l0[a] % 2 == 0:
-            l0[a] //= 2
-            tiles = size([-(-extents[x] // l0[x]) for x in (*problem.batch, *problem.m, *problem.n)])
-    left = base_k
-    for a in reversed(problem.k):
-        if a in problem.windows:
-            l0[a] = extents[a] if extents[a] <= left else 1
-        elif a == problem.k[-1]:
-            l0[a] = _piece(extents[a], left, FRACTAL, pins.base_k is not None)
-        if l0[a] < extents[a]:
-            break
-        left //= max(l0[a], 1)
-    acc = _round(size([l0[a] for a in problem.m])) * _round(size([l0[a] for a in problem.n])) * 4
-    slots = {"l1": 2, "l0a": 2, "l0b": 2, "l0c": 2 if acc * 2 <= machine.spaces["l0c"].bytes else 1, "ub": 2}
+    """The schedule of a contraction, as pinned where it is, and otherwise the one that is estimated to end first;
+    None where even the smallest load overflows l1."""
+    most = min(machine.cube_cores, pins.cores or machine.cube_cores)
+    if pins.split_m or pins.split_n:
+        most = min(most, (pins.split_m or most) * (pins.split_n or most))
+    best: tuple[float, int, dict[int, int]] | None = None
+    _, whole = loads(dict(enumerate(problem.extents)))
+    for l0 in _candidates(problem, machine, most, pins):
+        box = _grow_l1(problem, machine, l0, l1_bytes, 2, must_fit=False)
+        assert box is not None
+        cost = CubeCost.of(problem, l0, box, machine, loads, whole)
+        us, used = cost.best(problem.counts(l0), most, _accumulators(problem, l0, machine) > 1, machine)
+        if best is None or us < best[0]:
+            best = (us, used, l0)
+    assert best is not None
+    _, used, l0 = best
+    cores = most if pins.cores or pins.split_m or pins.split_n else used
+    slots = {"l1": 2, "l0a": 2, "l0b": 2, "l0c": _accumulators(problem, l0, machine), "ub": 2}
     slots = pins.slots(slots)
     if pins.step_k_a or pins.step_k_b:
         lhs, rhs = (_steps(problem, l0, steps) for steps in (pins.step_k_a, pins.step_k_b))
@@ -135,18 +92,80 @@ def choose_cube(
             fits = l1_bytes(lhs or longer or l0, rhs or longer or l0) <= room
             if not fits or longer == _steps(problem, l0, steps):
                 longest = _steps(problem, l0, steps) or own
-                return CubeSchedule(l0, lhs or longest, rhs or longest, slots)
+                return CubeSchedule(l0, lhs or longest, rhs or longest, slots, cores)
             steps *= 2
-        return CubeSchedule(l0, lhs, rhs, slots)
+        return CubeSchedule(l0, lhs, rhs, slots, cores)
     pinned = bool(pins.base_m or pins.base_n or pins.base_k)
     l1 = _grow_l1(problem, machine, l0, l1_bytes, slots["l1"], must_fit=not pinned)
     while l1 is None:  # Far apart windows: what lies between the rows of a tile is loaded too.
-        wide = next((a for a in problem.m if l0[a] > 1), None)
+        wide = next((a for a in (*problem.m, *problem.windows) if l0[a] > 1), None)
         if wide is None:
             return None
-        l0[wide] = even(extents[wide], l0[wide] // 2, FRACTAL if wide == problem.m[-1] else 1)
+        half = even(problem.extents[wide], l0[wide] // 2, FRACTAL if wide == problem.m[-1] else 1)
+        l0[wide] = 1 if wide in problem.windows else half
+        cores = most
         l1 = _grow_l1(problem, machine, l0, l1_bytes, slots["l1"], must_fit=True)
-    return CubeSchedule(l0, l1, l1, slots)
+    return CubeSchedule(l0, l1, l1, slots, cores)
+
+
+def _candidates(
+    problem: CubeProblem, machine: Machine, cores: int, pins: Schedule
+) -> Iterator[dict[int, int]]:
+    """Different tiles of a mma step."""
+    seen: set[tuple[int, ...]] = set()
+    extents, last = problem.extents, problem.n[-1] if problem.n else None
+    for m in (pins.base_m,) if pins.base_m else ROWS:
+        columns = [pins.base_n] if pins.base_n else [*COLUMNS]
+        if last is not None and not pins.base_n:  # as many columns as give each core a tile
+            rows = _tile(problem, m, 1, FRACTAL, pins)
+            parts = max(
+                cores // max(size([-(-extents[a] // rows[a]) for a in problem.out if a != last]), 1), 1
+            )
+            fair = round_up(-(-extents[last] // parts))
+            columns += [fair] if COLUMNS[-1] < fair < COLUMNS[0] else []
+        for n in columns:
+            while m * n * 4 > machine.spaces["l0c"].bytes and not (pins.base_m or pins.base_n):
+                m, n = (m // 2, n) if m > n else (m, n // 2)
+            l0 = _tile(problem, m, n, 1, pins)
+            l0 = _tile(problem, m, n, pins.base_k or _depth(problem, l0, machine), pins)
+            key = tuple(l0.values())
+            if key not in seen:
+                seen.add(key)
+                yield l0
+
+
+def _tile(problem: CubeProblem, rows: int, columns: int, depth: int, pins: Schedule) -> dict[int, int]:
+    """Extents of a mma step of at most so many rows, columns and k, in even parts unless they are pinned."""
+    extents = problem.extents
+    l0 = dict.fromkeys(range(len(extents)), 1)
+    left = rows
+    for a in reversed(problem.m):
+        l0[a] = _piece(extents[a], left, FRACTAL if a == problem.m[-1] else 1, pins.base_m is not None)
+        left //= max(l0[a], 1)
+        if l0[a] < extents[a] or not problem.wide_m:
+            break
+    left, pinned = columns, pins.base_n is not None
+    for a in reversed(problem.n):
+        l0[a] = _piece(extents[a], left, FRACTAL if a == problem.n[-1] else 1, pinned)
+        left //= max(l0[a], 1)
+        if l0[a] < extents[a] or left <= 1 or not pinned:
+            break
+    left = depth
+    for a in reversed(problem.k):
+        if a in problem.windows:
+            l0[a] = extents[a] if extents[a] <= left else 1
+        elif a == problem.k[-1]:
+            l0[a] = _piece(extents[a], left, FRACTAL, pins.base_k is not None)
+        if l0[a] < extents[a]:
+            break
+        left //= max(l0[a], 1)
+    return l0
+
+
+def _accumulators(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
+    """How many of a tile's accumulators, up to two, fit l0c."""
+    rows, columns = sides(problem, l0)
+    return 2 if rows * columns * 4 * 2 <= machine.spaces["l0c"].bytes else 1
 
 
 def _piece(extent: int, limit: int, multiple: int, pinned: bool) -> int:
@@ -176,7 +195,7 @@ def refusal(
     for a in problem.k:
         if long[a] % short[a]:
             return f"loads of {plan.lhs[a]} and {plan.rhs[a]} along k do not nest: one step_k must divide the other"
-    m, n, k = (size([_round(plan.l0[a]) for a in axes[-1:]]) for axes in (problem.m, problem.n, problem.k))
+    m, n, k = (size([round_up(plan.l0[a]) for a in axes[-1:]]) for axes in (problem.m, problem.n, problem.k))
     m, n = (
         m * size([plan.l0[a] for a in problem.m[:-1]]),
         n * size([plan.l0[a] for a in problem.n[:-1]]),
@@ -194,10 +213,6 @@ def refusal(
             times = f" x {slots} buffers" if slots > 1 else ""
             return f"{what} takes {need}{times} bytes of {space}, and {machine.name} has {room}"
     return None
-
-
-def _round(n: int) -> int:
-    return -(-n // FRACTAL) * FRACTAL
 
 
 def _grow_l1(
@@ -222,7 +237,7 @@ def _grow_l1(
         last = problem.k[-1]
         steps = -(-problem.extents[last] // l0[last])
         best = 1
-        for factor in range(2, min(steps, 8) + 1):
+        for factor in range(2, min(steps, LONGEST_LOAD) + 1):
             trial = {**l1, last: l0[last] * factor}
             if steps % factor == 0 and l1_bytes(trial, trial) <= capacity:
                 best = factor

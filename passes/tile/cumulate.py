@@ -18,7 +18,8 @@ from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..errors import PassError
 from ..pins import Pins, schedule_for
-from .builder import KernelBuilder, divide_grid, gm_of, integer_attr, number
+from .builder import KernelBuilder, dense, divide_grid, gm_of, integer_attr, number
+from .cores import copy_cycles, worth_waking
 from .schedule import UB_FRACTION, choose_tile
 
 
@@ -44,7 +45,11 @@ def lower_cumulate(fusion: FusionOp, machine: Machine, name: str, pins: Pins = N
         need = 4 * padded_bytes(box(tile), element) + 4 * padded_bytes(box(tile), work)
         return need <= machine.spaces["ub"].bytes * UB_FRACTION
 
-    tile = choose_tile(domain, frozenset({1}), fits, itemsize(element), machine.vector_cores)
+    whole = dense(domain, element)
+    added = size(domain) * itemsize(work) / machine.vector.repeat_bytes * domain[1].bit_length()
+    copies = sum(copy_cycles(kind, whole, domain, machine) for kind in ("load", "store"))
+    most = worth_waking(copies + added, machine)
+    tile = choose_tile(domain, frozenset({1}), fits, itemsize(element), most)
     if tile is None:
         length, wide = domain[1], min(domain[2], 256 // itemsize(element))
         while length > 1 and not fits((1, length, wide)):
@@ -54,7 +59,7 @@ def lower_cumulate(fusion: FusionOp, machine: Machine, name: str, pins: Pins = N
         raise PassError(f"{describe(op)}: one element does not fit ub of {machine.name}")
     counts = [-(-n // t) for n, t in zip(domain, tile, strict=True)]
     pieces = counts[1]
-    split = divide_grid([counts[0], counts[2]], machine.vector_cores)
+    split = divide_grid([counts[0], counts[2]], most)
     cores = {0: split[0], 2: split[1]}
     on_grid = [d for d in cores if cores[d][0] > 1]
     b = KernelBuilder(

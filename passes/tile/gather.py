@@ -11,13 +11,14 @@ from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import FusionOp, GatherOp
 from ...dialects.graph.ops import element_of, shape_of
-from ...dialects.npu.types import padded_bytes, row_strides
+from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..errors import PassError
 from ..pins import Pins, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, integer_attr, number
-from .schedule import UB_FRACTION, choose_tile
+from .cores import copy_cycles, worth_waking
+from .schedule import UB_FRACTION, cut_tile, largest_tile
 
 LARGEST_OFFSET = 2**31 - 1
 
@@ -46,12 +47,16 @@ def lower_gather(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
         need = 2 * padded_bytes([size(tile)], element) + padded_bytes([*tile], element) * 2
         return need + 8 * padded_bytes([positions], i32) <= machine.spaces["ub"].bytes * UB_FRACTION
 
-    tile = choose_tile(domain, frozenset(), fits, itemsize(element), machine.vector_cores)
-    if tile is None:
+    each = machine.moves["gm", "ub"].cycles(size(sizes) * itemsize(element), 1)
+    largest = largest_tile(domain, frozenset(), fits)
+    if largest is None:
         raise PassError(f"{describe(op)}: one element does not fit ub of {machine.name}")
+    written = copy_cycles("store", GmType.of(domain, element, strides), largest, machine)
+    most = worth_waking(size(batch) * each + written, machine)
+    tile = cut_tile(largest, domain, frozenset(), itemsize(element), most)
     tile = tuple(1 if d < inner else t for d, t in enumerate(tile))
     tile = _whole_slices(domain, tile, n_batch)
-    split = divide_grid([-(-n // t) for n, t in zip(domain, tile, strict=True)], machine.vector_cores)
+    split = divide_grid([-(-n // t) for n, t in zip(domain, tile, strict=True)], most)
     on_grid = [d for d in range(len(domain)) if split[d][0] > 1]
     args = fusion.body.block.args
     b = KernelBuilder(

@@ -10,12 +10,13 @@ from xdsl.ir import Attribute
 
 from ...dialects.base import Expr, pack
 from ...dialects.dtypes import itemsize
-from ...dialects.npu.types import padded_bytes, row_strides
+from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..errors import PassError
 from .builder import KernelBuilder, dense, divide_grid, integer_attr
-from .schedule import UB_FRACTION, choose_tile, merge_axes
+from .cores import copy_cycles, worth_waking
+from .schedule import UB_FRACTION, cut_tile, largest_tile, merge_axes
 
 Start = int | tuple[int, int, int]
 """A constant first index, or (kernel input holding it, lowest, highest allowed value)."""
@@ -48,14 +49,18 @@ def lower_copy(
     def fits(tile: Sequence[int]) -> bool:
         return padded_bytes(tile, element) * slots <= machine.spaces["ub"].bytes * UB_FRACTION
 
-    tile = choose_tile(extents, frozenset(), fits, itemsize(element), machine.vector_cores)
-    if tile is None:
+    largest = largest_tile(extents, frozenset(), fits)
+    if largest is None:
         raise PassError(f"kernel {name}: one element does not fit ub of {machine.name}")
+    read, write = (GmType.of(extents, element, [s[g[-1]] for g in groups]) for s in strides)
+    copies = copy_cycles("load", read, largest, machine) + copy_cycles("store", write, largest, machine)
+    most = worth_waking(copies, machine)
+    tile = cut_tile(largest, extents, frozenset(), itemsize(element), most)
     # A box at a start known only at run time has no view whose edge could mask the last tile: tiles must divide it.
     moving = any(not isinstance(s, int) for s in (*source_starts, *dest_starts))
     if moving:
         tile = tuple(_divisor(n, t) for n, t in zip(extents, tile, strict=True))
-    split = divide_grid([-(-n // t) for n, t in zip(extents, tile, strict=True)], machine.vector_cores)
+    split = divide_grid([-(-n // t) for n, t in zip(extents, tile, strict=True)], most)
     on_grid = [i for i, (cores, _) in enumerate(split) if cores > 1]
     builder = KernelBuilder(
         machine,

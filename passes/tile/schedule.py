@@ -20,9 +20,16 @@ def choose_tile(
     itemsize: int,
     cores: int,
 ) -> tuple[int, ...] | None:
-    """Tile extents: `rows` axes whole, the others as long as `fits` allows from the innermost outwards, then cut
-    from the outermost inwards until each core has work (copies stay >= COPY_BYTES / 2). None where not even
-    single rows fit."""
+    """The largest tile that fits, cut for so many cores. None where not even single rows fit."""
+    tile = largest_tile(domain, rows, fits)
+    return None if tile is None else cut_tile(tile, domain, rows, itemsize, cores)
+
+
+def largest_tile(
+    domain: Sequence[int], rows: frozenset[int], fits: Callable[[Sequence[int]], bool]
+) -> tuple[int, ...] | None:
+    """Tile extents: `rows` axes whole, the others as long as `fits` allows from the innermost outwards. None where
+    not even single rows fit."""
     tile = [n if a in rows else 1 for a, n in enumerate(domain)]
     if not fits(tile):
         return None
@@ -32,8 +39,16 @@ def choose_tile(
         tile[a] = _even(domain[a], tile[a])
         if tile[a] < domain[a]:
             break
+    return tuple(tile)
+
+
+def cut_tile(
+    largest: Sequence[int], domain: Sequence[int], rows: frozenset[int], itemsize: int, cores: int
+) -> tuple[int, ...]:
+    """A tile cut from the outermost axis inwards until each core has work (copies stay >= COPY_BYTES / 2)."""
+    tile = list(largest)
     wanted = min(cores, max(1, size(domain) * itemsize * 2 // COPY_BYTES))
-    for a in reversed(free):
+    for a in (a for a in range(len(domain)) if a not in rows):
         have = size([-(-n // t) for n, t in zip(domain, tile, strict=True)])
         if have >= wanted:
             break

@@ -27,14 +27,15 @@ from ...dialects.graph import (
     YieldOp,
 )
 from ...dialects.graph.ops import element_of, shape_of
-from ...dialects.npu.types import padded_bytes, row_strides
+from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..access import Index, Load, resolve, splat_of
 from ..errors import PassError
 from ..pins import FREE, VECTOR_FIELDS, Pins, Schedule, schedule_for
 from .builder import KernelBuilder, divide_grid, gm_of, integer_attr, number
-from .schedule import UB_FRACTION, choose_tile, merge_axes
+from .cores import copy_cycles, worth_waking
+from .schedule import UB_FRACTION, choose_tile, cut_tile, largest_tile, merge_axes
 
 Ref = tuple[int, int]
 """A step's number and which of its results."""
@@ -52,6 +53,11 @@ class Step:
     moves: frozenset[int] = frozenset()
     """Axes whose loop indices the step itself reads."""
     reduces: frozenset[int] = frozenset()
+    function: str | None = None
+    """What the vector unit computes."""
+    view: GmType | None = None
+    """What a load or store moves in all, along `along`: an axis for each dimension, None where there is one place."""
+    along: Sequence[int | None] = ()
     location: LocationAttr | None = None
     """Where the graph op it belongs to came from."""
 
@@ -272,7 +278,9 @@ class VectorKernel:
             steps = [d[3] if d[2] is not None else 1 for d in dims]
             return [e.builder.load(view, offsets, sizes, e.type(axes, element), steps, load.fill)]
 
-        self.loads[key] = self._step(Step([element], axes, (), emit, "load", axes))
+        along = [d[2] for d in dims]
+        whole = GmType.of([d[0] for d in dims], element, [d[1] * d[3] for d in dims])
+        self.loads[key] = self._step(Step([element], axes, (), emit, "load", axes, view=whole, along=along))
         return self.loads[key]
 
     def _value(self, value: SSAValue, axes: Sequence[int | None]) -> Ref:
@@ -329,7 +337,7 @@ class VectorKernel:
         def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
             return e.builder.add(cls, tiles, [e.type(span, element)]).results
 
-        return self._step(Step([element], span, spread, emit, "op"))
+        return self._step(Step([element], span, spread, emit, "op", function=function))
 
     def _native(self, function: str, element: Attribute) -> Attribute:
         """The element type the vector unit computes in for operands of `element`."""
@@ -394,7 +402,8 @@ class VectorKernel:
                 dims=ints(sorted(dims)),
             ).results
 
-        ref = self._step(Step([native], span, [source], emit, "reduce", reduces=dims))
+        function = REDUCTION_FUNCTION[kind]
+        ref = self._step(Step([native], span, [source], emit, "reduce", reduces=dims, function=function))
         self.made[op.result] = self._cast(ref, out)
 
     def _materialise(self, ref: Ref, axes: frozenset[int]) -> Ref:
@@ -457,7 +466,8 @@ class VectorKernel:
             )
             return ()
 
-        self._step(Step([], axes, [ref], emit, "store", axes))
+        whole = GmType.of([self.extents[a] for a in dims], self._element(ref), [by_axis[a] for a in dims])
+        self._step(Step([], axes, [ref], emit, "store", axes, view=whole, along=dims))
 
     def build_steps(self) -> None:
         for op in self.members:
@@ -537,13 +547,17 @@ class VectorKernel:
             return self.ub_bytes(tile) <= capacity
 
         width = max(itemsize(e) for s in self.steps for e in s.elements)
-        cores = min(self.machine.vector_cores, self.pins.cores or self.machine.vector_cores)
+        self.cores = min(self.machine.vector_cores, self.pins.cores or self.machine.vector_cores)
         tile = self._pinned_tile(name, rows)
         if tile is not None:
             return self._emit(name, tile, rows, any(tile[a] < self.extents[a] for a in rows))
-        tile = choose_tile(self.extents, rows, fits, width, cores)
+        tile = largest_tile(self.extents, rows, fits)
         streamed = tile is None
-        if tile is None:
+        if tile is not None:
+            if self.pins.cores is None and self.pins.grid is None:
+                self.cores = worth_waking(self.work_cycles(tile), self.machine)
+            tile = cut_tile(tile, self.extents, rows, width, self.cores)
+        else:
             if sum(bool(s.reduces) for s in self.steps) != 1:
                 raise PassError(f"{describe(self.fusion)} needs more of ub than {self.machine.name} has")
             tile = choose_tile(
@@ -556,6 +570,20 @@ class VectorKernel:
             if tile is None:
                 raise PassError(f"{describe(self.fusion)}: one element of each value does not fit ub")
         return self._emit(name, tile, rows, streamed)
+
+    def work_cycles(self, tile: Sequence[int]) -> float:
+        """What the kernel would take one core, its pipes one after the other, tile by tile."""
+        unit, cycles = self.machine.vector, 0.0
+        for step in self.steps:
+            if step.view is not None:
+                box = [1 if a is None else tile[a] for a in step.along]
+                cycles += copy_cycles(step.kind, step.view, box, self.machine)
+            elif step.function is not None:
+                elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
+                dtype = dtype_name(step.elements[0])
+                function = step.function if unit.supports(step.function, dtype) else "add"
+                cycles += unit.cycles(function, dtype, elements)
+        return cycles
 
     def _refuse(self, name: str, reason: str) -> PassError:
         return PassError(f"@{name} cannot obey its pinned schedule: {reason}")
@@ -605,7 +633,7 @@ class VectorKernel:
 
     def _split(self, name: str, counts: Sequence[int], outer: Sequence[int]) -> dict[int, tuple[int, int]]:
         """(cores along it, tiles per core) for each axis that is not reduced."""
-        cores = min(self.machine.vector_cores, self.pins.cores or self.machine.vector_cores)
+        cores = self.cores
         grid = self.pins.grid
         if grid is None:
             return dict(zip(outer, divide_grid([counts[a] for a in outer], cores), strict=True))

@@ -11,14 +11,15 @@ from ...dialects.dtypes import dtype_name, element_type, itemsize, size
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import FusionOp, ReduceWindowOp
 from ...dialects.graph.ops import element_of, shape_of
-from ...dialects.npu.types import padded_bytes
+from ...dialects.npu.types import GmType, padded_bytes
 from ...dialects.tile import TileType, ops
 from ...machine import Machine
 from ..access import Index, resolve
 from ..errors import PassError
 from ..pins import Pins, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, number
-from .schedule import UB_FRACTION, choose_tile
+from .cores import copy_cycles, worth_waking
+from .schedule import UB_FRACTION, cut_tile, largest_tile
 
 UNROLLED_TAPS = 16
 """Windows of more positions than this are walked by loops instead of being written out."""
@@ -58,10 +59,16 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
             need += padded_bytes(halo(tile), native)
         return need <= machine.spaces["ub"].bytes * UB_FRACTION
 
-    tile = choose_tile(out, frozenset(), fits, itemsize(element), machine.vector_cores)
-    if tile is None:
+    largest = largest_tile(out, frozenset(), fits)
+    if largest is None:
         raise PassError(f"{describe(op)}: a window of {list(window)} does not fit ub of {machine.name}")
-    split = divide_grid([-(-n // t) for n, t in zip(out, tile, strict=True)], machine.vector_cores)
+    strided = [at.get(-1 - d, 0) for d in range(rank)]
+    read, write = GmType.of(source, element, strided), dense(out, element)
+    taps = size(out) * size(window) * itemsize(native) / unit.repeat_bytes
+    copies = copy_cycles("load", read, halo(largest), machine) + copy_cycles("store", write, largest, machine)
+    most = worth_waking(copies + taps, machine)
+    tile = cut_tile(largest, out, frozenset(), itemsize(element), most)
+    split = divide_grid([-(-n // t) for n, t in zip(out, tile, strict=True)], most)
     on_grid = [d for d in range(rank) if split[d][0] > 1]
     b = KernelBuilder(
         machine,
@@ -73,7 +80,7 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
     )
     b.location = fusion.location
     which = list(fusion.body.block.args).index(load.base)  # pyright: ignore[reportArgumentType]
-    view = b.view(b.gm(which), source, [at.get(-1 - d, 0) for d in range(rank)], load.offset)
+    view = b.view(b.gm(which), source, strided, load.offset)
     cls = ops.ELEMENTWISE[REDUCTION_FUNCTION[kind]]
     with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
         position = []

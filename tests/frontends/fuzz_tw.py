@@ -74,7 +74,9 @@ class Generator:
             "DTypeName": lambda: rng.choice(_DTYPES),
         }
         known = [k for k in kind.split(" | ") if k in values]
-        return f"{name}={values[rng.choice(known)]() if known and rng.random() < 0.95 else self.expression(1)}"
+        return (
+            f"{name}={values[rng.choice(known)]() if known and rng.random() < 0.95 else self.expression(1)}"
+        )
 
     def call(self, depth: int) -> str:
         rng = self.rng
@@ -135,7 +137,11 @@ class Generator:
     def typed(self, depth: int, rank: int) -> str:
         """An expression of type f32 with `rank` dimensions of 4."""
         rng = self.rng
-        leaf = {0: ["s", "y[n]", "x[1, n]"], 1: ["y", "x[n]", "x[:, -1]"], 2: ["x", "y[new, :] + x", "x[::-1]"]}[rank]
+        leaf = {
+            0: ["s", "y[n]", "x[1, n]"],
+            1: ["y", "x[n]", "x[:, -1]"],
+            2: ["x", "y[new, :] + x", "x[::-1]"],
+        }[rank]
         if depth <= 0 or rng.random() < 0.1:
             return rng.choice(leaf)
         inner = self.typed(depth - 1, rank)
@@ -169,13 +175,17 @@ class Generator:
                 f'einsum("ij,kj->ki", {inner}, {self.typed(depth - 1, 2)})',
                 f"(one_hot(z, depth=4, type=f32) * {inner})",
                 f"stack({', '.join(self.typed(depth - 1, 1) for _ in range(4))}, axis={rng.choice([0, 1, -1])})",
-                f"max_pool({inner}[new, :, :, new], window=2, strides=1, padding=\"same\")[0, :, :, 0]",
-                f"conv({inner}[new, :, :, new], {inner}[:3, :3, new, new], padding=\"same\")[0, ..., 0]",
+                f'max_pool({inner}[new, :, :, new], window=2, strides=1, padding="same")[0, :, :, 0]',
+                f'conv({inner}[new, :, :, new], {inner}[:3, :3, new, new], padding="same")[0, ..., 0]',
             ]
         if rank == 1:
             two = self.typed(depth - 1, 2)
             kind = rng.choice(["sum", "max", "min", "prod", "mean", "variance"])
-            ways += [f"{kind}({two}, axis={rng.choice([0, 1, -1])})", f"({two} @ {inner})", f"({inner} @ {two})"]
+            ways += [
+                f"{kind}({two}, axis={rng.choice([0, 1, -1])})",
+                f"({two} @ {inner})",
+                f"({inner} @ {two})",
+            ]
         if rank == 0:
             ways += [f"sum({self.typed(depth - 1, 1)})", f"max({self.typed(depth - 1, 2)})"]
         return rng.choice(ways)
@@ -210,7 +220,9 @@ class Generator:
 
     def program(self) -> str:
         rng = self.rng
-        head = rng.choice(["", "const N2 = 3\n", "const A: f32[2] = [1.0, 2.0]\n", 'import "layers.tw" as layers\n'])
+        head = rng.choice(
+            ["", "const N2 = 3\n", "const A: f32[2] = [1.0, 2.0]\n", 'import "layers.tw" as layers\n']
+        )
         helper = "fn helper(a: f32[R, C]) -> f32[R, C] {\nreturn a + 1\n}\n"
         loop = "fn loop(a: f32[R]) -> f32[R] {\nreturn loop(a)\n}\n"
         twice = f"fn twice(x: f32[4, 4], y: f32[4]) -> f32[4] {{\n{self.block(1)}return y\n}}\n"
@@ -254,7 +266,9 @@ def check(text: str) -> str:
     """Lowers a program and what follows; how that ended. Raises AssertionError where it is not as it should be."""
     path = str(EXAMPLES / "fuzzed.tw")
     try:
-        made = lower_tw(path, text, None, None, {k: v for k, v in SIZES.items() if f"[{k}" in text or f" {k}" in text})
+        made = lower_tw(
+            path, text, None, None, {k: v for k, v in SIZES.items() if f"[{k}" in text or f" {k}" in text}
+        )
     except TwError as error:
         if not all("has no dimension" in d.message for d in error.diagnostics):
             shown = str(error)

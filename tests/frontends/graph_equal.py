@@ -58,7 +58,9 @@ class Numbering:
     @staticmethod
     def outer(op: Operation) -> list[SSAValue]:
         """Values from around the op that its regions use."""
-        inside = {a for b in _blocks(op) for a in b.args} | {r for b in _blocks(op) for o in b.ops for r in o.results}
+        inside = {a for b in _blocks(op) for a in b.args} | {
+            r for b in _blocks(op) for o in b.ops for r in o.results
+        }
         return [v for b in _blocks(op) for o in b.ops for v in o.operands if v not in inside]
 
     def op(self, op: Operation, known: dict[SSAValue, int]) -> None:

@@ -137,7 +137,9 @@ def test_long_programs_are_not_deep(monkeypatch: pytest.MonkeyPatch) -> None:
         lower_tw("t.tw", f"fn f(x: f32[]) -> f32[] {{ return {deep} }}")
     with pytest.raises(TwError, match="nested too deeply"):
         lower_tw("t.tw", f"fn f(x: f32[]) -> f32[] {{ return {' + '.join(['x'] * 5000)} }}")
-    lines = "".join(f"fn g_{i}(x: f32[]) -> f32[] {{ return g_{i + 1}(x) + g_{i + 1}(x) }}\n" for i in range(60))
+    lines = "".join(
+        f"fn g_{i}(x: f32[]) -> f32[] {{ return g_{i + 1}(x) + g_{i + 1}(x) }}\n" for i in range(60)
+    )
     with pytest.raises(TwError, match=r"grows beyond|too many calls"):
         lower_tw("t.tw", f"{lines}fn g_60(x: f32[]) -> f32[] {{ return x }}\n", "g_0")
     with pytest.raises(TwError, match="64 bits"):

@@ -153,7 +153,7 @@ def test_only_the_named_kernel_is_pinned() -> None:
     text = tw.compile(two, *shapes, options=tw.Options(schedule=pins)).ir("tile")
     first, second = (text.split(f"@contract_{i} {{")[1].split("tile.kernel")[0] for i in (0, 1))
     assert "f32, l0c>" in first
-    assert "tile<32x128xf32, l0c>" in second and "tile<32x128xf32, l0c>" not in first
+    assert "tile<32x256xf32, l0c>" in second and "tile<32x256xf32, l0c>" not in first
 
 
 def test_copy_length_and_buffers_are_obeyed() -> None:
@@ -210,6 +210,16 @@ def test_products_do_not_change_under_pins(
         assume("cannot obey its pinned schedule" not in str(error))
         raise
     np.testing.assert_allclose(program(a, b), function(jnp.asarray(a), jnp.asarray(b)), rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    "pins", [Schedule(base_m=16, base_k=16, step_k_b=1), Schedule(base_k=16, step_k_a=1)]
+)
+def test_an_operand_loaded_in_parts_is_loaded_for_each_tile(pins: Schedule) -> None:
+    """Only what one load brings whole is kept for the tiles of a core."""
+    a, b = array(40, 40), array(40, 300)
+    program = tw.compile(product, a, b, options=tw.Options(schedule=pins))
+    np.testing.assert_allclose(program(a, b), product(jnp.asarray(a), jnp.asarray(b)), rtol=2e-4, atol=2e-4)
 
 
 def gated(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:

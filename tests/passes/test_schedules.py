@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 
-from hypothesis import given
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import tilewright as tw
 from tilewright import Machine
 from tilewright.passes.tile.builder import divide_grid
-from tilewright.passes.tile.cube_schedule import CubeProblem, base_sizes, choose_cube
+from tilewright.passes.tile.cores import worth_waking
+from tilewright.passes.tile.cube_cost import CubeProblem
+from tilewright.passes.tile.cube_schedule import choose_cube
 from tilewright.passes.tile.schedule import choose_tile, merge_axes
 
 EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 13, 16, 31, 64, 97, 128, 257, 3000, 50257])
@@ -76,10 +84,17 @@ def test_choose_cube(m: int, n: int, k: int, batch: int, itemsize: int, machine:
     def l1_bytes(lhs: dict[int, int], rhs: dict[int, int]) -> int:
         return (lhs[1] * lhs[3] + rhs[2] * rhs[3]) * itemsize
 
-    plan = choose_cube(CubeProblem(extents, [0], [1], [2], [3], itemsize), machine, l1_bytes)
+    def loads(box: dict[int, int]) -> tuple[float, float]:
+        bytes_ = l1_bytes(box, box) * box[0]
+        return bytes_ / machine.moves["gm", "l1"].bytes_per_cycle, bytes_
+
+    dtype = {1: "i8", 2: "f16", 4: "f32"}[itemsize]
+    problem = CubeProblem(extents, [0], [1], [2], [3], itemsize, dtype=dtype)
+    assume(dtype in machine.cube)
+    plan = choose_cube(problem, machine, l1_bytes, loads)
     assert plan is not None
-    base = base_sizes(machine, itemsize)
-    assert all(1 <= plan.l0[a] <= size for a, size in zip((1, 2, 3), base, strict=True))
+    assert 1 <= plan.cores <= machine.cube_cores
+    assert all(n >= 1 for n in plan.l0.values())
     assert all(plan.l0[a] <= extents[a] or plan.l0[a] <= 16 for a in range(4))
     assert plan.l1[3] % plan.l0[3] == 0
     assert l1_bytes(plan.lhs, plan.rhs) * plan.slots["l1"] <= machine.spaces["l1"].bytes
@@ -87,3 +102,51 @@ def test_choose_cube(m: int, n: int, k: int, batch: int, itemsize: int, machine:
     assert step[0] * step[1] * 4 * plan.slots["l0c"] <= machine.spaces["l0c"].bytes
     assert step[0] * step[2] * itemsize * plan.slots["l0a"] <= machine.spaces["l0a"].bytes
     assert step[2] * step[1] * itemsize * plan.slots["l0b"] <= machine.spaces["l0b"].bytes
+
+
+def test_choose_cube_without_room() -> None:
+    """No schedule where not even single rows, columns and window positions fit l1."""
+    machine = Machine.load("ascend-910b1")
+    spaces = machine.spaces | {"l1": dataclasses.replace(machine.spaces["l1"], bytes=64)}
+    problem = CubeProblem([64, 64, 3, 64], [], [0], [1], [2, 3], 4, windows=frozenset({2}))
+
+    def l1_bytes(lhs: dict[int, int], rhs: dict[int, int]) -> int:
+        return (lhs[0] * lhs[2] * lhs[3] + rhs[1] * rhs[2] * rhs[3]) * 4
+
+    tight = dataclasses.replace(machine, spaces=spaces)
+    assert choose_cube(problem, tight, l1_bytes, lambda box: (1.0, 4.0 * l1_bytes(box, box))) is None
+
+
+@given(st.floats(0, 1e8), st.sampled_from(Machine.names()).map(Machine.load))
+def test_worth_waking(cycles: float, machine: Machine) -> None:
+    """No other number of cores ends sooner."""
+    work = machine.cycles_to_microseconds(cycles)
+    cores = worth_waking(cycles, machine)
+    least = machine.vector_launch_microseconds(cores) + work / cores
+    for n in range(1, machine.vector_cores + 1):
+        assert least <= machine.vector_launch_microseconds(n) + work / n
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "dtype"),
+    [
+        (128, 768, 3072, "float32"),
+        (1, 1024, 1024, "float16"),
+        (1024, 1024, 1024, "float16"),
+        (197, 640, 72, "float32"),
+    ],
+)
+def test_choice_is_near_the_best(m: int, k: int, n: int, dtype: str) -> None:
+    """The simulator finds no pinned tile much faster than the one that was chosen in closed form."""
+    shapes = [jax.ShapeDtypeStruct(s, dtype) for s in [(m, k), (k, n)]]
+
+    def us(schedule: tw.Schedule | None) -> float:
+        options = tw.Options(schedule=schedule) if schedule else tw.Options()
+        return tw.compile(jnp.matmul, *shapes, options=options).report().microseconds
+
+    pins = [
+        tw.Schedule(base_m=a, base_n=b)
+        for a, b in itertools.product((64, 128, 256), repeat=2)
+        if a * b <= 128 * 256
+    ]
+    assert us(None) <= 1.1 * min(us(pin) for pin in pins)

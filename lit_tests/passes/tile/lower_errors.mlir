@@ -18,12 +18,13 @@ func.func @main(%t: tensor<65536x65536xf16>, %ids: tensor<5x1xi32>) -> tensor<5x
 
 // -----
 
-// A convolution whose smallest load does not fit l1.
+// A convolution whose window does not fit l1: its positions are loaded one by one.
 func.func @main(%x: tensor<1x2048x2048x64xf16>, %k: tensor<2x2x64x16xf16>) -> tensor<1x48x48x16xf16> {
   %y = graph.conv %x, %k {groups = 1, high = [0, 0], lhs_dilation = [1, 1], lhs_layout = [0, 3, 1, 2], low = [0, 0], out_layout = [0, 3, 1, 2], rhs_dilation = [2000, 2000], rhs_layout = [2, 3, 0, 1], strides = [1, 1]} : (tensor<1x2048x2048x64xf16>, tensor<2x2x64x16xf16>) -> tensor<1x48x48x16xf16>
   func.return %y : tensor<1x48x48x16xf16>
 }
-// CHECK: 'graph.conv' ({{.*}}): a load of both operands ({{.*}}) does not fit l1 of ascend-910b1
+// CHECK: tile.kernel @conv_0
+// CHECK: tile.load {{.*}} : (!npu.gm<2048x2048x64xf16>) -> !tile.tile<2x48x64xf16, l1>
 
 // -----
 

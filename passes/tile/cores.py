@@ -1,0 +1,28 @@
+"""How many cores a kernel is worth: each core more shortens the work and lengthens the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dialects.dtypes import size
+from ...dialects.npu.interface import gm_traffic
+from ...dialects.npu.types import GmType
+from ...machine import Machine
+
+
+def worth_waking(cycles: float, machine: Machine, limit: int | None = None) -> int:
+    """The fewest vector cores on which a kernel ends first that would take one core so many cycles; at most `limit`
+    (default: all)."""
+    work = machine.cycles_to_microseconds(cycles)
+    most = min(machine.vector_cores, limit or machine.vector_cores)
+    return min(range(1, most + 1), key=lambda n: machine.vector_launch_microseconds(n) + work / n)
+
+
+def copy_cycles(kind: str, view: GmType, box: Sequence[int], machine: Machine) -> float:
+    """Cycles of one vector core to "load" (from HBM: what L2 has is not known yet) or "store" all of a view, box by
+    box."""
+    move = machine.moves[("gm", "ub") if kind == "load" else ("ub", "gm")]
+    rank, boxes = len(box), size(view.shape) / max(size(box), 1)
+    moved = gm_traffic(view, [0] * rank, box, [1] * rank, machine, machine.gm_align)
+    rate = min(move.bytes_per_cycle, move.miss_bytes_per_cycle)
+    return boxes * max(move.run_cycles * moved.runs, moved.bus / rate)
