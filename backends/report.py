@@ -157,7 +157,9 @@ class Report:
         for op in self.host_ops:
             share = op.microseconds / self.microseconds if self.microseconds else 0.0
             cells = [op.name, "host", f"{op.calls}", "", f"{op.microseconds:,.1f}", share, "host"]
-            rows.append((op.microseconds, [*cells, f"{op.bytes / 1e6:,.2f}", (op.source or "").rpartition("/")[2]]))
+            rows.append(
+                (op.microseconds, [*cells, f"{op.bytes / 1e6:,.2f}", (op.source or "").rpartition("/")[2]])
+            )
         header = ["kernel", "kind", "launches", "cores", "us", "share", "bound", "MB", "source"]
         ordered = [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
         return table_html(str(self), header, ordered, self._notes())

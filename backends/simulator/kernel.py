@@ -161,16 +161,20 @@ class Kernel:
         pipes: Counter[tuple[str, str]] = Counter()
         ran: Counter[tuple[str, str]] = Counter()
         cores = {core: self.blocks * s.units for s in self.sections for core in [s.core]}
-        start = self.machine.scalar_start_us * self.machine.clock_mhz * self.blocks / len(self._points)
-        for alike in self._classes.values():
+        # What a core does before its first instruction is part of the launch.
+        first = min(self.machine.scalar_start_us, self.launch_microseconds)
+        start = first * self.machine.clock_mhz * self.blocks / len(self._points)
+        shrunk = self._shrunk(run, prices)
+        for key, alike in self._classes.items():
             block = self._block(alike.point, prices)
             places = zip(block, alike.counts, self._environments(alike.point), strict=True)
             for core, (i, counts), (_, env) in places:
                 name, price = self.sections[i].core, prices[i]
-                ends[name] = ends.get(name, 0.0) + core.end * alike.size / cores[name]
+                end = core.end * shrunk[key]
+                ends[name] = ends.get(name, 0.0) + end * alike.size / cores[name]
                 busy, _ = price.pipes(counts)
                 for pipe, cycles in busy.items():
-                    pipes[name, pipe] += cycles * alike.size
+                    pipes[name, pipe] += round(min(cycles, end) * alike.size)
                 for (number, _), n in counts.items():
                     ran[name, price.section.works[number].op.PIPE.value] += n * alike.size
                 _, issued = price.section.issued(env)
@@ -183,6 +187,18 @@ class Kernel:
                 mean[name, pipe] += n * self.machine.cube_head_cycles * idle
         return Averages(ends, mean, instructions)
 
+    def _shrunk(self, run: KernelRun, prices: Sequence[Price]) -> dict[Key, float]:
+        """By how much grid points of a kind are faster, on the mean of their cores, than with all cores at work: a
+        launch ends sooner than its longest queue would where others leave it their share."""
+        times = self._times([tuple(self._classes)], prices)
+        factors: dict[Key, list[float]] = {}
+        for first in range(self.blocks):
+            keys = [self._keys[p] for p in range(first, len(self._keys), self.blocks)]
+            total = sum(times[key] for key in keys)
+            for key in keys:
+                factors.setdefault(key, []).append(min(1.0, run.cycles / total) if total else 1.0)
+        return {key: sum(found) / len(found) for key, found in factors.items()}
+
     def trace(self, run: KernelRun, limit: int) -> list[CoreTrace]:
         """The first `limit` events or so of the heaviest core (of each core of its block) in `run`."""
         prices = self._prices(run.missing)
@@ -191,7 +207,9 @@ class Kernel:
         for point in run.queue:
             cores = self._block(point, prices, max(0, limit - sum(len(t.events) for t in traces)))
             if not traces:
-                traces = [CoreTrace(name, core.section, [], 0, True) for name, core in zip(self._names(), cores)]
+                traces = [
+                    CoreTrace(name, core.section, [], 0, True) for name, core in zip(self._names(), cores)
+                ]
             for trace, core in zip(traces, cores, strict=True):
                 trace.events += [event.later(start) for event in core.events]
                 trace.complete = trace.complete and not core.unrecorded
@@ -288,7 +306,7 @@ class Kernel:
         slowest = max(floors, key=lambda level: floors[level])
         return KernelRun(
             cycles=max(cycles, floors[slowest]),
-            pipes=pipes,
+            pipes={pipe: min(busy, cycles) for pipe, busy in pipes.items()},
             limited=limited,
             throttled=slowest if floors[slowest] > cycles else None,
             hbm_bytes=hbm_bytes,
