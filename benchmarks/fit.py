@@ -17,7 +17,8 @@ from dataclasses import replace
 
 from tilewright.calibration import load_records
 from tilewright.calibration.compare import program_of, times_on
-from tilewright.calibration.express import Expressed, Inexpressible, express
+from tilewright.calibration.express import express
+from tilewright.calibration.expressed import Expressed, Inexpressible
 from tilewright.machine import Machine
 from tilewright.program import CompileError, Program
 

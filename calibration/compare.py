@@ -8,7 +8,8 @@ from ..backends.simulator import HBM, Launch, SimulationError, simulate
 from ..machine import Machine
 from ..passes.errors import PassError
 from ..program import CompileError, Options, Program, compile
-from .express import Expressed, Inexpressible, express
+from .express import express
+from .expressed import Expressed, Inexpressible
 from .records import Record
 
 PIPES = {
@@ -21,6 +22,9 @@ PIPES = {
     "scalar": "S",
 }
 """Published names of the pipes -> ours."""
+
+LONGEST_REASON = 200
+"""Characters of a reason beyond which its details are left out."""
 
 WHOLE = ("task", "core_max", "core_avg", "core", "core_loop", "loop")
 """Published times of a whole kernel, the one that stands for the record first."""
@@ -69,13 +73,21 @@ def compare(record: Record) -> Outcome:
         expressed = express(record)
         modelled = model(expressed)
     except (Inexpressible, CompileError, PassError, SimulationError) as error:
-        return Outcome(record, reason=" ".join(str(error).split()))
+        return Outcome(record, reason=_clause(error))
     except Exception as error:  # one record must not take the table with it; it is named as what it is
-        return Outcome(record, reason=f"a bug of ours: {type(error).__name__}: {' '.join(str(error).split())}")
+        return Outcome(
+            record, reason=f"a bug of ours: {type(error).__name__}: {' '.join(str(error).split())}"
+        )
     rows = tuple(Row(k, v, modelled[k]) for k, v in record.measured.items() if modelled.get(k))
     if not rows:
         return Outcome(record, reason="publishes no time that the model gives")
     return Outcome(record, rows, None, str(expressed.schedule), expressed.machine)
+
+
+def _clause(error: Exception) -> str:
+    """What an error says, on one line, without the list of details after the last colon of a long one."""
+    said = " ".join(str(error).split())
+    return said if len(said) <= LONGEST_REASON else said.split(": ")[0][:LONGEST_REASON]
 
 
 def model(expressed: Expressed) -> dict[str, float]:
@@ -99,6 +111,14 @@ def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[s
     found = simulate(program.module(), machine, warm=expressed.warm, bypassing=expressed.bypassing)
     us = machine.cycles_to_microseconds
     start = expressed.start_us + expressed.combined * machine.atomic_us
+    launches = [
+        step.kernel.launch_microseconds
+        for step, n in found.flat()
+        if isinstance(step, Launch)
+        for _ in range(n)
+    ]
+    if expressed.one_launch:
+        start -= sum(launches) - max(launches, default=0.0)
     if not any(_held_up(step) for step, _ in found.flat()):
         start += (expressed.waves - 1) * machine.launch_us
     times: dict[str, float] = {
@@ -106,6 +126,12 @@ def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[s
         "scalar": max(0.0, expressed.calls * expressed.start_us - machine.scalar_start_us),
     }
     heaviest = start
+    cube = any(
+        s.core != "vector"
+        for step, _ in found.flat()
+        if isinstance(step, Launch)
+        for s in step.kernel.sections
+    )
     for step, count in found.flat():
         if not isinstance(step, Launch):
             continue
@@ -113,14 +139,14 @@ def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[s
         heaviest += count * us(step.run.cycles)
         main = next(iter(means.cycles))
         for kind, cycles in means.cycles.items():
-            prefix = "" if kind == main else "aiv_"
+            prefix = "aiv_" if kind == "vector" and cube and (expressed.one_launch or kind != main) else ""
             _add(times, f"{prefix}core_avg", start + count * us(max(cycles, _floor(step, cycles))))
             for published, pipe in PIPES.items():
                 _add(times, f"{prefix}{published}", count * us(means.pipes.get((kind, pipe), 0.0)))
-            if expressed.unit_flag_products:
-                drains, products = (means.instructions.get((kind, pipe), 0.0) for pipe in ("FIX", "M"))
-                each = means.pipes.get((kind, "M"), 0.0) / products if products else 0.0
-                _add(times, f"{prefix}fixpipe", count * us(drains * expressed.unit_flag_products * each))
+            drains, products = (means.instructions.get((kind, pipe), 0.0) for pipe in ("FIX", "M"))
+            if drains and products:
+                followed = min(1.0, expressed.unit_flag_products * drains / products)
+                _add(times, f"{prefix}fixpipe", count * us(followed * means.pipes[kind, "M"]))
         if step.run.pipes.get("MTE2"):
             _add(times, "mte2_max", count * us(step.run.pipes["MTE2"]))
     return times | dict.fromkeys(("core_max", "core", "core_loop", "loop"), heaviest)

@@ -1,0 +1,102 @@
+"""A record as a program: a JAX function (or npu text) with a pinned schedule, on a chip. What cannot be said is
+refused with the reason. No number here depends on which record it is: only on fields of the record."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+
+from ..machine import Machine
+from ..passes.pins import Schedule
+from . import products, vectors
+from .expressed import Expressed, Inexpressible, cores_of, operation
+from .records import Record
+
+TEMPLATES = ("norm", "mdl", "ibshare")
+"""Templates of the vendor's high-level matmul API."""
+
+BUILDERS: tuple[tuple[str, Callable[[Record], Expressed]], ...] = (
+    (r"((batch(ed)? )?mat ?mul|gemm|gemv|matvec|bmm)\b", products.matmul),
+    (r"grouped quant matmul", products.grouped),
+    (r"quant matmul", products.quantised),
+    (r"(flash )?attention", products.attention),
+    (r"conv(2d|olution)?\b", products.convolution),
+    (r"gm to (ub|l1)", vectors.copy),
+    (r"nd2nz", vectors.to_fractals),
+    (r".*\bbroadcast\b", vectors.broadcast),
+    (r"reduce |element-?wise ?\+ ?reduce|weighted swiglu|a?(sum|mean|prod)$|a(max|min)$", vectors.reduce),
+    (r"transpose|permute|concat|gather|cast\b", vectors.moved),
+    (r"top ?k", vectors.largest),
+    (r"", vectors.elementwise),
+)
+"""How each operation is expressed, by a pattern that the beginning of its name matches; the first one wins."""
+
+
+def express(record: Record) -> Expressed:
+    """The program of a record. Raises Inexpressible."""
+    op = operation(record)
+    if not op:
+        raise Inexpressible("names no operation")
+    found = next(build for pattern, build in BUILDERS if re.match(pattern, op))(record)
+    _check(found)
+    factor, start = _library(record, Machine.load(found.machine))
+    return dataclasses.replace(
+        found,
+        warm=_warm(record),
+        issue_factor=factor,
+        start_us=start,
+        calls=_calls(record),
+        unit_flag_products=_unit_flag(record, found.schedule),
+    )
+
+
+def _unit_flag(record: Record, schedule: Schedule) -> int:
+    """A drain with unit flags is issued with the products of the last load, and follows them piece by piece."""
+    said = record.flag("schedule", "unit_flag")
+    if not (
+        record.engine in ("cube", "mix") and "basic api" in record.text("schedule", "impl").lower()
+        if said is None
+        else said
+    ):
+        return 0
+    return min(schedule.step_k_a or 1, schedule.step_k_b or 1)
+
+
+def _library(record: Record, machine: Machine) -> tuple[float, float]:
+    """(factor on the scalar unit's cycles, microseconds before the first instruction) of kernels written with the
+    vendor's high-level matmul API; with its tiling known to its compiler they are less."""
+    template = record.text("schedule", "template").lower()
+    if "high-level api" not in record.text("schedule", "impl").lower() and not template.startswith(TEMPLATES):
+        return 1.0, 0.0
+    constant = record.flag("schedule", "constant_tiling")
+    factor = machine.library_constant_factor if constant else machine.library_issue_factor
+    return factor, machine.library_start_us
+
+
+def _calls(record: Record) -> float:
+    """Blocks of a grouped product that one core takes in turn. The scalar unit sets each up anew, while the pipes
+    still work on the one before."""
+    m, n = (record.integer("schedule", f"single_core_{axis}") for axis in "mn")
+    rows, columns = record.integer("workload", "m_total"), record.integer("workload", "n")
+    if not (m and n and rows and columns):
+        return 1.0
+    return max(1.0, -(-rows // m) * -(-columns // n) / (cores_of(record, "aic") or 1))
+
+
+def _warm(record: Record) -> bool:
+    """Means over runs of a profiler see what the run before left in L2; msOpProf and msprof start cold."""
+    return "profiler" in str(record.data.get("label_of_time")).lower()
+
+
+def _check(found: Expressed) -> None:
+    """Raises Inexpressible where JAX refuses the function on these shapes and types."""
+    if isinstance(found.source, str):
+        return
+    import jax
+
+    try:
+        jax.eval_shape(found.source, *found.arguments)
+    except (TypeError, ValueError, OverflowError) as error:
+        said = str(error).strip().split("\n")[0].split(". ")[0]
+        raise Inexpressible(f"its shapes or types make no such operation: {said[:120]}") from None
