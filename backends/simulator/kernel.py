@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...dialects.base import integer, source_of, text, to_ints
-from ...dialects.dtypes import dtype_name
+from ...dialects.dtypes import dtype_name, is_float, itemsize
 from ...dialects.npu import Pipe, buffer, ops, structure
+from ...dialects.npu.interface import vector_dtype
 from ...machine import Machine
 from .core import Block, Core, Event
 from .errors import SimulationError
@@ -35,13 +36,15 @@ class Totals:
     """What a launch does, over all its cores, whatever its time.
 
     read, written: bytes of device memory by operand; macs: multiply-accumulates by element type; elements:
-    lanes of vector instructions; tile_bytes: bytes of on-chip memories read and written, by level.
+    lanes of vector instructions; lane_cycles: busy cycles of the vector unit's lanes, by their type; tile_bytes: bytes
+    of on-chip memories read and written, by level.
     """
 
     read: tuple[int, ...]
     written: tuple[int, ...]
     macs: dict[str, int]
     elements: int
+    lane_cycles: dict[str, int]
     tile_bytes: dict[str, int]
 
     @property
@@ -97,6 +100,14 @@ class _Class:
 
     def __init__(self, point: Point, counts: list[tuple[int, Counts]]) -> None:
         self.point, self.counts, self.size = point, counts, 0
+
+
+def lane_of(dtype: str) -> tuple[str, int]:
+    """(type of the vector unit's lane in the energy table, its bytes) of an element type: 64 bits are two lanes."""
+    width = min(max(itemsize(dtype), 1), 4)
+    if is_float(dtype):
+        return ("f32", 4) if width == 4 else ("f16", 2)
+    return f"i{8 * width}", width
 
 
 class Kernel:
@@ -254,6 +265,7 @@ class Kernel:
         read, written = [0] * self.operands, [0] * self.operands
         macs: Counter[str] = Counter()
         tile_bytes: Counter[str] = Counter()
+        lane_cycles: Counter[str] = Counter()
         elements = 0
         for alike in self._classes.values():
             for i, counts in alike.counts:
@@ -266,9 +278,11 @@ class Kernel:
                         macs[dtype_name(buffer(work.op.sources()[0]).element)] += cost.macs * n
                     if isinstance(work.op, ops.VectorOp):
                         elements += cost.elements * n
+                        lane, width = lane_of(vector_dtype(*work.op.main_operands()))
+                        lane_cycles[lane] += cost.cycles * n * self.machine.vector.repeat_bytes // width
                     for level, amount in work.tile_bytes.items():
                         tile_bytes[level] += amount * n
-        return Totals(tuple(read), tuple(written), dict(macs), elements, dict(tile_bytes))
+        return Totals(tuple(read), tuple(written), dict(macs), elements, dict(lane_cycles), dict(tile_bytes))
 
     def _prices(self, missing: Sequence[float], blocks: int | None = None) -> list[Price]:
         """What instructions cost while `blocks` of the grid (None: all that fit) run side by side."""
