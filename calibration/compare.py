@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..backends.simulator import HBM, Launch, SimulationError, simulate
+from ..backends.simulator import HBM, HostCall, Launch, SimulationError, simulate
 from ..machine import Machine
 from ..passes.errors import PassError
 from ..program import CompileError, Options, Program, compile
@@ -102,13 +102,18 @@ def program_of(expressed: Expressed) -> Program:
         # a published loop times an instruction on whatever its buffers hold: npu-check would ask who wrote that
         options = replace(options, check=False)
         return compile(expressed.source, target=expressed.machine, options=options)
-    return compile(expressed.source, *expressed.arguments, target=expressed.machine, options=options)
+    with expressed.precision():
+        return compile(expressed.source, *expressed.arguments, target=expressed.machine, options=options)
 
 
 def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[str, float]:
-    """The times of a program on a machine that may cost other than the one it was compiled for."""
+    """The times of a program on a machine that may cost other than the one it was compiled for. Raises Inexpressible
+    where a part of it is the host's."""
     machine = replace(machine, cube_issue_factor=expressed.issue_factor)
     found = simulate(program.module(), machine, warm=expressed.warm, bypassing=expressed.bypassing)
+    for step, _ in found.flat():
+        if isinstance(step, HostCall) and not step.control:
+            raise Inexpressible(f"ours computes {step.name} on the host, not on the chip")
     us = machine.cycles_to_microseconds
     start = expressed.start_us + expressed.combined * machine.atomic_us
     launches = [
@@ -117,12 +122,12 @@ def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[s
         if isinstance(step, Launch)
         for _ in range(n)
     ]
-    if expressed.one_launch:
-        start -= sum(launches) - max(launches, default=0.0)
     if not any(_held_up(step) for step, _ in found.flat()):
         start += (expressed.waves - 1) * machine.launch_us
     times: dict[str, float] = {
-        "task": found.microseconds + start,
+        "task": found.microseconds
+        + start
+        - (sum(launches) - max(launches, default=0.0) if expressed.one_launch else 0),
         "scalar": max(0.0, expressed.calls * expressed.start_us - machine.scalar_start_us),
     }
     heaviest = start
@@ -140,7 +145,8 @@ def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[s
         main = next(iter(means.cycles))
         for kind, cycles in means.cycles.items():
             prefix = "aiv_" if kind == "vector" and cube and (expressed.one_launch or kind != main) else ""
-            _add(times, f"{prefix}core_avg", start + count * us(max(cycles, _floor(step, cycles))))
+            once = 0.0 if f"{prefix}core_avg" in times else start
+            _add(times, f"{prefix}core_avg", once + count * us(max(cycles, _floor(step, cycles))))
             for published, pipe in PIPES.items():
                 _add(times, f"{prefix}{published}", count * us(means.pipes.get((kind, pipe), 0.0)))
             drains, products = (means.instructions.get((kind, pipe), 0.0) for pipe in ("FIX", "M"))
@@ -149,6 +155,13 @@ def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[s
                 _add(times, f"{prefix}fixpipe", count * us(followed * means.pipes[kind, "M"]))
         if step.run.pipes.get("MTE2"):
             _add(times, "mte2_max", count * us(step.run.pipes["MTE2"]))
+    if (
+        times["scalar"] > times["task"]
+    ):  # A core that has more to issue than the pipes have to do waits for that.
+        more = times["scalar"] - times["task"]
+        heaviest += more
+        for name in ("task", "core_avg"):
+            _add(times, name, more)
     return times | dict.fromkeys(("core_max", "core", "core_loop", "loop"), heaviest)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ..machine import Machine
 from ..passes.pins import Schedule
 from . import products, vectors
-from .expressed import Expressed, Inexpressible, cores_of, operation
+from .expressed import Expressed, Inexpressible, cores_of, has_wide_types, operation
 from .records import Record
 
 TEMPLATES = ("norm", "mdl", "ibshare")
@@ -39,6 +39,7 @@ def express(record: Record) -> Expressed:
     if not op:
         raise Inexpressible("names no operation")
     found = next(build for pattern, build in BUILDERS if re.match(pattern, op))(record)
+    found = dataclasses.replace(found, wide=has_wide_types(record))
     _check(found)
     factor, start = _library(record, Machine.load(found.machine))
     return dataclasses.replace(
@@ -96,7 +97,8 @@ def _check(found: Expressed) -> None:
     import jax
 
     try:
-        jax.eval_shape(found.source, *found.arguments)
+        with found.precision():
+            jax.eval_shape(found.source, *found.arguments)
     except (TypeError, ValueError, OverflowError) as error:
         said = str(error).strip().split("\n")[0].split(". ")[0]
         raise Inexpressible(f"its shapes or types make no such operation: {said[:120]}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,7 @@ class Expressed:
     there are more blocks than cores; unit_flag_products: products for which a drain with unit flags waits, as its
     counter shows; calls: blocks that one core takes, each a call of the library; issue_factor, start_us: what a
     library's code costs the scalar unit, over and above our own; combined: results added to one address in turn;
-    one_launch: the kernels are parts of one, so that all but the dearest launch are free.
+    one_launch: the kernels are parts of one, so that all but the dearest launch are free; wide: it has 64-bit types.
     """
 
     source: Callable[..., Any] | str
@@ -41,6 +42,13 @@ class Expressed:
     calls: float = 1.0
     combined: int = 0
     one_launch: bool = False
+    wide: bool = False
+
+    def precision(self) -> AbstractContextManager[object]:
+        """JAX's mode of 64 bits where the record has such types."""
+        import jax
+
+        return jax.enable_x64(self.wide)
 
     @property
     def arguments(self) -> list[Any]:
@@ -137,6 +145,12 @@ def element_type(record: Record, *keys: str, default: str | None = None) -> str:
     if default is None:
         raise Inexpressible("names no element type")
     return default
+
+
+def has_wide_types(record: Record) -> bool:
+    """Whether it names an element type of 64 bits."""
+    names = (record.text("workload", key).lower().strip() for key in ("dtype", "dtype_in", "dtype_out"))
+    return any(ITEM_BYTES.get(SPELLINGS.get(name, ""), 0) == 8 for name in names)
 
 
 def need(record: Record, part: str, *keys: str) -> list[int]:

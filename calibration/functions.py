@@ -162,7 +162,7 @@ OF_NUMPY = {
 }
 """Operations that jax.numpy has: (its name, inputs)."""
 
-OF_NN = ("relu", "sigmoid", "silu", "elu", "leaky relu", "softplus", "softmax", "log softmax")
+OF_NN = ("sigmoid", "silu", "elu", "leaky relu", "softplus", "softmax", "log softmax")
 OF_LAX = ("rsqrt", "erf")
 ALONG_AN_AXIS = (
     "softmax",
@@ -208,6 +208,7 @@ def stage(name: str, axes: Sequence[int]) -> tuple[Function, int] | None:
     name = SYNONYMS.get(name, name)
     own: dict[str, tuple[Function, int]] = {
         "gelu": (gelu, 1),
+        "relu": (jax.nn.relu, 1),
         "mul scalar": (lambda x: x * 3, 1),
         "add scalar": (lambda x: x + 3, 1),
         "axpy": (lambda x, y: 3 * x + y, 2),
@@ -226,7 +227,7 @@ def stage(name: str, axes: Sequence[int]) -> tuple[Function, int] | None:
         attribute, arity = OF_NUMPY[name]
         found = getattr(jnp, attribute)
     elif name in OF_NN or name in OF_LAX:
-        arity, found = 1, getattr(jax.nn if name in OF_NN else jax.lax, name.replace(" ", "_"))
+        arity, found = 1, _of_floats(getattr(jax.nn if name in OF_NN else jax.lax, name.replace(" ", "_")))
     else:
         return None
     if name in ALONG_AN_AXIS:
@@ -250,6 +251,19 @@ def chain(op: str, axes: Sequence[int] = (-1,)) -> tuple[Function, int] | None:
         return first
 
     return function, 1 + sum(arity - 1 for _, arity in known)
+
+
+def _of_floats(function: Function) -> Function:
+    """The function, which no chip computes of whole numbers other than by converting them first."""
+
+    def checked(x: Any, **options: Any) -> Any:
+        import jax.numpy as jnp
+
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise TypeError(f"{getattr(function, '__name__', 'it')} of {x.dtype}")
+        return function(x, **options)
+
+    return checked
 
 
 def triangle(which: str) -> Function:

@@ -45,7 +45,7 @@ def _vector_schedule(record: Record, shape: Sequence[int], machine: Machine) -> 
     )
     if said and len(shape) == 2 and "tile" in fields:
         counts = [-(-s // t) for s, t in zip(shape, fields["tile"], strict=True)]
-        grid = [-(-c // -(-c // min(int(w), c))) for c, w in zip(counts, said.groups(), strict=True)]
+        grid = [-(-c // -(-c // min(max(1, int(w)), c))) for c, w in zip(counts, said.groups(), strict=True)]
         if math.prod(grid) <= cores:
             fields["grid"] = tuple(grid)
     return Schedule(**fields)
