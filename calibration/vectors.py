@@ -240,7 +240,7 @@ def copy(record: Record) -> Expressed:
             cores,
             to_l1,
             2 if record.flag("schedule", "double_buffer") else 1,
-            int(slices[1]) if slices else 1,
+            max(1, int(slices[1])) if slices else 1,
             1 if same else times,
             same,
         ),

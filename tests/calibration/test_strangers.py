@@ -73,12 +73,12 @@ def test_variants(number: int) -> None:
     }
     assert compare(Record("base", "A2", {**base, "measured_us": {"task": 1.0}})).reason is None
     expressed = 0
-    for _ in range(25):
+    for _ in range(15):
         data = changed(base, rng)
         outcome = compare(Record("variant", str(data.get("chip") or ""), data))
         assert not faults(outcome), (faults(outcome), json.dumps(data))
         expressed += outcome.reason is None
-    assert expressed >= 8
+    assert expressed >= 5
 
 
 @pytest.mark.parametrize(("longer", "axis"), [(2, "m"), (3, "n"), (2, "k")])
