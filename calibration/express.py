@@ -4,13 +4,14 @@ refused with the reason. No number here depends on which record it is: only on f
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable
 
 from ..machine import Machine
 from ..passes.pins import Schedule
 from . import products, vectors
-from .expressed import Expressed, Inexpressible, cores_of, has_wide_types, operation
+from .expressed import ITEM_BYTES, Expressed, Inexpressible, cores_of, has_wide_types, operation
 from .records import Record
 
 TEMPLATES = ("norm", "mdl", "ibshare")
@@ -91,7 +92,10 @@ def _warm(record: Record) -> bool:
 
 
 def _check(found: Expressed) -> None:
-    """Raises Inexpressible where JAX refuses the function on these shapes and types."""
+    """Raises Inexpressible where the inputs are larger than the chip's memory, or JAX refuses the function on them."""
+    room = Machine.load(found.machine).spaces["gm"].bytes
+    if any(math.prod(shape) * ITEM_BYTES[dtype] > room for shape, dtype in found.shapes):
+        raise Inexpressible(f"an input is larger than the {room} bytes of device memory")
     if isinstance(found.source, str):
         return
     import jax
