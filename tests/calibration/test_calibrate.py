@@ -220,16 +220,18 @@ def test_published_records() -> None:
     family = summaries(outcomes)["910B family"]
     assert family.expressed >= 0.9 * family.records
     assert family.median is not None and family.median <= 0.08
+    assert family.p90 is not None and family.p90 <= 0.2
     for pipe in ("mac", "mte1", "mte2", "mte3", "vec", "fixpipe"):
         median = sorted(family.pipes[pipe])[len(family.pipes[pipe]) // 2]
-        assert median <= 0.15, pipe
+        assert median <= 0.12, pipe
 
 
 @published
 def test_the_8192_progression() -> None:
-    """Each step of the 8192^3 product on 910B1 is ordered as measured."""
+    """Each step of the 8192^3 product on 910B1 is ordered as measured, and within a tenth of it."""
     outcomes = [compare(r) for r in load_records(SHARED) if r.id.startswith("adk_mmhp_910B1_c")]
     tasks = [o.task for o in outcomes]
     assert len(tasks) == 4 and all(t is not None for t in tasks)
     modelled = [t.modelled for t in tasks if t is not None]
     assert modelled == sorted(modelled, reverse=True)
+    assert all(abs(t.error) <= 0.1 for t in tasks if t is not None)
