@@ -6,7 +6,7 @@
      "microseconds": float,            first launch to last result, launches and host calls included
      "cycles": int,                    core cycles in which kernels ran, launches and host calls excluded
      "energy_joules": float,           modelled, not measured
-     "energy": {"macs": J, "gm": J, "l2": J, "l1": J, "l0": J, "ub": J, "idle": J},
+     "energy": {"macs": J, "vector": J, "gm": J, "l2": J, "l1": J, "l0": J, "ub": J, "idle": J},
      "memory": {"arena_bytes": int, "constant_bytes": int, "capacity_bytes": int,
                 "spaces": {space: {"peak_bytes": int, "capacity_bytes": int, "kernel": str}}},
      "kernels": [{"name": str, "kind": str, "launches": int, "cores": int,
@@ -157,7 +157,9 @@ class Report:
         for op in self.host_ops:
             share = op.microseconds / self.microseconds if self.microseconds else 0.0
             cells = [op.name, "host", f"{op.calls}", "", f"{op.microseconds:,.1f}", share, "host"]
-            rows.append((op.microseconds, [*cells, f"{op.bytes / 1e6:,.2f}", (op.source or "").rpartition("/")[2]]))
+            rows.append(
+                (op.microseconds, [*cells, f"{op.bytes / 1e6:,.2f}", (op.source or "").rpartition("/")[2]])
+            )
         header = ["kernel", "kind", "launches", "cores", "us", "share", "bound", "MB", "source"]
         ordered = [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
         return table_html(str(self), header, ordered, self._notes())
@@ -303,10 +305,15 @@ class _Energy:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._picojoules: dict[str, float] = dict.fromkeys(("macs", "gm", "l2", "l1", "l0", "ub"), 0.0)
+        self._picojoules: dict[str, float] = dict.fromkeys(
+            ("macs", "vector", "gm", "l2", "l1", "l0", "ub"), 0.0
+        )
 
     def macs(self, dtype: str, count: int) -> None:
         self._picojoules["macs"] += self._machine.energy.pj_per_mac[dtype] * count
+
+    def lanes(self, kind: str, cycles: int) -> None:
+        self._picojoules["vector"] += self._machine.energy.pj_per_lane[kind] * cycles
 
     def device(self, level: str, count: int) -> None:
         self._picojoules[level] += self._machine.energy.pj_per_byte[level] * count
@@ -345,6 +352,8 @@ class _KernelSum:
         for dtype, count in totals.macs.items():
             self.macs += count * times
             energy.macs(dtype, count * times)
+        for kind, cycles in totals.lane_cycles.items():
+            energy.lanes(kind, cycles * times)
         for level, count in totals.tile_bytes.items():
             energy.device(level, count * times)
         self.flops += totals.flops * times

@@ -138,7 +138,10 @@ def main() -> int:
         ratios.append(float(ratio))
         lines.append(f"| {' | '.join(row)} |")
         print(lines[-1], flush=True)
-    lines += ["", f"Compile time over XLA's: median {statistics.median(ratios):.2f}, worst {max(ratios):.2f}."]
+    lines += [
+        "",
+        f"Compile time over XLA's: median {statistics.median(ratios):.2f}, worst {max(ratios):.2f}.",
+    ]
     print("\n".join(lines[-2:]))
     if args.page and not failed:
         page = Path(args.page)

@@ -72,7 +72,9 @@ def main() -> None:
     tokens = best(lambda: tokenize(source, Report()))
     tree = best(lambda: parse(source, Report()))
     whole = best(lambda: lower_tw("model.tw", text))
-    print(f"{len(text.splitlines())} lines, {ops} ops: first {first:.2f} s (with the grammar), then {whole:.2f} s")
+    print(
+        f"{len(text.splitlines())} lines, {ops} ops: first {first:.2f} s (with the grammar), then {whole:.2f} s"
+    )
     print(f"tokens {tokens:.2f} s, tree {tree - tokens:.2f} s, lowering {whole - tree:.2f} s")
 
 

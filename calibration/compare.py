@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..backends.simulator import HBM, Launch, SimulationError, simulate
+from ..backends.simulator import HBM, HostCall, Launch, SimulationError, simulate
 from ..machine import Machine
 from ..passes.errors import PassError
 from ..program import CompileError, Options, Program, compile
-from .express import Expressed, Inexpressible, express
+from .express import express
+from .expressed import Expressed, Inexpressible
 from .records import Record
 
 PIPES = {
@@ -21,6 +22,9 @@ PIPES = {
     "scalar": "S",
 }
 """Published names of the pipes -> ours."""
+
+LONGEST_REASON = 200
+"""Characters of a reason beyond which its details are left out."""
 
 WHOLE = ("task", "core_max", "core_avg", "core", "core_loop", "loop")
 """Published times of a whole kernel, the one that stands for the record first."""
@@ -69,13 +73,21 @@ def compare(record: Record) -> Outcome:
         expressed = express(record)
         modelled = model(expressed)
     except (Inexpressible, CompileError, PassError, SimulationError) as error:
-        return Outcome(record, reason=" ".join(str(error).split()))
+        return Outcome(record, reason=_clause(error))
     except Exception as error:  # one record must not take the table with it; it is named as what it is
-        return Outcome(record, reason=f"a bug of ours: {type(error).__name__}: {' '.join(str(error).split())}")
+        return Outcome(
+            record, reason=f"a bug of ours: {type(error).__name__}: {' '.join(str(error).split())}"
+        )
     rows = tuple(Row(k, v, modelled[k]) for k, v in record.measured.items() if modelled.get(k))
     if not rows:
         return Outcome(record, reason="publishes no time that the model gives")
     return Outcome(record, rows, None, str(expressed.schedule), expressed.machine)
+
+
+def _clause(error: Exception) -> str:
+    """What an error says, on one line, without the list of details after the last colon of a long one."""
+    said = " ".join(str(error).split())
+    return said if len(said) <= LONGEST_REASON else said.split(": ")[0][:LONGEST_REASON]
 
 
 def model(expressed: Expressed) -> dict[str, float]:
@@ -90,22 +102,41 @@ def program_of(expressed: Expressed) -> Program:
         # a published loop times an instruction on whatever its buffers hold: npu-check would ask who wrote that
         options = replace(options, check=False)
         return compile(expressed.source, target=expressed.machine, options=options)
-    return compile(expressed.source, *expressed.arguments, target=expressed.machine, options=options)
+    with expressed.precision():
+        return compile(expressed.source, *expressed.arguments, target=expressed.machine, options=options)
 
 
 def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[str, float]:
-    """The times of a program on a machine that may cost other than the one it was compiled for."""
+    """The times of a program on a machine that may cost other than the one it was compiled for. Raises Inexpressible
+    where a part of it is the host's."""
     machine = replace(machine, cube_issue_factor=expressed.issue_factor)
     found = simulate(program.module(), machine, warm=expressed.warm, bypassing=expressed.bypassing)
+    for step, _ in found.flat():
+        if isinstance(step, HostCall) and not step.control:
+            raise Inexpressible(f"ours computes {step.name} on the host, not on the chip")
     us = machine.cycles_to_microseconds
     start = expressed.start_us + expressed.combined * machine.atomic_us
+    launches = [
+        step.kernel.launch_microseconds
+        for step, n in found.flat()
+        if isinstance(step, Launch)
+        for _ in range(n)
+    ]
     if not any(_held_up(step) for step, _ in found.flat()):
         start += (expressed.waves - 1) * machine.launch_us
     times: dict[str, float] = {
-        "task": found.microseconds + start,
+        "task": found.microseconds
+        + start
+        - (sum(launches) - max(launches, default=0.0) if expressed.one_launch else 0),
         "scalar": max(0.0, expressed.calls * expressed.start_us - machine.scalar_start_us),
     }
     heaviest = start
+    cube = any(
+        s.core != "vector"
+        for step, _ in found.flat()
+        if isinstance(step, Launch)
+        for s in step.kernel.sections
+    )
     for step, count in found.flat():
         if not isinstance(step, Launch):
             continue
@@ -113,16 +144,24 @@ def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[s
         heaviest += count * us(step.run.cycles)
         main = next(iter(means.cycles))
         for kind, cycles in means.cycles.items():
-            prefix = "" if kind == main else "aiv_"
-            _add(times, f"{prefix}core_avg", start + count * us(max(cycles, _floor(step, cycles))))
+            prefix = "aiv_" if kind == "vector" and cube and (expressed.one_launch or kind != main) else ""
+            once = 0.0 if f"{prefix}core_avg" in times else start
+            _add(times, f"{prefix}core_avg", once + count * us(max(cycles, _floor(step, cycles))))
             for published, pipe in PIPES.items():
                 _add(times, f"{prefix}{published}", count * us(means.pipes.get((kind, pipe), 0.0)))
-            if expressed.unit_flag_products:
-                drains, products = (means.instructions.get((kind, pipe), 0.0) for pipe in ("FIX", "M"))
-                each = means.pipes.get((kind, "M"), 0.0) / products if products else 0.0
-                _add(times, f"{prefix}fixpipe", count * us(drains * expressed.unit_flag_products * each))
+            drains, products = (means.instructions.get((kind, pipe), 0.0) for pipe in ("FIX", "M"))
+            if drains and products:
+                followed = min(1.0, expressed.unit_flag_products * drains / products)
+                _add(times, f"{prefix}fixpipe", count * us(followed * means.pipes[kind, "M"]))
         if step.run.pipes.get("MTE2"):
             _add(times, "mte2_max", count * us(step.run.pipes["MTE2"]))
+    if (
+        times["scalar"] > times["task"]
+    ):  # A core that has more to issue than the pipes have to do waits for that.
+        more = times["scalar"] - times["task"]
+        heaviest += more
+        for name in ("task", "core_avg"):
+            _add(times, name, more)
     return times | dict.fromkeys(("core_max", "core", "core_loop", "loop"), heaviest)
 
 

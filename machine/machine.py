@@ -134,9 +134,11 @@ class HostCost:
 
 @dataclass(frozen=True)
 class Energy:
-    """Modelled energy: picojoules per multiply-accumulate by dtype and per byte by memory level."""
+    """Modelled energy: picojoules per multiply-accumulate by dtype, per cycle of a busy lane of the vector unit by
+    the type of the lane, and per byte by memory level."""
 
     pj_per_mac: Mapping[str, float]
+    pj_per_lane: Mapping[str, float]
     pj_per_byte: Mapping[str, float]
     idle_watts: float
 

@@ -23,6 +23,9 @@ from .machine import (
 _FOLDER = Path(__file__).parent
 _REQUIRED_SPACES = ("gm", "l1", "l0a", "l0b", "l0c", "ub")
 _MOVE_PIPES = ("MTE1", "MTE2", "MTE3", "FIX", "V")
+LANES = ("f16", "f32", "i8", "i16", "i32")
+"""Types of a lane of the vector unit that the energy table must have."""
+
 _REQUIRED_MOVES = (
     ("gm", "l1"),
     ("gm", "ub"),
@@ -177,7 +180,10 @@ def _machine(table: _Table) -> Machine:
             host.number("compute_gb_per_s") * 1e3,
         ),
         energy=Energy(
-            energy.numbers("pj_per_mac"), energy.numbers("pj_per_byte"), energy.number("idle_watts")
+            energy.numbers("pj_per_mac"),
+            energy.numbers("pj_per_lane"),
+            energy.numbers("pj_per_byte"),
+            energy.number("idle_watts"),
         ),
         flags=table.integer("flags"),
         issue_cycles=issue,
@@ -197,6 +203,9 @@ def _machine(table: _Table) -> Machine:
     for level in ("gm", "l2", "l1", "l0", "ub"):
         if level not in machine.energy.pj_per_byte:
             raise energy.error(f"pj_per_byte.{level}", "is missing")
+    for lane in LANES:
+        if lane not in machine.energy.pj_per_lane:
+            raise energy.error(f"pj_per_lane.{lane}", "is missing")
     for dtype in machine.cube:
         if dtype not in machine.energy.pj_per_mac:
             raise energy.error(f"pj_per_mac.{dtype}", "is missing")

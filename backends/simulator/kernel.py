@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...dialects.base import integer, source_of, text, to_ints
-from ...dialects.dtypes import dtype_name
+from ...dialects.dtypes import dtype_name, is_float, itemsize
 from ...dialects.npu import Pipe, buffer, ops, structure
+from ...dialects.npu.interface import vector_dtype
 from ...machine import Machine
 from .core import Block, Core, Event
 from .errors import SimulationError
@@ -35,13 +36,15 @@ class Totals:
     """What a launch does, over all its cores, whatever its time.
 
     read, written: bytes of device memory by operand; macs: multiply-accumulates by element type; elements:
-    lanes of vector instructions; tile_bytes: bytes of on-chip memories read and written, by level.
+    lanes of vector instructions; lane_cycles: busy cycles of the vector unit's lanes, by their type; tile_bytes: bytes
+    of on-chip memories read and written, by level.
     """
 
     read: tuple[int, ...]
     written: tuple[int, ...]
     macs: dict[str, int]
     elements: int
+    lane_cycles: dict[str, int]
     tile_bytes: dict[str, int]
 
     @property
@@ -97,6 +100,14 @@ class _Class:
 
     def __init__(self, point: Point, counts: list[tuple[int, Counts]]) -> None:
         self.point, self.counts, self.size = point, counts, 0
+
+
+def lane_of(dtype: str) -> tuple[str, int]:
+    """(type of the vector unit's lane in the energy table, its bytes) of an element type: 64 bits are two lanes."""
+    width = min(max(itemsize(dtype), 1), 4)
+    if is_float(dtype):
+        return ("f32", 4) if width == 4 else ("f16", 2)
+    return f"i{8 * width}", width
 
 
 class Kernel:
@@ -161,16 +172,20 @@ class Kernel:
         pipes: Counter[tuple[str, str]] = Counter()
         ran: Counter[tuple[str, str]] = Counter()
         cores = {core: self.blocks * s.units for s in self.sections for core in [s.core]}
-        start = self.machine.scalar_start_us * self.machine.clock_mhz * self.blocks / len(self._points)
-        for alike in self._classes.values():
+        # What a core does before its first instruction is part of the launch.
+        first = min(self.machine.scalar_start_us, self.launch_microseconds)
+        start = first * self.machine.clock_mhz * self.blocks / len(self._points)
+        shrunk = self._shrunk(run, prices)
+        for key, alike in self._classes.items():
             block = self._block(alike.point, prices)
             places = zip(block, alike.counts, self._environments(alike.point), strict=True)
             for core, (i, counts), (_, env) in places:
                 name, price = self.sections[i].core, prices[i]
-                ends[name] = ends.get(name, 0.0) + core.end * alike.size / cores[name]
+                end = core.end * shrunk[key]
+                ends[name] = ends.get(name, 0.0) + end * alike.size / cores[name]
                 busy, _ = price.pipes(counts)
                 for pipe, cycles in busy.items():
-                    pipes[name, pipe] += cycles * alike.size
+                    pipes[name, pipe] += round(min(cycles, end) * alike.size)
                 for (number, _), n in counts.items():
                     ran[name, price.section.works[number].op.PIPE.value] += n * alike.size
                 _, issued = price.section.issued(env)
@@ -183,6 +198,18 @@ class Kernel:
                 mean[name, pipe] += n * self.machine.cube_head_cycles * idle
         return Averages(ends, mean, instructions)
 
+    def _shrunk(self, run: KernelRun, prices: Sequence[Price]) -> dict[Key, float]:
+        """By how much grid points of a kind are faster, on the mean of their cores, than with all cores at work: a
+        launch ends sooner than its longest queue would where others leave it their share."""
+        times = self._times([tuple(self._classes)], prices)
+        factors: dict[Key, list[float]] = {}
+        for first in range(self.blocks):
+            keys = [self._keys[p] for p in range(first, len(self._keys), self.blocks)]
+            total = sum(times[key] for key in keys)
+            for key in keys:
+                factors.setdefault(key, []).append(min(1.0, run.cycles / total) if total else 1.0)
+        return {key: sum(found) / len(found) for key, found in factors.items()}
+
     def trace(self, run: KernelRun, limit: int) -> list[CoreTrace]:
         """The first `limit` events or so of the heaviest core (of each core of its block) in `run`."""
         prices = self._prices(run.missing)
@@ -191,7 +218,9 @@ class Kernel:
         for point in run.queue:
             cores = self._block(point, prices, max(0, limit - sum(len(t.events) for t in traces)))
             if not traces:
-                traces = [CoreTrace(name, core.section, [], 0, True) for name, core in zip(self._names(), cores)]
+                traces = [
+                    CoreTrace(name, core.section, [], 0, True) for name, core in zip(self._names(), cores)
+                ]
             for trace, core in zip(traces, cores, strict=True):
                 trace.events += [event.later(start) for event in core.events]
                 trace.complete = trace.complete and not core.unrecorded
@@ -236,6 +265,7 @@ class Kernel:
         read, written = [0] * self.operands, [0] * self.operands
         macs: Counter[str] = Counter()
         tile_bytes: Counter[str] = Counter()
+        lane_cycles: Counter[str] = Counter()
         elements = 0
         for alike in self._classes.values():
             for i, counts in alike.counts:
@@ -248,9 +278,11 @@ class Kernel:
                         macs[dtype_name(buffer(work.op.sources()[0]).element)] += cost.macs * n
                     if isinstance(work.op, ops.VectorOp):
                         elements += cost.elements * n
+                        lane, width = lane_of(vector_dtype(*work.op.main_operands()))
+                        lane_cycles[lane] += cost.cycles * n * self.machine.vector.repeat_bytes // width
                     for level, amount in work.tile_bytes.items():
                         tile_bytes[level] += amount * n
-        return Totals(tuple(read), tuple(written), dict(macs), elements, dict(tile_bytes))
+        return Totals(tuple(read), tuple(written), dict(macs), elements, dict(lane_cycles), dict(tile_bytes))
 
     def _prices(self, missing: Sequence[float], blocks: int | None = None) -> list[Price]:
         """What instructions cost while `blocks` of the grid (None: all that fit) run side by side."""
@@ -288,7 +320,7 @@ class Kernel:
         slowest = max(floors, key=lambda level: floors[level])
         return KernelRun(
             cycles=max(cycles, floors[slowest]),
-            pipes=pipes,
+            pipes={pipe: min(busy, cycles) for pipe, busy in pipes.items()},
             limited=limited,
             throttled=slowest if floors[slowest] > cycles else None,
             hbm_bytes=hbm_bytes,

@@ -31,9 +31,10 @@ class Price:
         self.busy: list[list[int]] = []
         self.limiter: list[list[str | None]] = []
         self.matrices: dict[Hashable, Any] = {}
+        crowd = _crowd(cores, section.core, machine)
         for work in section.works:
             share = 0.0 if work.operand is None else missing[work.operand]
-            together = section.shares(work)
+            together = crowd if section.shares(work) else 0.0
             priced = [price(cost, cores, share, together, machine) for cost in work.variants]
             self.busy.append([cycles for cycles, _ in priced])
             self.limiter.append([limiter for _, limiter in priced])
@@ -52,9 +53,18 @@ class Price:
         return busy, limited
 
 
-def price(cost: Cost, cores: int, missing: float, together: bool, machine: Machine) -> tuple[int, str | None]:
+def _crowd(cores: int, kind: str, machine: Machine) -> float:
+    """How far the way from a core alone (0) to all cores of the chip (1) is: readers of one line that wait for each
+    other."""
+    most = machine.vector_cores if kind == "vector" else machine.cube_cores
+    return min(1.0, (cores - 1) / (most - 1)) if most > 1 else 0.0
+
+
+def price(
+    cost: Cost, cores: int, missing: float, together: float, machine: Machine
+) -> tuple[int, str | None]:
     """(busy cycles, the bandwidth that sets most of them or None) of an instruction on one of `cores` cores;
-    `together`: others read the same bytes."""
+    `together`: what share of the chip's cores reads the same bytes at the same time."""
     if not cost.bus_bytes:
         return cost.cycles, None
     missing = 0.0 if cost.write else missing  # L2 takes what is written; it drains to HBM on the side.
@@ -62,7 +72,7 @@ def price(cost: Cost, cores: int, missing: float, together: bool, machine: Machi
     own_missed, own_hit = cost.cycles * missing, cost.cycles * (1 - missing)
     alone = missed / cost.miss_rate
     if together:
-        own_hit = max(own_hit, hit / cost.shared_rate)
+        own_hit += together * max(0.0, hit / cost.shared_rate - own_hit)
     hbm, l2 = missed * cores / machine.hbm_bytes_per_cycle, hit * cores / machine.l2_bytes_per_cycle
     cycles = max(own_missed, alone, hbm) + max(own_hit, l2)
     by_level = {HBM: hbm if hbm > max(own_missed, alone) else 0.0, L2_CACHE: l2 if l2 > own_hit else 0.0}

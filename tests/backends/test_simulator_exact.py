@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
+import jax.numpy as jnp
 import pytest
 from event_simulation import run
 from hypothesis import given, settings
@@ -38,13 +41,28 @@ def check(kernel: Kernel, missing: float) -> int:
 
 @pytest.mark.parametrize(
     "model",
-    ["gpt2:forward_f16", "resnet50:forward", "lstm:forward", "digits_cnn:forward"],
+    [
+        "gpt2:forward_f16",
+        "resnet50:forward",
+        "lstm:forward",
+        "digits_cnn:forward",
+        "bert:tiny",
+        "flash_attention:tiny_gradient",
+        "generate:tiny_beam",
+        "gru:tiny",
+        "llama:tiny_decode",
+        "llama:tiny_prefill",
+        "mobilenet_v2:tiny",
+        "moe:tiny",
+        "nms:tiny",
+    ],
 )
 def test_examples(model: str) -> None:
     fn, args = load(model)
     program = tw.compile(fn, *args)
     found = kernels(program)
     compared = [check(kernel, 0.5) for kernel in found]
+    assert found
     assert all(compared), [k.name for k, n in zip(found, compared, strict=True) if not n]
 
 
@@ -77,3 +95,56 @@ def test_pinned_products(
     shapes = [jax.ShapeDtypeStruct(s, "float16") for s in ((m, k), (k, n))]
     for kernel in kernels(tw.compile(function, *shapes, options=tw.Options(schedule=pins))):
         assert check(kernel, missing)
+
+
+def _called(x: jax.Array) -> jax.Array:
+    """Functions that call others, a loop and a branch: kernels of their own in functions of their own."""
+    inner = jax.jit(lambda y: jnp.tanh(y) + jnp.sum(y, axis=-1, keepdims=True))
+    outer = jax.jit(lambda y: inner(inner(y)) * 0.5)
+    y = jax.lax.fori_loop(0, 3, lambda _, y: outer(y), x)
+    return jax.lax.cond(jnp.sum(y) > 0, outer, inner, y)
+
+
+STEPS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "sort": lambda x: jnp.sort(x, axis=-1),
+    "sort of rows": lambda x: jnp.sort(x, axis=0),
+    "argsort": lambda x: jnp.argsort(x, axis=-1).astype(x.dtype) + x,
+    "top_k": lambda x: jax.lax.top_k(x, min(5, x.shape[-1]))[0],
+    "scatter": lambda x: x.at[jnp.arange(x.shape[0])[::2]].add(1),
+    "scatter of elements": lambda x: x.at[jnp.arange(x.shape[0]), jnp.arange(x.shape[0]) % x.shape[1]].max(
+        0.5
+    ),
+    "gather": lambda x: x[(jnp.arange(x.shape[0]) * 7) % x.shape[0]],
+    "cumsum": lambda x: jnp.cumsum(x, axis=-1),
+    "cumulative maximum": lambda x: jax.lax.cummax(x, axis=0),
+    "call": _called,
+    "softmax": lambda x: jax.nn.softmax(x, axis=-1),
+    "product": lambda x: x @ x.T,
+    "transpose": lambda x: jnp.exp(x.T),
+    "window": lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (3, 3), (1, 1), "SAME"),
+}
+"""One step of a random program; matrices in, matrices out."""
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=3),
+    st.tuples(st.integers(1, 700), st.integers(1, 200)),
+    st.sampled_from(["float32", "float16"]),
+    st.sampled_from([0.0, 0.3, 1.0]),
+)
+def test_random_programs(names: list[str], shape: tuple[int, int], dtype: str, missing: float) -> None:
+    def function(x: jax.Array) -> jax.Array:
+        for name in names:
+            x = STEPS[name](x)
+        return x
+
+    for kernel in kernels(tw.compile(function, jax.ShapeDtypeStruct(shape, dtype))):
+        check(kernel, missing)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_each_step(name: str) -> None:
+    """Every class of instruction, with loops long enough to be taken in one step."""
+    program = tw.compile(STEPS[name], jax.ShapeDtypeStruct((613, 127), "float32"))
+    assert sum(check(kernel, 0.3) for kernel in kernels(program))

@@ -42,11 +42,11 @@ ADD: dict[str, Any] = {
     "schedule": {"impl": "Ascend C", "tile_elems": 4096, "double_buffer": True},
     "measured_us": {"task": 5.0, "vec": 0.5},
 }
-SORT: dict[str, Any] = {
+HASH: dict[str, Any] = {
     **ADD,
-    "id": "sort",
+    "id": "hash",
     "chip": "A3",
-    "workload": {"op": "topk", "shape": [16], "dtype": "f32"},
+    "workload": {"op": "hash_table insert", "shape": [16], "dtype": "f32"},
 }
 LIBRARY: dict[str, Any] = {**PRODUCT, "id": "library", "schedule": {"impl": "torch_npu operator"}}
 
@@ -58,7 +58,7 @@ def record(data: dict[str, Any]) -> Record:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "records.json"
-    path.write_text(json.dumps([PRODUCT, ADD, SORT, LIBRARY]))
+    path.write_text(json.dumps([PRODUCT, ADD, HASH, LIBRARY]))
     return path
 
 
@@ -66,7 +66,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_groups() -> None:
-    assert [group_of(record(r)).split(",")[0] for r in (PRODUCT, ADD, SORT, LIBRARY)] == [
+    assert [group_of(record(r)).split(",")[0] for r in (PRODUCT, ADD, HASH, LIBRARY)] == [
         "910B family",
         "other chips",
         "910B family",
@@ -113,7 +113,7 @@ VALUES = (
 
 
 @settings(max_examples=60)
-@given(st.sampled_from([PRODUCT, ADD, SORT]), st.data())
+@given(st.sampled_from([PRODUCT, ADD, HASH]), st.data())
 def test_no_record_breaks_it(base: dict[str, Any], data: st.DataObject) -> None:
     """Whatever a field holds, there are rows or a reason of one line."""
     changed = json.loads(json.dumps(base))
@@ -144,7 +144,7 @@ def test_a_product_is_pinned_as_published() -> None:
 
 
 def test_what_cannot_be_said_has_a_reason() -> None:
-    assert compare(record(SORT)).reason == "there is no program for the operation 'topk'"
+    assert compare(record(HASH)).reason == "there is no program for the operation 'hash table insert'"
     big = {**PRODUCT, "schedule": {**PRODUCT["schedule"], "base_m": 512}}
     assert "takes 524288 bytes of l0c" in (compare(record(big)).reason or "")
 
@@ -170,7 +170,7 @@ def test_a_bank_conflict_doubles_an_instruction() -> None:
 def test_the_command_prints_a_table(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", str(file)]) == 0
     out = capsys.readouterr().out
-    assert "sort: not expressed: there is no program for the operation 'topk'" in out
+    assert "hash: not expressed: there is no program for the operation 'hash table insert'" in out
     assert "910B family, " in out and "other chips" in out and "no published schedule" in out
     line = next(line for line in out.splitlines() if line.split()[:2] == ["product", "task"])
     assert line.split()[2] == "20" and line.endswith("%")
@@ -180,7 +180,7 @@ def test_the_command_prints_json(file: Path, capsys: pytest.CaptureFixture[str])
     assert main(["calibrate", str(file), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["schema"] == "tilewright.calibration/1"
-    assert [r["id"] for r in found["records"]] == ["product", "add", "sort", "library"]
+    assert [r["id"] for r in found["records"]] == ["product", "add", "hash", "library"]
     assert found["summary"]["910B family"]["records"] == 2
     assert found["summary"]["910B family"]["expressed"] == 1
     (first, *_) = found["records"]
@@ -220,16 +220,18 @@ def test_published_records() -> None:
     family = summaries(outcomes)["910B family"]
     assert family.expressed >= 0.9 * family.records
     assert family.median is not None and family.median <= 0.08
+    assert family.p90 is not None and family.p90 <= 0.2
     for pipe in ("mac", "mte1", "mte2", "mte3", "vec", "fixpipe"):
         median = sorted(family.pipes[pipe])[len(family.pipes[pipe]) // 2]
-        assert median <= 0.15, pipe
+        assert median <= 0.12, pipe
 
 
 @published
 def test_the_8192_progression() -> None:
-    """Each step of the 8192^3 product on 910B1 is ordered as measured."""
+    """Each step of the 8192^3 product on 910B1 is ordered as measured, and within a tenth of it."""
     outcomes = [compare(r) for r in load_records(SHARED) if r.id.startswith("adk_mmhp_910B1_c")]
     tasks = [o.task for o in outcomes]
     assert len(tasks) == 4 and all(t is not None for t in tasks)
     modelled = [t.modelled for t in tasks if t is not None]
     assert modelled == sorted(modelled, reverse=True)
+    assert all(abs(t.error) <= 0.1 for t in tasks if t is not None)

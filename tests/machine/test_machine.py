@@ -233,6 +233,7 @@ def test_load_path(tmp_path: Path):
         ('neg = ["mul"]', "neg = []", "'vector.expansions.neg' must be a list of strings"),
         ('bf16 = "f32"', 'bf16 = "f64"', "'vector.compute_as.bf16' is computed as 'f64'"),
         ("i8 = 0.045", "", "'energy.pj_per_mac.i8' is missing"),
+        ("i16 = 0.0645", "", "'energy.pj_per_lane.i16' is missing"),
         ("l0 = 0.5", "l9 = 0.5", "'energy.pj_per_byte.l0' is missing"),
         ("[cores]", "[cores", "changed.toml: "),
     ],
@@ -291,6 +292,38 @@ def test_published_peak(name: str):
     machine = Machine.load(name)
     tops = 2 * machine.cube["i8"].macs * machine.cube_cores * machine.clock_mhz * 1e-6
     assert tops == pytest.approx(PEAK_TOPS[name], rel=0.03)
+
+
+TDP_WATTS = {
+    "ascend-910b1": 310,
+    "ascend-910a": 310,
+    "ascend-310": 8,
+    "ascend-310p3": 72,
+    "systolic-tpu1": 75,
+}
+"""Published power: Huawei for the 910, 310 and the 310P's card; secondary sources for the 910B; Jouppi et al., ISCA
+2017."""
+
+
+@pytest.mark.parametrize("name", TDP_WATTS)
+def test_a_saturated_chip_draws_about_what_is_published(name: str):
+    """A large product draws more than a third of the chip's power, and nothing draws more than all of it."""
+    import jax
+    import jax.numpy as jnp
+
+    import tilewright as tw
+
+    def busy(x: jax.Array) -> jax.Array:
+        return jnp.exp(x) * x / (1 + x * x)
+
+    square = jax.ShapeDtypeStruct((4096, 4096), "float16")
+    reports = [
+        tw.compile(f, *a, target=name).report() for f, a in ((jnp.matmul, [square] * 2), (busy, [square]))
+    ]
+    product, vector = (1e6 * report.energy_joules / report.microseconds for report in reports)
+    assert TDP_WATTS[name] / 3 < product < TDP_WATTS[name]
+    assert vector < TDP_WATTS[name]
+    assert reports[0].energy["vector"] == 0 < reports[1].energy["vector"]
 
 
 def test_a_chip_extends_another(tmp_path: Path):
