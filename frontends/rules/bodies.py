@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from ...dialects.dtypes import element_type, size, tensor
 from ...dialects.graph import ConstantOp, ElementwiseOp, IotaOp, PadOp, SliceOp
@@ -31,34 +31,49 @@ RADIX = 4
 _I32 = element_type("i32")
 
 
-def function_of(walk: Walk, region: Any, elements: Sequence[Any]) -> Callable[[Values], Values] | None:
-    """A region on scalars of these element types, as a function of tensors of one shape; None where it holds more than
-    scalar functions and constants."""
+def plain_body(walk: Walk, region: Any, elements: Sequence[Any]) -> tuple[Block, Values] | None:
+    """A region on scalars of these element types, and what it yields; None where it holds more than scalar functions
+    and constants."""
     body = walk.region(region, [tensor([], e) for e in elements]).block
     last = body.last_op
     if last is None or not all(
         isinstance(op, ElementwiseOp | ConstantOp) for op in body.ops if op is not last
     ):
         return None
+    return body, list(last.operands)
+
+
+def on_tensors(walk: Walk, values: Values, known: dict[SSAValue, SSAValue], shape: Sequence[int]) -> Values:
+    """What `values` of a plain body are for the tensors `known` in place of its arguments; extends `known`."""
+
+    def at(value: SSAValue) -> SSAValue:
+        if value in known:
+            return known[value]
+        op = value.owner
+        if isinstance(op, ConstantOp):
+            made = walk.fill(walk.constant(op.value.data), shape)
+        elif isinstance(op, ElementwiseOp):
+            operands = [at(v) for v in op.operands]
+            made = walk.emit(type(op), operands, [tensor(shape, element_of(value))])[0]
+        else:  # from around the op
+            made = walk.fill(value, shape)
+        known[value] = made
+        return made
+
+    return [at(v) for v in values]
+
+
+def function_of(walk: Walk, region: Any, elements: Sequence[Any]) -> Callable[[Values], Values] | None:
+    """A region on scalars of these element types, as a function of tensors of one shape; None where `plain_body` has
+    none."""
+    found = plain_body(walk, region, elements)
+    if found is None:
+        return None
+    body, results = found
 
     def apply(operands: Values) -> Values:
-        shape = shape_of(operands[0])
         known: dict[SSAValue, SSAValue] = dict(zip(body.args, operands, strict=True))
-
-        def at(value: SSAValue) -> SSAValue:
-            if value not in known:  # from around the op
-                known[value] = walk.fill(value, shape)
-            return known[value]
-
-        for op in body.ops:
-            if isinstance(op, ConstantOp):
-                known[op.result] = walk.fill(walk.constant(op.value.data), shape)
-            elif isinstance(op, ElementwiseOp):
-                result = op.results[0]
-                (known[result],) = walk.emit(
-                    type(op), [at(v) for v in op.operands], [tensor(shape, element_of(result))]
-                )
-        return [at(v) for v in last.operands]
+        return on_tensors(walk, results, known, shape_of(operands[0]))
 
     return apply
 
