@@ -110,15 +110,11 @@ ON_DEVICE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (X, 7),
     ),
+    "select and scatter": (jax.grad(lambda x: jnp.sum(max_pool(x) ** 2)), (IMAGE,)),
     "uint8": (lambda x: jnp.abs(x).astype(jnp.uint8).astype(jnp.float32), (X,)),
 }
 HOST: dict[str, tuple[Callable[..., Any], tuple[Any, ...], set[str]]] = {
     "fft": (lambda x: jnp.abs(jnp.fft.fft(x)), (X,), {"stablehlo.convert", "stablehlo.fft", "stablehlo.abs"}),
-    "select and scatter": (
-        jax.grad(lambda x: jnp.sum(max_pool(x) ** 2)),
-        (IMAGE,),
-        {"stablehlo.select_and_scatter"},
-    ),
 }
 
 

@@ -68,10 +68,10 @@ MAXIMUM = "%r = stablehlo.maximum %p, %q : tensor<f32>"
         (MAXIMUM, "0.5", ["graph.constant", "graph.reduce", "graph.broadcast", "graph.max"]),
         ("%r = stablehlo.add %q, %p : tensor<f32>", "-0.0", ["graph.constant", "graph.reduce"]),
         ("%r = stablehlo.multiply %p, %q : tensor<f32>", "1.0", ["graph.constant", "graph.reduce"]),
-        # Neither of these is a reduction of the graph level.
-        ("%r = stablehlo.add %p, %p : tensor<f32>", "1.0", ["graph.constant", "graph.host"]),
+        # Not a scalar function of the graph level.
         (
-            "%n = stablehlo.negate %q : tensor<f32>\n%r = stablehlo.maximum %p, %n : tensor<f32>",
+            "%n = stablehlo.reduce_precision %q, format = e5m10 : tensor<f32>\n"
+            "%r = stablehlo.maximum %p, %n : tensor<f32>",
             "1.0",
             ["graph.constant", "graph.host"],
         ),
