@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, BlockArgument, SSAValue
 
 from ...dialects.dtypes import element_type, size, tensor
 from ...dialects.graph import ConstantOp, ElementwiseOp, IotaOp, PadOp, SliceOp
@@ -61,6 +61,21 @@ def on_tensors(walk: Walk, values: Values, known: dict[SSAValue, SSAValue], shap
         return made
 
     return [at(v) for v in values]
+
+
+def arguments_of(value: SSAValue) -> set[int]:
+    """The arguments of its body that a scalar depends on."""
+    pending, found, seen = [value], set[int](), set[SSAValue]()
+    while pending:
+        v = pending.pop()
+        if v in seen:
+            continue
+        seen.add(v)
+        if isinstance(v, BlockArgument):
+            found.add(v.index)
+        elif isinstance(v.owner, ElementwiseOp):
+            pending += v.owner.operands
+    return found
 
 
 def function_of(walk: Walk, region: Any, elements: Sequence[Any]) -> Callable[[Values], Values] | None:

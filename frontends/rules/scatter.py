@@ -31,7 +31,7 @@ from .. import bindings
 from ..bindings import Op
 from ..walk import BOOLEAN, Rule, Walk
 from .base import Results, Types, Values
-from .bodies import on_tensors, plain_body
+from .bodies import arguments_of, on_tensors, plain_body
 from .movement import as_index
 from .reductions import body_trees, kind_of
 
@@ -150,25 +150,10 @@ def _of_update(value: SSAValue, i: int, n: int) -> tuple[str, SSAValue, bool] | 
         if (
             isinstance(element, BlockArgument)
             and element.index == i
-            and _arguments(other) <= {*range(n, 2 * n)}
+            and arguments_of(other) <= {*range(n, 2 * n)}
         ):
             return kind, other, negated
     return None
-
-
-def _arguments(value: SSAValue) -> set[int]:
-    """The arguments of its body that a scalar depends on."""
-    pending, found, seen = [value], set[int](), set[SSAValue]()
-    while pending:
-        v = pending.pop()
-        if v in seen:
-            continue
-        seen.add(v)
-        if isinstance(v, BlockArgument):
-            found.add(v.index)
-        elif isinstance(v.owner, ElementwiseOp):
-            pending += v.owner.operands
-    return found
 
 
 def _rows(walk: Walk, matrix: SSAValue, index: SSAValue) -> SSAValue:

@@ -229,7 +229,7 @@ def test_host_modules_hold_captured_values_and_called_functions():
       %0 = "stablehlo.sort"(%a) <{dimension = 0 : i64, is_stable = true}> ({
       ^bb0(%p: tensor<f32>, %q: tensor<f32>):
         %1 = stablehlo.multiply %p, %flip : tensor<f32>
-        %2 = stablehlo.multiply %q, %flip : tensor<f32>
+        %2 = stablehlo.add %q, %flip : tensor<f32>
         %3 = func.call @before(%1, %2) : (tensor<f32>, tensor<f32>) -> tensor<i1>
         stablehlo.return %3 : tensor<i1>
       }) : (tensor<6xf32>) -> tensor<6xf32>
