@@ -340,7 +340,8 @@ class BlockFuser:
                 return inside[value]
             op = value.owner
             assert isinstance(op, Operation)
-            operands = [clone(v) for v in op.operands]
+            # the value of a pad stays a constant inside, even where the same constant is read as a tensor too
+            operands = [literal(v) if isinstance(op, PadOp) and v is op.value else clone(v) for v in op.operands]
             attributes = dict(op.attributes)
             axes = group.axes.get(op.results[0])
             if op in members and axes is not None:
@@ -360,6 +361,16 @@ class BlockFuser:
                 new.name_hint = old.name_hint
             inside.update(zip(op.results, copy.results, strict=True))
             return inside[value]
+
+        def literal(value: SSAValue) -> SSAValue:
+            op = value.owner
+            if value not in inputs or not isinstance(op, ConstantOp):
+                return clone(value)
+            copy = ConstantOp.create(
+                result_types=[value.type], properties=op.properties, location=op.location
+            )
+            block.add_op(copy)
+            return copy.result
 
         block.add_op(YieldOp.create(operands=[clone(v) for v in group.outputs]))
         kind = group.kind
