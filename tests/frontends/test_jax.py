@@ -110,7 +110,6 @@ ON_DEVICE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (X, 7),
     ),
-    "select and scatter": (jax.grad(lambda x: jnp.sum(max_pool(x) ** 2)), (IMAGE,)),
     "uint8": (lambda x: jnp.abs(x).astype(jnp.uint8).astype(jnp.float32), (X,)),
 }
 HOST: dict[str, tuple[Callable[..., Any], tuple[Any, ...], set[str]]] = {

@@ -115,7 +115,7 @@ def test_argmax_is_matched_exactly():
 def test_what_only_looks_like_argmax_is_not(dim: int, tie: str):
     module = convert(ARGMAX.format(dim=dim, tie=tie))
     assert not [op for op in module.walk() if isinstance(op, ArgReduceOp)]
-    assert [op.op.data for op in module.walk() if isinstance(op, HostOp)] == ["stablehlo.reduce"]
+    assert not [op for op in module.walk() if isinstance(op, HostOp)]  # the body is written out
 
 
 def test_several_reductions_in_one():
