@@ -242,6 +242,11 @@ def compare_type(op: Op) -> str:
     return stablehlo.ComparisonTypeAttr(op.attributes["compare_type"]).value
 
 
+def rng_algorithm(op: Op) -> str:
+    """DEFAULT, THREE_FRY or PHILOX: the algorithm of a rng_bit_generator."""
+    return stablehlo.RngAlgorithmAttr(op.attributes["rng_algorithm"]).value
+
+
 def dot_dimensions(op: Op) -> dict[str, list[int]]:
     """A dot_general's dimension numbers under the names of graph.contract's properties."""
     d = stablehlo.DotDimensionNumbers(op.attributes["dot_dimension_numbers"])

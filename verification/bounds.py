@@ -16,11 +16,11 @@ from jax import Array, lax
 from jax import numpy as jnp
 from xdsl.ir import Operation
 
-from ..backends.interpreter import scattering, sorting, values
+from ..backends.interpreter import scattering, selecting, sorting, values
 from ..backends.interpreter.graph import RULES, over_windows
 from ..dialects.base import integer, text, to_ints
 from ..dialects.dtypes import size
-from ..dialects.graph import CumulateOp, ScatterOp, SortOp, control, ops
+from ..dialects.graph import CumulateOp, ScatterOp, SelectAndScatterOp, SortOp, control, ops
 from .tolerance import (
     HOST_FUNCTIONS,
     HOST_SUMS,
@@ -449,6 +449,32 @@ def _scatter(
     return [moved]
 
 
+def _select_and_scatter(
+    op: SelectAndScatterOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    """As the scatter of `source`; where errors could let another element be selected, anything may be there."""
+    (x, source), (y,), kind = xs, ys, text(op.kind)
+    window, strides, low = (to_ints(p) for p in (op.window, op.strides, op.low))
+    place = selecting.selected(x, source.shape, text(op.select), window, strides, low)
+    e, n = or_zeros(es[1], source), size([-(-w // s) for w, s in zip(window, strides, strict=True)])
+    moved: Bound = selecting.scattered(place, e, x.shape, "sum" if kind == "sum" else "max")
+    moved = jnp.where(jnp.isfinite(moved), moved, 0) if es[1] is None else moved
+    if kind == "prod":
+        moved = jnp.where(moved > 0, jnp.inf, 0)
+    own = sum_error(n, np.dtype(y.dtype), np.dtype(y.dtype), mode)
+    if kind in ("sum", "prod") and own:
+        sizes = selecting.scattered(place, wide(source), x.shape, "sum") if kind == "sum" else wide(y)
+        moved = both(moved, own * sizes, mode)
+    if es[0] is not None:
+        off = jnp.max(reach(2 * es[0], mode), initial=0)
+        flat = jnp.concatenate([jnp.ravel(signed(x)), jnp.zeros(1, wide(x).dtype)])
+        best = flat[jnp.where(place < 0, x.size, place)]
+        nearest = selecting.rivals(signed(x), best, off, window, strides, low)
+        unsure = jnp.where((nearest > 1) & (off > 0), jnp.inf, 0).astype(wide(y).dtype)
+        moved = both(moved, selecting.covered(unsure, x.shape, window, strides, low), "worst")
+    return [moved]
+
+
 # -- the host ----------------------------------------------------------------------------------------------
 
 
@@ -484,5 +510,6 @@ _RULES: dict[type[Operation], Rule] = {
     ops.ReduceWindowOp: _reduce_window,
     CumulateOp: _cumulate,
     ScatterOp: _scatter,
+    SelectAndScatterOp: _select_and_scatter,
     SortOp: _sort,
 }

@@ -16,8 +16,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype, size
-from ...dialects.graph import ELEMENTWISE, CumulateOp, ScatterOp, SortOp, control, ops
-from . import scattering, sorting, values
+from ...dialects.graph import ELEMENTWISE, CumulateOp, ScatterOp, SelectAndScatterOp, SortOp, control, ops
+from . import scattering, selecting, sorting, values
 from .values import COMPILER_OPTIONS
 
 Rule = Callable[..., Array | Sequence[Array]]
@@ -196,6 +196,14 @@ def _scatter(op: ScatterOp, x: Array, index: Array, updates: Array) -> Array:
     return scattering.scatter(x, index, updates, text(op.kind))
 
 
+def _select_and_scatter(op: SelectAndScatterOp, x: Array, source: Array) -> Array:
+    lists = (to_ints(p) for p in (op.window, op.strides, op.low))
+    place = selecting.selected(x, source.shape, text(op.select), *lists)
+    kind = text(op.kind)
+    made = selecting.scattered(place, values.widened(kind, source), x.shape, kind)
+    return values.convert(made, source.dtype)
+
+
 def _sort(op: SortOp, *xs: Array) -> list[Array]:
     return sorting.sort(xs, op.order(), integer(op.dim), op.kept())
 
@@ -220,6 +228,7 @@ RULES: dict[type[Operation], Rule] = {
     ops.SliceOp: _slice,
     CumulateOp: _cumulate,
     ScatterOp: _scatter,
+    SelectAndScatterOp: _select_and_scatter,
     SortOp: _sort,
     ops.TransposeOp: _transpose,
     control.ToHostOp: _same,

@@ -28,6 +28,7 @@ from .ops import (
     TransposeOp,
 )
 from .scatter import ScatterOp
+from .selecting import SelectAndScatterOp
 from .sorting import SortOp
 
 Graph = Dialect(
@@ -54,6 +55,7 @@ Graph = Dialect(
         ReshapeOp,
         ReverseOp,
         ScatterOp,
+        SelectAndScatterOp,
         SliceOp,
         SortOp,
         ToHostOp,
@@ -90,6 +92,7 @@ __all__ = [
     "ReshapeOp",
     "ReverseOp",
     "ScatterOp",
+    "SelectAndScatterOp",
     "SliceOp",
     "SortOp",
     "ToHostOp",

@@ -1,12 +1,24 @@
 """How each StableHLO op becomes graph ops: tables from op name to rule."""
 
 from ..walk import Rule
-from . import contractions, control, elementwise, movement, reductions, scatter, sorting
+from . import (
+    contractions,
+    control,
+    elementwise,
+    movement,
+    random_bits,
+    reductions,
+    scatter,
+    selecting,
+    sorting,
+)
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
     **movement.RULES,
+    **random_bits.RULES,
     **reductions.RULES,
+    **selecting.RULES,
     **contractions.RULES,
     **sorting.RULES,
 }

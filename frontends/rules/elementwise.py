@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
-from ...dialects.dtypes import dtype_name, element_type, is_float, itemsize, same_width, tensor
+from ...dialects.dtypes import dtype_name, element_type, is_float, itemsize, tensor
 from ...dialects.elementwise import FUNCTIONS
-from ...dialects.graph import ConstantOp
+from ...dialects.graph import BroadcastOp, ConstantOp, IotaOp, ReshapeOp, SliceOp
 from ...dialects.graph.ops import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
@@ -67,14 +67,60 @@ def _convert(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _bitcast(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    """Between types of one width; others split or join elements, which the vector unit does not."""
-    if args[0].type == types[0]:
+    """Between types of one width; an element of another width is split into, or joined from, integers along the last
+    dimension, the lowest bits first."""
+    x, out = args[0], types[0]
+    if x.type == out:
         return args
-    try:
-        same_width(element_of(args[0]), types[0].element_type)
-    except ValueError:
+    if _BOOLEAN in (element_of(x), out.element_type):
         return None
-    return [walk.elementwise("bitcast", args, types[0])]
+    source, target = itemsize(element_of(x)), itemsize(out.element_type)
+    if source > target:
+        x = _split(walk, _as_bits(walk, x), source // target)
+    elif source < target:
+        x = _joined(walk, _as_bits(walk, x), target // source)
+    return [x if x.type == out else walk.elementwise("bitcast", [x], out)]
+
+
+def _unsigned(width: int) -> Attribute:
+    """The unsigned integers of so many bytes."""
+    return element_type(f"ui{8 * width}")
+
+
+def _as_bits(walk: Walk, x: SSAValue) -> SSAValue:
+    bits = tensor(shape_of(x), _unsigned(itemsize(element_of(x))))
+    return x if x.type == bits else walk.elementwise("bitcast", [x], bits)
+
+
+def _split(walk: Walk, x: SSAValue, parts: int) -> SSAValue:
+    """Unsigned integers as `parts` narrower ones each, along a new last dimension."""
+    shape, element = shape_of(x), element_of(x)
+    out, width = (*shape, parts), itemsize(element) // parts
+    (wide,) = walk.emit(BroadcastOp, [x], [tensor(out, element)], dims=range(len(shape)))
+    (place,) = walk.emit(IotaOp, [], [tensor(out, element)], dim=len(shape))
+    each = walk.fill(walk.scalar(8 * width, element), out)
+    shift = walk.elementwise("mul", [place, each], place.type)
+    moved = walk.elementwise("shr_logical", [wide, shift], wide.type)
+    return walk.elementwise("convert", [moved], tensor(out, _unsigned(width)))
+
+
+def _joined(walk: Walk, x: SSAValue, parts: int) -> SSAValue:
+    """The inverse of `_split`: the last dimension, of `parts`, becomes one wider integer."""
+    *shape, _ = shape_of(x)
+    width = itemsize(element_of(x))
+    element, zeros, ones = _unsigned(width * parts), [0] * len(shape), [1] * (len(shape) + 1)
+    total: SSAValue | None = None
+    for i in range(parts):
+        kind = tensor([*shape, 1], element_of(x))
+        (part,) = walk.emit(SliceOp, [x], [kind], starts=[*zeros, i], limits=[*shape, i + 1], strides=ones)
+        (part,) = walk.emit(ReshapeOp, [part], [tensor(shape, element_of(x))])
+        part = walk.elementwise("convert", [part], tensor(shape, element))
+        if i:
+            by = walk.fill(walk.scalar(8 * width * i, element), shape)
+            part = walk.elementwise("shl", [part, by], part.type)
+        total = part if total is None else walk.elementwise("or", [total, part], part.type)
+    assert total is not None
+    return total
 
 
 def _compare(walk: Walk, op: Op, args: Values, types: Types) -> Results:

@@ -76,6 +76,8 @@ def _transpose(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    if args[0].type == types[0]:
+        return args
     return walk.emit(
         SliceOp,
         args,
@@ -87,6 +89,8 @@ def _slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _pad(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    if args[0].type == types[0] and not any(bindings.ints(op, "edge_padding_low")):
+        return args[:1]
     return walk.emit(
         PadOp,
         args,

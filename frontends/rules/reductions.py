@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.ir import BlockArgument, Region, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
 
-from ...dialects.dtypes import dtype_name, tensor
+from ...dialects.dtypes import dtype_name, size, tensor
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
-from ...dialects.graph import ArgReduceOp, ElementwiseOp, IotaOp, PadOp, ReduceOp, ReduceWindowOp
+from ...dialects.graph import (
+    ArgReduceOp,
+    ElementwiseOp,
+    IotaOp,
+    PadOp,
+    ReduceOp,
+    ReduceWindowOp,
+    ReshapeOp,
+)
 from ...dialects.graph.ops import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
-from ..walk import Rule, Walk
+from ..walk import BOOLEAN, Rule, Walk
 from .base import Results, Types, Values, scalar_value
+from .bodies import combining, cumulated, existing, function_of, padded, reduced, started, windowed
 
 Tree = tuple[Any, ...] | int
 """What a scalar of a body is: the number of a block argument, or (function, operand trees...)."""
@@ -25,7 +34,7 @@ _MAX_BODY = 16
 """Longer bodies are no reduction we know, and trees of them could grow exponentially."""
 
 
-def _trees(region: Region) -> list[Tree] | None:
+def trees_of(region: Region) -> list[Tree] | None:
     """What each yielded value of a body computes; None where it is not scalar functions of the arguments."""
     block = region.block
     last = block.last_op
@@ -52,10 +61,10 @@ def _tree(value: SSAValue) -> Tree | None:
 def body_trees(walk: Walk, op: Op, types: Sequence[Any]) -> list[Tree] | None:
     """What the body of `op` makes of two elements of each of `types`; None where it is not scalar functions."""
     scalars = [tensor([], t.element_type) for t in types]
-    return _trees(walk.region(op.regions[0], [*scalars, *scalars]))
+    return trees_of(walk.region(op.regions[0], [*scalars, *scalars]))
 
 
-def _kinds(trees: list[Tree] | None) -> list[str] | None:
+def kinds_of(trees: list[Tree] | None) -> list[str] | None:
     """The reduction of each operand, where the body combines each with itself only."""
     found = [kind_of(tree, i, len(trees or ())) for i, tree in enumerate(trees or ())]
     kinds = [k for k in found if k is not None]
@@ -73,7 +82,7 @@ def _is_neutral(init: SSAValue, kind: str) -> bool:
     return scalar_value(init) == identity(kind, dtype_name(element_of(init)))
 
 
-def _with_init(walk: Walk, result: SSAValue, init: SSAValue, kind: str) -> SSAValue:
+def with_init(walk: Walk, result: SSAValue, init: SSAValue, kind: str) -> SSAValue:
     """`result` combined with the start value, which the graph's reductions do not take."""
     if _is_neutral(init, kind):
         return result
@@ -87,14 +96,36 @@ def _reduce(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     trees = body_trees(walk, op, types)
     if (arg := _arg_kind(trees, inputs, inits, dims)) is not None:
         return walk.emit(ArgReduceOp, inputs[:1], types, kind=arg, dim=dims[0])
-    kinds = _kinds(trees)
-    if kinds is None or any(element_of(x) != t.element_type for x, t in zip(inputs, types, strict=True)):
-        return None
+    inputs = [_as(walk, x, t.element_type) for x, t in zip(inputs, types, strict=True)]
+    kinds = kinds_of(trees)
+    if kinds is None:
+        return _reduce_any(walk, op, inputs, inits, dims, types)
     results = []
     for x, init, kind, t in zip(inputs, inits, kinds, types, strict=True):
         result = walk.emit(ReduceOp, [x], [t], kind=kind, dims=dims)[0]
-        results.append(_with_init(walk, result, init, kind))
+        results.append(with_init(walk, result, init, kind))
     return results
+
+
+def _as(walk: Walk, x: SSAValue, element: Attribute) -> SSAValue:
+    """x in the element type that a body computes in."""
+    return x if element_of(x) == element else walk.elementwise("convert", [x], tensor(shape_of(x), element))
+
+
+def _reduce_any(
+    walk: Walk, op: Op, inputs: Values, inits: Values, dims: Sequence[int], types: Types
+) -> Results:
+    """A reduction by any function of scalars."""
+    combine = combining(walk, op.regions[0], [t.element_type for t in types])
+    if combine is None:
+        return None
+    shape = shape_of(inputs[0])
+    if size(shape) == 0:
+        return [walk.fill(init, t.get_shape()) for init, t in zip(inits, types, strict=True)]
+    made = reduced(walk, combine, inputs, dims)
+    if dims:
+        made = [walk.emit(ReshapeOp, [x], [t])[0] for x, t in zip(made, types, strict=True)]
+    return started(walk, combine, inits, made)
 
 
 def _arg_trees(beats: str) -> list[Tree]:
@@ -123,9 +154,10 @@ def _arg_kind(trees: list[Tree] | None, inputs: Values, inits: Values, dims: Seq
 
 def _reduce_window(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     n, rank = len(types), len(types[0].get_shape())
-    kinds = _kinds(body_trees(walk, op, types))
-    if kinds is None or any(element_of(x) != t.element_type for x, t in zip(args[:n], types, strict=True)):
-        return None
+    kinds = kinds_of(body_trees(walk, op, types))
+    args = [*(_as(walk, x, t.element_type) for x, t in zip(args[:n], types, strict=True)), *args[n:]]
+    if kinds is None:
+        return _windows_of_any(walk, op, args[:n], args[n:], types)
     ones = (1,) * rank
     interior = [d - 1 for d in bindings.ints(op, "base_dilations") or ones]
     low, high = bindings.padding(op, rank)
@@ -144,8 +176,46 @@ def _reduce_window(walk: Walk, op: Op, args: Values, types: Types) -> Results:
             low=low,
             high=high,
         )[0]
-        results.append(_with_init(walk, result, init, kind))
+        results.append(with_init(walk, result, init, kind))
     return results
+
+
+def _windows_of_any(walk: Walk, op: Op, inputs: Values, inits: Values, types: Types) -> Results:
+    """Windows combined by any function of scalars; they skip what is outside of the operands."""
+    combine, shape = combining(walk, op.regions[0], [t.element_type for t in types]), shape_of(inputs[0])
+    if combine is None:
+        return None
+    if size(types[0].get_shape()) == 0 or size(shape) == 0:
+        return [walk.fill(init, t.get_shape()) for init, t in zip(inits, types, strict=True)]
+    rank = len(shape)
+    low, high = bindings.padding(op, rank)
+    window = bindings.ints(op, "window_dimensions")
+    strides, dilation, base = (
+        bindings.ints(op, name) or (1,) * rank
+        for name in ("window_strides", "window_dilations", "base_dilations")
+    )
+    wide = [d for d, w in enumerate(window) if w > 1]
+    if len(wide) == 1 and {*strides, *dilation, *base} == {1}:
+        (d,) = wide
+        others = any(low[i] or high[i] for i in range(rank) if i != d)
+        ends, n = (low[d], high[d]), shape[d]
+        if not others and window[d] == n and ends in ((n - 1, 0), (0, n - 1)):
+            made = cumulated(walk, combine, inputs, d, ends[0] == 0)
+            return started(walk, combine, inits, made)
+    interior = [d - 1 for d in base]
+    if any((*low, *high, *interior)):
+        there = walk.fill(walk.scalar(True, BOOLEAN), shape)
+        inputs = [padded(walk, x, low, high, interior) for x in (*inputs, there)]
+        *made, some = windowed(walk, existing(walk, combine), inputs, window, strides, dilation)
+        begun = started(walk, combine, inits, made)
+        empty = [walk.fill(init, t.get_shape()) for init, t in zip(inits, types, strict=True)]
+        return [walk.elementwise("select", [some, a, b], a.type) for a, b in zip(begun, empty, strict=True)]
+    return started(walk, combine, inits, windowed(walk, combine, inputs, window, strides, dilation))
+
+
+def _map(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    function = function_of(walk, op.regions[0], [element_of(x) for x in args])
+    return None if function is None or not args else function(args)
 
 
 def _spread(walk: Walk, x: SSAValue, kind: str, interior: list[int]) -> SSAValue:
@@ -157,4 +227,8 @@ def _spread(walk: Walk, x: SSAValue, kind: str, interior: list[int]) -> SSAValue
     return walk.emit(PadOp, [x, neutral], [padded], low=zeros, high=zeros, interior=interior)[0]
 
 
-RULES: dict[str, Rule] = {"stablehlo.reduce": _reduce, "stablehlo.reduce_window": _reduce_window}
+RULES: dict[str, Rule] = {
+    "stablehlo.map": _map,
+    "stablehlo.reduce": _reduce,
+    "stablehlo.reduce_window": _reduce_window,
+}

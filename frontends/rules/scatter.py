@@ -7,19 +7,31 @@ update that does not fit where its start says gets number -1, and is left out.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
-from ...dialects.dtypes import element_type, tensor
-from ...dialects.elementwise import SCATTERS
-from ...dialects.graph import BroadcastOp, IotaOp, ReshapeOp, ScatterOp, SliceOp, TransposeOp
+from ...dialects.dtypes import dtype_name, element_type, tensor
+from ...dialects.elementwise import REDUCTION_FUNCTION, SCATTERS
+from ...dialects.graph import (
+    BroadcastOp,
+    ElementwiseOp,
+    GatherOp,
+    IotaOp,
+    ReshapeOp,
+    ScatterOp,
+    SliceOp,
+    TransposeOp,
+)
 from ...dialects.graph.ops import element_of, shape_of
 from ...dialects.npu.types import row_strides
 from .. import bindings
 from ..bindings import Op
 from ..walk import BOOLEAN, Rule, Walk
 from .base import Results, Types, Values
+from .bodies import arguments_of, on_tensors, plain_body
 from .movement import as_index
 from .reductions import body_trees, kind_of
 
@@ -31,6 +43,9 @@ def _scatter(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if not walk.native([*args[:n], *args[n + 1 :]], types):
         return None
     kinds = _kinds(walk, op, types)
+    change = None if kinds is not None else _change(walk, op, args[n + 1 :], types)
+    if change is not None:
+        kinds = change.kinds
     if kinds is None or any(
         k != "set" and t.element_type == BOOLEAN for k, t in zip(kinds, types, strict=True)
     ):
@@ -53,13 +68,16 @@ def _scatter(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     index = _numbers(walk, numbers, args[n], rows, shape, sizes)
     width = math.prod(shape[d] for d in columns)
     count = shape_of(index)[0]
-    results = []
-    for x, update, kind in zip(args[:n], args[n + 1 :], kinds, strict=True):
+    matrices, updates = [], []
+    for x, update in zip(args[:n], args[n + 1 :], strict=True):
         order = [u for u in range(len(shape_of(update))) if u not in window]
         order += [window[moved.index(d)] for part in (rows, columns) for d in part if d in moved]
-        update = _reshaped(walk, _transposed(walk, update, order), [count, width])
-        perm = [*rows, *columns]
-        matrix = _reshaped(walk, _transposed(walk, x, perm), [math.prod(extent), width])
+        updates.append(_reshaped(walk, _transposed(walk, update, order), [count, width]))
+        matrices.append(_reshaped(walk, _transposed(walk, x, [*rows, *columns]), [math.prod(extent), width]))
+    if change is not None:
+        updates = change.apply([*(_rows(walk, m, index) for m in matrices), *updates])
+    results, perm = [], [*rows, *columns]
+    for matrix, update, kind in zip(matrices, updates, kinds, strict=True):
         (made,) = walk.emit(ScatterOp, [matrix, index, update], [matrix.type], kind=kind)
         made = _reshaped(walk, made, [shape[d] for d in perm])
         results.append(_transposed(walk, made, [perm.index(d) for d in range(len(perm))]))
@@ -75,6 +93,85 @@ def _kinds(walk: Walk, op: Op, types: Types) -> list[str] | None:
     ]
     kinds = [k for k in found if k in SCATTERS]
     return kinds if kinds and len(kinds) == len(found) else None
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What is scattered, by `kinds`, in place of updates: `apply` makes it of the rows there are and the updates."""
+
+    kinds: list[str]
+    apply: Callable[[Values], Values]
+
+
+def _change(walk: Walk, op: Op, updates: Values, types: Types) -> _Change | None:
+    """A body that combines an element with a function of its update; where no two updates meet, any function."""
+    elements = [t.element_type for t in types]
+    found = plain_body(walk, op.regions[0], [*elements, *elements])
+    if found is None:
+        return None
+    body, results = found
+    n = len(types)
+
+    def apply(values: Values, operands: Values) -> Values:
+        known: dict[SSAValue, SSAValue] = dict(zip(body.args, operands, strict=True))
+        return on_tensors(walk, values, known, shape_of(operands[0]))
+
+    parts = [_of_update(value, i, n) for i, value in enumerate(results)]
+    known = [p for p in parts if p is not None]
+    if len(known) == n:
+        kinds = [kind for kind, _, _ in known]
+
+        def changed(operands: Values) -> Values:
+            made = apply([value for _, value, _ in known], operands)
+            return [
+                walk.elementwise("neg", [v], v.type) if negated else v
+                for v, (_, _, negated) in zip(made, known, strict=True)
+            ]
+
+        return _Change(kinds, changed)
+    alone = math.prod(shape_of(updates[0])) == 1
+    if not (bindings.integer(op, "unique_indices") or alone):
+        return None
+    return _Change(["set"] * n, lambda operands: apply(results, operands))
+
+
+def _of_update(value: SSAValue, i: int, n: int) -> tuple[str, SSAValue, bool] | None:
+    """(kind, what element i is combined with, whether negated) where that depends on the updates alone."""
+    op = value.owner
+    if not isinstance(op, ElementwiseOp) or len(op.operands) != 2:
+        return None
+    name = op.FUNCTION.name
+    negated = name == "sub" and dtype_name(element_of(value))[0] != "u"
+    kind = "sum" if negated else next((k for k, f in REDUCTION_FUNCTION.items() if f == name), None)
+    if kind not in SCATTERS:
+        return None
+    pairs = [tuple(op.operands)] if negated else [tuple(op.operands), tuple(reversed(op.operands))]
+    for element, other in pairs:
+        if (
+            isinstance(element, BlockArgument)
+            and element.index == i
+            and arguments_of(other) <= {*range(n, 2 * n)}
+        ):
+            return kind, other, negated
+    return None
+
+
+def _rows(walk: Walk, matrix: SSAValue, index: SSAValue) -> SSAValue:
+    """The rows of a matrix that numbers, clamped to it, name."""
+    width = shape_of(matrix)[1]
+    out = tensor([*shape_of(index), width], element_of(matrix))
+    return walk.emit(
+        GatherOp,
+        [matrix, index],
+        [out],
+        offset_dims=[1],
+        collapsed_dims=[0],
+        x_batch=(),
+        indices_batch=(),
+        start_map=[0],
+        index_dim=1,
+        slice_sizes=[1, width],
+    )[0]
 
 
 def _numbers(

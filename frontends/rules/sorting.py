@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from xdsl.ir import BlockArgument, SSAValue
+
 from ...dialects.dtypes import is_float, tensor
-from ...dialects.graph import IotaOp, SortOp
+from ...dialects.graph import ELEMENTWISE, ConstantOp, ElementwiseOp, IotaOp, SortOp
 from ...dialects.graph.ops import element_of, shape_of
 from ...dialects.shapes import Keys
 from .. import bindings
 from ..bindings import Op, Value
 from ..walk import Rule, Walk
 from .base import Results, Types, Values
+from .bodies import arguments_of, on_tensors, plain_body
 
 Tree = tuple[Any, ...] | float
 """What a scalar of a comparator is: ("argument", number), a constant, ("compare", direction, whether in total order,
@@ -110,7 +113,7 @@ def _sort(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     (last,) = list(block.operations)[-1].operands
     keys = _keys(_trees(block).get(last))
     if keys is None:
-        return None
+        return _sort_by_functions(walk, op, args, types)
     return walk.emit(
         SortOp,
         args,
@@ -120,6 +123,73 @@ def _sort(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         descending=[int(down) for _, down, _ in keys],
         total=[int(total and is_float(element_of(args[k]))) for k, _, total in keys],
     )
+
+
+def _sort_by_functions(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    """A sort by functions of the operands' elements: they are computed once and sorted along."""
+    scalars = [element_of(x) for x in args for _ in range(2)]
+    found = plain_body(walk, op.regions[0], scalars)
+    order = None if found is None else _order(found[1][0])
+    if found is None or order is None:
+        return None
+    known: dict[SSAValue, SSAValue] = dict(zip(found[0].args[::2], args, strict=True))
+    keys = on_tensors(walk, [key for key, _ in order], known, shape_of(args[0]))
+    made = walk.emit(
+        SortOp,
+        [*args, *keys],
+        [*types, *(k.type for k in keys)],
+        dim=bindings.integer(op, "dimension") % max(len(shape_of(args[0])), 1),
+        keys=[len(args) + i for i in range(len(keys))],
+        descending=[int(down) for _, down in order],
+        total=[0] * len(keys),
+    )
+    return made[: len(args)]
+
+
+def _order(value: SSAValue) -> list[tuple[SSAValue, bool]] | None:
+    """(what the first element is compared by, whether descending) for each key of a lexicographic comparison."""
+    op = value.owner
+    if isinstance(op, ELEMENTWISE["or"]):
+        for first, second in (tuple(op.operands), tuple(reversed(op.operands))):
+            less, both = _order(first), second.owner
+            if less is None or len(less) != 1 or not isinstance(both, ELEMENTWISE["and"]):
+                continue
+            for same, rest in (tuple(both.operands), tuple(reversed(both.operands))):
+                equal = isinstance(same.owner, ELEMENTWISE["eq"]) and _compared(*same.owner.operands)
+                further = _order(rest)
+                if equal and further is not None and _alike(equal[0], less[0][0], 0):
+                    return [*less, *further]
+        return None
+    if not isinstance(op, ELEMENTWISE["lt"] | ELEMENTWISE["gt"]):
+        return None
+    found = _compared(*op.operands)
+    return None if found is None else [(found[0], isinstance(op, ELEMENTWISE["gt"]) != found[1])]
+
+
+def _compared(left: SSAValue, right: SSAValue) -> tuple[SSAValue, bool] | None:
+    """(a function of first elements, whether turned round) where both sides are it, of first and of second ones."""
+    if not _alike(left, right, 1):
+        return None
+    for side, turned in ((left, False), (right, True)):
+        arguments = arguments_of(side)
+        if arguments and all(i % 2 == 0 for i in arguments):
+            return side, turned
+    return None
+
+
+def _alike(a: SSAValue, b: SSAValue, swap: int) -> bool:
+    """Whether two scalars of a body are the same function: of the same elements, or, where `swap` is 1, of the other
+    ones."""
+    if isinstance(a, BlockArgument) and isinstance(b, BlockArgument) and a.owner is b.owner:
+        return a.index ^ swap == b.index
+    first, second = a.owner, b.owner
+    if isinstance(first, ConstantOp) and isinstance(second, ConstantOp):
+        return first.value == second.value
+    if not isinstance(first, ElementwiseOp) or not isinstance(second, ElementwiseOp):
+        return a is b
+    if type(first) is type(second) and a.type == b.type:
+        return all(_alike(x, y, swap) for x, y in zip(first.operands, second.operands, strict=True))
+    return False
 
 
 def _top_k(walk: Walk, op: Op, args: Values, types: Types) -> Results:

@@ -40,6 +40,7 @@ from ...dialects.graph import (
     ReduceOp,
     ReduceWindowOp,
     ReshapeOp,
+    SelectAndScatterOp,
     TransposeOp,
     YieldOp,
 )
@@ -48,19 +49,24 @@ from ...machine import Machine
 from ..access import Index, is_layout, resolve, splat_of
 from .groups import Group, Grouper
 
+WindowOp = ReduceWindowOp | SelectAndScatterOp
+
 
 def reads_through_layout(op: Operation) -> bool:
     """True for ops whose kernels fold layout ops on their operands into loads; others read dense tensors."""
-    return isinstance(op, ElementwiseOp | ReduceOp | ArgReduceOp | ContractOp | ConvOp | ReduceWindowOp)
+    return isinstance(op, ElementwiseOp | ReduceOp | ArgReduceOp | ContractOp | ConvOp | WindowOp)
 
 
 def own_tensor(value: SSAValue, user: Operation | None) -> bool:
-    """True for padding that the loads of `user` cannot fill in: all of a window's, for a contraction all but 0."""
+    """True for padding that the loads of `user` cannot fill in: all of a window's, for a contraction all but 0, for a
+    select-and-scatter what is not just around what it selects from, or has a border around it again."""
     if not isinstance(value.owner, PadOp):
         return False
     if isinstance(user, ContractOp):
         return splat_of(value.owner.value) != 0
-    return isinstance(user, ConvOp | ReduceWindowOp)
+    if isinstance(user, SelectAndScatterOp) and value is user.x and value is not user.source:
+        return any((*to_ints(user.low), *to_ints(user.high)))
+    return isinstance(user, ConvOp | WindowOp)
 
 
 AXES = "axes"
@@ -225,7 +231,7 @@ class BlockFuser:
         if user is not None and not reads_through_layout(user):
             return None if shape_of(value) == () and splat_of(value) is not None else value
         if value.owner in members or (
-            splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp | ReduceWindowOp)
+            splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp | WindowOp)
         ):
             return None
         load = resolve(
@@ -334,7 +340,8 @@ class BlockFuser:
                 return inside[value]
             op = value.owner
             assert isinstance(op, Operation)
-            operands = [clone(v) for v in op.operands]
+            # the value of a pad stays a constant inside, even where the same constant is read as a tensor too
+            operands = [literal(v) if isinstance(op, PadOp) and v is op.value else clone(v) for v in op.operands]
             attributes = dict(op.attributes)
             axes = group.axes.get(op.results[0])
             if op in members and axes is not None:
@@ -354,6 +361,16 @@ class BlockFuser:
                 new.name_hint = old.name_hint
             inside.update(zip(op.results, copy.results, strict=True))
             return inside[value]
+
+        def literal(value: SSAValue) -> SSAValue:
+            op = value.owner
+            if value not in inputs or not isinstance(op, ConstantOp):
+                return clone(value)
+            copy = ConstantOp.create(
+                result_types=[value.type], properties=op.properties, location=op.location
+            )
+            block.add_op(copy)
+            return copy.result
 
         block.add_op(YieldOp.create(operands=[clone(v) for v in group.outputs]))
         kind = group.kind

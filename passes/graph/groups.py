@@ -27,6 +27,7 @@ from ...dialects.graph import (
     ReduceWindowOp,
     ReshapeOp,
     ScatterOp,
+    SelectAndScatterOp,
     SortOp,
     TransposeOp,
 )
@@ -490,7 +491,7 @@ class Grouper:
             self.reduction(op)
         elif isinstance(op, ContractOp | ConvOp):
             self.contraction(op)
-        elif isinstance(op, CumulateOp | ReduceWindowOp | SortOp):
+        elif isinstance(op, CumulateOp | ReduceWindowOp | SelectAndScatterOp | SortOp):
             self.single(op, "vector")
         elif isinstance(op, GatherOp | ScatterOp):
             self.single(op, "index")

@@ -35,6 +35,7 @@ from ...dialects.graph import (
     ReduceWindowOp,
     ReshapeOp,
     ScatterOp,
+    SelectAndScatterOp,
     SortOp,
     ToHostOp,
     WhileOp,
@@ -51,6 +52,7 @@ from .cumulate import lower_cumulate
 from .gather import lower_gather
 from .moves import Start, lower_copy
 from .scatter import lower_scatter
+from .selecting import lower_select_and_scatter
 from .sort import lower_sort
 from .vector import lower_vector
 from .windows import lower_window
@@ -325,6 +327,7 @@ BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str, Pins], ops.Ker
     GatherOp: lower_gather,
     CumulateOp: lower_cumulate,
     ScatterOp: lower_scatter,
+    SelectAndScatterOp: lower_select_and_scatter,
     SortOp: lower_sort,
 }
 """The lowering of a fusion by the op that gives it its class; without one it is a vector kernel."""
@@ -333,7 +336,17 @@ BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str, Pins], ops.Ker
 def stem_of(fusion: FusionOp) -> str:
     """A readable stem for the kernel's name: the op that shapes it."""
     body = fusion.body.block
-    order = (ContractOp, ConvOp, ReduceWindowOp, GatherOp, CumulateOp, ScatterOp, SortOp, ReduceOp)
+    order = (
+        ContractOp,
+        ConvOp,
+        ReduceWindowOp,
+        SelectAndScatterOp,
+        GatherOp,
+        CumulateOp,
+        ScatterOp,
+        SortOp,
+        ReduceOp,
+    )
     for cls in order:
         if any(isinstance(o, cls) for o in body.ops):
             return cls.name.split(".")[1]

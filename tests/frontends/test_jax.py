@@ -114,11 +114,6 @@ ON_DEVICE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 HOST: dict[str, tuple[Callable[..., Any], tuple[Any, ...], set[str]]] = {
     "fft": (lambda x: jnp.abs(jnp.fft.fft(x)), (X,), {"stablehlo.convert", "stablehlo.fft", "stablehlo.abs"}),
-    "select and scatter": (
-        jax.grad(lambda x: jnp.sum(max_pool(x) ** 2)),
-        (IMAGE,),
-        {"stablehlo.select_and_scatter"},
-    ),
 }
 
 

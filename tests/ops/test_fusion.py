@@ -120,3 +120,8 @@ def test_reductions_across_short_rows(n: int, dtype: str) -> None:
         return jax.nn.logsumexp(jnp.where(x > 0, x, x * 2), axis=(0, 1))
 
     check(fn, data(dtype, (n, 13, 2)), length=13 * n)
+
+
+def test_a_pad_by_the_constant_that_it_pads() -> None:
+    """Zeros around zeros: one constant is the data and the value of the pad."""
+    check(lambda x: x + jnp.pad(jnp.zeros((3, 4)), ((0, 2), (1, 0))), data("f32", (5, 5)))

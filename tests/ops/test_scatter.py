@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from jax import lax
 
 import tilewright as tw
+from tilewright.backends.interpreter.host import run_text
 
 MODES, TARGETS = modes(), targets()
 BODIES = (lax.scatter, lax.scatter_add, lax.scatter_mul, lax.scatter_min, lax.scatter_max)
@@ -125,7 +126,8 @@ def test_among_equal_places_the_last_wins() -> None:
     check(lambda x, u: x.at[places].set(u), jnp.zeros(3), jnp.arange(4.0), memories=("typed", "bytes"))
 
 
-def test_other_bodies_stay_on_the_host() -> None:
+def test_other_bodies() -> None:
+    """A difference is a sum; any body runs on the device where no two updates meet, otherwise on the host."""
     text = """func.func @main(%x: tensor<5xf32>, %i: tensor<2x1xi32>, %u: tensor<2xf32>) -> tensor<5xf32> {
       %0 = "stablehlo.scatter"(%x, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<
           inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
@@ -135,10 +137,15 @@ def test_other_bodies_stay_on_the_host() -> None:
       }) : (tensor<5xf32>, tensor<2x1xi32>, tensor<2xf32>) -> tensor<5xf32>
       return %0 : tensor<5xf32>
     }"""
-    program = tw.compile(text)
-    assert host_ops(program) == ["stablehlo.scatter"]
-    x, u = np.arange(5, dtype=np.float32), np.ones(2, np.float32)
-    np.testing.assert_array_equal(np.asarray(program(x, np.array([[1], [9]], np.int32), u)), [0, 0, 2, 3, 4])
+    x, i, u = np.arange(5, dtype=np.float32), np.array([[1], [9]], np.int32), np.ones(2, np.float32)
+    other = text.replace("subtract", "power")
+    unique = other.replace("index_vector_dim = 1>", "index_vector_dim = 1>, unique_indices = true")
+    assert len({text, other, unique}) == 3
+    for module, hosted in ((text, []), (other, ["stablehlo.scatter"]), (unique, [])):
+        program = tw.compile(module)
+        assert host_ops(program) == hosted
+        (want,) = run_text(module, [x, i, u])
+        np.testing.assert_array_equal(np.asarray(program(x, i, u)), np.asarray(want))
 
 
 def test_a_scatter_costs_what_its_updates_do() -> None:

@@ -124,7 +124,8 @@ def test_long_rows_are_sorted_on_the_host(dtype: str) -> None:
     assert host_ops(check(fn, x, host=True)) == ["stablehlo.sort"]
 
 
-def test_other_comparators_stay_on_the_host() -> None:
+def test_other_comparators() -> None:
+    """By functions of the elements, one after the other; what is no such order stays on the host."""
     text = """func.func @main(%x: tensor<5xi32>) -> tensor<5xi32> {
       %0 = "stablehlo.sort"(%x) <{dimension = 0 : i64, is_stable = true}> ({
         ^bb0(%a: tensor<i32>, %b: tensor<i32>):
@@ -136,6 +137,20 @@ def test_other_comparators_stay_on_the_host() -> None:
       }) : (tensor<5xi32>) -> tensor<5xi32>
       return %0 : tensor<5xi32>
     }"""
-    program = tw.compile(text)
-    assert host_ops(program) == ["stablehlo.sort"]
-    np.testing.assert_array_equal(np.asarray(program(np.arange(5, dtype=np.int32))), [0, 3, 1, 4, 2])
+    less = "%r = stablehlo.compare LT, %p, %q : (tensor<i32>, tensor<i32>) -> tensor<i1>"
+    two_keys = """%l = stablehlo.compare GT, %p, %q : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          %e = stablehlo.compare EQ, %q, %p : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          %m = stablehlo.compare GT, %b, %a : (tensor<i32>, tensor<i32>) -> tensor<i1>
+          %n = stablehlo.and %e, %m : tensor<i1>
+          %r = stablehlo.or %l, %n : tensor<i1>"""
+    assert less in text
+    x = np.array([4, 1, 0, 3, 2], np.int32)
+    for module, hosted, want in (
+        (text, False, [0, 3, 4, 1, 2]),
+        (text.replace(less, two_keys), False, [2, 1, 4, 0, 3]),
+        (text.replace("%p, %q :", "%p, %b :"), True, None),
+    ):
+        program = tw.compile(module)
+        assert bool(host_ops(program)) == hosted
+        if want is not None:
+            np.testing.assert_array_equal(np.asarray(program(x)), want)

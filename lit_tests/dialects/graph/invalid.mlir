@@ -447,3 +447,15 @@
 %x = "test.op"() : () -> tensor<4xf32>
 %y = graph.cumulate %x {dim = 1, kind = "sum", reverse = 0} : tensor<4xf32>
 // CHECK: 'graph.cumulate' {{.*}}dim 1 is outside the rank of [4]
+
+// -----
+
+%x, %s = "test.op"() : () -> (tensor<7xf32>, tensor<4xf32>)
+%y = graph.select_and_scatter %x, %s {high = [0], kind = "sum", low = [0], select = "ge", strides = [2], window = [2]} : (tensor<7xf32>, tensor<4xf32>) -> tensor<7xf32>
+// CHECK: 'graph.select_and_scatter' {{.*}}has windows tensor<3xf32>, but a source tensor<4xf32>
+
+// -----
+
+%x, %s = "test.op"() : () -> (tensor<7xf32>, tensor<3xf32>)
+%y = graph.select_and_scatter %x, %s {high = [0], kind = "sum", low = [0], select = "eq", strides = [2], window = [2]} : (tensor<7xf32>, tensor<3xf32>) -> tensor<7xf32>
+// CHECK: 'graph.select_and_scatter' {{.*}}select 'eq' is not one of ge, gt, le, lt

@@ -82,3 +82,9 @@
 %row = "test.op"() : () -> tensor<4x9xf32>
 %sums = graph.cumulate %row {dim = 1, kind = "sum", reverse = 1} : tensor<4x9xf32>
 // CHECK: graph.cumulate %{{.*}} {dim = 1, kind = "sum", reverse = 1} : tensor<4x9xf32>
+
+// -----
+
+%image, %pooled = "test.op"() : () -> (tensor<1x7x8x3xf32>, tensor<1x4x4x3xf32>)
+%spread = graph.select_and_scatter %image, %pooled {high = [0, 1, 0, 0], kind = "sum", low = [0, 0, 0, 0], select = "ge", strides = [1, 2, 2, 1], window = [1, 2, 2, 1]} : (tensor<1x7x8x3xf32>, tensor<1x4x4x3xf32>) -> tensor<1x7x8x3xf32>
+// CHECK: graph.select_and_scatter %{{.*}}, %{{.*}} {high = [0, 1, 0, 0], kind = "sum", low = [0, 0, 0, 0], select = "ge", strides = [1, 2, 2, 1], window = [1, 2, 2, 1]} : (tensor<1x7x8x3xf32>, tensor<1x4x4x3xf32>) -> tensor<1x7x8x3xf32>

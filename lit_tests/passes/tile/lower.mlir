@@ -284,3 +284,20 @@ func.func @main(%x: tensor<4x90000xf32>) -> tensor<4x90000xf32> {
 // CHECK: tile.add
 // CHECK: tile.extract
 // CHECK: tile.store
+
+// -----
+
+// The gradient of pooling: what each window selects, then what its windows have for each element; no scatter.
+func.func @main(%x: tensor<2x8x8x16xf32>, %s: tensor<2x4x4x16xf32>) -> tensor<2x8x8x16xf32> {
+  %y = graph.select_and_scatter %x, %s {high = [0, 0, 0, 0], kind = "sum", low = [0, 0, 0, 0], select = "ge", strides = [1, 2, 2, 1], window = [1, 2, 2, 1]} : (tensor<2x8x8x16xf32>, tensor<2x4x4x16xf32>) -> tensor<2x8x8x16xf32>
+  func.return %y : tensor<2x8x8x16xf32>
+}
+// CHECK: tile.launch @select_and_scatter_0 %x, %s
+// CHECK: %[[X:.*]] = tile.load
+// CHECK: %[[S:.*]] = tile.load
+// CHECK: tile.extract %[[X]]
+// CHECK: tile.ge
+// CHECK: %[[PLACE:.*]] = tile.select
+// CHECK: tile.eq
+// CHECK: tile.select {{.*}}%[[S]]
+// CHECK-COUNT-4: tile.store
