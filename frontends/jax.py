@@ -16,7 +16,7 @@ class Lowered:
     """A graph-level module with what is needed to call it like the function it came from.
 
     in_tree: pytree of the argument tuple; out_tree: of the result. in_avals, out_avals: one
-    jax.ShapeDtypeStruct for each flat input and output, in the order of @main's.
+    jax.ShapeDtypeStruct for each flat input and output, in the order of @main's; those of outputs say which are weak.
     """
 
     module: ModuleOp
@@ -43,7 +43,7 @@ def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
         jax.tree.structure(tuple(args)),
         lowered.out_tree,
         _avals(lowered.in_avals),
-        _avals(lowered.out_info),
+        tuple(jax.tree.leaves(traced.out_info)),
     )
 
 
