@@ -120,3 +120,14 @@ def test_reductions_across_short_rows(n: int, dtype: str) -> None:
         return jax.nn.logsumexp(jnp.where(x > 0, x, x * 2), axis=(0, 1))
 
     check(fn, data(dtype, (n, 13, 2)), length=13 * n)
+
+
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
+def test_more_results_than_events(target: str) -> None:
+    """A pair of pipes has 8 events: the stores of one kernel's many results share them."""
+
+    def fn(x: jax.Array, t: jax.Array) -> list[jax.Array]:
+        total = x.sum(-1, keepdims=True)
+        return [*(jnp.full_like(x, k) + t for k in range(11)), *(total * k + x for k in range(11))]
+
+    check(fn, data("f32", (5, 7)), data("f32", ()), target=target, length=7)
