@@ -20,6 +20,7 @@ from .backends.simulator.flags import cycles_without
 from .backends.trace import write_trace
 from .dialects import make_context
 from .dialects.base import source_of, text
+from .dialects.callbacks import MissingCallback
 from .dialects.dtypes import dtype_name
 from .dialects.npu import GmType
 from .dialects.npu.structure import KernelOp
@@ -156,10 +157,12 @@ class Program:
     def __call__(self, *args: Any) -> Any:
         """Runs the npu level on arrays; gives the pytree that the function gives.
 
-        Raises CompileError where `args` do not have the compiled structure, shapes or dtypes.
+        Raises CompileError where `args` do not have the compiled structure, shapes or dtypes, and where the program
+        calls a Python function of another process.
         """
         flat = self.flatten(args)
-        return self.unflatten(self.executable(self.options.memory)(*flat))
+        with _as_compile_error():
+            return self.unflatten(self.executable(self.options.memory)(*flat))
 
     def executable(self, memory: Literal["typed", "bytes"]) -> Executable:
         """The interpreter of the npu level in a memory mode; made on first use, then kept."""
@@ -210,7 +213,7 @@ class _as_compile_error:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TwError):
             raise SourceError(str(error)) from error
-        if isinstance(error, PassError | FrontendError | VerifyException):
+        if isinstance(error, PassError | FrontendError | VerifyException | MissingCallback):
             raise CompileError(one_line(str(error))) from error
 
 

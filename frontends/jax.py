@@ -8,6 +8,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..dialects.callbacks import Callback
 from .stablehlo import convert_module
 
 
@@ -33,11 +34,15 @@ def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
     """
     import jax
 
+    from .bindings import number_callbacks
+
     # Without keep_unused, @main would lose the inputs that fn ignores; custom calls follow the platform, and
     # the host of the device is a CPU.
     traced = jax.jit(fn, keep_unused=True).trace(*args)
     lowered = traced.lower(lowering_platforms=("cpu",))
-    module = convert_module(lowered.compiler_ir("stablehlo"))
+    source = lowered.compiler_ir("stablehlo")
+    number_callbacks(source, _callbacks(lowered))
+    module = convert_module(source)
     return Lowered(
         module,
         jax.tree.structure(tuple(args)),
@@ -45,6 +50,11 @@ def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
         _avals(lowered.in_avals),
         tuple(jax.tree.leaves(traced.out_info)),
     )
+
+
+def _callbacks(lowered: Any) -> Sequence[Callback]:
+    """The Python functions that a lowered function calls; JAX hands them to its compiler and tells nobody else."""
+    return lowered._lowering.compile_args["host_callbacks"]
 
 
 def _avals(tree: Any) -> tuple[Any, ...]:
