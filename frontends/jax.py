@@ -40,7 +40,7 @@ def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
     # the host of the device is a CPU.
     traced = jax.jit(fn, keep_unused=True).trace(*args)
     lowered = traced.lower(lowering_platforms=("cpu",))
-    source = lowered.compiler_ir("stablehlo")
+    source: Any = lowered.compiler_ir("stablehlo")
     number_callbacks(source, _callbacks(lowered))
     module = convert_module(source)
     return Lowered(
