@@ -8,7 +8,9 @@ RECORDS ?= ../shared/calibration/measurements_dev.json
 
 FUZZ ?=
 
-.PHONY: demo test bench faults fuzz fuzz-tw calibration conformance docs clean venv
+SURFACE ?=
+
+.PHONY: demo test bench faults fuzz surface fuzz-tw calibration conformance docs clean venv
 
 venv: $(STAMP)
 
@@ -32,6 +34,9 @@ faults: $(STAMP)
 
 fuzz: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign $(FUZZ)
+
+surface: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m surface.campaign $(SURFACE)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py

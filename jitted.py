@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from .program import CompileError, Options, Program, compile
+from .signature import not_an_array
 
 
 class Jitted:
@@ -90,10 +91,9 @@ class Jitted:
 
         try:
             aval: Any = leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
-        except TypeError:
-            raise CompileError(
-                f"{self._title} takes arrays, got a {type(leaf).__name__}: name such arguments in static_argnames"
-            ) from None
+        except (TypeError, OverflowError) as error:
+            said = not_an_array(f"an argument of {self._title}", leaf, error)
+            raise CompileError(f"{said}, or name it in static_argnames") from None
         return tuple(aval.shape), str(aval.dtype), bool(aval.weak_type)
 
     def _closed(

@@ -20,6 +20,7 @@ from .backends.simulator.flags import cycles_without
 from .backends.trace import write_trace
 from .dialects import make_context
 from .dialects.base import source_of, text
+from .dialects.callbacks import MissingCallback
 from .dialects.dtypes import dtype_name
 from .dialects.npu import GmType
 from .dialects.npu.structure import KernelOp
@@ -32,7 +33,7 @@ from .passes.errors import PassError
 from .passes.npu.check import removable_flags
 from .passes.pins import Pins, pins_text
 from .passes.pipeline import PIPELINE, Stage, level_of, pinned, run_pipeline
-from .signature import CompileError, Signature, physical, signature_of
+from .signature import CompileError, Signature, not_an_array, physical, signature_of
 from .verification.results import Verification
 
 if TYPE_CHECKING:
@@ -156,10 +157,12 @@ class Program:
     def __call__(self, *args: Any) -> Any:
         """Runs the npu level on arrays; gives the pytree that the function gives.
 
-        Raises CompileError where `args` do not have the compiled structure, shapes or dtypes.
+        Raises CompileError where `args` do not have the compiled structure, shapes or dtypes, and where the program
+        calls a Python function of another process.
         """
         flat = self.flatten(args)
-        return self.unflatten(self.executable(self.options.memory)(*flat))
+        with _as_compile_error():
+            return self.unflatten(self.executable(self.options.memory)(*flat))
 
     def executable(self, memory: Literal["typed", "bytes"]) -> Executable:
         """The interpreter of the npu level in a memory mode; made on first use, then kept."""
@@ -210,7 +213,7 @@ class _as_compile_error:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TwError):
             raise SourceError(str(error)) from error
-        if isinstance(error, PassError | FrontendError | VerifyException):
+        if isinstance(error, PassError | FrontendError | VerifyException | MissingCallback):
             raise CompileError(one_line(str(error))) from error
 
 
@@ -253,7 +256,7 @@ def compile(
 def _source(source: Any, args: Sequence[Any]) -> Source:
     if callable(source):
         name = getattr(source, "__name__", type(source).__name__)
-        return Source(lambda: _from_function(source, _shapes(args)), name)
+        return Source(lambda: _from_function(source, _shapes(args, name)), name)
     found = find_tw(str(source)) if isinstance(source, str | Path) else None
     if found is not None:
         return _from_tw(*found, args)
@@ -276,7 +279,7 @@ def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
     from .dialects.dtypes import name_of_numpy
 
     text = _tw_text(path)
-    inputs = [(tuple(a.shape), name_of_numpy(a.dtype)) for a in _shapes(args)] if args else None
+    inputs = [(tuple(a.shape), name_of_numpy(a.dtype)) for a in _shapes(args, function or path)] if args else None
 
     def lower() -> tuple[ModuleOp, Signature]:
         from .frontends.text.frontend import lower_tw
@@ -307,18 +310,23 @@ def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tu
         return lower_tw(found[0], _tw_text(found[0]), found[1], None, dimensions).inputs
 
 
-def _shapes(args: Sequence[Any]) -> tuple[Any, ...]:
+def _shapes(args: Sequence[Any], name: str) -> tuple[Any, ...]:
     """`args` with arrays replaced by their types, so that a Program does not keep weights alive. A Python scalar stays
-    weak: it takes the dtype of what it meets."""
+    weak: it takes the dtype of what it meets. Raises CompileError, which calls the program `name`, for what is no
+    array."""
     import jax
 
-    def struct(leaf: Any) -> Any:
+    def struct(path: Any, leaf: Any) -> Any:
         if isinstance(leaf, jax.ShapeDtypeStruct):
             return leaf
-        aval: Any = jax.typeof(leaf)
+        try:
+            aval: Any = jax.typeof(leaf)
+        except (TypeError, OverflowError) as error:
+            place = f"argument {path[0].idx}{jax.tree_util.keystr(path[1:])} of {name}"
+            raise CompileError(not_an_array(place, leaf, error)) from None
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
-    return jax.tree.map(struct, tuple(args))
+    return jax.tree_util.tree_map_with_path(struct, tuple(args))
 
 
 def _from_function(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ModuleOp, Signature]:

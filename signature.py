@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +18,15 @@ class CompileError(Exception):
 class Signature:
     """inputs: shape and element type of each flat input, as @main has them. in_tree, out_tree: the pytrees of a JAX
     function. keys: {flat output: name of the generator} for outputs that are random keys; in memory a key is
-    the u32 words that `jax.random.key_data` gives."""
+    the u32 words that `jax.random.key_data` gives. weak: flat outputs of a weak type, as 2.0 has in JAX. voids:
+    flat outputs of float0, the gradients of integers; in memory they are bools."""
 
     inputs: tuple[tuple[tuple[int, ...], str], ...]
     in_tree: Any = None
     out_tree: Any = None
     keys: tuple[tuple[int, str], ...] = ()
+    weak: tuple[int, ...] = ()
+    voids: tuple[int, ...] = ()
 
     def flatten(self, name: str, args: Sequence[Any]) -> list[Any]:
         """The flat inputs in @main's order, of JAX's dtypes: an i64 array is an i32 input where JAX has no x64, a
@@ -50,10 +54,15 @@ class Signature:
     def unflatten(self, flat: Sequence[Any]) -> Any:
         """The function's result from flat outputs."""
         import jax
+        import numpy as np
 
         out = list(flat)
         for i, generator in self.keys:
             out[i] = jax.random.wrap_key_data(out[i], impl=generator)
+        for i in self.weak:
+            out[i] = _weakener(out[i].shape, out[i].dtype)(out[i])
+        for i in self.voids:
+            out[i] = np.zeros(out[i].shape, jax.dtypes.float0)
         if self.out_tree is not None:
             return jax.tree.unflatten(self.out_tree, out)
         return out[0] if len(out) == 1 else tuple(out)
@@ -64,7 +73,17 @@ def signature_of(in_avals: Sequence[Any], out_avals: Sequence[Any], in_tree: Any
     flat = [physical(a) for a in in_avals]
     keys = [(i, generator_of(a)) for i, a in enumerate(out_avals) if is_key(a)]
     inputs = tuple((tuple(a.shape), name_of_numpy(a.dtype)) for a in flat)
-    return Signature(inputs, in_tree, out_tree, tuple(keys))
+    weak = tuple(i for i, a in enumerate(out_avals) if a.weak_type)
+    voids = tuple(i for i, a in enumerate(out_avals) if is_void(a))
+    return Signature(inputs, in_tree, out_tree, tuple(keys), weak, voids)
+
+
+def not_an_array(place: str, leaf: Any, error: Exception) -> str:
+    """Says that `leaf`, which JAX refuses with `error`, cannot be an argument."""
+    if isinstance(error, OverflowError):
+        return f"{place} is {leaf}, which no integer of JAX's default type holds: give an array"
+    kind = f"{type(leaf).__name__} of {leaf.dtype}" if hasattr(leaf, "dtype") else type(leaf).__name__
+    return f"{place} is a {kind}: give an array, a number or a jax.ShapeDtypeStruct"
 
 
 def is_key(value: Any) -> bool:
@@ -74,10 +93,30 @@ def is_key(value: Any) -> bool:
     return jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
-def physical(value: Any) -> Any:
-    """An array as it is in memory, or the jax.ShapeDtypeStruct of one: keys become their u32 words."""
+def is_void(value: Any) -> bool:
+    """Whether an array, or its jax.ShapeDtypeStruct, is of float0: what JAX takes for derivatives of integers."""
     import jax
 
+    return value.dtype == jax.dtypes.float0
+
+
+@functools.cache
+def _weakener(shape: tuple[int, ...], dtype: Any) -> Callable[[Any], Any]:
+    """Gives an array as one of a weak type."""
+    import jax
+
+    aval = jax.ShapeDtypeStruct(shape, dtype, weak_type=True)
+    return jax.jit(lambda x: x).lower(aval).compile()
+
+
+def physical(value: Any) -> Any:
+    """An array as it is in memory, or the jax.ShapeDtypeStruct of one: keys become their u32 words, float0 bools."""
+    import jax
+    import numpy as np
+
+    if is_void(value):
+        struct = isinstance(value, jax.ShapeDtypeStruct)
+        return jax.ShapeDtypeStruct(value.shape, np.bool_) if struct else np.zeros(value.shape, np.bool_)
     if not is_key(value):
         return value
     if isinstance(value, jax.ShapeDtypeStruct):
@@ -105,11 +144,29 @@ def _array(value: Any, want: Any) -> Any:
     import numpy as np
 
     if not (hasattr(value, "shape") and hasattr(value, "dtype")):
-        array = np.asarray(value)
-        return array if array.dtype.kind in "fc" and want.kind in "biu" else array.astype(want)
+        return _number(value, want)
     array = physical(value)
     if array.dtype == np.dtype(f"V{want.itemsize}"):  # how .npz files hold bf16 and f8
         return np.asarray(array).view(want)
     if array.dtype != want and jax.dtypes.canonicalize_dtype(array.dtype) == want:
         return np.asarray(array).astype(want)
     return array
+
+
+def _number(value: Any, want: Any) -> Any:
+    """A Python scalar, or a buffer, as an array of dtype `want` if that holds it; else of numpy's dtype for it."""
+    import numpy as np
+
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufc" or _rank(array.dtype) > _rank(want):
+        return array
+    with np.errstate(over="ignore"):
+        made = array.astype(want)
+    return array if _rank(want) == 1 and (made != array).any() else made
+
+
+def _rank(dtype: Any) -> int:
+    """Bools before integers, floats, complex numbers: each holds the numbers of those before."""
+    if dtype.kind in "bc":
+        return 0 if dtype.kind == "b" else 3
+    return 1 if dtype.kind in "iu" or "int" in dtype.name else 2

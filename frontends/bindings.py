@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 from jaxlib.mlir.dialects import chlo, func, mhlo, sdy, stablehlo
 
+from ..dialects import callbacks
 from ..dialects.dtypes import name_of_numpy, numpy_dtype
 from ..dialects.graph.attributes import Literal
 from .errors import FrontendError
@@ -31,6 +32,8 @@ DYNAMIC: int = ir.ShapedType.get_dynamic_size()
 
 _SMALL = 64
 """Constants of up to this many elements are written into the modules of the ops that use them."""
+
+_CONFIG = "mhlo.backend_config"
 
 _ELEMENTS = {"complex<f32>": "c64", "complex<f64>": "c128"}
 
@@ -94,6 +97,38 @@ def _complaint(said: list[tuple[str, str]], filename: str | None, source: str | 
 def functions(module: ir.Module) -> dict[str, Op]:
     """The functions of a module by symbol name."""
     return {string(op, "sym_name"): op for op in module.body.operations if op.operation.name == "func.func"}
+
+
+def number_callbacks(module: ir.Module, functions: Sequence[callbacks.Callback]) -> None:
+    """Gives calls of Python functions, which JAX numbers by their place in a list beside the module, numbers that hold
+    in the whole process."""
+    numbers = [callbacks.register(function) for function in functions]
+    with module.context:
+        for op in nested(module.operation) if numbers else ():
+            place = _callback_place(op)
+            if place is not None:
+                number = ir.IntegerAttr.get(ir.IntegerType.get_unsigned(64), numbers[place])
+                op.attributes[_CONFIG] = ir.DictAttr.get({callbacks.KEY: number})
+
+
+def calls_numbered(op: Op) -> bool:
+    """Whether a custom call is of a Python function that has a number."""
+    return _CONFIG in op.attributes and callbacks.KEY in ir.DictAttr(op.attributes[_CONFIG])
+
+
+def has_side_effect(op: Op) -> bool:
+    """Whether a custom call may do more than compute its results."""
+    return "has_side_effect" in op.attributes and bool(ir.BoolAttr(op.attributes["has_side_effect"]).value)
+
+
+def _callback_place(op: Op) -> int | None:
+    name = op.operation.name
+    if name != "stablehlo.custom_call" or "callback" not in string(op, "call_target_name"):
+        return None
+    if _CONFIG not in op.attributes:
+        return None
+    config = ir.DictAttr(op.attributes[_CONFIG])
+    return int(ir.IntegerAttr(config["index"]).value) if "index" in config else None
 
 
 def fold_shapes(module: ir.Module) -> ir.Module | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..dialects.callbacks import Callback
 from .stablehlo import convert_module
 
 
@@ -16,7 +17,7 @@ class Lowered:
     """A graph-level module with what is needed to call it like the function it came from.
 
     in_tree: pytree of the argument tuple; out_tree: of the result. in_avals, out_avals: one
-    jax.ShapeDtypeStruct for each flat input and output, in the order of @main's.
+    jax.ShapeDtypeStruct for each flat input and output, in the order of @main's; those of outputs say which are weak.
     """
 
     module: ModuleOp
@@ -33,18 +34,27 @@ def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
     """
     import jax
 
+    from .bindings import number_callbacks
+
     # Without keep_unused, @main would lose the inputs that fn ignores; custom calls follow the platform, and
     # the host of the device is a CPU.
     traced = jax.jit(fn, keep_unused=True).trace(*args)
     lowered = traced.lower(lowering_platforms=("cpu",))
-    module = convert_module(lowered.compiler_ir("stablehlo"))
+    source: Any = lowered.compiler_ir("stablehlo")
+    number_callbacks(source, _callbacks(lowered))
+    module = convert_module(source)
     return Lowered(
         module,
         jax.tree.structure(tuple(args)),
         lowered.out_tree,
         _avals(lowered.in_avals),
-        _avals(lowered.out_info),
+        tuple(jax.tree.leaves(traced.out_info)),
     )
+
+
+def _callbacks(lowered: Any) -> Sequence[Callback]:
+    """The Python functions that a lowered function calls; JAX hands them to its compiler and tells nobody else."""
+    return lowered._lowering.compile_args["host_callbacks"]
 
 
 def _avals(tree: Any) -> tuple[Any, ...]:

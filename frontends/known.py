@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import BlockArgument, SSAValue
 
 from ..dialects.dtypes import element_type
@@ -11,8 +12,6 @@ from ..dialects.graph.ops import element_of
 
 NATIVE = frozenset(map(element_type, "f32 f16 bf16 i8 i16 i32 i64 ui8 ui16 ui32 ui64 i1".split()))
 """Element types that the device computes with; ops on others run on the host."""
-
-_I32 = element_type("i32")
 
 
 def constant_value(value: SSAValue) -> np.ndarray | None:
@@ -33,7 +32,7 @@ def count_trips(loop: WhileOp) -> tuple[int, int] | None:
     if not isinstance(test, ELEMENTWISE["lt"]):
         return None
     at, limit = _position(test.operands[0], loop, 0), _known(test.operands[1], loop)
-    if at is None or limit is None or element_of(loop.inits[at]) != _I32:
+    if at is None or limit is None or not isinstance(element_of(loop.inits[at]), IntegerType):
         return None
     start, step = scalar_value(loop.inits[at]), loop.yielded(1).values[at].owner
     if start is None or not isinstance(step, ELEMENTWISE["add"]):

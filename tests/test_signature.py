@@ -54,3 +54,58 @@ def test_a_fraction_is_no_integer() -> None:
     program = tw.compile(lambda x, n: x + n, x, 2)
     with pytest.raises(tw.CompileError, match=r"input 1 of <lambda> must be i32\[\], got float64\[\]"):
         program(x, 2.5)
+
+
+def test_results_are_weak_where_those_of_jax_are() -> None:
+    def fn(x: Any, s: Any) -> Any:
+        return x * s, s * 2, 3, 2.5, True, jnp.full(4, 1.5), jnp.ones(2)
+
+    x = np.ones(3, np.float16)
+    got, want = tw.compile(fn, x, 2.0)(x, 2.0), jax.jit(fn)(x, 2.0)
+    for a, b in zip(got, want, strict=True):
+        assert (a.dtype, a.shape, a.weak_type) == (b.dtype, b.shape, b.weak_type)
+        np.testing.assert_array_equal(a, b)
+
+
+def test_gradients_of_integers_are_float0() -> None:
+    def fn(x: Any, n: Any) -> Any:
+        return jax.grad(lambda n, x: (x * n).sum(), argnums=(0, 1), allow_int=True)(n, x)
+
+    x, n = np.arange(3, dtype=np.float32), np.arange(3)
+    (void, slope), want = tw.compile(fn, x, n)(x, n), jax.jit(fn)(x, n)
+    assert (void.dtype, void.shape) == (want[0].dtype, want[0].shape)
+    np.testing.assert_array_equal(slope, want[1])
+    np.testing.assert_array_equal(tw.compile(lambda v, x: x + 1, void, x)(void, x), x + 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("three", r"argument 1\['n'\] of f is a str: give an array, a number or a jax.ShapeDtypeStruct"),
+        (memoryview(b"x"), r"argument 1\['n'\] of f is a memoryview: give an array"),
+        (np.array(["a"]), r"argument 1\['n'\] of f is a ndarray of <U1: give an array"),
+        (2**40, r"argument 1\['n'\] of f is 1099511627776, which no integer of JAX's default type holds"),
+    ],
+)
+def test_what_is_no_array_is_named(value: Any, message: str) -> None:
+    def f(x: Any, p: Any) -> Any:
+        return x + p["n"]
+
+    with pytest.raises(tw.CompileError, match=message):
+        tw.compile(f, np.ones(3, np.float32), {"n": value})
+
+
+@pytest.mark.parametrize("value", ["three", b"x", 1j, 2**40, 2.5, object(), [1], None])
+def test_a_number_must_fit_the_compiled_type(value: Any) -> None:
+    """Nothing is cut off without a word: 2 ** 40 is not 0 in 32 bits, and 1j is not 0."""
+    program = tw.compile(lambda n: n + 1, 2)
+    with pytest.raises(tw.CompileError, match=r"(must be i32\[\], got|was compiled for inputs)"):
+        program(value)
+    assert program(True) == 2
+
+
+def test_buffers_are_arrays_when_called() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    program = tw.compile(lambda x: x + 1, jax.ShapeDtypeStruct((2, 3), np.float32))
+    for given in (x, memoryview(x), x.astype(np.float64), jnp.asarray(x), x[::-1][::-1], np.asfortranarray(x)):
+        np.testing.assert_array_equal(program(given), x + 1)

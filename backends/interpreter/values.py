@@ -55,34 +55,60 @@ def convert(x: Array, dtype: np.dtype) -> Array:
     return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
 
 
-_RAW = {
+_PACKED = {
     np.dtype(t): np.dtype(u)
     for t, u in [
-        (jnp.bfloat16, np.uint16),
-        *(
-            (t, np.uint8)
-            for t in (jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.float8_e4m3fnuz, jnp.float8_e5m2fnuz)
-        ),
-        *((t, np.uint8) for t in (jnp.float8_e4m3b11fnuz, jnp.float8_e4m3, jnp.float8_e3m4)),
+        *((t, jnp.uint4) for t in (jnp.int4, jnp.uint4, jnp.float4_e2m1fn)),
+        *((t, jnp.uint2) for t in (jnp.int2, jnp.uint2)),
     ]
+}
+"""The unsigned integers as wide as element types that XLA packs: in memory each of them has a byte."""
+
+_RAW = {
+    **{
+        np.dtype(t): np.dtype(u)
+        for t, u in [
+            (jnp.bfloat16, np.uint16),
+            *(
+                (t, np.uint8)
+                for t in (jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.float8_e4m3fnuz, jnp.float8_e5m2fnuz)
+            ),
+            *((t, np.uint8) for t in (jnp.float8_e4m3b11fnuz, jnp.float8_e4m3, jnp.float8_e3m4)),
+        ]
+    },
+    **dict.fromkeys(_PACKED, np.dtype(np.uint8)),
 }
 """How dtypes are moved that XLA:CPU has no code for: it would widen whole tensors to f32 to slice them."""
 
 
 def raw(x: Array) -> Array:
     """x in a dtype that moves cheaply, bit for bit."""
-    return lax.bitcast_convert_type(x, _RAW[np.dtype(x.dtype)]) if np.dtype(x.dtype) in _RAW else x
+    dtype = np.dtype(x.dtype)
+    if dtype in _PACKED:
+        return lax.convert_element_type(_bits(x, _PACKED[dtype]), np.uint8)
+    return lax.bitcast_convert_type(x, _RAW[dtype]) if dtype in _RAW else x
 
 
 def raw_scalar(value: float | int | bool, dtype: np.dtype) -> np.ndarray:
     """`scalar`, as `raw` would hold it."""
     x = scalar(value, dtype)
+    if np.dtype(dtype) in _PACKED:
+        return x.view(_PACKED[np.dtype(dtype)]).astype(np.uint8)
     return x.view(_RAW.get(np.dtype(dtype), x.dtype))
 
 
 def cooked(x: Array, dtype: np.dtype) -> Array:
     """The inverse of `raw`."""
-    return lax.bitcast_convert_type(x, dtype) if np.dtype(dtype) in _RAW and x.dtype != dtype else x
+    dtype = np.dtype(dtype)
+    if x.dtype == dtype or dtype not in _RAW:
+        return x
+    if dtype in _PACKED:
+        return _bits(lax.convert_element_type(x, _PACKED[dtype]), dtype)
+    return lax.bitcast_convert_type(x, dtype)
+
+
+def _bits(x: Array, dtype: np.dtype) -> Array:
+    return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)
 
 
 def raw_dtype(dtype: np.dtype) -> np.dtype:

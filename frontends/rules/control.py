@@ -67,7 +67,14 @@ def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if not types or (target in IDENTITIES and [a.type for a in args] == types):
         return args if types else []  # without results it can only be for effect, such as jax.debug.print
     if "python" in target and "callback" in target:
-        raise FrontendError(f"{walk.named()} calls back into Python, which a compiled program cannot do")
+        if bindings.has_side_effect(op):
+            raise FrontendError(
+                f"{walk.named()} has effects in Python, which a compiled program keeps no order of: "
+                "use jax.pure_callback, or do it outside"
+            )
+        if not bindings.calls_numbered(op):
+            raise FrontendError(f"{walk.named()} calls a Python function, which StableHLO alone does not hold")
+        return None
     if target == "check.eq":
         return _all_equal(walk, args, types)
     if not target.startswith(_OF_THE_HOST) and target not in bindings.host_targets():

@@ -6,7 +6,7 @@ come from the schedule; then each step is emitted in the outermost loop that kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -60,6 +60,10 @@ class Step:
     along: Sequence[int | None] = ()
     location: LocationAttr | None = None
     """Where the graph op it belongs to came from."""
+
+
+_ORDER = {"load": 0, "store": 2}
+"""When the kinds of steps of one loop depth are emitted; others come between."""
 
 
 @dataclass
@@ -702,10 +706,13 @@ class VectorKernel:
     def _emit_level(
         self, emitter: Emitter, level: Sequence[int], depth: int, done: dict[Ref, SSAValue]
     ) -> None:
-        """Emits the steps of one loop depth, loads first so that one flag can cover them all."""
+        """Emits the steps of one loop depth: loads first and stores last, so that one flag can cover them all."""
         here = [i for i, _ in enumerate(self.steps) if level[i] == depth and (i, 0) not in done]
-        for i in sorted(here, key=lambda i: self.steps[i].kind != "load"):
+        for i in self._ordered(here):
             self._emit_step(emitter, i, self.steps[i], done)
+
+    def _ordered(self, steps: Iterable[int]) -> list[int]:
+        return sorted(steps, key=lambda i: _ORDER.get(self.steps[i].kind, 1))
 
     def _emit_step(self, emitter: Emitter, i: int, step: Step, done: dict[Ref, SSAValue]) -> None:
         emitter.builder.location = step.location
@@ -738,17 +745,14 @@ class VectorKernel:
                     carried = list(carried)
                     index = nest.enter_context(_carrying(builder, trips, levels[-1], carried))
                     emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
-                for i in before:
-                    self._emit_step(emitter, i, self.steps[i], done)
-                for i in beside:
+                for i in [*before, *self._ordered(beside)]:
                     self._emit_step(emitter, i, self.steps[i], done)
                 self._combine(emitter, at, done, carried)
             final = levels[0] if levels else carried
             done.update({(at, j): v for j, v in enumerate(final)})
             inside = {*before, *beside, at}
-            for i, step in enumerate(self.steps):
-                if i not in inside:
-                    self._emit_step(emitter, i, step, done)
+            for i in self._ordered(i for i, _ in enumerate(self.steps) if i not in inside):
+                self._emit_step(emitter, i, self.steps[i], done)
 
     def _spanning(self, rows: frozenset[int]) -> list[int]:
         """The steps that work on reduced axes, and what only they use."""

@@ -175,3 +175,20 @@ def test_loops_that_name_their_state(name: str, memory: Any) -> None:
     verify(program.module())
     (got,) = program.executable(memory)(*program.flatten(args))
     np.testing.assert_allclose(got, jax.jit(fn)(*args), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint32", "int8", "uint8"])
+def test_loops_count_in_any_integer_type(dtype: str) -> None:
+    """With 64-bit types on, JAX counts fori_loop and scan in i64."""
+    with jax.enable_x64(True):
+
+        def fn(x: Any, rows: Any) -> Any:
+            counted = lax.fori_loop(jnp.asarray(3, dtype), jnp.asarray(9, dtype), lambda k, c: c + k, x)
+            return lax.scan(lambda c, r: (c * r, c + r), counted, rows)
+
+        x, rows = jnp.arange(5, dtype=jnp.int32).astype(dtype), jnp.ones((4, 5), dtype)
+        program = tw.compile(fn, x, rows)
+        loops = [op for op in program.module("graph").walk() if op.name == "graph.while"]
+        assert [op.properties["trip_count"].value.data for op in loops] == [6, 4]
+        for got, want in zip(program(x, rows), jax.jit(fn)(x, rows), strict=True):
+            np.testing.assert_array_equal(got, want)

@@ -125,3 +125,14 @@ def test_reductions_across_short_rows(n: int, dtype: str) -> None:
 def test_a_pad_by_the_constant_that_it_pads() -> None:
     """Zeros around zeros: one constant is the data and the value of the pad."""
     check(lambda x: x + jnp.pad(jnp.zeros((3, 4)), ((0, 2), (1, 0))), data("f32", (5, 5)))
+
+
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
+def test_more_results_than_events(target: str) -> None:
+    """A pair of pipes has 8 events: the stores of one kernel's many results share them."""
+
+    def fn(x: jax.Array, t: jax.Array) -> list[jax.Array]:
+        total = x.sum(-1, keepdims=True)
+        return [*(jnp.full_like(x, k) + t for k in range(11)), *(total * k + x for k in range(11))]
+
+    check(fn, data("f32", (5, 7)), data("f32", ()), target=target, length=7)
