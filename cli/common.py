@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
+
+from ..backends import files
 
 
 class CliError(Exception):
@@ -22,10 +25,23 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise CliError(f"{message} (see {self.prog} --help)")
 
+    def _check_value(self, action: argparse.Action, value: str) -> None:
+        """As argparse's, with a suggestion for what is misspelt."""
+        known = [] if action.choices is None else [str(c) for c in action.choices]
+        if known and value not in known:
+            said = f"invalid choice: '{value}' (choose from {', '.join(known)})"
+            raise argparse.ArgumentError(action, said + suggestion(value, known))
+
 
 def complain(program: str, message: str) -> None:
     """Prints an error to stderr."""
-    print(f"{program}: error: {message}", file=sys.stderr)
+    say(f"{program}: error: {message}")
+
+
+def say(message: str) -> None:
+    """Prints to stderr, if anybody listens."""
+    with suppress(BrokenPipeError):
+        print(message, file=sys.stderr, flush=True)
 
 
 def os_message(error: OSError) -> str:
@@ -41,21 +57,32 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
-    """Writes a file in one step: a reader sees the old contents or the new ones, never a part."""
-    target = Path(path)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    """Writes a file in one step. Raises CliError."""
     try:
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
-        os.replace(draft, target)
+        files.write_whole(path, content)
     except OSError as error:
-        raise CliError(f"{target}: {error.strerror or error}") from error
-    finally:
-        draft.unlink(missing_ok=True)
+        raise CliError(f"{path}: {error.strerror or error}") from error
+
+
+def check_output(path: str) -> None:
+    """Raises CliError where a file cannot be written, so that nobody waits for a result that has no place."""
+    target = Path(path)
+    if not path:
+        raise CliError("the name of the output file is empty")
+    if target.is_dir():
+        raise CliError(f"{path}: {os.strerror(errno.EISDIR)}")
+    if not target.parent.is_dir():
+        raise CliError(f"{path}: {os.strerror(errno.ENOENT)}")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise CliError(f"{path}: {os.strerror(errno.EACCES)}")
 
 
 @contextmanager
 def quiet_pipe():
     """A reader that closes our output early (`| head`) is no error."""
+    # a program started with its output closed has none
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         yield
         sys.stdout.flush()
