@@ -26,13 +26,13 @@ from .dialects.npu.structure import KernelOp
 from .dialects.text import one_line, parse_module
 from .dialects.text import verify as verify_module
 from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
-from .frontends.text import TwError, find_tw
+from .frontends.text import TwError, decoded, find_tw
 from .machine import Machine
 from .passes.errors import PassError
 from .passes.npu.check import removable_flags
-from .passes.pins import Pins, pins_text
+from .passes.pins import Pins, Schedule, pins_text
 from .passes.pipeline import PIPELINE, Stage, level_of, pinned, run_pipeline
-from .signature import CompileError, Signature, physical, signature_of
+from .signature import CompileError, Signature, described, physical, signature_of, types_of
 from .verification.results import Verification
 
 if TYPE_CHECKING:
@@ -57,6 +57,17 @@ class Options:
     check: bool = True
     schedule: Pins = None
     host: Literal["allow", "forbid"] = "allow"
+
+    def __post_init__(self) -> None:
+        for field, known in (("memory", ("typed", "bytes")), ("host", ("allow", "forbid"))):
+            if getattr(self, field) not in known:
+                said = " or ".join(map(repr, known))
+                raise CompileError(f"options: {field} must be {said}, not {getattr(self, field)!r}")
+        pins = self.schedule.values() if isinstance(self.schedule, Mapping) else (self.schedule,)
+        if not all(isinstance(p, Schedule | None) for p in pins):
+            raise CompileError(
+                f"options: schedule must be a tw.Schedule, or one for each kernel name, not {self.schedule!r}"
+            )
 
     def stages(self) -> list[Stage]:
         """The pipeline that these options ask for."""
@@ -241,6 +252,8 @@ def compile(
     for a program that cannot be compiled, MachineError for an unknown target.
     """
     Machine.load(target)
+    if not isinstance(options, Options | None):
+        raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     origin = _source(source, args)
     options = options or Options()
     with _as_compile_error(), _collector_paused():
@@ -250,25 +263,30 @@ def compile(
     return Program(origin, module, signature, target, options)
 
 
+_PYTHON = re.compile(r"[^\n]*\.py(:\w*)?")
+"""What the command line takes for a function of a Python file."""
+
+
 def _source(source: Any, args: Sequence[Any]) -> Source:
     if callable(source):
         name = getattr(source, "__name__", type(source).__name__)
-        return Source(lambda: _from_function(source, _shapes(args)), name)
+        types = types_of(name, args)
+        return Source(lambda: _from_function(source, types), name)
     found = find_tw(str(source)) if isinstance(source, str | Path) else None
     if found is not None:
         return _from_tw(*found, args)
     if isinstance(source, Path) or (
-        isinstance(source, str) and "\n" not in source and source.endswith(".mlir")
+        isinstance(source, str) and "\n" not in source and source.endswith((".mlir", ".mlirbc"))
     ):
         path = Path(source)
-        if not path.is_file():
-            raise CompileError(f"{path}: no such file")
-        content = path.read_bytes()
+        content = _read(path)
         return Source(lambda: _from_text(content, str(path)), path.name)
+    if isinstance(source, str) and _PYTHON.fullmatch(source):
+        raise CompileError(f"{source}: give the function itself; only the command line looks for it in a file")
     if isinstance(source, str | bytes):
         content = source if isinstance(source, bytes) else source.encode()
         return Source(lambda: _from_text(content, None), "program")
-    raise CompileError(f"cannot compile a {type(source).__name__}: give a function, StableHLO, or a path")
+    raise CompileError(f"cannot compile {described(source)}: give a function, StableHLO, or a path")
 
 
 def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
@@ -276,7 +294,13 @@ def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
     from .dialects.dtypes import name_of_numpy
 
     text = _tw_text(path)
-    inputs = [(tuple(a.shape), name_of_numpy(a.dtype)) for a in _shapes(args)] if args else None
+    name = function or Path(path).stem
+    types = types_of(name, args) if args else ()
+    for i, type_ in enumerate(types):
+        if not hasattr(type_, "shape"):
+            raise CompileError(f"argument {i} of {name} must be an array, got {described(args[i])}")
+    flat = [physical(t) for t in types]
+    inputs = [(tuple(t.shape), name_of_numpy(t.dtype)) for t in flat] or None
 
     def lower() -> tuple[ModuleOp, Signature]:
         from .frontends.text.frontend import lower_tw
@@ -284,16 +308,23 @@ def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
         made = lower_tw(path, text, function, inputs)
         return made.module, Signature(made.inputs)
 
-    return Source(lower, function or Path(path).stem)
+    return Source(lower, name)
 
 
 def _tw_text(path: str) -> str:
     try:
-        return Path(path).read_bytes().decode()
+        return decoded(_read(Path(path)))
+    except ValueError as error:
+        raise CompileError(f"{path}: {error}") from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except FileNotFoundError:
         raise CompileError(f"{path}: no such file") from None
-    except UnicodeDecodeError:
-        raise CompileError(f"{path}: not a text file in UTF-8") from None
+    except OSError as error:
+        raise CompileError(f"{path}: {error.strerror or error}") from None
 
 
 def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tuple[int, ...], str], ...]:
@@ -305,20 +336,6 @@ def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tu
         raise CompileError(f"{source}: not a .tw file")
     with _as_compile_error():
         return lower_tw(found[0], _tw_text(found[0]), found[1], None, dimensions).inputs
-
-
-def _shapes(args: Sequence[Any]) -> tuple[Any, ...]:
-    """`args` with arrays replaced by their types, so that a Program does not keep weights alive. A Python scalar stays
-    weak: it takes the dtype of what it meets."""
-    import jax
-
-    def struct(leaf: Any) -> Any:
-        if isinstance(leaf, jax.ShapeDtypeStruct):
-            return leaf
-        aval: Any = jax.typeof(leaf)
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
-
-    return jax.tree.map(struct, tuple(args))
 
 
 def _from_function(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ModuleOp, Signature]:
@@ -338,6 +355,10 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
         with _as_compile_error():
             return lower_stablehlo(content, filename)
     where = filename or "the program"
+    if not content.strip():
+        raise CompileError(f"{where}: there is nothing in it")
+    if b"\0" in content:
+        raise CompileError(f"{where}: neither text nor MLIR bytecode")
     try:
         module = parse_module(make_context(), content.decode(), where)
         verify_module(module)

@@ -442,8 +442,8 @@ class Expressions(Builder):
 
 
 def hint(name: str) -> str | None:
-    """A name of the program as the name of an SSA value, where it can be one."""
-    return name if SSAValue.is_valid_name(name) else None
+    """A name of the program as the name of an SSA value, where it can be one: MLIR reads ASCII names only."""
+    return name if name.isascii() and SSAValue.is_valid_name(name) else None
 
 
 _ELSEWHERE = {

@@ -48,12 +48,14 @@ SMALL = 64
 
 
 def print_tw(module: ModuleOp, name: str = "main") -> str:
-    """A graph-level module as .tw text, its @main called `name`. Raises FrontendError, one line that names the op and
-    its place, for what the language cannot say."""
+    """A graph-level module as .tw text, its @main called `name`, or like it where the language has a word `name`.
+    Raises FrontendError, one line that names the op and its place, for what the language cannot say."""
     main = next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main"), None)
     if main is None:
         raise FrontendError("there is no function @main to print as .tw")
     printer = _Printer()
+    name = printer.fresh(name if is_name(name) else "main")
+    printer.used.discard(name)  # values have names of their own
     return format_text(f"{name}.tw", printer.function(main, name))
 
 
@@ -65,7 +67,7 @@ def cannot(op: Operation, why: str = "") -> FrontendError:
 class _Printer:
     def __init__(self) -> None:
         self.names: dict[SSAValue, str] = {}
-        self.used = {*keywords(), *functions(), *CONSTANTS, "graph", "main"}
+        self.used = {*keywords(), *functions(), *CONSTANTS, "graph"}
         self.lines: list[str] = []
         self.inline = 0
         self.skipped: set[Operation] = set()
