@@ -33,7 +33,7 @@ from .passes.npu.check import removable_flags
 from .passes.pins import Pins, Schedule, pins_text
 from .passes.pipeline import PIPELINE, Stage, level_of, pinned, run_pipeline
 from .signature import CompileError, Signature, described, physical, signature_of, types_of
-from .verification.results import Verification
+from .verification.results import Progress, Verification
 
 if TYPE_CHECKING:
     from .backends.interpreter import Executable
@@ -409,14 +409,15 @@ def verify(
     stages: Sequence[Stage] | None = None,
     bisect: bool = False,
     quick: bool = False,
+    progress: Progress | None = None,
 ) -> Verification:
     """Compares a program's values after every pass, at every level, with JAX and with the pass before.
 
     source and args: as for `compile`; a source that is no function is compared with its own level. bisect: stop at
     the first bad pass and find the op, the tile, the line and a small program that shows it (`result.culprit`).
     quick: compare only the compiled program, in both memory modes. stages: passes to run instead of the usual ones.
-    program: the compiled source, if there is one already; its target and options count then. Raises CompileError for
-    arguments that do not fit.
+    program: the compiled source, if there is one already; its target and options count then. progress: is told of
+    each step: its name, steps done, steps in all (0: unknown). Raises CompileError for arguments that do not fit.
     """
     from .verification.run import verify_module as run_verification
 
@@ -450,4 +451,5 @@ def verify(
             execute if stages is None else None,
             bisect,
             quick,
+            progress=progress,
         )

@@ -52,7 +52,11 @@ def _options(args: argparse.Namespace) -> Options:
 
 
 def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **options: Any) -> Verification:
-    with working(f"verifying {source.name}"), user_code(source.path if source.fn is not None else None):
+    with (
+        working(f"verifying {source.name}") as say,
+        user_code(source.path if source.fn is not None else None),
+    ):
+        options["progress"] = lambda what, done, steps: say(f"verifying {source.name}: {what}", done, steps)
         return verify(source.compiled, *inputs, target=args.target, **options)
 
 
@@ -181,8 +185,10 @@ def reduce_program(args: argparse.Namespace) -> int:
         module, flat = lower(source.compiled, *inputs)
     before = count_ops(module)
     try:
-        with working(f"reducing {source.name}"):
-            found = Reducer(module, flat, check, args.tests or TESTS).run()
+        with working(f"reducing {source.name}") as say:
+            reducer = Reducer(module, flat, check, args.tests or TESTS)
+            reducer.progress = lambda what, done, steps: say(f"reducing {source.name}: {what}", done, steps)
+            found = reducer.run()
     except ValueError as error:
         raise CliError(f"{args.source}: {error}") from None
     files = write_program(args, found.module, found.inputs)
