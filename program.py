@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from .passes.errors import PassError
 from .passes.npu.check import removable_flags
 from .passes.pins import Pins, Schedule, pins_text
 from .passes.pipeline import PIPELINE, Stage, level_of, pinned, run_pipeline
-from .signature import CompileError, Signature, described, physical, signature_of, types_of
+from .signature import CompileError, Signature, check_twin, described, physical, signature_of, types_of
 from .verification.results import Progress, Verification
 
 if TYPE_CHECKING:
@@ -371,12 +371,25 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
     return module
 
 
-def _main_inputs(module: ModuleOp, where: str) -> tuple[tuple[tuple[int, ...], str], ...]:
+Types = tuple[tuple[tuple[int, ...], str], ...]
+"""Shapes and element types."""
+
+
+def _main_inputs(module: ModuleOp, where: str) -> Types:
+    return _types_of_main(module, where, lambda main: main.function_type.inputs)
+
+
+def main_results(module: ModuleOp) -> Types:
+    """Shape and element type of each result of a module's @main."""
+    return _types_of_main(module, "the program", lambda main: main.function_type.outputs)
+
+
+def _types_of_main(module: ModuleOp, where: str, pick: Callable[[FuncOp], Iterable[Any]]) -> Types:
     main = next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main"), None)
     if main is None:
         raise CompileError(f"{where}: there is no function @main")
     out = []
-    for t in main.function_type.inputs:
+    for t in pick(main):
         if isinstance(t, TensorType):
             out.append((t.get_shape(), dtype_name(t.element_type)))
         elif isinstance(t, GmType):
@@ -410,10 +423,14 @@ def verify(
     bisect: bool = False,
     quick: bool = False,
     progress: Progress | None = None,
+    against: Callable[..., Any] | None = None,
 ) -> Verification:
     """Compares a program's values after every pass, at every level, with JAX and with the pass before.
 
-    source and args: as for `compile`; a source that is no function is compared with its own level. bisect: stop at
+    source and args: as for `compile`. against: a JAX function that takes the same `args` and gives the same outputs,
+    to compare with; the source itself where that is a function. Without either a program is compared with the values
+    of the level that it is written in, which shows what the passes do and not whether it says what is meant
+    (`result.reference` names what was compared with). bisect: stop at
     the first bad pass and find the op, the tile, the line and a small program that shows it (`result.culprit`).
     quick: compare only the compiled program, in both memory modes. stages: passes to run instead of the usual ones.
     program: the compiled source, if there is one already; its target and options count then. progress: is told of
@@ -426,11 +443,14 @@ def verify(
         module, signature = origin.lower()
     name = origin.name
     flat = signature.flatten(name, args)
+    twin = against if against is not None else source if callable(source) else None
     reference = None
-    if callable(source):
+    if twin is not None:
         import jax
 
-        reference = [physical(leaf) for leaf in jax.tree.leaves(jax.jit(source)(*args))]
+        reference = [physical(leaf) for leaf in jax.tree.leaves(jax.jit(twin)(*args))]
+        if against is not None:
+            check_twin(name, main_results(module), getattr(twin, "__name__", type(twin).__name__), reference)
     known = program
     if program is not None:
         target, options = program.target, program.options
@@ -452,4 +472,5 @@ def verify(
             bisect,
             quick,
             progress=progress,
+            against="JAX" if against is None else f"{getattr(against, '__name__', 'the function')} in JAX",
         )

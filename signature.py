@@ -86,6 +86,19 @@ def types_of(name: str, args: Sequence[Any]) -> tuple[Any, ...]:
     return jax.tree_util.tree_map_with_path(struct, tuple(args))
 
 
+def check_twin(
+    name: str, results: Sequence[tuple[tuple[int, ...], str]], twin: str, reference: Sequence[Any]
+) -> None:
+    """Raises CompileError where the outputs of a program's `twin`, flat arrays, have other types than its `results`."""
+
+    def shown(types: Sequence[tuple[tuple[int, ...], str]]) -> str:
+        return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in types) or "nothing"
+
+    given = [(tuple(a.shape), name_of_numpy(a.dtype)) for a in reference]
+    if given != list(results):
+        raise CompileError(f"{twin} gives {shown(given)}; to compare with, {name} needs {shown(results)}")
+
+
 def described(value: Any) -> str:
     """What an argument is, for messages: `a list`, `an array of <U3`."""
     import jax

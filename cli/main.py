@@ -58,11 +58,14 @@ def make_parser() -> argparse.ArgumentParser:
 
     run = command("run", "run the npu program and sum up its outputs")
     run.add_argument("--check", action="store_true", help="compare with JAX; exit code 1 where they differ")
+    against = "a JAX function to compare a .tw or .mlir program with, which takes the same inputs"
+    run.add_argument("--against", metavar="FILE.py:FN", help=f"{against}; implies --check")
     run.add_argument(
         "--memory", choices=("typed", "bytes"), default="typed", help="arrays, or addressed bytes"
     )
     command("report", "time, traffic and energy by kernel")
     verify = command("verify", "compare the values after every pass with JAX; exit code 1 where they differ")
+    verify.add_argument("--against", metavar="FILE.py:FN", help=against)
     verify.add_argument(
         "--bisect", action="store_true", help="find the first bad pass, the op, tile and line"
     )

@@ -78,6 +78,14 @@ def find_source(text: str) -> Source:
     return Source(file, name, fn, module)
 
 
+def find_function(text: str) -> Source:
+    """The Python function called `FILE.py:FN`. Raises CliError."""
+    source = find_source(text) if re.search(r"\.py(:|$)", text) else None
+    if source is None or source.fn is None:
+        raise CliError(f"{text}: --against needs a Python function, FILE.py:FN")
+    return source
+
+
 def find_stages(text: str) -> Sequence[Stage]:
     """The pipeline stages called `FILE.py:NAME`: a sequence of them, or a function that gives one. Raises CliError."""
     from ..passes.pipeline import Stage
