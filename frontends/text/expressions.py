@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.dtypes import dtype_name, element_type, is_float, name_of_numpy, numpy_dtype
 from ..known import NATIVE
@@ -49,6 +49,7 @@ class Expressions(Builder):
         self._consts: dict[syntax.Const, Any] = {}
         self._computing: set[syntax.Const] = set()
         self._params: dict[syntax.Param, Any] = {}
+        self.parameter_quants: dict[SSAValue, Attribute | None] = {}
 
     # -- errors --------------------------------------------------------------------------------------------
 
