@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,14 +27,14 @@ from .dialects.npu.structure import KernelOp
 from .dialects.text import one_line, parse_module
 from .dialects.text import verify as verify_module
 from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
-from .frontends.text import TwError, find_tw
+from .frontends.text import TwError, decoded, find_tw
 from .machine import Machine
 from .passes.errors import PassError
 from .passes.npu.check import removable_flags
-from .passes.pins import Pins, pins_text
+from .passes.pins import Pins, Schedule, pins_text
 from .passes.pipeline import PIPELINE, Stage, level_of, pinned, run_pipeline
-from .signature import CompileError, Signature, not_an_array, physical, signature_of
-from .verification.results import Verification
+from .signature import CompileError, Signature, check_twin, described, physical, signature_of, types_of
+from .verification.results import Progress, Verification
 
 if TYPE_CHECKING:
     from .backends.interpreter import Executable
@@ -58,6 +58,17 @@ class Options:
     check: bool = True
     schedule: Pins = None
     host: Literal["allow", "forbid"] = "allow"
+
+    def __post_init__(self) -> None:
+        for field, known in (("memory", ("typed", "bytes")), ("host", ("allow", "forbid"))):
+            if getattr(self, field) not in known:
+                said = " or ".join(map(repr, known))
+                raise CompileError(f"options: {field} must be {said}, not {getattr(self, field)!r}")
+        pins = self.schedule.values() if isinstance(self.schedule, Mapping) else (self.schedule,)
+        if not all(isinstance(p, Schedule | None) for p in pins):
+            raise CompileError(
+                f"options: schedule must be a tw.Schedule, or one for each kernel name, not {self.schedule!r}"
+            )
 
     def stages(self) -> list[Stage]:
         """The pipeline that these options ask for."""
@@ -244,6 +255,8 @@ def compile(
     for a program that cannot be compiled, MachineError for an unknown target.
     """
     Machine.load(target)
+    if not isinstance(options, Options | None):
+        raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     origin = _source(source, args)
     options = options or Options()
     with _as_compile_error(), _collector_paused():
@@ -253,25 +266,30 @@ def compile(
     return Program(origin, module, signature, target, options)
 
 
+_PYTHON = re.compile(r"[^\n]*\.py(:\w*)?")
+"""What the command line takes for a function of a Python file."""
+
+
 def _source(source: Any, args: Sequence[Any]) -> Source:
     if callable(source):
         name = getattr(source, "__name__", type(source).__name__)
-        return Source(lambda: _from_function(source, _shapes(args, name)), name)
+        types = types_of(name, args)
+        return Source(lambda: _from_function(source, types), name)
     found = find_tw(str(source)) if isinstance(source, str | Path) else None
     if found is not None:
         return _from_tw(*found, args)
     if isinstance(source, Path) or (
-        isinstance(source, str) and "\n" not in source and source.endswith(".mlir")
+        isinstance(source, str) and "\n" not in source and source.endswith((".mlir", ".mlirbc"))
     ):
         path = Path(source)
-        if not path.is_file():
-            raise CompileError(f"{path}: no such file")
-        content = path.read_bytes()
+        content = _read(path)
         return Source(lambda: _from_text(content, str(path)), path.name)
+    if isinstance(source, str) and _PYTHON.fullmatch(source):
+        raise CompileError(f"{source}: give the function itself; only the command line looks for it in a file")
     if isinstance(source, str | bytes):
         content = source if isinstance(source, bytes) else source.encode()
         return Source(lambda: _from_text(content, None), "program")
-    raise CompileError(f"cannot compile a {type(source).__name__}: give a function, StableHLO, or a path")
+    raise CompileError(f"cannot compile {described(source)}: give a function, StableHLO, or a path")
 
 
 def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
@@ -279,7 +297,13 @@ def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
     from .dialects.dtypes import name_of_numpy
 
     text = _tw_text(path)
-    inputs = [(tuple(a.shape), name_of_numpy(a.dtype)) for a in _shapes(args, function or path)] if args else None
+    name = function or Path(path).stem
+    types = types_of(name, args) if args else ()
+    for i, type_ in enumerate(types):
+        if not hasattr(type_, "shape"):
+            raise CompileError(f"argument {i} of {name} must be an array, got {described(args[i])}")
+    flat = [physical(t) for t in types]
+    inputs = [(tuple(t.shape), name_of_numpy(t.dtype)) for t in flat] or None
 
     def lower() -> tuple[ModuleOp, Signature]:
         from .frontends.text.frontend import lower_tw
@@ -287,16 +311,23 @@ def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
         made = lower_tw(path, text, function, inputs)
         return made.module, Signature(made.inputs)
 
-    return Source(lower, function or Path(path).stem)
+    return Source(lower, name)
 
 
 def _tw_text(path: str) -> str:
     try:
-        return Path(path).read_bytes().decode()
+        return decoded(_read(Path(path)))
+    except ValueError as error:
+        raise CompileError(f"{path}: {error}") from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except FileNotFoundError:
         raise CompileError(f"{path}: no such file") from None
-    except UnicodeDecodeError:
-        raise CompileError(f"{path}: not a text file in UTF-8") from None
+    except OSError as error:
+        raise CompileError(f"{path}: {error.strerror or error}") from None
 
 
 def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tuple[int, ...], str], ...]:
@@ -308,25 +339,6 @@ def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tu
         raise CompileError(f"{source}: not a .tw file")
     with _as_compile_error():
         return lower_tw(found[0], _tw_text(found[0]), found[1], None, dimensions).inputs
-
-
-def _shapes(args: Sequence[Any], name: str) -> tuple[Any, ...]:
-    """`args` with arrays replaced by their types, so that a Program does not keep weights alive. A Python scalar stays
-    weak: it takes the dtype of what it meets. Raises CompileError, which calls the program `name`, for what is no
-    array."""
-    import jax
-
-    def struct(path: Any, leaf: Any) -> Any:
-        if isinstance(leaf, jax.ShapeDtypeStruct):
-            return leaf
-        try:
-            aval: Any = jax.typeof(leaf)
-        except (TypeError, OverflowError) as error:
-            place = f"argument {path[0].idx}{jax.tree_util.keystr(path[1:])} of {name}"
-            raise CompileError(not_an_array(place, leaf, error)) from None
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
-
-    return jax.tree_util.tree_map_with_path(struct, tuple(args))
 
 
 def _from_function(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ModuleOp, Signature]:
@@ -346,6 +358,10 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
         with _as_compile_error():
             return lower_stablehlo(content, filename)
     where = filename or "the program"
+    if not content.strip():
+        raise CompileError(f"{where}: there is nothing in it")
+    if b"\0" in content:
+        raise CompileError(f"{where}: neither text nor MLIR bytecode")
     try:
         module = parse_module(make_context(), content.decode(), where)
         verify_module(module)
@@ -358,12 +374,25 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
     return module
 
 
-def _main_inputs(module: ModuleOp, where: str) -> tuple[tuple[tuple[int, ...], str], ...]:
+Types = tuple[tuple[tuple[int, ...], str], ...]
+"""Shapes and element types."""
+
+
+def _main_inputs(module: ModuleOp, where: str) -> Types:
+    return _types_of_main(module, where, lambda main: main.function_type.inputs)
+
+
+def main_results(module: ModuleOp) -> Types:
+    """Shape and element type of each result of a module's @main."""
+    return _types_of_main(module, "the program", lambda main: main.function_type.outputs)
+
+
+def _types_of_main(module: ModuleOp, where: str, pick: Callable[[FuncOp], Iterable[Any]]) -> Types:
     main = next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main"), None)
     if main is None:
         raise CompileError(f"{where}: there is no function @main")
     out = []
-    for t in main.function_type.inputs:
+    for t in pick(main):
         if isinstance(t, TensorType):
             out.append((t.get_shape(), dtype_name(t.element_type)))
         elif isinstance(t, GmType):
@@ -396,14 +425,19 @@ def verify(
     stages: Sequence[Stage] | None = None,
     bisect: bool = False,
     quick: bool = False,
+    progress: Progress | None = None,
+    against: Callable[..., Any] | None = None,
 ) -> Verification:
     """Compares a program's values after every pass, at every level, with JAX and with the pass before.
 
-    source and args: as for `compile`; a source that is no function is compared with its own level. bisect: stop at
+    source and args: as for `compile`. against: a JAX function that takes the same `args` and gives the same outputs,
+    to compare with; the source itself where that is a function. Without either a program is compared with the values
+    of the level that it is written in, which shows what the passes do and not whether it says what is meant
+    (`result.reference` names what was compared with). bisect: stop at
     the first bad pass and find the op, the tile, the line and a small program that shows it (`result.culprit`).
     quick: compare only the compiled program, in both memory modes. stages: passes to run instead of the usual ones.
-    program: the compiled source, if there is one already; its target and options count then. Raises CompileError for
-    arguments that do not fit.
+    program: the compiled source, if there is one already; its target and options count then. progress: is told of
+    each step: its name, steps done, steps in all (0: unknown). Raises CompileError for arguments that do not fit.
     """
     from .verification.run import verify_module as run_verification
 
@@ -412,11 +446,14 @@ def verify(
         module, signature = origin.lower()
     name = origin.name
     flat = signature.flatten(name, args)
+    twin = against if against is not None else source if callable(source) else None
     reference = None
-    if callable(source):
+    if twin is not None:
         import jax
 
-        reference = [physical(leaf) for leaf in jax.tree.leaves(jax.jit(source)(*args))]
+        reference = [physical(leaf) for leaf in jax.tree.leaves(jax.jit(twin)(*args))]
+        if against is not None:
+            check_twin(name, main_results(module), getattr(twin, "__name__", type(twin).__name__), reference)
     known = program
     if program is not None:
         target, options = program.target, program.options
@@ -437,4 +474,6 @@ def verify(
             execute if stages is None else None,
             bisect,
             quick,
+            progress=progress,
+            against="JAX" if against is None else f"{getattr(against, '__name__', 'the function')} in JAX",
         )

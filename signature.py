@@ -41,10 +41,16 @@ class Signature:
             if tree != self.in_tree:
                 raise CompileError(f"{name} was compiled for inputs {self.in_tree}, called with {tree}")
         if len(flat) != len(self.inputs):
-            raise CompileError(f"{name} takes {len(self.inputs)} inputs, called with {len(flat)}")
+            plural = "s" * (len(self.inputs) != 1)
+            raise CompileError(f"{name} takes {len(self.inputs)} input{plural}, called with {len(flat)}")
         out = []
         for i, (value, (shape, dtype)) in enumerate(zip(flat, self.inputs, strict=True)):
-            array = _array(value, numpy_dtype(dtype))
+            try:
+                array = _array(value, numpy_dtype(dtype))
+            except (TypeError, ValueError, OverflowError):
+                raise CompileError(
+                    f"input {i} of {name} must be {dtype}{list(shape)}, got {described(value)}"
+                ) from None
             if tuple(array.shape) != shape or array.dtype != numpy_dtype(dtype):
                 got = f"{array.dtype.name}{list(array.shape)}"
                 raise CompileError(f"input {i} of {name} must be {dtype}{list(shape)}, got {got}")
@@ -66,6 +72,49 @@ class Signature:
         if self.out_tree is not None:
             return jax.tree.unflatten(self.out_tree, out)
         return out[0] if len(out) == 1 else tuple(out)
+
+
+def types_of(name: str, args: Sequence[Any]) -> tuple[Any, ...]:
+    """`args` with arrays replaced by their types, so that a Program does not keep weights alive. A Python scalar stays
+    weak: it takes the dtype of what it meets. Raises CompileError, which calls the program `name`, for a leaf that is
+    no array."""
+    import jax
+
+    def struct(path: Any, leaf: Any) -> Any:
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            return leaf
+        try:
+            aval: Any = jax.typeof(leaf)
+        except (TypeError, OverflowError) as error:
+            place = f"argument {path[0].idx}{jax.tree_util.keystr(path[1:])} of {name}"
+            raise CompileError(not_an_array(place, leaf, error)) from None
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
+    return jax.tree_util.tree_map_with_path(struct, tuple(args))
+
+
+def check_twin(
+    name: str, results: Sequence[tuple[tuple[int, ...], str]], twin: str, reference: Sequence[Any]
+) -> None:
+    """Raises CompileError where the outputs of a program's `twin`, flat arrays, have other types than its `results`."""
+
+    def shown(types: Sequence[tuple[tuple[int, ...], str]]) -> str:
+        return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in types) or "nothing"
+
+    given = [(tuple(a.shape), name_of_numpy(a.dtype)) for a in reference]
+    if given != list(results):
+        raise CompileError(f"{twin} gives {shown(given)}; to compare with, {name} needs {shown(results)}")
+
+
+def described(value: Any) -> str:
+    """What an argument is, for messages: `a list`, `an array of <U3`."""
+    import jax
+
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return "a jax.ShapeDtypeStruct, which has no values"
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"an array of {value.dtype}"
+    return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
 def signature_of(in_avals: Sequence[Any], out_avals: Sequence[Any], in_tree: Any, out_tree: Any) -> Signature:
@@ -143,6 +192,8 @@ def _array(value: Any, want: Any) -> Any:
     import jax
     import numpy as np
 
+    if isinstance(value, jax.ShapeDtypeStruct):
+        raise TypeError("it has no values")
     if not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return _number(value, want)
     array = physical(value)

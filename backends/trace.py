@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.base import source_of
 from ..machine import Machine
+from .files import write_whole
 from .simulator import Copy, HostCall, Kernel, KernelRun, Launch, Repeat, Scalars, Simulation, Step, simulate
 from .simulator.section import PIPES
 
@@ -40,14 +40,7 @@ def write_trace(module: ModuleOp, machine: Machine, path: str | os.PathLike[str]
     microseconds.
     """
     events = list(_Timeline(simulate(module, machine)).events())
-    target = Path(path)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump({"traceEvents": events, "displayTimeUnit": "ns"}, file, separators=(",", ":"))
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}, separators=(",", ":")))
 
 
 class _Timeline:

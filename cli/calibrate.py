@@ -21,9 +21,13 @@ from .common import CliError, working
 def calibrate(args: argparse.Namespace) -> int:
     """Prints measured, modelled and error for every record."""
     try:
-        with working("simulating the measured kernels"):
-            outcomes = [compare(record) for record in load_records(args.records)]
-        print(json.dumps(to_dict(outcomes), indent=2) if args.json else table(outcomes), end="")
+        records = load_records(args.records)
+        outcomes = []
+        with working("simulating the measured kernels") as say:
+            for record in records:
+                say(f"simulating {record.id}", len(outcomes), len(records))
+                outcomes.append(compare(record))
+        print(json.dumps(to_dict(outcomes), indent=2) + "\n" if args.json else table(outcomes), end="")
         if args.page is not None:
             write_page(args.page, markdown(outcomes))
         if args.plot is not None:

@@ -24,7 +24,7 @@ from .output import (
     write_program,
     write_reproducer,
 )
-from .source import Source, example_inputs, find_source, find_stages, random_inputs, user_code
+from .source import Source, example_inputs, find_function, find_source, find_stages, random_inputs, user_code
 
 if TYPE_CHECKING:
     from ..program import Verification
@@ -52,7 +52,12 @@ def _options(args: argparse.Namespace) -> Options:
 
 
 def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **options: Any) -> Verification:
-    with working(f"verifying {source.name}"), user_code(source.path if source.fn is not None else None):
+    twin = None if args.against is None else find_function(args.against)
+    user = twin or source
+    if twin is not None:
+        options["against"] = twin.fn
+    with working(f"verifying {source.name}") as say, user_code(user.path if user.fn is not None else None):
+        options["progress"] = lambda what, done, steps: say(f"verifying {source.name}: {what}", done, steps)
         return verify(source.compiled, *inputs, target=args.target, **options)
 
 
@@ -61,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
     source, program, inputs = build(args)
     with working(f"running {source.name}"):
         outputs = _describe_outputs(program(*inputs))
-    check = _verify(args, source, inputs, program=program, quick=True) if args.check else None
+    checked = args.check or args.against is not None
+    check = _verify(args, source, inputs, program=program, quick=True) if checked else None
     if args.json:
         result: dict[str, Any] = {"source": args.source, "target": program.target, "memory": args.memory}
         result["outputs"] = outputs
@@ -181,8 +187,10 @@ def reduce_program(args: argparse.Namespace) -> int:
         module, flat = lower(source.compiled, *inputs)
     before = count_ops(module)
     try:
-        with working(f"reducing {source.name}"):
-            found = Reducer(module, flat, check, args.tests or TESTS).run()
+        with working(f"reducing {source.name}") as say:
+            reducer = Reducer(module, flat, check, args.tests or TESTS)
+            reducer.progress = lambda what, done, steps: say(f"reducing {source.name}: {what}", done, steps)
+            found = reducer.run()
     except ValueError as error:
         raise CliError(f"{args.source}: {error}") from None
     files = write_program(args, found.module, found.inputs)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, Protocol
+
+from ..backends import files
+
+
+class Say(Protocol):
+    """Changes what a terminal says that is being done; done, steps: for a bar, where the number of steps is known."""
+
+    def __call__(self, said: str, done: int = 0, steps: int = 0) -> None: ...
 
 
 class CliError(Exception):
@@ -22,10 +31,23 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise CliError(f"{message} (see {self.prog} --help)")
 
+    def _check_value(self, action: argparse.Action, value: str) -> None:
+        """As argparse's, with a suggestion for what is misspelt."""
+        known = [] if action.choices is None else [str(c) for c in action.choices]
+        if known and value not in known:
+            said = f"invalid choice: '{value}' (choose from {', '.join(known)})"
+            raise argparse.ArgumentError(action, said + suggestion(value, known))
+
 
 def complain(program: str, message: str) -> None:
     """Prints an error to stderr."""
-    print(f"{program}: error: {message}", file=sys.stderr)
+    say(f"{program}: error: {message}")
+
+
+def say(message: str) -> None:
+    """Prints to stderr, if anybody listens."""
+    with suppress(BrokenPipeError):
+        print(message, file=sys.stderr, flush=True)
 
 
 def os_message(error: OSError) -> str:
@@ -41,21 +63,32 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
-    """Writes a file in one step: a reader sees the old contents or the new ones, never a part."""
-    target = Path(path)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    """Writes a file in one step. Raises CliError."""
     try:
-        draft.write_bytes(content.encode() if isinstance(content, str) else content)
-        os.replace(draft, target)
+        files.write_whole(path, content)
     except OSError as error:
-        raise CliError(f"{target}: {error.strerror or error}") from error
-    finally:
-        draft.unlink(missing_ok=True)
+        raise CliError(f"{path}: {error.strerror or error}") from error
+
+
+def check_output(path: str) -> None:
+    """Raises CliError where a file cannot be written, so that nobody waits for a result that has no place."""
+    target = Path(path)
+    if not path:
+        raise CliError("the name of the output file is empty")
+    if target.is_dir():
+        raise CliError(f"{path}: {os.strerror(errno.EISDIR)}")
+    if not target.parent.is_dir():
+        raise CliError(f"{path}: {os.strerror(errno.ENOENT)}")
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise CliError(f"{path}: {os.strerror(errno.EACCES)}")
 
 
 @contextmanager
 def quiet_pipe():
     """A reader that closes our output early (`| head`) is no error."""
+    # a program started with its output closed has none
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         yield
         sys.stdout.flush()
@@ -81,12 +114,29 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
 
 
 @contextmanager
-def working(what: str) -> Iterator[Callable[[str], None]]:
-    """Says on a terminal that something takes its time; the value changes what is said. Silent elsewhere."""
+def working(what: str) -> Iterator[Say]:
+    """Says on a terminal that something takes its time; the value changes what is said, and draws a bar where it is
+    known how many steps there are. Silent elsewhere."""
     if not sys.stderr.isatty():
-        yield lambda said: None
+        yield lambda said, done=0, steps=0: None
         return
     from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, Task, TextColumn
+    from rich.text import Text
 
-    with Console(stderr=True).status(what) as status:
-        yield lambda said: status.update(said)
+    class Bar(BarColumn):
+        def render(self, task: Task) -> Any:
+            return super().render(task) if task.total else Text()
+
+    class Count(MofNCompleteColumn):
+        def render(self, task: Task) -> Text:
+            return super().render(task) if task.total else Text()
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), Bar(), Count())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(what, total=None)
+
+        def say(said: str, done: int = 0, steps: int = 0) -> None:
+            shown.update(task, description=said, completed=done, total=steps or None)
+
+        yield say

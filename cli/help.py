@@ -8,7 +8,7 @@ from typing import Any
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": (
         "tilewright run model.py:forward --check",
-        "tilewright run model.mlir --shapes f32[8,128] --memory bytes",
+        "tilewright run model.mlir --shapes 'f32[8,128]' --memory bytes",
     ),
     "report": (
         "tilewright report model.py:forward --target ascend-310",
@@ -17,6 +17,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "verify": (
         "tilewright verify model.py:forward",
         "tilewright verify model.py:forward --bisect -o small.mlir",
+        "tilewright verify model.tw --shapes N=8 --against model.py:forward",
     ),
     "reduce": (
         "tilewright reduce model.mlir --check crash",
@@ -31,7 +32,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "calibrate": ("tilewright calibrate records.json --plot fit.png",),
     "explain": (
         "tilewright explain model.py:forward -o report.html",
-        "tilewright explain model.py:forward --shapes f32[32,784] --target ascend-310",
+        "tilewright explain model.py:forward --shapes 'f32[32,784]' --target ascend-310",
     ),
     "machines": ("tilewright machines", "tilewright machines ascend-910b1 --json"),
     "ops": ("tilewright ops --target ascend-310", "tilewright ops exponential dot_general"),

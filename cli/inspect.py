@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..machine import Machine
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .support import Row
 
 SHELLS = ("bash", "zsh", "fish")
+FILES = frozenset({"SOURCE", "FILE", "NPZ", "RECORDS.json", "FILE.md", "FILE.png", "FILE.py:NAME", "FILE.py:FN"})
+"""Arguments that the shell completes with names of files."""
+
 _WIDEST = 64
 
 
@@ -26,8 +29,8 @@ def explain(args: argparse.Namespace) -> int:
 
     _, program, _ = build(args)
     try:
-        with working("drawing the page"):
-            page = render(program)
+        with working("drawing the page") as say:
+            page = render(program, lambda what, done, steps: say(f"drawing the page: {what}", done, steps))
     except ExplainError as error:
         raise CliError(str(error)) from None
     write_whole(args.output, page)
@@ -139,8 +142,8 @@ def ops(args: argparse.Namespace) -> int:
     found: list[Row] = []
     with working("compiling a form of each op") as say:
         for row in rows(args.target, names):
-            say(f"compiling a form of each op: {row.name}")
             found.append(row)
+            say(f"compiling a form of each op: {row.name}", len(found), len(names or every))
     if args.json:
         print(json.dumps({**_ops_dict(args.target, found), "dtypes": list(DTYPES)}, indent=2))
         return 0
@@ -223,8 +226,21 @@ def completion(args: argparse.Namespace) -> int:
 
     from .main import make_parser
 
-    sys.stdout.write(shtab.complete(make_parser(), shell=args.shell) + "\n")
+    parser = make_parser()
+    for action in _actions(parser):
+        if action.metavar in FILES:
+            action.complete = shtab.FILE  # pyright: ignore[reportAttributeAccessIssue]
+    sys.stdout.write(shtab.complete(parser, shell=args.shell) + "\n")
     return 0
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The arguments of a parser and of its commands."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield from _actions(inner)
 
 
 def add_commands(commands: Any, command: Callable[[str, str], argparse.ArgumentParser]) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from ..machine import Machine, MachineError
-from .common import CliError, OneLineParser, complain, os_message, quiet_pipe
+from .common import CliError, OneLineParser, check_output, complain, os_message, quiet_pipe, say
 from .fmt import add_parser as add_fmt
 from .fmt import fmt
 from .help import texts
@@ -58,11 +58,14 @@ def make_parser() -> argparse.ArgumentParser:
 
     run = command("run", "run the npu program and sum up its outputs")
     run.add_argument("--check", action="store_true", help="compare with JAX; exit code 1 where they differ")
+    against = "a JAX function to compare a .tw or .mlir program with, which takes the same inputs"
+    run.add_argument("--against", metavar="FILE.py:FN", help=f"{against}; implies --check")
     run.add_argument(
         "--memory", choices=("typed", "bytes"), default="typed", help="arrays, or addressed bytes"
     )
     command("report", "time, traffic and energy by kernel")
     verify = command("verify", "compare the values after every pass with JAX; exit code 1 where they differ")
+    verify.add_argument("--against", metavar="FILE.py:FN", help=against)
     verify.add_argument(
         "--bisect", action="store_true", help="find the first bad pass, the op, tile and line"
     )
@@ -120,7 +123,7 @@ def main(args: Sequence[str] | None = None) -> int:
             raise
         message = _message(error)
         if message.startswith("error: "):  # diagnostics of a .tw program, with lines of the source
-            print(message, file=sys.stderr)
+            say(message)
         else:
             complain(PROGRAM, message)
         return 1
@@ -142,6 +145,9 @@ def _dispatch(given: list[str]) -> int:
         return 0
     if args.command == "fmt":
         return fmt(args)
+    for option in ("output", "page", "plot"):
+        if getattr(args, option, None) is not None:
+            check_output(getattr(args, option))
     if getattr(args, "target", None) is not None:
         Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.

@@ -57,6 +57,8 @@ def find_source(text: str) -> Source:
     except OSError as error:
         raise CliError(os_message(error)) from None
     if file.suffix == ".tw":
+        if text.endswith(":"):
+            raise CliError(f"{text}: write {path}:fn, or {path} for its only public function")
         return Source(Path(text), text)
     if file.suffix != ".py":
         return Source(file, file.name)
@@ -76,6 +78,14 @@ def find_source(text: str) -> Source:
     return Source(file, name, fn, module)
 
 
+def find_function(text: str) -> Source:
+    """The Python function called `FILE.py:FN`. Raises CliError."""
+    source = find_source(text) if re.search(r"\.py(:|$)", text) else None
+    if source is None or source.fn is None:
+        raise CliError(f"{text}: --against needs a Python function, FILE.py:FN")
+    return source
+
+
 def find_stages(text: str) -> Sequence[Stage]:
     """The pipeline stages called `FILE.py:NAME`: a sequence of them, or a function that gives one. Raises CliError."""
     from ..passes.pipeline import Stage
@@ -90,6 +100,10 @@ def find_stages(text: str) -> Sequence[Stage]:
         raise CliError(os_message(error)) from None
     found = getattr(_load(file), name, None)
     if callable(found):
+        try:
+            inspect.signature(found).bind()
+        except TypeError as error:
+            raise CliError(f"{path}: {name} gives the stages without arguments: {error}") from None
         with user_code(file):
             found = found()
     if not isinstance(found, Sequence) or not found or not all(isinstance(s, Stage) for s in found):
@@ -106,7 +120,12 @@ def _load(path: Path) -> ModuleType:
     # dataclasses and pickle look the module up by name
     sys.modules.setdefault(path.stem, module)
     with user_code(path):
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except (SyntaxError, ValueError) as error:
+            if _place(error, path) is None:  # it has no lines, as a file with null bytes
+                raise CliError(f"{path}: not a Python file: {error}") from error
+            raise
     return module
 
 
@@ -160,7 +179,7 @@ def example_inputs(source: Source, shapes: str | None, file: str | None) -> list
             inspect.signature(source.fn).bind(*args)
         except TypeError as error:
             raise CliError(
-                f"{source.path}:{source.name} does not take these {len(args)} inputs: {error}"
+                f"{source.path}:{source.name} does not take {len(args)} input{'s' * (len(args) != 1)}: {error}"
             ) from None
         except ValueError:
             pass  # a callable without a signature
@@ -190,7 +209,7 @@ def _read_inputs(file: str) -> list[Any]:
             return [arrays[name] for name in arrays.files]
     except FileNotFoundError as error:
         raise CliError(os_message(error)) from None
-    except (OSError, ValueError, BadZipFile, AttributeError, TypeError):
+    except (OSError, EOFError, ValueError, BadZipFile, AttributeError, TypeError):
         raise CliError(f"{file}: not an .npz file of arrays") from None
 
 
@@ -202,23 +221,22 @@ def parse_dimensions(text: str) -> dict[str, int] | None:
 
 def parse_shapes(text: str) -> list[Spec]:
     """`f32[8,128],i32[4],f16[]` as shapes and element types. Raises CliError."""
-    from ..dialects.dtypes import numpy_dtype
+    from ..dialects.dtypes import names, numpy_dtype
 
-    parts = re.findall(r"[^,\[\]]+(?:\[[^\]]*\])?|.", text.replace(" ", ""))
+    help = "write f32[8,128],i32[4]; for the dimensions of a .tw function N=8,M=64"
     out: list[Spec] = []
-    for part in (p for p in parts if p != ","):
+    for part in filter(None, re.split(r",(?![^\[]*\])", text.replace(" ", ""))):
         match = re.fullmatch(r"(\w+)(?:\[((?:\d+(?:,\d+)*)?)\])?", part)
         if match is None:
-            raise CliError(f"cannot read '{part}' in --shapes; write f32[8,128],i32[4]")
+            raise CliError(f"cannot read '{part}' in --shapes; {help}")
         try:
             numpy_dtype(match[1])
         except KeyError:
-            raise CliError(
-                f"unknown element type '{match[1]}' in --shapes; known are f32, f16, i8..."
-            ) from None
+            known = ", ".join(names())
+            raise CliError(f"unknown element type '{match[1]}' in --shapes; known are {known}") from None
         out.append((tuple(int(n) for n in (match[2] or "").split(",") if n), match[1]))
     if not out:
-        raise CliError("--shapes is empty; write f32[8,128],i32[4]")
+        raise CliError(f"--shapes is empty; {help}")
     return out
 
 

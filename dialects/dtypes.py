@@ -97,6 +97,11 @@ for _n in _NUMPY:
 _BY_TYPE = {t: n for n, t in _TYPES.items()}
 
 
+def names() -> tuple[str, ...]:
+    """Every element type there is."""
+    return tuple(_NUMPY)
+
+
 def dtype_name(element: Attribute) -> str:
     """`f32`, `bf16`, `i8`...: the short name of an element type. Raises ValueError for one we do not know."""
     try:

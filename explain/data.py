@@ -31,28 +31,41 @@ from ..backends.simulator import Launch, simulate
 from ..dialects.base import text, to_ints
 from ..passes.pipeline import level_of
 from ..program import Program
+from ..verification.results import Progress
 from .advice import findings
 from .levels import LONGEST, LevelView, values_in, views_of
 from .timeline import Placed, device_memory, kernel_timeline, place_steps, program_timeline
 
 SCHEMA = "tilewright.explain/1"
 _FRONTENDS = Path(frontends.__file__).parent
+STEPS = ("levels", "simulation", "timelines", "page")
+"""What is done in turn, for those who wait."""
+
 AROUND = 3
 """Lines shown before and after one that ops come from."""
 
 Json = dict[str, Any]
 
 
-def page_data(program: Program) -> Json:
-    """Everything the page shows of a program. Raises CompileError, PassError and SimulationError."""
+def page_data(program: Program, progress: Progress | None = None) -> Json:
+    """Everything the page shows of a program; progress: is told of each step. Raises CompileError, PassError and
+    SimulationError."""
+
+    def step(what: str) -> None:
+        if progress is not None:
+            progress(what, STEPS.index(what), len(STEPS))
+
+    step("levels")
     module, _ = program.source.lower()
     start = level_of(module)
     views = views_of(module, program.target, program.options.stages())
     npu = views[-1]
+    step("simulation")
     simulation = simulate(npu.module, program.machine)
     report = report_of(simulation)
     placed = place_steps(simulation)
     longest = _longest_launches(placed)
+    step("timelines")
     files = _Files()
     values: dict[SSAValue, int] = {}
     for view in views:
@@ -61,6 +74,7 @@ def page_data(program: Program) -> Json:
     kernels = {
         name: kernel_timeline(launch.kernel, launch.run, npu.number) for name, launch in longest.items()
     }
+    step("page")
     by_name = {kernel.name: kernel for kernel in report.kernels}
     return {
         "schema": SCHEMA,

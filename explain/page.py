@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
 from ..program import Program
+from ..verification.results import Progress
 from .data import page_data
 
 INSTALL = "pip install 'tilewright[explain]'"
@@ -17,8 +18,8 @@ class ExplainError(Exception):
     """The page cannot be made: one sentence."""
 
 
-def render(program: Program) -> str:
-    """The page of a program as HTML text that needs no network.
+def render(program: Program, progress: Progress | None = None) -> str:
+    """The page of a program as HTML text that needs no network. progress: is told of each step.
 
     Raises ExplainError where the packages that draw are not installed.
     """
@@ -31,7 +32,7 @@ def render(program: Program) -> str:
     library = files(bokeh) / "server" / "static" / "js"
     read = lambda name: (assets / name).read_text(encoding="utf-8")  # noqa: E731
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    data = page_data(program)
+    data = page_data(program, progress)
     return environment.from_string(read("page.html.j2")).render(
         title=f"{data['name']} on {data['target']}",
         name=data["name"],

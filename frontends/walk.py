@@ -336,5 +336,5 @@ class Walk:
 
 def _hint(name: str | None) -> str | None:
     """`params['w']` as an SSA name."""
-    hint = re.sub(r"\W+", "_", name or "").strip("_")
+    hint = re.sub(r"\W+", "_", name or "", flags=re.ASCII).strip("_")
     return hint if SSAValue.is_valid_name(hint) else None

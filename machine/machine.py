@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -213,16 +214,20 @@ class Machine:
         return self.launch_microseconds(-(-cores * self.cube_cores // self.vector_cores))
 
     @staticmethod
-    def load(name_or_path: str) -> Machine:
+    def load(name_or_path: str | os.PathLike[str]) -> Machine:
         """The machine of a known target name, or of a path to a .toml; MachineError otherwise."""
-        path = _FOLDER / f"{name_or_path}.toml"
-        if name_or_path not in Machine.names():
-            path = Path(name_or_path)
-            if path.suffix != ".toml" or not path.is_file():
-                known = ", ".join(Machine.names())
+        if not isinstance(name_or_path, str | os.PathLike):
+            raise MachineError(f"a target is the name of a chip or a path to a .toml, not {name_or_path!r}")
+        name, known = os.fspath(name_or_path), Machine.names()
+        path = _FOLDER / f"{name}.toml"
+        if name not in known:
+            path = Path(name)
+            if path.suffix != ".toml":
                 raise MachineError(
-                    f"unknown target '{name_or_path}': known are {known}, or a path to a .toml"
+                    f"unknown target '{name}': known are {', '.join(known)}, or a path to a .toml"
                 )
+            if not path.is_file():
+                raise MachineError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
         from .reader import read
 
         return read(path, path.stat().st_mtime_ns)

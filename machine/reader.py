@@ -47,8 +47,12 @@ def _tables(path: Path, seen: tuple[str, ...]) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             own = tomllib.load(file)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise MachineError(f"{path}: {error}") from error
+    except OSError as error:
+        raise MachineError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise MachineError(f"{path}: not a text file in UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise MachineError(f"{path}: not TOML: {error}") from error
     base = own.pop("extends", None)
     if base is None:
         return own

@@ -21,7 +21,7 @@ from ..passes.pipeline import PIPELINE, Stage, all_passes, level_of, make_pass, 
 from .bounds import Bound
 from .compare import Difference, compare
 from .hostwalk import HostWalk, Memory
-from .results import Check
+from .results import Check, Progress
 from .structure import Cache, structure
 from .tags import Tags
 from .tolerance import LIKELY
@@ -76,7 +76,8 @@ class State:
 
 @dataclass
 class Examiner:
-    """One program with its inputs, its reference (flat results, or None: the source's own level) and its stages."""
+    """One program with its inputs, its reference (flat results, or None: the source's own level) and its stages.
+    further: steps that the caller takes after those of `run`, for `progress`."""
 
     module: ModuleOp
     inputs: Sequence[Any]
@@ -85,6 +86,8 @@ class Examiner:
     stages: Sequence[Stage] = PIPELINE
     options: Options = field(default_factory=Options)
     cache: Cache = field(default_factory=Cache)
+    progress: Progress | None = None
+    further: int = 0
 
     def __post_init__(self) -> None:
         self.machine = Machine.load(self.target)
@@ -95,6 +98,7 @@ class Examiner:
         self.tolerances: list[Bound] = []
         self.tags = Tags()
         self.bitwise = True
+        self._taken = self._steps = 0
 
     # -- the stages ----------------------------------------------------------------------------------------
 
@@ -106,12 +110,15 @@ class Examiner:
         self.snapshots[SOURCE] = module
         following = remaining(module, "npu", self.stages)
         self._have = properties_of(module)
+        self._steps = 1 + len(following) + self.further
+        self.step(SOURCE)
         self._source(state)
         if state.level == "npu" and "synchronized" in self._have:
             self._hazards(SOURCE, state, state)
         for stage in following:
             if self._done():
                 return
+            self.step(stage.name)
             if stage.name == CHECKER:
                 continue  # judges others, see _hazards
             after = self._apply(stage, state)
@@ -127,7 +134,15 @@ class Examiner:
     def source_only(self) -> None:
         """Runs the source's own level, for its tolerance, and no pass."""
         state = State(SOURCE, self.module, level_of(self.module))
+        self._steps = 1 + self.further
+        self.step(SOURCE)
         self._source(state)
+
+    def step(self, what: str) -> None:
+        """Says that a step begins."""
+        if self.progress is not None:
+            self.progress(what, self._taken, self._steps)
+        self._taken += 1
 
     def _done(self) -> bool:
         return self.options.first and bool(self.failures)

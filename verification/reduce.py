@@ -20,6 +20,7 @@ from ..dialects.dtypes import dtype_name, numpy_dtype
 from ..dialects.npu.types import GmType
 from ..passes.pipeline import level_of
 from .edits import EDITS, Edit, tidy
+from .results import Progress
 from .structure import Cache, structure
 from .tags import Tags
 from .walk import Settings, Walk
@@ -50,6 +51,7 @@ class Reducer:
     limit: int = TESTS
     tests: int = 0
     tried: set[Hashable] = field(default_factory=set)
+    progress: Progress | None = None
 
     def run(self) -> Reduction:
         """The smallest module found. Raises ValueError where the check does not hold for the program itself."""
@@ -121,6 +123,8 @@ class Reducer:
             return False
         self.tried.add(key)
         self.tests += 1
+        if self.progress is not None:
+            self.progress(f"candidate {self.tests}", 0, 0)
         if not self.interesting(candidate.clone(), self._inputs(candidate)):
             return False
         self.module = candidate

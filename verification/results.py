@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..backends.html import table_html
+
+Progress = Callable[[str, int, int], None]
+"""Is told what begins now, how many steps are done, and how many there are: 0 where nobody knows."""
 
 
 @dataclass(frozen=True)

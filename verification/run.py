@@ -8,15 +8,18 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..passes.pipeline import PIPELINE, Stage
+from ..passes.pipeline import PIPELINE, Stage, level_of
 from .bisect import SECONDS, Bisector
 from .compare import compare, same_bits
 from .examine import Examiner, Options
-from .results import Verification
+from .results import Progress, Verification
 from .structure import Cache
 
 RUN = "run"
 """The row of the compiled program as users run it."""
+
+MEMORIES = ("typed", "bytes")
+"""The memory modes that it is run in."""
 
 Execute = Callable[[str], Sequence[Any]]
 """The compiled program's flat results in a memory mode, `typed` or `bytes`."""
@@ -33,28 +36,32 @@ def verify_module(
     quick: bool = False,
     seconds: float = SECONDS,
     cache: Cache | None = None,
+    progress: Progress | None = None,
+    against: str = "JAX",
 ) -> Verification:
     """Verifies a module that a frontend or a file gave, on flat inputs.
 
     reference: flat results to compare with, None for the module's own level; execute: runs the compiled program,
     which is compared too; bisect: stop at the first bad pass and explain it within about `seconds`; quick: only the
-    compiled program, not each pass; cache: compiled functions of earlier verifications.
+    compiled program, not each pass; cache: compiled functions of earlier verifications; progress: is told of each step;
+    against: what gave the reference.
     """
     deadline = time.process_time() + seconds
     cache = cache or Cache()
     if bisect and not quick:
         options = Options(first=True, accumulated=False, once=True)
-        found = _examined(Examiner(module, inputs, target, None, stages, options, cache), deadline)
+        found = _examined(Examiner(module, inputs, target, None, stages, options, cache, progress), deadline)
         if found is not None:
             return found
-    examiner = Examiner(module, inputs, target, reference, stages, Options(first=bisect), cache)
+    against = against if reference is not None else f"its own {level_of(module)} level"
+    examiner = Examiner(module, inputs, target, reference, stages, Options(first=bisect), cache, progress)
+    examiner.further = len(MEMORIES) if execute is not None else 0
     if quick:
         examiner.source_only()
     else:
         examiner.run()
     if bisect and examiner.failures:
-        return _explained(examiner, deadline)
-    against = "JAX" if reference is not None else "source"
+        return _explained(examiner, deadline, against)
     result = Verification(examiner.checks, None, examiner.bitwise, against, examiner.hazards)
     if execute is not None and not any(f.kind in ("crash", "invalid") for f in examiner.failures):
         _run(examiner, execute, result)
@@ -63,17 +70,23 @@ def verify_module(
 
 def _examined(examiner: Examiner, deadline: float) -> Verification | None:
     examiner.run()
-    return _explained(examiner, deadline) if examiner.failures else None
+    own = f"its own {level_of(examiner.module)} level"
+    return _explained(examiner, deadline, own) if examiner.failures else None
 
 
-def _explained(examiner: Examiner, deadline: float) -> Verification:
+def _explained(examiner: Examiner, deadline: float, against: str) -> Verification:
+    if examiner.progress is not None:
+        examiner.progress(f"looking for the cause in {examiner.failures[0].stage}", 0, 0)
     culprit = Bisector(examiner, deadline).culprit()
-    return Verification(examiner.checks, culprit, examiner.bitwise, "source", examiner.hazards)
+    return Verification(examiner.checks, culprit, examiner.bitwise, against, examiner.hazards)
 
 
 def _run(examiner: Examiner, execute: Execute, result: Verification) -> None:
     """The rows of the compiled program."""
-    outputs = {memory: execute(memory) for memory in ("typed", "bytes")}
+    outputs: dict[str, Sequence[Any]] = {}
+    for memory in MEMORIES:
+        examiner.step(f"{RUN} ({memory} memory)")
+        outputs[memory] = execute(memory)
     for memory, values in outputs.items():
         examiner.row(RUN, "npu", memory, values)
     pairs = zip(outputs["typed"], outputs["bytes"], strict=True)

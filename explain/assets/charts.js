@@ -189,7 +189,7 @@
       const capacity = data.capacity[k.buffers[members[0]].space] / 1024;
       const source = new Bokeh.ColumnDataSource({ data: m });
       const last = g === ordered.length - 1;
-      const map = figure({ height: last ? 142 : 108, x_range, y_range: new Bokeh.Range1d({ start: 0, end: peak * 1.28 || 1 }), y_axis_label: `${key}, KiB`, ...(last ? { x_axis_label: "cycles" } : {}) });
+      const map = figure({ height: last ? 148 : 114, min_border_bottom: 9, x_range, y_range: new Bokeh.Range1d({ start: 0, end: peak * 1.28 || 1 }), y_axis_label: `${key}, KiB`, ...(last ? { x_axis_label: "cycles" } : {}) });
       tools(map, [quads(map, source)], tip([["", "name"], ["size", "size"], ["at", "at"]]));
       mark(map, peak, `${key}: peak ${peak.toFixed(1)} of ${capacity} KiB (${(100 * peak / capacity).toFixed(0)}%)`);
       map.left[0].ticker = new Bokeh.BasicTicker({ desired_num_ticks: 3 });
@@ -203,7 +203,7 @@
     document.getElementById("kernel-name").textContent = `@${name}`;
     const r = data.report.kernels.find((x) => x.name === name);
     document.getElementById("kernel-note").textContent =
-      `One launch, the longest: ${cycles(k.cycles)} on the heaviest of ${r.cores} cores, after ${micro(r.launch_microseconds / r.launches)} of launch. ` +
+      `One launch, the longest: ${cycles(k.cycles)} on ${r.cores > 1 ? `the heaviest of ${r.cores} cores` : "one core"}, after ${micro(r.launch_microseconds / r.launches)} of launch. ` +
       `The pipes of a core by row; below, its memories, address over time, one colour per buffer.` +
       (k.complete ? "" : ` Instructions are shown up to cycle ${k.shown}.`) +
       (k.complete && k.shown > k.cycles ? ` The last cores get more of the bandwidth than is drawn: the launch ends ${k.shown - k.cycles} cycles earlier.` : "");

@@ -8,7 +8,7 @@
     root.dataset.theme = name;
     button.textContent = name === "dark" ? "Light" : "Dark";
   }
-  theme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  theme(root.dataset.theme);
   button.addEventListener("click", () => {
     theme(root.dataset.theme === "dark" ? "light" : "dark");
     listeners.theme.forEach((f) => f());

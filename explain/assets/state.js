@@ -1,6 +1,8 @@
 // What the page knows and shows: the data, the kernel in focus, what is lit.
 "use strict";
 const TW = (() => {
+  // before anything is drawn: drawings take their colours from the theme
+  document.documentElement.dataset.theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const data = JSON.parse(document.getElementById("data").textContent);
   const listeners = { focus: [], light: [], theme: [] };
   const state = { data, focus: null, lit: null, pinned: null };

@@ -51,11 +51,12 @@
 
   function drawHead() {
     const tr = document.createElement("tr");
-    COLUMNS.forEach(([title, key], i) => {
+    COLUMNS.forEach(([title, key, fill], i) => {
       const th = document.createElement("th");
       th.textContent = title;
       th.scope = "col";
       if (NUMBERS.has(title)) th.className = "num";
+      if (fill === says) th.className = "wide";
       if (key) {
         th.tabIndex = 0;
         const sort = () => { sorted = { column: i, down: sorted.column === i ? !sorted.down : typeof rows[0]?.[key] === "number" }; draw(); };

@@ -52,9 +52,9 @@ def matmul(b: Builder, x: Tensor, y: Tensor) -> Tensor:
         return _contract(b, x, y, [], [], [len(left) - 1], [inner])
     if len(left) == 2:
         x = b.broadcast(x, [*right[:-2], *left])
-    shape = b.together("@", [x, y]) if left[:-2] == right[:-2] else _batch(x, y)
-    x = b.broadcast(x, [*shape[:batch], *left[-2:]])
-    y = b.broadcast(y, [*shape[:batch], *right[-2:]])
+    shape = _batch(x, y)
+    x = b.broadcast(x, [*shape, *left[-2:]])
+    y = b.broadcast(y, [*shape, *right[-2:]])
     dims = list(range(batch))
     return _contract(b, x, y, dims, dims, [batch + 1], [batch])
 

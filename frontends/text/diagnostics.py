@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Any
 
 from ..errors import FrontendError
 
@@ -15,6 +16,9 @@ Span = tuple[int, int]
 
 MOST_SHOWN = 20
 """Further errors are counted, not printed: they are most often consequences."""
+
+MOST_COLUMNS = 400
+"""Of a longer line only the part around the error is shown."""
 
 _TAB = "    "
 
@@ -67,17 +71,44 @@ class Diagnostic:
         for i, (file, span, label, mark) in enumerate(places):
             number, column = file.place(span[0])
             lines.append(f"{margin}{':::' if i else '-->'} {file.path}:{number}:{column}")
-            text = file.line(number)
-            before = text[: column - 1]
-            marked = text[column - 1 : column - 1 + max(1, span[1] - span[0])]
+            before, marked, after = _cut(file.line(number), column - 1, span[1] - span[0])
             carets = mark * max(1, _width(marked))
             lines.append(f"{margin} |")
-            lines.append(f"{number:>{width}} | {_shown(text)}")
+            lines.append(f"{number:>{width}} | {_shown(before + marked + after)}")
             lines.append(f"{margin} | {' ' * _width(before)}{carets} {label}".rstrip())
         lines += [f"{margin} = note: {note}" for note in self.notes]
         if self.help:
             lines.append(f"{margin} = help: {self.help}")
         return "\n".join(lines)
+
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON. line, column: from 1; length: in characters."""
+        line, column = self.file.place(self.span[0])
+        return {
+            "file": self.file.path,
+            "line": line,
+            "column": column,
+            "length": max(1, self.span[1] - self.span[0]),
+            "message": self.message,
+            "label": self.label,
+            "notes": list(self.notes),
+            "help": self.help,
+        }
+
+
+def _cut(line: str, at: int, length: int) -> tuple[str, str, str]:
+    """A line before, in and after a marked piece; of a very long line, what is around it."""
+    before, marked, after = line[:at], line[at : at + max(1, length)], line[at + max(1, length) :]
+    if len(line) <= MOST_COLUMNS:
+        return before, marked, after
+    if len(marked) > MOST_COLUMNS // 2:
+        marked, after = marked[: MOST_COLUMNS // 2], "..."
+    if len(before) > MOST_COLUMNS // 4:
+        before = "..." + before[-MOST_COLUMNS // 4 :]
+    if len(after) > MOST_COLUMNS // 4:
+        after = after[: MOST_COLUMNS // 4] + "..."
+    return before, marked, after
 
 
 def _shown(text: str) -> str:
@@ -152,7 +183,8 @@ class Report:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`did you mean `softmax`?` where something known is spelled like `name`; else the empty string."""
-    close = get_close_matches(name, sorted(set(known)), n=2, cutoff=0.6)
+    cases = {k.lower(): k for k in sorted(set(known))}
+    close = [cases[k] for k in get_close_matches(name.lower(), cases, n=2, cutoff=0.6)]
     return f"did you mean {' or '.join(f'`{c}`' for c in close)}?" if close else ""
 
 

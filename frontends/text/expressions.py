@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.dtypes import dtype_name, element_type, is_float, name_of_numpy, numpy_dtype
 from ..known import NATIVE
@@ -49,6 +49,7 @@ class Expressions(Builder):
         self._consts: dict[syntax.Const, Any] = {}
         self._computing: set[syntax.Const] = set()
         self._params: dict[syntax.Param, Any] = {}
+        self.parameter_quants: dict[SSAValue, Attribute | None] = {}
 
     # -- errors --------------------------------------------------------------------------------------------
 
@@ -442,8 +443,8 @@ class Expressions(Builder):
 
 
 def hint(name: str) -> str | None:
-    """A name of the program as the name of an SSA value, where it can be one."""
-    return name if SSAValue.is_valid_name(name) else None
+    """A name of the program as the name of an SSA value, where it can be one: MLIR reads ASCII names only."""
+    return name if name.isascii() and SSAValue.is_valid_name(name) else None
 
 
 _ELSEWHERE = {

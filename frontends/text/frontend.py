@@ -59,7 +59,8 @@ def _types(
     """The types of the inputs. Raises TwError where they do not follow from what is given."""
     if inputs is not None:
         if len(inputs) != len(main.parameters):
-            message = f"`{main.id.id}` takes {len(main.parameters)} inputs, got {len(inputs)}"
+            count = len(main.parameters)
+            message = f"`{main.id.id}` takes {count} input{'s' * (count != 1)}, got {len(inputs)}"
             report.add(module.source, main.head, message)
             report.check()
         types = [tensor(shape, element_type(dtype)) for shape, dtype in inputs]

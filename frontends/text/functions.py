@@ -20,9 +20,10 @@ from ...dialects.elementwise import FUNCTIONS
 from ...dialects.graph import ConstantOp, DataAttr, Graph, GraphOp, HostOp
 from ...dialects.graph.attributes import Literal
 from ...dialects.graph.ops import element_of
+from .arithmetic import floor_divide, modulo, power
 from .builder import POISON, Builder, DTypeName, Poison, describe
 from .diagnostics import Problem, did_you_mean
-from .library import LIBRARY, REDUCTION_NAMES, floor_divide, modulo, power, reduction
+from .library import LIBRARY, REDUCTION_NAMES, reduction
 
 OPERATORS = {
     "add": "+",

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from pygments.lexer import RegexLexer, bygroups
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Whitespace
 
-from .terminals import DTYPE, WORDS
+from .terminals import DTYPE, NAME, WORDS
 
 CONTROL = ("for", "if", "else", "while", "return", "in")
 DECLARATIONS = ("fn", "const", "param", "import", "pub", "quant")
@@ -43,16 +43,16 @@ class TwLexer(RegexLexer):
             (r"\s+", Whitespace),
             (r"#[^\n]*", Comment.Single),
             (r'"[^"\\\n]*"', String.Double),
-            (r"\b(fn)(\s+)([A-Za-z_]\w*)", bygroups(Keyword.Declaration, Whitespace, Name.Function)),
+            (rf"\b(fn)(\s+)({NAME})", bygroups(Keyword.Declaration, Whitespace, Name.Function)),
             (DTYPE, Keyword.Type),
             (_words(DECLARATIONS), Keyword.Declaration),
             (_words(CONTROL), Keyword),
             (_words(OPERATORS), Operator.Word),
             (_words(VALUES), Keyword.Constant),
             (r"(graph)(\.)(\w+)", bygroups(Name.Namespace, Punctuation, Name.Builtin)),
-            (r"[A-Za-z_]\w*(?=\()", Name.Function),
-            (r"[A-Za-z_]\w*(?==[^=])", Name.Attribute),
-            (r"[A-Za-z_]\w*", Name),
+            (rf"{NAME}(?=\()", Name.Function),
+            (rf"{NAME}(?==[^=])", Name.Attribute),
+            (NAME, Name),
             (NUMBER, Number),
             (r"\*\*|//|->|==|!=|<=|>=|\.\.\.?|[-+*/%@<>=]", Operator),
             (r"[()\[\]{},:.]", Punctuation),
@@ -74,7 +74,7 @@ def textmate() -> dict[str, Any]:
             rule("comment.line.number-sign", "#.*$"),
             rule("string.quoted.double", r'"[^"\\]*"'),
             {
-                "match": r"\b(fn)\s+([A-Za-z_]\w*)",
+                "match": rf"\b(fn)\s+({NAME})",
                 "captures": {
                     "1": {"name": "keyword.declaration.tw"},
                     "2": {"name": "entity.name.function.tw"},
@@ -85,8 +85,8 @@ def textmate() -> dict[str, Any]:
             rule("keyword.control", _words(CONTROL)),
             rule("keyword.operator.word", _words(OPERATORS)),
             rule("constant.language", _words(VALUES)),
-            rule("support.function", r"\b[A-Za-z_]\w*(?=\()"),
-            rule("variable.parameter", r"\b[A-Za-z_]\w*(?==[^=])"),
+            rule("support.function", rf"\b{NAME}(?=\()"),
+            rule("variable.parameter", rf"\b{NAME}(?==[^=])"),
             rule("constant.numeric", rf"\b{NUMBER}"),
             rule("keyword.operator", r"\*\*|//|->|==|!=|<=|>=|\.\.\.?|[-+*/%@<>=]"),
         ],

@@ -9,61 +9,25 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.ir import SSAValue
-
 from ...dialects.dtypes import dtype_name, element_type, is_float, tensor
 from ...dialects.elementwise import REDUCTIONS
 from ...dialects.graph import (
     ArgReduceOp,
     BroadcastOp,
     ConcatOp,
-    ConvOp,
     GatherOp,
     IotaOp,
     PadOp,
-    ReduceWindowOp,
 )
 from ...dialects.graph.ops import element_of, shape_of
-from .builder import BOOLEAN, I32, Builder, DTypeName, Number, type_text
+from .axes import Ints, Tensor, Value, axes_of, axis_of, floats, static_shape
+from .builder import BOOLEAN, I32, Builder, DTypeName, type_text
 from .contraction import einsum
 from .diagnostics import Problem
-
-Tensor = SSAValue
-Value = SSAValue | Number
-Ints = Sequence[int]
+from .windows import avg_pool, conv, max_pool
 
 REDUCTION_NAMES = {k: {"and": "all", "or": "any"}.get(k, k) for k in REDUCTIONS}
 """What the kinds of reduction are called in .tw."""
-
-
-def axis_of(x: Tensor, axis: int, called: str = "axis") -> int:
-    """An axis of x counted from the front. Raises Problem where there is none."""
-    rank = len(shape_of(x))
-    if not -rank <= axis < rank:
-        raise Problem(
-            f"{called} {axis} is outside {type_text(x.type)}, which has {rank} dimensions", argument=called
-        )
-    return axis % rank
-
-
-def axes_of(x: Tensor, axis: int | Ints | None) -> list[int]:
-    """Distinct axes of x in order; all where `axis` is None. Raises Problem."""
-    if axis is None:
-        return list(range(len(shape_of(x))))
-    axes = sorted(axis_of(x, a) for a in ([axis] if isinstance(axis, int) else axis))
-    if len(set(axes)) != len(axes):
-        raise Problem(
-            f"axis {list(axis) if not isinstance(axis, int) else axis} names one twice", argument="axis"
-        )
-    return axes
-
-
-def static_shape(shape: Ints) -> list[int]:
-    if any(n < 0 for n in shape):
-        raise Problem(f"the shape {list(shape)} has a negative dimension", argument="shape")
-    if math.prod(shape) > 1 << 40:
-        raise Problem(f"the shape {list(shape)} is too large", argument="shape")
-    return list(shape)
 
 
 # -- activations ---------------------------------------------------------------------------------------------
@@ -86,7 +50,7 @@ def silu(b: Builder, x: Tensor) -> Tensor:
 
 def gelu(b: Builder, x: Tensor, *, exact: bool = False) -> Tensor:
     """x times the normal distribution function at x; by erf where exact, else by tanh (arXiv 1606.08415)."""
-    _floats("gelu", x)
+    floats("gelu", x)
     if exact:
         inner = b.apply("div", x, math.sqrt(2))
         return b.apply("div", b.apply("mul", x, b.apply("add", b.apply("erf", inner), 1)), 2)
@@ -96,14 +60,9 @@ def gelu(b: Builder, x: Tensor, *, exact: bool = False) -> Tensor:
     return b.apply("mul", x, cdf)
 
 
-def _floats(called: str, x: Tensor) -> None:
-    if not is_float(element_of(x)):
-        raise Problem(f"`{called}` is for floats, not {type_text(x.type)}", help="convert with `as f32`")
-
-
 def softmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
     """exp(x - max) over its sum along an axis."""
-    _floats("softmax", x)
+    floats("softmax", x)
     shifted, axes = _shifted(b, x, axis)
     powers = b.apply("exp", shifted)
     return b.apply("div", powers, b.reduce(powers, "sum", axes, True))
@@ -111,7 +70,7 @@ def softmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
 
 def log_softmax(b: Builder, x: Tensor, *, axis: int = -1) -> Tensor:
     """The logarithm of softmax."""
-    _floats("log_softmax", x)
+    floats("log_softmax", x)
     shifted, axes = _shifted(b, x, axis)
     total = b.reduce(b.apply("exp", shifted), "sum", axes, True)
     return b.apply("sub", shifted, b.apply("log", total))
@@ -127,7 +86,7 @@ def layer_norm(
     b: Builder, x: Tensor, scale: Tensor, bias: Tensor, *, axis: int = -1, eps: float = 1e-5
 ) -> Tensor:
     """(x - mean) * rsqrt(variance + eps) * scale + bias, along an axis."""
-    _floats("layer_norm", x)
+    floats("layer_norm", x)
     axes = [axis_of(x, axis)]
     centred = b.apply("sub", x, _mean(b, x, axes, True))
     variance = _mean(b, b.apply("mul", centred, centred), axes, True)
@@ -137,7 +96,7 @@ def layer_norm(
 
 def rms_norm(b: Builder, x: Tensor, scale: Tensor, *, axis: int = -1, eps: float = 1e-5) -> Tensor:
     """x * rsqrt(mean(x * x) + eps) * scale, along an axis."""
-    _floats("rms_norm", x)
+    floats("rms_norm", x)
     mean = _mean(b, b.apply("mul", x, x), [axis_of(x, axis)], True)
     root = b.apply("rsqrt", b.apply("add", mean, eps))
     return b.apply("mul", b.apply("mul", x, root), scale, sign="rms_norm")
@@ -160,7 +119,7 @@ def reduction(b: Builder, kind: str, x: Tensor, axis: int | Ints | None, keep: b
 
 def mean(b: Builder, x: Tensor, *, axis: int | Ints | None = None, keep: bool = False) -> Tensor:
     """Sum over count."""
-    _floats("mean", x)
+    floats("mean", x)
     return _mean(b, x, axes_of(x, axis), keep)
 
 
@@ -174,7 +133,7 @@ def _mean(b: Builder, x: Tensor, axes: Sequence[int], keep: bool) -> Tensor:
 
 def variance(b: Builder, x: Tensor, *, axis: int | Ints | None = None, keep: bool = False) -> Tensor:
     """Mean of the squared distance to the mean."""
-    _floats("variance", x)
+    floats("variance", x)
     axes = axes_of(x, axis)
     centred = b.apply("sub", x, _mean(b, x, axes, True))
     return _mean(b, b.apply("mul", centred, centred), axes, keep)
@@ -195,147 +154,6 @@ def _arg(b: Builder, x: Tensor, kind: str, axis: int) -> Tensor:
     if element_of(x) == BOOLEAN:
         raise Problem(f"`arg{kind}` is for numbers, not i1", help="convert with `as i32`")
     return b.infer(ArgReduceOp, [x], [x.type, tensor([], I32)], kind=kind, dim=dim)[1]
-
-
-# -- windows -------------------------------------------------------------------------------------------------
-
-
-def conv(
-    b: Builder,
-    x: Tensor,
-    w: Tensor,
-    *,
-    strides: int | Ints = 1,
-    padding: str | int | Ints = "valid",
-    dilation: int | Ints = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Convolution of x [batch, spatial..., features] with w [spatial..., features in, features out]."""
-    a, k = shape_of(x), shape_of(w)
-    n = len(a) - 2
-    if not 1 <= n <= 3 or len(k) != len(a):
-        raise Problem(
-            "`conv` needs x [batch, spatial..., features] and w [spatial..., features in, features out]",
-            f"{type_text(x.type)} and {type_text(w.type)}",
-        )
-    element = b.common("conv", [x, w])
-    if element == BOOLEAN:
-        raise Problem("`conv` is for numbers, not i1")
-    if groups < 1 or a[-1] != k[-2] * groups or k[-1] % groups:
-        raise Problem(
-            "the features of `conv` do not fit",
-            f"{type_text(x.type)} and {type_text(w.type)}",
-            [f"x has {a[-1]} features, w takes {k[-2]} in each of {groups} group(s)"],
-        )
-    steps, apart = _each("strides", strides, n), _each("dilation", dilation, n)
-    low, high = _padding(padding, a[1:-1], k[:n], steps, apart)
-    layout = [0, n + 1, *range(1, n + 1)]
-    return b.infer(
-        ConvOp,
-        [x, w],
-        [tensor([], element)],
-        strides=steps,
-        low=low,
-        high=high,
-        lhs_dilation=[1] * n,
-        rhs_dilation=apart,
-        lhs_layout=layout,
-        rhs_layout=[n, n + 1, *range(n)],
-        out_layout=layout,
-        groups=groups,
-    )[0]
-
-
-def max_pool(
-    b: Builder,
-    x: Tensor,
-    *,
-    window: int | Ints,
-    strides: int | Ints | None = None,
-    padding: str | int | Ints = "valid",
-) -> Tensor:
-    """The largest of each window of x [batch, spatial..., features]; strides: the window where absent."""
-    return _pool(b, "max", x, window, strides, padding)[0]
-
-
-def avg_pool(
-    b: Builder,
-    x: Tensor,
-    *,
-    window: int | Ints,
-    strides: int | Ints | None = None,
-    padding: str | int | Ints = "valid",
-) -> Tensor:
-    """The mean of each window of x [batch, spatial..., features]; what is outside counts as 0."""
-    _floats("avg_pool", x)
-    total, count = _pool(b, "sum", x, window, strides, padding)
-    return b.apply("div", total, count)
-
-
-def _pool(
-    b: Builder,
-    kind: str,
-    x: Tensor,
-    window: int | Ints,
-    strides: int | Ints | None,
-    padding: str | int | Ints,
-) -> tuple[Tensor, int]:
-    shape, n = shape_of(x), len(shape_of(x)) - 2
-    if n < 1:
-        raise Problem(
-            f"`{'avg' if kind == 'sum' else kind}_pool` needs x [batch, spatial..., features]",
-            type_text(x.type),
-        )
-    sizes = _each("window", window, n)
-    steps = sizes if strides is None else _each("strides", strides, n)
-    low, high = _padding(padding, shape[1:-1], sizes, steps, [1] * n)
-    made = b.infer(
-        ReduceWindowOp,
-        [x],
-        [x.type],
-        kind=kind,
-        window=[1, *sizes, 1],
-        strides=[1, *steps, 1],
-        dilation=[1] * (n + 2),
-        low=[0, *low, 0],
-        high=[0, *high, 0],
-    )
-    return made[0], math.prod(sizes)
-
-
-def _each(called: str, value: int | Ints, n: int) -> list[int]:
-    values = [value] * n if isinstance(value, int) else list(value)
-    if len(values) != n or any(v < 1 for v in values):
-        raise Problem(
-            f"`{called}` needs {n} numbers of at least 1, or one for all; got {value}".replace(
-                "(", "["
-            ).replace(")", "]"),
-            argument=called,
-        )
-    return values
-
-
-def _padding(
-    padding: str | int | Ints, sizes: Ints, window: Ints, strides: Ints, dilation: Ints
-) -> tuple[list[int], list[int]]:
-    n = len(sizes)
-    if isinstance(padding, str):
-        if padding not in ("same", "valid"):
-            raise Problem(f'padding "{padding}" is not "same" or "valid"', argument="padding")
-        if padding == "valid":
-            return [0] * n, [0] * n
-        reach = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
-        total = [
-            max((-(-size // s) - 1) * s + r - size, 0)
-            for size, s, r in zip(sizes, strides, reach, strict=True)
-        ]
-        return [t // 2 for t in total], [t - t // 2 for t in total]
-    both = [padding] * n if isinstance(padding, int) else list(padding)
-    if len(both) != n or any(p < 0 for p in both):
-        raise Problem(
-            f"`padding` needs {n} numbers of at least 0, one for all, or a name", argument="padding"
-        )
-    return both, both
 
 
 # -- shapes --------------------------------------------------------------------------------------------------
@@ -497,77 +315,6 @@ def wrapped(b: Builder, index: Tensor, extent: int) -> Tensor:
         return index
     negative = b.apply("lt", index, 0)
     return b.apply("select", negative, b.apply("add", index, extent), index)
-
-
-def floor_divide(b: Builder, x: Any, y: Any) -> Any:
-    """The quotient rounded down, as Python's `//`."""
-    if not any(isinstance(v, SSAValue | list) for v in (x, y)):
-        return _python("//", x, y)
-    x, y = _pair(b, "//", x, y)
-    if is_float(element_of(x)):
-        rest = b.apply("rem", x, y)
-        exact = b.apply("select", b.apply("eq", y, 0), x, b.apply("sub", x, rest))
-        quotient = b.apply("div", exact, y)
-        away = b.apply(
-            "and", b.apply("ne", rest, 0), b.apply("ne", b.apply("sign", y), b.apply("sign", rest))
-        )
-        return b.apply("round_away", b.apply("select", away, b.apply("sub", quotient, 1), quotient))
-    quotient = b.apply("div", x, y)
-    signs = b.apply("ne", b.apply("sign", x), b.apply("sign", y))
-    away = b.apply("and", signs, b.apply("ne", b.apply("rem", x, y), 0))
-    return b.apply("select", away, b.apply("sub", quotient, 1), quotient)
-
-
-def modulo(b: Builder, x: Any, y: Any) -> Any:
-    """What `//` leaves, with the sign of y, as Python's `%`; of whole numbers and a zero y it is 0."""
-    if not any(isinstance(v, SSAValue | list) for v in (x, y)):
-        return _python("%", x, y)
-    x, y = _pair(b, "%", x, y)
-    if not is_float(element_of(x)):
-        y = b.apply("select", b.apply("eq", y, 0), 1, y)
-    rest = b.apply("rem", x, y)
-    signs = b.apply("ne", b.apply("lt", rest, 0), b.apply("lt", y, 0))
-    away = b.apply("and", signs, b.apply("ne", rest, 0))
-    return b.apply("select", away, b.apply("add", rest, y), rest)
-
-
-def _pair(b: Builder, sign: str, x: Any, y: Any) -> list[Tensor]:
-    """Both sides as tensors of one type. Raises Problem."""
-    element = b.common(sign, [x, y])
-    if element == BOOLEAN:
-        raise Problem(f"`{sign}` is for numbers, not i1", help="convert with `as i32`")
-    sides = [b.tensor(v, element) for v in (x, y)]
-    shape = b.together(sign, sides)
-    return [b.broadcast(v, shape) for v in sides]
-
-
-def _python(sign: str, x: Number, y: Number) -> Number:
-    if isinstance(x, bool) or isinstance(y, bool):
-        raise Problem(f"`{sign}` is for numbers, not truth values")
-    if y == 0:
-        raise Problem("division by zero")
-    try:
-        return x // y if sign == "//" else x % y
-    except OverflowError:
-        raise Problem(f"`{sign}` of {x} and {y} has no value") from None
-
-
-def power(b: Builder, x: Any, y: Any) -> Any:
-    """x to the power y: by products where y is a small whole number, as JAX does."""
-    if isinstance(x, SSAValue) and isinstance(y, int) and not isinstance(y, bool) and 1 <= y <= 64:
-        out, square = None, x
-        while y:
-            if y & 1:
-                out = square if out is None else b.apply("mul", out, square, sign="**")
-            y >>= 1
-            if y:
-                square = b.apply("mul", square, square, sign="**")
-        return out
-    if isinstance(x, int) and isinstance(y, int) and y >= 0:
-        if abs(x) > 1 and y > 64:
-            raise Problem("a whole number beyond 64 bits")
-        return x**y
-    return b.apply("pow", x, y, sign="**")
 
 
 LIBRARY: dict[str, Any] = {

@@ -9,8 +9,7 @@ from . import syntax
 from .diagnostics import Report, SourceFile, did_you_mean, listed
 from .functions import functions
 from .parse import parse
-
-MOST_CHARACTERS = 1 << 24
+from .source import decoded
 
 
 @dataclass(eq=False)
@@ -92,7 +91,7 @@ def _import(
             report.add(module.source, item.path.span, f'"{name}" is not a .tw file')
             return
         try:
-            text = read(path)
+            text = decoded(path.read_bytes())
         except FileNotFoundError:
             near = sorted(p.name for p in path.parent.glob("*.tw")) if path.parent.is_dir() else []
             help = did_you_mean(path.name, near)
@@ -100,16 +99,12 @@ def _import(
                 module.source, item.path.span, f'there is no file "{name}"', f"looked for {path}", help=help
             )
             return
-        except (OSError, UnicodeDecodeError):
-            report.add(module.source, item.path.span, f'"{name}" cannot be read as text')
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            report.add(module.source, item.path.span, f'"{name}" cannot be read', why or "")
             return
         _load(str(path), text, report, modules, chain)
     module.imports[item.id.id] = modules[key]
-
-
-def read(path: Path) -> str:
-    """The text of a file. Raises OSError or UnicodeDecodeError."""
-    return path.read_bytes()[: MOST_CHARACTERS * 4].decode()
 
 
 def entry(module: Module, name: str | None, report: Report) -> syntax.Function:
@@ -149,4 +144,4 @@ def entry(module: Module, name: str | None, report: Report) -> syntax.Function:
     return candidates[0]
 
 
-__all__ = ["Module", "entry", "load", "read"]
+__all__ = ["Module", "entry", "load"]

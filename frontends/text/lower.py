@@ -46,9 +46,9 @@ class Lowering(Control):
         block = Block(arg_types=types)
         for parameter, arg in zip(function.parameters, block.args, strict=True):
             arg.name_hint = hint(parameter.id.id)
-        quants: list[Attribute | None] = [None] * len(types)
+        self.parameter_quants = dict.fromkeys(block.args)
         try:
-            results = self.body(self.module, function, list(block.args), function.head, quants)
+            results = self.body(self.module, function, list(block.args), function.head)
         except RecursionError:
             self.fail(function.head, "calls, blocks and expressions are nested too deeply")
             results = None
@@ -60,6 +60,7 @@ class Lowering(Control):
         self.at = function.head[0]
         block.add_ops([*self.prologue, *self.out, ReturnOp(*results)])
         made = FuncOp("main", ([a.type for a in block.args], [r.type for r in results]), Region(block))
+        quants = list(self.parameter_quants.values())
         if any(q is not None for q in quants):
             found = [DictionaryAttr({"quant": q} if q is not None else {}) for q in quants]
             made.arg_attrs = ArrayAttr(found)
@@ -221,7 +222,6 @@ class Lowering(Control):
         function: syntax.Function,
         args: Sequence[SSAValue],
         site: Span,
-        quants: list[Attribute | None] | None = None,
     ) -> list[SSAValue] | None:
         """The results of a function on arguments that fit; None after an error."""
         self.tick()
@@ -233,16 +233,11 @@ class Lowering(Control):
         self.called.append(function)
         self.seen.add(function)
         with self.within(module):
-            for i, (p, arg) in enumerate(zip(function.parameters, args, strict=True)):
+            for p, arg in zip(function.parameters, args, strict=True):
                 if p.id.id in scope.names:
                     self.fail(p.id.span, f"`{p.id.id}` is named twice", "already a parameter or a dimension")
                 scope.names[p.id.id] = arg
-                if p.type.quant is not None:
-                    found = self.quantization(p.type, shape_of(arg), scope)
-                    if quants is not None:
-                        quants[i] = found
-                    elif found is not None and isinstance(arg, OpResult):
-                        arg.op.attributes["quant"] = found
+                self.quantize(p.type, arg, scope)
             results = self.run_function(function, scope)
         self.called.pop()
         return results

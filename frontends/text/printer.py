@@ -2,58 +2,47 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from ...dialects.base import describe, integer, text, to_ints
-from ...dialects.dtypes import dtype_name, element_type, is_float, numpy_dtype
+from ...dialects.dtypes import dtype_name, element_type, is_float
 from ...dialects.graph import (
     ELEMENTWISE,
     BroadcastOp,
     CaseOp,
-    ConcatOp,
     ConstantOp,
-    ContractOp,
     ElementwiseOp,
     GraphOp,
     IotaOp,
-    PadOp,
-    ReduceOp,
     ReshapeOp,
-    SliceOp,
-    TransposeOp,
     WhileOp,
     YieldOp,
 )
-from ...dialects.graph.attributes import Literal
 from ...dialects.graph.ops import element_of, shape_of
 from ..errors import FrontendError
 from ..known import NATIVE, scalar_value
-from .builder import BOOLEAN, I32, check_domain, type_text
+from .builder import BOOLEAN, check_domain, type_text
 from .diagnostics import Problem
 from .expressions import CONSTANTS
 from .format import format_text
+from .forms import FORMS, annotation, bare, constant, number
 from .functions import OPERATORS, functions, graph_functions, property_kinds
-from .indexing import Range, slice_bounds
-from .library import REDUCTION_NAMES
 from .tokens import is_name, keywords
-
-SMALL = 64
-"""Up to this many elements a constant is written as numbers."""
 
 
 def print_tw(module: ModuleOp, name: str = "main") -> str:
-    """A graph-level module as .tw text, its @main called `name`. Raises FrontendError, one line that names the op and
-    its place, for what the language cannot say."""
+    """A graph-level module as .tw text, its @main called `name`, or like it where the language has a word `name`.
+    Raises FrontendError, one line that names the op and its place, for what the language cannot say."""
     main = next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main"), None)
     if main is None:
         raise FrontendError("there is no function @main to print as .tw")
     printer = _Printer()
+    name = printer.fresh(name if is_name(name) else "main")
+    printer.used.discard(name)  # values have names of their own
     return format_text(f"{name}.tw", printer.function(main, name))
 
 
@@ -65,7 +54,7 @@ def cannot(op: Operation, why: str = "") -> FrontendError:
 class _Printer:
     def __init__(self) -> None:
         self.names: dict[SSAValue, str] = {}
-        self.used = {*keywords(), *functions(), *CONSTANTS, "graph", "main"}
+        self.used = {*keywords(), *functions(), *CONSTANTS, "graph"}
         self.lines: list[str] = []
         self.inline = 0
         self.skipped: set[Operation] = set()
@@ -94,7 +83,7 @@ class _Printer:
         """A tensor type as .tw writes it."""
         if not isinstance(type_, TensorType) or type_.element_type not in NATIVE:
             raise cannot(op, f"the language has no {type_}")
-        return type_text(type_) + (_quant(quant) if isinstance(quant, DictionaryAttr) else "")
+        return type_text(type_) + (annotation(quant) if isinstance(quant, DictionaryAttr) else "")
 
     # -- structure -----------------------------------------------------------------------------------------
 
@@ -157,7 +146,7 @@ class _Printer:
         self.inline += 1
         condition = self.name(op.yielded(0).values[0])
         self.inline -= 1
-        self.lines.append(f"while {_bare(condition)} {{")
+        self.lines.append(f"while {bare(condition)} {{")
         self.block(block)
         self.carried(op, changed)
         self.lines.append("}")
@@ -234,10 +223,10 @@ class _Printer:
         if not isinstance(op, GraphOp) or op.regions:
             raise cannot(op)
         if isinstance(op, ConstantOp):
-            return _constant(op.value.data)
+            return constant(op.value.data)
         if isinstance(op, ElementwiseOp):
             return self.elementwise(op)
-        pretty = _PRETTY.get(type(op))
+        pretty = FORMS.get(type(op))
         made = pretty(self, op) if pretty is not None else None
         return self.exact(op) if made is None else made
 
@@ -281,7 +270,7 @@ class _Printer:
         words = self.broadcasted(op, len(op.operands) - len(values))
         sign = OPERATORS.get(function.name)
         if sign is None:
-            return f"{function.name}({', '.join(map(_bare, words))})"
+            return f"{function.name}({', '.join(map(bare, words))})"
         return f"{sign} {words[0]}" if len(words) == 1 else f"{words[0]} {sign} {words[1]}"
 
     def broadcasted(self, op: ElementwiseOp, first: int) -> list[str]:
@@ -297,7 +286,7 @@ class _Printer:
                 continue
             value = scalar_value(source)
             literal = (
-                _literal(value, element_of(source)) if value is not None and not shape_of(source) else None
+                number(value, element_of(source)) if value is not None and not shape_of(source) else None
             )
             out.append(f"({literal})" if literal and literal[0] == "-" else literal or self.name(source))
         return out
@@ -310,7 +299,7 @@ class _Printer:
         if isinstance(op, ELEMENTWISE["convert"]) and users and all(isinstance(u, CaseOp) for u in users):
             return True
         if isinstance(op, ConstantOp):
-            if _literal(scalar_value(op.result), element_of(op.result)) is None or shape_of(op.result):
+            if number(scalar_value(op.result), element_of(op.result)) is None or shape_of(op.result):
                 return False
             return bool(users) and all(isinstance(u, BroadcastOp) and self.implied(u) for u in users)
         if not isinstance(op, BroadcastOp) or "quant" in op.attributes:
@@ -371,159 +360,5 @@ def _source(value: SSAValue, user: ElementwiseOp) -> SSAValue | None:
             return inner.x
     return x
 
-
-def _bare(expression: str) -> str:
-    """Without the parentheses around all of it."""
-    if not (expression.startswith("(") and expression.endswith(")")):
-        return expression
-    depth = 0
-    for i, c in enumerate(expression):
-        depth += (c == "(") - (c == ")")
-        if depth == 0 and i < len(expression) - 1:
-            return expression
-    return expression[1:-1]
-
-
-# -- constants -----------------------------------------------------------------------------------------------
-
-
-def _literal(value: float | int | bool | None, element: Attribute) -> str | None:
-    """A number as it is written beside a tensor of its element type; None where that would not give its bits."""
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return str(value)
-    if value != value:
-        return None
-    if value in (float("inf"), float("-inf")):
-        return "inf" if value > 0 else "-inf"
-    shown = repr(float(value))
-    if "e" in shown and "." not in shown.split("e")[0]:
-        shown = shown.replace("e", ".0e")
-    return shown
-
-
-def _constant(literal: Literal) -> str:
-    array = literal.array()
-    element = element_type(literal.dtype)
-    if 0 < array.size <= SMALL:
-        values = array.astype(np.float64 if literal.dtype[0] in "fb" else array.dtype)
-        words = [_literal(v, element) for v in values.reshape(-1).tolist()]
-        if None not in words:
-            shown = str(np.array(words, object).reshape(array.shape).tolist()).replace("'", "")
-            return f"{f'({shown})' if shown[0] == '-' else shown} as {literal.dtype}"
-    data = base64.b64encode(literal.data).decode()
-    splat = (
-        ", splat=true" if literal.splat and len(literal.data) == numpy_dtype(literal.dtype).itemsize else ""
-    )
-    return f'graph.constant(data="{data}", shape={list(literal.shape)}, type={literal.dtype}{splat})'
-
-
-def _quant(attr: DictionaryAttr) -> str:
-    found = attr.data
-    words = []
-    for key in ("scale", "zero"):
-        values = found.get(key)
-        assert isinstance(values, ArrayAttr)
-        numbers = [str(v.value.data) for v in values.data if isinstance(v, FloatAttr | IntegerAttr)]
-        shown = numbers[0] if len(numbers) == 1 and "axis" not in found else f"[{', '.join(numbers)}]"
-        if len(numbers) == 1 and "axis" in found and key == "zero":
-            shown = numbers[0]
-        words.append(f"{key}={shown}")
-    if "axis" in found:
-        words.append(f"axis={integer(found['axis'])}")
-    return f" quant {text(found['type'])}({', '.join(words)})"
-
-
-# -- ops with a form of their own ----------------------------------------------------------------------------
-
-
-def _reshape(p: _Printer, op: ReshapeOp) -> str | None:
-    if shape_of(op.x) == shape_of(op.result):
-        return None
-    return f"reshape({_bare(p.name(op.x))}, shape={list(shape_of(op.result))})"
-
-
-def _transpose(p: _Printer, op: TransposeOp) -> str | None:
-    perm = list(to_ints(op.perm))
-    return None if perm == list(range(len(perm))) else f"transpose({_bare(p.name(op.x))}, perm={perm})"
-
-
-def _broadcast(p: _Printer, op: BroadcastOp) -> str | None:
-    source, shape, dims = shape_of(op.x), shape_of(op.result), list(to_ints(op.dims))
-    grown = [d for d in range(len(shape)) if d not in dims]
-    if grown and sorted(dims) == dims and source and all(shape[d] == 1 for d in grown):
-        if all(shape[d] == n for d, n in zip(dims, source, strict=True)):
-            return f"{p.name(op.x)}[{', '.join('new' if d in grown else ':' for d in range(len(shape)))}]"
-    if not source:
-        return f"broadcast({_bare(p.name(op.x))}, shape={list(shape)})" if shape else None
-    return None
-
-
-def _slice(p: _Printer, op: SliceOp) -> str | None:
-    words = []
-    for start, limit, step, n in zip(
-        to_ints(op.starts), to_ints(op.limits), to_ints(op.strides), shape_of(op.x), strict=True
-    ):
-        if slice_bounds(Range(start, limit, step), n) != (start, limit, step, False):
-            return None
-        shown = f"{start or ''}:{limit if limit != n else ''}"
-        words.append(shown + (f":{step}" if step != 1 else ""))
-    whole = shape_of(op.x) == shape_of(op.result)
-    return None if whole or not words else f"{p.name(op.x)}[{', '.join(words)}]"
-
-
-def _concat(p: _Printer, op: ConcatOp) -> str:
-    return f"concat({', '.join(_bare(p.name(v)) for v in op.parts)}, axis={integer(op.dim)})"
-
-
-def _pad(p: _Printer, op: PadOp) -> str:
-    sides = ", ".join(f"{k}={list(to_ints(v))}" for k, v in (("low", op.low), ("high", op.high)))
-    between = f", interior={list(to_ints(op.interior))}" if any(to_ints(op.interior)) else ""
-    return f"pad({_bare(p.name(op.x))}, {_bare(p.name(op.value))}, {sides}{between})"
-
-
-def _reduce(p: _Printer, op: ReduceOp) -> str | None:
-    kind, element, dims = text(op.kind), element_of(op.x), list(to_ints(op.dims))
-    wide = kind in ("sum", "prod") and dtype_name(element) in ("f16", "bf16")
-    fits = is_float(element) or kind in ("and", "or") or element != BOOLEAN
-    if wide or not fits or (is_float(element) and kind in ("and", "or")) or dims != sorted(dims) or not dims:
-        return None
-    if element == BOOLEAN and kind not in ("and", "or"):
-        return None
-    return f"{REDUCTION_NAMES[kind]}({_bare(p.name(op.x))}, axis={dims if len(dims) > 1 else dims[0]})"
-
-
-def _iota(p: _Printer, op: IotaOp) -> str:
-    kind = f", type={dtype_name(element_of(op.result))}" if element_of(op.result) != I32 else ""
-    return f"iota(shape={list(shape_of(op.result))}, axis={integer(op.dim)}{kind})"
-
-
-def _contract(p: _Printer, op: ContractOp) -> str | None:
-    a, b = len(shape_of(op.lhs)), len(shape_of(op.rhs))
-    found = [list(to_ints(v)) for v in (op.lhs_batch, op.rhs_batch, op.lhs_contract, op.rhs_contract)]
-    same = element_of(op.lhs) == element_of(op.rhs) == element_of(op.result)
-    batch = list(range(a - 2)) if a > 2 and a == b else []
-    expected = [batch, batch, [a - 1], [max(b - 2, 0)]]
-    if not same or element_of(op.lhs) == BOOLEAN or a < 1 or b < 1 or found != expected:
-        return None
-    if b > 2 and (a != b or shape_of(op.lhs)[:-2] != shape_of(op.rhs)[:-2]):
-        return None
-    return f"{p.name(op.lhs)} @ {p.name(op.rhs)}"
-
-
-_PRETTY: dict[type[Operation], Callable[..., str | None]] = {
-    BroadcastOp: _broadcast,
-    ConcatOp: _concat,
-    ContractOp: _contract,
-    IotaOp: _iota,
-    PadOp: _pad,
-    ReduceOp: _reduce,
-    ReshapeOp: _reshape,
-    SliceOp: _slice,
-    TransposeOp: _transpose,
-}
 
 __all__ = ["print_tw"]

@@ -31,12 +31,29 @@ class Quantization(Expressions):
     # -- quantization --------------------------------------------------------------------------------------
 
     def quantize(self, node: syntax.Type, value: SSAValue, scope: Scope) -> None:
-        """Keep the annotation of a type on the op that makes the value."""
+        """Keep the annotation of a type on the op that makes the value, or on the parameter of the program."""
         if node.quant is None:
             return
         found = self.quantization(node, shape_of(value), scope)
-        if found is not None and isinstance(value, OpResult):
-            value.op.attributes["quant"] = found
+        if found is None:
+            return
+        if isinstance(value, OpResult):
+            kept: dict[Any, Attribute | None] = value.op.attributes  # pyright: ignore[reportAssignmentType]
+            key: Any = "quant"
+        elif value in self.parameter_quants:
+            kept, key = self.parameter_quants, value
+        else:
+            self.fail(
+                node.quant.dtype.span,
+                "`quant` has no place here: the value is one that a loop carries in",
+                help="annotate what the loop assigns, or the value before the loop",
+            )
+            return
+        if kept.get(key) not in (None, found):
+            help = "one value has one annotation: remove one"
+            self.fail(node.quant.dtype.span, "this value is annotated in another way already", help=help)
+            return
+        kept[key] = found
 
     def quantization(self, node: syntax.Type, shape: Sequence[int], scope: Scope) -> DictionaryAttr | None:
         """`quant i8(scale=0.1, zero=3)` as an attribute; None after an error."""

@@ -14,7 +14,15 @@ def grammar_text() -> str:
 WORDS = tuple(sorted(set(re.findall(r'"([a-z]+)"', re.sub(r"//.*", "", grammar_text())))))
 """The words that cannot be names."""
 
-_DTYPE = re.search(r"^DTYPE\S*: /(.*)/$", grammar_text(), re.MULTILINE)
-assert _DTYPE is not None
-DTYPE = rf"\b{_DTYPE[1]}"
+
+def _pattern(terminal: str) -> str:
+    found = re.search(rf"^{terminal}\S*: /(.*)/$", grammar_text(), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+DTYPE = rf"\b{_pattern('DTYPE')}"
 """The pattern of element types."""
+
+NAME = _pattern("NAME")
+"""The pattern of names, and of words."""

@@ -131,6 +131,8 @@ _REPLACED = {
     "~": "logic is written `and`, `or`, `not`",
     "!": "logic is written `and`, `or`, `not`",
     "^": "for a power write `**`, for exclusive or `xor(a, b)`",
+    "“": 'strings stand between double quotes: "..."',
+    "”": 'strings stand between double quotes: "..."',
     "→": "write `->`",
     "×": "write `*`, or `@` for a matrix product",
 }

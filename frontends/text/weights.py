@@ -27,6 +27,9 @@ _SAFETENSORS = {
 """Element types of https://github.com/huggingface/safetensors#format."""
 
 
+SUFFIXES = (".safetensors", ".npz")
+
+
 class WeightFiles:
     """Weight files, each opened once."""
 
@@ -48,7 +51,7 @@ class WeightFiles:
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
-    if path.suffix not in (".safetensors", ".npz"):
+    if path.suffix not in SUFFIXES:
         raise Problem(f"{path.name} is neither a .safetensors nor an .npz file")
     try:
         if path.suffix == ".npz":
@@ -56,11 +59,13 @@ def _load(path: Path) -> dict[str, np.ndarray]:
                 return dict(arrays)
         return _safetensors(path)
     except FileNotFoundError:
-        raise Problem(f"there is no file {path}") from None
+        near = (p.name for p in path.parent.glob("*") if p.suffix in SUFFIXES)
+        raise Problem(f"there is no file {path}", help=did_you_mean(path.name, near)) from None
     except OSError as error:
         raise Problem(f"{path.name}: {error.strerror or 'not an .npz file of arrays'}") from None
     except (ValueError, BadZipFile, AttributeError, TypeError, KeyError, EOFError):
-        raise Problem(f"{path.name} is not a {path.suffix} file of arrays") from None
+        article = "an" if path.suffix == ".npz" else "a"
+        raise Problem(f"{path.name} is not {article} {path.suffix} file of arrays") from None
 
 
 def _safetensors(path: Path) -> dict[str, np.ndarray]:

@@ -22,7 +22,7 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, f32
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from ...dialects.base import integer, ints, text, to_ints
@@ -60,6 +60,9 @@ Rules = Sequence[tuple[type[GraphOp], Rule]]
 FEW_RESULTS = 8
 MANY_ELEMENTS = 1 << 16
 """A reduction of at least so many elements to at most so few values is split over the cores."""
+
+NOTE = "quant"
+"""The attribute that says how a value is to be quantized: it goes with the value."""
 
 MOST_TAPS = 64
 """A depthwise convolution over more window positions stays one: each position is an op of its own."""
@@ -118,7 +121,8 @@ def merge_equal(block: Block) -> None:
     for op in block.ops:
         if not isinstance(op, GraphOp) or op.regions or isinstance(op, HostOp):
             continue
-        key = (type(op), tuple(op.operands), tuple(op.properties.items()), tuple(op.result_types))
+        properties, noted = tuple(op.properties.items()), op.attributes.get(NOTE)
+        key = (type(op), tuple(op.operands), properties, noted, tuple(op.result_types))
         first = seen.setdefault(key, op)
         if first is not op:
             for old, new in zip(op.results, first.results, strict=True):
@@ -147,6 +151,9 @@ class Rewriter:
         return self.add(ConstantOp, [], tensor(shape, element), value=DataAttr.of(array))
 
     def replace(self, value: SSAValue) -> bool:
+        note = self.at.attributes.get(NOTE)
+        if note is not None and isinstance(value, OpResult):
+            value.op.attributes.setdefault(NOTE, note)
         self.at.results[0].replace_all_uses_with(value)
         return True
 

@@ -16,6 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+import tilewright as tw
 from tilewright.cli import support
 from tilewright.cli.help import EXAMPLES
 from tilewright.cli.inspect import SHELLS
@@ -31,7 +32,18 @@ import jax.numpy as jnp
 def layer(x, w):
     return jnp.maximum(x @ w, 0)
 """
-RECORDS = {"records": []}
+RECORDS = [
+    {
+        "id": "add",
+        "chip": "950PR",
+        "engine": "vector",
+        "cores": {"aic": 0, "aiv": 64},
+        "workload": {"op": "add", "shape": [4096, 64], "dtype": "f16", "inputs": 2},
+        "schedule": {"impl": "Ascend C", "tile_elems": 4096, "double_buffer": True},
+        "measured_us": {"task": 5.0, "vec": 0.5},
+    },
+    {"id": "unknown", "chip": "A3", "workload": {"op": "topk"}, "measured_us": {"task": 5.0}},
+]
 
 
 @pytest.fixture
@@ -42,6 +54,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "func.func @main(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {\n"
         "  %y = graph.add %x, %x : tensor<8x16xf32>\n  func.return %y : tensor<8x16xf32>\n}\n"
     )
+    (tmp_path / "records.json").write_text(json.dumps(RECORDS))
+    (tmp_path / "wide.tw").write_text("fn f(x:f32[2])->f32[2]{return x}\n")
     return tmp_path
 
 
@@ -56,6 +70,8 @@ CALLS = {
     "explain": ["explain", *LAYER],
     "machines": ["machines"],
     "ops": ["ops", "add", "dot_general", "sort", "while"],
+    "calibrate": ["calibrate", "records.json"],
+    "fmt": ["fmt", "wide.tw"],
 }
 
 
@@ -83,8 +99,8 @@ def test_the_schema_is_one() -> None:
 
 def test_every_command_with_json_has_a_schema() -> None:
     with_json = {n for n, p in commands().items() if any("--json" in a.option_strings for a in p._actions)}
-    assert with_json <= SCHEMA["$defs"].keys()
-    assert with_json >= CALLS.keys()
+    assert with_json == CALLS.keys() <= SCHEMA["$defs"].keys()
+    assert commands().keys() - with_json == {"completion"}  # it prints a script
 
 
 @pytest.mark.parametrize("command", CALLS)
@@ -97,9 +113,31 @@ def test_piped_output_is_plain(folder: Path, capsys: pytest.CaptureFixture[str],
 
 def test_a_terminal_gets_a_table(folder: Path) -> None:
     """Under a terminal there are borders, and what takes its time says so."""
+    said = on_a_terminal("report", *LAYER)
+    assert "┃" in said
+    assert "compiling layer" in said
+
+
+@pytest.mark.parametrize(
+    ("args", "steps"),
+    [
+        (["verify", "program.mlir"], r"verifying program.mlir: .* \d+/13"),
+        (["explain", "program.mlir"], r"drawing the page: .* \d/4"),
+        (["calibrate", "records.json"], r"simulating .* \d/2"),
+    ],
+    ids=lambda v: v[0] if isinstance(v, list) else "",
+)
+def test_a_terminal_gets_a_bar(folder: Path, args: list[str], steps: str) -> None:
+    """Where it is known how many steps there are, each is counted; nothing of it stays on the screen."""
+    said = on_a_terminal(*args)
+    assert re.search(steps, re.sub(r"\x1b\[[\d;?]*\w", "", said)), said
+
+
+def on_a_terminal(*args: str) -> str:
+    """What a command that succeeds writes to a terminal."""
     own, other = pty.openpty()
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
-    command = [sys.executable, "-m", "tilewright.cli.main", "report", *LAYER]
+    command = [sys.executable, "-m", "tilewright.cli.main", *args]
     with subprocess.Popen(command, stdout=other, stderr=other, env=env) as process:
         os.close(other)
         said = b""
@@ -113,8 +151,23 @@ def test_a_terminal_gets_a_table(folder: Path) -> None:
             said += more
     os.close(own)
     assert process.returncode == 0
-    assert "┃".encode() in said
-    assert b"compiling layer" in said
+    return said.decode()
+
+
+def test_progress_counts_every_step(folder: Path) -> None:
+    import numpy as np
+
+    told: list[tuple[str, int, int]] = []
+
+    def tell(*step: Any) -> None:
+        told.append(step)
+
+    for options in ({}, {"quick": True}):
+        told.clear()
+        tw.verify("program.mlir", np.ones((8, 16), np.float32), progress=tell, **options)
+        (steps,) = {steps for _, _, steps in told}
+        assert [done for _, done, _ in told] == list(range(steps))
+        assert [what for what, _, _ in told][-2:] == ["run (typed memory)", "run (bytes memory)"]
 
 
 # -- help ----------------------------------------------------------------------------------------------------
@@ -190,6 +243,35 @@ def test_completion_knows_the_commands(shell: str, capsys: pytest.CaptureFixture
         assert command in script
     if shutil.which(shell):
         subprocess.run([shell, "-n"], input=script, text=True, check=True)
+    # the arguments that are files are completed as such
+    files = {"bash": "_shtab_compgen_files", "zsh": ":NPZ:_files", "fish": "__fish_complete_path"}
+    assert files[shell] in script
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="completes in bash itself")
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("ve", "verify"),
+        ("verify --b", "--bisect"),
+        ("compile x.mlir --emit t", "tile tw"),
+        ("run x.mlir --memory ", "typed bytes"),
+        ("report prog", "program.mlir"),
+        ("run model.py --inputs rec", "records.json"),
+    ],
+)
+def test_bash_completes(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str, expected: str
+) -> None:
+    assert main(["completion", "bash"]) == 0
+    (folder / "completion.sh").write_text(capsys.readouterr().out)
+    words = " ".join(f"'{w}'" for w in f"tilewright {line}".split(" "))
+    script = (
+        f"source ./completion.sh; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
+        'COMPREPLY=(); _shtab_tilewright; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == expected
 
 
 # -- machines ------------------------------------------------------------------------------------------------

@@ -240,8 +240,8 @@ def test_wrong_sources(
     ("args", "expected"),
     [
         (["--target", "ascend-9"], "unknown target 'ascend-9'"),
-        (["--shapes", "f32[2]"], "does not take these 1 inputs: missing a required argument: 'w'"),
-        (["--shapes", "f32[2],f32[2],f32[2]"], "does not take these 3 inputs: too many positional arguments"),
+        (["--shapes", "f32[2]"], "does not take 1 input: missing a required argument: 'w'"),
+        (["--shapes", "f32[2],f32[2],f32[2]"], "does not take 3 inputs: too many positional arguments"),
         (["--shapes", "f32[2,3],f32[2,3]"], "model.py:7: TypeError: dot_general"),
         (["--shapes", "f32[2", "--inputs", "x"], "give either --shapes or --inputs"),
         (["--inputs", "none.npz"], "none.npz: No such file or directory"),

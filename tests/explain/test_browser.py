@@ -113,6 +113,8 @@ def test_everything_is_drawn(browser: Any, path: Path, theme: str) -> None:
     assert drawn["steps"] >= len(found["steps"])
     assert drawn["events"] == len(found["kernels"][focus]["events"]) // 6
     assert sum(drawn["spans"]) == len(found["kernels"][focus]["spans"]) // 4
+    grids = "Object.values(TW.views).flatMap((v) => v.view.model.children.map((f) => f.center[0].grid_line_color))"
+    assert set(page.evaluate(grids)) == {page.evaluate("TW.css('--grid')")}
     assert opened.complaints == []
     page.close()
 

@@ -384,7 +384,7 @@ def test_weights(tmp_path: Path) -> None:
         with pytest.raises(TwError, match='has no array "aa"'):
             lower_tw(str(tmp_path / "m.tw"), text.replace('["a"]', '["aa"]'))
     (tmp_path / "bad.npz").write_text("nothing")
-    with pytest.raises(TwError, match=r"bad.npz is not a .npz file of arrays"):
+    with pytest.raises(TwError, match=r"bad.npz is not an .npz file of arrays"):
         lower_tw(str(tmp_path / "m.tw"), 'param a: f16[4] = "bad.npz"["a"]\nfn f() -> f16[4] { return a }')
 
 

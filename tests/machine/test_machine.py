@@ -193,7 +193,7 @@ def test_cycles_monotone(op: str, dtype: str, elements: int, more: int):
 def test_unknown_target():
     with pytest.raises(MachineError, match=r"unknown target 'gpu': known are ascend-310, .*ascend-910b1, "):
         Machine.load("gpu")
-    with pytest.raises(MachineError, match="unknown target"):
+    with pytest.raises(MachineError, match=r"missing\.toml: no such file"):
         Machine.load("missing.toml")
 
 

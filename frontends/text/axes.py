@@ -1,0 +1,53 @@
+"""Axes and shapes of the functions of `.tw`, and what all of them check."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from ...dialects.dtypes import is_float
+from ...dialects.graph.ops import element_of, shape_of
+from .builder import Number, type_text
+from .diagnostics import Problem
+
+Tensor = SSAValue
+Value = SSAValue | Number
+Ints = Sequence[int]
+
+
+def axis_of(x: Tensor, axis: int, called: str = "axis") -> int:
+    """An axis of x counted from the front. Raises Problem where there is none."""
+    rank = len(shape_of(x))
+    if not -rank <= axis < rank:
+        raise Problem(
+            f"{called} {axis} is outside {type_text(x.type)}, which has {rank} dimensions", argument=called
+        )
+    return axis % rank
+
+
+def axes_of(x: Tensor, axis: int | Ints | None) -> list[int]:
+    """Distinct axes of x in order; all where `axis` is None. Raises Problem."""
+    if axis is None:
+        return list(range(len(shape_of(x))))
+    axes = sorted(axis_of(x, a) for a in ([axis] if isinstance(axis, int) else axis))
+    if len(set(axes)) != len(axes):
+        raise Problem(
+            f"axis {list(axis) if not isinstance(axis, int) else axis} names one twice", argument="axis"
+        )
+    return axes
+
+
+def static_shape(shape: Ints) -> list[int]:
+    if any(n < 0 for n in shape):
+        raise Problem(f"the shape {list(shape)} has a negative dimension", argument="shape")
+    if math.prod(shape) > 1 << 40:
+        raise Problem(f"the shape {list(shape)} is too large", argument="shape")
+    return list(shape)
+
+
+def floats(called: str, x: Tensor) -> None:
+    """Raises Problem where x is no float."""
+    if not is_float(element_of(x)):
+        raise Problem(f"`{called}` is for floats, not {type_text(x.type)}", help="convert with `as f32`")
