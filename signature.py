@@ -52,7 +52,8 @@ class Signature:
                     f"input {i} of {name} must be {dtype}{list(shape)}, got {described(value)}"
                 ) from None
             if tuple(array.shape) != shape or array.dtype != numpy_dtype(dtype):
-                got = f"{array.dtype.name}{list(array.shape)}"
+                numbers = array.dtype.kind not in "OSUMm"
+                got = f"{array.dtype.name}{list(array.shape)}" if numbers else described(value)
                 raise CompileError(f"input {i} of {name} must be {dtype}{list(shape)}, got {got}")
             out.append(array)
         return out
