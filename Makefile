@@ -8,6 +8,8 @@ RECORDS ?= ../shared/calibration/measurements_dev.json
 
 FUZZ ?=
 
+JOBS ?= 2
+
 .PHONY: demo test bench faults fuzz fuzz-tw calibration conformance docs clean venv
 
 venv: $(STAMP)
@@ -25,7 +27,7 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lit -q lit_tests
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile
 
 faults: $(STAMP)
 	$(BIN)/python tests/faults/campaign.py
