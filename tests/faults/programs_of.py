@@ -187,7 +187,8 @@ class HostRun:
         elif isinstance(op, structure.ToHostOp):
             self.numbers[op.result] = self._bytes(op.source).copy()
         elif isinstance(op, structure.ToDeviceOp):
-            self._bytes(op.dest)[...] = self._bytes(op.number)
+            number, dest = op.operands
+            self._bytes(dest)[...] = self._bytes(number)
         elif isinstance(op, structure.ScalarsOp):
             self._scalars(op)
         elif isinstance(op, structure.LaunchOp):
