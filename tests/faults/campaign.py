@@ -28,7 +28,7 @@ import numpy as np
 from host_mutants import HOST_MUTATIONS
 from mutants import KERNEL_MUTATIONS
 from oracle import Crash, Device, Launch, Stuck, noise, schedules
-from programs_of import HostRun, host_module, kernels_of
+from programs_of import Effect, HostRun, host_module, kernels_of
 from subjects import TARGETS, Subject, examples, subject
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
@@ -51,6 +51,9 @@ others run on some of their grid points only."""
 
 FEW_WORK = 500_000
 """Kernels that cost more get a quarter of the mutants."""
+
+MOST_TRIED = 8 * MOST_WORK
+"""What trying a kernel for the host program may cost: it is done once."""
 
 MOST_BYTES = 1 << 26
 """Device memory of host programs that are run."""
@@ -110,8 +113,16 @@ def summaries_of(module: ModuleOp, machine: Machine) -> tuple[dict[str, Summary]
 class KernelSubject:
     """One kernel of a program, its original's summary and its original's result."""
 
-    def __init__(self, subject: Subject, name: str, summaries: dict[str, Summary] | None = None):
-        """summaries: of all kernels, where they are known and the program is without findings."""
+    def __init__(
+        self,
+        subject: Subject,
+        name: str,
+        summaries: dict[str, Summary] | None = None,
+        host: HostSubject | None = None,
+    ):
+        """summaries: of all kernels, where they are known and the program is without findings. host: the same
+        subject's host program, if it is there already."""
+        self.host_program = host
         self.subject = subject
         self.machine = Machine.load(subject.target)
         self.kernels = kernels_of(subject.module)
@@ -214,11 +225,15 @@ class KernelSubject:
     def comes_with_contents(self, kernel: KernelOp) -> bool:
         """Whether the outputs that a mutant leaves as they were have contents in the program, as a loop's state has:
         its results do not depend then on what memory held at the start."""
-        host = HostSubject(self.subject, self.summaries)
-        if not host.possible:
+        if self.host_program is None:
+            self.host_program = HostSubject(self.subject, self.summaries)
+        if not self.host_program.possible:
             return False
-        host.run.kernels[self.name] = kernel
-        plain, again = (host.run.outcome(host.run.module, s) for s in (1, 2))
+        run = self.host_program.run
+        original, effect = run.kernels[self.name], run.effects.pop(self.name, None)
+        run.kernels[self.name] = kernel
+        plain, again = (run.outcome(run.module, s) for s in (1, 2))
+        run.kernels[self.name], run.effects[self.name] = original, effect or Effect(original, self.machine)
         return np.array_equal(plain, again)
 
     def mutants(self, count: int, seed: int) -> Tally:
@@ -264,7 +279,7 @@ class HostSubject:
         return (
             self.run.possible
             and self.run.bytes <= MOST_BYTES
-            and all(work_of(k) * int(np.prod(to_ints(k.grid))) <= MOST_WORK for k in used)
+            and all(work_of(k) * int(np.prod(to_ints(k.grid))) <= MOST_TRIED for k in used)
         )
 
     def mutants(self, count: int, seed: int) -> Tally:
@@ -354,12 +369,13 @@ def run_task(task: Task) -> tuple[Tally, int, int]:
     summaries, alarms = summaries_of(found.module, Machine.load(target))
     whole = Tally(alarms=[f"{found.name}: {f}" for f in alarms])
     kernels = 0
+    program = HostSubject(found, summaries)
     for name, op in launched(found.module).items():
         if work_of(op) * 2 <= MOST_WORK:
             kernels += 1
             some = each if work_of(op) <= FEW_WORK else -(-each // 4)
-            whole.add(KernelSubject(found, name, summaries).mutants(some, seed))
-    tally = HostSubject(found, summaries).mutants(host, seed)
+            whole.add(KernelSubject(found, name, summaries, program).mutants(some, seed))
+    tally = program.mutants(host, seed)
     whole.add(tally)
     return whole, kernels, bool(tally.total)
 

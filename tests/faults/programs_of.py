@@ -67,8 +67,8 @@ def entry_of(module: ModuleOp) -> FuncOp:
 
 
 class Effect:
-    """What a kernel does to its tensors: the inputs that it reads, and for each tensor that it writes which bytes are
-    new whatever was there (`fresh`) and which stay as they were (`kept`)."""
+    """What a kernel does to its tensors: the inputs that it reads, and for each tensor that it writes the bytes that
+    stay as they were (`kept`), and those that depend on what each of the written tensors held before (`depends`)."""
 
     def __init__(self, kernel: structure.KernelOp, machine: Machine):
         args = kernel.body.block.args[len(to_ints(kernel.grid)) :]
@@ -76,17 +76,24 @@ class Effect:
         self.first = len(types) - integer(kernel.outputs) - integer(kernel.workspaces)
         self.reads = [i for i, a in enumerate(args[: self.first]) if _used(a)]
         places = list(itertools.accumulate((-(-t.bytes // ALIGN) * ALIGN + ALIGN for t in types), initial=0))
-        before, after = [], []
-        for seed in (1, 2):
-            arena = ~noise(places[-1], 1) if seed == 2 else noise(places[-1], 1)
-            arena[: places[self.first]] = noise(places[self.first], 3)
-            before.append(arena.copy())
-            Launch(kernel, machine, Device(arena), places[:-1], seed).in_order()
-            after.append(arena)
-        fresh = after[0] == after[1]
-        kept = (after[0] == before[0]) & (after[1] == before[1])
-        spans = [slice(at, at + t.bytes) for at, t in zip(places, types, strict=False)][self.first :]
-        self.fresh, self.kept = [fresh[s] for s in spans], [kept[s] for s in spans]
+        written = [slice(at, at + t.bytes) for at, t in zip(places, types, strict=False)][self.first :]
+
+        def run(start: np.ndarray) -> np.ndarray:
+            arena = start.copy()
+            Launch(kernel, machine, Device(arena), places[:-1]).in_order()
+            return arena
+
+        before = noise(places[-1], 1)
+        after = run(before)
+        self.depends: list[list[np.ndarray]] = [[] for _ in written]
+        self.kept: list[np.ndarray] = []
+        for here in written:
+            start = before.copy()
+            start[here] = ~start[here]
+            other = run(start)
+            for found, there in zip(self.depends, written, strict=True):
+                found.append(after[there] != other[there])
+            self.kept.append((after[here] == before[here]) & (other[here] == start[here]))
 
 
 def _used(value: SSAValue) -> bool:
@@ -267,10 +274,11 @@ class HostRun:
         effect = self.effects[name]
         seed = digest([self._bytes(op.operands[i]) for i in effect.reads], zlib.crc32(name.encode()))
         written = op.operands[effect.first :]
-        new = []
+        old = [self._bytes(v).copy() for v in written]
         for i, value in enumerate(written):
-            old, made = self._bytes(value), generated((gm(value).bytes,), 1, seed + i)
-            mixed = np.where(effect.fresh[i], made, (old ^ made) * np.uint8(167) + np.uint8(13))
-            new.append(np.where(effect.kept[i], old, mixed))
-        for value, x in zip(written, new, strict=True):
-            self._bytes(value)[...] = x
+            made = generated((len(old[i]),), 1, seed + i)
+            for j, depends in enumerate(effect.depends[i]):
+                if j != i and depends.any():
+                    made = np.where(depends, made ^ generated(made.shape, 1, digest([old[j]], j)), made)
+            mixed = np.where(effect.depends[i][i], (old[i] ^ made) * np.uint8(167) + np.uint8(13), made)
+            self._bytes(value)[...] = np.where(effect.kept[i], old[i], mixed)
