@@ -10,6 +10,8 @@ FUZZ ?=
 
 SURFACE ?=
 
+JOBS ?= 2
+
 .PHONY: demo test bench faults fuzz surface fuzz-tw calibration conformance docs clean venv
 
 venv: $(STAMP)
@@ -27,7 +29,7 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lit -q lit_tests
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile
 
 faults: $(STAMP)
 	$(BIN)/python tests/faults/campaign.py

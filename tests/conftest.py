@@ -1,17 +1,47 @@
 """Settings of every test: JAX on the CPU, and hypothesis with the same examples on every run.
 
-`HYPOTHESIS_PROFILE=search pytest ...` looks for new examples instead.
+`HYPOTHESIS_PROFILE=search pytest ...` looks for new examples instead. What XLA compiles is kept in `build/xla`, by the
+program, the compiler's version and the processor: most of a test's time is the compiler's.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+if "PYTEST_XDIST_WORKER" in os.environ:  # the other core belongs to the other worker
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
+KEPT = Path(__file__).resolve().parents[1] / "build" / "xla"
+MOST_KEPT = 1 << 30
+"""Bytes of compiled programs above which a session starts anew."""
+
+
+def processor() -> str:
+    """A name for what this processor can do: compiled programs are for one kind."""
+    info = Path("/proc/cpuinfo")
+    flags = [x for x in info.read_text().splitlines() if x.startswith("flags")] if info.exists() else []
+    said = " ".join([platform.machine(), platform.processor(), *flags[:1]])
+    return hashlib.sha256(said.encode()).hexdigest()[:12]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput") and KEPT.exists():
+        if sum(path.stat().st_size for path in KEPT.rglob("*")) > MOST_KEPT:
+            shutil.rmtree(KEPT)
+
+
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(KEPT / processor()))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 _HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile(

@@ -27,12 +27,13 @@ def test_keys_go_in_and_out(generator: str) -> None:
 
     key = jax.random.key(7, impl=generator)
     x = np.ones(5, np.float32)
-    got, want = tw.compile(draw, key, x)(key, x), jax.jit(draw)(key, x)
+    program = tw.compile(draw, key, x)
+    got, want = program(key, x), jax.jit(draw)(key, x)
     assert jax.tree.structure(got) == jax.tree.structure(want)
     assert got[1]["next"].dtype == key.dtype
     for a, b in zip(words(got), words(want), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert tw.verify(draw, key, x, quick=True).ok
+    assert tw.verify(draw, key, x, program=program, quick=True).ok
 
 
 def test_wide_integers_are_narrowed_as_jax_does() -> None:

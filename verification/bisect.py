@@ -35,7 +35,7 @@ from .reduce import Reducer
 from .results import Culprit, Reproducer, Tile
 from .structure import structure
 from .tags import values_of
-from .walk import Finding, Trace
+from .trace import Finding, Trace
 
 FUSED = "graph-fuse"
 """The stage whose module has one op for each kernel to come."""

@@ -13,7 +13,7 @@ from ..dialects.base import integer, text, to_ints
 from ..dialects.npu.structure import CopyOp, GmAllocOp, KernelOp, LaunchOp
 from ..dialects.npu.types import GmType
 from ..dialects.tile import ops as tile
-from .walk import Launch
+from .trace import Launch
 
 
 def extract_launch(module: ModuleOp, launch: Launch) -> tuple[ModuleOp, list[np.ndarray]]:

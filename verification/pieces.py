@@ -19,7 +19,8 @@ from ..backends.interpreter.launch import jit
 from ..dialects.base import text
 from ..dialects.graph import ConstantOp, FusionOp, HostOp, IotaOp, YieldOp
 from .structure import Cache, structure
-from .walk import Path, Trace, evaluate
+from .trace import Path, Trace
+from .walk import evaluate
 
 FREE = (ConstantOp, IotaOp)
 """Ops that come along with whoever uses them."""

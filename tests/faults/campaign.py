@@ -1,4 +1,4 @@
-"""Injects faults and says what becomes of each: `python tests/faults/campaign.py [--mutants N] [--seed N]`.
+"""Injects faults and says what becomes of each: `python tests/faults/campaign.py [--each N] [--host N] [--seed N]`.
 
 The verdict on a mutant:
 
@@ -15,37 +15,48 @@ from __future__ import annotations
 import argparse
 import collections
 import itertools
+import multiprocessing
 import random
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 import numpy as np
-from mutants import HOST_MUTATIONS, KERNEL_MUTATIONS, Mutation
+from host_mutants import HOST_MUTATIONS
+from mutants import KERNEL_MUTATIONS
 from oracle import Crash, Device, Launch, Stuck, noise, schedules
-from programs_of import HostRun
-from subjects import EXAMPLES, TARGETS, Subject, example, random_subjects
+from programs_of import Effect, HostRun, host_module, kernels_of
+from subjects import TARGETS, Subject, examples, subject
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
-from tilewright.dialects.base import integer, text, to_ints
+from tilewright import CompileError
+from tilewright.dialects.base import to_ints
 from tilewright.dialects.dtypes import size
-from tilewright.dialects.npu import GmType, NpuOp
+from tilewright.dialects.npu import BufferType, GmType, NpuOp
 from tilewright.dialects.npu.structure import KernelOp, LaunchOp
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
-from tilewright.passes.npu.check import Finding, check_kernel
+from tilewright.passes.npu.check import Finding, check_kernel, check_program
 from tilewright.passes.npu.check.device import Summary
-from tilewright.passes.npu.check.host import HostProgram
+from tilewright.passes.npu.check.model import LOOP, Kernel, Node
 
 RANDOM_ORDERS = 6
 MOST_WORK = 8_000_000
 """What one run of the oracle may cost (see work_of); kernels of which two grid points cost more are left out, and
 others run on some of their grid points only."""
+
+FEW_WORK = 500_000
+"""Kernels that cost more get a quarter of the mutants."""
+
+MOST_TRIED = 8 * MOST_WORK
+"""What trying a kernel for the host program may cost: it is done once."""
+
+MOST_BYTES = 1 << 26
+"""Device memory of host programs that are run."""
 
 VERDICTS = ("verifier", "checker", "values", "harmless", "ESCAPED")
 
@@ -57,11 +68,14 @@ class Tally:
     counts: collections.Counter[tuple[str, str]] = field(default_factory=collections.Counter)
     escapes: list[str] = field(default_factory=list)
     alarms: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """Programs that the compiler refuses, with its reasons."""
 
     def add(self, other: Tally) -> None:
         self.counts.update(other.counts)
         self.escapes += other.escapes
         self.alarms += other.alarms
+        self.refused += other.refused
 
     @property
     def total(self) -> int:
@@ -86,28 +100,39 @@ class Tally:
         return "\n".join(lines)
 
 
-def check_host(func: FuncOp, summaries: dict[str, Summary], machine: Machine) -> list[Finding]:
-    """What npu-check finds in @main, the only function of the subjects."""
-    return HostProgram(func, summaries, {}, integer(func.attributes["npu.arena_bytes"]), machine).run()
+def summaries_of(module: ModuleOp, machine: Machine) -> tuple[dict[str, Summary], list[Finding]]:
+    """What npu-check finds out about the kernels of a program, and all its findings."""
+    summaries: dict[str, Summary] = {}
+    alarms: list[Finding] = []
+    for name, op in kernels_of(module).items():
+        summaries[name], found = check_kernel(op, machine)
+        alarms += found
+    return summaries, alarms + check_program(host_module(module), summaries, machine)
 
 
 class KernelSubject:
     """One kernel of a program, its original's summary and its original's result."""
 
-    def __init__(self, subject: Subject, name: str):
+    def __init__(
+        self,
+        subject: Subject,
+        name: str,
+        summaries: dict[str, Summary] | None = None,
+        host: HostSubject | None = None,
+    ):
+        """summaries: of all kernels, where they are known and the program is without findings. host: the same
+        subject's host program, if it is there already."""
+        self.host_program = host
         self.subject = subject
         self.machine = Machine.load(subject.target)
-        self.kernels = {text(o.sym_name): o for o in subject.module.ops if isinstance(o, KernelOp)}
+        self.kernels = kernels_of(subject.module)
         self.kernel = self.kernels[name]
         self.name = name
-        self.func = next(o for o in subject.module.ops if isinstance(o, FuncOp))
-        self.summaries: dict[str, Summary] = {}
+        self.host = host_module(subject.module)
         self.alarms: list[Finding] = []
-        for key, op in self.kernels.items():
-            self.summaries[key], found = check_kernel(op, self.machine)
-            if key == name:
-                self.alarms += found
-        self.alarms += check_host(self.func, self.summaries, self.machine)
+        if summaries is None:
+            summaries, self.alarms = summaries_of(subject.module, self.machine)
+        self.summaries = summaries
         tensors = [a.type for a in self.kernel.body.block.args[len(to_ints(self.kernel.grid)) :]]
         self.types = [t for t in tensors if isinstance(t, GmType)]
         self.addresses = list(
@@ -167,17 +192,20 @@ class KernelSubject:
         try:
             summary, found = check_kernel(kernel, self.machine)
             if not found:
-                found = check_host(self.func, self.summaries | {self.name: summary}, self.machine)
+                found = check_program(self.host, self.summaries | {self.name: summary}, self.machine)
         except PassError as error:
             return "checker", str(error)
         if found:
             return "checker", str(found[0])
-        wanted = self.original(every)
+        wanted, given = self.original(every), self.given
         try:
             plain = self.outcome(kernel, every, 1)
             again = self.outcome(kernel, every, 2)
             if not np.array_equal(plain, again):
-                return "ESCAPED", "what it reads depends on what memory held before"
+                if not self.comes_with_contents(kernel):
+                    return "ESCAPED", "what it reads depends on what memory held before"
+                self.given = set(range(len(self.types)))
+                plain = self.outcome(kernel, every, 1)
             used = sorted(
                 {o.PIPE.value for o in kernel.walk() if isinstance(o, NpuOp) and hasattr(o, "PIPE")}
             )
@@ -190,7 +218,23 @@ class KernelSubject:
             return "ESCAPED", "gets stuck"
         except Crash as error:
             return "ESCAPED", f"leaves a memory: {error}"
+        finally:
+            self.given = given
         return ("harmless" if np.array_equal(plain, wanted) else "values"), ""
+
+    def comes_with_contents(self, kernel: KernelOp) -> bool:
+        """Whether the outputs that a mutant leaves as they were have contents in the program, as a loop's state has:
+        its results do not depend then on what memory held at the start."""
+        if self.host_program is None:
+            self.host_program = HostSubject(self.subject, self.summaries)
+        if not self.host_program.possible:
+            return False
+        run = self.host_program.run
+        original, effect = run.kernels[self.name], run.effects.pop(self.name, None)
+        run.kernels[self.name] = kernel
+        plain, again = (run.outcome(run.module, s) for s in (1, 2))
+        run.kernels[self.name], run.effects[self.name] = original, effect or Effect(original, self.machine)
+        return np.array_equal(plain, again)
 
     def mutants(self, count: int, seed: int) -> Tally:
         """Makes and judges `count` mutants, evenly over the kinds."""
@@ -220,53 +264,67 @@ class KernelSubject:
             yield kind, f"{mutation.__name__}: {what}", verdict, why
 
 
-def judge_host(subject: Subject, count: int, seed: int) -> Tally:
-    """Makes and judges mutants of a program's host function."""
-    machine = Machine.load(subject.target)
-    summaries: dict[str, Summary] = {}
-    for op in subject.module.ops:
-        if isinstance(op, KernelOp):
-            summaries[text(op.sym_name)], _ = check_kernel(op, machine)
-    run = HostRun(subject.module, machine)
-    tally = Tally()
-    if not run.possible or run.work() > MOST_WORK:
+class HostSubject:
+    """The host program of a subject."""
+
+    def __init__(self, subject: Subject, summaries: dict[str, Summary] | None = None):
+        self.subject, self.machine = subject, Machine.load(subject.target)
+        self.summaries = summaries_of(subject.module, self.machine)[0] if summaries is None else summaries
+        self.run = HostRun(subject.module, self.machine)
+
+    @property
+    def possible(self) -> bool:
+        """Whether the oracle can run it: it knows the ops, and can try each kernel once."""
+        used = launched(self.subject.module).values()
+        return (
+            self.run.possible
+            and self.run.bytes <= MOST_BYTES
+            and all(work_of(k) * int(np.prod(to_ints(k.grid))) <= MOST_TRIED for k in used)
+        )
+
+    def mutants(self, count: int, seed: int) -> Tally:
+        """Makes and judges `count` mutants, evenly over the kinds; none where they could not be run."""
+        tally = Tally()
+        if not self.possible:
+            return tally
+        wanted = self.run.outcome(self.run.module, 1)
+        rng = random.Random(f"{seed} {self.subject.name}")
+        made = tries = 0
+        first = rng.randrange(len(HOST_MUTATIONS))
+        while made < count and tries < 10 * count:
+            kind = tuple(HOST_MUTATIONS)[(first + tries) % len(HOST_MUTATIONS)]
+            mutation = rng.choice(HOST_MUTATIONS[kind])
+            tries += 1
+            mutant = self.run.module.clone()
+            what = mutation(mutant, rng, self.machine)
+            if what is None:
+                continue
+            made += 1
+            verdict, why = self.judge(mutant, wanted)
+            tally.counts[f"host: {kind}", verdict] += 1
+            if verdict == "ESCAPED":
+                tally.escapes.append(f"{self.subject.name}: {mutation.__name__}: {what}: {why}")
         return tally
-    wanted = run.outcome(run.func, 1)
-    rng = random.Random(f"{seed} {subject.name}")
-    made = tries = 0
-    while made < count and tries < 10 * count:
-        kind = tuple(HOST_MUTATIONS)[tries % len(HOST_MUTATIONS)]
-        mutation = rng.choice(HOST_MUTATIONS[kind])
-        tries += 1
-        func = run.func.clone()
-        what = mutation(func, rng, machine)
-        if what is None:
-            continue
-        made += 1
-        verdict, why = _judge_host(run, func, summaries, machine, wanted)
-        tally.counts[f"host: {kind}", verdict] += 1
-        if verdict == "ESCAPED":
-            tally.escapes.append(f"{subject.name}: {mutation.__name__}: {what}: {why}")
-    return tally
 
-
-def _judge_host(
-    run: HostRun, func: FuncOp, summaries: dict[str, Summary], machine: Machine, wanted: np.ndarray
-) -> tuple[str, str]:
-    try:
-        func.verify()
-    except VerifyException as error:
-        return "verifier", str(error)
-    found = check_host(func, summaries, machine)
-    if found:
-        return "checker", str(found[0])
-    try:
-        plain, again = (run.outcome(func, s) for s in (1, 2))
-    except Crash as error:
-        return "ESCAPED", str(error)
-    if not np.array_equal(plain, again):
-        return "ESCAPED", "what it reads depends on what memory held before"
-    return ("harmless" if np.array_equal(plain, wanted) else "values"), ""
+    def judge(self, mutant: ModuleOp, wanted: np.ndarray) -> tuple[str, str]:
+        """The verdict on a mutant and the reason; `wanted` is the original's outcome."""
+        try:
+            mutant.verify()
+        except VerifyException as error:
+            return "verifier", str(error)
+        try:
+            found = check_program(mutant, self.summaries, self.machine)
+        except PassError as error:
+            return "checker", str(error)
+        if found:
+            return "checker", str(found[0])
+        try:
+            plain, again = (self.run.outcome(mutant, s) for s in (1, 2))
+        except Crash as error:
+            return "ESCAPED", str(error)
+        if not np.array_equal(plain, again):
+            return "ESCAPED", "what it reads depends on what memory held before"
+        return ("harmless" if np.array_equal(plain, wanted) else "values"), ""
 
 
 # -- all of it ---------------------------------------------------------------------------------------------------
@@ -274,9 +332,6 @@ def _judge_host(
 
 def work_of(kernel: KernelOp) -> int:
     """About how many bytes the kernel's buffers hold, times its instructions: what a run costs."""
-    from tilewright.dialects.npu import BufferType
-    from tilewright.passes.npu.check.model import LOOP, Kernel, Node
-
     model = Kernel(kernel)
 
     def cost(nodes: Sequence[Node]) -> int:
@@ -297,73 +352,81 @@ def work_of(kernel: KernelOp) -> int:
 def launched(module: ModuleOp) -> dict[str, KernelOp]:
     """The kernels that the program runs."""
     used = {o.callee.root_reference.data for o in module.walk() if isinstance(o, LaunchOp)}
-    return {text(o.sym_name): o for o in module.ops if isinstance(o, KernelOp) and text(o.sym_name) in used}
+    return {name: op for name, op in kernels_of(module).items() if name in used}
 
 
-Task = tuple[str, str, str, int, int]
-_LOADED: dict[tuple[str, str], Subject] = {}
-_RANDOM: dict[str, Subject] = {}
+Task = tuple[str, str, int, int, int]
 
 
-def _subject(source: str, target: str) -> Subject:
-    key = (source, target)
-    if key not in _LOADED:
-        _LOADED[key] = _RANDOM[source] if source in _RANDOM else example(source, target)
-    return _LOADED[key]
+def run_task(task: Task) -> tuple[Tally, int, int]:
+    """The mutants of all kernels and of the host program of one source for one target; how many kernels and host
+    programs those are of."""
+    source, target, each, host, seed = task
+    try:
+        found = subject(source, target)
+    except CompileError as error:
+        return Tally(refused=[f"{source} for {target}: {error}"]), 0, 0
+    summaries, alarms = summaries_of(found.module, Machine.load(target))
+    whole = Tally(alarms=[f"{found.name}: {f}" for f in alarms])
+    kernels = 0
+    program = HostSubject(found, summaries)
+    for name, op in launched(found.module).items():
+        if work_of(op) * 2 <= MOST_WORK:
+            kernels += 1
+            some = each if work_of(op) <= FEW_WORK else -(-each // 4)
+            whole.add(KernelSubject(found, name, summaries, program).mutants(some, seed))
+    tally = program.mutants(host, seed)
+    whole.add(tally)
+    return whole, kernels, bool(tally.total)
 
 
-def run_task(task: Task) -> Tally:
-    """One kernel, or with an empty name the host program."""
-    source, target, kernel, count, seed = task
-    subject = _subject(source, target)
-    if not kernel:
-        return judge_host(subject, count, seed)
-    return KernelSubject(subject, kernel).mutants(count, seed)
-
-
-def tasks(count: int, random_programs: int, seed: int, models: Sequence[str] = EXAMPLES) -> list[Task]:
-    """Every kernel of every subject, with its share of about `count` mutants."""
-    found: list[tuple[str, str, str]] = []
-    for model in models:
-        for target in TARGETS:
-            names = launched(_subject(model, target).module)
-            found += [(model, target, name) for name, op in names.items() if work_of(op) * 2 <= MOST_WORK]
-            found.append((model, target, ""))
-    for subject in random_subjects(random_programs):
-        _RANDOM[subject.name] = subject
-        found += [(subject.name, subject.target, name) for name in launched(subject.module)]
-        found.append((subject.name, subject.target, ""))
-    each = -(-count // max(len(found), 1)) + 1
-    return [(*f, each, seed) for f in reversed(found)]
+def tasks(args: argparse.Namespace) -> list[Task]:
+    """Every source for its targets."""
+    sources = [(e, target) for e in examples() for target in TARGETS]
+    sources += [(f"random {i}", TARGETS[i % 2]) for i in range(args.random)]
+    sources += [(f"fuzz {i}", TARGETS[i % 2]) for i in range(args.fuzz)]
+    return [(*s, args.each, args.host, args.seed) for s in sources if re.search(args.only, s[0])]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--mutants", type=int, default=6000)
-    parser.add_argument("--random", type=int, default=40, help="random programs besides the examples")
+    parser.add_argument("--each", type=int, default=8, help="mutants of each kernel")
+    parser.add_argument("--host", type=int, default=20, help="mutants of each host program")
+    parser.add_argument("--random", type=int, default=40, help="random functions besides the examples")
+    parser.add_argument("--fuzz", type=int, default=60, help="random programs with control flow")
+    parser.add_argument("--only", default="", help="sources whose name has this (a regular expression)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--verbose", action="store_true", help="a line for each source")
     args = parser.parse_args(argv)
     started = time.perf_counter()
-    listed = tasks(args.mutants, args.random, args.seed)
-    whole = Tally()
-    with ProcessPoolExecutor(args.jobs) as pool:
-        for tally in pool.map(run_task, listed):
+    listed = tasks(args)
+    whole, kernels, programs = Tally(), 0, 0
+    # JAX has threads, which a fork would not take along: each worker starts anew
+    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
+        running = {pool.submit(run_task, task): task for task in listed}
+        for done in as_completed(running):
+            tally, some, host = done.result()
             whole.add(tally)
-    subjects = len({(s, t) for s, t, *_ in listed})
-    kernels = sum(bool(k) for _, _, k, *_ in listed)
+            kernels, programs = kernels + some, programs + host
+            if args.verbose:
+                line = f"{running[done][0]} for {running[done][1]}: {some} kernels, {tally.total} mutants"
+                print(
+                    f"{time.perf_counter() - started:6.0f} s  {line}",
+                    *tally.escapes,
+                    sep="\n    ",
+                    flush=True,
+                )
     seconds = time.perf_counter() - started
-    print(f"{whole.total} mutants of {kernels} kernels and {subjects} host programs, {seconds:.0f} s")
+    print(f"{whole.total} mutants of {kernels} kernels and {programs} host programs, {seconds:.0f} s")
     print(whole.table())
     print(f"false alarms on the originals: {len(whole.alarms)}")
-    for line in [*whole.alarms, *whole.escapes]:
+    for line in [*whole.alarms, *whole.escapes, *(f"not compiled: {r}" for r in whole.refused)]:
         print(line)
     return 1 if whole.alarms or whole.escapes else 0
 
-
-__all__ = ["KernelSubject", "ModuleOp", "Mutation", "Operation", "Tally", "main", "run_task", "tasks"]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,4 +1,5 @@
-"""Faults to inject: each mutation changes one thing about the order or the memory of a kernel or a host program.
+"""Faults to inject: each mutation changes one thing about the order or the memory of a kernel (host_mutants.py: of the
+host program).
 
 A mutation takes a fresh clone and a random generator and changes it in place; it gives a sentence of what it
 did, or None where the program has nothing of the kind.
@@ -10,13 +11,15 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i64
 from xdsl.dialects.scf import ForOp, YieldOp
 from xdsl.ir import Operation
 
 from tilewright.dialects.base import integer, ints, text, to_ints
 from tilewright.dialects.npu import BufferType, GmType, NpuOp, ops, structure
+from tilewright.dialects.npu.cumulate import VCumulateOp
+from tilewright.dialects.npu.scatter import VScatterOp
+from tilewright.dialects.npu.sorting import VSortOp
 from tilewright.machine import Machine
 
 Random = random.Random
@@ -352,6 +355,139 @@ def shorten_loop(kernel: Operation, rng: Random, machine: Machine) -> str | None
     return "a loop runs once less"
 
 
+# -- instructions that go by an index --------------------------------------------------------------------------
+
+INDEXED = (VSortOp, VScatterOp, VCumulateOp, ops.LoadIndirectOp, ops.LoadScalarOp, ops.VMaskOp)
+
+
+def change_indexed(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    """A sort, scatter, cumulation, gather, mask or read of an index goes by other keys, another dimension, another
+    start or other bounds."""
+    op = pick(rng, every(kernel, *INDEXED))
+    if op is None:
+        return None
+    changes = {
+        key: value
+        for key, value in op.properties.items()
+        if (isinstance(value, DenseArrayBase) and len(value)) or isinstance(value, IntegerAttr)
+    }
+    if not changes:
+        return None
+    key = rng.choice(sorted(changes))
+    old = changes[key]
+    if isinstance(old, IntegerAttr):
+        new: Any = IntegerAttr(integer(old) + rng.choice((1, -1)), old.type)
+    else:
+        numbers = list(to_ints(old))
+        numbers[rng.randrange(len(numbers))] += rng.choice((1, -1))
+        new = ints(numbers)
+    said = f"{op.name}: {key} {new} instead of {old}"
+    op.properties[key] = new
+    return said
+
+
+def swap_operands(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    """Such an instruction takes one buffer for another one: a source, a destination or what it works in."""
+    op = pick(rng, every(kernel, *INDEXED))
+    if op is None:
+        return None
+    places = [i for i, v in enumerate(op.operands) if isinstance(v.type, BufferType)]
+    if len(places) < 2:
+        return None
+    i, j = rng.sample(places, 2)
+    if op.operands[i] is op.operands[j]:
+        return None
+    op.operands[i], op.operands[j] = op.operands[j], op.operands[i]
+    return f"{op.name} with operands {i} and {j} swapped"
+
+
+def resize_indexed(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    """A buffer of such an instruction has a row or a column more or less."""
+    op = pick(rng, every(kernel, *INDEXED))
+    if op is None:
+        return None
+    found = [v for v in op.operands if isinstance(v.type, BufferType) and v.type.shape]
+    value = pick(rng, found)
+    if value is None:
+        return None
+    alloc = value.owner.source if isinstance(value.owner, ops.SlotOp) else value
+    kind = value.type
+    d, by = rng.randrange(len(kind.shape)), rng.choice((1, -1))
+    shape = [n + by if i == d else n for i, n in enumerate(kind.shape)]
+    if min(shape) < 1:
+        return None
+    alloc._type = BufferType.of(shape, kind.element, kind.space, alloc.type.slots)
+    for use in alloc.uses:
+        if isinstance(use.operation, ops.SlotOp):
+            use.operation.result._type = BufferType.of(shape, kind.element, kind.space, 1)
+    return f"{kind} of {op.name} becomes {alloc.type}"
+
+
+# -- workspaces ------------------------------------------------------------------------------------------------
+
+
+def _through_workspace(kernel: structure.KernelOp) -> list[Any]:
+    """The transfers to and from workspaces."""
+    n = integer(kernel.workspaces)
+    found = []
+    stack = list(kernel.body.block.args[len(kernel.body.block.args) - n :])
+    while stack:
+        for use in stack.pop().uses:
+            if isinstance(use.operation, ops.ViewOp):
+                stack.append(use.operation.result)
+            elif isinstance(use.operation, ops.TransferOp):
+                found.append(use.operation)
+    return found
+
+
+def shift_in_workspace(kernel: structure.KernelOp, rng: Random, machine: Machine) -> str | None:
+    """One side of a workspace stores or loads beside where the other one does."""
+    op = pick(rng, [o for o in _through_workspace(kernel) if to_ints(o.properties.get("offsets"))])
+    if op is None:
+        return None
+    old = to_ints(op.properties["offsets"])
+    new = list(old)
+    at = rng.randrange(len(new))
+    new[at] += rng.choice((1, -1, 16, -new[at]) if new[at] else (1, -1, 16))
+    op.properties["offsets"] = ints(new)
+    return f"{op.name} of a workspace at {new} instead of {list(old)}"
+
+
+def shift_view_of_workspace(kernel: structure.KernelOp, rng: Random, machine: Machine) -> str | None:
+    """One side of a workspace sees it some elements further on, or with another stride."""
+    op = pick(rng, _through_workspace(kernel))
+    if op is None:
+        return None
+    (at,) = [i for i, v in enumerate(op.main_operands()) if isinstance(v.type, GmType)]
+    source = op.main_operands()[at]
+    kind: GmType = source.type
+    strides, offset = list(kind.strides), kind.offset
+    if strides and rng.random() < 0.5:
+        d = rng.randrange(len(strides))
+        strides[d] += rng.choice((1, -1))
+    else:
+        offset += rng.choice((1, 16, -1))
+    made = ops.ViewOp.create(
+        operands=[source], result_types=[GmType.of(kind.shape, kind.element, strides, offset)]
+    )
+    op.parent.insert_op_before(made, op)
+    op.operands[at] = made.result
+    return f"{op.name} sees {made.result.type} of a workspace"
+
+
+def swap_tensors_of_kernel(kernel: structure.KernelOp, rng: Random, machine: Machine) -> str | None:
+    """An instruction takes one device tensor for another one of its type: a workspace for an output, say."""
+    args = [a for a in kernel.body.block.args if isinstance(a.type, GmType)]
+    pairs = [(a, b) for a in args for b in args if a is not b and a.type == b.type and a.uses]
+    chosen = pick(rng, pairs)
+    if chosen is None:
+        return None
+    a, b = chosen
+    use = rng.choice(list(a.uses))
+    use.operation.operands[use.index] = b
+    return f"{use.operation.name} takes device tensor {b.index} for {a.index}"
+
+
 KERNEL_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "drop a flag": (drop_set, drop_wait, drop_flag, drop_cross),
     "swap flags": (swap_events,),
@@ -361,68 +497,7 @@ KERNEL_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "swap slots": (swap_slots,),
     "reorder across pipes": (reorder, hoist),
     "change a valid extent": (shift_box, resize_box, clip_view, shorten_loop),
+    "change sort, scatter, cumulate": (change_indexed, swap_operands, resize_indexed),
+    "shift a workspace": (shift_in_workspace, shift_view_of_workspace, swap_tensors_of_kernel),
 }
 """The kinds of the mutants of a kernel."""
-
-
-# -- the host program ------------------------------------------------------------------------------------------
-
-
-def shift_tensor(func: FuncOp, rng: Random, machine: Machine) -> str | None:
-    op = pick(rng, every(func, structure.GmAllocOp))
-    if op is None or not op.result.uses:
-        return None
-    by = rng.choice(
-        (machine.gm_align, -machine.gm_align, machine.gm_align // 2, op.result.type.bytes // 2 or 32)
-    )
-    op.properties["address"] = IntegerAttr(integer(op.address) + by, i64)
-    return f"shift {op.result.type} by {by} bytes"
-
-
-def swap_tensors(func: FuncOp, rng: Random, machine: Machine) -> str | None:
-    found = every(func, structure.GmAllocOp)
-    if len(found) < 2:
-        return None
-    a, b = rng.sample(found, 2)
-    a.properties["address"], b.properties["address"] = b.properties["address"], a.properties["address"]
-    return f"swap the addresses of {a.result.type} and {b.result.type}"
-
-
-def merge_tensors(func: FuncOp, rng: Random, machine: Machine) -> str | None:
-    found = every(func, structure.GmAllocOp)
-    if len(found) < 2:
-        return None
-    a, b = rng.sample(found, 2)
-    a.properties["address"] = b.properties["address"]
-    return f"{a.result.type} at the address of {b.result.type}"
-
-
-def drop_step(func: FuncOp, rng: Random, machine: Machine) -> str | None:
-    op = pick(rng, every(func, structure.LaunchOp, structure.CopyOp))
-    return None if op is None else _drop(op)
-
-
-def reorder_steps(func: FuncOp, rng: Random, machine: Machine) -> str | None:
-    steps = structure.LaunchOp | structure.CopyOp
-    found = every(func, structure.LaunchOp, structure.CopyOp)
-    pairs = []
-    for op in found:
-        after = op.next_op
-        while after is not None and not isinstance(after, steps):
-            after = after.next_op
-        if after is not None:
-            pairs.append((op, after))
-    chosen = pick(rng, pairs)
-    if chosen is None:
-        return None
-    first, second = chosen
-    first.detach()
-    second.parent.insert_op_after(first, second)
-    return f"{first.name} after {second.name}"
-
-
-HOST_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
-    "shift an address": (shift_tensor, swap_tensors, merge_tensors),
-    "reorder launches": (reorder_steps, drop_step),
-}
-"""The kinds of the mutants of a host program."""

@@ -1,34 +1,33 @@
-"""The programs that faults are injected into: the examples, and random functions."""
+"""The programs that faults are injected into: the examples, random functions, and random programs with control flow.
+
+A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`. Nothing here imports JAX before a program is compiled.
+"""
 
 from __future__ import annotations
 
-import importlib.util
+import functools
+import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [p for p in (str(ROOT / "tests" / "ops"),) if p not in sys.path]
+sys.path[:0] = [
+    p
+    for p in map(str, (ROOT / "tests", *(ROOT / "tests" / d for d in ("ops", "support"))))
+    if p not in sys.path
+]
 
-EXAMPLES = (
-    "gpt2:forward",
-    "gpt2:forward_f16",
-    "gpt2:tiny",
-    "resnet50:forward",
-    "resnet50:tiny",
-    "lstm:forward",
-    "lstm:forward_f16",
-    "digits_cnn:forward",
-)
 TARGETS = ("ascend-910b1", "ascend-310")
+
+CONTROL = "call,cond,fori,while,scan,map,sort,top_k,cumulative,scatter,gather,dynamic,unary,binary,reduce"
+"""The generators of `tests/fuzz` that make loops, branches, calls, numbers of the host, and indexed instructions."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +39,37 @@ class Subject:
     target: str
 
 
+def examples() -> list[str]:
+    """Every function of `examples/*.py` with inputs of its own."""
+    found = []
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        for name in re.findall(r"^def ([a-z]\w*)_inputs\(", path.read_text(), re.M):
+            found.append(f"{path.stem}:{name}")
+    return found
+
+
+@functools.lru_cache(maxsize=8)
 def example(model: str, target: str) -> Subject:
     """One of the example models."""
-    file, name = model.split(":")
-    spec = importlib.util.spec_from_file_location(f"example_{file}", ROOT / "examples" / f"{file}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    args = getattr(module, f"{name}_inputs")()
-    program = tw.compile(getattr(module, name), *args, target=target)
-    return Subject(f"{model} for {target}", program.module(), target)
+    from loading import load
+
+    fn, args = load(model)
+    return Subject(f"{model} for {target}", tw.compile(fn, *args, target=target).module(), target)
 
 
-def random_subjects(count: int) -> Iterator[Subject]:
-    """Random functions, in turn for each target."""
+def subject(source: str, target: str) -> Subject:
+    """A source, compiled for a target."""
+    kind, _, number = source.partition(" ")
+    if kind == "random":
+        return random_subject(int(number), target)
+    if kind == "fuzz":
+        return fuzz_subject(int(number), target)
+    return example(source, target)
+
+
+@functools.cache
+def _random_programs(count: int) -> list[Any]:
+    from hypothesis import HealthCheck, Phase, given, seed, settings
     from programs import programs
 
     found: list[Any] = []
@@ -71,10 +87,27 @@ def random_subjects(count: int) -> Iterator[Subject]:
         found.append(program)
 
     collect()
-    for i, program in enumerate(found):
-        target = TARGETS[i % 2]
-        dtype = ("f32", "f16")[i // 2 % 2]
-        args = [np.asarray(a) for a in program.arguments(dtype)]
-        yield Subject(
-            f"random {i} {dtype} for {target}", tw.compile(program, *args, target=target).module(), target
-        )
+    return found
+
+
+MOST_RANDOM = 60
+
+
+def random_subject(number: int, target: str) -> Subject:
+    """A chain of elementwise ops, reductions, layout changes and products."""
+    program = _random_programs(MOST_RANDOM)[number]
+    dtype = ("f32", "f16")[number // 2 % 2]
+    args = [np.asarray(a) for a in program.arguments(dtype)]
+    module = tw.compile(program, *args, target=target).module()
+    return Subject(f"random {number} {dtype} for {target}", module, target)
+
+
+def fuzz_subject(number: int, target: str) -> Subject:
+    """A program with loops, branches, calls, sorts and scatters."""
+    import jax
+    from fuzz.tables import program_of
+
+    program = program_of(number, CONTROL)
+    with jax.enable_x64(program.x64):
+        module = tw.compile(program.function(), *program.arguments(), target=target).module()
+    return Subject(f"fuzz {number} for {target}", module, target)

@@ -74,6 +74,54 @@ def update(x, u):
     return jax.lax.dynamic_update_slice(x, u, (2, 3)), x * 2
 
 
+def rounds(x, w):
+    """Rounds of a product with a weight that is the same in each."""
+
+    def body(_, c):
+        return jnp.tanh((c * 0.5) @ jnp.exp(w * 0.1).cumsum(0)) + c
+
+    return jax.lax.fori_loop(0, 3, body, x)
+
+
+def slices(x):
+    """Each round takes the rows that its number says."""
+
+    def body(i, c):
+        return jnp.tanh(c + jax.lax.dynamic_slice(x, (i * 2 + 1, 0), (2, 24)))
+
+    return jax.lax.fori_loop(0, 4, body, x[:2])
+
+
+def choice(x):
+    return jax.lax.cond(x.sum() > 1e6, lambda x: jnp.exp(x), lambda x: x * 3 - 1, x)
+
+
+@jax.jit
+def block(x, y):
+    """Large enough to stay a function."""
+    for i in range(20):
+        x = jnp.sin(x) * (1 + i / 8) - y
+    z = x.sum(axis=-1, keepdims=True) + y
+    return jnp.exp(-(z * z)) @ y.T @ x
+
+
+def calls(x, y):
+    a = block(x, y)
+    return block(a, x) + a
+
+
+def ordered(x):
+    return jnp.sort(x, axis=-1)
+
+
+def scattered(x, i, u):
+    return x.at[i].add(u)
+
+
+def running(x):
+    return jnp.cumsum(x, axis=0)
+
+
 MODELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "mlp": (mlp, (data(24, 70), data(70, 50, seed=1), data(50))),
     "softmax": (softmax, (data(40, 50),)),
@@ -87,4 +135,11 @@ MODELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "long": (long, (data(9, 60001),)),
     "chain": (chain, (data(32, 32), data(32, 32, seed=1), data(32, 32, seed=2))),
     "update": (update, (data(20, 30), data(4, 5))),
+    "rounds": (rounds, (data(20, 30), data(30, 30, seed=2))),
+    "slices": (slices, (data(12, 24),)),
+    "choice": (choice, (data(20, 30),)),
+    "calls": (calls, (data(20, 20), data(20, 20, seed=4))),
+    "ordered": (ordered, (data(20, 50),)),
+    "scattered": (scattered, (data(40, 20), jnp.asarray([3, 7, 3, 30]), data(4, 20, seed=1))),
+    "running": (running, (data(30, 20),)),
 }

@@ -18,7 +18,8 @@ from tilewright.frontends import lower_function
 from tilewright.verification.compare import compare, same_bits
 from tilewright.verification.structure import Cache
 from tilewright.verification.tolerance import LIKELY, function_error, gamma, roundoff, sum_error
-from tilewright.verification.walk import Settings, Trace, Walk, evaluate
+from tilewright.verification.trace import Trace
+from tilewright.verification.walk import Settings, Walk, evaluate
 
 F16, F32, I32 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.int32)
 

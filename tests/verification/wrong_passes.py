@@ -435,13 +435,6 @@ def argument_overlap(module: ModuleOp) -> None:
             op.properties["address"] = IntegerAttr(addresses[0], i64)
 
 
-def constants_overlap(module: ModuleOp) -> None:
-    for func in every(module, FuncOp):
-        made = [op for op in func.walk() if isinstance(op, host.GmConstantOp)]
-        for op in made[1:]:
-            op.properties["address"] = made[0].properties["address"]
-
-
 def arguments_apart(module: ModuleOp) -> None:
     """Arguments are expected one after the other without padding to the alignment."""
     for func in every(module, FuncOp):
@@ -461,7 +454,8 @@ def result_order(module: ModuleOp) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """name; stage that is corrupted; model of `models.py`; ops that a correct blame may name."""
+    """name; stage that is corrupted; model of `models.py`; ops that a correct blame may name; whether the culprit can
+    be cut out of the program."""
 
     name: str
     stage: str
@@ -469,6 +463,7 @@ class Case:
     mistake: Mistake
     ops: tuple[str, ...]
     kind: str = "wrong value"
+    reproduced: bool = True
 
 
 SIMPLIFY, FUSE, TILE_, NPU = "graph-simplify", "graph-fuse", "graph-to-tile", "tile-to-npu"

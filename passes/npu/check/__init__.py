@@ -20,10 +20,11 @@ from ....dialects.npu.structure import KernelOp
 from ....machine import Machine
 from ...calls import callers_first, calls_of
 from ...errors import PassError
+from ..plan_memory import reached
 from .device import Summary, summarise
 from .explain import explained
 from .finding import BLAME, Bytes, Finding
-from .host import HostProgram
+from .host import HostProgram, constants_apart
 from .minimal import FlagPair, removable
 from .model import Kernel
 from .static import check_section
@@ -53,12 +54,20 @@ def check(module: ModuleOp, machine: Machine, full: bool = False) -> list[Findin
             summary, found = check_kernel(op, machine, full)
             kernels[summary.kernel.name] = summary
             out += found
+    return out + check_program(module, kernels, machine)
+
+
+def check_program(module: ModuleOp, kernels: dict[str, Summary], machine: Machine) -> list[Finding]:
+    """The hazards of a module's functions, which launch `kernels`."""
+    out: list[Finding] = []
     planned = [
         f for f in callers_first(module) if "npu.arena_bytes" in f.attributes or "npu.frame" in f.attributes
     ]
     entries = [f for f in planned if "npu.arena_bytes" in f.attributes]
     arena = max((integer(f.attributes["npu.arena_bytes"]) for f in entries), default=0)
     frames = frames_of(planned)
+    for entry in entries:
+        out += constants_apart([entry, *reached(entry, planned)])
     for func in planned:
         out += HostProgram(func, kernels, frames, arena, machine).run()
     return out
@@ -109,5 +118,6 @@ __all__ = [
     "NpuCheckPass",
     "check",
     "check_kernel",
+    "check_program",
     "removable_flags",
 ]

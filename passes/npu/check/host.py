@@ -8,11 +8,11 @@ next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, TensorType
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -125,6 +125,18 @@ class HostProgram:
             if start % align:
                 what = f"{{first}} does not start at a multiple of {align} bytes"
                 self.findings.append(Finding("misaligned", what, self.makers[root], bytes=where))
+        frame = self.func.attributes.get("npu.frame")
+        if isinstance(frame, DenseArrayBase):
+            first, behind = to_ints(frame)
+            for root, (start, end) in self.ranges.items():
+                if (
+                    isinstance(self.makers[root], GmAllocOp)
+                    and end > start
+                    and not first <= start <= end <= behind
+                ):
+                    what = f"{{first}} leaves the frame of {{second}}, bytes {first}..{behind - 1}"
+                    where = Bytes("gm", start, end)
+                    self.findings.append(Finding("device-bounds", what, self.makers[root], self.func, where))
 
     def _neighbours(self) -> None:
         """Pairs of tensors that share bytes."""
@@ -153,7 +165,8 @@ class HostProgram:
             return
         found: Finding
         if state.kind == "nothing":
-            found = Finding("device-uninitialised", "{first} reads a device tensor that nothing wrote", op)
+            what = "{first} reads a device tensor that nothing wrote, {second}"
+            found = Finding("device-uninitialised", what, op, self.makers[root])
         elif state.kind == "part":
             assert state.by is not None
             assert state.part is not None
@@ -234,17 +247,38 @@ class HostProgram:
                 if isinstance(value.type, GmType):
                     self._read(value, op)
 
+    def _misfit(self, op: LaunchOp | CallOp, what: str, target: Operation | None = None) -> None:
+        self.findings.append(Finding("bad-call", what, op, target))
+
     def _launch(self, op: LaunchOp) -> None:
-        summary = self.kernels.get(op.callee.root_reference.data)
+        name = op.callee.root_reference.data
+        summary = self.kernels.get(name)
         if summary is None:
+            self._misfit(op, f"{{first}} launches @{name}, which does not exist")
             return
-        for value, kind in zip(op.operands, summary.types, strict=False):
+        kernel = summary.kernel.op
+        if len(op.operands) != len(summary.types):
+            what = (
+                f"{{first}} gives {len(op.operands)} tensors to {{second}}, which takes {len(summary.types)}"
+            )
+            self._misfit(op, what, kernel)
+            return
+        for key, mine, its in (
+            ("outputs", op.outputs, kernel.outputs),
+            ("workspaces", op.workspaces, kernel.workspaces),
+        ):
+            if integer(mine) != integer(its):
+                what = f"{{first}} has {integer(mine)} {key}, {{second}} has {integer(its)}"
+                self._misfit(op, what, kernel)
+                return
+        for i, (value, kind) in enumerate(zip(op.operands, summary.types, strict=True)):
             passed = value.type
             if isinstance(passed, TensorType):  # a number, which lies in the launch's arguments
                 passed = GmType.of(passed.get_shape(), passed.element_type)
             if passed != kind:
-                what = f"{{first}} gives its kernel {value.type} where it takes {kind}"
-                self.findings.append(Finding("bad-call", what, op))
+                self._misfit(
+                    op, f"{{first}} gives {value.type} for argument {i} of {{second}}, {kind}", kernel
+                )
                 return
         used = [i for i in range(len(op.operands)) if i in summary.reads or i in summary.writes]
         for i in used:
@@ -263,7 +297,12 @@ class HostProgram:
 
     def _call(self, op: CallOp) -> None:
         name = op.callee.root_reference.data
+        callee = function_of(op)
+        if callee is not None and self._misfitting(op, callee):
+            return
         if name not in self.frames:
+            what = "{first} calls a function that has no frame in device memory"
+            self.findings.append(Finding("device-bounds", what, op, callee))
             return
         for value in op.inputs():
             self._read(value, op)
@@ -287,8 +326,27 @@ class HostProgram:
         for value in op.written():
             self._write(value, op)
 
+    def _misfitting(self, op: CallOp, callee: FuncOp) -> bool:
+        """Whether a call does not fit its function; says so."""
+        takes, given = [a.type for a in callee.body.block.args], [v.type for v in op.operands]
+        if len(given) != len(takes):
+            what = f"{{first}} gives {len(given)} tensors to {{second}}, which takes {len(takes)}"
+            self._misfit(op, what, callee)
+        elif integer(op.outputs) != outputs_of(callee):
+            what = f"{{first}} has {integer(op.outputs)} outputs, another call of {{second}} {outputs_of(callee)}"
+            self._misfit(op, what, callee)
+        else:
+            for i, (mine, its) in enumerate(zip(given, takes, strict=True)):
+                if mine != its:
+                    self._misfit(op, f"{{first}} gives {mine} for argument {i} of {{second}}, {its}", callee)
+                    return True
+            return False
+        return True
+
     def _loop(self, op: LoopOp) -> None:
-        for _ in range(2):
+        known = None if op.trip_count is None else integer(op.trip_count)
+        before = dict(self.states)
+        for _ in range(2 if known is None else min(known, 2)):
             for region in op.regions:
                 block = region.block
                 for arg, value in zip(op.state_args(block), op.state, strict=False):
@@ -298,6 +356,8 @@ class HostProgram:
                     for value, target in zip(last.operands, op.state, strict=False):
                         if self.roots[value] is not self.roots[target]:
                             self._write(target, last)
+        if known is None:  # it may also end before its first iteration
+            self._join([before, self.states])
 
     def _branch(self, op: BranchOp) -> None:
         before = dict(self.states)
@@ -306,10 +366,53 @@ class HostProgram:
             self.states = dict(before)
             self._block(region.block)
             after.append(self.states)
-        self.states = before
-        for states in after:
-            for root, state in states.items():
-                if state.kind != "whole" and before.get(root, NOTHING).kind == "whole":
-                    self.states[root] = state
+        self._join(after)
         for value in op.outputs:
             self._write(value, op)
+
+    def _join(self, ways: Sequence[Mapping[SSAValue, State]]) -> None:
+        """Goes on after one of several ways: a tensor is whole where it is so after each of them."""
+        found: dict[SSAValue, State] = {}
+        for states in ways:
+            for root, state in states.items():
+                if found.get(root, WHOLE).kind == "whole":
+                    found[root] = state
+        self.states = found
+
+
+def function_of(op: CallOp) -> FuncOp | None:
+    """The function that a call runs."""
+    module = op.parent_op()
+    while module is not None and not isinstance(module, ModuleOp):
+        module = module.parent_op()
+    if module is None:
+        return None
+    name = op.callee.root_reference.data
+    return next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == name), None)
+
+
+def constants_apart(functions: Sequence[FuncOp]) -> list[Finding]:
+    """Constants of functions that work in one arena lie over no argument and no other tensor: they must be there still
+    when the program runs again."""
+    ranges: list[tuple[int, int, Operation]] = []
+    for func in functions:
+        addresses = func.attributes.get("npu.addresses")
+        if isinstance(addresses, DenseArrayBase):
+            given = zip(to_ints(addresses), func.body.block.args, strict=False)
+            ranges += [(at, at + gm(arg).bytes, func) for at, arg in given]
+        for op in func.walk():
+            if isinstance(op, GmAllocOp | GmConstantOp) and op.address is not None:
+                ranges.append((integer(op.address), integer(op.address) + gm(op.result).bytes, op))
+    found = []
+    live: list[tuple[int, Operation]] = []
+    for start, end, op in sorted((r for r in ranges if r[1] > r[0]), key=lambda r: r[:2]):
+        live = [(e, o) for e, o in live if e > start]
+        for until, other in live:
+            first, second = (op, other) if isinstance(op, GmConstantOp) else (other, op)
+            if isinstance(first, GmConstantOp):
+                where = Bytes("gm", start, min(end, until))
+                found.append(
+                    Finding("device-overlap", "{first} shares bytes with {second}", first, second, where)
+                )
+        live.append((end, op))
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import IntegerAttr
 
 from ....dialects.base import integer
-from ....dialects.npu import BufferType, NpuOp, buffer, ops
+from ....dialects.npu import BufferType, NpuOp, buffer, gm, ops
 from ....dialects.npu.types import ROW_BYTES
 from ....machine import Machine
 from .finding import Bytes, Finding
@@ -101,6 +101,8 @@ def _check_box(kernel: Kernel, node: Node) -> list[Finding]:
     """The part of a buffer that an instruction reads lies inside it, for all values of the indices."""
     op = node.op
     assert isinstance(op, NpuOp)
+    if isinstance(op, ops.LoadScalarOp):
+        return _check_number(kernel, op)
     box = op.source_box()
     if box is None:
         return []
@@ -113,6 +115,17 @@ def _check_box(kernel: Kernel, node: Node) -> list[Finding]:
         low, high = low + sum(min(r, 0) for r in reach), high + sum(max(r, 0) for r in reach)
         if low < 0 or high >= extent:
             what = f"{{first}} reads positions {low}..{high} along dimension {d} of a buffer of {extent}"
+            return [Finding("bad-box", what, op, kernel=kernel.name)]
+    return []
+
+
+def _check_number(kernel: Kernel, op: ops.LoadScalarOp) -> list[Finding]:
+    """A number that the scalar unit reads is one of its tensor's, for all values of the indices."""
+    shape = gm(op.source).shape
+    for d, offset in enumerate(kernel.rows(op.offsets, op.index_operands(), op)):
+        low, high = offset.reach(kernel.counts)
+        if low < 0 or high >= shape[d]:
+            what = f"{{first}} reads positions {low}..{high} along dimension {d} of {gm(op.source)}"
             return [Finding("bad-box", what, op, kernel=kernel.name)]
     return []
 
