@@ -21,8 +21,6 @@ from ..backends.interpreter.host import run_text
 from ..backends.interpreter.hostprogram import (
     PASSIVE,
     HostProgram,
-    host_call_inputs,
-    host_call_outputs,
     yielded,
 )
 from ..backends.interpreter.launch import ZERO, Signature, jit, trace
@@ -163,8 +161,8 @@ class HostWalk:
                 case npu.CopyOp():
                     self._copy_values([op.source], [op.dest])
                 case npu.HostCallOp():
-                    results = run_text(text(op.module), [self.read(v) for v in host_call_inputs(op)])
-                    for v, x in zip(host_call_outputs(op), results, strict=True):
+                    results = run_text(text(op.module), [self.read(v) for v in op.inputs()])
+                    for v, x in zip(op.written(), results, strict=True):
                         self.write(v, x)
                 case npu.LoopOp():
                     self._loop(op, path)

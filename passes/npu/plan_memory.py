@@ -4,25 +4,27 @@ Before:  %y = npu.gm_alloc : !npu.gm<128x768xf32>
 After:   %y = npu.gm_alloc {address = 1572864} : !npu.gm<128x768xf32>    and the arena's size on the function
 
 Arguments and constants stay for the whole run. Everything else lives from its first to its last use in the
-outermost block; a tensor used inside a loop or branch lives as long as that op. A function that is called gets a
-frame of its own behind those of its callers; its arguments and results are its callers' tensors.
+outermost block, a donated argument from the start; a tensor used inside a loop or branch lives as long as that op.
+A function that is called gets a frame of its own behind those of its callers; its arguments and results are its
+callers' tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.base import ints, text
-from ...dialects.npu import GmType, gm
+from ...dialects.base import integer, ints, text, to_ints
+from ...dialects.graph.donation import donated
+from ...dialects.npu import gm
 from ...dialects.npu.ops import ViewOp
-from ...dialects.npu.structure import GmAllocOp, GmConstantOp
+from ...dialects.npu.structure import WRITERS, GmAllocOp, GmConstantOp
 from ...machine import Machine
 from ..calls import callers_first, calls_of
 from ..errors import PassError
@@ -81,11 +83,12 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         end += -(-bytes_ // align) * align
         return at
 
-    addresses = [fixed(gm(a).bytes) for a in block.args]
+    given = [a for a, free in zip(block.args, donated(func), strict=True) if free]
+    places: dict[SSAValue, int] = {a: fixed(gm(a).bytes) for a in block.args if a not in given}
     for op in (op for f in (func, *inner) for op in f.walk()):
         if isinstance(op, GmConstantOp):
             op.properties["address"] = IntegerAttr(fixed(gm(op.result).bytes), i64)
-    end += share(block, end, align)
+    end += share(block, end, align, given, places)
     first = dict.fromkeys((text(f.sym_name) for f in inner), end)
     for callee in inner:
         start = first[text(callee.sym_name)]
@@ -93,7 +96,7 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         callee.attributes["npu.frame"] = ints([start, behind])
         first.update((name, max(first[name], behind)) for name in calls_of(callee))
         end = max(end, behind)
-    func.attributes["npu.addresses"] = ints(addresses)
+    func.attributes["npu.addresses"] = ints([places[a] for a in block.args])
     func.attributes["npu.arena_bytes"] = IntegerAttr(end, i64)
     if end > machine.spaces["gm"].bytes:
         raise PassError(
@@ -101,37 +104,68 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         )
 
 
-def share(block: Block, start: int, align: int) -> int:
-    """Addresses from `start` for the tensors allocated in `block` and the regions below it; bytes used."""
+def share(
+    block: Block,
+    start: int,
+    align: int,
+    given: Sequence[SSAValue] = (),
+    places: dict[SSAValue, int] | None = None,
+) -> int:
+    """Addresses from `start` for the tensors allocated in `block` and the regions below it, and for the arguments
+    `given`, whose addresses are put into `places`; bytes used."""
     order: dict[Operation, int] = {}
     for i, op in enumerate(block.ops):
         for inner in op.walk():
             order[inner] = i
-    spans: list[tuple[int, int, GmAllocOp]] = []
+    spans: list[tuple[int, int, SSAValue]] = [(-1, last_use(a, -1, order), a) for a in given]
     for op in block.walk():
-        if not isinstance(op, GmAllocOp):
-            continue
-        first, last = order[op], order[op]
-        nested = op.parent is not block
-        stack: list[SSAValue] = [op.result]
-        while stack:
-            for use in stack.pop().uses:
-                user = use.operation
-                last = max(last, order.get(user, last))
-                if isinstance(user, ViewOp):
-                    stack.append(user.result)
-                if isinstance(user, ReturnOp):
-                    last = len(order) + 1
-        spans.append((first, last if not nested else max(last, first), op))
+        if isinstance(op, GmAllocOp):
+            spans.append((order[op], last_use(op.result, order[op], order), op.result))
     live: list[tuple[int, int, int]] = []
     top = 0
-    for first, last, op in sorted(spans, key=lambda s: s[0]):
-        kind = op.result.type
-        assert isinstance(kind, GmType)
-        size = max(-(-kind.bytes // align), 1) * align
+    for first, last, tensor in sorted(spans, key=lambda s: s[0]):
+        size = max(-(-gm(tensor).bytes // align), 1) * align
         live = [b for b in live if b[0] >= first]
         at = best_gap(live, size)
         live.append((last, at, size))
         top = max(top, at + size)
-        op.properties["address"] = IntegerAttr(start + at, i64)
+        if isinstance(tensor.owner, GmAllocOp):
+            tensor.owner.properties["address"] = IntegerAttr(start + at, i64)
+        elif places is not None:
+            places[tensor] = start + at
     return top
+
+
+def last_use(tensor: SSAValue, first: int, order: Mapping[Operation, int]) -> int:
+    """The number of the last op that uses a tensor or a view of it; one behind all for a result of the program."""
+    last = first
+    stack = [tensor]
+    while stack:
+        for use in stack.pop().uses:
+            user = use.operation
+            last = max(last, order.get(user, last))
+            if isinstance(user, ViewOp):
+                stack.append(user.result)
+            if isinstance(user, ReturnOp):
+                last = len(order) + 1
+    return last
+
+
+def reused(func: FuncOp) -> list[bool]:
+    """For each argument of a planned @main, whether the program writes something else to its memory, or returns it."""
+    addresses = func.attributes.get("npu.addresses")
+    places = to_ints(addresses) if isinstance(addresses, DenseArrayBase) else ()
+    used: set[SSAValue] = set()
+    taken: list[tuple[int, int]] = []
+    for op in func.walk():
+        if isinstance(op, WRITERS):
+            used.update(root(v) for v in op.written())
+        elif isinstance(op, ReturnOp):
+            used.update(map(root, op.operands))
+        elif isinstance(op, GmAllocOp) and op.address is not None:
+            taken.append((integer(op.address), integer(op.address) + gm(op.result).bytes))
+    found = []
+    for arg, at in zip(func.body.block.args, places, strict=False):
+        end = at + gm(arg).bytes
+        found.append(arg in used or any(first < end and at < last for first, last in taken))
+    return found

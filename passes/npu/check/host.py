@@ -256,10 +256,17 @@ class HostProgram:
                     continue
                 self._apart(op.operands[i], op.operands[j], op)
                 if self.roots[op.operands[i]] is self.roots.get(op.operands[j]):
-                    what = "{first} gives its kernel one tensor twice, to write and to use"
-                    self.findings.append(Finding("core-race", what, op))
+                    fault = self._together(summary, op, i, j)
+                    self.findings += [fault] if fault is not None else []
         for i in sorted(summary.writes):
             self._write(op.operands[i], op, summary.parts.get(i))
+
+    def _together(self, summary: Summary, op: LaunchOp, written: int, used: int) -> Finding | None:
+        """What is wrong with a launch that has one tensor as two arguments, the first of which it writes."""
+        if used in summary.writes or used in summary.needs or written in summary.needs:
+            what = "{first} gives its kernel one tensor twice, to write and to use"
+            return Finding("core-race", what, op)
+        return summary.in_place.fault(used, written, op)
 
     def _call(self, op: CallOp) -> None:
         name = op.callee.root_reference.data
