@@ -25,6 +25,7 @@ from .dialects.npu import GmType
 from .dialects.npu.structure import KernelOp
 from .dialects.text import one_line, parse_module
 from .dialects.text import verify as verify_module
+from .donation import Donate, Donations, donate_inputs
 from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
 from .frontends.text import TwError, find_tw
 from .machine import Machine
@@ -51,12 +52,14 @@ class Options:
     """How to compile and run. memory: `typed` (an array per buffer, fast) or `bytes` (real addresses); check: let
     npu-check prove the program free of hazards; schedule: tiling choices pinned by hand, for all kernels (a Schedule)
     or by kernel name; host: `allow` calls of the host, or `forbid` them: then a program that has any is refused with
-    the list."""
+    the list; donate: arguments, by position or name, whose memory the program may use for anything else, besides those
+    that the source donates: a jax.Array that is passed there is deleted."""
 
     memory: Literal["typed", "bytes"] = "typed"
     check: bool = True
     schedule: Pins = None
     host: Literal["allow", "forbid"] = "allow"
+    donate: Donate = ()
 
     def stages(self) -> list[Stage]:
         """The pipeline that these options ask for."""
@@ -92,6 +95,7 @@ class Program:
         self._signature = signature
         self._executables: dict[str, Executable] = {}
         self._report: Report | None = None
+        self.donations = Donations(module, source.name)
         self.target = target
         self.machine = Machine.load(target)
         self.options = options
@@ -156,10 +160,17 @@ class Program:
     def __call__(self, *args: Any) -> Any:
         """Runs the npu level on arrays; gives the pytree that the function gives.
 
-        Raises CompileError where `args` do not have the compiled structure, shapes or dtypes.
+        Arrays of JAX that are passed for donated arguments are deleted. Raises CompileError where `args` do not have
+        the compiled structure, shapes or dtypes, or an array was deleted before.
         """
         flat = self.flatten(args)
-        return self.unflatten(self.executable(self.options.memory)(*flat))
+        if not self.donations.taken:
+            return self.unflatten(self.executable(self.options.memory)(*flat))
+        leaves = self._signature.leaves(args)
+        self.donations.check(leaves)
+        results = self.donations.keep(self.executable(self.options.memory)(*flat), flat)
+        self.donations.delete(leaves)
+        return self.unflatten(results)
 
     def executable(self, memory: Literal["typed", "bytes"]) -> Executable:
         """The interpreter of the npu level in a memory mode; made on first use, then kept."""
@@ -241,13 +252,28 @@ def compile(
     for a program that cannot be compiled, MachineError for an unknown target.
     """
     Machine.load(target)
-    origin = _source(source, args)
     options = options or Options()
+    origin = _donating(_source(source, args), options, source)
     with _as_compile_error(), _collector_paused():
         module, signature = origin.lower()
         run_pipeline(module, target, stages=options.stages())
         verify_module(module)
-    return Program(origin, module, signature, target, options)
+    program = Program(origin, module, signature, target, options)
+    program.donations.warn()
+    return program
+
+
+def _donating(origin: Source, options: Options, source: Any) -> Source:
+    """The source with the arguments donated that the options say."""
+    if options.donate == ():
+        return origin
+
+    def lower() -> tuple[ModuleOp, Signature]:
+        module, signature = origin.lower()
+        donate_inputs(module, signature, options.donate, source if callable(source) else None, origin.name)
+        return module, signature
+
+    return Source(lower, origin.name)
 
 
 def _source(source: Any, args: Sequence[Any]) -> Source:
@@ -399,7 +425,8 @@ def verify(
     """
     from .verification.run import verify_module as run_verification
 
-    origin = program.source if program is not None else _source(source, args)
+    options = options or Options()
+    origin = program.source if program is not None else _donating(_source(source, args), options, source)
     with _as_compile_error(), _collector_paused():
         module, signature = origin.lower()
     name = origin.name
@@ -412,7 +439,6 @@ def verify(
     known = program
     if program is not None:
         target, options = program.target, program.options
-    options = options or Options()
 
     def execute(memory: str) -> Sequence[Any]:
         nonlocal known

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
+from ..dialects.graph.donation import donate
 from .stablehlo import convert_module
 
 
@@ -38,6 +40,8 @@ def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
     traced = jax.jit(fn, keep_unused=True).trace(*args)
     lowered = traced.lower(lowering_platforms=("cpu",))
     module = convert_module(lowered.compiler_ir("stablehlo"))
+    (main,) = (op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
+    donate(main, donated_inputs(fn, args))
     return Lowered(
         module,
         jax.tree.structure(tuple(args)),
@@ -45,6 +49,15 @@ def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
         _avals(lowered.in_avals),
         _avals(lowered.out_info),
     )
+
+
+def donated_inputs(fn: Callable[..., Any], args: Sequence[Any]) -> list[bool]:
+    """For each flat input, whether `fn` is a `jax.jit` that donates it."""
+    import jax
+
+    # @main is that of another jit around it, which does not know
+    infos = fn.trace(*args).args_info if isinstance(fn, jax.stages.Wrapped) else ()
+    return [info.donated for info in jax.tree.leaves(infos, is_leaf=lambda i: hasattr(i, "donated"))]
 
 
 def _avals(tree: Any) -> tuple[Any, ...]:
