@@ -19,13 +19,14 @@ from .backends.report import Report, build_report
 from .backends.simulator.flags import cycles_without
 from .backends.trace import write_trace
 from .dialects import make_context
-from .dialects.base import source_of, text
+from .dialects.base import integer, source_of, text
 from .dialects.dtypes import dtype_name
+from .dialects.graph.donation import donated, keep_all
 from .dialects.npu import GmType
 from .dialects.npu.structure import KernelOp
 from .dialects.text import one_line, parse_module
 from .dialects.text import verify as verify_module
-from .donation import Donate, Donations, donate_inputs
+from .donation import Donate, Donations, donate_inputs, main_of
 from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
 from .frontends.text import TwError, find_tw
 from .machine import Machine
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
+ON_CHIP = ("npu-allocate", "npu-synchronize", "npu-check")
+"""Passes that the plan of device memory does not need."""
 
 
 class SourceError(CompileError):
@@ -152,7 +155,9 @@ class Program:
 
         module, _ = self._source.lower()
         if level_of(module) != "graph":
-            raise CompileError(f"{self._source.name} starts at the {level_of(module)} level; .tw says the graph level")
+            raise CompileError(
+                f"{self._source.name} starts at the {level_of(module)} level; .tw says the graph level"
+            )
         name = re.sub(r"\W+", "_", self._source.name.removesuffix(".mlir"))
         with _as_compile_error():
             return print_tw(module, name if name.isidentifier() else "main")
@@ -191,8 +196,21 @@ class Program:
     def report(self) -> Report:
         """Time, traffic and energy by kernel, from the simulator."""
         if self._report is None:
-            self._report = build_report(self._module, self.machine)
+            undonated = self._undonated_arena() if any(donated(main_of(self._module))) else None
+            self._report = build_report(self._module, self.machine, undonated)
         return self._report
+
+    def _undonated_arena(self) -> int | None:
+        """Bytes of device memory that the program would need if no argument were donated."""
+        module, _ = self._source.lower()
+        if level_of(module) == "npu":
+            return None
+        keep_all(main_of(module))
+        with _as_compile_error(), _collector_paused():
+            run_pipeline(
+                module, self.target, stages=[s for s in self.options.stages() if s.name not in ON_CHIP]
+            )
+        return integer(main_of(module).attributes["npu.arena_bytes"])
 
     def removable_flags(self) -> list[FlagCost]:
         """Flags that the program would be as safe without, each alone, and what each costs."""

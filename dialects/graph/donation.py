@@ -38,6 +38,13 @@ def donate(func: FuncOp, flags: Sequence[bool]) -> None:
     )
 
 
+def keep_all(func: FuncOp) -> None:
+    """Donates no argument any more."""
+    if func.arg_attrs is not None:
+        kept = [{k: v for k, v in attrs.data.items() if k != DONATED} for attrs in func.arg_attrs]
+        func.arg_attrs = ArrayAttr([DictionaryAttr(attrs) for attrs in kept])
+
+
 def verify_donation(func: FuncOp) -> None:
     """Only @main has donated arguments, and the attribute has no value. Raises VerifyException."""
     for i, attrs in enumerate(func.arg_attrs or ()):

@@ -210,9 +210,11 @@ class ProgramLowering:
                     return False
         return True
 
-    def copied(self, value: SSAValue, source: Operation) -> SSAValue:
-        """A new tensor with the contents of `value`."""
-        found, new = self.env[value], self.allocate(gm_type(value), source)
+    def copied(
+        self, value: SSAValue, source: Operation, becomes: SSAValue, taken: Container[SSAValue]
+    ) -> SSAValue:
+        """A tensor with the contents of `value`, for the result of `source` that starts as it."""
+        found, new = self.env[value], self.result(becomes, source, taken=taken)
         cls = structure.CopyOp if isinstance(found.type, GmType) else structure.ToDeviceOp
         self.add(cls.create(operands=[found, new], location=source.location))
         return new
@@ -224,7 +226,10 @@ class ProgramLowering:
             return found
         key = (found, True, self.block)
         if key not in self.copies:
-            copy = self.allocate(gm_type(found), source)
+            # behind a return nothing can overwrite it any more
+            ends = isinstance(source, ReturnOp)
+            copy = self.result(value, source) if ends else self.allocate(gm_type(found), source)
+            self.holds.setdefault(root(copy), []).append(value)
             self.add(structure.ToDeviceOp.create(operands=[found, copy], location=source.location))
             self.copies[key] = copy
         return self.copies[key]
@@ -285,8 +290,9 @@ class ProgramLowering:
         outputs: dict[int, SSAValue] = {}
         for o, init in enumerate(inits):
             if init >= 0:
-                old = op.arguments[init]
-                outputs[o] = self.env[old] if self.takes_over(old, op) else self.copied(old, op)
+                old, taken = op.arguments[init], {root(v) for v in outputs.values()}
+                over_ = self.takes_over(old, op)
+                outputs[o] = self.env[old] if over_ else self.copied(old, op, op.outputs[o], taken)
         reads: dict[SSAValue, list[int]] = {}
         for i, v in enumerate(operands):
             if isinstance(v.type, GmType):
@@ -388,14 +394,15 @@ class ProgramLowering:
     def loop(self, op: WhileOp) -> None:
         host = set(to_ints(op.host))
         order = [*(i for i in range(len(op.inits)) if i not in host), *sorted(host)]
-        state = [
-            self.number(op.inits[i], op)
-            if i in host
-            else self.env[op.inits[i]]
-            if self.takes_over(op.inits[i], op)
-            else self.copied(op.inits[i], op)
-            for i in order
-        ]
+        state: list[SSAValue] = []
+        for i in order:
+            if i in host:
+                state.append(self.number(op.inits[i], op))
+            elif self.takes_over(op.inits[i], op):
+                state.append(self.env[op.inits[i]])
+            else:
+                taken = {root(v) for v in state}
+                state.append(self.copied(op.inits[i], op, op.outputs[i], taken))
         regions = []
         for region in (op.condition, op.body):
             old = region.block
