@@ -447,3 +447,17 @@
 %x = "test.op"() : () -> tensor<4xf32>
 %y = graph.cumulate %x {dim = 1, kind = "sum", reverse = 0} : tensor<4xf32>
 // CHECK: 'graph.cumulate' {{.*}}dim 1 is outside the rank of [4]
+
+// -----
+
+func.func @main(%x: tensor<4xf32> {graph.donated = 1 : i64}) -> tensor<4xf32> {
+  func.return %x : tensor<4xf32>
+}
+// CHECK: argument 0 of @main: graph.donated takes no value
+
+// -----
+
+func.func private @layer(%w: tensor<4xf32>, %x: tensor<4xf32> {graph.donated}) -> tensor<4xf32> {
+  func.return %x : tensor<4xf32>
+}
+// CHECK: argument 1 of @layer is donated; only the arguments of @main can be
