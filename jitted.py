@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .program import CompileError, Options, Program, compile
@@ -26,10 +27,15 @@ class Jitted:
         options: Options | None,
         static_argnums: Sequence[int],
         static_argnames: Sequence[str],
+        donated: Sequence[int | str] = (),
     ) -> None:
         functools.update_wrapper(self, fn)
         self._fn, self.target, self.options = fn, target, options
-        self._numbers, self._names = _static(fn, static_argnums, static_argnames)
+        self._numbers, self._names = _chosen(fn, static_argnums, static_argnames, "be static")
+        given = [d for d in donated if not isinstance(d, str)], [d for d in donated if isinstance(d, str)]
+        self._donated, self._donated_names = _chosen(fn, *given, "donate")
+        for both in sorted(self._names & self._donated_names):
+            raise CompileError(f"argument {both!r} of {self._title} cannot be static and donated")
         self._programs: dict[Hashable, Program] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -80,10 +86,33 @@ class Jitted:
         found = self._programs.get(key)
         if found is None:
             fn = self._fn
+            gone = {i for i in self._donated if i not in fixed}, self._donated_names
             if fixed or kwargs:
                 fn = self._closed(len(args), fixed, named, keywords)
-            found = self._programs[key] = compile(fn, *given, target=self.target, options=self.options)
+                gone = self._given_away(gone, args, kwargs)
+            order = [*(i for i in range(len(args)) if i not in fixed), *keywords]
+            donate = tuple(n for n, which in enumerate(order) if which in gone[isinstance(which, str)])
+            options = replace(self.options or Options(), donate=donate)
+            found = self._programs[key] = compile(fn, *given, target=self.target, options=options)
         return found, given
+
+    def _given_away(
+        self, gone: tuple[set[int], frozenset[str]], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[set[int], set[str]]:
+        """The arguments that are donated, by position and by name, those that a jax.jit inside donates included."""
+        import jax
+
+        numbers, names = set(gone[0]), set(gone[1])
+        if isinstance(self._fn, jax.stages.Wrapped):
+            info = self._fn.trace(*args, **kwargs).args_info
+            found = jax.tree.map(
+                lambda leaf: leaf.donated, info, is_leaf=lambda leaf: hasattr(leaf, "donated")
+            )
+            by_place, by_name = found
+            places = [i for i in range(len(args)) if i not in self._numbers]
+            numbers |= {i for i, leaf in zip(places, by_place, strict=False) if any(jax.tree.leaves(leaf))}
+            names |= {name for name, leaf in by_name.items() if any(jax.tree.leaves(leaf))}
+        return numbers, names
 
     def _kind(self, leaf: Any) -> tuple[tuple[int, ...], str, bool]:
         """Shape, dtype and whether it is weak, as a Python scalar's is."""
@@ -151,10 +180,11 @@ def _is_tree(value: Any) -> bool:
     return not jax.tree_util.all_leaves([value])
 
 
-def _static(
-    fn: Callable[..., Any], numbers: Sequence[int], names: Sequence[str]
+def _chosen(
+    fn: Callable[..., Any], numbers: Sequence[int], names: Sequence[str], what: str
 ) -> tuple[frozenset[int], frozenset[str]]:
-    """Static arguments by position and by name, each found from the other. Raises CompileError for an unknown one."""
+    """Arguments by position and by name, each found from the other. Raises CompileError for one that is not there to
+    `what`."""
     title = getattr(fn, "__name__", type(fn).__name__)
     try:
         parameters = list(inspect.signature(fn).parameters.values())
@@ -167,12 +197,12 @@ def _static(
     for name in names:
         if name not in known and not taken:
             raise CompileError(
-                f"{title} has no argument {name!r} to be static; it has {', '.join(known) or 'none'}"
+                f"{title} has no argument {name!r} to {what}; it has {', '.join(known) or 'none'}"
             )
     places = {n + len(listed) if n < 0 else n for n in numbers}
     for n in places:
         if not 0 <= n < len(listed) and not variadic:
-            raise CompileError(f"{title} has no argument {n} to be static; it has {len(listed)}")
+            raise CompileError(f"{title} has no argument {n} to {what}; it has {len(listed)}")
     places |= {listed.index(name) for name in names if name in listed}
     return frozenset(places), frozenset([*names, *(listed[n] for n in places if n < len(listed))])
 
@@ -184,12 +214,15 @@ def jit(
     options: Options | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
 ) -> Any:
     """Decorator: compiles a function or method on its first call for each structure, shape and dtype of its arguments.
 
-    static_argnums, static_argnames: arguments that are Python values, as in jax.jit. The result is a `Jitted`:
-    callable, with `program(*args)` for the compiled program. Raises CompileError for a static argument that the
-    function does not have.
+    As in jax.jit: static_argnums, static_argnames: arguments that are Python values; donate_argnums, donate_argnames:
+    arguments whose memory the program may use, so that the arrays passed there are deleted. The result is a `Jitted`:
+    callable, with `program(*args)` for the compiled program. Raises CompileError for a static or donated argument that
+    the function does not have.
     """
     if fn is None:
         return functools.partial(
@@ -198,7 +231,13 @@ def jit(
             options=options,
             static_argnums=static_argnums,
             static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
         )
-    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
-    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    return Jitted(fn, target, options, numbers, names)
+    also = () if options is None else _tuple(options.donate)
+    donated = (*_tuple(donate_argnums), *_tuple(donate_argnames), *also)
+    return Jitted(fn, target, options, _tuple(static_argnums), _tuple(static_argnames), donated)
+
+
+def _tuple(which: Any) -> tuple[Any, ...]:
+    return (which,) if isinstance(which, int | str) else tuple(which)

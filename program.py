@@ -19,13 +19,15 @@ from .backends.report import Report, build_report
 from .backends.simulator.flags import cycles_without
 from .backends.trace import write_trace
 from .dialects import make_context
-from .dialects.base import source_of, text
+from .dialects.base import integer, source_of, text
 from .dialects.callbacks import MissingCallback
 from .dialects.dtypes import dtype_name
+from .dialects.graph.donation import donated, keep_all
 from .dialects.npu import GmType
 from .dialects.npu.structure import KernelOp
 from .dialects.text import one_line, parse_module
 from .dialects.text import verify as verify_module
+from .donation import Donate, Donations, donate_inputs, main_of
 from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
 from .frontends.text import TwError, decoded, find_tw
 from .machine import Machine
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
+ON_CHIP = ("npu-allocate", "npu-synchronize", "npu-check")
+"""Passes that the plan of device memory does not need."""
 
 
 class SourceError(CompileError):
@@ -52,12 +56,14 @@ class Options:
     """How to compile and run. memory: `typed` (an array per buffer, fast) or `bytes` (real addresses); check: let
     npu-check prove the program free of hazards; schedule: tiling choices pinned by hand, for all kernels (a Schedule)
     or by kernel name; host: `allow` calls of the host, or `forbid` them: then a program that has any is refused with
-    the list."""
+    the list; donate: arguments, by position or name, whose memory the program may use for anything else, besides those
+    that the source donates: a jax.Array that is passed there is deleted."""
 
     memory: Literal["typed", "bytes"] = "typed"
     check: bool = True
     schedule: Pins = None
     host: Literal["allow", "forbid"] = "allow"
+    donate: Donate = ()
 
     def __post_init__(self) -> None:
         for field, known in (("memory", ("typed", "bytes")), ("host", ("allow", "forbid"))):
@@ -104,6 +110,7 @@ class Program:
         self._signature = signature
         self._executables: dict[str, Executable] = {}
         self._report: Report | None = None
+        self.donations = Donations(module, source.name)
         self.target = target
         self.machine = Machine.load(target)
         self.options = options
@@ -160,7 +167,9 @@ class Program:
 
         module, _ = self._source.lower()
         if level_of(module) != "graph":
-            raise CompileError(f"{self._source.name} starts at the {level_of(module)} level; .tw says the graph level")
+            raise CompileError(
+                f"{self._source.name} starts at the {level_of(module)} level; .tw says the graph level"
+            )
         name = re.sub(r"\W+", "_", self._source.name.removesuffix(".mlir"))
         with _as_compile_error():
             return print_tw(module, name if name.isidentifier() else "main")
@@ -168,12 +177,19 @@ class Program:
     def __call__(self, *args: Any) -> Any:
         """Runs the npu level on arrays; gives the pytree that the function gives.
 
-        Raises CompileError where `args` do not have the compiled structure, shapes or dtypes, and where the program
-        calls a Python function of another process.
+        Arrays of JAX that are passed for donated arguments are deleted. Raises CompileError where `args` do not have
+        the compiled structure, shapes or dtypes, or an array was deleted before, and where the program calls a Python
+        function of another process.
         """
         flat = self.flatten(args)
         with _as_compile_error():
-            return self.unflatten(self.executable(self.options.memory)(*flat))
+            if not self.donations.taken:
+                return self.unflatten(self.executable(self.options.memory)(*flat))
+            leaves = self._signature.leaves(args)
+            self.donations.check(leaves)
+            results = self.donations.keep(self.executable(self.options.memory)(*flat), flat)
+            self.donations.delete(leaves)
+            return self.unflatten(results)
 
     def executable(self, memory: Literal["typed", "bytes"]) -> Executable:
         """The interpreter of the npu level in a memory mode; made on first use, then kept."""
@@ -194,8 +210,21 @@ class Program:
     def report(self) -> Report:
         """Time, traffic and energy by kernel, from the simulator."""
         if self._report is None:
-            self._report = build_report(self._module, self.machine)
+            undonated = self._undonated_arena() if any(donated(main_of(self._module))) else None
+            self._report = build_report(self._module, self.machine, undonated)
         return self._report
+
+    def _undonated_arena(self) -> int | None:
+        """Bytes of device memory that the program would need if no argument were donated."""
+        module, _ = self._source.lower()
+        if level_of(module) == "npu":
+            return None
+        keep_all(main_of(module))
+        with _as_compile_error(), _collector_paused():
+            run_pipeline(
+                module, self.target, stages=[s for s in self.options.stages() if s.name not in ON_CHIP]
+            )
+        return integer(main_of(module).attributes["npu.arena_bytes"])
 
     def removable_flags(self) -> list[FlagCost]:
         """Flags that the program would be as safe without, each alone, and what each costs."""
@@ -257,13 +286,28 @@ def compile(
     Machine.load(target)
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
-    origin = _source(source, args)
     options = options or Options()
+    origin = _donating(_source(source, args), options, source)
     with _as_compile_error(), _collector_paused():
         module, signature = origin.lower()
         run_pipeline(module, target, stages=options.stages())
         verify_module(module)
-    return Program(origin, module, signature, target, options)
+    program = Program(origin, module, signature, target, options)
+    program.donations.warn()
+    return program
+
+
+def _donating(origin: Source, options: Options, source: Any) -> Source:
+    """The source with the arguments donated that the options say."""
+    if options.donate == ():
+        return origin
+
+    def lower() -> tuple[ModuleOp, Signature]:
+        module, signature = origin.lower()
+        donate_inputs(module, signature, options.donate, source if callable(source) else None, origin.name)
+        return module, signature
+
+    return Source(lower, origin.name)
 
 
 _PYTHON = re.compile(r"[^\n]*\.py(:\w*)?")
@@ -441,7 +485,8 @@ def verify(
     """
     from .verification.run import verify_module as run_verification
 
-    origin = program.source if program is not None else _source(source, args)
+    options = options or Options()
+    origin = program.source if program is not None else _donating(_source(source, args), options, source)
     with _as_compile_error(), _collector_paused():
         module, signature = origin.lower()
     name = origin.name
@@ -457,7 +502,6 @@ def verify(
     known = program
     if program is not None:
         target, options = program.target, program.options
-    options = options or Options()
 
     def execute(memory: str) -> Sequence[Any]:
         nonlocal known

@@ -58,6 +58,12 @@ class Signature:
             out.append(array)
         return out
 
+    def leaves(self, args: Sequence[Any]) -> list[Any]:
+        """The flat inputs as they were passed."""
+        import jax
+
+        return list(args) if self.in_tree is None else jax.tree.leaves(tuple(args))
+
     def unflatten(self, flat: Sequence[Any]) -> Any:
         """The function's result from flat outputs."""
         import jax

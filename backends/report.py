@@ -8,6 +8,7 @@
      "energy_joules": float,           modelled, not measured
      "energy": {"macs": J, "vector": J, "gm": J, "l2": J, "l1": J, "l0": J, "ub": J, "idle": J},
      "memory": {"arena_bytes": int, "constant_bytes": int, "capacity_bytes": int,
+                "donated_bytes": int, "undonated_arena_bytes": int | null,
                 "spaces": {space: {"peak_bytes": int, "capacity_bytes": int, "kernel": str}}},
      "kernels": [{"name": str, "kind": str, "launches": int, "cores": int,
                   "microseconds": float, "launch_microseconds": float,    all launches
@@ -98,12 +99,16 @@ class SpaceReport:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """Device memory in bytes (arena: all that is planned, constants included), and each on-chip memory."""
+    """Device memory in bytes (arena: the most that the program ever has, all that is planned, constants included), and
+    each on-chip memory. donated: arguments whose memory the program may use; undonated_arena: what the arena would be
+    if it might not, None for a program that was planned by hand."""
 
     arena_bytes: int
     constant_bytes: int
     capacity_bytes: int
     spaces: dict[str, SpaceReport]
+    donated_bytes: int = 0
+    undonated_arena_bytes: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -242,12 +247,12 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def build_report(module: ModuleOp, machine: Machine) -> Report:
+def build_report(module: ModuleOp, machine: Machine, undonated_arena: int | None = None) -> Report:
     """Simulate the npu-level `module` on `machine` and sum up. Raises SimulationError."""
-    return report_of(simulate(module, machine))
+    return report_of(simulate(module, machine), undonated_arena)
 
 
-def report_of(simulation: Simulation) -> Report:
+def report_of(simulation: Simulation, undonated_arena: int | None = None) -> Report:
     """Sum up a simulation."""
     kernels: dict[str, _KernelSum] = {}
     host: dict[tuple[str, str | None], list[tuple[HostCall, int]]] = {}
@@ -278,7 +283,7 @@ def report_of(simulation: Simulation) -> Report:
         cycles=sum(total.cycles for total in kernels.values()),
         energy_joules=sum(joules.values()),
         energy=joules,
-        memory=_memory(simulation),
+        memory=_memory(simulation, undonated_arena),
         kernels=reports,
         host_ops=[
             HostOpReport(
@@ -407,8 +412,10 @@ class _KernelSum:
         )
 
 
-def _memory(simulation: Simulation) -> MemoryReport:
+def _memory(simulation: Simulation, undonated_arena: int | None) -> MemoryReport:
     machine = simulation.machine
+    if not simulation.donated_bytes:
+        undonated_arena = simulation.arena_bytes
     spaces: dict[str, SpaceReport] = {}
     for kernel in simulation.kernels.values():
         for section in kernel.sections:
@@ -424,4 +431,12 @@ def _memory(simulation: Simulation) -> MemoryReport:
                 if space not in spaces or peak > spaces[space].peak_bytes:
                     capacity = machine.spaces[space].bytes if space in machine.spaces else 0
                     spaces[space] = SpaceReport(peak, capacity, kernel.name)
-    return MemoryReport(simulation.arena_bytes, simulation.constant_bytes, machine.spaces["gm"].bytes, spaces)
+    capacity = machine.spaces["gm"].bytes
+    return MemoryReport(
+        simulation.arena_bytes,
+        simulation.constant_bytes,
+        capacity,
+        spaces,
+        simulation.donated_bytes,
+        undonated_arena,
+    )

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
 from .base import source_of
+from .graph.donation import verify_donation
 
 
 class _PlacingParser(Parser):
@@ -44,6 +46,9 @@ def verify(module: ModuleOp) -> None:
     """Verifies a module. Raises VerifyException with one sentence: the place, the op and what is wrong."""
     try:
         module.verify()
+        for op in module.ops:
+            if isinstance(op, FuncOp):
+                verify_donation(op)
     except VerifyException as error:
         raise VerifyException(_sentence(module, error)) from error
 
@@ -52,6 +57,8 @@ def _sentence(module: ModuleOp, error: VerifyException) -> str:
     for op in _inner_first(module):
         try:
             op.verify(verify_nested_ops=False)
+            if isinstance(op, FuncOp):
+                verify_donation(op)
         except VerifyException as own:
             message = one_line(str(own))
             named = message if message.startswith(f"'{op.name}'") else f"'{op.name}' {message}"

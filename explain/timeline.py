@@ -13,6 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from ..backends.simulator import Copy, HostCall, Kernel, KernelRun, Repeat, Scalars, Simulation, Step
 from ..backends.simulator.section import PIPES
 from ..dialects.base import integer, to_ints
+from ..dialects.graph.donation import donated
 from ..dialects.npu import BufferType, buffer, gm
 from ..dialects.npu.ops import AllocOp, ViewOp
 from ..dialects.npu.structure import GmAllocOp, GmConstantOp
@@ -193,7 +194,7 @@ def device_memory(module: ModuleOp, placed: Sequence[Placed], number: dict[Opera
     """Tensors in device memory: {"value": name, "op": index or -1, "kind", "address", "bytes", "begin", "end"} (us).
 
     A tensor lives from the step of its first use to that of its last in the outermost block of its function, once for
-    each call of that; arguments, constants and results to the end. Tensors without an address (before
+    each call of that; arguments (unless donated), constants and results to the end. Tensors without an address (before
     npu-plan-memory) are left out.
     """
     main = next((op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main"), None)
@@ -227,8 +228,12 @@ def device_memory(module: ModuleOp, placed: Sequence[Placed], number: dict[Opera
 
     addresses = main.attributes.get("npu.addresses")
     arguments = to_ints(addresses) if isinstance(addresses, DenseArrayBase) else ()
-    for value, at in zip(main.body.block.args, arguments):
-        add(value, "argument", at, 0.0, total)
+    for value, at, free in zip(main.body.block.args, arguments, donated(main)):
+        used = {_outermost(user)[0] for user in _users(value)}
+        spans = times.get(main.body.block, {}).get((), {})
+        kept = not free or main.body.block.last_op in used
+        end = total if kept else max((spans[top][1] for top in used if top in spans), default=0.0)
+        add(value, "argument", at, 0.0, end)
     for func in module.ops:
         if not isinstance(func, FuncOp) or not func.body.blocks:
             continue

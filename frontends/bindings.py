@@ -231,6 +231,16 @@ def given_name(value: Value) -> str | None:
     return location.name_str if isinstance(location, ir.NameLoc) else None
 
 
+def donated(function: Op) -> list[bool]:
+    """For each argument of a function, whether its buffer is given to the program: JAX says `tf.aliasing_output` where
+    it has a result for it, and `jax.buffer_donor` where the compiler is to find one."""
+    found = dict(function.attributes).get("arg_attrs", ())
+    return [
+        "tf.aliasing_output" in attrs or ("jax.buffer_donor" in attrs and attrs["jax.buffer_donor"].value)
+        for attrs in found
+    ]
+
+
 def tensor_parts(type_: ir.Type) -> tuple[tuple[int, ...], str] | None:
     """Shape (with DYNAMIC where unknown) and element type's name; None for what is not a ranked tensor."""
     if not isinstance(type_, ir.RankedTensorType):

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
 
 from ..dialects.callbacks import Callback
+from ..dialects.graph.donation import donate
 from .stablehlo import convert_module
 
 
@@ -43,6 +45,8 @@ def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
     source: Any = lowered.compiler_ir("stablehlo")
     number_callbacks(source, _callbacks(lowered))
     module = convert_module(source)
+    (main,) = (op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
+    donate(main, donated_inputs(fn, args))
     return Lowered(
         module,
         jax.tree.structure(tuple(args)),
@@ -55,6 +59,15 @@ def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
 def _callbacks(lowered: Any) -> Sequence[Callback]:
     """The Python functions that a lowered function calls; JAX hands them to its compiler and tells nobody else."""
     return lowered._lowering.compile_args["host_callbacks"]
+
+
+def donated_inputs(fn: Callable[..., Any], args: Sequence[Any]) -> list[bool]:
+    """For each flat input, whether `fn` is a `jax.jit` that donates it."""
+    import jax
+
+    # @main is that of another jit around it, which does not know
+    infos = fn.trace(*args).args_info if isinstance(fn, jax.stages.Wrapped) else ()
+    return [info.donated for info in jax.tree.leaves(infos, is_leaf=lambda i: hasattr(i, "donated"))]
 
 
 def _avals(tree: Any) -> tuple[Any, ...]:

@@ -25,6 +25,7 @@ from ..dialects.base import ints
 from ..dialects.dtypes import element_type, numpy_dtype, tensor
 from ..dialects.graph import ELEMENTWISE, BroadcastOp, ConstantOp, DataAttr, HostOp, YieldOp
 from ..dialects.graph.attributes import Literal
+from ..dialects.graph.donation import donate
 from ..dialects.graph.ops import element_of, shape_of
 from . import bindings
 from .bindings import Op, Value
@@ -120,6 +121,8 @@ class Walk:
         visibility = None if symbol == "main" else "private"
         kind = ([a.type for a in block.args], [r.type for r in results])
         made = FuncOp(symbol, kind, Region(block), visibility)
+        if symbol == "main":
+            donate(made, bindings.donated(self.symbols[symbol]))
         made.location = here
         return made
 

@@ -17,12 +17,13 @@ RANK = {
     "universe": 3,
     "signature": 3,
     "verification": 3,
-    "program": 4,
-    "jitted": 5,
-    "calibration": 5,
-    "explain": 5,
-    "cli": 6,
-    "__init__": 7,
+    "donation": 4,
+    "program": 5,
+    "jitted": 6,
+    "calibration": 6,
+    "explain": 6,
+    "cli": 7,
+    "__init__": 8,
 }
 FOLDERS = (
     "machine",
@@ -39,7 +40,7 @@ FOLDERS = (
 
 def modules() -> list[Path]:
     files = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
-    return [*files, *(ROOT / f"{n}.py" for n in ("program", "jitted", "signature", "universe"))]
+    return [*files, *(ROOT / f"{n}.py" for n in ("donation", "program", "jitted", "signature", "universe"))]
 
 
 def layer(path: Path) -> str:

@@ -12,7 +12,9 @@ import numpy as np
 from xdsl.dialects import scf
 from xdsl.dialects.arith import ConstantOp as IndexConstantOp
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     DenseArrayBase,
+    DictionaryAttr,
     FloatAttr,
     FunctionType,
     IntegerAttr,
@@ -363,11 +365,17 @@ def _tidy_function(func: FuncOp) -> None:
     block: Block = func.body.block
     addresses = func.attributes.get("npu.addresses")
     places = list(to_ints(addresses)) if isinstance(addresses, DenseArrayBase) else []
+    donations = list(func.arg_attrs or ())
+    donations += [DictionaryAttr({})] * (len(block.args) - len(donations))  # an edit may have added some
     for i in reversed(range(len(block.args))):
         if not block.args[i].uses:
             block.erase_arg(block.args[i])
             if places:
                 del places[i]
+            if donations:
+                del donations[i]
+    if func.arg_attrs is not None:
+        func.arg_attrs = ArrayAttr(donations)
     if isinstance(addresses, DenseArrayBase):
         func.attributes["npu.addresses"] = ints(places)
     end = block.last_op

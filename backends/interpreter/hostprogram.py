@@ -25,6 +25,9 @@ from .state import State, on_host, read_view, storage, write_view
 Carry = tuple[Array, list[Array], list[Array]]
 """What a compiled loop carries: its rounds so far, the tensors it writes, its numbers."""
 
+NUMBERS = (structure.LoopOp, structure.BranchOp, structure.ScalarsOp, structure.ToHostOp)
+"""Ops whose results are numbers of the host."""
+
 PASSIVE = (structure.GmAllocOp, structure.GmConstantOp, ops.ViewOp, structure.NpuYieldOp, func.ReturnOp)
 """Ops of the host program at which nothing happens."""
 
@@ -131,21 +134,27 @@ class HostProgram:
     def bind(
         self, op: structure.LaunchOp, defined: Callable[[SSAValue], bool]
     ) -> tuple[Signature, list[SSAValue], list[SSAValue]]:
-        """How a launch binds its kernel, the roots it passes and those it returns."""
+        """How a launch binds its kernel, the roots it passes and those it returns.
+
+        In typed memory an input that the kernel writes in place is a tensor of its own: what npu-check holds, that all
+        is read before it is overwritten, makes the two the same.
+        """
         written = {self.root(v) for v in op.written()}
         scratch = op.operands[len(op.operands) - integer(op.workspaces) :]
         private = {self.root(v) for v in scratch}
-        roots = list(dict.fromkeys(self.root(v) for v in op.operands))
+        inputs, typed = len(op.inputs()), self.machine is None
+        keys = [(self.root(v), typed and i < inputs) for i, v in enumerate(op.operands)]
+        bound = dict.fromkeys((r, apart and r in written) for r, apart in keys)
         tensors = []
-        for r in roots:
+        for r, apart in bound:
             type_ = storage(r)
             fresh = r in private or not defined(r)
-            tensors.append(Tensor(type_.shape, numpy_dtype(type_.element), fresh, r in written))
-        number = {r: i for i, r in enumerate(roots)}
-        signature = Signature(tuple(number[self.root(v)] for v in op.operands), tuple(tensors))
-        passed = [r for r, t in zip(roots, tensors, strict=True) if not t.fresh]
-        returned = [r for r, t in zip(roots, tensors, strict=True) if t.written]
-        return signature, passed, returned
+            tensors.append(Tensor(type_.shape, numpy_dtype(type_.element), fresh, r in written and not apart))
+        number = {key: i for i, key in enumerate(bound)}
+        of = tuple(number[r, apart and r in written] for r, apart in keys)
+        passed = [r for (r, _), t in zip(bound, tensors, strict=True) if not t.fresh]
+        returned = [r for (r, _), t in zip(bound, tensors, strict=True) if t.written]
+        return Signature(of, tuple(tensors)), passed, returned
 
     # -- inside one compiled function ----------------------------------------------------------------------
 
@@ -278,31 +287,8 @@ class HostProgram:
 
 def written_values(op: Operation) -> Sequence[SSAValue]:
     """Device values that one op of the host program writes."""
-    match op:
-        case structure.LaunchOp() | structure.CallOp():
-            return op.written()
-        case structure.CopyOp():
-            return [op.dest]
-        case structure.HostCallOp():
-            return host_call_outputs(op)
-        case structure.ToDeviceOp():
-            return [op.dest]
-        case structure.LoopOp():
-            return [*op.state, *op.results]
-        case structure.BranchOp():
-            return [*op.outputs, *op.results]
-        case structure.ScalarsOp() | structure.ToHostOp():
-            return op.results
-        case _:
-            return []
-
-
-def host_call_inputs(op: structure.HostCallOp) -> Sequence[SSAValue]:
-    return op.arguments[: len(op.arguments) - integer(op.outputs)]
-
-
-def host_call_outputs(op: structure.HostCallOp) -> Sequence[SSAValue]:
-    return op.arguments[len(op.arguments) - integer(op.outputs) :]
+    device = op.written() if isinstance(op, structure.WRITERS) else []
+    return [*device, *op.results] if isinstance(op, NUMBERS) else device
 
 
 def yielded(block: Block) -> Sequence[SSAValue]:

@@ -13,6 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.base import describe, integer, source_of, text, to_ints
 from ...dialects.dtypes import size
+from ...dialects.graph.donation import donated
 from ...dialects.npu import gm, ops, structure
 from ...machine import Machine
 from .errors import SimulationError
@@ -100,7 +101,8 @@ class Repeat:
 class Simulation:
     """What a program does in time: its steps in order, and the loops and branches whose course was assumed.
 
-    arena_bytes: device memory that the plan takes, 0 before it; constant_bytes: the constants among it.
+    arena_bytes: device memory that the plan takes, 0 before it; constant_bytes: the constants among it; donated_bytes:
+    the arguments whose memory may be used for anything.
     """
 
     machine: Machine
@@ -110,6 +112,7 @@ class Simulation:
     assumed_branches: tuple[str, ...]
     arena_bytes: int
     constant_bytes: int
+    donated_bytes: int
 
     @property
     def microseconds(self) -> float:
@@ -158,6 +161,7 @@ def simulate(
     steps = host.block(main.body.block)
     arena = main.attributes.get("npu.arena_bytes")
     program = (op for function in functions.values() for op in function.walk())
+    given = sum(gm(a).bytes for a, free in zip(main.body.block.args, donated(main), strict=True) if free)
     constants = sum(gm(op.result).bytes for op in program if isinstance(op, structure.GmConstantOp))
     return Simulation(
         machine,
@@ -167,6 +171,7 @@ def simulate(
         tuple(host.assumed_branches),
         0 if arena is None else integer(arena),
         constants,
+        given,
     )
 
 

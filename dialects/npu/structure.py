@@ -163,6 +163,9 @@ class CopyOp(FormattedOp):
     source = operand_def(GmType)
     dest = operand_def(GmType)
 
+    def written(self) -> Sequence[SSAValue]:
+        return [self.dest]
+
     def verify_(self) -> None:
         assert isinstance(self.source.type, GmType) and isinstance(self.dest.type, GmType)
         if self.source.type.bytes != self.dest.type.bytes:
@@ -180,6 +183,12 @@ class HostCallOp(FormattedOp):
     outputs = prop_def(IntegerAttr)
     work = opt_prop_def(IntegerAttr)
     arguments = var_operand_def()
+
+    def inputs(self) -> Sequence[SSAValue]:
+        return self.arguments[: len(self.arguments) - integer(self.outputs)]
+
+    def written(self) -> Sequence[SSAValue]:
+        return self.arguments[len(self.arguments) - integer(self.outputs) :]
 
     def verify_(self) -> None:
         inputs = len(self.operands) - integer(self.outputs)
@@ -236,6 +245,9 @@ class ToDeviceOp(FormattedOp):
     name = "npu.to_device"
     number = operand_def(TensorType)
     dest = operand_def(GmType)
+
+    def written(self) -> Sequence[SSAValue]:
+        return [self.dest]
 
     def verify_(self) -> None:
         assert isinstance(self.dest.type, GmType)
@@ -295,6 +307,9 @@ class LoopOp(FormattedOp):
         """A region's names for the numbers."""
         return block.args[len(self.state_args(block)) :]
 
+    def written(self) -> Sequence[SSAValue]:
+        return self.state
+
     def verify_(self) -> None:
         types = [v.type for v in self.operands]
         if not all(isinstance(v.type, GmType) for v in self.state) or not all(
@@ -323,6 +338,9 @@ class BranchOp(FormattedOp):
     results_ = var_result_def(TensorType)
     branches = var_region_def("single_block")
 
+    def written(self) -> Sequence[SSAValue]:
+        return self.outputs
+
     def verify_(self) -> None:
         if not is_number(self.index.type) or not all(is_number(t) for t in self.result_types):
             raise self.error("index and results must be tensors of rank 0")
@@ -331,7 +349,11 @@ class BranchOp(FormattedOp):
             check_yields(self, f"branch {i}", region.block, types)
 
 
+WRITERS = (LaunchOp, CallOp, CopyOp, HostCallOp, ToDeviceOp, LoopOp, BranchOp)
+"""Ops that write device tensors: those of their `written()`."""
+
 __all__ = [
+    "WRITERS",
     "BranchOp",
     "CallOp",
     "CopyOp",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.scf import ForOp, YieldOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -29,6 +29,7 @@ from ...dialects.tile import TileOp, TileType, tile_type
 from ...dialects.tile import ops as tile
 from ..errors import PassError
 from ..tile.builder import SPACE_ORDER
+from .loops import trip_count
 from .program import lower_program
 
 LOADS = {"l1": npu.LoadNd2NzOp, "ub": npu.LoadNdOp}
@@ -42,12 +43,12 @@ class TileToNpuPass(ModulePass):
     name = "tile-to-npu"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for kernel in list(op.ops):
-            if isinstance(kernel, tile.KernelOp):
-                op.body.block.insert_op_before(bufferize_kernel(kernel), kernel)
-                kernel.detach()
-                kernel.erase()
+        kernels = [kernel for kernel in op.ops if isinstance(kernel, tile.KernelOp)]
         lower_program(op)
+        for kernel in kernels:
+            op.body.block.insert_op_before(bufferize_kernel(kernel), kernel)
+            kernel.detach()
+            kernel.erase()
 
 
 def bufferize_kernel(kernel: tile.KernelOp) -> structure.KernelOp:
@@ -227,11 +228,3 @@ def crosses_pipes(value: SSAValue) -> bool:
     if kind.space != "ub" or isinstance(value.owner, tile.LoadOp | tile.LoadIndirectOp):
         return True
     return any(isinstance(u.operation, tile.StoreOp | tile.LoadIndirectOp) for u in value.uses)
-
-
-def trip_count(op: ForOp) -> int:
-    """Iterations of a loop from 0 by 1. Raises PassError where the bound is not a constant."""
-    bound = op.ub.owner
-    if not isinstance(bound, ConstantOp) or not isinstance(bound.value, IntegerAttr):
-        raise PassError(f"{describe(op)} needs a constant upper bound")
-    return bound.value.value.data

@@ -4,25 +4,29 @@ Before:  %y = npu.gm_alloc : !npu.gm<128x768xf32>
 After:   %y = npu.gm_alloc {address = 1572864} : !npu.gm<128x768xf32>    and the arena's size on the function
 
 Arguments and constants stay for the whole run. Everything else lives from its first to its last use in the
-outermost block; a tensor used inside a loop or branch lives as long as that op. A function that is called gets a
-frame of its own behind those of its callers; its arguments and results are its callers' tensors.
+outermost block, a donated argument from the start; a tensor used inside a loop or branch lives as long as that op.
+A function that is called gets a frame of its own behind those of its callers; its arguments and results are its
+callers' tensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
+import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.base import ints, text
-from ...dialects.npu import GmType, gm
+from ...dialects.base import integer, ints, text, to_ints
+from ...dialects.graph.donation import donated
+from ...dialects.npu import gm
 from ...dialects.npu.ops import ViewOp
-from ...dialects.npu.structure import GmAllocOp, GmConstantOp
+from ...dialects.npu.structure import WRITERS, GmAllocOp, GmConstantOp
 from ...machine import Machine
 from ..calls import callers_first, calls_of
 from ..errors import PassError
@@ -81,11 +85,12 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         end += -(-bytes_ // align) * align
         return at
 
-    addresses = [fixed(gm(a).bytes) for a in block.args]
+    given = [a for a, free in zip(block.args, donated(func), strict=True) if free]
+    places: dict[SSAValue, int] = {a: fixed(gm(a).bytes) for a in block.args if a not in given}
     for op in (op for f in (func, *inner) for op in f.walk()):
         if isinstance(op, GmConstantOp):
             op.properties["address"] = IntegerAttr(fixed(gm(op.result).bytes), i64)
-    end += share(block, end, align)
+    end += share(block, end, align, given, places)
     first = dict.fromkeys((text(f.sym_name) for f in inner), end)
     for callee in inner:
         start = first[text(callee.sym_name)]
@@ -93,7 +98,7 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         callee.attributes["npu.frame"] = ints([start, behind])
         first.update((name, max(first[name], behind)) for name in calls_of(callee))
         end = max(end, behind)
-    func.attributes["npu.addresses"] = ints(addresses)
+    func.attributes["npu.addresses"] = ints([places[a] for a in block.args])
     func.attributes["npu.arena_bytes"] = IntegerAttr(end, i64)
     if end > machine.spaces["gm"].bytes:
         raise PassError(
@@ -101,37 +106,111 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         )
 
 
-def share(block: Block, start: int, align: int) -> int:
-    """Addresses from `start` for the tensors allocated in `block` and the regions below it; bytes used."""
+def share(
+    block: Block,
+    start: int,
+    align: int,
+    given: Sequence[SSAValue] = (),
+    places: dict[SSAValue, int] | None = None,
+) -> int:
+    """Addresses from `start` for the tensors allocated in `block` and the regions below it, and for the arguments
+    `given`, whose addresses are put into `places`; bytes used."""
     order: dict[Operation, int] = {}
     for i, op in enumerate(block.ops):
         for inner in op.walk():
             order[inner] = i
-    spans: list[tuple[int, int, GmAllocOp]] = []
+    spans: list[tuple[int, int, SSAValue]] = [(-1, last_use(a, -1, order), a) for a in given]
     for op in block.walk():
-        if not isinstance(op, GmAllocOp):
-            continue
-        first, last = order[op], order[op]
-        nested = op.parent is not block
-        stack: list[SSAValue] = [op.result]
-        while stack:
-            for use in stack.pop().uses:
-                user = use.operation
-                last = max(last, order.get(user, last))
-                if isinstance(user, ViewOp):
-                    stack.append(user.result)
-                if isinstance(user, ReturnOp):
-                    last = len(order) + 1
-        spans.append((first, last if not nested else max(last, first), op))
+        if isinstance(op, GmAllocOp):
+            spans.append((order[op], last_use(op.result, order[op], order), op.result))
+    spans.sort(key=lambda s: s[0])
+    lives = [Life(first, last, max(-(-gm(t).bytes // align), 1) * align) for first, last, t in spans]
+    found = in_order(lives)
+    if top_of(lives, found) > most_at_once(lives):
+        found = min(found, by_size(lives), key=lambda at: top_of(lives, at))
+    for (_, _, tensor), at in zip(spans, found, strict=True):
+        if isinstance(tensor.owner, GmAllocOp):
+            tensor.owner.properties["address"] = IntegerAttr(start + at, i64)
+        elif places is not None:
+            places[tensor] = start + at
+    return top_of(lives, found)
+
+
+@dataclass(frozen=True)
+class Life:
+    """A tensor of `size` bytes that is needed from the op numbered `first` to `last`, both included."""
+
+    first: int
+    last: int
+    size: int
+
+
+def top_of(lives: Sequence[Life], places: Sequence[int]) -> int:
+    """The end of the last of some tensors."""
+    return max((at + life.size for life, at in zip(lives, places, strict=True)), default=0)
+
+
+def most_at_once(lives: Sequence[Life]) -> int:
+    """The bytes that are needed at one time: no plan takes less."""
+    changes = sorted(e for life in lives for e in ((life.first, 1, life.size), (life.last, 2, -life.size)))
+    return max(accumulate((size for _, _, size in changes), initial=0))
+
+
+def in_order(lives: Sequence[Life]) -> list[int]:
+    """Places in the order in which tensors come to life, each in the smallest gap that fits."""
     live: list[tuple[int, int, int]] = []
-    top = 0
-    for first, last, op in sorted(spans, key=lambda s: s[0]):
-        kind = op.result.type
-        assert isinstance(kind, GmType)
-        size = max(-(-kind.bytes // align), 1) * align
-        live = [b for b in live if b[0] >= first]
-        at = best_gap(live, size)
-        live.append((last, at, size))
-        top = max(top, at + size)
-        op.properties["address"] = IntegerAttr(start + at, i64)
-    return top
+    found = []
+    for life in lives:
+        live = [b for b in live if b[0] >= life.first]
+        found.append(best_gap(live, life.size))
+        live.append((life.last, found[-1], life.size))
+    return found
+
+
+def by_size(lives: Sequence[Life]) -> list[int]:
+    """Places in the order of size, the largest first: few gaps, where small tensors live long (Pisarchyk and Lee,
+    Efficient Memory Management for Deep Neural Net Inference, 2020)."""
+    first, last, size = (
+        np.array([getattr(life, n) for life in lives], np.int64) for n in ("first", "last", "size")
+    )
+    places = np.full(len(lives), -1, np.int64)
+    for i in np.argsort(-size, kind="stable"):
+        near = np.flatnonzero((places >= 0) & (first <= last[i]) & (last >= first[i]))
+        taken = [(0, int(places[j]), int(size[j])) for j in near]
+        places[i] = best_gap(taken, int(size[i]))
+    return places.tolist()
+
+
+def last_use(tensor: SSAValue, first: int, order: Mapping[Operation, int]) -> int:
+    """The number of the last op that uses a tensor or a view of it; one behind all for a result of the program."""
+    last = first
+    stack = [tensor]
+    while stack:
+        for use in stack.pop().uses:
+            user = use.operation
+            last = max(last, order.get(user, last))
+            if isinstance(user, ViewOp):
+                stack.append(user.result)
+            if isinstance(user, ReturnOp):
+                last = len(order) + 1
+    return last
+
+
+def reused(func: FuncOp) -> list[bool]:
+    """For each argument of a planned @main, whether the program writes something else to its memory, or returns it."""
+    addresses = func.attributes.get("npu.addresses")
+    places = to_ints(addresses) if isinstance(addresses, DenseArrayBase) else ()
+    used: set[SSAValue] = set()
+    taken: list[tuple[int, int]] = []
+    for op in func.walk():
+        if isinstance(op, WRITERS):
+            used.update(root(v) for v in op.written())
+        elif isinstance(op, ReturnOp):
+            used.update(map(root, op.operands))
+        elif isinstance(op, GmAllocOp) and op.address is not None:
+            taken.append((integer(op.address), integer(op.address) + gm(op.result).bytes))
+    found = []
+    for arg, at in zip(func.body.block.args, places, strict=False):
+        end = at + gm(arg).bytes
+        found.append(arg in used or any(first < end and at < last for first, last in taken))
+    return found

@@ -21,11 +21,14 @@ from ...dialects.graph import (
     WhileOp,
     YieldOp,
 )
-from ...dialects.npu import GmType, structure
+from ...dialects.graph.donation import donated
+from ...dialects.npu import GmType, gm, structure
 from ...dialects.npu.ops import ViewOp
 from ...dialects.tile import ops as tile
 from ..calls import calls_of
 from ..errors import PassError
+from .in_place import in_place
+from .plan_memory import root
 
 
 def gm_type(value: SSAValue) -> GmType:
@@ -35,15 +38,15 @@ def gm_type(value: SSAValue) -> GmType:
 
 
 def lower_program(module: ModuleOp) -> None:
-    """Rewrites the functions of a module from tensors to device memory."""
-    kernels = {text(op.sym_name): op for op in module.ops if isinstance(op, structure.KernelOp)}
+    """Rewrites the functions of a module from tensors to device memory; its kernels are those of the tile level."""
+    kernels = {text(op.sym_name): op for op in module.ops if isinstance(op, tile.KernelOp)}
     functions = [f for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
     called = {name for f in functions for name in calls_of(f)}
     for func in functions:
         old = func.body.block
         if all(isinstance(a.type, GmType) for a in old.args) and old.args:
             continue
-        new = ProgramLowering(kernels).function(old, text(func.sym_name) in called)
+        new = ProgramLowering(kernels).function(old, text(func.sym_name) in called, donated(func))
         func.body.detach_block(old)
         func.body.add_block(new)
         last = new.last_op
@@ -59,29 +62,41 @@ def lower_program(module: ModuleOp) -> None:
 
 
 class ProgramLowering:
-    """Lowers one function. `owned` are tensors this program made, which a last use may overwrite.
+    """Lowers one function. `owned` are tensors that may be overwritten once their values are not needed any more: those
+    this program made, those a loop carries, and arguments that are donated.
 
     `env` has for each value the device tensor or the number of the host that it became.
     """
 
-    def __init__(self, kernels: dict[str, structure.KernelOp]):
+    def __init__(self, kernels: dict[str, tile.KernelOp]):
         self.kernels = kernels
         self.env: dict[SSAValue, SSAValue] = {}
         self.copies: dict[tuple[SSAValue, bool, Block], SSAValue] = {}
         """Numbers that were brought to the device (True) or to the host (False) in a block."""
         self.owned: set[SSAValue] = set()
-        self.carried: dict[SSAValue, SSAValue] = {}
-        """For values that a loop's body yields, its block argument in the same place."""
+        self.holds: dict[SSAValue, list[SSAValue]] = {}
+        """For each tensor the values that are, or were, in it."""
+        self.homes: dict[SSAValue, Sequence[SSAValue]] = {}
+        """For values that end up in one of some tensors which hold other values until then, these tensors: the state of
+        a loop for its next value, donated arguments for results."""
         self.outputs: Sequence[SSAValue] = ()
         """The tensors of the caller that a called function writes its results to."""
         self.into: dict[SSAValue, SSAValue] = {}
         """Those of them that a result is made in."""
+        self.pairs: dict[tile.KernelOp, frozenset[tuple[int, int]]] = {}
+        self.order: dict[Block, dict[Operation, int]] = {}
         self.block = Block()
 
     def add(self, op: Operation) -> None:
         self.block.add_op(op)
 
-    def function(self, old: Block, called: bool) -> Block:
+    def bind(self, value: SSAValue, found: SSAValue) -> None:
+        """Notes what a value became."""
+        self.env[value] = found
+        if isinstance(found.type, GmType):
+            self.holds.setdefault(root(found), []).append(value)
+
+    def function(self, old: Block, called: bool, donations: Sequence[bool]) -> Block:
         """The block of a function. One that is called has a device tensor for each result behind its arguments, and
         returns nothing."""
         last = old.last_op
@@ -90,12 +105,26 @@ class ProgramLowering:
         self.block = Block(arg_types=[gm_type(a) for a in (*old.args, *results)])
         for a, b in zip(old.args, self.block.args, strict=False):
             b.name_hint = a.name_hint
-            self.env[a] = b
+            self.bind(a, b)
+        given = [b for b, free in zip(self.block.args, donations, strict=False) if free]
+        self.owned.update(given)
         self.outputs = self.block.args[len(old.args) :]
         for value, tensor_ in zip(results, self.outputs, strict=True):
             self.into.setdefault(value, tensor_)
+        if given:
+            for value in last.operands:
+                self.settle(value, given)
         self.ops(old)
         return self.block
+
+    def settle(self, value: SSAValue, tensors: Sequence[SSAValue]) -> None:
+        """Notes that a value is best made in one of `tensors`, and so is what it may take its tensor over from."""
+        while value not in self.homes:
+            self.homes[value] = tensors
+            source = made_over(value)
+            if source is None:
+                return
+            value = source
 
     def ops(self, old: Block, order: Sequence[int] = (), host: Container[int] = ()) -> None:
         """Lowers the ops of a block, whose end gives operands in this order, those in `host` as numbers."""
@@ -114,43 +143,78 @@ class ProgramLowering:
         self.owned.add(op.result)
         return op.result
 
-    def result(self, value: SSAValue, source: Operation) -> SSAValue:
-        """The tensor for a result of `source`: that of the loop's state which it is the next value of, if the old
-        value is not needed any more, or else a new one."""
+    def result(
+        self,
+        value: SSAValue,
+        source: Operation,
+        over: Callable[[SSAValue], bool] = lambda tensor: False,
+        taken: Container[SSAValue] = (),
+    ) -> SSAValue:
+        """The tensor for a result of `source`: the one it ends up in, if what that holds is not needed any more, or
+        else a new one. over: whether `source` may store it over a tensor that it reads; `taken`: tensors that other
+        results of it have."""
         if value in self.into:
             return self.into[value]
-        old = self.carried.get(value)
-        if old is not None and self._spent(old, source):
-            return self.env[old]
-        return self.allocate(gm_type(value), source)
+        kind = gm_type(value)
+        free = [t for t in self.homes.get(value, ()) if t not in taken and self._fits(t, kind)]
+        read = [t for t in free if over(t) and self._spent(t, source, reads=True)]
+        for home in (*read, *(t for t in free if self._spent(t, source, reads=False))):
+            return self.shown(home, kind, source)
+        return self.allocate(kind, source)
 
-    def _spent(self, old: SSAValue, source: Operation) -> bool:
-        """Whether all uses of a loop's value, in the same block, come before `source`, and none of them may have made
-        its tensor another value's."""
-        block = source.parent
+    def results(
+        self,
+        values: Sequence[SSAValue],
+        source: Operation,
+        over: Callable[[SSAValue], bool] = lambda tensor: False,
+    ) -> list[SSAValue]:
+        """The tensors for several results of an op."""
+        found: list[SSAValue] = []
+        for value in values:
+            found.append(self.result(value, source, over, {root(v) for v in found}))
+        return found
+
+    def bind_all(self, values: Sequence[SSAValue], found: Sequence[SSAValue]) -> None:
+        """Notes what several values became."""
+        for value, tensor_ in zip(values, found, strict=True):
+            self.bind(value, tensor_)
+
+    def shown(self, home: SSAValue, kind: GmType, source: Operation) -> SSAValue:
+        """A tensor as one of another shape."""
+        if home.type == kind:
+            return home
+        view = ViewOp.create(operands=[home], result_types=[kind], location=source.location)
+        self.add(view)
+        return view.result
+
+    def _fits(self, tensor_: SSAValue, kind: GmType) -> bool:
+        found = gm(tensor_)
+        return found.element == kind.element and found.bytes == kind.bytes
+
+    def _spent(self, tensor_: SSAValue, user: Operation, reads: bool) -> bool:
+        """Whether nothing after `user` needs what a tensor of its block holds; nor `user` itself but where `reads`, and
+        then by its own operands only."""
+        block = user.parent
         assert block is not None
-        pending = [old]
-        while pending:
-            for use in pending.pop().uses:
-                user = use.operation
-                at: Operation | None = user
+        if block not in self.order:
+            self.order[block] = {op: i for i, op in enumerate(block.ops)}
+        order = self.order[block]
+        for value in self.holds.get(tensor_, ()):
+            for use in value.uses:
+                at: Operation | None = use.operation
                 while at is not None and at.parent is not block:
                     at = at.parent_op()
-                if at is None or at is source or not _before(at, source) or self._takes(user, use.index):
+                if at is None or order[at] > order[user]:
                     return False
-                if isinstance(user, ReshapeOp):
-                    pending.append(user.result)
+                if at is user and not (reads and use.operation is user):
+                    return False
         return True
 
-    def _takes(self, user: Operation, operand: int) -> bool:
-        """Whether a result of `user` may live in the tensor of this operand."""
-        return isinstance(user, WhileOp) or (
-            isinstance(user, tile.LaunchOp) and operand in to_ints(user.inits)
-        )
-
-    def copied(self, value: SSAValue, source: Operation) -> SSAValue:
-        """A new tensor with the contents of `value`."""
-        found, new = self.env[value], self.allocate(gm_type(value), source)
+    def copied(
+        self, value: SSAValue, source: Operation, becomes: SSAValue, taken: Container[SSAValue]
+    ) -> SSAValue:
+        """A tensor with the contents of `value`, for the result of `source` that starts as it."""
+        found, new = self.env[value], self.result(becomes, source, taken=taken)
         cls = structure.CopyOp if isinstance(found.type, GmType) else structure.ToDeviceOp
         self.add(cls.create(operands=[found, new], location=source.location))
         return new
@@ -162,7 +226,10 @@ class ProgramLowering:
             return found
         key = (found, True, self.block)
         if key not in self.copies:
-            copy = self.allocate(gm_type(found), source)
+            # behind a return nothing can overwrite it any more
+            ends = isinstance(source, ReturnOp)
+            copy = self.result(value, source) if ends else self.allocate(gm_type(found), source)
+            self.holds.setdefault(root(copy), []).append(value)
             self.add(structure.ToDeviceOp.create(operands=[found, copy], location=source.location))
             self.copies[key] = copy
         return self.copies[key]
@@ -199,50 +266,48 @@ class ProgramLowering:
     def takes_over(self, value: SSAValue, user: Operation) -> bool:
         """Whether `user` may overwrite the tensor of `value`: ours, used by it once, and nobody looks at it
         afterwards."""
-        if self.env[value] not in self.owned:
+        found = self.env[value]
+        if not isinstance(found.type, GmType) or not found.type.dense:
             return False
-        block = user.parent
-        assert block is not None
-        owner_block = value.owner if isinstance(value.owner, Block) else value.owner.parent
-        if owner_block is not block or any(v.owner is not user for v in self._aliases(value, user)):
+        home = root(found)
+        if home not in self.owned or _block_of(home) is not self.block:
             return False
-        own = 0
-        for use in value.uses:
-            at: Operation | None = use.operation
-            while at is not None and at.parent is not block:
-                at = at.parent_op()
-            own += at is user
-            if at is not user and (at is None or not _before(at, user)):
-                return False
-        return own == 1
-
-    def _aliases(self, value: SSAValue, user: Operation) -> list[SSAValue]:
-        """Reshapes of `value`, which share its memory, and tensors it shares the memory of."""
-        found: list[SSAValue] = [
-            u.operation.results[0] for u in value.uses if isinstance(u.operation, ReshapeOp)
-        ]
-        if isinstance(value.owner, ReshapeOp):
-            found.append(value.owner.x)
-        return found
+        if not self._spent(home, user, reads=True):
+            return False
+        return sum(use.operation is user for v in self.holds[home] for use in v.uses) == 1
 
     # -- ops ---------------------------------------------------------------------------------------------------
 
     def launch(self, op: tile.LaunchOp) -> None:
-        inits = to_ints(op.inits)
-        used = {i for i in inits if i >= 0}
-        operands = [self.env[v] for i, v in enumerate(op.arguments) if i not in used]
-        outputs: list[SSAValue] = []
-        for result, init in zip(op.outputs, inits, strict=True):
-            if init < 0:
-                outputs.append(self.result(result, op))
-            elif self.takes_over(op.arguments[init], op):
-                outputs.append(self.env[op.arguments[init]])
-            else:
-                outputs.append(self.copied(op.arguments[init], op))
         name = op.callee.root_reference.data
         kernel = self.kernels.get(name)
         if kernel is None:
             raise PassError(f"{describe(op)} launches @{name}, which does not exist")
+        inits = to_ints(op.inits)
+        used = {i for i in inits if i >= 0}
+        inputs = [v for i, v in enumerate(op.arguments) if i not in used]
+        operands = [self.env[v] for v in inputs]
+        outputs: dict[int, SSAValue] = {}
+        for o, init in enumerate(inits):
+            if init >= 0:
+                old, taken = op.arguments[init], {root(v) for v in outputs.values()}
+                over_ = self.takes_over(old, op)
+                outputs[o] = self.env[old] if over_ else self.copied(old, op, op.outputs[o], taken)
+        reads: dict[SSAValue, list[int]] = {}
+        for i, v in enumerate(operands):
+            if isinstance(v.type, GmType):
+                reads.setdefault(root(v), []).append(i)
+
+        def over(o: int, home: SSAValue) -> bool:
+            return home in reads and all((i, o) in self.in_place(kernel) for i in reads[home])
+
+        def choices(o: int) -> int:
+            return sum(over(o, home) for home in self.homes.get(op.outputs[o], ()))
+
+        # those with few tensors to choose from first
+        for o in sorted(set(range(len(inits))) - outputs.keys(), key=choices):
+            taken = {root(v) for v in outputs.values()}
+            outputs[o] = self.result(op.outputs[o], op, lambda home, o=o: over(o, home), taken)
         n = kernel.workspaces.value.data
         args = kernel.body.block.args
         spaces = []
@@ -251,7 +316,7 @@ class ProgramLowering:
             spaces.append(self.allocate(a.type, op))
         self.add(
             structure.LaunchOp.create(
-                operands=[*operands, *outputs, *spaces],
+                operands=[*operands, *(outputs[o] for o in range(len(inits))), *spaces],
                 properties={
                     "callee": op.callee,
                     "outputs": IntegerAttr(len(outputs), i64),
@@ -260,21 +325,28 @@ class ProgramLowering:
                 location=op.location,
             )
         )
-        self.env.update(zip(op.outputs, outputs, strict=True))
+        for o, result in enumerate(op.outputs):
+            self.bind(result, outputs[o])
+
+    def in_place(self, kernel: tile.KernelOp) -> frozenset[tuple[int, int]]:
+        """Pairs of an input and an output of a kernel that may be one tensor."""
+        if kernel not in self.pairs:
+            self.pairs[kernel] = in_place(kernel)
+        return self.pairs[kernel]
 
     def reshape(self, op: ReshapeOp) -> None:
         new = ViewOp.create(
             operands=[self.device(op.x, op)], result_types=[gm_type(op.result)], location=op.location
         )
         self.add(new)
-        self.env[op.result] = new.result
+        self.bind(op.result, new.result)
 
     def constant(self, op: ConstantOp) -> None:
         new = structure.GmConstantOp.create(
             result_types=[gm_type(op.result)], properties={"value": op.value}, location=op.location
         )
         self.add(new)
-        self.env[op.result] = new.result
+        self.bind(op.result, new.result)
 
     def scalars(self, op: FusionOp) -> None:
         inputs = [self.number(v, op) for v in op.inputs]
@@ -292,7 +364,7 @@ class ProgramLowering:
 
     def call(self, op: CallOp) -> None:
         inputs = [self.device(v, op) for v in op.arguments]
-        outputs = [self.result(r, op) for r in op.results]
+        outputs = self.results(op.results, op)
         self.add(
             structure.CallOp.create(
                 operands=[*inputs, *outputs],
@@ -300,10 +372,11 @@ class ProgramLowering:
                 location=op.location,
             )
         )
-        self.env.update(zip(op.results, outputs, strict=True))
+        self.bind_all(op.results, outputs)
 
     def host(self, op: HostOp) -> None:
-        outputs = [self.result(r, op) for r in op.outputs]
+        # it reads all its inputs before it writes
+        outputs = self.results(op.outputs, op, lambda home: True)
         self.add(
             structure.HostCallOp.create(
                 operands=[*(self.env[v] for v in op.inputs), *outputs],
@@ -316,28 +389,29 @@ class ProgramLowering:
                 location=op.location,
             )
         )
-        self.env.update(zip(op.outputs, outputs, strict=True))
+        self.bind_all(op.outputs, outputs)
 
     def loop(self, op: WhileOp) -> None:
         host = set(to_ints(op.host))
         order = [*(i for i in range(len(op.inits)) if i not in host), *sorted(host)]
-        state = [
-            self.number(op.inits[i], op)
-            if i in host
-            else self.env[op.inits[i]]
-            if self.takes_over(op.inits[i], op)
-            else self.copied(op.inits[i], op)
-            for i in order
-        ]
+        state: list[SSAValue] = []
+        for i in order:
+            if i in host:
+                state.append(self.number(op.inits[i], op))
+            elif self.takes_over(op.inits[i], op):
+                state.append(self.env[op.inits[i]])
+            else:
+                taken = {root(v) for v in state}
+                state.append(self.copied(op.inits[i], op, op.outputs[i], taken))
         regions = []
         for region in (op.condition, op.body):
             old = region.block
             outer, self.block = self.block, Block(arg_types=[v.type for v in state])
             for i, b in zip(order, self.block.args, strict=True):
-                self.env[old.args[i]] = b
+                self.bind(old.args[i], b)
                 if region is op.body and i not in host:
                     self.owned.add(b)
-                    self.carried[op.yielded(1).values[i]] = old.args[i]
+                    self.settle(op.yielded(1).values[i], [b])
             if region is op.condition and op.trip_count is not None:
                 self.add(structure.NpuYieldOp.create())
             else:
@@ -354,13 +428,13 @@ class ProgramLowering:
         )
         self.add(made)
         after = [*state[: len(state) - len(host)], *made.results]
-        self.env.update((op.outputs[i], v) for i, v in zip(order, after, strict=True))
+        self.bind_all([op.outputs[i] for i in order], after)
 
     def case(self, op: CaseOp) -> None:
         host = set(to_ints(op.host))
         order = [*(i for i in range(len(op.outputs)) if i not in host), *sorted(host)]
         index = self.number(op.index, op)
-        outputs = [self.allocate(gm_type(op.outputs[i]), op) for i in order if i not in host]
+        outputs = self.results([op.outputs[i] for i in order if i not in host], op)
         regions = []
         for region in op.branches:
             outer, self.block = self.block, Block()
@@ -375,7 +449,7 @@ class ProgramLowering:
         )
         self.add(made)
         after = [*outputs, *made.results]
-        self.env.update((op.outputs[i], v) for i, v in zip(order, after, strict=True))
+        self.bind_all([op.outputs[i] for i in order], after)
 
     def finish(self, op: Operation, order: Sequence[int], host: Container[int]) -> None:
         """Ends a block with the values of the operands `order` (without: of all), numbers where they are of the
@@ -396,13 +470,22 @@ class ProgramLowering:
         self.add(cls.create(operands=values, location=op.location))
 
 
-def _before(first: Operation, second: Operation) -> bool:
-    at = first.next_op
-    while at is not None:
-        if at is second:
-            return True
-        at = at.next_op
-    return False
+def _block_of(value: SSAValue) -> Block | None:
+    return value.owner if isinstance(value.owner, Block) else value.owner.parent
+
+
+def made_over(value: SSAValue) -> SSAValue | None:
+    """The value whose tensor this one would be in, if nothing else needed that: what is reshaped, updated, or what a
+    loop starts with."""
+    op = value.owner
+    if isinstance(op, ReshapeOp):
+        return op.x
+    if isinstance(op, WhileOp):
+        return op.inits[op.results.index(value)]  # pyright: ignore[reportArgumentType]
+    if isinstance(op, tile.LaunchOp):
+        init = to_ints(op.inits)[op.results.index(value)]  # pyright: ignore[reportArgumentType]
+        return op.arguments[init] if init >= 0 else None
+    return None
 
 
 HANDLERS: dict[type[Operation], Callable[[ProgramLowering, Any], None]] = {

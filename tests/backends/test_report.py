@@ -165,7 +165,14 @@ def test_json_schema(report: Report):
     }
     assert data["schema"] == "tilewright.report/1"
     assert set(data["energy"]) == {"macs", "vector", "gm", "l2", "l1", "l0", "ub", "idle"}
-    assert set(data["memory"]) == {"arena_bytes", "constant_bytes", "capacity_bytes", "spaces"}
+    assert set(data["memory"]) == {
+        "arena_bytes",
+        "constant_bytes",
+        "capacity_bytes",
+        "donated_bytes",
+        "undonated_arena_bytes",
+        "spaces",
+    }
     assert set(data["memory"]["spaces"]) == {"ub", "l1", "l0a", "l0b", "l0c"}
     for kernel in data["kernels"]:
         assert set(kernel) == {

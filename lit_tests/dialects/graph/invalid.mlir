@@ -459,3 +459,17 @@
 %x, %s = "test.op"() : () -> (tensor<7xf32>, tensor<3xf32>)
 %y = graph.select_and_scatter %x, %s {high = [0], kind = "sum", low = [0], select = "eq", strides = [2], window = [2]} : (tensor<7xf32>, tensor<3xf32>) -> tensor<7xf32>
 // CHECK: 'graph.select_and_scatter' {{.*}}select 'eq' is not one of ge, gt, le, lt
+
+// -----
+
+func.func @main(%x: tensor<4xf32> {graph.donated = 1 : i64}) -> tensor<4xf32> {
+  func.return %x : tensor<4xf32>
+}
+// CHECK: argument 0 of @main: graph.donated takes no value
+
+// -----
+
+func.func private @layer(%w: tensor<4xf32>, %x: tensor<4xf32> {graph.donated}) -> tensor<4xf32> {
+  func.return %x : tensor<4xf32>
+}
+// CHECK: argument 1 of @layer is donated; only the arguments of @main can be

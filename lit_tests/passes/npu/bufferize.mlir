@@ -186,3 +186,89 @@ func.func private @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 // CHECK-NEXT: npu.host_call %[[X]], %[[Y]]
 // CHECK-NEXT: npu.copy %[[X]], %[[Z]]
 // CHECK-NEXT: func.return
+
+// -----
+
+// In place: a donated argument is the tensor of a result that is made of it element by element, and of an update; one
+// that is still needed is copied. The state of a loop is stored over itself.
+func.func @main(%x: tensor<64xf32> {graph.donated}, %c: tensor<8x64xf32> {graph.donated}, %k: tensor<64xf32>) -> (tensor<64xf32>, tensor<8x64xf32>, tensor<64xf32>) {
+  %y = tile.launch @double %x {inits = [-1]} : (tensor<64xf32>) -> tensor<64xf32>
+  %d = tile.launch @row %k, %c {inits = [1]} : (tensor<64xf32>, tensor<8x64xf32>) -> tensor<8x64xf32>
+  %r = graph.while %k {host = [], trip_count = 3} : (tensor<64xf32>) -> tensor<64xf32> {
+  ^bb0(%a: tensor<64xf32>):
+    %t = graph.constant {value = #graph.data<i1, [], (1)>} : () -> tensor<i1>
+    graph.yield %t : (tensor<i1>)
+  } {
+  ^bb0(%a: tensor<64xf32>):
+    %b = tile.launch @double %a {inits = [-1]} : (tensor<64xf32>) -> tensor<64xf32>
+    graph.yield %b : (tensor<64xf32>)
+  }
+  func.return %y, %d, %r : tensor<64xf32>, tensor<8x64xf32>, tensor<64xf32>
+}
+tile.kernel @double {grid = [2], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 2], workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>):
+  tile.section {core = "vector", units = 1} {
+  ^bb0(%unit: index):
+    %a = tile.load %x at [%core * 32] {sizes = [32]} : (!npu.gm<64xf32>) -> !tile.tile<32xf32, ub>
+    %b = tile.add %a, %a : (!tile.tile<32xf32, ub>, !tile.tile<32xf32, ub>) -> !tile.tile<32xf32, ub>
+    tile.store %b, %y at [%core * 32] {sizes = [32]} : (!tile.tile<32xf32, ub>, !npu.gm<64xf32>)
+  }
+}
+tile.kernel @row {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 2], workspaces = 0} {
+^bb0(%core: index, %k: !npu.gm<64xf32>, %c: !npu.gm<8x64xf32>):
+  tile.section {core = "vector", units = 1} {
+  ^bb0(%unit: index):
+    %a = tile.load %k at [0] {sizes = [64]} : (!npu.gm<64xf32>) -> !tile.tile<64xf32, ub>
+    tile.store %a, %c at [3, 0] {sizes = [1, 64]} : (!tile.tile<64xf32, ub>, !npu.gm<8x64xf32>)
+  }
+}
+// CHECK: @main(%x: !npu.gm<64xf32> {graph.donated}, %c: !npu.gm<8x64xf32> {graph.donated}, %k: !npu.gm<64xf32>)
+// CHECK-NEXT: npu.launch @double %x, %x {outputs = 1, workspaces = 0}
+// CHECK-NEXT: npu.launch @row %k, %c {outputs = 1, workspaces = 0}
+// CHECK-NEXT: %[[S:.*]] = npu.gm_alloc
+// CHECK-NEXT: npu.copy %k, %[[S]]
+// CHECK-NEXT: npu.loop %[[S]] {trip_count = 3}
+// CHECK: ^bb0(%[[A:.*]]: !npu.gm<64xf32>):
+// CHECK: ^bb0(%[[B:.*]]: !npu.gm<64xf32>):
+// CHECK-NEXT: npu.launch @double %[[B]], %[[B]]
+// CHECK-NEXT: npu.yield %[[B]]
+// CHECK: func.return %x, %c, %[[S]]
+
+// -----
+
+// Not in place: one core loads what another one stores.
+func.func @main(%x: tensor<64xf32> {graph.donated}) -> tensor<64xf32> {
+  %y = tile.launch @swap %x {inits = [-1]} : (tensor<64xf32>) -> tensor<64xf32>
+  func.return %y : tensor<64xf32>
+}
+tile.kernel @swap {grid = [2], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 2], workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>):
+  tile.section {core = "vector", units = 1} {
+  ^bb0(%unit: index):
+    %a = tile.load %x at [%core * -32 + 32] {sizes = [32]} : (!npu.gm<64xf32>) -> !tile.tile<32xf32, ub>
+    tile.store %a, %y at [%core * 32] {sizes = [32]} : (!tile.tile<32xf32, ub>, !npu.gm<64xf32>)
+  }
+}
+// CHECK: %[[Y:.*]] = npu.gm_alloc
+// CHECK-NEXT: npu.launch @swap %x, %[[Y]]
+
+// -----
+
+// Not in place: what is stored was loaded in another step, so that nothing orders the two.
+func.func @main(%x: tensor<64xf32> {graph.donated}, %w: tensor<64xf32>) -> tensor<64xf32> {
+  %y, %z = tile.launch @apart %x, %w {inits = [-1, -1]} : (tensor<64xf32>, tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>)
+  func.return %y : tensor<64xf32>
+}
+tile.kernel @apart {grid = [2], kind = "vector", outputs = 2, slots = [1, 1, 1, 1, 2], workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<64xf32>, %w: !npu.gm<64xf32>, %y: !npu.gm<64xf32>, %z: !npu.gm<64xf32>):
+  tile.section {core = "vector", units = 1} {
+  ^bb0(%unit: index):
+    %b = tile.load %w at [%core * 32] {sizes = [32]} : (!npu.gm<64xf32>) -> !tile.tile<32xf32, ub>
+    %a = tile.load %x at [%core * 32] {sizes = [32]} : (!npu.gm<64xf32>) -> !tile.tile<32xf32, ub>
+    tile.store %b, %y at [%core * 32] {sizes = [32]} : (!tile.tile<32xf32, ub>, !npu.gm<64xf32>)
+    tile.store %a, %z at [%core * 32] {sizes = [32]} : (!tile.tile<32xf32, ub>, !npu.gm<64xf32>)
+  }
+}
+// CHECK: %[[Z:.*]] = npu.gm_alloc
+// CHECK-NEXT: %[[Y:.*]] = npu.gm_alloc
+// CHECK-NEXT: npu.launch @apart %x, %w, {{%[0-9]+}}, {{%[0-9]+}} {

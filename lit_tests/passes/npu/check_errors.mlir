@@ -264,3 +264,121 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   func.return %y : !npu.gm<64xf32>
 }
 // CHECK: error: device-bounds: 'npu.gm_alloc' ({{.*}}check_errors.mlir:263) leaves the arena of 2048 bytes, bytes 2048..2303 of gm; npu-plan-memory is to blame (and 1 more)
+
+// -----
+
+// One tensor to read and to write: a core loads what the other one stores.
+func.func @main(%x: !npu.gm<128xf32> {graph.donated}) -> !npu.gm<128xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 1024 : i64} {
+  npu.launch @crossed %x, %x {outputs = 1, workspaces = 0} : (!npu.gm<128xf32>, !npu.gm<128xf32>)
+  func.return %x : !npu.gm<128xf32>
+}
+npu.kernel @crossed {grid = [2], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<128xf32>, %y: !npu.gm<128xf32>):
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c1 = arith.constant 1 : index
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<32xf32, ub>
+    scf.for %i = %c0 to %c2 step %c1 {
+      npu.load_nd %x, %a at [%core * -64 + %i * 32 + 64] {sizes = [32]} : (!npu.gm<128xf32>, !npu.buffer<32xf32, ub>)
+      npu.barrier
+      npu.store_nd %a, %y at [%core * 64 + %i * 32] {sizes = [32]} : (!npu.buffer<32xf32, ub>, !npu.gm<128xf32>)
+      npu.barrier
+    }
+  }
+}
+// CHECK: error: kernel @crossed: in-place: 'npu.launch' ({{.*}}) gives its kernel one tensor to read and to write, where 'npu.store_nd' ({{.*}}) may store what is still to be loaded; tile-to-npu is to blame
+
+// -----
+
+// One tensor to read and to write: a round loads what an earlier one stored.
+func.func @main(%x: !npu.gm<128xf32> {graph.donated}) -> !npu.gm<128xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 1024 : i64} {
+  npu.launch @backwards %x, %x {outputs = 1, workspaces = 0} : (!npu.gm<128xf32>, !npu.gm<128xf32>)
+  func.return %x : !npu.gm<128xf32>
+}
+npu.kernel @backwards {grid = [2], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<128xf32>, %y: !npu.gm<128xf32>):
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c1 = arith.constant 1 : index
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<32xf32, ub>
+    scf.for %i = %c0 to %c2 step %c1 {
+      npu.load_nd %x, %a at [%core * 64 + %i * -32 + 32] {sizes = [32]} : (!npu.gm<128xf32>, !npu.buffer<32xf32, ub>)
+      npu.barrier
+      npu.store_nd %a, %y at [%core * 64 + %i * 32] {sizes = [32]} : (!npu.buffer<32xf32, ub>, !npu.gm<128xf32>)
+      npu.barrier
+    }
+  }
+}
+// CHECK: error: kernel @backwards: in-place: 'npu.launch' ({{.*}}) gives its kernel one tensor to read and to write, where 'npu.store_nd' ({{.*}}) may store what is still to be loaded; tile-to-npu is to blame
+
+// -----
+
+// One tensor to read and to write: a round stores what the next one loads.
+func.func @main(%x: !npu.gm<128xf32> {graph.donated}) -> !npu.gm<128xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 1024 : i64} {
+  npu.launch @shifted %x, %x {outputs = 1, workspaces = 0} : (!npu.gm<128xf32>, !npu.gm<128xf32>)
+  func.return %x : !npu.gm<128xf32>
+}
+npu.kernel @shifted {grid = [2], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<128xf32>, %y: !npu.gm<128xf32>):
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c1 = arith.constant 1 : index
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<32xf32, ub>
+    scf.for %i = %c0 to %c2 step %c1 {
+      npu.load_nd %x, %a at [%core * 64 + %i * 32 + 1] {sizes = [32]} : (!npu.gm<128xf32>, !npu.buffer<32xf32, ub>)
+      npu.barrier
+      npu.store_nd %a, %y at [%core * 64 + %i * 32] {sizes = [32]} : (!npu.buffer<32xf32, ub>, !npu.gm<128xf32>)
+      npu.barrier
+    }
+  }
+}
+// CHECK: error: kernel @shifted: in-place: 'npu.launch' ({{.*}}) gives its kernel one tensor to read and to write, where 'npu.store_nd' ({{.*}}) may store what is still to be loaded; tile-to-npu is to blame
+
+// -----
+
+// An argument that is not donated is written.
+func.func @main(%x: !npu.gm<128xf32>) -> !npu.gm<128xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 1024 : i64} {
+  npu.launch @kept %x, %x {outputs = 1, workspaces = 0} : (!npu.gm<128xf32>, !npu.gm<128xf32>)
+  func.return %x : !npu.gm<128xf32>
+}
+npu.kernel @kept {grid = [2], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%core: index, %x: !npu.gm<128xf32>, %y: !npu.gm<128xf32>):
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c1 = arith.constant 1 : index
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %a = npu.alloc {address = 0} : () -> !npu.buffer<32xf32, ub>
+    scf.for %i = %c0 to %c2 step %c1 {
+      npu.load_nd %x, %a at [%core * 64 + %i * 32] {sizes = [32]} : (!npu.gm<128xf32>, !npu.buffer<32xf32, ub>)
+      npu.barrier
+      npu.store_nd %a, %y at [%core * 64 + %i * 32] {sizes = [32]} : (!npu.buffer<32xf32, ub>, !npu.gm<128xf32>)
+      npu.barrier
+    }
+  }
+}
+// CHECK: error: in-place: 'npu.launch' ({{.*}}) writes an argument that is not donated; tile-to-npu is to blame
+
+// -----
+
+// An argument that is not donated shares its memory, and so do two that are there from the start.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
+  %y = npu.gm_alloc {address = 0} : () -> !npu.gm<64xf32>
+  %z = npu.gm_constant {address = 512, value = #graph.data<f32, [64], splat 1.0>} : () -> !npu.gm<64xf32>
+  npu.copy %z, %y : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  func.return %y : !npu.gm<64xf32>
+}
+// CHECK: error: device-overlap: 'npu.copy' ({{.*}}) overwrites an argument that is not donated, bytes 0..255 of gm; npu-plan-memory is to blame
+
+// -----
+
+func.func @main(%x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0, 0>, npu.arena_bytes = 2048 : i64} {
+  func.return %y : !npu.gm<64xf32>
+}
+// CHECK: error: device-overlap: 'func.func' ({{.*}}) has a device tensor over another one that is there from the start, bytes 0..255 of gm; npu-plan-memory is to blame

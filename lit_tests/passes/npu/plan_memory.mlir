@@ -86,3 +86,31 @@ func.func private @f(%x: !npu.gm<128xf32>, %y: !npu.gm<128xf32>) {
 // CHECK: npu.gm_alloc {address = 2048}
 // CHECK: func.func private @f{{.*}}npu.frame = array<i64: 1536, 2048>
 // CHECK: npu.gm_alloc {address = 1536}
+
+// -----
+
+// A donated argument gives up its memory after its last use.
+func.func @main(%x: !npu.gm<1024xf32> {graph.donated}, %k: !npu.gm<1024xf32>) -> !npu.gm<1024xf32> {
+  %a = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %x, %a {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  %b = npu.gm_alloc : () -> !npu.gm<1024xf32>
+  npu.launch @f %a, %b {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<1024xf32>)
+  func.return %b : !npu.gm<1024xf32>
+}
+// CHECK: npu.addresses = array<i64: 4096, 0>, npu.arena_bytes = 12288 : i64
+// CHECK: %a = npu.gm_alloc {address = 8192} :
+// CHECK: %b = npu.gm_alloc {address = 4096} :
+
+// -----
+
+// Small tensors that live long go behind large ones where this takes less.
+func.func @main(%x: !npu.gm<1024xf32> {graph.donated}) -> !npu.gm<4096xf32> {
+  %a = npu.gm_alloc : () -> !npu.gm<2048xf32>
+  npu.launch @f %x, %a {outputs = 1, workspaces = 0} : (!npu.gm<1024xf32>, !npu.gm<2048xf32>)
+  %b = npu.gm_alloc : () -> !npu.gm<4096xf32>
+  npu.launch @f %a, %b {outputs = 1, workspaces = 0} : (!npu.gm<2048xf32>, !npu.gm<4096xf32>)
+  func.return %b : !npu.gm<4096xf32>
+}
+// CHECK: npu.addresses = array<i64: 0>, npu.arena_bytes = 24576 : i64
+// CHECK: %a = npu.gm_alloc {address = 16384} :
+// CHECK: %b = npu.gm_alloc {address = 0} :

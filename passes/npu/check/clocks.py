@@ -115,9 +115,12 @@ class Clocks:
         full: bool = False,
         only: Section | None = None,
         start: Mapping[int, int] | None = None,
+        same: Mapping[int, int] | None = None,
     ) -> None:
         """`tracked`: device tensors whose accesses are ordered too. `full`: no loop is shortened. `only`: one
-        section, as if the others were not there. `start`: grid coordinates and unit, 0 where left out."""
+        section, as if the others were not there. `start`: grid coordinates and unit, 0 where left out. `same`:
+        tensors that are another one."""
+        self.same = same or {}
         self.kernel, self.tracked, self.full = kernel, tracked, full
         self.sections = kernel.sections if only is None else [only]
         queues = len(kernel.queue_names)
@@ -294,8 +297,9 @@ class Clocks:
                     cell.readers = {}
                 cell.writer, cell.owner = stamp, alloc
         for transfer in node.device:
-            if transfer.tensor in self.tracked:
-                self._touch(transfer, stamp)
+            tensor = self.same.get(transfer.tensor, transfer.tensor)
+            if tensor in self.tracked:
+                self._touch(transfer, tensor, stamp)
         if self.kernel.queue_names[queue] == "S":
             self._scalar(queue)
 
@@ -393,7 +397,7 @@ class Clocks:
 
     # -- device memory -------------------------------------------------------------------------------------
 
-    def _touch(self, transfer: Transfer, stamp: Stamp) -> None:
+    def _touch(self, transfer: Transfer, tensor: int, stamp: Stamp) -> None:
         """Checks an access to a tensor that the kernel both reads and writes against all earlier ones."""
         env, unit = self.env, self.kernel.unit
         own, boxes = env[unit], []
@@ -404,7 +408,7 @@ class Clocks:
         touch = _Touch(stamp, transfer, boxes)
         clock = self.clocks[stamp[0]]
         found = [0] * len(boxes)
-        for before in self.touches[transfer.tensor]:
+        for before in self.touches[tensor]:
             if not (before.write or touch.write):
                 continue
             for i, box in enumerate(boxes):
@@ -427,7 +431,7 @@ class Clocks:
                 self._fault(Fault("uninitialised", what, stamp))
             elif transfer.tensor in self.kernel.outputs:
                 self.needs.add(transfer.tensor)
-        self.touches[transfer.tensor].append(touch)
+        self.touches[tensor].append(touch)
 
     def _box(self, transfer: Transfer) -> Edges | None:
         box = transfer.box

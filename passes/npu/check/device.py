@@ -10,6 +10,8 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.ir import Attribute
@@ -20,6 +22,9 @@ from ....dialects.npu import GmType
 from .affine import cover, ends, product_covers
 from .finding import Finding
 from .model import Kernel, Transfer
+
+if TYPE_CHECKING:
+    from .in_place import InPlace
 
 MOST_ELEMENTS = 1 << 26
 """Element stores that are followed one by one where the boxes of a tensor do not fit a simple pattern."""
@@ -39,6 +44,13 @@ class Summary:
     """Written tensors that are also read before: they must come with contents."""
     parts: dict[int, np.ndarray] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+
+    @cached_property
+    def in_place(self) -> InPlace:
+        """Which of its tensors may be one."""
+        from .in_place import InPlace
+
+        return InPlace(self.kernel)
 
     @property
     def types(self) -> list[Attribute]:
@@ -126,7 +138,7 @@ def _regular(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Su
         return True
     if total > MOST_ELEMENTS:
         return True
-    if not _apart_elements(view):
+    if not apart_elements(view):
         return False
     mask = np.zeros(total, bool)
     shown = np.lib.stride_tricks.as_strided(mask[view.offset :], view.shape, view.strides)  # inside: checked
@@ -148,7 +160,7 @@ def _tight(view: GmType) -> bool:
     return True
 
 
-def _apart_elements(view: GmType) -> bool:
+def apart_elements(view: GmType) -> bool:
     """Whether no two elements of a view are the same one of its tensor."""
     reach = 1
     for stride, n in sorted(zip(view.strides, view.shape, strict=True)):
@@ -322,7 +334,7 @@ def _same_steps(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
         [(t.view.shape[d], t.view.strides[d]) for d in order]
         for t, order in zip((load, store), orders, strict=True)
     ]
-    if load.view.offset != store.view.offset or seen[0] != seen[1] or not _apart_elements(store.view):
+    if load.view.offset != store.view.offset or seen[0] != seen[1] or not apart_elements(store.view):
         return False
     for dims in zip(*orders, strict=True):
         inside, along = [], []

@@ -22,6 +22,7 @@ BLAME = {
     "bad-call": "tile-to-npu",
     "uncovered": "graph-to-tile",
     "core-race": "graph-to-tile",
+    "in-place": "tile-to-npu",
     "device-overlap": "npu-plan-memory",
     "device-bounds": "npu-plan-memory",
     "device-uninitialised": "tile-to-npu",

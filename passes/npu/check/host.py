@@ -17,6 +17,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ....dialects.base import integer, to_ints
+from ....dialects.graph.donation import donated
 from ....dialects.npu import GmType, gm
 from ....dialects.npu.ops import ViewOp
 from ....dialects.npu.structure import (
@@ -81,6 +82,8 @@ class HostProgram:
         self.makers: dict[SSAValue, Operation] = {}
         self.neighbours: dict[SSAValue, list[SSAValue]] = {}
         self.states: dict[SSAValue, State] = {}
+        self.kept: set[SSAValue] = set()
+        """Arguments that the function must leave as they are."""
 
     def run(self) -> list[Finding]:
         """All findings of the function."""
@@ -96,17 +99,39 @@ class HostProgram:
                 self.makers[arg] = self.func
         for i, arg in enumerate(block.args):
             self.states[arg] = WHOLE if i < given else NOTHING
+        donations = donated(self.func) if self.func.arg_attrs is not None else (False,) * given
+        self.kept = {arg for arg, free in zip(block.args[:given], donations, strict=False) if not free}
         for op in self.func.walk():
             if isinstance(op, GmAllocOp | GmConstantOp) and op.address is not None:
                 self._place(op.result, integer(op.address), op)
                 self.states[op.result] = WHOLE if isinstance(op, GmConstantOp) else NOTHING
         self._bounds(min(self.arena, self.machine.spaces["gm"].bytes))
         self._neighbours()
+        self._together_at_the_start()
         last = self._block(block)
         if last is not None:
             for arg in block.args[given:]:
                 self._read(arg, last)
+        for arg in block.args[:given]:
+            self._unchanged(arg)
         return self.findings
+
+    def _together_at_the_start(self) -> None:
+        """Arguments are there at once; what constants share, `constants_apart` says."""
+        full = [arg for arg in self.func.body.block.args if self.states[arg] is WHOLE]
+        for i, root in enumerate(full):
+            for other in set(self.neighbours.get(root, ())) & set(full[:i]):
+                what = "{first} has a device tensor over another one that is there from the start"
+                where = self._shared(root, other)
+                self.findings.append(Finding("device-overlap", what, self.makers[root], bytes=where))
+
+    def _unchanged(self, arg: SSAValue) -> None:
+        """Nothing was written over an argument that is not donated."""
+        state = self.states[arg]
+        if arg in self.kept and state.by is not None:
+            what = "{first} overwrites an argument that is not donated"
+            where = None if state.other is None else self._shared(arg, state.other)
+            self.findings.append(Finding("device-overlap", what, state.by, bytes=where))
 
     # -- addresses -----------------------------------------------------------------------------------------
 
@@ -188,6 +213,9 @@ class HostProgram:
     def _write(self, value: SSAValue, op: Operation, part: np.ndarray | None = None) -> None:
         root = self.roots[value]
         old = self.states[root]
+        if root in self.kept:
+            self.kept.remove(root)  # once is enough
+            self.findings.append(Finding("in-place", "{first} writes an argument that is not donated", op))
         if part is not None and old.kind == "part":
             assert old.part is not None
             part = part | old.part
@@ -290,10 +318,17 @@ class HostProgram:
                     continue
                 self._apart(op.operands[i], op.operands[j], op)
                 if self.roots[op.operands[i]] is self.roots.get(op.operands[j]):
-                    what = "{first} gives its kernel one tensor twice, to write and to use"
-                    self.findings.append(Finding("core-race", what, op))
+                    fault = self._together(summary, op, i, j)
+                    self.findings += [fault] if fault is not None else []
         for i in sorted(summary.writes):
             self._write(op.operands[i], op, summary.parts.get(i))
+
+    def _together(self, summary: Summary, op: LaunchOp, written: int, used: int) -> Finding | None:
+        """What is wrong with a launch that has one tensor as two arguments, the first of which it writes."""
+        if used in summary.writes or used in summary.needs or written in summary.needs:
+            what = "{first} gives its kernel one tensor twice, to write and to use"
+            return Finding("core-race", what, op)
+        return summary.in_place.fault(used, written, op)
 
     def _call(self, op: CallOp) -> None:
         name = op.callee.root_reference.data

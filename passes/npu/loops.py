@@ -1,0 +1,18 @@
+"""The loops of a kernel: all run from 0 by 1, to a constant."""
+
+from __future__ import annotations
+
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.scf import ForOp
+
+from ...dialects.base import describe
+from ..errors import PassError
+
+
+def trip_count(op: ForOp) -> int:
+    """Iterations of a loop from 0 by 1. Raises PassError where the bound is not a constant."""
+    bound = op.ub.owner
+    if not isinstance(bound, ConstantOp) or not isinstance(bound.value, IntegerAttr):
+        raise PassError(f"{describe(op)} needs a constant upper bound")
+    return bound.value.value.data
