@@ -40,7 +40,7 @@ from ..dialects.base import integer
 from ..dialects.npu import buffer
 from ..machine import Machine
 from .html import table_html
-from .simulator import HBM, L2_CACHE, Copy, HostCall, Kernel, Launch, Scalars, Simulation, simulate
+from .simulator import HBM, L2_CACHE, Copy, HostCall, Kernel, Launch, Scalars, Simulation, Transfer, simulate
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -248,15 +248,17 @@ def build_report(module: ModuleOp, machine: Machine) -> Report:
 def report_of(simulation: Simulation) -> Report:
     """Sum up a simulation."""
     kernels: dict[str, _KernelSum] = {}
-    host: dict[tuple[str, str | None], list[tuple[HostCall, int]]] = {}
+    host: dict[tuple[str, str | None], _HostSum] = {}
     energy = _Energy(simulation.machine)
     host_flops = host_calls = operations = 0
     for step, times in simulation.flat():
-        if isinstance(step, HostCall):
-            host.setdefault((step.name, step.source), []).append((step, times))
-            energy.device("gm", step.bytes * times)
-            host_flops += step.elements * times
-            host_calls += 0 if step.control else times
+        if isinstance(step, HostCall | Transfer):
+            host.setdefault((step.name, step.source), _HostSum()).add(step, times)
+            if isinstance(step, Transfer):
+                energy.device("gm", step.bytes * times)
+            else:
+                host_flops += step.elements * times
+                host_calls += times
         elif isinstance(step, Scalars):
             operations += step.operations * times
         elif isinstance(step, Copy):
@@ -278,18 +280,7 @@ def report_of(simulation: Simulation) -> Report:
         energy=joules,
         memory=_memory(simulation),
         kernels=reports,
-        host_ops=[
-            HostOpReport(
-                name,
-                sum(times for _, times in calls),
-                sum(call.bytes * times for call, times in calls),
-                sum(call.microseconds * times for call, times in calls),
-                sum(call.transfer_microseconds * times for call, times in calls),
-                sum(call.compute_microseconds * times for call, times in calls),
-                source,
-            )
-            for (name, source), calls in host.items()
-        ],
+        host_ops=[total.report(name, source) for (name, source), total in host.items()],
         host_scalars=HostScalarsReport(operations, operations * simulation.machine.host.scalar_us),
         npu_flops_fraction=flops / (flops + host_flops) if flops + host_flops else 1.0,
         npu_ops_fraction=launches / (launches + host_calls) if launches + host_calls else 1.0,
@@ -315,6 +306,32 @@ class _Energy:
         """By consumer, with what the chip draws when idle over the whole time."""
         found = {key: amount * 1e-12 for key, amount in self._picojoules.items()}
         return {**found, "idle": self._machine.energy.idle_watts * microseconds * 1e-6}
+
+
+@dataclass
+class _HostSum:
+    """Adds up the calls of one host op and its transfers, or what the program reads of the device."""
+
+    calls: int = 0
+    bytes: int = 0
+    microseconds: float = 0.0
+    transfer: float = 0.0
+    compute: float = 0.0
+
+    def add(self, step: HostCall | Transfer, times: int) -> None:
+        self.microseconds += step.microseconds * times
+        if isinstance(step, HostCall):
+            self.calls += times
+            self.compute += step.compute_microseconds * times
+        else:
+            self.calls += times if step.control else 0
+            self.bytes += step.bytes * times
+            self.transfer += step.link_microseconds * times
+
+    def report(self, name: str, source: str | None) -> HostOpReport:
+        return HostOpReport(
+            name, self.calls, self.bytes, self.microseconds, self.transfer, self.compute, source
+        )
 
 
 class _KernelSum:

@@ -27,13 +27,13 @@ from xdsl.ir import Operation, SSAValue
 
 from .. import frontends
 from ..backends.report import report_of
-from ..backends.simulator import Launch, simulate
+from ..backends.simulator import Launch, Placed, place, simulate
 from ..dialects.base import text, to_ints
 from ..passes.pipeline import level_of
 from ..program import Program
 from .advice import findings
 from .levels import LONGEST, LevelView, values_in, views_of
-from .timeline import Placed, device_memory, kernel_timeline, place_steps, program_timeline
+from .timeline import device_memory, kernel_timeline, program_timeline
 
 SCHEMA = "tilewright.explain/1"
 _FRONTENDS = Path(frontends.__file__).parent
@@ -51,7 +51,7 @@ def page_data(program: Program) -> Json:
     npu = views[-1]
     simulation = simulate(npu.module, program.machine)
     report = report_of(simulation)
-    placed = place_steps(simulation)
+    placed = place(simulation.steps)
     longest = _longest_launches(placed)
     files = _Files()
     values: dict[SSAValue, int] = {}

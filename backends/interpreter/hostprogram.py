@@ -25,8 +25,16 @@ from .state import State, on_host, read_view, storage, write_view
 Carry = tuple[Array, list[Array], list[Array]]
 """What a compiled loop carries: its rounds so far, the tensors it writes, its numbers."""
 
-PASSIVE = (structure.GmAllocOp, structure.GmConstantOp, ops.ViewOp, structure.NpuYieldOp, func.ReturnOp)
-"""Ops of the host program at which nothing happens."""
+PASSIVE = (
+    structure.GmAllocOp,
+    structure.GmConstantOp,
+    structure.NpuYieldOp,
+    structure.RecordEventOp,
+    structure.WaitEventOp,
+    ops.ViewOp,
+    func.ReturnOp,
+)
+"""Ops of the host program at which nothing happens: it runs in program order, whatever the streams and events."""
 
 
 class HostProgram:
@@ -267,7 +275,7 @@ class HostProgram:
         state.set(op.result, self.read(state, op.source))
 
     def _to_device(self, op: structure.ToDeviceOp, state: State, zero: Array) -> None:
-        self.write(state, op.dest, self.read(state, op.number))
+        self.write(state, op.dest, self.read(state, op.source))
 
     def copy_values(self, sources: Sequence[SSAValue], targets: Sequence[SSAValue], state: State) -> None:
         """Copy tensors, all read before any is written."""
@@ -283,26 +291,16 @@ def written_values(op: Operation) -> Sequence[SSAValue]:
             return op.written()
         case structure.CopyOp():
             return [op.dest]
-        case structure.HostCallOp():
-            return host_call_outputs(op)
         case structure.ToDeviceOp():
             return [op.dest]
         case structure.LoopOp():
             return [*op.state, *op.results]
         case structure.BranchOp():
             return [*op.outputs, *op.results]
-        case structure.ScalarsOp() | structure.ToHostOp():
+        case structure.ScalarsOp() | structure.ToHostOp() | structure.HostCallOp():
             return op.results
         case _:
             return []
-
-
-def host_call_inputs(op: structure.HostCallOp) -> Sequence[SSAValue]:
-    return op.arguments[: len(op.arguments) - integer(op.outputs)]
-
-
-def host_call_outputs(op: structure.HostCallOp) -> Sequence[SSAValue]:
-    return op.arguments[len(op.arguments) - integer(op.outputs) :]
 
 
 def yielded(block: Block) -> Sequence[SSAValue]:

@@ -23,7 +23,7 @@ from ...machine import Machine
 from .arena import Arena
 from .graph import needs_host
 from .host import run_text
-from .hostprogram import PASSIVE, HostProgram, host_call_inputs, host_call_outputs, yielded
+from .hostprogram import PASSIVE, HostProgram, yielded
 from .launch import THREADS, ZERO, CompiledKernel, is_heavy
 from .segments import Segment
 from .state import ArenaState, State, TypedState, on_host
@@ -271,8 +271,8 @@ class Executable:
         return Step(run)
 
     def _host_call(self, op: structure.HostCallOp, state: State) -> None:
-        results = run_text(text(op.module), [self.host.read(state, v) for v in host_call_inputs(op)])
-        for v, x in zip(host_call_outputs(op), results, strict=True):
+        results = run_text(text(op.module), [self.host.read(state, v) for v in op.inputs])
+        for v, x in zip(op.outputs, results, strict=True):
             self.host.write(state, v, x)
 
 

@@ -137,9 +137,9 @@ class HostRun:
             self.numbers.update(zip(op.results, map(np.asarray, made), strict=True))
         elif isinstance(op, structure.ToHostOp):
             dtype = numpy_dtype(gm(op.source).element)
-            self.numbers[op.result] = self._bytes(op.source).copy().view(dtype).reshape(())
+            self.numbers[op.result] = self._bytes(op.source).copy().view(dtype).reshape(gm(op.source).shape)
         elif isinstance(op, structure.ToDeviceOp):
-            self._bytes(op.dest)[...] = self._words(op.number)
+            self._bytes(op.dest)[...] = self._words(op.source)
 
     def _words(self, number: SSAValue) -> np.ndarray:
         """A number's bytes."""
