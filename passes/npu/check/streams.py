@@ -1,0 +1,80 @@
+"""The streams of the host program: commands that meet without an event between them, and waits that never end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+
+from ....dialects.base import describe, integer, text
+from ....dialects.npu import GmType
+from ....dialects.npu.streams import QUEUES, EventOp, RecordEventOp, WaitEventOp
+from .finding import Bytes, Finding
+from .order import Conflict, Effects, Memory, Order, effects_of, frames_of
+
+
+def check_streams(callers_first: Sequence[FuncOp]) -> list[Finding]:
+    """All findings of the functions of a program."""
+    frames = frames_of(callers_first)
+    effects: dict[str, Effects] = {}
+    out: list[Finding] = []
+    for func in reversed(callers_first):
+        memory = Memory(func, frames)
+        found = effects[text(func.sym_name)] = effects_of(func, memory, effects)
+        events = any(isinstance(op, EventOp) for op in func.walk())
+        if events or len(found.queues) > 1:
+            out += StreamCheck(func, memory, effects).run()
+    return out
+
+
+class StreamCheck:
+    """The streams of one function."""
+
+    def __init__(self, func: FuncOp, memory: Memory, callees: dict[str, Effects]) -> None:
+        self.func, self.memory = func, memory
+        self.order = Order(memory, callees, self.race, self.lost)
+        self.found: dict[tuple[Operation, Operation | None], Finding] = {}
+
+    def run(self) -> list[Finding]:
+        """Each pair of ops once."""
+        self.order.block(self.func.body.block)
+        return list(self.found.values())
+
+    def race(self, conflict: Conflict) -> None:
+        first, second = conflict.first, conflict.second
+        key = (first.op, second.op)
+        if key in self.found:
+            return
+        theirs, mine = QUEUES[first.queue], QUEUES[second.queue]
+        does = ("writes" if first.write else "reads", "write" if second.write else "read")
+        place = conflict.place
+        where = self.memory.ranges.get(place)
+        on_device = isinstance(place, str) or isinstance(place.type, GmType)
+        what = "device memory" if on_device else "what the host has"
+        what = f"{{first}} on {theirs} {does[0]} {what} that {{second}} on {mine} may {does[1]} too early"
+        path = f"{mine} has waited for nothing of {theirs}"
+        if conflict.known:
+            past = self.order.trail[first.queue][conflict.known - 1]
+            path = f"{mine} has waited for {theirs} up to {describe(past)}"
+        found = None if where is None else Bytes("gm", *where)
+        self.found[key] = Finding("stream-race", what, first.op, second.op, found, path=(path,))
+
+    def lost(self, op: WaitEventOp) -> None:
+        """A wait that no record comes before on every way."""
+        event = integer(op.event)
+        if (op, None) in self.found:
+            return
+        records = [r for r in self.func.walk() if isinstance(r, RecordEventOp) and integer(r.event) == event]
+        ops = {r: i for i, r in enumerate(self.func.walk())}
+        behind = [r for r in records if ops[r] > ops[op]]
+        finding = Finding("unrecorded-event", f"{{first}} waits for event {event}, which nobody records", op)
+        if behind:
+            what = (
+                f"{{first}} waits for event {event}, which only {{second}} behind it records: it never ends"
+            )
+            finding = Finding("event-deadlock", what, op, behind[0])
+        elif records:
+            what = f"{{first}} waits for event {event}, which {{second}} records on some ways only"
+            finding = Finding("unrecorded-event", what, op, records[0])
+        self.found[op, None] = finding
