@@ -11,14 +11,15 @@ The op says on which stream it belongs. One walk in program order then looks, fo
 other queues that it must not meet: writes of what it reads, and all uses of what it writes, at the addresses of the
 memory plan. What its queue does not know to be over, it waits for: the latest first, since that may imply the others.
 
-Blocks are walked from the inside out. An event between a command inside a loop, a branch or a function and one outside
-stands at the border. What one round of a loop leaves for the next shows when its body is walked a second time; such an
-event is recorded once before the loop, too.
+Blocks are walked from the inside out. An event between a command inside a loop or a branch and one outside stands at
+the border. A called function begins and ends on the compute stream: for its caller it is one command there. What one
+round of a loop leaves for the next shows when its body is walked a second time; such an event is recorded once before
+the loop, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -28,12 +29,12 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 from xdsl.passes import ModulePass
 
-from ...dialects.base import describe, integer, text
-from ...dialects.npu.streams import COMPUTE, PROGRAM, QUEUES, Command, EventOp, RecordEventOp, WaitEventOp
+from ...dialects.base import describe, integer
+from ...dialects.npu.streams import COMPUTE, QUEUES, Command, EventOp, RecordEventOp, WaitEventOp
 from ...dialects.npu.structure import BranchOp, LoopOp, NpuYieldOp
 from ..calls import callers_first
 from ..errors import PassError
-from .check.order import NUMBER, Clock, Conflict, Effects, Memory, Order, effects_of, frames_of
+from .check.order import Clock, Conflict, Memory, Order, frames_of, queues_of
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,7 @@ class NpuScheduleHostPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         functions = callers_first(op)
         frames = frames_of(functions)
-        effects: dict[str, Effects] = {}
-        for func in reversed(functions):
+        for func in functions:
             memory = Memory(func, frames)
             for inner in list(func.walk()):
                 if isinstance(inner, EventOp):
@@ -54,9 +54,8 @@ class NpuScheduleHostPass(ModulePass):
                     inner.erase()
                 elif isinstance(inner, Command):
                     assign(inner, memory)
-            found = effects[text(func.sym_name)] = effects_of(func, memory, effects)
-            if found.queues - {COMPUTE, PROGRAM}:
-                Schedule(memory, effects).function(func)
+            if queues_of(func, memory) - {COMPUTE}:
+                Schedule(memory).function(func)
 
 
 def assign(op: Command, memory: Memory) -> None:
@@ -74,7 +73,7 @@ class Walk:
 
     order: Order
     blocks: Sequence[Block]
-    loop: LoopOp | None
+    around: FuncOp | LoopOp | BranchOp
     place: dict[Operation, int]
     found: list[Conflict]
     after: dict[Operation, list[Clock]] = field(default_factory=dict)
@@ -84,7 +83,7 @@ class Walk:
 
     def top(self, op: Operation) -> Operation:
         """The op of the walked blocks that an op is or is in."""
-        while op.parent not in self.blocks:
+        while op.parent not in self.blocks and op is not self.around:
             parent = op.parent_op()
             assert parent is not None
             op = parent
@@ -95,14 +94,14 @@ class Walk:
         return self.second and conflict.first.stamp <= self.counts[conflict.first.queue]
 
     def lateness(self, conflict: Conflict) -> tuple[bool, int]:
-        return not self.earlier(conflict), self.place[self.top(conflict.first.op)]
+        return not self.earlier(conflict), self.place.get(self.top(conflict.first.op), -1)
 
 
 class Schedule:
     """Orders the streams of one function, whose commands have theirs."""
 
-    def __init__(self, memory: Memory, callees: Mapping[str, Effects]) -> None:
-        self.memory, self.callees = memory, callees
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
         self.events: dict[tuple[Operation, int], int] = {}
         """The event that is recorded on a queue behind an op, or for a block's first op at its start."""
         self.primed: set[int] = set()
@@ -110,27 +109,29 @@ class Schedule:
         self.made = 0
 
     def function(self, func: FuncOp) -> None:
-        self.blocks([func.body.block], None)
+        self.blocks([func.body.block], func)
         numbers: dict[int, int] = {}
         for op in func.walk():
             if isinstance(op, EventOp):
                 new = numbers.setdefault(integer(op.event), len(numbers))
                 op.properties["event"] = IntegerAttr(new, i64)
 
-    def blocks(self, blocks: Sequence[Block], loop: LoopOp | None) -> None:
-        """Orders what happens in blocks that follow each other, the regions of `loop` in turn."""
+    def blocks(self, blocks: Sequence[Block], around: FuncOp | LoopOp | BranchOp) -> None:
+        """Orders what happens in the body of a function or a branch, or in the regions of a loop in turn."""
         for op in [op for block in blocks for op in block.ops]:
             if isinstance(op, LoopOp):
                 regions = (op.body,) if op.trip_count is not None else (op.condition, op.body)
                 self.blocks([r.block for r in regions], op)
             elif isinstance(op, BranchOp):
                 for region in op.branches:
-                    self.blocks([region.block], None)
+                    self.blocks([region.block], op)
         found: list[Conflict] = []
-        order = Order(self.memory, self.callees, found.append, _lost)
+        order = Order(self.memory, (), found.append, _lost)
         ops = [op for block in blocks for op in block.ops]
-        walk = Walk(order, blocks, loop, {op: i for i, op in enumerate(ops)}, found)
-        for second in (False, True) if loop is not None else (False,):
+        walk = Walk(order, blocks, around, {op: i for i, op in enumerate(ops)}, found)
+        if isinstance(around, FuncOp) and self.memory.called:
+            order.border(around)
+        for second in (False, True) if isinstance(around, LoopOp) else (False,):
             walk.second, walk.counts = second, list(order.known.counts)
             walk.before = [order.clock(q) for q in range(len(QUEUES))]
             for op in [op for block in blocks for op in block.ops]:
@@ -150,7 +151,7 @@ class Schedule:
     def wait(self, walk: Walk, conflict: Conflict, op: Operation) -> None:
         """Inserts an event between the two commands of a conflict, the second of which is or is in `op`."""
         queue, source = conflict.first.queue, walk.top(conflict.first.op)
-        if walk.earlier(conflict) and isinstance(source, NpuYieldOp):
+        if source is walk.around or (walk.earlier(conflict) and isinstance(source, NpuYieldOp)):
             first = next(iter(walk.place))
             event, clock = self.event(walk, first, queue, True), walk.before[queue]
         else:
@@ -182,10 +183,10 @@ class Schedule:
         if event in self.primed:
             return
         self.primed.add(event)
-        assert walk.loop is not None
-        block = walk.loop.parent
+        loop = walk.around
+        block = loop.parent
         assert block is not None
-        block.insert_op_before(_event(RecordEventOp, event, queue, walk.loop), walk.loop)
+        block.insert_op_before(_event(RecordEventOp, event, queue, loop), loop)
 
 
 def _event(kind: type[EventOp], event: int, queue: int, near: Operation) -> EventOp:
@@ -197,6 +198,3 @@ def _lost(op: WaitEventOp) -> NoReturn:
     raise PassError(
         f"{describe(op)} waits for event {integer(op.event)}, which nobody recorded: a bug of the pass"
     )
-
-
-__all__ = ["NUMBER", "NpuScheduleHostPass", "Schedule"]

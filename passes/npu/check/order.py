@@ -7,23 +7,23 @@ joins it. Two commands that touch the same bytes, one of them to write, must be 
 value in the host's memory and the one that uses it.
 
 A function is walked in program order, loops twice: of two commands more than one round apart, the first has a
-successor on its own queue that is nearer. A called function is one command on each queue that it uses: what its own
-events say is not used outside it.
+successor on its own queue that is nearer. A called function begins and ends on the compute stream: for its caller it is
+one command there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import DenseArrayBase
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ....dialects.base import integer, text, to_ints
 from ....dialects.npu import GmType, gm
 from ....dialects.npu.ops import ViewOp
-from ....dialects.npu.streams import PROGRAM, QUEUES, Command
+from ....dialects.npu.streams import COMPUTE, PROGRAM, QUEUES, Command
 from ....dialects.npu.structure import (
     BranchOp,
     CallOp,
@@ -71,16 +71,6 @@ class Conflict:
     known: int
 
 
-@dataclass
-class Effects:
-    """What a called function reads and writes on each queue (None: synchronously): arguments by number, and whether it
-    works in its frame there."""
-
-    reads: dict[str | None, set[int]] = field(default_factory=dict)
-    writes: dict[str | None, set[int]] = field(default_factory=dict)
-    queues: set[str | None] = field(default_factory=set)
-
-
 class Memory:
     """The tensors of a function, where they are, and which share bytes. `frames`: the bytes that each function it may
     call works in."""
@@ -88,6 +78,7 @@ class Memory:
     def __init__(self, func: FuncOp, frames: Mapping[str, tuple[int, int]]) -> None:
         self.roots: dict[SSAValue, SSAValue] = {}
         ranges: list[tuple[int, int, Place]] = []
+        self.called = "npu.frame" in func.attributes
         block = func.body.block
         self.roots.update((a, a) for a in block.args)
         addresses = func.attributes.get("npu.addresses")
@@ -110,6 +101,7 @@ class Memory:
             elif isinstance(op, CallOp):
                 called.add(op.callee.root_reference.data)
         ranges += [(*frames[name], name) for name in sorted(called) if name in frames]
+        self.all: list[Place] = [*dict.fromkeys(self.roots.values()), *sorted(called)]
         self.ranges: dict[Place, tuple[int, int]] = {p: (s, e) for s, e, p in ranges}
         self.neighbours: dict[Place, list[Place]] = {}
         live: list[tuple[int, Place]] = []
@@ -166,16 +158,17 @@ class Known:
 
 
 class Order:
-    """Walks a function; `conflict` is told what is not ordered, `lost` which wait has nothing to wait for."""
+    """Walks a function; `synchronous` are functions that it may call. `conflict` is told what is not ordered, `lost`
+    which wait has nothing to wait for."""
 
     def __init__(
         self,
         memory: Memory,
-        callees: Mapping[str, Effects],
+        synchronous: Collection[str],
         conflict: Callable[[Conflict], None],
         lost: Callable[[WaitEventOp], None],
     ) -> None:
-        self.memory, self.callees = memory, callees
+        self.memory, self.synchronous = memory, synchronous
         self.conflict, self.lost = conflict, lost
         self.known = Known.nothing()
         self.last: Last = {}
@@ -213,6 +206,8 @@ class Order:
         elif isinstance(op, BranchOp):
             self._use(THREAD, op, [op.index], ())
             self._branch(op)
+        elif isinstance(op, ReturnOp) and self.memory.called:
+            self.border(op)
 
     def attempt(self, op: Operation) -> None:
         """Tells of the conflicts of an op as if it came next."""
@@ -292,23 +287,17 @@ class Order:
 
     def _call(self, op: CallOp) -> None:
         name = op.callee.root_reference.data
-        effects = self.callees.get(name)
-        if effects is None:
-            return
-        if None in effects.queues:
-            places = self.memory.places(op.operands)
-            self._synchronous(op, places, [name, *places[len(op.inputs()) :]])
-            return
-        used = [NUMBER[q] for q in QUEUES if q in effects.queues]
-        for queue in used:
-            self._count(queue, op, self.clock(queue))
-        for act in (self._compare, self._note):
-            for queue in used:
-                reads, writes = (
-                    self.memory.places(op.operands[i] for i in sorted(kind.get(QUEUES[queue], ())))
-                    for kind in (effects.reads, effects.writes)
-                )
-                act(queue, op, reads, [name, *writes])
+        reads, writes = self.memory.places(op.inputs()), [name, *self.memory.places(op.written())]
+        if name in self.synchronous:
+            self._synchronous(op, reads, writes)
+        else:
+            self._count(NUMBER[COMPUTE], op, self.clock(NUMBER[COMPUTE]))
+            self._access(NUMBER[COMPUTE], op, reads, writes)
+
+    def border(self, op: FuncOp | ReturnOp) -> None:
+        """Begins or ends a called function: as a command that touches all its tensors, which its caller may, too."""
+        self._count(NUMBER[COMPUTE], op, self.clock(NUMBER[COMPUTE]))
+        self._access(NUMBER[COMPUTE], op, (), self.memory.all)
 
     def _loop(self, op: LoopOp) -> None:
         if op.trip_count is not None and integer(op.trip_count) > 0:
@@ -350,28 +339,21 @@ def _on_device(place: Place) -> bool:
     return isinstance(place, str) or isinstance(place.type, GmType)
 
 
-def effects_of(func: FuncOp, memory: Memory, callees: Mapping[str, Effects]) -> Effects:
-    """What a function does on each queue."""
-    found = Effects()
-    number: dict[Place, int] = {a: i for i, a in enumerate(func.body.block.args)}
-
-    def add(queue: str | None, reads: Iterable[Place], writes: Iterable[Place]) -> None:
-        found.queues.add(queue)
-        for kind, places in ((found.reads, reads), (found.writes, writes)):
-            kind.setdefault(queue, set()).update(number[p] for p in places if p in number)
-
+def queues_of(func: FuncOp, memory: Memory) -> set[str | None]:
+    """The queues that a function's own commands are on; None among them for synchronous ones."""
+    found: set[str | None] = set()
     for op in func.walk():
-        if isinstance(op, Command):
-            if not isinstance(op, NpuYieldOp) or memory.moved(op):
-                add(op.queue, memory.places(op.reads()), memory.places(op.writes()))
-        elif isinstance(op, CallOp):
-            inner = callees.get(op.callee.root_reference.data, Effects())
-            places = memory.places(op.operands)
-            for queue in inner.queues:
-                reads, writes = (
-                    [places[i] for i in kind.get(queue, ())] for kind in (inner.reads, inner.writes)
-                )
-                add(queue, reads, writes)
+        if isinstance(op, Command) and (not isinstance(op, NpuYieldOp) or memory.moved(op)):
+            found.add(op.queue)
+    return found
+
+
+def synchronous_functions(callers_first: Sequence[FuncOp]) -> set[str]:
+    """Functions with a command that has no stream, and those that call them."""
+    found: set[str] = set()
+    for func in reversed(callers_first):
+        if None in queues_of(func, Memory(func, {})) or found & calls_of(func).keys():
+            found.add(text(func.sym_name))
     return found
 
 

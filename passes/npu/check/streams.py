@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
-from ....dialects.base import describe, integer, text
+from ....dialects.base import describe, integer
 from ....dialects.npu import GmType
-from ....dialects.npu.streams import QUEUES, EventOp, RecordEventOp, WaitEventOp
+from ....dialects.npu.streams import COMPUTE, QUEUES, EventOp, RecordEventOp, WaitEventOp
 from .finding import Bytes, Finding
-from .order import Conflict, Effects, Memory, Order, effects_of, frames_of
+from .order import Conflict, Memory, Order, frames_of, queues_of, synchronous_functions
 
 
 def check_streams(callers_first: Sequence[FuncOp]) -> list[Finding]:
     """All findings of the functions of a program."""
     frames = frames_of(callers_first)
-    effects: dict[str, Effects] = {}
+    synchronous = synchronous_functions(callers_first)
     out: list[Finding] = []
-    for func in reversed(callers_first):
+    for func in callers_first:
         memory = Memory(func, frames)
-        found = effects[text(func.sym_name)] = effects_of(func, memory, effects)
         events = any(isinstance(op, EventOp) for op in func.walk())
-        if events or len(found.queues) > 1:
-            out += StreamCheck(func, memory, effects).run()
+        if events or queues_of(func, memory) - {COMPUTE, None}:
+            out += StreamCheck(func, memory, synchronous).run()
     return out
 
 
 class StreamCheck:
     """The streams of one function."""
 
-    def __init__(self, func: FuncOp, memory: Memory, callees: dict[str, Effects]) -> None:
+    def __init__(self, func: FuncOp, memory: Memory, synchronous: Collection[str]) -> None:
         self.func, self.memory = func, memory
-        self.order = Order(memory, callees, self.race, self.lost)
+        self.order = Order(memory, synchronous, self.race, self.lost)
         self.found: dict[tuple[Operation, Operation | None], Finding] = {}
 
     def run(self) -> list[Finding]:
         """Each pair of ops once."""
+        if self.memory.called:
+            self.order.border(self.func)
         self.order.block(self.func.body.block)
         return list(self.found.values())
 
