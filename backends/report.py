@@ -3,7 +3,9 @@
 `Report.to_json` gives this object; keys stay, new ones may come:
 
     {"schema": "tilewright.report/1", "target": str,
-     "microseconds": float,            first launch to last result, launches and host calls included
+     "microseconds": float,            first command to the end of the last, whatever runs side by side
+     "queues": {queue: microseconds},  how long each stream (compute, copy_in, copy_out, host) and the program's own
+                                       thread (program) is busy
      "cycles": int,                    core cycles in which kernels ran, launches and host calls excluded
      "energy_joules": float,           modelled, not measured
      "energy": {"macs": J, "gm": J, "l2": J, "l1": J, "l0": J, "ub": J, "idle": J},
@@ -38,9 +40,22 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.base import integer
 from ..dialects.npu import buffer
+from ..dialects.npu.streams import QUEUES
 from ..machine import Machine
 from .html import table_html
-from .simulator import HBM, L2_CACHE, Copy, HostCall, Kernel, Launch, Scalars, Simulation, Transfer, simulate
+from .simulator import (
+    HBM,
+    L2_CACHE,
+    Copy,
+    HostCall,
+    Kernel,
+    Launch,
+    Scalars,
+    Simulation,
+    Transfer,
+    simulate,
+    track,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -112,6 +127,7 @@ class Report:
 
     target: str
     microseconds: float
+    queues: dict[str, float]
     cycles: int
     energy_joules: float
     energy: dict[str, float]
@@ -231,7 +247,9 @@ class Report:
         return f"{100 * microseconds / self.microseconds:.1f}%" if self.microseconds else ""
 
     def _notes(self) -> str:
-        notes = [f"counted once, trip count unknown: {loop}" for loop in self.assumed_trips]
+        busy = ", ".join(f"{queue} {time:,.1f}" for queue, time in self.queues.items())
+        notes = [f"side by side, us: {busy}"] if len(self.queues) > 1 else []
+        notes += [f"counted once, trip count unknown: {loop}" for loop in self.assumed_trips]
         notes += [f"longest branch counted: {branch}" for branch in self.assumed_branches]
         return "\n".join(notes)
 
@@ -251,7 +269,9 @@ def report_of(simulation: Simulation) -> Report:
     host: dict[tuple[str, str | None], _HostSum] = {}
     energy = _Energy(simulation.machine)
     host_flops = host_calls = operations = 0
+    queues: dict[str, float] = {}
     for step, times in simulation.flat():
+        queues[track(step)] = queues.get(track(step), 0.0) + step.microseconds * times
         if isinstance(step, HostCall | Transfer):
             host.setdefault((step.name, step.source), _HostSum()).add(step, times)
             if isinstance(step, Transfer):
@@ -275,6 +295,7 @@ def report_of(simulation: Simulation) -> Report:
     return Report(
         target=simulation.machine.name,
         microseconds=microseconds,
+        queues={queue: queues[queue] for queue in QUEUES if queue in queues},
         cycles=sum(total.cycles for total in kernels.values()),
         energy_joules=sum(joules.values()),
         energy=joules,

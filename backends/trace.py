@@ -12,10 +12,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.base import source_of
 from ..dialects.npu.streams import HOST as HOST_CALLS
-from ..dialects.npu.streams import PROGRAM, QUEUES, Command
+from ..dialects.npu.streams import PROGRAM, QUEUES
 from ..machine import Machine
 from .simulator import (
-    Copy,
     HostCall,
     Kernel,
     KernelRun,
@@ -27,6 +26,7 @@ from .simulator import (
     Transfer,
     first_passes,
     simulate,
+    track,
 )
 from .simulator.section import PIPES
 
@@ -103,11 +103,11 @@ class _Timeline:
             yield self._on(PROGRAM, "numbers", begin, end, args)
         elif isinstance(step, HostCall):
             args = {"op": step.op.name, "elements": step.elements, "source": step.source}
-            yield self._on(_queue(step), step.name, begin, end, args)
+            yield self._on(track(step), step.name, begin, end, args)
         else:
             name = step.name if isinstance(step, Transfer) else "copy"
             args = {"op": step.op.name, "bytes": step.bytes, "source": step.source}
-            yield self._on(_queue(step), name, begin, end, args)
+            yield self._on(track(step), name, begin, end, args)
 
     def _on(self, queue: str, name: str, begin: float, end: float, args: Json) -> Json:
         """A span on the track of a queue."""
@@ -128,7 +128,7 @@ class _Timeline:
         }
         if run.throttled:
             args["throttled_by"] = run.throttled
-        yield self._on(_queue(step), step.kernel.name, begin, end, args)
+        yield self._on(track(step), step.kernel.name, begin, end, args)
         start = begin + step.kernel.launch_microseconds
         for detail in self._pipes(step.kernel, run):
             begin, end = (
@@ -169,12 +169,6 @@ class _Timeline:
 
     def _thread(self, name: str) -> int:
         return self._threads.setdefault(name, len(QUEUES) + len(self._threads))
-
-
-def _queue(step: Launch | Copy | Transfer | HostCall) -> str:
-    """The track of a command; one without a stream is shown on the one that it belongs on."""
-    assert isinstance(step.op, Command)
-    return step.queue or step.op.home()
 
 
 def _span(name: str, process: int, thread: int, begin: float, end: float, args: Json) -> Json:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ..backends.simulator import Copy, HostCall, Kernel, KernelRun, Placed, Scalars, Transfer, Work
+from ..backends.simulator import Copy, HostCall, Kernel, KernelRun, Placed, Scalars, Transfer, Work, track
 from ..backends.simulator.section import PIPES
 from ..dialects.base import integer, to_ints
 from ..dialects.npu import BufferType, buffer, gm
@@ -139,13 +139,12 @@ def _share(one: tuple[Operation, int], other: tuple[Operation, int]) -> bool:
 
 
 def program_timeline(placed: Sequence[Placed], number: dict[Operation, int]) -> list[list[Any]]:
-    """[name, kind, op, begin us, end us, times, launch overhead us] of each step."""
+    """[name, kind, op, begin us, end us, times, launch overhead us, queue] of each step."""
     found: list[list[Any]] = []
     for p in placed[:STEPS]:
         name, kind, overhead = _names(p.step)
-        found.append(
-            [name, kind, number[p.step.op], round(p.begin, 4), round(p.end, 4), p.times, round(overhead, 4)]
-        )
+        begin, end = round(p.begin, 4), round(p.end, 4)
+        found.append([name, kind, number[p.step.op], begin, end, p.times, round(overhead, 4), track(p.step)])
     return found
 
 

@@ -16,7 +16,20 @@ from .errors import SimulationError
 from .host import simulate
 from .kernel import Kernel, KernelRun
 from .pricing import HBM, L2_CACHE
-from .steps import Copy, HostCall, Launch, Record, Repeat, Scalars, Simulation, Step, Transfer, Wait, Work
+from .steps import (
+    Copy,
+    HostCall,
+    Launch,
+    Record,
+    Repeat,
+    Scalars,
+    Simulation,
+    Step,
+    Transfer,
+    Wait,
+    Work,
+    track,
+)
 from .timeline import Placed, Rest, first_passes, place
 
 __all__ = [
@@ -41,4 +54,5 @@ __all__ = [
     "first_passes",
     "place",
     "simulate",
+    "track",
 ]

@@ -9,6 +9,7 @@ from functools import cached_property
 from xdsl.ir import Operation
 
 from ...dialects.base import source_of
+from ...dialects.npu.streams import PROGRAM, Command
 from ...machine import Machine
 from .kernel import Kernel, KernelRun
 
@@ -106,6 +107,13 @@ class Wait:
 
 Work = Launch | Copy | Transfer | HostCall | Scalars
 Step = Work | Record | Wait
+
+
+def track(step: Work) -> str:
+    """The queue that shows a command: its own, or where it is synchronous the one that it belongs on."""
+    if step.queue is not None:
+        return step.queue
+    return step.op.home() if isinstance(step.op, Command) else PROGRAM
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,7 @@ def test_json_schema(report: Report):
         "schema",
         "target",
         "microseconds",
+        "queues",
         "cycles",
         "energy_joules",
         "energy",
