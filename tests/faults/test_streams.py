@@ -1,0 +1,119 @@
+"""The streams of host programs: every order that the events allow ends alike, each is needed, no fault escapes."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import jax
+import numpy as np
+import pytest
+from streams import PROGRAMS, STREAM_MUTATIONS, compiled, hosted, outcomes
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
+
+import tilewright as tw
+from tilewright.backends.simulator import simulate
+from tilewright.dialects.npu.structure import CallOp, LoopOp, WaitEventOp
+from tilewright.machine import Machine
+from tilewright.passes.npu.check import Finding, check
+
+B1 = Machine.load("ascend-910b1")
+cases = pytest.mark.parametrize("name", PROGRAMS)
+
+
+@cache
+def program(name: str) -> tw.Program:
+    return compiled(name)
+
+
+def module(name: str) -> ModuleOp:
+    return program(name).module()
+
+
+def findings(mutant: ModuleOp) -> list[Finding]:
+    return [f for f in check(mutant, B1) if f.blame == "npu-schedule-host"]
+
+
+def test_the_programs_have_what_they_are_for() -> None:
+    assert any(isinstance(op, CallOp) for op in module("called").walk())
+    assert any(isinstance(op, LoopOp) and op.trip_count is None for op in module("until").walk())
+    assert all(any(isinstance(op, WaitEventOp) for op in module(name).walk()) for name in PROGRAMS)
+
+
+@cases
+def test_every_order_ends_alike(name: str) -> None:
+    assert check(module(name), B1) == []
+    assert len(outcomes(module(name), 40)) == 1
+
+
+@cases
+def test_the_oracle_and_the_checker_miss_each_wait(name: str) -> None:
+    """No wait can go: the checker says so of each, and most show as another outcome in some order."""
+    waits = sum(isinstance(op, WaitEventOp) for op in module(name).walk())
+    (right,) = outcomes(module(name), 1)
+    seen = 0
+    for i in range(waits):
+        mutant = module(name).clone()
+        wait = [op for op in mutant.walk() if isinstance(op, WaitEventOp)][i]
+        where = f"wait {i} of {waits} on {wait.stream.data}"
+        wait.detach()
+        wait.erase()
+        assert findings(mutant), f"{where} is not needed"
+        seen += set(outcomes(mutant, 25)) != {right}
+    assert seen >= 0.7 * waits
+
+
+@cases
+def test_no_fault_in_the_events_escapes(name: str) -> None:
+    rng = random.Random(name)
+    (right,) = outcomes(module(name), 1)
+    caught = 0
+    for mutations in STREAM_MUTATIONS.values():
+        for _ in range(12):
+            mutant = module(name).clone()
+            said = rng.choice(mutations)(mutant, rng)
+            if said is None:
+                continue
+            try:
+                mutant.verify()
+            except VerifyException:
+                continue
+            if findings(mutant):
+                caught += 1
+                continue
+            assert set(outcomes(mutant, 25)) == {right}, said
+    assert caught >= 12
+
+
+@cases
+def test_values(name: str) -> None:
+    """Both memory modes give JAX's values with streams and events in place."""
+    fn, rng = PROGRAMS[name], np.random.default_rng(0)
+    args = [rng.random((16, 16), np.float32) for _ in range(2)]
+    verification = tw.verify(fn, *args, program=program(name))
+    assert verification.ok, verification
+
+
+@cases
+def test_time_is_between_the_busiest_queue_and_all_in_turn(name: str) -> None:
+    report = program(name).report()
+    steps = simulate(module(name), B1)
+    serial = sum(step.microseconds * times for step, times in steps.flat())
+    assert max(report.queues.values()) <= report.microseconds + 1e-6
+    assert report.microseconds <= serial + 1e-6
+    assert sum(report.queues.values()) == pytest.approx(serial)
+
+
+def test_what_does_not_need_the_host_runs_meanwhile() -> None:
+    """Products take as long as the host's work: the shorter of the two is hidden."""
+
+    def fn(x: jax.Array, w: jax.Array) -> jax.Array:
+        y = hosted(x)
+        for _ in range(4):
+            w = w @ w
+        return y.sum() + w
+
+    rng = np.random.default_rng(0)
+    report = tw.compile(fn, rng.random((64, 64), np.float32), rng.random((1024, 1024), np.float32)).report()
+    assert report.microseconds < 0.8 * sum(report.queues.values())
