@@ -9,13 +9,16 @@ from xdsl.ir import Operation
 
 from ....dialects.base import describe, integer
 from ....dialects.npu import GmType
-from ....dialects.npu.streams import COMPUTE, QUEUES, EventOp, RecordEventOp, WaitEventOp
+from ....dialects.npu.streams import COMPUTE, QUEUES, Command, EventOp, RecordEventOp, WaitEventOp
 from .finding import Bytes, Finding
 from .order import Conflict, Memory, Order, frames_of, queues_of, synchronous_functions
 
 
 def check_streams(callers_first: Sequence[FuncOp]) -> list[Finding]:
     """All findings of the functions of a program."""
+    ops = (op for func in callers_first for op in func.walk())
+    if not any(isinstance(op, EventOp) or _beside(op) for op in ops):
+        return []
     frames = frames_of(callers_first)
     synchronous = synchronous_functions(callers_first)
     out: list[Finding] = []
@@ -25,6 +28,11 @@ def check_streams(callers_first: Sequence[FuncOp]) -> list[Finding]:
         if events or queues_of(func, memory) - {COMPUTE, None}:
             out += StreamCheck(func, memory, synchronous).run()
     return out
+
+
+def _beside(op: Operation) -> bool:
+    """Whether a command is on another stream than the launches."""
+    return isinstance(op, Command) and op.queue not in (COMPUTE, None)
 
 
 class StreamCheck:
