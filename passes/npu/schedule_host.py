@@ -110,11 +110,41 @@ class Schedule:
 
     def function(self, func: FuncOp) -> None:
         self.blocks([func.body.block], func)
+        if any(isinstance(op, LoopOp | BranchOp) for op in func.walk()):
+            self.prune(func)
         numbers: dict[int, int] = {}
         for op in func.walk():
             if isinstance(op, EventOp):
                 new = numbers.setdefault(integer(op.event), len(numbers))
                 op.properties["event"] = IntegerAttr(new, i64)
+
+    def prune(self, func: FuncOp) -> None:
+        """Leaves out each wait without which the function is still safe: what its blocks needed one by one may follow
+        from an event at a border."""
+        for op in [op for op in func.walk() if isinstance(op, WaitEventOp)]:
+            block, after = op.parent, op.next_op
+            assert block is not None and after is not None
+            op.detach()
+            if self.safe(func):
+                op.erase()
+            else:
+                block.insert_op_before(op, after)
+        used = {integer(op.event) for op in func.walk() if isinstance(op, WaitEventOp)}
+        for op in [op for op in func.walk() if isinstance(op, RecordEventOp)]:
+            if integer(op.event) not in used:
+                op.detach()
+                op.erase()
+
+    def safe(self, func: FuncOp) -> bool:
+        """Whether nothing of a function is unordered."""
+        order = Order(self.memory, (), _unsafe, _unsafe)
+        try:
+            if self.memory.called:
+                order.border(func)
+            order.block(func.body.block)
+        except _Unsafe:
+            return False
+        return True
 
     def blocks(self, blocks: Sequence[Block], around: FuncOp | LoopOp | BranchOp) -> None:
         """Orders what happens in the body of a function or a branch, or in the regions of a loop in turn."""
@@ -192,6 +222,14 @@ class Schedule:
 def _event(kind: type[EventOp], event: int, queue: int, near: Operation) -> EventOp:
     properties = {"event": IntegerAttr(event, i64), "stream": StringAttr(QUEUES[queue])}
     return kind.create(properties=properties, location=near.location)
+
+
+class _Unsafe(Exception):
+    """Two commands are not ordered, or a wait has nothing to wait for."""
+
+
+def _unsafe(what: object) -> NoReturn:
+    raise _Unsafe
 
 
 def _lost(op: WaitEventOp) -> NoReturn:

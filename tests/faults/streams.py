@@ -383,3 +383,78 @@ PROGRAMS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (beside, round
 def compiled(name: str, n: int = 16) -> tw.Program:
     rng = np.random.default_rng(0)
     return tw.compile(PROGRAMS[name], *(rng.random((n, n), np.float32) for _ in range(2)))
+
+
+# -- random programs ---------------------------------------------------------------------------------------------
+
+G, H, N = "!npu.gm<64xf32>", "tensor<64xf32>", "tensor<i32>"
+
+
+class RandomHost:
+    """The text of a random host program, whose tensors share a few places in device memory."""
+
+    def __init__(self, rng: random.Random):
+        self.rng, self.made = rng, 0
+        self.tensors = [f"%t{i}" for i in range(4)]
+
+    def text(self) -> str:
+        allocs = [
+            f"%t{i} = npu.gm_alloc {{address = {256 * self.rng.randint(1, 3)}}} : () -> {G}" for i in range(4)
+        ]
+        body = self.block([], [], 0, self.rng.randint(3, 8))
+        return (
+            f"func.func @main(%x: {G}) -> {G} attributes {{npu.addresses = array<i64: 0>, npu.arena_bytes = 1024}} {{\n"
+            + "\n".join([*allocs, *body, f"func.return %t0 : {G}", "}"])
+        )
+
+    def name(self) -> str:
+        self.made += 1
+        return f"%v{self.made}"
+
+    def block(self, held: Sequence[str], numbers: Sequence[str], depth: int, length: int) -> list[str]:
+        """Ops; held: what the host has, numbers: those of rank 0."""
+        held, numbers, out = list(held), list(numbers), []
+        for _ in range(length):
+            out += self.op(held, numbers, depth)
+        return out
+
+    def op(self, held: list[str], numbers: list[str], depth: int) -> list[str]:
+        rng, new = self.rng, self.name()
+        kinds = ["copy", "to_host", "to_host", "number"] + ["call", "to_device"] * 2 * bool(held)
+        kinds += ["scalars"] * bool(numbers) + ["loop", "branch"] * (depth < 2)
+        kind, tensor = rng.choice(kinds), rng.choice([*self.tensors, "%x"])
+        target = rng.choice(self.tensors)
+        if kind == "copy":
+            return [f"npu.copy {tensor}, {target} : ({G}, {G})"]
+        if kind == "to_host":
+            held.append(new)
+            return [f"{new} = npu.to_host {tensor} : ({G}) -> {H}"]
+        if kind == "number":
+            wide = self.name()
+            numbers.append(new)
+            call = 'npu.host_call %s {module = "m", op = "n"} : (%s) -> %s'
+            return [f"{wide} = npu.to_host {tensor} : ({G}) -> {H}", f"{new} = {call % (wide, H, N)}"]
+        if kind == "call":
+            source = rng.choice(held)
+            held.append(new)
+            return [f'{new} = npu.host_call {source} {{module = "m", op = "f"}} : {H}']
+        if kind == "to_device":
+            return [f"npu.to_device {rng.choice(held)}, {target} : ({H}, {G})"]
+        if kind == "scalars":
+            source = rng.choice(numbers)
+            numbers.append(new)
+            a, b = self.name(), self.name()
+            inside = f"^bb0({a}: {N}):\n{b} = graph.add {a}, {a} : {N}\ngraph.yield {b} : ({N})"
+            return [f"{new} = npu.scalars {source} : {N} {{\n{inside}\n}}"]
+        if kind == "branch" and numbers:
+            index, ends = rng.choice(numbers), []
+            for _ in range(2):
+                inside = self.block(held, numbers, depth + 1, rng.randint(0, 3))
+                ends.append("\n".join([*inside, f"npu.yield {rng.choice(self.tensors)} : ({G})"]))
+            return [f"npu.branch {index}, {target} : ({N}, {G}) {{\n{ends[0]}\n}} {{\n{ends[1]}\n}}"]
+        inside = self.block(held, numbers, depth + 1, rng.randint(1, 4))
+        end = f"npu.yield {rng.choice([target, *self.tensors])} : ({G})"
+        return [
+            f"npu.loop {target} {{trip_count = 3}} : ({G}) {{\nnpu.yield\n}} {{\n"
+            + "\n".join([*inside, end, "}"])
+        ]

@@ -9,16 +9,20 @@ from typing import Literal
 import jax
 import numpy as np
 import pytest
-from streams import PROGRAMS, STREAM_MUTATIONS, compiled, hosted, outcomes
+from streams import PROGRAMS, STREAM_MUTATIONS, RandomHost, compiled, hosted, outcomes
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 import tilewright as tw
 from tilewright.backends.interpreter.program import Executable
 from tilewright.backends.simulator import simulate
+from tilewright.dialects import make_context
 from tilewright.dialects.npu.structure import CallOp, LoopOp, WaitEventOp
+from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
 from tilewright.passes.npu.check import Finding, check
+from tilewright.passes.npu.schedule_host import NpuScheduleHostPass
 
 B1 = Machine.load("ascend-910b1")
 cases = pytest.mark.parametrize("name", PROGRAMS)
@@ -121,3 +125,26 @@ def test_what_does_not_need_the_host_runs_meanwhile() -> None:
     rng = np.random.default_rng(0)
     report = tw.compile(fn, rng.random((64, 64), np.float32), rng.random((1024, 1024), np.float32)).report()
     assert report.microseconds < 0.8 * sum(report.queues.values())
+
+
+def scheduled(text: str) -> ModuleOp:
+    found = parse_module(make_context(), text, "random.mlir")
+    found.verify()
+    NpuScheduleHostPass().apply(Context(), found)
+    found.verify()
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_host_programs(seed: int) -> None:
+    """Loops and branches in one another, memory used again: safe in every order, and no wait can go."""
+    program = scheduled(RandomHost(random.Random(seed)).text())
+    assert findings(program) == []
+    assert len(outcomes(program, 12, seed)) == 1
+    for i in range(sum(isinstance(op, WaitEventOp) for op in program.walk())):
+        mutant = program.clone()
+        wait = [op for op in mutant.walk() if isinstance(op, WaitEventOp)][i]
+        said = f"wait {i}, for event {wait.event.value.data} on {wait.stream.data}, is not needed"
+        wait.detach()
+        wait.erase()
+        assert findings(mutant), said
