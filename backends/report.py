@@ -3,7 +3,9 @@
 `Report.to_json` gives this object; keys stay, new ones may come:
 
     {"schema": "tilewright.report/1", "target": str,
-     "microseconds": float,            first launch to last result, launches and host calls included
+     "microseconds": float,            first command to the end of the last, whatever runs side by side
+     "queues": {queue: microseconds},  how long each stream (compute, copy_in, copy_out, host) and the program's own
+                                       thread (program) is busy
      "cycles": int,                    core cycles in which kernels ran, launches and host calls excluded
      "energy_joules": float,           modelled, not measured
      "energy": {"macs": J, "vector": J, "gm": J, "l2": J, "l1": J, "l0": J, "ub": J, "idle": J},
@@ -39,9 +41,22 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.base import integer
 from ..dialects.npu import buffer
+from ..dialects.npu.streams import QUEUES
 from ..machine import Machine
 from .html import table_html
-from .simulator import HBM, L2_CACHE, Copy, HostCall, Kernel, Launch, Scalars, Simulation, simulate
+from .simulator import (
+    HBM,
+    L2_CACHE,
+    Copy,
+    HostCall,
+    Kernel,
+    Launch,
+    Scalars,
+    Simulation,
+    Transfer,
+    simulate,
+    track,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -117,6 +132,7 @@ class Report:
 
     target: str
     microseconds: float
+    queues: dict[str, float]
     cycles: int
     energy_joules: float
     energy: dict[str, float]
@@ -238,7 +254,9 @@ class Report:
         return f"{100 * microseconds / self.microseconds:.1f}%" if self.microseconds else ""
 
     def _notes(self) -> str:
-        notes = [f"counted once, trip count unknown: {loop}" for loop in self.assumed_trips]
+        busy = ", ".join(f"{queue} {time:,.1f}" for queue, time in self.queues.items())
+        notes = [f"side by side, us: {busy}"] if len(self.queues) > 1 else []
+        notes += [f"counted once, trip count unknown: {loop}" for loop in self.assumed_trips]
         notes += [f"longest branch counted: {branch}" for branch in self.assumed_branches]
         return "\n".join(notes)
 
@@ -255,15 +273,19 @@ def build_report(module: ModuleOp, machine: Machine, undonated_arena: int | None
 def report_of(simulation: Simulation, undonated_arena: int | None = None) -> Report:
     """Sum up a simulation."""
     kernels: dict[str, _KernelSum] = {}
-    host: dict[tuple[str, str | None], list[tuple[HostCall, int]]] = {}
+    host: dict[tuple[str, str | None], _HostSum] = {}
     energy = _Energy(simulation.machine)
     host_flops = host_calls = operations = 0
+    queues: dict[str, float] = {}
     for step, times in simulation.flat():
-        if isinstance(step, HostCall):
-            host.setdefault((step.name, step.source), []).append((step, times))
-            energy.device("gm", step.bytes * times)
-            host_flops += step.elements * times
-            host_calls += 0 if step.control else times
+        queues[track(step)] = queues.get(track(step), 0.0) + step.microseconds * times
+        if isinstance(step, HostCall | Transfer):
+            host.setdefault((step.name, step.source), _HostSum()).add(step, times)
+            if isinstance(step, Transfer):
+                energy.device("gm", step.bytes * times)
+            else:
+                host_flops += step.elements * times
+                host_calls += times
         elif isinstance(step, Scalars):
             operations += step.operations * times
         elif isinstance(step, Copy):
@@ -280,23 +302,13 @@ def report_of(simulation: Simulation, undonated_arena: int | None = None) -> Rep
     return Report(
         target=simulation.machine.name,
         microseconds=microseconds,
+        queues={queue: queues[queue] for queue in QUEUES if queue in queues},
         cycles=sum(total.cycles for total in kernels.values()),
         energy_joules=sum(joules.values()),
         energy=joules,
         memory=_memory(simulation, undonated_arena),
         kernels=reports,
-        host_ops=[
-            HostOpReport(
-                name,
-                sum(times for _, times in calls),
-                sum(call.bytes * times for call, times in calls),
-                sum(call.microseconds * times for call, times in calls),
-                sum(call.transfer_microseconds * times for call, times in calls),
-                sum(call.compute_microseconds * times for call, times in calls),
-                source,
-            )
-            for (name, source), calls in host.items()
-        ],
+        host_ops=[total.report(name, source) for (name, source), total in host.items()],
         host_scalars=HostScalarsReport(operations, operations * simulation.machine.host.scalar_us),
         npu_flops_fraction=flops / (flops + host_flops) if flops + host_flops else 1.0,
         npu_ops_fraction=launches / (launches + host_calls) if launches + host_calls else 1.0,
@@ -327,6 +339,32 @@ class _Energy:
         """By consumer, with what the chip draws when idle over the whole time."""
         found = {key: amount * 1e-12 for key, amount in self._picojoules.items()}
         return {**found, "idle": self._machine.energy.idle_watts * microseconds * 1e-6}
+
+
+@dataclass
+class _HostSum:
+    """Adds up the calls of one host op and its transfers, or what the program reads of the device."""
+
+    calls: int = 0
+    bytes: int = 0
+    microseconds: float = 0.0
+    transfer: float = 0.0
+    compute: float = 0.0
+
+    def add(self, step: HostCall | Transfer, times: int) -> None:
+        self.microseconds += step.microseconds * times
+        if isinstance(step, HostCall):
+            self.calls += times
+            self.compute += step.compute_microseconds * times
+        else:
+            self.calls += times if step.control else 0
+            self.bytes += step.bytes * times
+            self.transfer += step.link_microseconds * times
+
+    def report(self, name: str, source: str | None) -> HostOpReport:
+        return HostOpReport(
+            name, self.calls, self.bytes, self.microseconds, self.transfer, self.compute, source
+        )
 
 
 class _KernelSum:

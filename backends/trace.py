@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.base import source_of
+from ..dialects.npu.streams import HOST as HOST_CALLS
+from ..dialects.npu.streams import PROGRAM, QUEUES
 from ..machine import Machine
 from .files import write_whole
-from .simulator import Copy, HostCall, Kernel, KernelRun, Launch, Repeat, Scalars, Simulation, Step, simulate
+from .simulator import (
+    HostCall,
+    Kernel,
+    KernelRun,
+    Launch,
+    Placed,
+    Rest,
+    Scalars,
+    Simulation,
+    Transfer,
+    first_passes,
+    simulate,
+    track,
+)
 from .simulator.section import PIPES
 
 DEVICE, HOST = 1, 2
@@ -26,8 +41,6 @@ TRACE_EVENTS = 200_000
 
 LEAST_EVENTS = 50
 """Instructions shown of one launch, however many launches there are."""
-
-_KERNELS = 0
 
 Json = dict[str, Any]
 
@@ -44,60 +57,58 @@ def write_trace(module: ModuleOp, machine: Machine, path: str | os.PathLike[str]
 
 
 class _Timeline:
-    """Lays the steps of a simulation out in time; `_now` is in microseconds."""
+    """Lays the steps of a simulation out in time. Queues come first, then pipes."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         shown = sum(1 for _ in simulation.flat())
         self._limit = min(LAUNCH_EVENTS, max(LEAST_EVENTS, TRACE_EVENTS // max(shown, 1)))
-        self._now = 0.0
-        self._threads: dict[str, int] = {"kernels": _KERNELS}
+        self._queues: dict[str, int] = {}
+        self._threads: dict[str, int] = {}
         self._details: dict[int, list[Json]] = {}
 
     def events(self) -> Iterator[Json]:
         """All events, the names of the tracks last."""
-        yield from self._steps(self._simulation.steps)
+        for placed in first_passes(self._simulation.steps):
+            yield from self._step(placed)
         for process, name in ((DEVICE, f"device: {self._simulation.machine.name}"), (HOST, "host")):
             yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": name}}
-        for name, thread in self._threads.items():
-            yield {"ph": "M", "name": "thread_name", "pid": DEVICE, "tid": thread, "args": {"name": name}}
-            yield {
-                "ph": "M",
-                "name": "thread_sort_index",
-                "pid": DEVICE,
-                "tid": thread,
-                "args": {"sort_index": thread},
-            }
+        tracks = [(HOST if q in (HOST_CALLS, PROGRAM) else DEVICE, t, q) for q, t in self._queues.items()]
+        tracks += [(DEVICE, thread, name) for name, thread in self._threads.items()]
+        for process, thread, name in tracks:
+            yield {"ph": "M", "name": "thread_name", "pid": process, "tid": thread, "args": {"name": name}}
+            sort: Json = {"sort_index": thread}
+            yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": thread, "args": sort}
 
-    def _steps(self, steps: Sequence[Step | Repeat]) -> Iterator[Json]:
-        for step in steps:
-            if isinstance(step, Repeat):
-                yield from self._repeat(step)
-                continue
-            if isinstance(step, HostCall):
-                args: Json = {"op": step.name, "bytes": step.bytes, "source": step.source}
-                yield _span(step.name, HOST, 0, self._now, self._now + step.microseconds, args)
-            elif isinstance(step, Scalars):
-                args = {"op": "npu.scalars", "operations": step.operations, "source": step.source}
-                yield _span("numbers", HOST, 0, self._now, self._now + step.microseconds, args)
-            elif isinstance(step, Copy):
-                args = {"op": "npu.copy", "bytes": step.bytes, "source": step.source}
-                yield _span("copy", DEVICE, _KERNELS, self._now, self._now + step.microseconds, args)
-            else:
-                yield from self._launch(step)
-            self._now += step.microseconds
+    def _step(self, placed: Placed | Rest) -> Iterator[Json]:
+        """A command; what comes after the first pass of a loop is one event on each queue."""
+        begin, end = placed.begin, placed.end
+        if isinstance(placed, Rest):
+            if end > begin:
+                name = f"{placed.passes} more passes like the last one"
+                yield self._on(placed.queue, name, begin, end, {"passes": placed.passes})
+            return
+        step = placed.step
+        if isinstance(step, Launch):
+            yield from self._launch(step, begin, end)
+        elif isinstance(step, Scalars):
+            args: Json = {"op": "npu.scalars", "operations": step.operations, "source": step.source}
+            yield self._on(PROGRAM, "numbers", begin, end, args)
+        elif isinstance(step, HostCall):
+            args = {"op": step.op.name, "elements": step.elements, "source": step.source}
+            yield self._on(track(step), step.name, begin, end, args)
+        else:
+            name = step.name if isinstance(step, Transfer) else "copy"
+            args = {"op": step.op.name, "bytes": step.bytes, "source": step.source}
+            yield self._on(track(step), name, begin, end, args)
 
-    def _repeat(self, repeat: Repeat) -> Iterator[Json]:
-        """One pass in full, the others as one event."""
-        begin = self._now
-        yield from self._steps(repeat.steps)
-        if repeat.times > 1:
-            self._now = begin + repeat.microseconds
-            after = begin + repeat.microseconds / repeat.times
-            name = f"{repeat.times - 1} more passes like the last one"
-            yield _span(name, DEVICE, _KERNELS, after, self._now, {"passes": repeat.times - 1})
+    def _on(self, queue: str, name: str, begin: float, end: float, args: Json) -> Json:
+        """A span on the track of a queue."""
+        self._queues.setdefault(queue, QUEUES.index(queue))
+        process = HOST if queue in (HOST_CALLS, PROGRAM) else DEVICE
+        return _span(name, process, QUEUES.index(queue), begin, end, args)
 
-    def _launch(self, step: Launch) -> Iterator[Json]:
+    def _launch(self, step: Launch, begin: float, end: float) -> Iterator[Json]:
         run = step.run
         args: Json = {
             "op": "npu.launch",
@@ -110,8 +121,8 @@ class _Timeline:
         }
         if run.throttled:
             args["throttled_by"] = run.throttled
-        yield _span(step.kernel.name, DEVICE, _KERNELS, self._now, self._now + step.microseconds, args)
-        start = self._now + step.kernel.launch_microseconds
+        yield self._on(track(step), step.kernel.name, begin, end, args)
+        start = begin + step.kernel.launch_microseconds
         for detail in self._pipes(step.kernel, run):
             begin, end = (
                 start + self._simulation.machine.cycles_to_microseconds(c) for c in detail["cycles"]
@@ -150,7 +161,7 @@ class _Timeline:
         return found
 
     def _thread(self, name: str) -> int:
-        return self._threads.setdefault(name, len(self._threads))
+        return self._threads.setdefault(name, len(QUEUES) + len(self._threads))
 
 
 def _span(name: str, process: int, thread: int, begin: float, end: float, args: Json) -> Json:

@@ -27,14 +27,14 @@ from xdsl.ir import Operation, SSAValue
 
 from .. import frontends
 from ..backends.report import report_of
-from ..backends.simulator import Launch, simulate
+from ..backends.simulator import Launch, Placed, place, simulate
 from ..dialects.base import text, to_ints
 from ..passes.pipeline import level_of
 from ..program import Program
 from ..verification.results import Progress
 from .advice import findings
 from .levels import LONGEST, LevelView, values_in, views_of
-from .timeline import Placed, device_memory, kernel_timeline, place_steps, program_timeline
+from .timeline import device_memory, kernel_timeline, program_timeline
 
 SCHEMA = "tilewright.explain/1"
 _FRONTENDS = Path(frontends.__file__).parent
@@ -63,7 +63,7 @@ def page_data(program: Program, progress: Progress | None = None) -> Json:
     step("simulation")
     simulation = simulate(npu.module, program.machine)
     report = report_of(simulation)
-    placed = place_steps(simulation)
+    placed = place(simulation.steps)
     longest = _longest_launches(placed)
     step("timelines")
     files = _Files()

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ..backends.simulator import Copy, HostCall, Kernel, KernelRun, Repeat, Scalars, Simulation, Step
+from ..backends.simulator import Copy, HostCall, Kernel, KernelRun, Placed, Scalars, Transfer, Work, track
 from ..backends.simulator.section import PIPES
 from ..dialects.base import integer, to_ints
 from ..dialects.graph.donation import donated
@@ -139,49 +139,18 @@ def _share(one: tuple[Operation, int], other: tuple[Operation, int]) -> bool:
 # -- the host program ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A step of the host program from `begin` to `end` microseconds, `times` alike one after the other; `calls` are
-    the calls that it is inside, outermost first."""
-
-    step: Step
-    begin: float
-    end: float
-    times: int
-    calls: tuple[Operation, ...]
-
-
-def place_steps(simulation: Simulation) -> list[Placed]:
-    """All steps in time. A repeated body is placed once, as long as all its passes together."""
-    return list(_place(simulation.steps, 0.0, 1, ()))
-
-
-def _place(
-    steps: Sequence[Step | Repeat], now: float, times: int, calls: tuple[Operation, ...]
-) -> Iterator[Placed]:
-    for step in steps:
-        end = now + step.microseconds * times
-        if isinstance(step, Repeat):
-            inside = calls if step.call is None else (*calls, step.call)
-            yield from _place(step.steps, now, times * step.times, inside)
-        else:
-            yield Placed(step, now, end, times, calls)
-        now = end
-
-
 def program_timeline(placed: Sequence[Placed], number: dict[Operation, int]) -> list[list[Any]]:
-    """[name, kind, op, begin us, end us, times, launch overhead us] of each step."""
+    """[name, kind, op, begin us, end us, times, launch overhead us, queue] of each step."""
     found: list[list[Any]] = []
     for p in placed[:STEPS]:
         name, kind, overhead = _names(p.step)
-        found.append(
-            [name, kind, number[p.step.op], round(p.begin, 4), round(p.end, 4), p.times, round(overhead, 4)]
-        )
+        begin, end = round(p.begin, 4), round(p.end, 4)
+        found.append([name, kind, number[p.step.op], begin, end, p.times, round(overhead, 4), track(p.step)])
     return found
 
 
-def _names(step: Step) -> tuple[str, str, float]:
-    if isinstance(step, HostCall):
+def _names(step: Work) -> tuple[str, str, float]:
+    if isinstance(step, HostCall | Transfer):
         return step.name, "host", 0.0
     if isinstance(step, Copy):
         return "copy", "copy", 0.0

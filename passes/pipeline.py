@@ -14,7 +14,7 @@ from ..dialects.graph import FusionOp
 from .calls import callers_first
 from .errors import PassError
 
-STATES = ("partitioned", "fused", "tiled", "bufferized", "addressed", "synchronized", "planned", "checked")
+STATES = ("partitioned", "fused", "tiled", "bufferized", "addressed", "synchronized", "planned", "scheduled", "checked")
 """Properties a module gains on its way down; each pass states what must hold and what holds after it."""
 
 
@@ -86,6 +86,12 @@ def _plan() -> type[ModulePass]:
     return NpuPlanMemoryPass
 
 
+def _schedule() -> type[ModulePass]:
+    from .npu.schedule_host import NpuScheduleHostPass
+
+    return NpuScheduleHostPass
+
+
 def _check() -> type[ModulePass]:
     from .npu.check import NpuCheckPass
 
@@ -106,6 +112,7 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("npu-allocate", _allocate, "npu", _set("bufferized"), _set("addressed")),
     Stage("npu-synchronize", _synchronize, "npu", _set("bufferized"), _set("synchronized")),
     Stage("npu-plan-memory", _plan, "npu", _set("bufferized"), _set("planned")),
+    Stage("npu-schedule-host", _schedule, "npu", _set("planned"), _set("scheduled")),
     Stage("npu-check", _check, "npu", _set("addressed", "synchronized", "planned"), _set("checked")),
 )
 
@@ -142,15 +149,22 @@ def properties_of(module: ModuleOp) -> set[str]:
     if level == "tile":
         return {"partitioned", "fused", "tiled"}
     found |= {"partitioned", "fused", "tiled", "bufferized"}
+    from ..dialects.npu.streams import Command
+
     allocs = synced = 0
+    scheduled = True
     missing = False
     for op in module.walk():
         if op.name == "npu.alloc":
             allocs += 1
             missing |= "address" not in op.properties
         synced += op.name in ("npu.set_flag", "npu.set_cross", "npu.barrier")
+        if isinstance(op, Command) and op.name != "npu.yield":
+            scheduled &= op.queue is not None
         if isinstance(op, FuncOp) and "npu.arena_bytes" in op.attributes:
             found.add("planned")
+    if scheduled and "planned" in found:
+        found.add("scheduled")
     if not missing:
         found.add("addressed")
     if synced or not allocs:

@@ -161,9 +161,8 @@ class HostWalk:
                 case npu.CopyOp():
                     self._copy_values([op.source], [op.dest])
                 case npu.HostCallOp():
-                    results = run_text(text(op.module), [self.read(v) for v in op.inputs()])
-                    for v, x in zip(op.written(), results, strict=True):
-                        self.write(v, x)
+                    results = run_text(text(op.module), [self.read(v) for v in op.inputs])
+                    self._set(op.outputs, results)
                 case npu.LoopOp():
                     self._loop(op, path)
                 case npu.BranchOp():
@@ -180,7 +179,7 @@ class HostWalk:
                 case npu.ToHostOp():
                     self._set([op.result], [jax.numpy.array(self.read(op.source))])
                 case npu.ToDeviceOp():
-                    self.write(op.dest, self.read(op.number))
+                    self.write(op.dest, self.read(op.source))
                 case _ if not isinstance(op, PASSIVE):
                     raise VerifyException(f"{describe(op)} is not an op of a host program")
 

@@ -25,11 +25,25 @@ from .state import State, on_host, read_view, storage, write_view
 Carry = tuple[Array, list[Array], list[Array]]
 """What a compiled loop carries: its rounds so far, the tensors it writes, its numbers."""
 
-NUMBERS = (structure.LoopOp, structure.BranchOp, structure.ScalarsOp, structure.ToHostOp)
-"""Ops whose results are numbers of the host."""
+NUMBERS = (
+    structure.LoopOp,
+    structure.BranchOp,
+    structure.ScalarsOp,
+    structure.ToHostOp,
+    structure.HostCallOp,
+)
+"""Ops whose results are values of the host."""
 
-PASSIVE = (structure.GmAllocOp, structure.GmConstantOp, ops.ViewOp, structure.NpuYieldOp, func.ReturnOp)
-"""Ops of the host program at which nothing happens."""
+PASSIVE = (
+    structure.GmAllocOp,
+    structure.GmConstantOp,
+    structure.NpuYieldOp,
+    structure.RecordEventOp,
+    structure.WaitEventOp,
+    ops.ViewOp,
+    func.ReturnOp,
+)
+"""Ops of the host program at which nothing happens: it runs in program order, whatever the streams and events."""
 
 
 class HostProgram:
@@ -276,7 +290,7 @@ class HostProgram:
         state.set(op.result, self.read(state, op.source))
 
     def _to_device(self, op: structure.ToDeviceOp, state: State, zero: Array) -> None:
-        self.write(state, op.dest, self.read(state, op.number))
+        self.write(state, op.dest, self.read(state, op.source))
 
     def copy_values(self, sources: Sequence[SSAValue], targets: Sequence[SSAValue], state: State) -> None:
         """Copy tensors, all read before any is written."""

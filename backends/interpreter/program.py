@@ -271,8 +271,8 @@ class Executable:
         return Step(run)
 
     def _host_call(self, op: structure.HostCallOp, state: State) -> None:
-        results = run_text(text(op.module), [self.host.read(state, v) for v in op.inputs()])
-        for v, x in zip(op.written(), results, strict=True):
+        results = run_text(text(op.module), [self.host.read(state, v) for v in op.inputs])
+        for v, x in zip(op.outputs, results, strict=True):
             self.host.write(state, v, x)
 
 

@@ -1,7 +1,7 @@
 """Device memory while a host program runs: an array per tensor, or one arena of words with real addresses.
 
 A `root` is the SSA value of a whole tensor: a function argument, an allocation or a constant. All other
-device values of the program are views of one. Numbers in the host's memory are roots, too.
+device values of the program are views of one. Values in the host's memory are roots, too.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from .views import View, realise
 
 
 def on_host(value: SSAValue) -> bool:
-    """Whether a value is a number in the host's memory."""
+    """Whether a value is in the host's memory."""
     return isinstance(value.type, TensorType)
 
 
 def storage(value: SSAValue) -> GmType:
-    """How a value of the host program is held: the type of the device tensor, or of one like the number."""
-    return GmType.of((), value.type.element_type) if isinstance(value.type, TensorType) else gm(value)
+    """How a value of the host program is held: the type of the device tensor, or of one like the host's."""
+    kind = value.type
+    return GmType.of(kind.get_shape(), kind.element_type) if isinstance(kind, TensorType) else gm(value)
 
 
 class State(Protocol):
@@ -114,8 +115,8 @@ class TypedState:
 
 
 class ArenaState:
-    """All roots in one array of u32 words; `address` gives each one's first word (int or i32 scalar). `numbers` are
-    those of the host."""
+    """All roots in one array of u32 words; `address` gives each one's first word (int or i32 scalar). `numbers`:
+    what the host has in its own memory."""
 
     def __init__(self, words: Array, address: Mapping[SSAValue, Any], numbers: Mapping[SSAValue, Array] = {}):
         self.words, self.address, self.numbers = words, address, dict(numbers)
@@ -152,7 +153,8 @@ class ArenaState:
         self.numbers.update(zip(filter(on_host, roots), numbers, strict=True))
 
     def drop(self, roots: Sequence[SSAValue]) -> None:
-        pass  # what is in memory stays there
+        for r in roots:  # what is in device memory stays there
+            self.numbers.pop(r, None)
 
     def fork(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> State:
         inner = ArenaState(saved[0], self.address, self.numbers)

@@ -3,7 +3,8 @@
 What is modelled. Each core is a scalar unit that issues in order to its pipes (core.py); equal cores and
 steady loops are worked out once (section.py, maxplus.py). The cores of a launch share the bandwidth of HBM
 and L2 evenly (pricing.py), and no launch is faster than its bytes over the whole bandwidth (kernel.py). L2
-keeps whole tensors between launches (memory.py). Launches follow each other on one stream (host.py).
+keeps whole tensors between launches (memory.py). The host program's commands run on
+streams, with events between them (host.py, timeline.py).
 
 What is not. The host's own computing is counted by its bytes alone. Instruction queues have no depth. An
 index that a kernel reads from device memory takes its lowest value. Bank conflicts, and the
@@ -12,9 +13,24 @@ on.
 """
 
 from .errors import SimulationError
-from .host import Copy, HostCall, Launch, Repeat, Scalars, Simulation, Step, simulate
+from .host import simulate
 from .kernel import Kernel, KernelRun
 from .pricing import HBM, L2_CACHE
+from .steps import (
+    Copy,
+    HostCall,
+    Launch,
+    Record,
+    Repeat,
+    Scalars,
+    Simulation,
+    Step,
+    Transfer,
+    Wait,
+    Work,
+    track,
+)
+from .timeline import Placed, Rest, first_passes, place
 
 __all__ = [
     "HBM",
@@ -24,10 +40,19 @@ __all__ = [
     "Kernel",
     "KernelRun",
     "Launch",
+    "Placed",
+    "Record",
     "Repeat",
+    "Rest",
     "Scalars",
     "Simulation",
     "SimulationError",
     "Step",
+    "Transfer",
+    "Wait",
+    "Work",
+    "first_passes",
+    "place",
     "simulate",
+    "track",
 ]

@@ -2,134 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import ceil
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, SymbolRefAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, SSAValue
 
-from ...dialects.base import describe, integer, source_of, text, to_ints
-from ...dialects.dtypes import size
+from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.graph.donation import donated
 from ...dialects.npu import gm, ops, structure
+from ...dialects.npu.streams import PROGRAM, Command
 from ...machine import Machine
 from .errors import SimulationError
-from .kernel import Kernel, KernelRun
+from .kernel import Kernel
 from .memory import L2, Snapshot
-
-
-class OfOp:
-    """What an op of the host program does."""
-
-    op: Operation
-
-    @property
-    def source(self) -> str | None:
-        """`file:line` of the user's source."""
-        return source_of(self.op)
-
-
-@dataclass(frozen=True)
-class Launch(OfOp):
-    """One launch of a kernel; `op` is the one of the host program."""
-
-    kernel: Kernel
-    run: KernelRun
-    microseconds: float
-    op: Operation
-
-
-@dataclass(frozen=True)
-class Copy(OfOp):
-    """A copy within device memory: `bytes` are read and as many written, `hbm_bytes` of both cross HBM."""
-
-    bytes: int
-    hbm_bytes: int
-    cycles: int
-    microseconds: float
-    op: Operation
-
-
-@dataclass(frozen=True)
-class HostCall(OfOp):
-    """Work that the host does: the bytes over the link and the elements it computes. `microseconds`: the call, the
-    transfers and the computing, one after the other.
-
-    Where `control`, it only reads one number of device memory.
-    """
-
-    name: str
-    bytes: int
-    elements: int
-    control: bool
-    transfer_microseconds: float
-    compute_microseconds: float
-    microseconds: float
-    op: Operation
-
-
-@dataclass(frozen=True)
-class Scalars(OfOp):
-    """Arithmetic on numbers that the host does between launches: `operations` of them."""
-
-    operations: int
-    microseconds: float
-    op: Operation
-
-
-Step = Launch | Copy | HostCall | Scalars
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """Steps that run `times` times, each time alike; `call` is the op that runs them where they are a function's."""
-
-    steps: tuple[Step | Repeat, ...]
-    times: int
-    call: Operation | None = None
-
-    @cached_property
-    def microseconds(self) -> float:
-        """All times together."""
-        return self.times * sum(step.microseconds for step in self.steps)
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """What a program does in time: its steps in order, and the loops and branches whose course was assumed.
-
-    arena_bytes: device memory that the plan takes, 0 before it; constant_bytes: the constants among it; donated_bytes:
-    the arguments whose memory may be used for anything.
-    """
-
-    machine: Machine
-    kernels: dict[str, Kernel]
-    steps: tuple[Step | Repeat, ...]
-    assumed_trips: tuple[str, ...]
-    assumed_branches: tuple[str, ...]
-    arena_bytes: int
-    constant_bytes: int
-    donated_bytes: int
-
-    @property
-    def microseconds(self) -> float:
-        """From the first launch to the last result."""
-        return sum(step.microseconds for step in self.steps)
-
-    def flat(self) -> Iterator[tuple[Step, int]]:
-        """Each step once, with how often it runs."""
-        return _flat(self.steps, 1)
-
-
-def _flat(steps: Sequence[Step | Repeat], times: int) -> Iterator[tuple[Step, int]]:
-    for step in steps:
-        if isinstance(step, Repeat):
-            yield from _flat(step.steps, times * step.times)
-        else:
-            yield step, times
+from .steps import Copy, HostCall, Launch, Record, Repeat, Scalars, Simulation, Step, Transfer, Wait
+from .timeline import makespan
 
 
 def simulate(
@@ -167,6 +57,7 @@ def simulate(
         machine,
         kernels,
         tuple(steps),
+        makespan(steps),
         tuple(host.assumed_trips),
         tuple(host.assumed_branches),
         0 if arena is None else integer(arena),
@@ -203,6 +94,8 @@ class _Host:
         self.assumed_trips: list[str] = []
         self.assumed_branches: list[str] = []
         self._roots: dict[SSAValue, SSAValue] = {}
+        commands = (op for f in functions.values() for op in f.walk() if isinstance(op, Command))
+        self.scheduled = any(op.queue is not None for op in commands)
 
     def root(self, value: SSAValue) -> SSAValue:
         return self._roots.get(value, value)
@@ -217,6 +110,10 @@ class _Host:
                 steps.append(self._launch(op))
             elif isinstance(op, structure.CopyOp):
                 steps.append(self._copy(op.source, op.dest, op))
+            elif isinstance(op, structure.RecordEventOp):
+                steps.append(Record(integer(op.event), text(op.stream)))
+            elif isinstance(op, structure.WaitEventOp):
+                steps.append(Wait(integer(op.event), text(op.stream)))
             elif isinstance(op, structure.HostCallOp):
                 steps.append(self._host_call(op))
             elif isinstance(op, structure.CallOp):
@@ -224,7 +121,7 @@ class _Host:
             elif isinstance(op, structure.ScalarsOp):
                 steps += self._scalars(op)
             elif isinstance(op, structure.ToHostOp):
-                steps.append(self._over_link("to host", [op.source], 0, True, op))
+                steps.append(self._to_host(op))
             elif isinstance(op, structure.ToDeviceOp):
                 steps.append(self._to_device(op))
             elif isinstance(op, structure.LoopOp):
@@ -258,7 +155,7 @@ class _Host:
                 ):
                     self._touch(root, moved[i])
         microseconds = kernel.launch_microseconds + self.machine.cycles_to_microseconds(run.cycles)
-        return Launch(kernel, run, microseconds, op)
+        return Launch(kernel, run, microseconds, op, op.queue)
 
     def _missing(self, kernel: Kernel, i: int, root: SSAValue) -> float:
         """The share of an operand's bytes that crosses HBM in this launch.
@@ -284,7 +181,7 @@ class _Host:
             total, start = gm(root).bytes, self._addresses.get(root)
             self.l2.touch(root, total, moved, None if start is None else range(start, start + total))
 
-    def _copy(self, source: SSAValue, dest: SSAValue, op: Operation) -> Copy:
+    def _copy(self, source: SSAValue, dest: SSAValue, op: Command) -> Copy:
         """A copy runs at the bandwidth of HBM or L2, whichever is slower, and is launched like one core."""
         moved = gm(source).bytes
         source, dest = self.root(source), self.root(dest)
@@ -294,32 +191,26 @@ class _Host:
         machine = self.machine
         cycles = max(ceil(hbm / machine.hbm_bytes_per_cycle), ceil(2 * moved / machine.l2_bytes_per_cycle))
         microseconds = machine.launch_microseconds(1) + machine.cycles_to_microseconds(cycles)
-        return Copy(moved, round(hbm), cycles, microseconds, op)
+        return Copy(moved, round(hbm), cycles, microseconds, op, op.queue)
 
     # -- the host ------------------------------------------------------------------------------------------
 
     def _host_call(self, op: structure.HostCallOp) -> HostCall:
-        results = op.operands[len(op.operands) - integer(op.outputs) :]
-        for value in results:
-            self.l2.drop(self.root(value))
-        elements = sum(size(gm(v).shape) for v in results)
-        work = integer(op.work) if op.work is not None else sum(gm(v).bytes for v in _tensors(op.operands))
-        return self._over_link(text(op.op), op.operands, elements, False, op, work)
+        """One runtime call, and what the host takes to read and write all that the call works on."""
+        host = self.machine.host
+        compute = op.host_bytes() / host.compute_bytes_per_us
+        return HostCall(text(op.op), op.elements(), compute, host.call_us + compute, op, op.queue)
 
-    def _over_link(
-        self,
-        name: str,
-        moved: Sequence[SSAValue],
-        elements: int,
-        control: bool,
-        op: Operation,
-        work: int = 0,
-    ) -> HostCall:
-        """One runtime call, the transfers of `moved`, and what the host takes to read and write `work` bytes."""
-        total, host = sum(gm(v).bytes for v in _tensors(moved)), self.machine.host
-        transfer, compute = total / host.pcie_bytes_per_us, work / host.compute_bytes_per_us
-        microseconds = host.call_us + transfer + compute
-        return HostCall(name, total, elements, control, transfer, compute, microseconds, op)
+    def _to_host(self, op: structure.ToHostOp) -> Transfer:
+        """A tensor for host calls, or a number that the program waits for: that takes a runtime call."""
+        users = [use.operation for use in op.result.uses]
+        calls = [user for user in users if isinstance(user, structure.HostCallOp)]
+        control = not calls or len(calls) < len(users)
+        moved = gm(op.source).bytes
+        link = moved / self.machine.host.pcie_bytes_per_us
+        name = "to host" if control else text(calls[0].op)
+        microseconds = self.machine.host.call_us + link if control else link
+        return Transfer(name, moved, control, link, microseconds, op, op.queue)
 
     def _call(self, op: structure.CallOp) -> Repeat:
         """What a function does costs the same as often as L2 holds as much of its arguments: it is walked once for
@@ -341,13 +232,19 @@ class _Host:
 
     def _scalars(self, op: structure.ScalarsOp) -> list[Step | Repeat]:
         work = op.work()
-        return [Scalars(work, work * self.machine.host.scalar_us, op)] if work else []
+        queue = PROGRAM if self.scheduled else None
+        return [Scalars(work, work * self.machine.host.scalar_us, op, queue)] if work else []
 
-    def _to_device(self, op: structure.ToDeviceOp) -> Copy:
-        """The number goes along with a command on the stream; nobody waits for it."""
-        moved = gm(op.dest).bytes
-        self._touch(self.root(op.dest), moved)
-        return Copy(moved, 0, 0, self.machine.launch_microseconds(1), op)
+    def _to_device(self, op: structure.ToDeviceOp) -> Copy | Transfer:
+        """The result of a host call crosses the link. A number that the program has goes along with a command on the
+        stream."""
+        moved, root, call = gm(op.dest).bytes, self.root(op.dest), op.source.owner
+        if op.with_command() or not isinstance(call, structure.HostCallOp):
+            self._touch(root, moved)
+            return Copy(moved, 0, 0, self.machine.launch_microseconds(1), op, op.queue)
+        self.l2.drop(root)
+        link = moved / self.machine.host.pcie_bytes_per_us
+        return Transfer(text(call.op), moved, False, link, link, op, op.queue)
 
     def _loop(self, op: structure.LoopOp) -> list[Step | Repeat]:
         """Passes differ by what L2 holds at their start: each is walked until that repeats."""
@@ -401,11 +298,6 @@ class _Host:
             for value, target in zip(last.operands, targets, strict=False)
             if self.root(value) is not target
         ]
-
-
-def _tensors(values: Sequence[SSAValue]) -> list[SSAValue]:
-    """Those that are in device memory."""
-    return [v for v in values if not structure.is_number(v.type)]
 
 
 _PASSES = 4

@@ -48,10 +48,12 @@ Npu = Dialect(
         structure.LaunchOp,
         structure.LoopOp,
         structure.NpuYieldOp,
+        structure.RecordEventOp,
         structure.ScalarsOp,
         structure.SectionOp,
         structure.ToDeviceOp,
         structure.ToHostOp,
+        structure.WaitEventOp,
     ],
     [BufferType, GmType],
 )

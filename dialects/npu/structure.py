@@ -22,17 +22,14 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
 
 from ..base import INDEX, FormattedOp, integer, text, to_ints
-from ..dtypes import tensor
+from ..dtypes import itemsize, size, tensor
 from ..graph import ConstantOp, YieldOp
 from ..graph.attributes import DataAttr
+from .interface import gm
+from .streams import COMPUTE, COPY_IN, COPY_OUT, HOST, Command, RecordEventOp, WaitEventOp, is_number
 from .types import GmType
 
 CORES = ("cube", "vector", "fused")
-
-
-def is_number(type_: Attribute) -> bool:
-    """Whether a value of the host program is a number in the host's memory: a tensor of rank 0."""
-    return isinstance(type_, TensorType) and not type_.get_shape()
 
 
 @irdl_op_definition
@@ -99,7 +96,7 @@ class GmConstantOp(FormattedOp):
 
 
 @irdl_op_definition
-class LaunchOp(FormattedOp):
+class LaunchOp(Command):
     """Runs a kernel on the device: inputs, outputs and workspaces in the kernel's order. Where the kernel takes a
     device tensor of rank 0, an input may be a number of the host, which travels with the launch's arguments."""
 
@@ -110,14 +107,25 @@ class LaunchOp(FormattedOp):
     workspaces = prop_def(IntegerAttr)
     arguments = var_operand_def()
 
-    def inputs(self) -> Sequence:
+    def inputs(self) -> Sequence[SSAValue]:
         return self.operands[: len(self.operands) - integer(self.outputs) - integer(self.workspaces)]
 
-    def written(self) -> Sequence:
+    def written(self) -> Sequence[SSAValue]:
         first = len(self.operands) - integer(self.outputs) - integer(self.workspaces)
         return self.operands[first : first + integer(self.outputs)]
 
+    def reads(self) -> Sequence[SSAValue]:
+        return [v for v in self.inputs() if not is_number(v.type)]
+
+    def at_issue(self) -> Sequence[SSAValue]:
+        return [v for v in self.inputs() if is_number(v.type)]
+
+    def writes(self) -> Sequence[SSAValue]:
+        """Outputs, and workspaces, which hold what the kernel puts there meanwhile."""
+        return self.operands[len(self.inputs()) :]
+
     def verify_(self) -> None:
+        super().verify_()
         if len(self.operands) < integer(self.outputs) + integer(self.workspaces):
             name = self.callee.root_reference.data
             raise self.error(f"@{name} has fewer operands than outputs and workspaces")
@@ -156,47 +164,59 @@ class CallOp(FormattedOp):
 
 
 @irdl_op_definition
-class CopyOp(FormattedOp):
+class CopyOp(Command):
     """Copies a whole tensor within device memory."""
 
     name = "npu.copy"
     source = operand_def(GmType)
     dest = operand_def(GmType)
 
+    def reads(self) -> Sequence[SSAValue]:
+        return [self.source]
+
     def written(self) -> Sequence[SSAValue]:
         return [self.dest]
 
+    def writes(self) -> Sequence[SSAValue]:
+        return [self.dest]
+
     def verify_(self) -> None:
+        super().verify_()
         assert isinstance(self.source.type, GmType) and isinstance(self.dest.type, GmType)
         if self.source.type.bytes != self.dest.type.bytes:
             raise self.error(f"copies {self.source.type} to {self.dest.type}")
 
 
 @irdl_op_definition
-class HostCallOp(FormattedOp):
-    """Brings the inputs to the host, runs `module` (StableHLO) there, and sends the outputs back. An input may also be
-    a number that the host has. `work`: bytes that the host reads and writes meanwhile."""
+class HostCallOp(Command):
+    """Runs `module` (StableHLO) on the host: tensors of the host's memory in and out. `work`: bytes that the host reads
+    and writes meanwhile."""
+
+    STREAM: ClassVar[str] = HOST
 
     name = "npu.host_call"
     op = prop_def(StringAttr)
     module = prop_def(StringAttr)
-    outputs = prop_def(IntegerAttr)
     work = opt_prop_def(IntegerAttr)
-    arguments = var_operand_def()
+    inputs = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
 
-    def inputs(self) -> Sequence[SSAValue]:
-        return self.arguments[: len(self.arguments) - integer(self.outputs)]
+    def elements(self) -> int:
+        """Of all results."""
+        return sum(size(v.type.get_shape()) for v in self.outputs if isinstance(v.type, TensorType))
 
-    def written(self) -> Sequence[SSAValue]:
-        return self.arguments[len(self.arguments) - integer(self.outputs) :]
+    def host_bytes(self) -> int:
+        """What the host reads and writes for it, at least."""
+        if self.work is not None:
+            return integer(self.work)
+        types = [v.type for v in (*self.inputs, *self.outputs) if isinstance(v.type, TensorType)]
+        return sum(size(t.get_shape()) * itemsize(t.element_type) for t in types)
 
-    def verify_(self) -> None:
-        inputs = len(self.operands) - integer(self.outputs)
-        for i, value in enumerate(self.operands):
-            if not isinstance(value.type, GmType) and (i >= inputs or not is_number(value.type)):
-                raise self.error(
-                    f"operand {i} is {value.type}: it must be a device tensor, or an input number"
-                )
+    def reads(self) -> Sequence[SSAValue]:
+        return self.inputs
+
+    def writes(self) -> Sequence[SSAValue]:
+        return self.outputs
 
 
 @irdl_op_definition
@@ -224,45 +244,93 @@ class ScalarsOp(FormattedOp):
 
 
 @irdl_op_definition
-class ToHostOp(FormattedOp):
-    """Waits for the device, then reads a number of its memory."""
+class ToHostOp(Command):
+    """Reads a tensor of device memory: the result is a copy in the host's memory."""
+
+    STREAM: ClassVar[str] = COPY_OUT
 
     name = "npu.to_host"
     source = operand_def(GmType)
     result = result_def(TensorType)
 
+    def reads(self) -> Sequence[SSAValue]:
+        return [self.source]
+
+    def writes(self) -> Sequence[SSAValue]:
+        return [self.result]
+
     def verify_(self) -> None:
-        assert isinstance(self.source.type, GmType)
-        kind = self.source.type
-        if self.result.type != tensor([], kind.element) or kind.shape:
+        super().verify_()
+        kind = gm(self.source)
+        if self.result.type != tensor(kind.shape, kind.element):
             raise self.error(f"reads {kind} as {self.result.type}")
 
 
 @irdl_op_definition
-class ToDeviceOp(FormattedOp):
-    """Writes a number of the host into device memory."""
+class ToDeviceOp(Command):
+    """Writes a tensor of the host's memory into device memory. A number that the program's thread has travels with a
+    command on the compute stream."""
+
+    STREAM: ClassVar[str] = COPY_IN
 
     name = "npu.to_device"
-    number = operand_def(TensorType)
+    source = operand_def(TensorType)
     dest = operand_def(GmType)
 
     def written(self) -> Sequence[SSAValue]:
         return [self.dest]
 
+    def with_command(self) -> bool:
+        """Whether it is a number that the program's thread has."""
+        return is_number(self.source.type) and not isinstance(self.source.owner, HostCallOp | ToHostOp)
+
+    def home(self) -> str:
+        return COMPUTE if self.with_command() else COPY_IN
+
+    def reads(self) -> Sequence[SSAValue]:
+        return () if self.with_command() else [self.source]
+
+    def at_issue(self) -> Sequence[SSAValue]:
+        return [self.source] if self.with_command() else ()
+
+    def writes(self) -> Sequence[SSAValue]:
+        return [self.dest]
+
     def verify_(self) -> None:
-        assert isinstance(self.dest.type, GmType)
-        kind = self.dest.type
-        if self.number.type != tensor([], kind.element) or kind.shape:
-            raise self.error(f"writes {self.number.type} to {kind}")
+        super().verify_()
+        kind = gm(self.dest)
+        if self.source.type != tensor(kind.shape, kind.element):
+            raise self.error(f"writes {self.source.type} to {kind}")
 
 
 @irdl_op_definition
-class NpuYieldOp(FormattedOp):
-    """Ends a region of the host program with the tensors that hold its results, then its numbers."""
+class NpuYieldOp(Command):
+    """Ends a region of the host program with the tensors that hold its results, then its numbers. Tensors that are not
+    where the op around the region wants them are copied there, on `stream`."""
 
     name = "npu.yield"
     values = var_operand_def()
     traits = traits_def(IsTerminator())
+
+    def moved(self) -> Sequence[tuple[SSAValue, SSAValue]]:
+        """The tensors it yields and those that they are copied to, as far as these are other values; none in the region
+        of a loop's condition."""
+        around = self.parent_op()
+        targets: Sequence[SSAValue] = ()
+        if isinstance(around, LoopOp) and self.parent is around.body.block:
+            targets = around.state
+        elif isinstance(around, BranchOp):
+            targets = around.outputs
+        return [(v, t) for v, t in zip(self.values, targets, strict=False) if v is not t]
+
+    def reads(self) -> Sequence[SSAValue]:
+        return [v for v, _ in self.moved()]
+
+    def writes(self) -> Sequence[SSAValue]:
+        return [t for _, t in self.moved()]
+
+    def at_issue(self) -> Sequence[SSAValue]:
+        return [v for v in self.values if is_number(v.type)]
 
 
 def check_yields(op: FormattedOp, what: str, block: Block, types: Sequence[Attribute]) -> None:
@@ -349,7 +417,7 @@ class BranchOp(FormattedOp):
             check_yields(self, f"branch {i}", region.block, types)
 
 
-WRITERS = (LaunchOp, CallOp, CopyOp, HostCallOp, ToDeviceOp, LoopOp, BranchOp)
+WRITERS = (LaunchOp, CallOp, CopyOp, ToDeviceOp, LoopOp, BranchOp)
 """Ops that write device tensors: those of their `written()`."""
 
 __all__ = [
@@ -364,9 +432,11 @@ __all__ = [
     "LaunchOp",
     "LoopOp",
     "NpuYieldOp",
+    "RecordEventOp",
     "ScalarsOp",
     "SectionOp",
     "ToDeviceOp",
     "ToHostOp",
+    "WaitEventOp",
     "is_number",
 ]

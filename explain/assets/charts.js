@@ -101,10 +101,11 @@
   function program() {
     const end = data.report.microseconds || 1;
     const x_range = new Bokeh.Range1d({ start: 0, end, bounds: [-0.02 * end, 1.02 * end] });
-    const hosted = data.steps.some((s) => s[1] === "host");
+    const queues = ["compute", "copy_in", "copy_out", "host", "program"].filter((q) => data.steps.some((s) => s[7] === q));
+    if (!queues.length) queues.push("compute");
     const d = empty(["left", "right", "top", "bottom", "color", "alpha", "op", "label", "name", "kind", "us", "times"]);
     const put = (s, from, to, alpha) => {
-      const lane = s[1] === "host" ? -1 : 0;
+      const lane = -queues.indexOf(s[7]);
       d.left.push(from); d.right.push(to); d.top.push(lane + 0.36); d.bottom.push(lane - 0.36);
       d.color.push(s[1] === "host" ? "#8c97a8" : colour.get(s[0]) || "#8c97a8"); d.alpha.push(alpha); d.op.push(s[2]);
       d.label.push(s[0]); d.name.push(s[0]); d.kind.push(s[1]); d.us.push(micro(s[4] - s[3])); d.times.push(s[5]);
@@ -115,8 +116,8 @@
       if (start < s[4]) put(s, start, s[4], 0.95);
     }
     const source = new Bokeh.ColumnDataSource({ data: d });
-    const strip = figure({ height: hosted ? 118 : 82, x_range, y_range: new Bokeh.Range1d({ start: hosted ? -1.5 : -0.5, end: 0.5 }) });
-    lanes(strip, hosted ? ["device", "host"] : ["device"]);
+    const strip = figure({ height: 46 + 36 * queues.length, x_range, y_range: new Bokeh.Range1d({ start: 0.5 - queues.length, end: 0.5 }) });
+    lanes(strip, queues);
     tools(strip, [quads(strip, source)], tip([["", "name"], ["kind", "kind"], ["time", "us"], ["times", "times"]]));
     follow(source, (i) => { if (data.kernels[d.name[i]]) { focus(d.name[i]); document.getElementById("kernel").scrollIntoView(); } });
 

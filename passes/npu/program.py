@@ -81,6 +81,8 @@ class ProgramLowering:
         a loop for its next value, donated arguments for results."""
         self.outputs: Sequence[SSAValue] = ()
         """The tensors of the caller that a called function writes its results to."""
+        self.hosted: dict[SSAValue, SSAValue] = {}
+        """What the host has, in this block or around it, of values that the device has too."""
         self.into: dict[SSAValue, SSAValue] = {}
         """Those of them that a result is made in."""
         self.pairs: dict[tile.KernelOp, frozenset[tuple[int, int]]] = {}
@@ -238,17 +240,23 @@ class ProgramLowering:
         """The number of the host that `value` is, read from the device if only that has it."""
         if isinstance(value.owner, ConstantOp):
             return self._constant_number(value.owner)
+        return self.fetched(value, source)
+
+    def fetched(self, value: SSAValue, source: Operation) -> SSAValue:
+        """What the host has of `value`, read from the device if only that has it. Later uses take the same copy:
+        the tensor may be written meanwhile, the value stays."""
         found = self.env[value]
         if not isinstance(found.type, GmType):
             return found
-        # not kept for the next use: the tensor may be written in between
-        read = structure.ToHostOp.create(
-            operands=[found],
-            result_types=[tensor([], found.type.element)],
-            location=source.location,
-        )
-        self.add(read)
-        return read.result
+        if value not in self.hosted:
+            read = structure.ToHostOp.create(
+                operands=[found],
+                result_types=[tensor(found.type.shape, found.type.element)],
+                location=source.location,
+            )
+            self.add(read)
+            self.hosted[value] = read.result
+        return self.hosted[value]
 
     def _constant_number(self, op: ConstantOp) -> SSAValue:
         key = (op.result, False, self.block)
@@ -375,21 +383,23 @@ class ProgramLowering:
         self.bind_all(op.results, outputs)
 
     def host(self, op: HostOp) -> None:
-        # it reads all its inputs before it writes
-        outputs = self.results(op.outputs, op, lambda home: True)
-        self.add(
-            structure.HostCallOp.create(
-                operands=[*(self.env[v] for v in op.inputs), *outputs],
-                properties={
-                    "op": op.op,
-                    "module": op.module,
-                    "outputs": IntegerAttr(len(outputs), i64),
-                    "work": IntegerAttr(op.host_bytes(), i64),
-                },
-                location=op.location,
-            )
+        call = structure.HostCallOp.create(
+            operands=[self.fetched(v, op) for v in op.inputs],
+            result_types=list(op.result_types),
+            properties={"op": op.op, "module": op.module, "work": IntegerAttr(op.host_bytes(), i64)},
+            location=op.location,
         )
-        self.bind_all(op.outputs, outputs)
+        self.add(call)
+        taken: set[SSAValue] = set()
+        for old, new in zip(op.outputs, call.outputs, strict=True):
+            self.hosted[old] = new
+            if all(isinstance(use.operation, HostOp | ToHostOp) for use in old.uses):
+                self.env[old] = new
+                continue
+            target = self.result(old, op, lambda home: True, taken)  # its inputs were read before
+            taken.add(root(target))
+            self.bind(old, target)
+            self.add(structure.ToDeviceOp.create(operands=[new, target], location=op.location))
 
     def loop(self, op: WhileOp) -> None:
         host = set(to_ints(op.host))
@@ -406,7 +416,8 @@ class ProgramLowering:
         regions = []
         for region in (op.condition, op.body):
             old = region.block
-            outer, self.block = self.block, Block(arg_types=[v.type for v in state])
+            outer, hosted = self.block, dict(self.hosted)
+            self.block = Block(arg_types=[v.type for v in state])
             for i, b in zip(order, self.block.args, strict=True):
                 self.bind(old.args[i], b)
                 if region is op.body and i not in host:
@@ -417,7 +428,7 @@ class ProgramLowering:
             else:
                 self.ops(old, order if region is op.body else (), host if region is op.body else {0})
             regions.append(Region(self.block))
-            self.block = outer
+            self.block, self.hosted = outer, hosted
         properties = {} if op.trip_count is None else {"trip_count": op.trip_count}
         made = structure.LoopOp.create(
             operands=state,
@@ -437,10 +448,11 @@ class ProgramLowering:
         outputs = self.results([op.outputs[i] for i in order if i not in host], op)
         regions = []
         for region in op.branches:
-            outer, self.block = self.block, Block()
+            outer, hosted = self.block, dict(self.hosted)
+            self.block = Block()
             self.ops(region.block, order, host)
             regions.append(Region(self.block))
-            self.block = outer
+            self.block, self.hosted = outer, hosted
         made = structure.BranchOp.create(
             operands=[index, *outputs],
             result_types=[op.outputs[i].type for i in sorted(host)],

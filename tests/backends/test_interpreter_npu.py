@@ -304,12 +304,20 @@ HOST = (
 )
 
 
+def on_host(source: str, dest: str) -> str:
+    """The sine of a tensor of the device, by the host."""
+    host = "tensor<8xf32>"
+    return f"""%h = npu.to_host {source} : ({G}) -> {host}
+    %s = npu.host_call %h {{op = "sine", module = "{HOST}"}} : {host}
+    npu.to_device %s, {dest} : ({host}, {G})"""
+
+
 @MODES
 @pytest.mark.parametrize("calls_host", [True, False])
 def test_numbers_of_the_host(memory: str, calls_host: bool) -> None:
     """A loop that carries numbers, gives them to kernels and branches, and leaves them behind: in one compiled
     function, and stepped by Python where it calls the host."""
-    call = f'npu.host_call %t, %t {{op = "sine", module = "{HOST}", outputs = 1}} : ({G}, {G})'
+    call = on_host("%t", "%t")
     text = program(
         f"""
   %c = npu.scalars : () -> tensor<i32> {{
@@ -373,10 +381,10 @@ def test_host_call_inside_a_loop(memory: str) -> None:
   }} {{
   ^bb0(%a: {G}):
     %t = npu.gm_alloc {{address=2048}} : () -> {G}
-    npu.host_call %a, %t {{op = "sine", module = "{HOST}", outputs = 1}} : ({G}, {G})
-    %s = npu.gm_alloc {{address=2560}} : () -> {G}
-    npu.launch @add %t, %y, %s {{outputs=1, workspaces=0}} : ({G}, {G}, {G})
-    npu.yield %s : ({G})
+    {on_host("%a", "%t")}
+    %z = npu.gm_alloc {{address=2560}} : () -> {G}
+    npu.launch @add %t, %y, %z {{outputs=1, workspaces=0}} : ({G}, {G}, {G})
+    npu.yield %z : ({G})
   }}
   func.return %x : {G}""",
         f"%x: {G}, %y: {G}",

@@ -72,8 +72,9 @@ builtin.module {
     %z = npu.gm_alloc : () -> !npu.gm<64x64xf32>
     npu.launch @scale %x, %y {outputs = 1, workspaces = 0}
       : (!npu.gm<4194304xf16>, !npu.gm<4194304xf16>)
-    npu.host_call %m, %m {op = "lapack.qr", module = "", outputs = 1}
-      : (!npu.gm<64x64xf16>, !npu.gm<64x64xf16>)
+    %h = npu.to_host %m : (!npu.gm<64x64xf16>) -> tensor<64x64xf16>
+    %q = npu.host_call %h {op = "lapack.qr", module = ""} : tensor<64x64xf16>
+    npu.to_device %q, %m : (tensor<64x64xf16>, !npu.gm<64x64xf16>)
     npu.loop %m {trip_count = 5} : (!npu.gm<64x64xf16>) {
       npu.yield %m : (!npu.gm<64x64xf16>)
     } {
@@ -151,6 +152,7 @@ def test_json_schema(report: Report):
         "schema",
         "target",
         "microseconds",
+        "queues",
         "cycles",
         "energy_joules",
         "energy",
@@ -231,7 +233,7 @@ def test_trace(module: ModuleOp, report: Report, tmp_path: Path):
             assert end <= start + 1e-5
     assert max(end for times in tracks.values() for _, end in times) == pytest.approx(report.microseconds)
     names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    assert {"kernels", "vector MTE2", "vector V", "vector MTE3", "cube M", "cube FIX"} <= set(names.values())
+    assert {"compute", "vector MTE2", "vector V", "vector MTE3", "cube M", "cube FIX"} <= set(names.values())
     load = next(span for span in spans if span["name"] == "load_nd")
     assert load["args"] == {"op": "npu.load_nd", "source": "model.py:7", "bytes": 8192}
     assert sum(span["name"] in ("load_nd", "vabs", "store_nd") for span in spans) == 3 * 256

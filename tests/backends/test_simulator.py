@@ -7,7 +7,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
-from tilewright.backends.simulator import Copy, HostCall, Launch, Repeat, Scalars, SimulationError, simulate
+from tilewright.backends.simulator import Copy, Launch, Repeat, Scalars, SimulationError, Transfer, simulate
 from tilewright.dialects import make_context
 from tilewright.machine import Machine, Move
 
@@ -416,7 +416,7 @@ def test_branch_counts_the_longest():
     }"""
     simulation = simulate(launches(host), B1)
     assert simulation.assumed_branches == ("'npu.branch'",)
-    (read,) = [step for step, _ in simulation.flat() if isinstance(step, HostCall)]
+    (read,) = [step for step, _ in simulation.flat() if isinstance(step, Transfer)]
     assert read.control and read.microseconds == pytest.approx(
         B1.host.call_us + 4 / B1.host.pcie_bytes_per_us
     )

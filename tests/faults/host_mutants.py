@@ -167,7 +167,7 @@ def shrink_frame(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
 
 
 def drop_step(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
-    kinds = (structure.LaunchOp, structure.CopyOp, structure.CallOp, structure.HostCallOp)
+    kinds = (structure.LaunchOp, structure.CopyOp, structure.CallOp)
     op = pick(rng, every(module, *kinds))
     return None if op is None else _drop(op)
 

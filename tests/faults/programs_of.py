@@ -201,10 +201,12 @@ class HostRun:
         elif isinstance(op, structure.LaunchOp):
             self._launch(op)
         elif isinstance(op, structure.HostCallOp):
-            split = len(op.operands) - integer(op.outputs)
-            seed = digest([self._bytes(v) for v in op.operands[:split]], zlib.crc32(op.module.data.encode()))
-            for i, value in enumerate(op.operands[split:]):
-                self._bytes(value)[...] = generated((gm(value).bytes,), 1, seed + i)
+            seed = digest([self._bytes(v) for v in op.inputs], zlib.crc32(op.module.data.encode()))
+            for i, value in enumerate(op.outputs):
+                kind = value.type
+                assert isinstance(kind, TensorType)
+                n = itemsize(kind.element_type) * size(kind.get_shape())
+                self.numbers[value] = generated((n,), 1, seed + i)
         elif isinstance(op, structure.CallOp):
             block = self.functions[op.callee.root_reference.data].body.block
             self.env.update(zip(block.args, [self.env[v] for v in op.operands], strict=True))

@@ -53,7 +53,7 @@ def test_a_correct_program_has_a_row_for_each_pass_and_memory(dtype: Any) -> Non
         *((s, "typed") for s in ("graph-to-tile", "tile-to-npu")),
         *(
             (s, m)
-            for s in ("npu-allocate", "npu-synchronize", "npu-plan-memory", "run")
+            for s in ("npu-allocate", "npu-synchronize", "npu-plan-memory", "npu-schedule-host", "run")
             for m in ("typed", "bytes")
         ),
     ]

@@ -333,6 +333,34 @@ npu.to_device %n, %x : (tensor<i32>, !npu.gm<4xi32>)
 
 // -----
 
+%x = "test.op"() : () -> !npu.gm<4xi32>
+%m = npu.to_host %x {stream = "program"} : (!npu.gm<4xi32>) -> tensor<4xi32>
+// CHECK: 'npu.to_host' stream 'program' is not one of compute, copy_in, copy_out, host
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.gm<4xi32>, !npu.gm<4xi32>)
+npu.launch @k %x, %y {outputs = 1, stream = "main", workspaces = 0} : (!npu.gm<4xi32>, !npu.gm<4xi32>)
+// CHECK: 'npu.launch' stream 'main' is not one of compute, copy_in, copy_out, host
+
+// -----
+
+npu.record_event {event = 0, stream = "program"}
+// CHECK: 'npu.record_event' stream 'program' is not one of compute, copy_in, copy_out, host
+
+// -----
+
+npu.wait_event {event = 0, stream = "main"}
+// CHECK: 'npu.wait_event' stream 'main' is not one of compute, copy_in, copy_out, host, program
+
+// -----
+
+%h = "test.op"() : () -> tensor<4xf32>
+%r = npu.host_call %h {module = "m", op = "sort", stream = "cube"} : tensor<4xf32>
+// CHECK: 'npu.host_call' stream 'cube' is not one of compute, copy_in, copy_out, host
+
+// -----
+
 %n, %x = "test.op"() : () -> (tensor<i32>, !npu.gm<4xi32>)
 %m = npu.loop %n, %x {trip_count = 3} : (tensor<i32>, !npu.gm<4xi32>) -> tensor<i32> {
   npu.yield

@@ -11,8 +11,18 @@ func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attrib
   // CHECK: npu.launch @add %{{.*}}, %{{.*}}, %{{.*}} {outputs = 1, workspaces = 0} : (!npu.gm<64xf32>, !npu.gm<64xf32>, !npu.gm<64xf32>)
   npu.copy %y, %x : (!npu.gm<64xf32>, !npu.gm<64xf32>)
   // CHECK: npu.copy %{{.*}}, %{{.*}} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
-  npu.host_call %x, %y {module = "module {}", op = "sort", outputs = 1} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
-  // CHECK: npu.host_call %{{.*}}, %{{.*}} {module = "module {}", op = "sort", outputs = 1}
+  %h = npu.to_host %x {stream = "copy_out"} : (!npu.gm<64xf32>) -> tensor<64xf32>
+  // CHECK: %[[H:.*]] = npu.to_host %x {stream = "copy_out"} : (!npu.gm<64xf32>) -> tensor<64xf32>
+  npu.record_event {event = 0, stream = "copy_out"}
+  // CHECK: npu.record_event {event = 0, stream = "copy_out"}
+  npu.wait_event {event = 0, stream = "host"}
+  // CHECK: npu.wait_event {event = 0, stream = "host"}
+  %r = npu.host_call %h {module = "module {}", op = "sort", stream = "host"} : tensor<64xf32>
+  // CHECK: %[[R:.*]] = npu.host_call %[[H]] {module = "module {}", op = "sort", stream = "host"} : tensor<64xf32>
+  npu.to_device %r, %y {stream = "copy_in"} : (tensor<64xf32>, !npu.gm<64xf32>)
+  // CHECK: npu.to_device %[[R]], %{{.*}} {stream = "copy_in"} : (tensor<64xf32>, !npu.gm<64xf32>)
+  npu.wait_event {event = 0, stream = "program"}
+  // CHECK: npu.wait_event {event = 0, stream = "program"}
   npu.loop %y {trip_count = 3} : (!npu.gm<64xf32>) {
   ^bb0(%s: !npu.gm<64xf32>):
     npu.yield

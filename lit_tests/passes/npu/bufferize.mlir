@@ -120,8 +120,10 @@ func.func @main(%n: tensor<i32>, %x: tensor<4xf32>) -> tensor<2x2xf32> {
   func.return %r : tensor<2x2xf32>
 }
 // CHECK: %[[C:.*]] = npu.gm_constant
+// CHECK: %[[X:.*]] = npu.to_host %x : (!npu.gm<4xf32>) -> tensor<4xf32>
+// CHECK: %[[S:.*]] = npu.host_call %[[X]] {module = "m", op = "sort", work = 32} : tensor<4xf32>
 // CHECK: %[[H:.*]] = npu.gm_alloc
-// CHECK: npu.host_call %x, %[[H]] {module = "m", op = "sort", outputs = 1, work = 32}
+// CHECK: npu.to_device %[[S]], %[[H]] : (tensor<4xf32>, !npu.gm<4xf32>)
 // CHECK: %[[INDEX:.*]] = npu.to_host %n : (!npu.gm<i32>) -> tensor<i32>
 // CHECK: %[[V:.*]] = npu.gm_alloc
 // CHECK: npu.branch %[[INDEX]], %[[V]]
@@ -183,7 +185,9 @@ func.func private @f(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
 // CHECK: npu.call @f %[[B]], %[[C:.*]], %[[D:.*]] {outputs = 2}
 // CHECK: func.return %[[A]], %[[D]]
 // CHECK: func.func private @f(%[[X:.*]]: !npu.gm<4xf32>, %[[Y:.*]]: !npu.gm<4xf32>, %[[Z:.*]]: !npu.gm<4xf32>) {
-// CHECK-NEXT: npu.host_call %[[X]], %[[Y]]
+// CHECK-NEXT: %[[H:.*]] = npu.to_host %[[X]]
+// CHECK-NEXT: %[[S:.*]] = npu.host_call %[[H]]
+// CHECK-NEXT: npu.to_device %[[S]], %[[Y]]
 // CHECK-NEXT: npu.copy %[[X]], %[[Z]]
 // CHECK-NEXT: func.return
 

@@ -382,3 +382,108 @@ func.func @main(%x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>) -> !npu.gm<64xf32> att
   func.return %y : !npu.gm<64xf32>
 }
 // CHECK: error: device-overlap: 'func.func' ({{.*}}) has a device tensor over another one that is there from the start, bytes 0..255 of gm; npu-plan-memory is to blame
+// Streams: a copy to the host that does not wait for what it reads.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
+  %y = npu.gm_alloc {address = 512} : () -> !npu.gm<64xf32>
+  npu.copy %x, %y {stream = "compute"} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  %h = npu.to_host %y {stream = "copy_out"} : (!npu.gm<64xf32>) -> tensor<64xf32>
+  func.return %y : !npu.gm<64xf32>
+}
+// CHECK: error: stream-race: 'npu.copy' ({{.*}}check_errors.mlir:273) on compute writes device memory that 'npu.to_host' ({{.*}}check_errors.mlir:274) on copy_out may read too early, bytes 512..767 of gm (copy_out has waited for nothing of compute); npu-schedule-host is to blame
+
+// -----
+
+// Streams: an event that comes too early; the host call waits for the transfer before the one it needs.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
+  %g = npu.to_host %x {stream = "copy_out"} : (!npu.gm<64xf32>) -> tensor<64xf32>
+  npu.record_event {event = 0, stream = "copy_out"}
+  %h = npu.to_host %x {stream = "copy_out"} : (!npu.gm<64xf32>) -> tensor<64xf32>
+  npu.wait_event {event = 0, stream = "host"}
+  %s = npu.host_call %h {module = "m", op = "sort", stream = "host"} : tensor<64xf32>
+  func.return %x : !npu.gm<64xf32>
+}
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:285) on copy_out writes what the host has that 'npu.host_call' ({{.*}}check_errors.mlir:287) on host may read too early (host has waited for copy_out up to 'npu.to_host' ({{.*}}check_errors.mlir:283)); npu-schedule-host is to blame
+
+// -----
+
+// Streams: memory that is written again while it is read.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
+  %y = npu.gm_alloc {address = 512} : () -> !npu.gm<64xf32>
+  npu.copy %x, %y {stream = "compute"} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  npu.record_event {event = 0, stream = "compute"}
+  npu.wait_event {event = 0, stream = "copy_out"}
+  %h = npu.to_host %y {stream = "copy_out"} : (!npu.gm<64xf32>) -> tensor<64xf32>
+  %z = npu.gm_alloc {address = 512} : () -> !npu.gm<64xf32>
+  npu.copy %x, %z {stream = "compute"} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+  func.return %z : !npu.gm<64xf32>
+}
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:300) on copy_out reads device memory that 'npu.copy' ({{.*}}check_errors.mlir:302) on compute may write too early, bytes 512..767 of gm (compute has waited for nothing of copy_out); npu-schedule-host is to blame
+
+// -----
+
+// Streams: a loop whose second round overwrites what the first one's copy still reads.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
+  %y = npu.gm_alloc {address = 512} : () -> !npu.gm<64xf32>
+  npu.loop {trip_count = 2} {
+    npu.yield
+  } {
+    npu.copy %x, %y {stream = "compute"} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
+    npu.record_event {event = 0, stream = "compute"}
+    npu.wait_event {event = 0, stream = "copy_out"}
+    %h = npu.to_host %y {stream = "copy_out"} : (!npu.gm<64xf32>) -> tensor<64xf32>
+    npu.yield
+  }
+  func.return %y : !npu.gm<64xf32>
+}
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:318) on copy_out reads device memory that 'npu.copy' ({{.*}}check_errors.mlir:315) on compute may write too early
+
+// -----
+
+// Streams: the program's own thread does not wait for the number that it decides by.
+func.func @main(%n: !npu.gm<i32>) -> !npu.gm<i32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 512 : i64} {
+  %k = npu.to_host %n {stream = "copy_out"} : (!npu.gm<i32>) -> tensor<i32>
+  npu.branch %k : (tensor<i32>) {
+    npu.yield
+  }
+  func.return %n : !npu.gm<i32>
+}
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:329) on copy_out writes what the host has that 'npu.branch' ({{.*}}check_errors.mlir:330) on program may read too early
+
+// -----
+
+// Streams: an event that nobody records.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
+  npu.wait_event {event = 3, stream = "host"}
+  func.return %x : !npu.gm<64xf32>
+}
+// CHECK: error: unrecorded-event: 'npu.wait_event' ({{.*}}check_errors.mlir:341) waits for event 3, which nobody records; npu-schedule-host is to blame
+
+// -----
+
+// Streams: an event that only one branch records.
+func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0, 512>, npu.arena_bytes = 2048 : i64} {
+  %k = npu.to_host %n {stream = "copy_out"} : (!npu.gm<i32>) -> tensor<i32>
+  npu.record_event {event = 1, stream = "copy_out"}
+  npu.wait_event {event = 1, stream = "program"}
+  npu.branch %k : (tensor<i32>) {
+    npu.record_event {event = 0, stream = "compute"}
+    npu.yield
+  } {
+    npu.yield
+  }
+  npu.wait_event {event = 0, stream = "host"}
+  func.return %x : !npu.gm<64xf32>
+}
+// CHECK: error: unrecorded-event: 'npu.wait_event' ({{.*}}check_errors.mlir:359) waits for event 0, which 'npu.record_event' ({{.*}}check_errors.mlir:354) records on some ways only
+
+// -----
+
+// Streams: two streams that wait for each other.
+func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
+  npu.wait_event {event = 0, stream = "copy_in"}
+  npu.record_event {event = 1, stream = "copy_in"}
+  npu.wait_event {event = 1, stream = "copy_out"}
+  npu.record_event {event = 0, stream = "copy_out"}
+  func.return %x : !npu.gm<64xf32>
+}
+// CHECK: error: event-deadlock: 'npu.wait_event' ({{.*}}check_errors.mlir:368) waits for event 0, which only 'npu.record_event' ({{.*}}check_errors.mlir:371) behind it records: it never ends; npu-schedule-host is to blame

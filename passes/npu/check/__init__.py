@@ -3,7 +3,8 @@
     check(module, machine) -> findings, none for a safe program
 
 A kernel is compiled once into flat nodes (model.py). static.py looks at addresses and bounds, clocks.py at the
-order of instructions, device.py at what the cores of a launch store, host.py at the program of the host.
+order of instructions, device.py at what the cores of a launch store, host.py at what the tensors of the host program
+hold, streams.py at the order of its commands.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from ....dialects.base import integer, text, to_ints
+from ....dialects.base import integer
 from ....dialects.npu.structure import KernelOp
 from ....machine import Machine
-from ...calls import callers_first, calls_of
+from ...calls import callers_first
 from ...errors import PassError
 from ..plan_memory import reached
 from .device import Summary, summarise
@@ -27,7 +27,9 @@ from .finding import BLAME, Bytes, Finding
 from .host import HostProgram, constants_apart
 from .minimal import FlagPair, removable
 from .model import Kernel
+from .order import frames_of
 from .static import check_section
+from .streams import check_streams
 
 
 @dataclass(frozen=True)
@@ -70,22 +72,7 @@ def check_program(module: ModuleOp, kernels: dict[str, Summary], machine: Machin
         out += constants_apart([entry, *reached(entry, planned)])
     for func in planned:
         out += HostProgram(func, kernels, frames, arena, machine).run()
-    return out
-
-
-def frames_of(callers_first: list[FuncOp]) -> dict[str, tuple[int, int]]:
-    """For each function that is called, the bytes that it and what it calls work in."""
-    found: dict[str, tuple[int, int]] = {}
-    for func in reversed(callers_first):
-        frame = func.attributes.get("npu.frame")
-        if isinstance(frame, DenseArrayBase):
-            start, end = to_ints(frame)
-            inner = [found[name] for name in calls_of(func) if name in found]
-            found[text(func.sym_name)] = (
-                min([start, *(s for s, _ in inner)]),
-                max([end, *(e for _, e in inner)]),
-            )
-    return found
+    return out + check_streams(callers_first(module))
 
 
 def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Summary, list[Finding]]:

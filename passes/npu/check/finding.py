@@ -26,6 +26,9 @@ BLAME = {
     "device-overlap": "npu-plan-memory",
     "device-bounds": "npu-plan-memory",
     "device-uninitialised": "tile-to-npu",
+    "stream-race": "npu-schedule-host",
+    "unrecorded-event": "npu-schedule-host",
+    "event-deadlock": "npu-schedule-host",
 }
 """Every kind of finding, with the pass whose duty it is to prevent it."""
 

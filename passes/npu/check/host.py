@@ -26,7 +26,6 @@ from ....dialects.npu.structure import (
     CopyOp,
     GmAllocOp,
     GmConstantOp,
-    HostCallOp,
     LaunchOp,
     LoopOp,
     NpuYieldOp,
@@ -260,12 +259,6 @@ class HostProgram:
             self._write(op.dest, op)
         elif isinstance(op, CallOp):
             self._call(op)
-        elif isinstance(op, HostCallOp):
-            split = len(op.operands) - integer(op.outputs)
-            for value in op.operands[:split]:
-                self._read(value, op)
-            for value in op.operands[split:]:
-                self._write(value, op)
         elif isinstance(op, LoopOp):
             self._loop(op)
         elif isinstance(op, BranchOp):

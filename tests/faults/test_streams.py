@@ -1,0 +1,150 @@
+"""The streams of host programs: every order that the events allow ends alike, each is needed, no fault escapes."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from typing import Literal
+
+import jax
+import numpy as np
+import pytest
+from streams import PROGRAMS, STREAM_MUTATIONS, RandomHost, compiled, hosted, outcomes
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
+
+import tilewright as tw
+from tilewright.backends.interpreter.program import Executable
+from tilewright.backends.simulator import simulate
+from tilewright.dialects import make_context
+from tilewright.dialects.npu.structure import CallOp, LoopOp, WaitEventOp
+from tilewright.dialects.text import parse_module
+from tilewright.machine import Machine
+from tilewright.passes.npu.check import Finding, check
+from tilewright.passes.npu.schedule_host import NpuScheduleHostPass
+
+B1 = Machine.load("ascend-910b1")
+cases = pytest.mark.parametrize("name", PROGRAMS)
+
+
+@cache
+def program(name: str) -> tw.Program:
+    return compiled(name)
+
+
+def module(name: str) -> ModuleOp:
+    return program(name).module()
+
+
+def findings(mutant: ModuleOp) -> list[Finding]:
+    return [f for f in check(mutant, B1) if f.blame == "npu-schedule-host"]
+
+
+def test_the_programs_have_what_they_are_for() -> None:
+    assert any(isinstance(op, CallOp) for op in module("called").walk())
+    assert any(isinstance(op, LoopOp) and op.trip_count is None for op in module("until").walk())
+    assert all(any(isinstance(op, WaitEventOp) for op in module(name).walk()) for name in PROGRAMS)
+
+
+@cases
+def test_every_order_ends_alike(name: str) -> None:
+    assert check(module(name), B1) == []
+    assert len(outcomes(module(name), 40)) == 1
+
+
+@cases
+def test_the_oracle_and_the_checker_miss_each_wait(name: str) -> None:
+    """No wait can go: the checker says so of each, and most show as another outcome in some order."""
+    waits = sum(isinstance(op, WaitEventOp) for op in module(name).walk())
+    (right,) = outcomes(module(name), 1)
+    seen = 0
+    for i in range(waits):
+        mutant = module(name).clone()
+        wait = [op for op in mutant.walk() if isinstance(op, WaitEventOp)][i]
+        where = f"wait {i} of {waits} on {wait.stream.data}"
+        wait.detach()
+        wait.erase()
+        assert findings(mutant), f"{where} is not needed"
+        seen += set(outcomes(mutant, 25)) != {right}
+    assert seen >= 0.7 * waits
+
+
+@cases
+def test_no_fault_in_the_events_escapes(name: str) -> None:
+    rng = random.Random(name)
+    (right,) = outcomes(module(name), 1)
+    caught = 0
+    for mutations in STREAM_MUTATIONS.values():
+        for _ in range(12):
+            mutant = module(name).clone()
+            said = rng.choice(mutations)(mutant, rng)
+            if said is None:
+                continue
+            try:
+                mutant.verify()
+            except VerifyException:
+                continue
+            if findings(mutant):
+                caught += 1
+                continue
+            assert set(outcomes(mutant, 25)) == {right}, said
+    assert caught >= 12
+
+
+@pytest.mark.parametrize(("name", "memory"), [*((name, "typed") for name in PROGRAMS), ("rounds", "bytes")])
+def test_values(name: str, memory: Literal["typed", "bytes"]) -> None:
+    """JAX's values, with streams and events in place."""
+    fn, rng = PROGRAMS[name], np.random.default_rng(0)
+    args = [rng.random((16, 16), np.float32) for _ in range(2)]
+    wanted = jax.tree.leaves(jax.jit(fn)(*args))
+    for got, want in zip(Executable(module(name), B1, memory)(*args), wanted, strict=True):
+        scale = np.abs(np.asarray(want)).max()
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * scale)
+
+
+@cases
+def test_time_is_between_the_busiest_queue_and_all_in_turn(name: str) -> None:
+    report = program(name).report()
+    steps = simulate(module(name), B1)
+    serial = sum(step.microseconds * times for step, times in steps.flat())
+    assert max(report.queues.values()) <= report.microseconds + 1e-6
+    assert report.microseconds <= serial + 1e-6
+    assert sum(report.queues.values()) == pytest.approx(serial)
+
+
+def test_what_does_not_need_the_host_runs_meanwhile() -> None:
+    """Products take as long as the host's work: the shorter of the two is hidden."""
+
+    def fn(x: jax.Array, w: jax.Array) -> jax.Array:
+        y = hosted(x)
+        for _ in range(4):
+            w = w @ w
+        return y.sum() + w
+
+    rng = np.random.default_rng(0)
+    report = tw.compile(fn, rng.random((64, 64), np.float32), rng.random((1024, 1024), np.float32)).report()
+    assert report.microseconds < 0.8 * sum(report.queues.values())
+
+
+def scheduled(text: str) -> ModuleOp:
+    found = parse_module(make_context(), text, "random.mlir")
+    found.verify()
+    NpuScheduleHostPass().apply(Context(), found)
+    found.verify()
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_host_programs(seed: int) -> None:
+    """Loops and branches in one another, memory used again: safe in every order, and no wait can go."""
+    program = scheduled(RandomHost(random.Random(seed)).text())
+    assert findings(program) == []
+    assert len(outcomes(program, 12, seed)) == 1
+    for i in range(sum(isinstance(op, WaitEventOp) for op in program.walk())):
+        mutant = program.clone()
+        wait = [op for op in mutant.walk() if isinstance(op, WaitEventOp)][i]
+        said = f"wait {i}, for event {wait.event.value.data} on {wait.stream.data}, is not needed"
+        wait.detach()
+        wait.erase()
+        assert findings(mutant), said
