@@ -242,7 +242,9 @@ CASES: dict[str, tuple[str, str]] = {
         "device-uninitialised",
         main(f"""{at("y", 512)} // 2
         {at("flag", 1024, "!npu.gm<i1>")}
-        npu.host_call %x, %flag {{op = "any", module = "", outputs = 1}} : ({GM}, !npu.gm<i1>)
+        %h = npu.to_host %x : ({GM}) -> tensor<64xf32>
+        %f = npu.host_call %h {{op = "any", module = ""}} : (tensor<64xf32>) -> tensor<i1>
+        npu.to_device %f, %flag : (tensor<i1>, !npu.gm<i1>)
         npu.loop %flag : (!npu.gm<i1>) {{
         ^bb0(%s: !npu.gm<i1>):
           %n = npu.to_host %s : (!npu.gm<i1>) -> tensor<i1>
@@ -253,6 +255,47 @@ CASES: dict[str, tuple[str, str]] = {
           npu.yield %s : (!npu.gm<i1>)
         }}
         {RETURN} // 1"""),
+    ),
+    "a kernel that stores what another core of it loads": (
+        "in-place",
+        main(
+            f"""npu.launch @crossed %x, %x {{outputs = 1, workspaces = 0}} : ({GM}, {GM}) // 1
+        func.return %x : {GM}""",
+            more=kernel(
+                f"""%h = npu.alloc {{address = 0}} : () -> !npu.buffer<32xf32, ub>
+        npu.load_nd %x, %h at [%core * -32 + 32] {{sizes = [32]}} : ({GM}, !npu.buffer<32xf32, ub>)
+        npu.barrier
+        npu.store_nd %h, %y at [%core * 32] {{sizes = [32]}} : (!npu.buffer<32xf32, ub>, {GM}) // 2""",
+                "crossed",
+                grid=2,
+            ),
+        ).replace(f"%x: {GM}) ->", f"%x: {GM} {{graph.donated}}) ->"),
+    ),
+    "an argument that is written and not donated": (
+        "in-place",
+        main(
+            f"{at('y', 512)}\n{launch('x', 'y')}\n{launch('y', 'x')} // 1\nfunc.return %x : {GM}", more=COPY
+        ),
+    ),
+    "two streams at one tensor": (
+        "stream-race",
+        main(f"""{at("y", 512)}
+        npu.copy %x, %y {{stream = "compute"}} : ({GM}, {GM}) // 1
+        %h = npu.to_host %y {{stream = "copy_out"}} : ({GM}) -> tensor<64xf32> // 2
+        func.return %x : {GM}"""),
+    ),
+    "a wait for an event that nobody records": (
+        "unrecorded-event",
+        main(f"""npu.wait_event {{event = 3, stream = "host"}} // 1
+        func.return %x : {GM}"""),
+    ),
+    "two streams that wait for each other": (
+        "event-deadlock",
+        main(f"""npu.wait_event {{event = 0, stream = "copy_in"}} // 1
+        npu.record_event {{event = 1, stream = "copy_in"}}
+        npu.wait_event {{event = 1, stream = "copy_out"}}
+        npu.record_event {{event = 0, stream = "copy_out"}} // 2
+        func.return %x : {GM}"""),
     ),
     "a number that nothing wrote": (
         "device-uninitialised",

@@ -118,6 +118,11 @@ def scattered(x, i, u):
     return x.at[i].add(u)
 
 
+def hosted(x):
+    y = x @ x.T
+    return jnp.linalg.cholesky(y + 90 * jnp.eye(len(y), dtype=y.dtype)) @ jnp.tanh(x)
+
+
 def running(x):
     return jnp.cumsum(x, axis=0)
 
@@ -141,5 +146,6 @@ MODELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "calls": (calls, (data(20, 20), data(20, 20, seed=4))),
     "ordered": (ordered, (data(20, 50),)),
     "scattered": (scattered, (data(40, 20), jnp.asarray([3, 7, 3, 30]), data(4, 20, seed=1))),
+    "hosted": (hosted, (data(24, 40),)),
     "running": (running, (data(30, 20),)),
 }

@@ -19,6 +19,8 @@ from tilewright.dialects.npu.scatter import VScatterOp
 from tilewright.dialects.npu.sorting import VSortOp
 from tilewright.dialects.tile import ops as tile
 
+SCHEDULE = "npu-schedule-host"
+
 # -- loops and numbers --------------------------------------------------------------------------------------
 
 
@@ -49,6 +51,21 @@ def hoisted_operand(module: ModuleOp) -> None:
             before = before.prev_op
         if before is not None:
             replace_by(before.results[0], before.operands[0])
+
+
+def waits_forgotten(module: ModuleOp) -> None:
+    """Streams do not wait for each other."""
+    for op in every(module, host.WaitEventOp):
+        op.detach()
+
+
+def records_early(module: ModuleOp) -> None:
+    """An event is recorded before the command that it should follow."""
+    for op in every(module, host.RecordEventOp):
+        before = op.prev_op
+        if isinstance(before, host.LaunchOp):
+            op.detach()
+            before.parent.insert_op_before(op, before)
 
 
 def numbers(module: ModuleOp) -> list[Any]:
@@ -187,6 +204,8 @@ MORE = (
     Case("npu-swaps-call-arguments", NPU, "calls", call_arguments_swapped, ("npu.launch",), reproduced=False),
     Case("plan-frame-over-callers", PLAN, "calls", frames_of_callers, ("npu.launch",), reproduced=False),
     Case("plan-frame-overlaps", PLAN, "calls", tensors_of_a_frame_overlap, ("npu.launch",), reproduced=False),
+    Case("schedule-forgets-waits", SCHEDULE, "hosted", waits_forgotten, ("graph.host",), "hazard"),
+    Case("schedule-records-early", SCHEDULE, "hosted", records_early, ("graph.host",), "hazard"),
     Case("tile-sorts-backwards", TILE_, "ordered", order_reversed, ("graph.sort",)),
     Case("npu-sorts-backwards", NPU, "ordered", order_reversed, ("graph.sort",)),
     Case("allocate-sorts-over-itself", ALLOCATE, "ordered", work_over_result, ("graph.sort",)),

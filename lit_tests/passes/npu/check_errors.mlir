@@ -382,6 +382,9 @@ func.func @main(%x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>) -> !npu.gm<64xf32> att
   func.return %y : !npu.gm<64xf32>
 }
 // CHECK: error: device-overlap: 'func.func' ({{.*}}) has a device tensor over another one that is there from the start, bytes 0..255 of gm; npu-plan-memory is to blame
+
+// -----
+
 // Streams: a copy to the host that does not wait for what it reads.
 func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresses = array<i64: 0>, npu.arena_bytes = 2048 : i64} {
   %y = npu.gm_alloc {address = 512} : () -> !npu.gm<64xf32>
@@ -389,7 +392,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   %h = npu.to_host %y {stream = "copy_out"} : (!npu.gm<64xf32>) -> tensor<64xf32>
   func.return %y : !npu.gm<64xf32>
 }
-// CHECK: error: stream-race: 'npu.copy' ({{.*}}check_errors.mlir:273) on compute writes device memory that 'npu.to_host' ({{.*}}check_errors.mlir:274) on copy_out may read too early, bytes 512..767 of gm (copy_out has waited for nothing of compute); npu-schedule-host is to blame
+// CHECK: error: stream-race: 'npu.copy' ({{.*}}check_errors.mlir:391) on compute writes device memory that 'npu.to_host' ({{.*}}check_errors.mlir:392) on copy_out may read too early, bytes 512..767 of gm (copy_out has waited for nothing of compute); npu-schedule-host is to blame
 
 // -----
 
@@ -402,7 +405,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   %s = npu.host_call %h {module = "m", op = "sort", stream = "host"} : tensor<64xf32>
   func.return %x : !npu.gm<64xf32>
 }
-// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:285) on copy_out writes what the host has that 'npu.host_call' ({{.*}}check_errors.mlir:287) on host may read too early (host has waited for copy_out up to 'npu.to_host' ({{.*}}check_errors.mlir:283)); npu-schedule-host is to blame
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:403) on copy_out writes what the host has that 'npu.host_call' ({{.*}}check_errors.mlir:405) on host may read too early (host has waited for copy_out up to 'npu.to_host' ({{.*}}check_errors.mlir:401)); npu-schedule-host is to blame
 
 // -----
 
@@ -417,7 +420,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   npu.copy %x, %z {stream = "compute"} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
   func.return %z : !npu.gm<64xf32>
 }
-// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:300) on copy_out reads device memory that 'npu.copy' ({{.*}}check_errors.mlir:302) on compute may write too early, bytes 512..767 of gm (compute has waited for nothing of copy_out); npu-schedule-host is to blame
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:418) on copy_out reads device memory that 'npu.copy' ({{.*}}check_errors.mlir:420) on compute may write too early, bytes 512..767 of gm (compute has waited for nothing of copy_out); npu-schedule-host is to blame
 
 // -----
 
@@ -435,7 +438,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   }
   func.return %y : !npu.gm<64xf32>
 }
-// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:318) on copy_out reads device memory that 'npu.copy' ({{.*}}check_errors.mlir:315) on compute may write too early
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:436) on copy_out reads device memory that 'npu.copy' ({{.*}}check_errors.mlir:433) on compute may write too early
 
 // -----
 
@@ -447,7 +450,7 @@ func.func @main(%n: !npu.gm<i32>) -> !npu.gm<i32> attributes {npu.addresses = ar
   }
   func.return %n : !npu.gm<i32>
 }
-// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:329) on copy_out writes what the host has that 'npu.branch' ({{.*}}check_errors.mlir:330) on program may read too early
+// CHECK: error: stream-race: 'npu.to_host' ({{.*}}check_errors.mlir:447) on copy_out writes what the host has that 'npu.branch' ({{.*}}check_errors.mlir:448) on program may read too early
 
 // -----
 
@@ -456,7 +459,7 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   npu.wait_event {event = 3, stream = "host"}
   func.return %x : !npu.gm<64xf32>
 }
-// CHECK: error: unrecorded-event: 'npu.wait_event' ({{.*}}check_errors.mlir:341) waits for event 3, which nobody records; npu-schedule-host is to blame
+// CHECK: error: unrecorded-event: 'npu.wait_event' ({{.*}}check_errors.mlir:459) waits for event 3, which nobody records; npu-schedule-host is to blame
 
 // -----
 
@@ -474,7 +477,7 @@ func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attrib
   npu.wait_event {event = 0, stream = "host"}
   func.return %x : !npu.gm<64xf32>
 }
-// CHECK: error: unrecorded-event: 'npu.wait_event' ({{.*}}check_errors.mlir:359) waits for event 0, which 'npu.record_event' ({{.*}}check_errors.mlir:354) records on some ways only
+// CHECK: error: unrecorded-event: 'npu.wait_event' ({{.*}}check_errors.mlir:477) waits for event 0, which 'npu.record_event' ({{.*}}check_errors.mlir:472) records on some ways only
 
 // -----
 
@@ -486,4 +489,4 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   npu.record_event {event = 0, stream = "copy_out"}
   func.return %x : !npu.gm<64xf32>
 }
-// CHECK: error: event-deadlock: 'npu.wait_event' ({{.*}}check_errors.mlir:368) waits for event 0, which only 'npu.record_event' ({{.*}}check_errors.mlir:371) behind it records: it never ends; npu-schedule-host is to blame
+// CHECK: error: event-deadlock: 'npu.wait_event' ({{.*}}check_errors.mlir:486) waits for event 0, which only 'npu.record_event' ({{.*}}check_errors.mlir:489) behind it records: it never ends; npu-schedule-host is to blame
