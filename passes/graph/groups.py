@@ -207,7 +207,11 @@ class Grouper:
                     if isinstance(op, ElementwiseOp)
                     else self.axes_in(reader, value)
                 )
-                named = tuple(a if isinstance(a, int) else None for a in axes or ())
+                if axes is None:  # read as a whole, by places of its own
+                    if base_of(value).owner in maker.members:
+                        return False
+                    continue
+                named = tuple(a if isinstance(a, int) else None for a in axes)
                 if self._agrees(maker, value, named) is False:
                     return False
         return True

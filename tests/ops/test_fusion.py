@@ -122,6 +122,11 @@ def test_reductions_across_short_rows(n: int, dtype: str) -> None:
     check(fn, data(dtype, (n, 13, 2)), length=13 * n)
 
 
+@pytest.mark.parametrize("n", [1, 7, 40])
+def test_an_operand_of_a_product_that_its_epilogue_reads_too(n: int) -> None:
+    check(lambda c, w: jnp.tanh(c @ w) - jnp.sqrt(abs(w)), data("f32", (n, n)), data("f32", (n, n)), length=n)
+
+
 def test_a_pad_by_the_constant_that_it_pads() -> None:
     """Zeros around zeros: one constant is the data and the value of the pad."""
     check(lambda x: x + jnp.pad(jnp.zeros((3, 4)), ((0, 2), (1, 0))), data("f32", (5, 5)))
