@@ -27,6 +27,7 @@ from .hostprogram import PASSIVE, HostProgram, yielded
 from .launch import THREADS, ZERO, CompiledKernel, is_heavy
 from .segments import Segment
 from .state import ArenaState, State, TypedState, on_host
+from .values import plain
 
 SEGMENT_LAUNCHES = 8
 """From this many launches on, a segment ends where a kernel comes again: so the layers of a network are
@@ -184,7 +185,8 @@ class Executable:
         self.compilers.setdefault(segment.key, segment.compile_typed)
 
         def run(state: State) -> None:
-            results = self.compiled[segment.key](ZERO, *(state.get(r) for r in segment.inputs))
+            given = (plain(state.get(r)) for r in segment.inputs)
+            results = self.compiled[segment.key](ZERO, *given)
             state.restore(segment.outputs, results)
 
         return Step(run)
@@ -198,7 +200,7 @@ class Executable:
         def run(state: State) -> None:
             assert isinstance(state, ArenaState)
             first = np.array([state.address[r] for r in segment.tensors], np.int32)
-            numbers = [state.get(r) for r in inputs]
+            numbers = [plain(state.get(r)) for r in inputs]
             state.restore(outputs, self.compiled[segment.key](ZERO, state.words, first, *numbers))
 
         return Step(run)
@@ -216,7 +218,7 @@ class Executable:
         self.compilers.setdefault(key, make)
 
         def run(state: State) -> None:
-            state.restore(returned, self.compiled[key]([state.get(r) for r in passed]))
+            state.restore(returned, self.compiled[key]([plain(state.get(r)) for r in passed]))
 
         return Step(run)
 

@@ -64,6 +64,12 @@ _PACKED = {
 }
 """The unsigned integers as wide as element types that XLA packs: in memory each of them has a byte."""
 
+def plain(x: Any) -> Any:
+    """An array as a compiled function takes it: of a packed type, what a compiled function gives has a layout that no
+    other one accepts."""
+    return jnp.asarray(np.asarray(x)) if np.dtype(x.dtype) in _PACKED else x
+
+
 _RAW = {
     **{
         np.dtype(t): np.dtype(u)
@@ -387,7 +393,10 @@ def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> 
     """A product in `dtype` (see `accumulator`); operands of other dtypes are converted to it first."""
     if np.dtype(a.dtype) not in _ACCUMULATOR or a.dtype != b.dtype:
         a, b = convert(a, dtype), convert(b, dtype)
-    return lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
+    product = lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
+    # XLA makes a product of single terms a multiplication, which it would merge with an addition behind it
+    single = all(a.shape[d] == 1 for d in dimension_numbers[0][0])
+    return settle(product) if single else product
 
 
 def mma(a: Array, b: Array, acc: Array, step: Any) -> Array:

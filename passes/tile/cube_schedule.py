@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...dialects.dtypes import size
+from ...dialects.npu.types import ROW_BYTES
 from ...machine import Machine
 from ..pins import FREE, Schedule
 from .cube_cost import FRACTAL, CubeCost, CubeProblem, Loads, round_up, sides
@@ -56,8 +57,10 @@ def even(extent: int, limit: int, multiple: int = 1) -> int:
 
 def _depth(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
     """The longest k of a mma step that l0a and l0b hold twice."""
-    room = min(machine.spaces["l0a"].bytes, machine.spaces["l0b"].bytes) // 2 // problem.itemsize
-    return max(room // max(sides(problem, l0)) // FRACTAL * FRACTAL, FRACTAL)
+    room = min(machine.spaces["l0a"].bytes, machine.spaces["l0b"].bytes) // 2
+    rows, columns = (n * problem.itemsize for n in sides(problem, l0))
+    row = -(-columns // ROW_BYTES) * ROW_BYTES  # in l0b a k has whole blocks
+    return max(room // max(rows, row) // FRACTAL * FRACTAL, FRACTAL)
 
 
 def choose_cube(
@@ -111,7 +114,7 @@ def choose_cube(
 def _candidates(
     problem: CubeProblem, machine: Machine, cores: int, pins: Schedule
 ) -> Iterator[dict[int, int]]:
-    """Different tiles of a mma step."""
+    """Different tiles of a mma step; those whose accumulator does not fit only where both sides are pinned."""
     seen: set[tuple[int, ...]] = set()
     extents, last = problem.extents, problem.n[-1] if problem.n else None
     for m in (pins.base_m,) if pins.base_m else ROWS:
@@ -129,6 +132,9 @@ def _candidates(
             l0 = _tile(problem, m, n, 1, pins)
             l0 = _tile(problem, m, n, pins.base_k or _depth(problem, l0, machine), pins)
             key = tuple(l0.values())
+            free = not (pins.base_m and pins.base_n) and n > COLUMNS[-1]
+            if free and size(sides(problem, l0)) * 4 > machine.spaces["l0c"].bytes:
+                continue
             if key not in seen:
                 seen.add(key)
                 yield l0

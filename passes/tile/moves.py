@@ -52,7 +52,7 @@ def lower_copy(
     largest = largest_tile(extents, frozenset(), fits)
     if largest is None:
         raise PassError(f"kernel {name}: one element does not fit ub of {machine.name}")
-    read, write = (GmType.of(extents, element, [s[g[-1]] for g in groups]) for s in strides)
+    read, write = (GmType.of(extents, element, [s[g[-1]] if g else 1 for g in groups]) for s in strides)
     copies = copy_cycles("load", read, largest, machine) + copy_cycles("store", write, largest, machine)
     most = worth_waking(copies, machine)
     tile = cut_tile(largest, extents, frozenset(), itemsize(element), most)

@@ -115,8 +115,9 @@ def test_events_are_the_simulators(name: str) -> None:
         assert [(events[i + 2], events[i + 3]) for i in range(0, len(events), 6)] == expected
         if timeline["complete"]:
             assert timeline["shown"] == max(end for _, end in expected)
-            # cores that are left in the end get more of the bandwidth than the events have
-            assert launch.run.throttled or timeline["cycles"] <= timeline["shown"]
+            # cores that are left in the end get more of the bandwidth than the events have; behind the last event the
+            # scalar unit still waits for flags
+            assert launch.run.throttled or timeline["cycles"] <= 1.01 * timeline["shown"]
 
 
 @cases
@@ -200,13 +201,16 @@ def test_every_kernel_is_said_something_of(name: str) -> None:
 
 def test_what_is_said_to_help_helps() -> None:
     """The bytes that a larger tile is said to save are saved when it is pinned."""
-    (said,) = (f for found in data("big")["advice"].values() for f in found if "re-read" in f["help"])
+    fn, args, target = CASES["big"]
+    small = tw.Options(schedule=tw.Schedule(base_m=64, base_n=128))
+    small_tiles = tw.compile(fn, *args, target=target, options=small)
+    advice = page_data(small_tiles)["advice"].values()
+    (said,) = (f for found in advice for f in found if "re-read" in f["help"])
     pins = re.search(r"--schedule (\S+),", said["help"])
     claim = re.search(r"([\d.]+) MB of ([\d.]+) MB less", said["help"])
     assert pins and claim
-    kernel = program("big").report().kernels[0]
+    kernel = small_tiles.report().kernels[0]
     assert float(claim[2]) == pytest.approx(kernel.bytes["read"] / 1e6, abs=0.06)
-    fn, args, target = CASES["big"]
     pinned = tw.compile(fn, *args, target=target, options=tw.Options(schedule=parse_pins(pins[1])))
     saved = kernel.bytes["read"] - pinned.report().kernels[0].bytes["read"]
     assert saved >= 0.9 * float(claim[1]) * 1e6

@@ -145,3 +145,12 @@ def test_quantised(target: str) -> None:
 
 def test_rows_beyond_ub_after_a_product() -> None:
     check(lambda x, w: jax.nn.softmax(x @ w), data("f32", (3, 17)), data("f32", (17, 50257)), length=17)
+
+
+def test_products_of_single_terms_in_a_loop() -> None:
+    """XLA makes them multiplications; both memories round them before what follows is added."""
+
+    def fn(x: jax.Array) -> jax.Array:
+        return lax.fori_loop(0, 5, lambda _, a: a + a[:, :1] @ a[:1, :], x)
+
+    check(fn, data("f32", (37, 53)) / 8, memories=("typed", "bytes"), length=5)

@@ -157,10 +157,10 @@ def test_an_epilogue_in_any_layout(image: str, out: str) -> None:
         y = lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=(image, "OIHW", out))
         return jax.nn.relu(y + b.reshape([b.size if d == "C" else 1 for d in out]))
 
-    sizes = {"N": 2, "H": 28, "W": 28, "C": 3}
+    sizes = {"N": 1, "H": 56, "W": 28, "C": 3}
     x = data("f32", tuple(sizes[d] for d in image))
     program = check(fn, x, data("f32", (8, 3, 4, 4)), data("f32", (8,)), length=48)
-    assert [kernel.cores for kernel in program.report().kernels] > [2]
+    assert [kernel.cores for kernel in program.report().kernels] > [1]
 
 
 @pytest.mark.parametrize("name", ["scale, bias, relu", "depthwise and relu", "then pooling"])

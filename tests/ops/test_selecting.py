@@ -172,4 +172,6 @@ def test_one_kernel_reads_once() -> None:
     report = tw.compile(backward, x, y).report()
     assert [k.name for k in report.kernels][:1] == ["select_and_scatter_0"]
     assert len(report.kernels) <= 2
-    assert sum(report.kernels[0].bytes.values()) < 2.5 * (x.nbytes + y.nbytes)
+    # rows at the border of two tiles are read for both
+    assert report.kernels[0].bytes["read"] < 2.6 * (x.nbytes + y.nbytes)
+    assert report.kernels[0].bytes["write"] < 1.1 * x.nbytes

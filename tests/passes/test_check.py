@@ -103,7 +103,10 @@ def long_loops() -> list[KernelOp]:
     vector = tw.compile(
         lambda x: jnp.exp(x).sum(-1), jax.ShapeDtypeStruct((300000, 700), np.float32)
     ).module()
-    return [*kernels(product), *kernels(vector)]
+    ordered = tw.compile(
+        lambda x: (jnp.sort(x, -1), jnp.cumsum(x, -1)), jax.ShapeDtypeStruct((20000, 300), np.float32)
+    ).module()
+    return [*kernels(product), *kernels(vector), *kernels(ordered)]
 
 
 @pytest.mark.parametrize("kind", sorted(KERNEL_MUTATIONS))

@@ -91,7 +91,7 @@ def test_an_error_too_small_for_the_whole_program_is_found_alone() -> None:
 
 
 def test_the_tile_holds_the_element() -> None:
-    fn, args = MODELS["mlp"]
+    fn, args = MODELS["deep"]
     found = tw.verify(fn, *args, stages=stages_of("tile-fills-with-one"), bisect=True)
     assert found.culprit is not None
     tile = found.culprit.tile

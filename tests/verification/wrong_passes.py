@@ -498,7 +498,7 @@ CASES = (
         shifted(tile.StoreOp, by=1),
         ("graph.sub", "graph.mul", "graph.exp"),
     ),
-    Case("tile-fills-with-one", TILE_, "mlp", fill_one, ("graph.contract",)),
+    Case("tile-fills-with-one", TILE_, "deep", fill_one, ("graph.contract",)),
     Case("tile-loses-accumulation", TILE_, "deep", accumulation_lost, ("graph.contract",)),
     Case("tile-skips-last-core", TILE_, "apart", last_tile_skipped, ("graph.sub", "graph.mul", "graph.exp")),
     Case("tile-skips-last-step", TILE_, "deep", last_step_skipped, ("graph.contract",)),

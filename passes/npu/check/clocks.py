@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .affine import flat_hull, shared, volume
+from .device import by_stride, same_elements
 from .model import (
     BARRIER,
     LOOP,
@@ -100,6 +101,9 @@ class _Touch:
             return 0
         if self.view == before.view:
             return shared(box, other) if self.exact and before.exact else MANY
+        mine, theirs = by_stride(self.view), by_stride(before.view)
+        if self.exact and before.exact and same_elements(self.view, mine, before.view, theirs):
+            return shared([box[d] for d in mine], [other[d] for d in theirs])
         low, high = flat_hull(box, self.view.strides, self.view.offset)
         first, end = flat_hull(other, before.view.strides, before.view.offset)
         return MANY if low < end and first < high else 0

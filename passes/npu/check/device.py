@@ -6,6 +6,7 @@ Only the cores of one grid point are ordered with each other, by cross-core flag
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -329,7 +330,7 @@ def _same_steps(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
     the load stays inside the store's part of a grid point (stores of two points do not meet: that is checked
     already)."""
     assert load.box is not None and store.box is not None
-    orders = [_by_stride(transfer.view) for transfer in (load, store)]
+    orders = [by_stride(transfer.view) for transfer in (load, store)]
     seen = [
         [(t.view.shape[d], t.view.strides[d]) for d in order]
         for t, order in zip((load, store), orders, strict=True)
@@ -350,9 +351,17 @@ def _same_steps(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
     return True
 
 
-def _by_stride(view: GmType) -> list[int]:
+@functools.cache
+def by_stride(view: GmType) -> tuple[int, ...]:
     """The dimensions of a view that move, those with the longest strides first."""
-    return sorted((d for d, n in enumerate(view.shape) if n > 1), key=lambda d: -view.strides[d])
+    return tuple(sorted((d for d, n in enumerate(view.shape) if n > 1), key=lambda d: -view.strides[d]))
+
+
+def same_elements(a: GmType, in_a: Sequence[int], b: GmType, in_b: Sequence[int]) -> bool:
+    """Whether two views are one but for the order of the dimensions that move, given as `by_stride` does."""
+    return a.offset == b.offset and [(a.strides[d], a.shape[d]) for d in in_a] == [
+        (b.strides[d], b.shape[d]) for d in in_b
+    ]
 
 
 def _reach(kernel: Kernel, offset: Affine, count: int, step: int) -> tuple[int, int]:
