@@ -128,7 +128,8 @@ def _conv(op: ops.ConvOp, lhs: Array, rhs: Array) -> Array:
     wide = acc = values.accumulator(lhs.dtype, dtype)
     la, lb, lo = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
     taps = size([rhs.shape[d] for d in (lb[0], *lb[2:])])
-    if wide.kind in "iu" and taps * 2 ** (8 * lhs.dtype.itemsize + 8 * rhs.dtype.itemsize - 2) < 2**24:
+    bits = sum(8 * x.dtype.itemsize - (x.dtype.kind == "i") for x in (lhs, rhs))
+    if wide.kind in "iu" and taps * 2**bits < 2**24:
         wide = np.dtype(np.float32)  # exact, and many times faster
     out = lax.conv_general_dilated(
         values.convert(lhs, wide),
@@ -142,7 +143,8 @@ def _conv(op: ops.ConvOp, lhs: Array, rhs: Array) -> Array:
         preferred_element_type=wide,
     )
     # an integer wraps on its way to a narrower one, a float would be cut off at its limits
-    return values.convert(values.convert(out, acc), dtype)
+    whole = np.dtype(np.int32) if acc.kind in "iu" and wide.kind == "f" else acc
+    return values.convert(values.convert(out, whole), dtype)
 
 
 def _gather(op: ops.GatherOp, x: Array, indices: Array) -> Array:

@@ -64,6 +64,7 @@ _PACKED = {
 }
 """The unsigned integers as wide as element types that XLA packs: in memory each of them has a byte."""
 
+
 def plain(x: Any) -> Any:
     """An array as a compiled function takes it: of a packed type, what a compiled function gives has a layout that no
     other one accepts."""

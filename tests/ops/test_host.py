@@ -65,7 +65,11 @@ def test_python_functions() -> None:
         first, total = jax.pure_callback(sums, (row, scalar), x[0], 3.0)
         looped = lax.fori_loop(0, 3, lambda k, c: c + jax.pure_callback(lambda v, k: v * k, row, c, k), first)
         each = jax.vmap(lambda r: jax.pure_callback(np.max, scalar, r, vmap_method="sequential"))(x)
-        return jnp.tanh(looped) + total, each, jax.pure_callback(lambda v: v > 0, row.update(dtype=bool), x[1])
+        return (
+            jnp.tanh(looped) + total,
+            each,
+            jax.pure_callback(lambda v: v > 0, row.update(dtype=bool), x[1]),
+        )
 
     program = check(fn, A, host=True, memories=("typed", "bytes"))
     want = jax.tree.leaves(jax.jit(fn)(A))
@@ -86,7 +90,9 @@ def test_effects_in_python_are_refused() -> None:
     def fn(x: jax.Array) -> jax.Array:
         return io_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
-    with pytest.raises(tw.CompileError, match=r"'stablehlo.custom_call' \(.*test_host.py:\d+\) has effects in Python"):
+    with pytest.raises(
+        tw.CompileError, match=r"'stablehlo.custom_call' \(.*test_host.py:\d+\) has effects in Python"
+    ):
         tw.compile(fn, A)
 
 
@@ -96,7 +102,13 @@ def test_packed_types_in_both_memories(dtype: str) -> None:
 
     def fn(x: jax.Array, y: jax.Array) -> Any:
         rolled = lax.fori_loop(0, 3, lambda k, c: jnp.roll(c, 1), y)
-        return x.astype(dtype), y[::-1].reshape(1, -1), rolled, y.astype(jnp.float32) * x, jnp.where(x > 0, y, y[0])
+        return (
+            x.astype(dtype),
+            y[::-1].reshape(1, -1),
+            rolled,
+            y.astype(jnp.float32) * x,
+            jnp.where(x > 0, y, y[0]),
+        )
 
     x = jnp.arange(5.0) - 2
     program = tw.compile(fn, x, x.astype(dtype))
