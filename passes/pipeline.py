@@ -14,7 +14,17 @@ from ..dialects.graph import FusionOp
 from .calls import callers_first
 from .errors import PassError
 
-STATES = ("partitioned", "fused", "tiled", "bufferized", "addressed", "synchronized", "planned", "scheduled", "checked")
+STATES = (
+    "partitioned",
+    "fused",
+    "tiled",
+    "bufferized",
+    "addressed",
+    "synchronized",
+    "planned",
+    "scheduled",
+    "checked",
+)
 """Properties a module gains on its way down; each pass states what must hold and what holds after it."""
 
 

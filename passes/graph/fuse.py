@@ -341,7 +341,9 @@ class BlockFuser:
             op = value.owner
             assert isinstance(op, Operation)
             # the value of a pad stays a constant inside, even where the same constant is read as a tensor too
-            operands = [literal(v) if isinstance(op, PadOp) and v is op.value else clone(v) for v in op.operands]
+            operands = [
+                literal(v) if isinstance(op, PadOp) and v is op.value else clone(v) for v in op.operands
+            ]
             attributes = dict(op.attributes)
             axes = group.axes.get(op.results[0])
             if op in members and axes is not None:

@@ -291,7 +291,8 @@ class ContractKernel(VectorKernel):
         self.k_axes, self.b_axes = by_role["k"], by_role["b"]
         self._orient()
         lhs = self.operands[0]
-        windows = frozenset(a for d in lhs.dims if len(d.terms) > 1 for a in d.terms if self.role[a] == "k")
+        slid = [d for d in lhs.dims if any(self.role[a] == "m" for a in d.terms) and len(d.terms) > 1]
+        windows = frozenset(a for d in slid for a in d.terms if self.role[a] == "k")
         self.views = [o.view(dict(enumerate(self.extents))) for o in self.operands]
         each, head = self._epilogue_cycles()
         problem = CubeProblem(
@@ -566,6 +567,10 @@ class ContractKernel(VectorKernel):
             for a, c in d.terms.items():
                 if len(d.terms) == 1:
                     at, count = inner.get(a, Expr()), plan.l0[a]
+                elif self.role[a] == "b":
+                    continue  # the load is at its place
+                elif self.role[a] == "k" and o.transpose:  # beside a batch axis only: no window
+                    at, count, step = inner.get(a, Expr()) * c, plan.l0[a], c
                 elif self.role[a] == "k":
                     at, repeat, repeat_step = at + inner.get(a, Expr()) * c, plan.l0[a], c
                 else:

@@ -207,19 +207,21 @@ class Summary:
 
 
 def campaign(options: argparse.Namespace) -> Summary:
-    """Runs the seeds in `--jobs` workers, until they or the seconds are over."""
-    summary, lock = Summary(), threading.Lock()
+    """Runs the seeds in `--jobs` workers, until they or the seconds are over, or someone interrupts."""
+    summary, lock, stopped = Summary(), threading.Lock(), threading.Event()
     seeds = iter(range(options.seed, options.seed + options.count))
     end = time.monotonic() + options.seconds if options.seconds else float("inf")
 
     def run() -> None:
         worker = Worker(options)
-        while time.monotonic() < end:
+        while time.monotonic() < end and not stopped.is_set():
             with lock:
                 seed = next(seeds, None)
             if seed is None:
                 break
             found = worker.judge(seed)
+            if stopped.is_set():  # the interrupt was the worker's, too
+                break
             with lock:
                 summary.add(found)
                 if options.log:
@@ -235,8 +237,13 @@ def campaign(options: argparse.Namespace) -> Summary:
     threads = [threading.Thread(target=run) for _ in range(options.jobs)]
     for t in threads:
         t.start()
-    for t in threads:
-        t.join()
+    try:
+        for t in threads:
+            t.join()
+    except KeyboardInterrupt:
+        stopped.set()
+        for t in threads:
+            t.join()
     return summary
 
 

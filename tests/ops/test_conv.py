@@ -206,3 +206,17 @@ def test_sums_that_wrap(dtype: type) -> None:
     rng = np.random.default_rng(0)
     x, w = (rng.integers(0, 127, shape).astype(dtype) for shape in [(1, 5, 5, 3), (2, 2, 3, 4)])
     assert tw.verify(lambda x, w: conv(x, w), x, w).ok
+
+
+@pytest.mark.parametrize("features", [16, 300])
+@pytest.mark.parametrize("layouts", [("HNC", "OIH", "HNC"), ("CHN", "OIH", "HNC"), ("NCH", "HIO", "NCH")])
+def test_groups_in_any_layout(layouts: tuple[str, str, str], features: int) -> None:
+    """The features of a group are a part of the image's: no window, however the image lies."""
+    sizes = {"N": 2, "C": 2 * features, "H": 5, "O": 6, "I": features}
+    x = data("f32", [sizes[d] for d in layouts[0]])
+    w = data("f32", [3 if d == "H" else sizes[d] for d in layouts[1]])
+
+    def fn(x: jax.Array, w: jax.Array) -> jax.Array:
+        return lax.conv_general_dilated(x, w, (1,), "SAME", dimension_numbers=layouts, feature_group_count=2)
+
+    check(fn, x, w, length=3 * features, memories=("typed", "bytes"))
