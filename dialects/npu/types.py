@@ -158,6 +158,17 @@ class GmType(ParametrizedAttribute, TypeAttribute):
         return self.offset == 0 and self.strides == row_strides(self.shape)
 
     @property
+    def distinct(self) -> bool:
+        """Whether no two positions are the same element of the tensor."""
+        reach = 1
+        for stride, n in sorted(zip(self.strides, self.shape, strict=True)):
+            if n > 1:
+                if stride < reach:
+                    return False
+                reach = stride * n
+        return True
+
+    @property
     def bytes(self) -> int:
         return size(self.shape) * itemsize(self.element)
 

@@ -102,7 +102,7 @@ class Steps:
         if any(op.steps is not None for op in (load, self.store)):
             return False
         view = gm(self.store.dest)
-        if gm(load.source) != view or not apart(view):
+        if gm(load.source) != view or not view.distinct:
             return False
         steps = {**self.cores, **_counts(loops[:shared])}
         inner = _counts([*loops[shared:], *self.loops[shared:]])
@@ -150,17 +150,6 @@ def positions(op: tile.LoadOp | tile.StoreOp) -> list[Positions]:
             terms[v] = terms.get(v, 0) + c
         found.append(Positions(row[-1], {v: c for v, c in terms.items() if c}, size))
     return found
-
-
-def apart(view: GmType) -> bool:
-    """Whether no two positions of a view are the same element."""
-    reach = 1
-    for stride, n in sorted(zip(view.strides, view.shape, strict=True)):
-        if n > 1:
-            if stride < reach:
-                return False
-            reach = stride * n
-    return True
 
 
 def _counts(loops: Sequence[ForOp]) -> dict[SSAValue, int]:

@@ -139,7 +139,7 @@ def _regular(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Su
         return True
     if total > MOST_ELEMENTS:
         return True
-    if not apart_elements(view):
+    if not view.distinct:
         return False
     mask = np.zeros(total, bool)
     shown = np.lib.stride_tricks.as_strided(mask[view.offset :], view.shape, view.strides)  # inside: checked
@@ -158,17 +158,6 @@ def _tight(view: GmType) -> bool:
             if stride != reach:
                 return False
             reach *= n
-    return True
-
-
-def apart_elements(view: GmType) -> bool:
-    """Whether no two elements of a view are the same one of its tensor."""
-    reach = 1
-    for stride, n in sorted(zip(view.strides, view.shape, strict=True)):
-        if n > 1:
-            if stride < reach:
-                return False
-            reach = stride * n
     return True
 
 
@@ -335,7 +324,7 @@ def _same_steps(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
         [(t.view.shape[d], t.view.strides[d]) for d in order]
         for t, order in zip((load, store), orders, strict=True)
     ]
-    if load.view.offset != store.view.offset or seen[0] != seen[1] or not apart_elements(store.view):
+    if load.view.offset != store.view.offset or seen[0] != seen[1] or not store.view.distinct:
         return False
     for dims in zip(*orders, strict=True):
         inside, along = [], []

@@ -15,7 +15,7 @@ from xdsl.ir import Operation
 
 from ....dialects.affine import Affine
 from .clocks import Clocks
-from .device import apart_elements, core_variables
+from .device import core_variables
 from .finding import Finding
 from .model import Kernel, Node, Transfer
 
@@ -58,7 +58,7 @@ class InPlace:
             or load.section is not store.section
         ):
             return False
-        if not apart_elements(store.view) or any(s != 1 for s in (*load.box.steps, *store.box.steps)):
+        if not store.view.distinct or any(s != 1 for s in (*load.box.steps, *store.box.steps)):
             return False
         shared = [a for a, b in zip(load.loops, store.loops, strict=False) if a == b]
         if tuple(shared) != load.loops[: len(shared)] or not first(self._nodes(store), load.op, store.op):
