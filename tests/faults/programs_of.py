@@ -44,6 +44,8 @@ KNOWN = (
     structure.HostCallOp,
     structure.LoopOp,
     structure.BranchOp,
+    structure.RecordEventOp,  # it runs in program order: streams.py tries the other orders
+    structure.WaitEventOp,
     ViewOp,
     ReturnOp,
     FuncOp,
