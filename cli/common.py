@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TextIO
 
 from ..backends import files
 
@@ -46,8 +46,16 @@ def complain(program: str, message: str) -> None:
 
 def say(message: str) -> None:
     """Prints to stderr, if anybody listens."""
-    with suppress(BrokenPipeError):
+    try:
         print(message, file=sys.stderr, flush=True)
+    except OSError:
+        discard(sys.stderr)
+
+
+def discard(stream: TextIO) -> None:
+    """What a stream still holds, and all that comes, goes nowhere: Python would fail to write it when it ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def os_message(error: OSError) -> str:
@@ -93,7 +101,13 @@ def quiet_pipe():
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
+    except OSError:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            discard(sys.stdout)
+        raise
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
