@@ -6,6 +6,7 @@ Positions count the ops of that block; a use in an inner loop counts as the loop
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -216,12 +217,12 @@ def reduce_flags(flags: list[Flag]) -> list[Flag]:
     return out
 
 
-def number_events(flags: list[Flag], events: int) -> tuple[list[Flag], set[frozenset[Pipe]]]:
+def number_events(flags: list[Flag], events: int) -> tuple[list[Flag], set[Pair]]:
     """Gives each flag its events, `slots` of them. Where a pair of pipes runs out, its forward flags of one block
     are joined: all their sources first, then all their consumers. Returns the flags that are left, and the pairs
     that still run out."""
     out: list[Flag] = []
-    full: set[frozenset[Pipe]] = set()
+    full: set[Pair] = set()
     for pair in sorted({f.pair for f in flags}):
         mine = [f for f in flags if f.pair == pair]
         if sum(f.slots for f in mine) > events:
@@ -231,9 +232,15 @@ def number_events(flags: list[Flag], events: int) -> tuple[list[Flag], set[froze
             f.event = number
             number += f.slots
         if number > events:
-            full.add(frozenset(pair))
+            full.add(pair)
         out += mine
     return out, full
+
+
+def joined(flags: list[Flag], left: list[Flag]) -> set[Pair]:
+    """The pairs of pipes of which `left` has fewer flags."""
+    before, after = Counter(f.pair for f in flags), Counter(f.pair for f in left)
+    return {pair for pair, count in before.items() if after[pair] < count}
 
 
 def _join_forward(mine: list[Flag]) -> list[Flag]:

@@ -46,7 +46,8 @@ from ..errors import PassError
 from .check.clocks import Clocks
 from .check.minimal import irredundant
 from .check.model import LOOP, SET, WAIT, WORK, Kernel, Node, Section
-from .flags import Flag, Home, number_events, plan_flags
+from .flags import Flag, Home, Pair, joined, number_events, plan_flags
+from .reorder import gather, wall_off
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class NpuSynchronizePass(ModulePass):
         for kernel in op.ops:
             if isinstance(kernel, KernelOp):
                 model = Kernel(kernel)
-                for section in model.sections:
-                    synchronize_section(model, section, machine.flags)
+                for number in range(len(model.sections)):
+                    model = synchronize_section(model, number, machine.flags)
                 synchronize_cores(kernel)
 
 
@@ -87,35 +88,47 @@ def _lift(op: Operation, block: Block) -> Operation:
     return op
 
 
-def synchronize_section(model: Kernel, section: Section, events: int) -> None:
-    """Inserts the flags of one section. Raises PassError where a pair of pipes needs more than `events`.
+def synchronize_section(model: Kernel, number: int, events: int) -> Kernel:
+    """Inserts the flags of one section, where a pair of pipes has `events`. Returns the model of the kernel as it then
+    is.
 
-    Where a pair runs out of events, its buffers get one event for all their slots, in both directions: they take
-    turns, and their slots no longer overlap.
+    Flags of a pair that runs out of events are joined, where each may stand in the other's place. While that is not
+    enough, the next of these is done: the instructions move, so that more can be joined; each buffer gets one event for
+    all its slots, both ways, so that they take turns and no longer overlap; barriers take the place of the flags.
     """
+    section = model.sections[number]
     if any(isinstance(op, SyncOp) for op in section.op.body.walk()):
-        return
-    top = section.op.body.block
+        return model
     turns: set[frozenset[Pipe]] = set()
+    gathered: set[Pair] = set()
     while True:
         homes = plan_flags(section, turns)
         flags = needed_flags([f for h in homes.values() for f in h.flags], homes, model, section)
         chosen, full = number_events(flags, events)
-        if full and full <= turns:
-            raise PassError(_no_room(section.op, chosen, full, events))
         if not full and len(chosen) < len(
             flags
         ):  # joined ones may order too little, or make others superfluous
             if is_unsafe(chosen, homes, model, section):
-                full = {frozenset(f.pair) for f in flags if f.slots > 1}
+                full = joined(flags, chosen)
             else:
                 chosen = needed_flags(chosen, homes, model, section)
-        if full <= turns:
+        if not full:
             break
-        turns |= full
+        short = {frozenset(pair) for pair in full}
+        top = section.op.body.block
+        moved = [gather(top, *pair) for pair in sorted(full - gathered)]
+        gathered |= full
+        if not any(moved):
+            if not short <= turns:
+                turns |= short
+                continue
+            wall_off(homes.values(), [f for f in flags if frozenset(f.pair) in short])
+        model = Kernel(model.op)
+        section = model.sections[number]
     for home in homes.values():
         home.flags = [f for f in chosen if f.block is home.block]
-        insert(home, top)
+        insert(home, section.op.body.block)
+    return model
 
 
 def needed_flags(
@@ -201,15 +214,6 @@ def _nodes_of(nodes: list[Node], op: Operation) -> list[Node]:
     for loop in reversed(path):
         nodes = next(n.body for n in nodes if n.op is loop and n.kind == LOOP)
     return nodes
-
-
-def _no_room(section: SectionOp, flags: list[Flag], full: set[frozenset[Pipe]], events: int) -> str:
-    pair = next(f.pair for f in flags if frozenset(f.pair) in full)
-    need = sum(f.slots for f in flags if f.pair == pair)
-    return (
-        f"{describe(section)} needs {need} events from {pair[0]} to {pair[1]}; the core has {events}: "
-        "use fewer buffers in flight"
-    )
 
 
 @cache

@@ -164,3 +164,91 @@ npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
 // CHECK: npu.set_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE2"}
 // CHECK: scf.for
 // CHECK: npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE2"}
+
+// -----
+
+// A pair of pipes has eight events: nine loads move before what they are for, and one flag is for all of them.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<64x64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %b0 = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %b1 = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %b2 = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %b3 = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %b4 = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %b5 = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %b6 = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %b7 = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    %b8 = npu.alloc : () -> !npu.buffer<8x64xf32, ub>
+    npu.load_nd %x, %b0 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vexp %b0, %b0 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.load_nd %x, %b1 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vexp %b1, %b1 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.load_nd %x, %b2 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vexp %b2, %b2 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.load_nd %x, %b3 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vexp %b3, %b3 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.load_nd %x, %b4 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vexp %b4, %b4 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.load_nd %x, %b5 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vexp %b5, %b5 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.load_nd %x, %b6 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vexp %b6, %b6 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.load_nd %x, %b7 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vexp %b7, %b7 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+    npu.load_nd %x, %b8 at [0, 0] {sizes = [8, 64]} : (!npu.gm<64x64xf32>, !npu.buffer<8x64xf32, ub>)
+    npu.vexp %b8, %b8 : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x64xf32, ub>)
+  }
+}
+// CHECK: npu.load_nd %x, %b0
+// CHECK-NEXT: npu.load_nd %x, %b1
+// CHECK: npu.load_nd %x, %b8
+// CHECK-NEXT: npu.set_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "V"}
+// CHECK-NEXT: npu.wait_flag at [0] {event = 0, slots = 1, source = "MTE2", target = "V"}
+// CHECK-NEXT: npu.vexp %b0
+// CHECK-NOT: npu.wait_flag
+// CHECK: npu.vexp %b8
+
+// -----
+
+// One buffer that is filled nine times, where nothing can move: barriers.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<9x64xf32>, %y: !npu.gm<64xf32>):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %b = npu.alloc : () -> !npu.buffer<64xf32, ub>
+    %s = npu.alloc : () -> !npu.buffer<64xf32, ub>
+    npu.vfill %s {value = 0.000000e+00 : f64} : (!npu.buffer<64xf32, ub>)
+    npu.load_nd %x, %b at [0, 0] {sizes = [1, 64]} : (!npu.gm<9x64xf32>, !npu.buffer<64xf32, ub>)
+    npu.vadd %s, %b, %s : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.load_nd %x, %b at [1, 0] {sizes = [1, 64]} : (!npu.gm<9x64xf32>, !npu.buffer<64xf32, ub>)
+    npu.vadd %s, %b, %s : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.load_nd %x, %b at [2, 0] {sizes = [1, 64]} : (!npu.gm<9x64xf32>, !npu.buffer<64xf32, ub>)
+    npu.vadd %s, %b, %s : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.load_nd %x, %b at [3, 0] {sizes = [1, 64]} : (!npu.gm<9x64xf32>, !npu.buffer<64xf32, ub>)
+    npu.vadd %s, %b, %s : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.load_nd %x, %b at [4, 0] {sizes = [1, 64]} : (!npu.gm<9x64xf32>, !npu.buffer<64xf32, ub>)
+    npu.vadd %s, %b, %s : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.load_nd %x, %b at [5, 0] {sizes = [1, 64]} : (!npu.gm<9x64xf32>, !npu.buffer<64xf32, ub>)
+    npu.vadd %s, %b, %s : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.load_nd %x, %b at [6, 0] {sizes = [1, 64]} : (!npu.gm<9x64xf32>, !npu.buffer<64xf32, ub>)
+    npu.vadd %s, %b, %s : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.load_nd %x, %b at [7, 0] {sizes = [1, 64]} : (!npu.gm<9x64xf32>, !npu.buffer<64xf32, ub>)
+    npu.vadd %s, %b, %s : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.load_nd %x, %b at [8, 0] {sizes = [1, 64]} : (!npu.gm<9x64xf32>, !npu.buffer<64xf32, ub>)
+    npu.vadd %s, %b, %s : (!npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>, !npu.buffer<64xf32, ub>)
+    npu.store_nd %s, %y at [0] {sizes = [64]} : (!npu.buffer<64xf32, ub>, !npu.gm<64xf32>)
+  }
+}
+// CHECK: npu.load_nd %x, %b at [0, 0]
+// CHECK: npu.barrier
+// CHECK-NEXT: npu.vadd
+// CHECK-NEXT: npu.barrier
+// CHECK-NEXT: npu.load_nd %x, %b at [1, 0]
+// CHECK-NEXT: npu.barrier
+// CHECK-NOT: npu.set_flag
+// CHECK: npu.load_nd %x, %b at [8, 0]
+// CHECK: npu.set_flag at [0] {event = 0, slots = 1, source = "V", target = "MTE3"}
+// CHECK-NEXT: npu.wait_flag
+// CHECK-NEXT: npu.store_nd

@@ -1,0 +1,108 @@
+"""Moves the instructions of a block so that fewer flags order them; nothing changes within a pipe.
+
+Pipes run side by side, each in the order of its instructions, so where an instruction stands among those of other
+pipes says only where its flags may stand. A flag for all loads of a block needs them before their first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.dialects import arith
+from xdsl.ir import Block, Operation, SSAValue
+
+from ...dialects.npu import NpuOp, Pipe
+from ...dialects.npu.ops import AllocOp, BarrierOp, SlotOp, SyncOp, ViewOp
+from .flags import Flag, Home
+
+_NAMES = (AllocOp, SlotOp, ViewOp, arith.ConstantOp)
+"""Ops that only name things: they run on no pipe."""
+
+
+def gather(block: Block, source: Pipe, target: Pipe) -> bool:
+    """Moves the instructions of `source` up and those of `target` down past instructions of other pipes, as far as
+    these touch nothing of theirs, in every block from `block` inwards. Whether something moved."""
+    moved = False
+    for op in list(block.ops):
+        for region in op.regions:
+            moved |= gather(region.block, source, target)
+    ops = _names_first(list(block.ops))
+    order = _raised(ops, source)
+    order = _raised(order[::-1], target)[::-1]
+    if order == ops:
+        return moved
+    for op in ops:
+        op.detach()
+    block.add_ops(order)
+    return True
+
+
+def wall_off(homes: Iterable[Home], flags: Iterable[Flag]) -> None:
+    """A barrier before what each flag holds, unless one stands between the flag's two instructions already."""
+    ordered = sorted(flags, key=lambda flag: flag.before)
+    for home in homes:
+        walls: list[int] = []
+        for flag in ordered:
+            if flag.block is not home.block or any(
+                w <= flag.before and (flag.backward or flag.after < w) for w in walls
+            ):
+                continue
+            walls.append(flag.before)
+            held = home.items[flag.before]
+            barrier = BarrierOp.create()
+            barrier.location = held.location
+            home.block.insert_op_before(barrier, held)
+
+
+def _names_first(ops: list[Operation]) -> list[Operation]:
+    """What only names things goes up to where its operands are known."""
+    out: list[Operation] = []
+    place: dict[Operation, int] = {}
+    start = 0
+    for op in ops:
+        known = [place[v.owner] for v in op.operands if isinstance(v.owner, Operation) and v.owner in place]
+        if isinstance(op, _NAMES) and max(known, default=-1) < start:
+            out.insert(start, op)
+            place[op] = start
+            start += 1
+        else:
+            out.append(op)
+            place[op] = len(ops)
+    return out
+
+
+def _raised(ops: list[Operation], pipe: Pipe) -> list[Operation]:
+    """The ops with those of a pipe as early as they may be. A block's end and what only names things stay."""
+    out: list[Operation] = []
+    for op in ops:
+        at = len(out)
+        if isinstance(op, NpuOp) and pipe == op.PIPE and _moves(op):
+            while at and _passes(op, out[at - 1]):
+                at -= 1
+        out.insert(at, op)
+    return out
+
+
+def _moves(op: NpuOp) -> bool:
+    return not (op.results or isinstance(op, (*_NAMES, SyncOp, BarrierOp)))
+
+
+def _passes(op: NpuOp, other: Operation) -> bool:
+    """Whether two instructions may change places: of two pipes, and neither writes what the other touches."""
+    if not isinstance(other, NpuOp) or not _moves(other) or other.PIPE == op.PIPE:
+        return False
+    touched, written = _touched(op)
+    others, theirs = _touched(other)
+    return not (written & others or theirs & touched)
+
+
+def _touched(op: NpuOp) -> tuple[set[SSAValue], set[SSAValue]]:
+    """The buffers and tensors that an instruction touches, and those of them that it writes."""
+    written = {_root(v) for v in op.writes()}
+    return written | {_root(v) for v in op.reads()}, written
+
+
+def _root(value: SSAValue) -> SSAValue:
+    while isinstance(value.owner, SlotOp | ViewOp):
+        value = value.owner.source
+    return value
