@@ -23,7 +23,7 @@ from ..backends.interpreter.hostprogram import (
     HostProgram,
     yielded,
 )
-from ..backends.interpreter.launch import ZERO, Signature, jit, trace
+from ..backends.interpreter.launch import ZERO, Signature, jit, row_major, trace
 from ..backends.interpreter.state import State, TypedState, on_host
 from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype, size
@@ -307,7 +307,7 @@ class HostWalk:
         kernel, machine, signature = self.host.callee(op), self.machine, bound.signature
 
         def make() -> Any:
-            return jit(lambda zero, *xs: trace(kernel, signature, zero, xs, machine))
+            return jit(row_major(lambda zero, *xs: trace(kernel, signature, zero, xs, machine)))
 
         contents: list[Any] = [(self.numbers if on_host(r) else self.state).get(r) for r in bound.passed]
         for r, x in zip(bound.returned, self.cache.get(bound.key, make)(ZERO, *contents), strict=True):

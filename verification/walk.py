@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..backends.interpreter.graph import RULES, called, main_of
 from ..backends.interpreter.host import run_text
-from ..backends.interpreter.launch import ZERO, jit
+from ..backends.interpreter.launch import ZERO, jit, row_major
 from ..backends.interpreter.tile import run_kernel
 from ..backends.interpreter.views import View, realise
 from ..dialects.base import describe, integer, text, to_ints
@@ -427,7 +427,7 @@ def run_tile_kernel(
     """The outputs of a tile kernel on arrays."""
 
     def make() -> Callable[..., list[Array]]:
-        return jit(lambda zero, *xs: run_kernel(kernel, zero, xs, inits, shapes))
+        return jit(row_major(lambda zero, *xs: run_kernel(kernel, zero, xs, inits, shapes)))
 
     key = ("tile", structure(kernel), tuple(inits), tuple(shapes), tuple(x.shape for x in inputs))
     return list(cache.get(key, make)(ZERO, *inputs))

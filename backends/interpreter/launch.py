@@ -6,9 +6,10 @@ cores, each of which fills its own part of the outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import jax
@@ -129,7 +130,7 @@ class CompiledKernel:
             shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self.signature.passed]
             zero = jax.ShapeDtypeStruct((), np.float32)
             coordinate = jax.ShapeDtypeStruct((), np.int32)
-            lowered = jit(self._run).lower(zero, coordinate, *shapes)
+            lowered = jit(row_major(self._run)).lower(zero, coordinate, *shapes)
             self.executable = lowered.compile()
             if self.split is not None:
                 parts = lowered.out_info
@@ -168,8 +169,20 @@ ZERO = np.float32(0)
 NONE = np.int32(0)
 
 
-def jit(function: Any, **options: Any) -> Any:
+def jit(function: Callable[..., Any], **options: Any) -> Any:
+    """`jax.jit` for the interpreter."""
     return jax.jit(function, compiler_options=COMPILER_OPTIONS, keep_unused=True, **options)
+
+
+def row_major(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose results leave `jit` row-major. JAX gives a result that a layout constraint makes the layout that
+    XLA likes best, and whatever takes it on a CPU reads it as row-major all the same."""
+
+    @wraps(function)
+    def settled(*args: Any) -> Any:
+        return jax.tree.map(lax.optimization_barrier, function(*args))
+
+    return settled
 
 
 # -- how heavy, and how to split ---------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from . import values
 from .graph import GraphRunner, main_of
 from .grid import GridWalker
 from .instructions import RULES, Spec
-from .launch import ZERO, jit
+from .launch import ZERO, jit, row_major
 from .liveness import bounds
 from .scope import Offset
 from .views import View, realise
@@ -127,7 +127,9 @@ class TileProgram:
         key = (name, inits, types)
         if key not in self.compiled:
             self.compiled[key] = jit(
-                lambda zero, *xs: run_kernel(kernel, zero, xs, inits, [_shape_of(v) for v in op.results])
+                row_major(
+                    lambda zero, *xs: run_kernel(kernel, zero, xs, inits, [_shape_of(v) for v in op.results])
+                )
             )
         zero = lax.add(ZERO, ZERO)
         if isinstance(zero, Tracer):  # inside a loop, which is compiled as a whole

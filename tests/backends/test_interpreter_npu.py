@@ -1,6 +1,7 @@
 """Kernels and host programs of the npu level in both memory modes."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
@@ -435,3 +436,20 @@ def test_complex_tensors_in_bytes(dtype: type) -> None:
         same, other = program.executable("bytes")(x)
     assert np.asarray(same).tobytes() == x.tobytes()
     np.testing.assert_array_equal(np.asarray(other), x.conj())
+
+
+def test_what_one_stretch_makes_the_next_reads_as_it_is() -> None:
+    """Launches of one kernel are compiled in several functions; XLA would store the padded tensors by columns."""
+
+    def take(x: jax.Array, i: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(x, i, 1)
+
+    def fn(x: jax.Array, y: jax.Array, i: jax.Array) -> jax.Array:
+        x = jnp.pad(x, ((0, 0), (0, 1)))
+        taken = [take(x, i), take(x, i + 1), *(take(jnp.pad(y, ((0, 0), (n, 2 - n))), i) for n in range(3))]
+        return (taken[0] - taken[1]) * taken[2] * taken[3] * taken[4]
+
+    i = np.random.default_rng(0).integers(0, 7, (64, 1)).astype(np.int32)
+    args = (random(64, 8), random(64, 7), i)
+    got = tw.compile(fn, *args)(*args)
+    np.testing.assert_allclose(got, jax.jit(fn)(*args), rtol=1e-5, atol=1e-5)
