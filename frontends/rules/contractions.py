@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from xdsl.ir import SSAValue
+
 from ...dialects.dtypes import dtype_name, element_type, is_float, tensor
-from ...dialects.graph import ContractOp, ConvOp, ReverseOp
+from ...dialects.graph import ContractOp, ConvOp, ReshapeOp, ReverseOp, TransposeOp
 from ...dialects.graph.ops import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
@@ -45,12 +47,18 @@ def _dot(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 def _convolution(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     layouts = bindings.conv_dimensions(op)
     spatial = layouts["rhs_layout"][2:]
-    if not 1 <= len(spatial) <= 3 or bindings.integer(op, "batch_group_count", 1) != 1:
+    if not 1 <= len(spatial) <= 3:
         return None
     operands = _operands(walk, args, types)
     if operands is None:
         return None
     lhs, rhs = operands
+    groups = bindings.integer(op, "feature_group_count", 1)
+    batch_groups = bindings.integer(op, "batch_group_count", 1)
+    if batch_groups > 1:
+        batch, feature, *_ = layouts["lhs_layout"]
+        lhs = _grouped_features(walk, lhs, batch, feature, batch_groups)
+        groups = batch_groups
     reversal = bindings.ints(op, "window_reversal")
     backwards = [d for d, r in zip(spatial, reversal, strict=bool(reversal)) if r]
     if backwards:
@@ -66,9 +74,23 @@ def _convolution(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         high=high,
         lhs_dilation=bindings.ints(op, "lhs_dilation") or ones,
         rhs_dilation=bindings.ints(op, "rhs_dilation") or ones,
-        groups=bindings.integer(op, "feature_group_count", 1),
+        groups=groups,
         **layouts,
     )
+
+
+def _grouped_features(walk: Walk, x: SSAValue, batch: int, feature: int, groups: int) -> SSAValue:
+    """x with its batch in `groups` parts, which are parts of the features instead: a part meets its own outputs either
+    way."""
+    shape, element = list(shape_of(x)), element_of(x)
+    parts = [*shape[:batch], groups, shape[batch] // groups, *shape[batch + 1 :]]
+    (x,) = walk.emit(ReshapeOp, [x], [tensor(parts, element)])
+    others = [d for d in range(len(parts)) if d != batch]
+    others.insert(others.index(feature + (feature > batch)), batch)
+    (x,) = walk.emit(TransposeOp, [x], [tensor([parts[d] for d in others], element)], perm=others)
+    shape[batch] //= groups
+    shape[feature] *= groups
+    return walk.emit(ReshapeOp, [x], [tensor(shape, element)])[0]
 
 
 RULES: dict[str, Rule] = {

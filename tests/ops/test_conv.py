@@ -88,6 +88,29 @@ def test_conv(dtype: str, draw: st.DataObject, target: str, memories) -> None:
     check(fn, x, w, target=target, memories=memories, length=math.prod(window) * features_in)
 
 
+@settings(max_examples=5)
+@given(draw=st.data(), target=TARGETS, memories=MODES)
+def test_batch_groups(draw: st.DataObject, target: str, memories) -> None:
+    """Parts of the batch that meet filters of their own, and the gradient of a grouped convolution, which has them."""
+    layouts = draw.draw(st.sampled_from([NHWC, ("CHWN", "OHWI", "HNWC"), ("NCHW", "OIHW", "NCHW")]))
+    groups, batch, outputs = (draw.draw(st.sampled_from(n)) for n in ((2, 3), (1, 2), (1, 4)))
+    sizes = {"N": groups * batch, "C": 3, "I": 3, "O": groups * outputs}
+    x = data("f32", [sizes.get(c) or {"H": 6, "W": 5}[c] for c in layouts[0]])
+    w = data("f32", [sizes.get(c) or {"H": 3, "W": 2}[c] for c in layouts[1]])
+
+    def fn(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(x, w, (1, 2), "SAME", None, (2, 1), layouts, batch_group_count=groups)
+
+    check(fn, x, w, target=target, memories=memories, length=18)
+
+    def loss(x: Any, w: Any) -> Any:
+        y = lax.conv_general_dilated(x, w, (2, 1), "SAME", None, None, NHWC, feature_group_count=groups)
+        return (y * y).sum()
+
+    x, w = data("f32", (2, 5, 6, groups * 2)), data("f32", (3, 3, 2, groups * outputs))
+    check(jax.grad(loss, (0, 1)), x, w, target=target, length=60)
+
+
 def conv(x: jax.Array, w: jax.Array, **options: Any) -> jax.Array:
     return lax.conv_general_dilated(
         x, w, (1, 1), options.pop("padding", "SAME"), dimension_numbers=NHWC, **options
