@@ -12,6 +12,7 @@ from .. import bindings
 from ..bindings import Op
 from ..walk import Rule, Walk
 from .base import Results, Types, Values, converted
+from .precision import reduce_precision
 
 NAMES = {
     "negate": "neg",
@@ -172,6 +173,7 @@ _SPECIAL: dict[str, Rule] = {
     "select": _select,
     "clamp": _clamp,
     "square": _square,
+    "reduce_precision": reduce_precision,
     "is_inf": _is_infinite(None),
     "is_pos_inf": _is_infinite(float("inf")),
     "is_neg_inf": _is_infinite(float("-inf")),

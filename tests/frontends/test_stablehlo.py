@@ -70,7 +70,8 @@ MAXIMUM = "%r = stablehlo.maximum %p, %q : tensor<f32>"
         ("%r = stablehlo.multiply %p, %q : tensor<f32>", "1.0", ["graph.constant", "graph.reduce"]),
         # Not a scalar function of the graph level.
         (
-            "%n = stablehlo.reduce_precision %q, format = e5m10 : tensor<f32>\n"
+            "%w = stablehlo.convert %q : (tensor<f32>) -> tensor<f64>\n"
+            "%n = stablehlo.convert %w : (tensor<f64>) -> tensor<f32>\n"
             "%r = stablehlo.maximum %p, %n : tensor<f32>",
             "1.0",
             ["graph.constant", "graph.host"],

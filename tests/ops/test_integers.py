@@ -180,3 +180,14 @@ def test_a_long_sum_of_bytes() -> None:
     total = np.asarray(x).astype(np.uint64).sum(1)
     np.testing.assert_array_equal(np.asarray(got(x)[1]), total.astype(np.uint32))
     assert math.prod(x.shape) == 210_000
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
+def test_reduce_precision(dtype: Any) -> None:
+    """Every format of fewer exponents and digits; numbers that carry, overflow, vanish; infinities, NaN, zeros."""
+    info, width = jnp.finfo(dtype), jnp.finfo(dtype).bits
+    bits = np.random.default_rng(0).integers(0, 1 << width, 600).astype(f"uint{width}")
+    special = jnp.asarray([0, -0.0, jnp.inf, -jnp.inf, jnp.nan, info.max, -info.max, info.tiny, 1], dtype)
+    x = jnp.concatenate([lax.bitcast_convert_type(jnp.asarray(bits), dtype), special])
+    formats = [(e, m) for e in (1, 2, 5, info.nexp, 9) for m in (0, 1, 7, 10, info.nmant)]
+    check(lambda x: [lax.reduce_precision(x, e, m) for e, m in formats], x)
