@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from xdsl.dialects.builtin import i32
@@ -11,6 +12,7 @@ from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import FusionOp, GatherOp
 from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType, ops
 from ...machine import Machine
@@ -18,7 +20,7 @@ from ..errors import PassError
 from ..pins import Pins, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, integer_attr, number
 from .cores import copy_cycles, worth_waking
-from .schedule import UB_FRACTION, cut_tile, largest_tile
+from .schedule import UB_FRACTION, cut_tile, largest_tile, merge_axes
 
 LARGEST_OFFSET = 2**31 - 1
 
@@ -31,15 +33,23 @@ def lower_gather(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
     if size(table) > LARGEST_OFFSET:
         raise PassError(f"{describe(op)}: a table of {size(table)} elements is beyond 32-bit offsets")
     element, index_element = element_of(op.x), element_of(op.indices)
-    batch, sizes = op.batch_shape(), to_ints(op.slice_sizes)
-    kept = op.slice_dims()
+    sizes, kept = to_ints(op.slice_sizes), op.slice_dims()
     offset_dims = to_ints(op.offset_dims)
     out_strides, table_strides = row_strides(out), row_strides(table)
-    batch_out = [out_strides[d] for d in range(len(out)) if d not in offset_dims]
+    index_shape, index_dim = shape_of(op.indices), integer(op.index_dim)
+    index_strides = row_strides(index_shape)
+    along = index_strides[index_dim] if index_dim < len(index_shape) else 0
+    batch_dims = [d for d in range(len(index_shape)) if d != index_dim]
+    groups, batch, batch_strides, batch_out = _positions(
+        op.batch_shape(),
+        [index_strides[d] for d in batch_dims],
+        [out_strides[d] for d in range(len(out)) if d not in offset_dims],
+        {batch_dims.index(d) for d in to_ints(op.indices_batch)},
+    )
     slice_out = [out_strides[d] for d in offset_dims]
-    domain = [*(batch or [1]), *(sizes[d] for d in kept)]
-    n_batch = len(batch) or 1
-    strides = [*(batch_out or [1]), *slice_out]
+    domain = [*batch, *(sizes[d] for d in kept)]
+    n_batch = len(batch)
+    strides = [*batch_out, *slice_out]
     inner = n_batch - 1
 
     def fits(tile) -> bool:
@@ -47,13 +57,20 @@ def lower_gather(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
         need = 2 * padded_bytes([size(tile)], element) + padded_bytes([*tile], element) * 2
         return need + 8 * padded_bytes([positions], i32) <= machine.spaces["ub"].bytes * UB_FRACTION
 
-    each = machine.moves["gm", "ub"].cycles(size(sizes) * itemsize(element), 1)
+    move = machine.moves["gm", "ub"]
+    slices = [sizes[d] for d in kept] or [1]
+    taken = GmType.of([table[d] for d in kept] or [1], element, [table_strides[d] for d in kept] or [1])
+    rank = len(slices)
+    moved = gm_traffic(taken, [0] * rank, slices, [1] * rank, machine, itemsize(element))
+    each = move.cycles(moved.bytes, moved.runs)
     largest = largest_tile(domain, frozenset(), fits)
     if largest is None:
         raise PassError(f"{describe(op)}: one element does not fit ub of {machine.name}")
     written = copy_cycles("store", GmType.of(domain, element, strides), largest, machine)
     most = worth_waking(size(batch) * each + written, machine)
-    tile = cut_tile(largest, domain, frozenset(), itemsize(element), most)
+    # in the time that a slice takes, a copy would bring this much for each of its elements
+    alike = max(itemsize(element), int(each * move.bytes_per_cycle / size(slices)))
+    tile = cut_tile(largest, domain, frozenset(), alike, most)
     tile = tuple(1 if d < inner else t for d, t in enumerate(tile))
     tile = _whole_slices(domain, tile, n_batch)
     split = divide_grid([-(-n // t) for n, t in zip(domain, tile, strict=True)], most)
@@ -70,11 +87,6 @@ def lower_gather(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
     b.location = fusion.location
     place = {a: i for i, a in enumerate(args)}
     x, indices = (b.gm(place[v]) for v in (op.x, op.indices))  # pyright: ignore[reportArgumentType]
-    index_dim = integer(op.index_dim)
-    index_shape = shape_of(op.indices)
-    index_strides = row_strides(index_shape)
-    batch_strides = [s for d, s in enumerate(index_strides) if d != index_dim] or [1]
-    along = index_strides[index_dim] if index_dim < len(index_shape) else 0
     with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
         position: list[Expr] = []
         for d in range(len(domain)):
@@ -96,7 +108,7 @@ def lower_gather(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
             return part if total is None else vector("add", total, part)
 
         for j, d in enumerate(to_ints(op.start_map)):
-            view = b.view(indices, batch or [1], batch_strides, along * j)
+            view = b.view(indices, batch, batch_strides, along * j)
             starts = b.load(
                 view,
                 position[:n_batch],
@@ -108,10 +120,11 @@ def lower_gather(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
             starts = vector("max", starts, scalar(0))
             starts = vector("min", starts, scalar(table[d] - sizes[d]))
             total = plus(vector("mul", starts, scalar(table_strides[d])))
-        batch_dims = [d for d in range(len(index_shape)) if d != index_dim]
         fixed = Expr()
         for d, i in zip(to_ints(op.x_batch), to_ints(op.indices_batch), strict=True):
-            axis = batch_dims.index(i)
+            if index_shape[i] == 1:
+                continue
+            axis = groups.index([batch_dims.index(i)])
             if axis == inner:
                 part = _iota(b, row, position[axis] * table_strides[d], table_strides[d])
                 total = plus(part)
@@ -137,6 +150,20 @@ def lower_gather(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
         dest = b.view(b.output(0), domain, strides)
         b.store(data, dest, position, tile)
     return b.finish(name)
+
+
+def _positions(
+    shape: Sequence[int], index_strides: Sequence[int], out_strides: Sequence[int], fixed: set[int]
+) -> tuple[list[list[int]], list[int], list[int], list[int]]:
+    """The positions in few axes: (axes of `shape` that each stands for, extents, strides among the indices, strides in
+    the result). `fixed` ones stay alone, those of one position are left out."""
+    strides = [dict(enumerate(index_strides)), dict(enumerate(out_strides))]
+    groups = merge_axes(shape, strides, [], fixed)
+    if not groups:
+        return [[]], [1], [1], [1]
+    last = [group[-1] for group in groups]
+    extents = [size([shape[a] for a in group]) for group in groups]
+    return groups, extents, [index_strides[a] for a in last], [out_strides[a] for a in last]
 
 
 def _whole_slices(domain, tile, n_batch: int) -> tuple[int, ...]:
