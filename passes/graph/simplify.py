@@ -51,6 +51,7 @@ from ...dialects.graph.ops import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
+from .products import conv_as_product
 from .sorting import sort_in_parts, sort_last
 from .windows import cumulative, split_window
 
@@ -479,6 +480,7 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (ConvOp, spread_conv),
     (ConvOp, same_inputs),
     (ConvOp, depthwise_conv),
+    (ConvOp, conv_as_product),
     (ConvOp, vector_conv),
     (ContractOp, same_inputs),
     (ContractOp, vector_contract),

@@ -111,6 +111,47 @@ def test_batch_groups(draw: st.DataObject, target: str, memories) -> None:
     check(jax.grad(loss, (0, 1)), x, w, target=target, length=60)
 
 
+@settings(max_examples=10)
+@given(draw=st.data(), target=TARGETS, memories=MODES)
+def test_windows_with_one_place(draw: st.DataObject, target: str, memories) -> None:
+    """Where the window fills a dimension or is a point in it, the convolution is a product; groups are its batch."""
+    layouts = draw.draw(
+        st.sampled_from([NHWC, ("NCHW", "OIHW", "NCHW"), ("CHWN", "OHWI", "HNWC"), ("HNCW", "WOHI", "CWNH")])
+    )
+    groups, height, width = (draw.draw(st.sampled_from(n)) for n in ((1, 3), (1, 5), (1, 4)))
+    window = draw.draw(st.sampled_from([(height, width), (height, 1), (1, width)]))
+    sizes = {"N": 2, "C": 2 * groups, "H": height, "W": width}
+    x = data("f32", [sizes[c] for c in layouts[0]])
+    w = data("f32", [{"I": 2, "O": 4 * groups, "H": window[0], "W": window[1]}[c] for c in layouts[1]])
+
+    def fn(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(
+            x, w, (1, 1), "VALID", None, None, layouts, feature_group_count=groups
+        )
+
+    check(fn, x, w, target=target, memories=memories, length=40)
+
+
+def test_gradient_of_a_point_filter_takes_no_single_elements() -> None:
+    """Its input lies by features: what is added up, the positions, is what lies together."""
+
+    def gradient(x: Any, y: Any, dims: tuple[str, str, str]) -> Any:
+        w = jnp.zeros([{"O": 32, "I": 16, "H": 1, "W": 1}[c] for c in dims[1]])
+        return jax.vjp(lambda w: lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=dims), w)[
+            1
+        ](y)
+
+    times = []
+    for dims in (NHWC, ("NCHW", "OIHW", "NCHW")):
+        shapes = [
+            [{"N": 4, "C": c, "H": 28, "W": 28}[d] for d in layout]
+            for layout, c in ((dims[0], 16), (dims[2], 32))
+        ]
+        args = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+        times.append(tw.compile(lambda x, y, d=dims: gradient(x, y, d), *args).report().microseconds)
+    assert times[1] < 3 * times[0]
+
+
 def conv(x: jax.Array, w: jax.Array, **options: Any) -> jax.Array:
     return lax.conv_general_dilated(
         x, w, (1, 1), options.pop("padding", "SAME"), dimension_numbers=NHWC, **options

@@ -188,3 +188,15 @@ func.func @main(%a: tensor<3x5xf32>, %b: tensor<5x7xf32>) -> (tensor<7x3xf32>, t
 }
 // CHECK: func.func @main
 // CHECK-NEXT: graph.contract %a, %b
+
+// -----
+
+// A convolution whose window fills the input is a product over the window and the features of a group.
+func.func @main(%x: tensor<2x6x5x4xf16>, %w: tensor<5x4x3x8xf16>) -> tensor<2x1x1x8xf16> {
+  %y = graph.conv %x, %w {groups = 2, low = [0, 0], high = [0, 0], strides = [1, 1], lhs_dilation = [1, 1], rhs_dilation = [1, 1], lhs_layout = [0, 1, 2, 3], rhs_layout = [2, 3, 0, 1], out_layout = [0, 3, 1, 2]} : (tensor<2x6x5x4xf16>, tensor<5x4x3x8xf16>) -> tensor<2x1x1x8xf16>
+  func.return %y : tensor<2x1x1x8xf16>
+}
+// CHECK: %[[A:.*]] = graph.reshape %x : (tensor<2x6x5x4xf16>) -> tensor<2x2x3x5x4xf16>
+// CHECK-NEXT: %[[B:.*]] = graph.reshape %w : (tensor<5x4x3x8xf16>) -> tensor<5x4x3x2x4xf16>
+// CHECK-NEXT: %[[P:.*]] = graph.contract %[[A]], %[[B]] {lhs_batch = [1], lhs_contract = [2, 3, 4], rhs_batch = [3], rhs_contract = [2, 0, 1]}
+// CHECK-SAME: -> tensor<2x2x4xf16>
