@@ -111,6 +111,15 @@ def base_of(value: SSAValue) -> SSAValue:
     return value
 
 
+def _least(value: SSAValue) -> int:
+    """Elements of a value where it, or what its layout ops make it of, has the fewest: what a load of it brings."""
+    least = size(shape_of(value))
+    while isinstance(value.owner, Operation) and is_layout(value.owner):
+        value = value.owner.operands[0]
+        least = min(least, size(shape_of(value)))
+    return least
+
+
 class Grouper:
     """Grows the groups of one block."""
 
@@ -119,6 +128,7 @@ class Grouper:
         self.groups: list[Group] = []
         self.owner: dict[SSAValue, Group] = {}
         self.barriers: dict[SSAValue, int] = {}
+        self.order: dict[Operation, int] = {}
         """For results of ops that are not in a group: the groups that make what they use."""
 
     # -- dependencies --------------------------------------------------------------------------------------
@@ -436,7 +446,7 @@ class Grouper:
 
     def _rows_fit(self, domain: Sequence[int], rows: set[int], members: set[Operation]) -> bool:
         """Whether whole rows of what a kernel of `members` holds at once fit on chip: what it loads and what others
-        use of it, twice each, and three temporaries."""
+        use of it, twice each, and temporaries for as long as they are used."""
         if not rows:
             return True
         row, inner = (
@@ -449,12 +459,31 @@ class Grouper:
         most = sum(len(op.operands) + len(op.results) for op in members)
         if row * max(WIDEST, least) * max(ROW_VALUES, 2 * most + 3) <= room:
             return True  # whatever they hold
-        used = {base_of(v) for op in members for v in op.operands}
-        loaded = [v for v in used if v.owner not in members]
-        kept = [r for op in members for r in op.results if any(u.operation not in members for u in r.uses)]
-        held = [v for v in (*loaded, *kept) if size(shape_of(v)) >= row and splat_of(v) is None]
-        widest = max((itemsize(element_of(v)) for v in (*used, *kept)), default=4)
-        return row * max(4, widest, least) * max(ROW_VALUES, 2 * len(held) + 3) <= room
+        narrow = domain[inner] if inner in rows else 1
+
+        def bytes_of(v: SSAValue, count: int = 0) -> int:
+            count = count or min(_least(v), row)
+            across = inner not in rows or shape_of(v)[-1:] in ((), (1,)) or count * narrow <= row
+            return count * (ROW_BYTES if across else itemsize(element_of(v)))
+
+        # two parts of one tensor are two loads
+        used = {v for op in members for v in op.operands if splat_of(v) is None}
+        loaded = [v for v in used if base_of(v).owner not in members]
+        kept = {r for op in members for r in op.results if any(u.operation not in members for u in r.uses)}
+        need = 2 * sum(map(bytes_of, (*loaded, *kept)))
+        ordered = sorted(members, key=lambda op: self.order.get(op, len(self.order)))
+        spread = {v for v in used if _least(v) < size(shape_of(v))}  # broadcast once, for all who use it
+        last = {w: op for op in ordered for v in op.operands for w in (base_of(v), v)}
+        held: dict[SSAValue, int] = {}
+        peak = 0
+        for op in ordered:
+            held |= {v: bytes_of(v, min(size(shape_of(v)), row)) for v in op.operands if v in spread}
+            held |= {r: bytes_of(r) for r in op.results if r not in kept}
+            peak = max(peak, sum(held.values()))
+            for v in {w for v in op.operands for w in (base_of(v), v)}:
+                if last[v] is op:
+                    held.pop(v, None)
+        return need + peak <= room
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
         group.members.append(op)
@@ -489,6 +518,7 @@ class Grouper:
 
     def add(self, op: Operation) -> bool:
         """Puts `op` into a group; False for ops that are not grouped."""
+        self.order[op] = len(self.order)
         if isinstance(op, ElementwiseOp):
             self.elementwise(op)
         elif isinstance(op, ReduceOp | ArgReduceOp):
