@@ -480,10 +480,10 @@ class Grouper:
             held |= {v: bytes_of(v, min(size(shape_of(v)), row)) for v in op.operands if v in spread}
             held |= {r: bytes_of(r) for r in op.results if r not in kept}
             peak = max(peak, sum(held.values()))
-            for v in {w for v in op.operands for w in (base_of(v), v)}:
-                if last[v] is op:
-                    held.pop(v, None)
-        return need + peak <= room
+            for w in {w for v in op.operands for w in (base_of(v), v)}:
+                if last[w] is op:
+                    held.pop(w, None)
+        return max(need + peak, row * max(4, least) * ROW_VALUES) <= room
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
         group.members.append(op)
