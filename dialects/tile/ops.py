@@ -19,14 +19,14 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 
+from .. import npu
 from ..base import INDEX, FormattedOp, Linear, integer, text, to_ints
 from ..dtypes import size
 from ..elementwise import Function
 from ..factory import make_elementwise
-from ..npu import ops as npu
+from ..npu.buffers import check_view
 from ..npu.cumulate import VCumulateOp
 from ..npu.interface import NpuOp
-from ..npu.ops import check_view
 from ..npu.scatter import VScatterOp
 from ..npu.sorting import VSortOp
 from ..npu.structure import CORES

@@ -11,19 +11,9 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects.base import describe, text, to_ints
 from ...dialects.dtypes import tensor
-from ...dialects.graph import (
-    CaseOp,
-    ConstantOp,
-    FusionOp,
-    HostOp,
-    ReshapeOp,
-    ToHostOp,
-    WhileOp,
-    YieldOp,
-)
+from ...dialects.graph import CaseOp, ConstantOp, FusionOp, HostOp, ReshapeOp, ToHostOp, WhileOp, YieldOp
 from ...dialects.graph.donation import donated
-from ...dialects.npu import GmType, gm, structure
-from ...dialects.npu.ops import ViewOp
+from ...dialects.npu import GmType, ViewOp, gm, structure
 from ...dialects.tile import ops as tile
 from ..calls import calls_of
 from ..errors import PassError
