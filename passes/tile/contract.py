@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
+from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize, size
 from ...dialects.graph import ContractOp, ConvOp, FusionOp
 from ...dialects.graph.ops import element_of, shape_of
 from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
-from ...dialects.tile import TileType, ops
+from ...dialects.tile import TileType
 from ...machine import Machine
 from ..access import Index, resolve
 from ..errors import PassError

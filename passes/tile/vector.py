@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import LocationAttr, StringAttr
 from xdsl.dialects.builtin import i1 as I1
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
+from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, integer, ints, pack, text, to_ints
 from ...dialects.dtypes import dtype_name, element_type, itemsize, signed, size
 from ...dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION, identity
@@ -28,7 +29,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.ops import element_of, shape_of
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
-from ...dialects.tile import TileType, ops
+from ...dialects.tile import TileType
 from ...machine import Machine
 from ..access import Index, Load, resolve, splat_of
 from ..errors import PassError

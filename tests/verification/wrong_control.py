@@ -9,6 +9,7 @@ from wrong_passes import ALLOCATE, NPU, PLAN, SIMPLIFY, TILE_, Case, every, repl
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.dialects.func import CallOp, FuncOp
 
+from tilewright.dialects import tile
 from tilewright.dialects.base import Linear, integer, ints, text, to_ints
 from tilewright.dialects.graph import ConstantOp, DataAttr, ElementwiseOp, FusionOp, WhileOp, YieldOp
 from tilewright.dialects.graph.ops import shape_of
@@ -17,7 +18,6 @@ from tilewright.dialects.npu import structure as host
 from tilewright.dialects.npu.cumulate import VCumulateOp
 from tilewright.dialects.npu.scatter import VScatterOp
 from tilewright.dialects.npu.sorting import VSortOp
-from tilewright.dialects.tile import ops as tile
 
 SCHEDULE = "npu-schedule-host"
 
