@@ -24,7 +24,7 @@ from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize, size
 from ...dialects.graph import ContractOp, ConvOp, FusionOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType

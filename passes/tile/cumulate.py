@@ -13,7 +13,7 @@ from ...dialects.base import Expr, describe, integer, ints, pack, text
 from ...dialects.dtypes import dtype_name, element_type, is_float, itemsize, size
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import CumulateOp, FusionOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine

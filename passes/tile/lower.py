@@ -42,7 +42,7 @@ from ...dialects.graph import (
     WhileOp,
     YieldOp,
 )
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..errors import PassError

@@ -16,7 +16,7 @@ from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, pack
 from ...dialects.dtypes import itemsize
 from ...dialects.graph import FusionOp, ScatterOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError

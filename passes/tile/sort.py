@@ -12,7 +12,7 @@ from ...dialects import tile as ops
 from ...dialects.base import Expr, describe
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import FusionOp, SortOp, YieldOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes
 from ...dialects.tile import TileType
 from ...machine import Machine

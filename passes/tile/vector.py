@@ -27,7 +27,7 @@ from ...dialects.graph import (
     TransposeOp,
     YieldOp,
 )
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine

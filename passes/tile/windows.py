@@ -11,7 +11,7 @@ from ...dialects.base import Expr, describe, ints, pack, text, to_ints
 from ...dialects.dtypes import dtype_name, element_type, itemsize, size
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import FusionOp, ReduceWindowOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import GmType, padded_bytes
 from ...dialects.tile import TileType
 from ...machine import Machine

@@ -12,7 +12,7 @@ from xdsl.dialects.func import CallOp, FuncOp
 from tilewright.dialects import tile
 from tilewright.dialects.base import Linear, integer, ints, text, to_ints
 from tilewright.dialects.graph import ConstantOp, DataAttr, ElementwiseOp, FusionOp, WhileOp, YieldOp
-from tilewright.dialects.graph.ops import shape_of
+from tilewright.dialects.graph.interface import shape_of
 from tilewright.dialects.npu import buffer
 from tilewright.dialects.npu import structure as host
 from tilewright.dialects.npu.cumulate import VCumulateOp

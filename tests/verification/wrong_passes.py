@@ -33,7 +33,7 @@ from tilewright.dialects.graph import (
     SliceOp,
     TransposeOp,
 )
-from tilewright.dialects.graph.ops import shape_of
+from tilewright.dialects.graph.interface import shape_of
 from tilewright.dialects.npu import NpuOp, buffer
 from tilewright.dialects.npu import structure as host
 from tilewright.dialects.tile import ELEMENTWISE as TILE
