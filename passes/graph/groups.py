@@ -221,22 +221,27 @@ class Grouper(Dependencies):
         use of it, twice each, and three temporaries."""
         if not rows:
             return True
-        row, inner = (
-            size([domain[a] for a in rows]),
-            max((a for a, n in enumerate(domain) if n > 1), default=0),
-        )
+        row, run = size([domain[a] for a in rows]), 1
+        for a in reversed(range(len(domain))):
+            if a not in rows and domain[a] > 1:
+                break
+            run *= domain[a]
+        # what is next to each other takes whole blocks, however few elements there are
         room = self.machine.spaces["ub"].bytes * UB_FRACTION
-        # across rows each position takes a block, however few elements there are
-        least = 1 if inner in rows else ROW_BYTES
+
+        def takes(width: int) -> int:
+            return row // run * -(-run * width // ROW_BYTES) * ROW_BYTES
+
         most = sum(len(op.operands) + len(op.results) for op in members)
-        if row * max(WIDEST, least) * max(ROW_VALUES, 2 * most + 3) <= room:
+        if takes(WIDEST) * max(ROW_VALUES, 2 * most + 3) <= room:
             return True  # whatever they hold
-        used = {base_of(v) for op in members for v in op.operands}
-        loaded = [v for v in used if v.owner not in members]
+        # each way of looking at a tensor, say each of several slices, is a load of its own
+        bases = {v: base_of(v) for op in members for v in op.operands}
+        loaded = [base for base in bases.values() if base.owner not in members]
         kept = [r for op in members for r in op.results if any(u.operation not in members for u in r.uses)]
         held = [v for v in (*loaded, *kept) if size(shape_of(v)) >= row and splat_of(v) is None]
-        widest = max((itemsize(element_of(v)) for v in (*used, *kept)), default=4)
-        return row * max(4, widest, least) * max(ROW_VALUES, 2 * len(held) + 3) <= room
+        widest = max((itemsize(element_of(v)) for v in (*bases.values(), *kept)), default=4)
+        return takes(max(4, widest)) * max(ROW_VALUES, 2 * len(held) + 3) <= room
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
         group.members.append(op)
