@@ -184,6 +184,8 @@ class Rewriter:
     def pad(
         self, x: SSAValue, value: float, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
     ) -> SSAValue:
+        if not any((*low, *high, *interior)):
+            return x
         shape = [
             max(n + max(n - 1, 0) * i + lo + hi, 0)
             for n, lo, hi, i in zip(shape_of(x), low, high, interior, strict=True)
