@@ -6,7 +6,7 @@ import ml_dtypes
 from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import element_type, itemsize, numpy_dtype, tensor
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
 from ..walk import Walk

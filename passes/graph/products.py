@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from ...dialects.base import integer, ints, to_ints
 from ...dialects.dtypes import tensor
 from ...dialects.graph import ContractOp, ConvOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from xdsl.dialects import arith
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.npu import NpuOp, Pipe
-from ...dialects.npu.ops import AllocOp, BarrierOp, SlotOp, SyncOp, ViewOp
+from ...dialects.npu import AllocOp, BarrierOp, NpuOp, Pipe, SlotOp, SyncOp, ViewOp
 from .flags import Flag, Home
 
 _NAMES = (AllocOp, SlotOp, ViewOp, arith.ConstantOp)

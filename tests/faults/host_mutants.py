@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mutants import Mutation, Random, every, pick
+from mutation import Mutation, Random, every, pick
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.dialects.base import integer, ints, to_ints
+from tilewright.dialects.graph import ConstantOp
 from tilewright.dialects.graph.attributes import DataAttr
-from tilewright.dialects.graph.ops import ConstantOp
 from tilewright.dialects.npu import structure
 from tilewright.machine import Machine
 

@@ -7,14 +7,14 @@ import random
 import numpy as np
 import pytest
 from campaign import HostSubject, KernelSubject, launched, summaries_of, work_of
+from flag_mutants import drop_flag
 from host_mutants import HOST_MUTATIONS
-from mutants import drop_flag, shift_address
+from memory_mutants import shift_address
 from oracle import Crash, Device, Launch, Schedule, Stuck, schedules
 from subjects import TARGETS, Subject, example, subject
 
 import tilewright as tw
-from tilewright.dialects.npu import NpuOp
-from tilewright.dialects.npu.ops import VectorOp
+from tilewright.dialects.npu import NpuOp, VectorOp
 from tilewright.machine import Machine
 
 
