@@ -357,8 +357,9 @@ def stem_of(fusion: FusionOp) -> str:
         SortOp,
         ReduceOp,
     )
+    kinds = {type(op) for op in body.ops}
     for cls in order:
-        if any(isinstance(o, cls) for o in body.ops):
+        if cls in kinds:
             return cls.name.split(".")[1]
     if text(fusion.kind) == "move":
         return "move"
