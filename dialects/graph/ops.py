@@ -48,6 +48,9 @@ def check_ranks(what: str, rank: int, *lists: Sequence[int]) -> None:
 class GraphOp(FormattedOp):
     """A pure tensor op. `infer` gives the result types that its operands and properties imply."""
 
+    KERNEL: ClassVar[bool] = True
+    """Whether it runs in a kernel; else it stays in the program around the kernels."""
+
     def infer(self) -> Sequence[Attribute]:
         raise NotImplementedError
 
@@ -112,6 +115,7 @@ class ConstantOp(GraphOp):
     """A constant tensor."""
 
     name = "graph.constant"
+    KERNEL: ClassVar[bool] = False
     value = prop_def(DataAttr)
     result = result_def()
     traits = traits_def(Pure())
@@ -181,6 +185,7 @@ class ReshapeOp(GraphOp):
     """The same elements in row-major order under another shape."""
 
     name = "graph.reshape"
+    KERNEL: ClassVar[bool] = False
     x = operand_def()
     result = result_def()
     traits = traits_def(Pure())

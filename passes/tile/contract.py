@@ -295,6 +295,12 @@ class ContractKernel(VectorKernel):
         windows = frozenset(a for d in slid for a in d.terms if self.role[a] == "k")
         self.views = [o.view(dict(enumerate(self.extents))) for o in self.operands]
         each, head = self._epilogue_cycles()
+        kind = dtype_name(lhs.element)
+        if kind not in self.machine.cube:
+            raise PassError(
+                f"{describe(self.anchor)}: the cube of {self.machine.name} has no {kind} products: run graph-simplify "
+                "for that target before graph-fuse"
+            )
         problem = CubeProblem(
             self.extents,
             self.b_axes,
@@ -304,7 +310,7 @@ class ContractKernel(VectorKernel):
             itemsize(lhs.element),
             wide_m=not lhs.transpose,
             windows=windows,
-            dtype=dtype_name(lhs.element),
+            dtype=kind,
             stored=itemsize(element_of(self.anchor.result)),
             epilogue=each,
             epilogue_head=head,
