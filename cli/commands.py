@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..passes.errors import PassError
@@ -24,7 +25,16 @@ from .output import (
     write_program,
     write_reproducer,
 )
-from .source import Source, example_inputs, find_function, find_source, find_stages, random_inputs, user_code
+from .source import (
+    Source,
+    check_takes,
+    example_inputs,
+    find_function,
+    find_source,
+    find_stages,
+    random_inputs,
+    user_code,
+)
 
 if TYPE_CHECKING:
     from ..program import Verification
@@ -35,13 +45,18 @@ def build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs)
     options = _options(args)
-    with working(f"compiling {source.name}"), user_code(source.path if source.fn is not None else None):
+    with working(f"compiling {source.name}"), user_code(*_user(source)):
         program = compile(source.compiled, *(inputs or ()), target=args.target, options=options)
     if source.fn is None:
         inputs = list(random_inputs(program.inputs)) if inputs is None else inputs
         program.flatten(inputs)
     assert inputs is not None
     return source, program, inputs
+
+
+def _user(source: Source) -> tuple[Path | None, Callable[..., Any] | None]:
+    """What `user_code` needs to know of a source."""
+    return (None, None) if source.fn is None else (source.path, source.fn)
 
 
 def _options(args: argparse.Namespace) -> Options:
@@ -55,8 +70,9 @@ def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **o
     twin = None if args.against is None else find_function(args.against)
     user = twin or source
     if twin is not None:
+        check_takes(twin, inputs)
         options["against"] = twin.fn
-    with working(f"verifying {source.name}") as say, user_code(user.path if user.fn is not None else None):
+    with working(f"verifying {source.name}") as say, user_code(*_user(user)):
         options["progress"] = lambda what, done, steps: say(f"verifying {source.name}: {what}", done, steps)
         return verify(source.compiled, *inputs, target=args.target, **options)
 
@@ -64,7 +80,7 @@ def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **o
 def run(args: argparse.Namespace) -> int:
     """Executes the npu level and sums up each output."""
     source, program, inputs = build(args)
-    with working(f"running {source.name}"):
+    with working(f"running {source.name}"), user_code(*_user(source)):
         outputs = _describe_outputs(program(*inputs))
     checked = args.check or args.against is not None
     check = _verify(args, source, inputs, program=program, quick=True) if checked else None
@@ -183,7 +199,7 @@ def reduce_program(args: argparse.Namespace) -> int:
         check = parse_check(args.check, args.shell, args.target, stages)
     except ValueError as error:
         raise CliError(str(error)) from None
-    with user_code(source.path if source.fn is not None else None):
+    with user_code(*_user(source)):
         module, flat = lower(source.compiled, *inputs)
     before = count_ops(module)
     try:

@@ -169,6 +169,8 @@ def _message(error: Exception) -> str:
     if isinstance(error, CompileError | SimulationError):
         return str(error)
     said = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return f"not enough memory{': ' + said if said else ''}"
     return f"internal error, {type(error).__name__}: {said[:200]} (--debug shows where)"
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import (
     FileLineColLoc,
@@ -210,6 +211,10 @@ class Builder:
             except OverflowError:
                 raise Problem(f"a number does not fit {name}") from None
             made = wide.astype(target)
+        if is_float(name):
+            for v in wide[np.isfinite(wide) & ~np.isfinite(made.astype(np.float64))][:1]:
+                most = f"{name} holds up to {float(ml_dtypes.finfo(target).max):g}"
+                raise Problem(f"{_spelt(float(v))} does not fit {name}", most, help="infinity is written `inf`")
         return made.reshape(shape)
 
     def fill(self, scalar: SSAValue, shape: Sequence[int]) -> SSAValue:
