@@ -119,7 +119,7 @@ class Schedule:
                 else:
                     values[name] = int(value)
             except ValueError:
-                kind = "positive integers, as in 8x512" if "x" in value else "a positive integer"
+                kind = "positive integers, as in 8x512" if name in ("tile", "grid") else "a positive integer"
                 raise PassError(f"schedule: {name} must be {kind}, not {value!r}") from None
         return Schedule(**values)
 
