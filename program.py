@@ -450,9 +450,9 @@ def _types_of_main(module: ModuleOp, where: str, pick: Callable[[FuncOp], Iterab
     return tuple(out)
 
 
-def lower(source: Any, *args: Any) -> tuple[ModuleOp, list[Any]]:
+def lower(source: Any, *args: Any, options: Options | None = None) -> tuple[ModuleOp, list[Any]]:
     """A source's module before any pass, and `args` as the flat inputs of its @main. Raises CompileError."""
-    origin = _source(source, args)
+    origin = _donating(_source(source, args), options or Options(), source)
     with _as_compile_error(), _collector_paused():
         module, signature = origin.lower()
     return module, signature.flatten(origin.name, args)
