@@ -117,7 +117,7 @@ def _transfers(f: Figures) -> Iterator[Finding]:
     if pipe != Pipe.MTE2.value or f.share(pipe) < 0.5:
         return
     rate = f.read / f.working / 1e6
-    what = f"MTE2 bound: {_bytes(f.read)} read at {rate:.1f} TB/s, MTE2 works {_percent(f.share(pipe))} of the time"
+    what = f"MTE2 bound: {_bytes(f.read)} read at {_rate(rate)}, MTE2 works {_percent(f.share(pipe))} of the time"
     worst = max(range(len(f.tensors)), key=lambda i: f.kernel.totals.read[i] - f.tensors[i].bytes)
     read, size = f.kernel.totals.read[worst], f.tensors[worst].bytes
     if worst in f.kernel.workspaces or read < 1.5 * size or read < SHARE * f.read:
@@ -331,6 +331,10 @@ def _touched(f: Figures, i: int) -> bool:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f}%"
+
+
+def _rate(tera: float) -> str:
+    return f"{tera:.1f} TB/s" if tera >= 1 else f"{1e3 * tera:.0f} GB/s"
 
 
 def _bytes(n: float) -> str:
