@@ -16,8 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ..dialects.elementwise import FUNCTIONS
-from ..dialects.npu import NpuOp, Pipe
-from ..dialects.npu.ops import SyncOp
+from ..dialects.npu import NpuOp, Pipe, SyncOp
 from ..dialects.npu.structure import HostCallOp, KernelOp
 from ..frontends import FrontendError, bindings
 from ..frontends.rules import RULES, STRUCTURAL
@@ -25,7 +24,8 @@ from ..frontends.rules.elementwise import NAMES
 from ..machine import Machine
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, run_pipeline
-from ..program import CompileError, read_module
+from ..program import CompileError
+from ..sources import read_module
 
 DTYPES = (
     *("f32", "f16", "bf16", "f64", "f8E4M3FN", "i8", "i16", "i32", "i64"),
