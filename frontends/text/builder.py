@@ -343,7 +343,11 @@ class Builder:
         """The one element type of the tensors among `values`. Raises Problem where they differ."""
         tensors = [v for v in values if isinstance(v, SSAValue)]
         if not tensors:
-            return element_of(self.tensor(next(v for v in values if isinstance(v, list))))
+            lists = [v for v in values if isinstance(v, list)]
+            if not lists:
+                first = f"{_spelt(values[0])} as {'i1' if isinstance(values[0], bool) else 'f32'}"
+                raise Problem(f"`{called}` has only numbers, which have no type", help=f"give one: `{first}`")
+            return element_of(self.tensor(lists[0]))
         elements = {element_of(t) for t in tensors}
         if len(elements) > 1:
             found = " and ".join(dict.fromkeys(dtype_name(element_of(t)) for t in tensors))

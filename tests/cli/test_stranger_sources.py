@@ -53,6 +53,10 @@ TW = {
     "no arrow": ("fn f(x: f32[4]) f32[4] {\n    return x\n}\n", "stands after an arrow: `-> f32[N]`"),
     "a method": (F.format("x.sum()"), "help: a function is called by its name: `sum(x)`"),
     "an if expression": (F.format("x if x > 0.0 else -x"), "to choose by element use `select(condition, x, y)`"),
+    "a choice between numbers": (
+        "fn f(x: f32[4], p: i1[]) -> f32[4] {\n    return x * select(p, 1.0, 0.5)\n}\n",
+        "help: give one: `1.0 as f32`",
+    ),
     "an unused constant": ("const T: f32[3] = [0.5, 1.0]\n" + F.format("x"), "`T` should be f32[3]"),
     "an unused parameter": (W.format("f32[9]", "w.npz", "w") + F.format("x"), "`w` is stored as f32[16, 32]"),
     "text for weights": (W.format("i32[]", "w.npz", "s") + F.format("x"), "help: store it as an array of i32"),
