@@ -1,4 +1,4 @@
-"""The one exception passes raise for a program they cannot compile as asked."""
+"""The exceptions that passes raise for a program they cannot compile as asked."""
 
 
 class CompileError(Exception):
@@ -7,3 +7,7 @@ class CompileError(Exception):
 
 class PassError(CompileError):
     """One clear sentence: the op, its place, and what to do."""
+
+
+class TooLarge(PassError):
+    """A fusion whose values do not fit on chip together; in parts it may."""
