@@ -46,7 +46,7 @@ def test_text_reads_back(schedule: Schedule) -> None:
         ("base_m", "'base_m' is not one of"),
         ("base_m=big", "base_m must be a positive integer, not 'big'"),
         ("base_m=0", "base_m must be a positive integer, not 0"),
-        ("tile=8x", "tile must be a positive integer, not '8x'"),
+        ("tile=8x", "tile must be positive integers, as in 8x512, not '8x'"),
         ("l0a=5", "l0a must be 1 to 4 buffers, not 5"),
         ("inner=k", "inner must be m or n, not 'k'"),
         ("a:base_m=1;base_n=2", "'base_n=2' names no kernel"),
