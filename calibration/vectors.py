@@ -74,15 +74,20 @@ def _plain(
 ) -> Expressed:
     """A function of tensors of one type, the last `places` of them of indices, under the pins of the result's shape."""
     target, dtype = machine_of(record), element_type(record, "dtype", "dtype_in")
-    bypass = "bypass" in record.text("schedule", "l2_cache_mode").lower()
     types = [dtype] * (len(shapes) - places) + ["i32"] * places
     return Expressed(
         function,
         target,
         tuple((tuple(shape), kind) for shape, kind in zip(shapes, types, strict=True)),
         _vector_schedule(record, shapes[0], Machine.load(target)),
-        bypassing=frozenset(range(len(shapes))) if bypass else frozenset(),
+        bypassing=_bypassing(record, len(shapes)),
     )
+
+
+def _bypassing(record: Record, inputs: int) -> frozenset[int]:
+    """The inputs that L2 is told not to keep."""
+    said = record.text("schedule", "l2_cache_mode").lower()
+    return frozenset(range(inputs)) if re.search("bypass|disable", said) else frozenset()
 
 
 def broadcast(record: Record) -> Expressed:
@@ -245,6 +250,7 @@ def copy(record: Record) -> Expressed:
             same,
         ),
         target,
+        bypassing=_bypassing(record, 1),
     )
 
 

@@ -50,6 +50,11 @@ class Move:
         alone = self.fixed_cycles + max(self.run_cycles * runs, streamed)
         return math.ceil(alone * (self.overlap_factor if overlapped else 1))
 
+    @property
+    def miss_cycles(self) -> float:
+        """Cycles that a byte takes more where it misses L2."""
+        return max(0.0, 1 / self.miss_bytes_per_cycle - 1 / self.bytes_per_cycle)
+
 
 @dataclass(frozen=True)
 class CubeRate:

@@ -70,12 +70,12 @@ def price(
     missing = 0.0 if cost.write else missing  # L2 takes what is written; it drains to HBM on the side.
     missed, hit = cost.bus_bytes * missing, cost.bus_bytes * (1 - missing)
     own_missed, own_hit = cost.cycles * missing, cost.cycles * (1 - missing)
-    alone = missed / cost.miss_rate
+    alone = own_missed + missed * cost.miss_cycles
     if together:
         own_hit += together * max(0.0, hit / cost.shared_rate - own_hit)
     hbm, l2 = missed * cores / machine.hbm_bytes_per_cycle, hit * cores / machine.l2_bytes_per_cycle
-    cycles = max(own_missed, alone, hbm) + max(own_hit, l2)
-    by_level = {HBM: hbm if hbm > max(own_missed, alone) else 0.0, L2_CACHE: l2 if l2 > own_hit else 0.0}
+    cycles = max(alone, hbm) + max(own_hit, l2)
+    by_level = {HBM: hbm if hbm > alone else 0.0, L2_CACHE: l2 if l2 > own_hit else 0.0}
     limiter = max(by_level, key=lambda level: by_level[level])
     return math.ceil(cycles), limiter if by_level[limiter] * 2 > cycles else None
 
