@@ -57,7 +57,7 @@ def elementwise(record: Record) -> Expressed:
         return _addressed(record)
     op = operation(record)
     shape = shape_of(record)
-    found = functions.chain(op, axes_of(record, len(shape)))
+    found = functions.chain(op, axes_of(record, len(shape)), _divides_in_f32(record))
     if found is None:
         raise Inexpressible(f"there is no program for the operation '{op[:60]}'")
     function, arity = found
@@ -90,10 +90,15 @@ def _bypassing(record: Record, inputs: int) -> frozenset[int]:
     return frozenset(range(inputs)) if re.search("bypass|disable", said) else frozenset()
 
 
+def _divides_in_f32(record: Record) -> bool:
+    """Triton computes quotients and remainders of halves in f32 (its language's rule of type promotion)."""
+    return "triton" in record.text("schedule", "impl").lower()
+
+
 def broadcast(record: Record) -> Expressed:
     """An operation of two inputs, the second one, of `shape_b`, repeated to the shape of the first."""
     op = operation(record)
-    found = functions.chain(re.sub(r"\s*broadcast\s*", "", op))
+    found = functions.chain(re.sub(r"\s*broadcast\s*", "", op), divides_in_f32=_divides_in_f32(record))
     if found is None or found[1] != 2:
         raise Inexpressible(f"there is no program for the operation '{op[:60]}'")
     return _plain(record, found[0], [shape_of(record), shape_of(record, "shape_b")])
