@@ -166,7 +166,7 @@ def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[s
 
 
 def _held_up(step: object) -> bool:
-    """Whether a bandwidth of the chip sets the time of a launch: then cores that start later do so while others wait."""
+    """Whether a bandwidth of the chip sets the time of a launch: cores that start later do so while others wait."""
     if not isinstance(step, Launch):
         return False
     busiest = max(step.run.pipes, key=lambda pipe: step.run.pipes[pipe], default="")
