@@ -55,7 +55,8 @@ def _cube_schedule(record: Record, m: int, n: int, machine: Machine) -> Schedule
         "l0b": get("db_l0b") if (get("db_l0b") or 9) <= 2 else None,
         "inner": "n",
     }
-    if split == (None, None) and base_m and base_n and -(-m // base_m) * -(-n // base_n) <= MOST_DEALT:
+    tiles = -(-m // base_m) * -(-n // base_n) if base_m and base_n else MOST_DEALT + 1
+    if split == (None, None) and tiles <= (MOST_DEALT if cores >= machine.cube_cores else cores):
         fields["deal"] = 1
     return Schedule(**{k: v for k, v in fields.items() if v is not None})
 
