@@ -49,8 +49,9 @@ these numbers of rows and columns on, more rows have never changed a bit (measur
 rows, tiles of whole panels of columns side by side, or as a batch, have never either (k = 1..512). Smaller tiles stay
 as they are."""
 
-WIDE_BYTES = 2 << 20
-"""Up to this size the sums of all tiles side by side are kept at once: more would leave the cache at each step."""
+WIDE_BYTES = 1 << 20
+"""Up to this size the sums of all tiles side by side are kept at once: they and the products that are added to them at
+each step should stay in a core's cache (2 MB)."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -38,11 +38,18 @@ class Part:
 @dataclass(frozen=True)
 class Local:
     """How a group of cores stores: its `tensors` hold only what the group writes, so the coordinate `index` counts
-    from the start of the `part`."""
+    from the start of the `part`. `tensors[t]`: the whole shape, and the dimension that is shorter here and its length.
+    """
 
     index: SSAValue
     part: Part
-    tensors: frozenset[int]
+    tensors: Mapping[int, tuple[Sequence[int], int, int]]
+
+    def view(self, tensor: int, view: View) -> View:
+        """A view of what is here of a tensor."""
+        here = view.of_part(*self.tensors[tensor]) if tensor in self.tensors else view
+        assert here is not None
+        return here
 
     def scope(self, scope: Scope, tensor: int) -> Scope:
         """The index values to use for a store to `tensor`."""
@@ -118,7 +125,8 @@ class GridWalker:
     def bind_views(self) -> None:
         for op in self.kernel.walk():
             if isinstance(op, self.VIEW):
-                self.where[op.result] = (self.where[op.source][0], View.of(gm(op.result)))
+                tensor, view = self.where[op.source][0], View.of(gm(op.result))
+                self.where[op.result] = tensor, view if self.local is None else self.local.view(tensor, view)
 
     def grid(self, axes: Sequence[int], part: Part | None, body: Callable[[], None]) -> None:
         """`body` for all coordinates along `axes`, in one loop; for those of the `part` along its axis."""

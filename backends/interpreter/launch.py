@@ -19,8 +19,8 @@ from xdsl.ir import SSAValue
 
 from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import numpy_dtype, size
-from ...dialects.npu.interface import NpuOp, buffer, gm
-from ...dialects.npu.ops import MmadOp, TransferOp
+from ...dialects.npu.interface import buffer, gm
+from ...dialects.npu.ops import MmadOp, TransferOp, ViewOp
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from .batching import find_batch
@@ -38,6 +38,10 @@ THREADS = ThreadPoolExecutor(2, thread_name_prefix="tilewright")
 HEAVY_FLOPS = 30e6
 HEAVY_BYTES = 2e6
 """From this much work on, two threads pay off."""
+
+JOIN_FLOPS = 200
+"""Flops of matrix products for each byte of the outputs from which two threads pay, which write the outputs in parts
+and then again as one (measured: 100 do not, 250 do)."""
 
 
 @dataclass(frozen=True)
@@ -93,25 +97,23 @@ def trace(
     """The kernel's effect: contents of `signature.passed` in, of `signature.returned` out. With `split`, that of the
     group of cores from coordinate `start` on."""
     core = NpuKernel(kernel, zero, machine)
+    part = None
+    if split is not None:
+        cores = to_ints(kernel.grid)[split.axis]
+        part = Part(split.axis, Offset(start, 0, cores - split.size), split.size)
+        parts = {i: (signature.tensors[i].shape, d, split.size * n) for i, (d, n) in split.parts.items()}
+        core.local = Local(kernel.body.block.args[split.axis], part, parts)
     contents = iter(passed)
-    shapes = []
     for i, t in enumerate(signature.tensors):
         shape = list(t.shape)
         if split is not None and i in split.parts:
             d, each = split.parts[i]
             shape[d] = split.size * each
-        shapes.append(tuple(shape))
-        core.tensors[i] = raw(lax.full(tuple(shape), np.zeros((), t.dtype)) if t.fresh else next(contents))
+        core.tensors[i] = raw(lax.full(shape, np.zeros((), t.dtype)) if t.fresh else next(contents))
     for arg, t in zip(tensor_arguments(kernel), signature.of, strict=True):
-        view = View.dense(shapes[t]) if split is not None and t in split.parts else View.of(gm(arg))
-        core.bind(arg, t, view)
-    if split is None:
-        core.run()
-    else:
-        cores = to_ints(kernel.grid)[split.axis]
-        part = Part(split.axis, Offset(start, 0, cores - split.size), split.size)
-        core.local = Local(kernel.body.block.args[split.axis], part, frozenset(split.parts))
-        core.run(part)
+        view = View.of(gm(arg))
+        core.bind(arg, t, view if core.local is None else core.local.view(t, view))
+    core.run(part)
     return [cooked(core.tensors[i], t.dtype) for i, t in enumerate(signature.tensors) if t.written]
 
 
@@ -120,7 +122,7 @@ class CompiledKernel:
 
     def __init__(self, kernel: KernelOp, signature: Signature):
         self.kernel, self.signature = kernel, signature
-        self.split = find_split(kernel, signature) if is_heavy(kernel) else None
+        self.split = find_split(kernel, signature) if pays_to_split(kernel, signature) else None
         self.executable: Any = None
         self.join: Any = None
 
@@ -177,9 +179,22 @@ def jit(function: Any, **options: Any) -> Any:
 
 def is_heavy(kernel: KernelOp) -> bool:
     """Whether a kernel's arithmetic or traffic is worth two threads."""
+    flops, traffic = work(kernel)
+    return flops > HEAVY_FLOPS or traffic > HEAVY_BYTES
+
+
+def pays_to_split(kernel: KernelOp, signature: Signature) -> bool:
+    """Whether a kernel is heavy, and its products, if it has any, take longer than joining the parts of its outputs."""
+    flops, _ = work(kernel)
+    written = sum(size(t.shape) * t.dtype.itemsize for t in signature.returned)
+    return is_heavy(kernel) and (not flops or flops >= JOIN_FLOPS * written)
+
+
+def work(kernel: KernelOp) -> tuple[float, float]:
+    """(flops of matrix products, bytes moved to and from device memory) of all cores."""
     flops, traffic = _work(kernel.body.block.ops)
     cores = size(to_ints(kernel.grid))
-    return flops * cores > HEAVY_FLOPS or traffic * cores > HEAVY_BYTES
+    return flops * cores, traffic * cores
 
 
 def _work(ops: Any) -> tuple[float, float]:
@@ -208,24 +223,20 @@ def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
     grid = to_ints(kernel.grid)
     arguments = tensor_arguments(kernel)
     ranges = index_ranges(kernel)
-    stores: dict[int, list[NpuOp]] = {i: [] for i, t in enumerate(signature.tensors) if t.written}
-    for i in stores:
-        named = [a for a, t in zip(arguments, signature.of, strict=True) if t == i]
-        if len(named) != 1 or not signature.tensors[i].fresh:
-            return None
-        type_ = gm(named[0])
-        if not type_.dense or type_.shape != signature.tensors[i].shape:
-            return None
-        users = [use.operation for use in named[0].uses]
-        if not users or not all(isinstance(op, TransferOp) and op.writes()[0] is named[0] for op in users):
-            return None
-        stores[i] = [op for op in users if isinstance(op, NpuOp)]
+    stores: dict[int, list[TransferOp]] = {}
+    for i, t in enumerate(signature.tensors):
+        if t.written:
+            named = [a for a, of in zip(arguments, signature.of, strict=True) if of == i]
+            found = _stores(named[0]) if len(named) == 1 and t.fresh else []
+            if not found:
+                return None
+            stores[i] = found
     at_once = batched_axes(kernel)
     for axis, cores in sorted(enumerate(grid), key=lambda g: (g[1] % 2, g[0])):
         if cores < 2 or axis in at_once:  # large products run on both threads anyway
             continue
         coordinate = kernel.body.block.args[axis]
-        parts = {i: _part(users, coordinate, ranges) for i, users in stores.items()}
+        parts = {i: _part(s, coordinate, ranges, signature.tensors[i].shape) for i, s in stores.items()}
         found = {i: p for i, p in parts.items() if p is not None}
         whole = all(signature.tensors[i].shape[d] <= cores * each for i, (d, each) in found.items())
         if found and len(found) == len(parts) and whole:
@@ -244,13 +255,30 @@ def batched_axes(kernel: KernelOp) -> set[int]:
     return found
 
 
-def _part(stores: Sequence[NpuOp], coordinate: SSAValue, ranges: Ranges) -> tuple[int, int] | None:
-    """The dimension of an output that `coordinate` moves along, and by how much; None if stores of different
-    coordinates could meet."""
-    found: set[tuple[int, int]] = set()
+def _stores(tensor: SSAValue) -> list[TransferOp]:
+    """The ops that store to a device tensor or to a view of it; none if another op uses it."""
+    found: list[TransferOp] = []
+    for op in (use.operation for use in tensor.uses):
+        if isinstance(op, ViewOp):
+            inner = _stores(op.result)
+            if not inner and list(op.result.uses):
+                return []
+            found += inner
+        elif isinstance(op, TransferOp) and op.writes()[0] is tensor:
+            found.append(op)
+        else:
+            return []
+    return found
+
+
+def _part(
+    stores: Sequence[TransferOp], coordinate: SSAValue, ranges: Ranges, shape: Sequence[int]
+) -> tuple[int, int] | None:
+    """The dimension of an output, of this shape, that `coordinate` moves along, and by how much; None if stores of
+    different coordinates could meet, or view the output in another order."""
+    found: set[tuple[int | None, int]] = set()
     for op in stores:
-        assert isinstance(op, TransferOp)
-        indices = op.index_operands()
+        indices, view = op.index_operands(), View.of(gm(op.writes()[0]))
         mine = [d for d, row in enumerate(op.linear().rows) if _coefficient(row, indices, coordinate)]
         if len(mine) != 1:
             return None
@@ -263,8 +291,12 @@ def _part(stores: Sequence[NpuOp], coordinate: SSAValue, ranges: Ranges) -> tupl
         span = (op.box_sizes[d] - 1) * step + 1
         if step < 1 or low < 0 or high + span > each:
             return None
-        found.add((d, each))
-    return found.pop() if len(found) == 1 else None
+        found.add((view.source_dim(d, shape), each))
+    (where, each), *others = found
+    if others or where is None:
+        return None
+    views = (View.of(gm(op.writes()[0])) for op in stores)
+    return (where, each) if all(view.of_part(shape, where, each) for view in views) else None
 
 
 def _coefficient(row: Sequence[int], indices: Sequence[SSAValue], value: SSAValue) -> int:

@@ -31,6 +31,25 @@ class View:
     def dense(shape: Sequence[int]) -> View:
         return View(tuple(shape), row_strides(shape))
 
+    def source_dim(self, d: int, source: Sequence[int]) -> int | None:
+        """The dimension of a dense source, of this shape, that dimension d of the view is; None if it is none."""
+        places = enumerate(zip(source, row_strides(source), strict=True))
+        return next((i for i, at in places if at == (self.shape[d], self.strides[d]) and at[0] > 1), None)
+
+    def of_part(self, source: Sequence[int], d: int, length: int) -> View | None:
+        """The view of a dense source, of this shape but for dimension d, which is `length` long; None where another
+        dimension of the view reaches into that one."""
+        count, stride = source[d], row_strides(source)[d]
+        shape, strides = list(self.shape), list(self.strides)
+        for i, (n, s) in enumerate(zip(self.shape, self.strides, strict=True)):
+            if (n, s) == (count, stride):
+                shape[i] = length
+            elif n > 1 and s % (count * stride) == 0:
+                strides[i] = s // count * length
+            elif n > 1 and abs(s) * (n - 1) >= stride:
+                return None
+        return None if self.offset else View(tuple(shape), tuple(strides))
+
     @property
     def origin(self) -> int:
         """The lowest element that the view reaches."""

@@ -178,7 +178,7 @@ class CopyOp(Command):
         return [self.dest]
 
     def writes(self) -> Sequence[SSAValue]:
-        return [self.dest]
+        return self.written()
 
     def verify_(self) -> None:
         super().verify_()
@@ -294,7 +294,7 @@ class ToDeviceOp(Command):
         return [self.source] if self.with_command() else ()
 
     def writes(self) -> Sequence[SSAValue]:
-        return [self.dest]
+        return self.written()
 
     def verify_(self) -> None:
         super().verify_()

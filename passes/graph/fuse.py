@@ -335,15 +335,23 @@ class BlockFuser:
         inside: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
         members = set(group.members)
 
-        def clone(value: SSAValue) -> SSAValue:
-            if value in inside:
+        def literal(op: Operation, value: SSAValue) -> bool:
+            """Whether the value of a pad stays a constant inside, even where the same constant is read as a tensor."""
+            is_value = isinstance(op, PadOp) and value is op.value
+            return is_value and isinstance(value.owner, ConstantOp) and value in inputs
+
+        def operand(op: Operation, value: SSAValue) -> SSAValue:
+            constant = value.owner
+            if not isinstance(constant, ConstantOp) or not literal(op, value):
                 return inside[value]
-            op = value.owner
-            assert isinstance(op, Operation)
-            # the value of a pad stays a constant inside, even where the same constant is read as a tensor too
-            operands = [
-                literal(v) if isinstance(op, PadOp) and v is op.value else clone(v) for v in op.operands
-            ]
+            copied = ConstantOp.create(
+                result_types=[value.type], properties=constant.properties, location=constant.location
+            )
+            block.add_op(copied)
+            return copied.result
+
+        def copy(op: Operation) -> None:
+            operands = [operand(op, v) for v in op.operands]
             attributes = dict(op.attributes)
             axes = group.axes.get(op.results[0])
             if op in members and axes is not None:
@@ -351,28 +359,32 @@ class BlockFuser:
                     attributes[AXES] = ints([-1 if a is None else a for a in self._operand_axes(group, op)])
                 else:
                     attributes[AXES] = ints([-1 if a is None else a for a in axes])
-            copy = type(op).create(
+            copied = type(op).create(
                 operands=operands,
                 result_types=[r.type for r in op.results],
                 properties=op.properties,
                 attributes=attributes,
                 location=op.location,
             )
-            block.add_op(copy)
-            for old, new in zip(op.results, copy.results, strict=True):
+            block.add_op(copied)
+            for old, new in zip(op.results, copied.results, strict=True):
                 new.name_hint = old.name_hint
-            inside.update(zip(op.results, copy.results, strict=True))
-            return inside[value]
+            inside.update(zip(op.results, copied.results, strict=True))
 
-        def literal(value: SSAValue) -> SSAValue:
-            op = value.owner
-            if value not in inputs or not isinstance(op, ConstantOp):
-                return clone(value)
-            copy = ConstantOp.create(
-                result_types=[value.type], properties=op.properties, location=op.location
-            )
-            block.add_op(copy)
-            return copy.result
+        def clone(value: SSAValue) -> SSAValue:
+            # a stack and no recursion: a chain of sums may be as long as a convolution's window has positions
+            pending = [value]
+            while pending:
+                op = pending[-1].owner
+                if pending[-1] in inside:
+                    pending.pop()
+                    continue
+                assert isinstance(op, Operation)
+                missing = [v for v in op.operands if v not in inside and not literal(op, v)]
+                pending += reversed(missing)
+                if not missing:
+                    copy(op)
+            return inside[value]
 
         block.add_op(YieldOp.create(operands=[clone(v) for v in group.outputs]))
         kind = group.kind

@@ -10,12 +10,10 @@ from ...dialects.npu.types import GmType
 from ...machine import Machine
 
 
-def worth_waking(cycles: float, machine: Machine, limit: int | None = None) -> int:
-    """The fewest vector cores on which a kernel ends first that would take one core so many cycles; at most `limit`
-    (default: all)."""
+def worth_waking(cycles: float, machine: Machine) -> int:
+    """The fewest vector cores on which a kernel ends first that would take one core so many cycles."""
     work = machine.cycles_to_microseconds(cycles)
-    most = min(machine.vector_cores, limit or machine.vector_cores)
-    return min(range(1, most + 1), key=lambda n: machine.vector_launch_microseconds(n) + work / n)
+    return min(range(1, machine.vector_cores + 1), key=lambda n: machine.vector_launch_microseconds(n) + work / n)
 
 
 def copy_cycles(kind: str, view: GmType, box: Sequence[int], machine: Machine) -> float:

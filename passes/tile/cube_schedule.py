@@ -120,19 +120,18 @@ def _candidates(
     for m in (pins.base_m,) if pins.base_m else ROWS:
         columns = [pins.base_n] if pins.base_n else [*COLUMNS]
         if last is not None and not pins.base_n:  # as many columns as give each core a tile
-            rows = _tile(problem, m, 1, FRACTAL, pins)
+            tile = _tile(problem, m, 1, FRACTAL, pins)
             parts = max(
-                cores // max(size([-(-extents[a] // rows[a]) for a in problem.out if a != last]), 1), 1
+                cores // max(size([-(-extents[a] // tile[a]) for a in problem.out if a != last]), 1), 1
             )
             fair = round_up(-(-extents[last] // parts))
             columns += [fair] if COLUMNS[-1] < fair < COLUMNS[0] else []
         for n in columns:
-            while m * n * 4 > machine.spaces["l0c"].bytes and not (pins.base_m or pins.base_n):
-                m, n = (m // 2, n) if m > n else (m, n // 2)
-            l0 = _tile(problem, m, n, 1, pins)
-            l0 = _tile(problem, m, n, pins.base_k or _depth(problem, l0, machine), pins)
+            rows, cols = (m, n) if pins.base_m or pins.base_n else _fitting(m, n, machine)
+            l0 = _tile(problem, rows, cols, 1, pins)
+            l0 = _tile(problem, rows, cols, pins.base_k or _depth(problem, l0, machine), pins)
             key = tuple(l0.values())
-            free = not (pins.base_m and pins.base_n) and n > COLUMNS[-1]
+            free = not (pins.base_m and pins.base_n) and cols > COLUMNS[-1]
             if free and not _fits(problem, l0, machine, pins):
                 continue
             if key not in seen:
@@ -150,6 +149,13 @@ def _fits(problem: CubeProblem, l0: dict[int, int], machine: Machine, pins: Sche
     return not pins.base_k or all(
         n * depth * (slots or 2) <= machine.spaces[space].bytes for n, space, slots in wanted
     )
+
+
+def _fitting(rows: int, columns: int, machine: Machine) -> tuple[int, int]:
+    """The longer side halved until an accumulator of f32 of so many rows and columns fits l0c."""
+    while rows * columns * 4 > machine.spaces["l0c"].bytes:
+        rows, columns = (rows // 2, columns) if rows > columns else (rows, columns // 2)
+    return rows, columns
 
 
 def _tile(problem: CubeProblem, rows: int, columns: int, depth: int, pins: Schedule) -> dict[int, int]:

@@ -1,5 +1,8 @@
 """Kernels and host programs of the npu level in both memory modes."""
 
+import functools
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -203,6 +206,44 @@ def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(launch, "HEAVY_FLOPS", 0)
     (two,) = run(matmul(100, 70, 45), x, w)
     np.testing.assert_array_equal(one, two)
+
+
+def convolve(strides: tuple[int, int], x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+    layout = ("NHWC", "HWIO", "NHWC")
+    return jax.nn.relu(jax.lax.conv_general_dilated(x, w, strides, "SAME", dimension_numbers=layout) + b)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "strides"),
+    [
+        ((1, 14, 14, 32), (3, 3, 32, 48), (1, 1)),  # rows of the image to each core
+        ((1, 7, 7, 64), (3, 3, 64, 160), (1, 1)),  # columns
+        ((1, 7, 7, 64), (1, 1, 64, 200), (1, 1)),  # stored as a matrix, cores with less to do
+        ((2, 16, 12, 16), (3, 3, 16, 32), (2, 1)),
+    ],
+)
+def test_convolutions_do_not_depend_on_threads(
+    monkeypatch: pytest.MonkeyPatch, x: tuple[int, ...], w: tuple[int, ...], strides: tuple[int, int]
+) -> None:
+    from tilewright.backends.interpreter import launch
+
+    arrays = random(*x), random(*w), random(w[-1])
+    program = tw.compile(functools.partial(convolve, strides), *arrays)
+    whole, addressed = (np.asarray(program.executable(m)(*arrays)[0]) for m in ("typed", "bytes"))
+    splits: list[launch.Split | None] = []
+
+    def find(*args: Any) -> launch.Split | None:
+        splits.append(launch_find_split(*args))
+        return splits[-1]
+
+    launch_find_split = launch.find_split
+    for name, value in (("HEAVY_FLOPS", 0), ("JOIN_FLOPS", 0), ("find_split", find)):
+        monkeypatch.setattr(launch, name, value)
+    monkeypatch.setattr(launch, "batched_axes", lambda kernel: set())
+    parts = np.asarray(Executable(program.module("npu"), MACHINE, "typed")(*arrays)[0])
+    assert any(splits)
+    np.testing.assert_array_equal(parts, whole)
+    np.testing.assert_array_equal(addressed, whole)
 
 
 # -- host programs -----------------------------------------------------------------------------------------

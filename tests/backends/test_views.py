@@ -89,6 +89,33 @@ def test_boxes_of_a_source_need_no_gather(case: tuple[tuple[int, ...], View]) ->
     assert way.skip == way.pad == 0
 
 
+@settings(deadline=None, max_examples=200)
+@given(st.one_of(views(), boxes_of_source()), st.data())
+def test_a_view_of_a_part(case: tuple[tuple[int, ...], View], data: st.DataObject) -> None:
+    source, view = case
+    d = data.draw(st.integers(0, len(source) - 1))
+    length = data.draw(st.integers(1, source[d]))
+    here = view.of_part(source, d, length)
+    if here is None or source[d] == 1:
+        return
+    flat = np.arange(math.prod(source), dtype=np.int32)
+    want = strided(flat, view)
+    for e in range(len(view.shape)):
+        if view.source_dim(e, source) == d:
+            want = np.take(want, range(length), e)
+    part = np.ascontiguousarray(np.take(flat.reshape(source), range(length), d))
+    np.testing.assert_array_equal(strided(part.reshape(-1), here), want)
+
+
+def test_a_part_in_views_that_merge_and_drop_dimensions() -> None:
+    source = (1, 7, 7, 512)
+    assert View.dense((49, 512)).of_part(source, 3, 96) == View.dense((49, 96))
+    assert View.dense((7, 7, 512)).of_part(source, 1, 2) == View.dense((2, 7, 512))
+    assert View.dense((512, 7, 7)).of_part((512, 7, 7), 1, 2) == View.dense((512, 2, 7))
+    assert View.dense((49, 512)).of_part(source, 1, 2) is None
+    assert View((512, 49), (1, 512)).of_part(source, 3, 96) == View((96, 49), (1, 96))
+
+
 def test_identity_and_transpose_stay_cheap() -> None:
     x = jax.ShapeDtypeStruct((3, 5), np.float32)
     assert "gather" not in str(jax.make_jaxpr(lambda a: realise(a, View((5, 3), (1, 5))))(x))

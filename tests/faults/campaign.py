@@ -404,10 +404,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = time.perf_counter()
     listed = tasks(args)
     whole, kernels, programs = Tally(), 0, 0
+    crashes: list[str] = []
     # JAX has threads, which a fork would not take along: each worker starts anew
     with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
         running = {pool.submit(run_task, task): task for task in listed}
         for done in as_completed(running):
+            if (error := done.exception()) is not None:
+                source, target, *_ = running[done]
+                crashes.append(f"{source} for {target}: {type(error).__name__}: {error}")
+                continue
             tally, some, host = done.result()
             whole.add(tally)
             kernels, programs = kernels + some, programs + host
@@ -425,7 +430,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"false alarms on the originals: {len(whole.alarms)}")
     for line in [*whole.alarms, *whole.escapes, *(f"not compiled: {r}" for r in whole.refused)]:
         print(line)
-    return 1 if whole.alarms or whole.escapes else 0
+    for line in crashes:
+        print(f"CRASHED: {line}")
+    return 1 if whole.alarms or whole.escapes or crashes else 0
 
 
 if __name__ == "__main__":
