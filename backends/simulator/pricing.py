@@ -21,8 +21,9 @@ class Price:
     """What each instruction costs where `cores` cores share the bandwidth of the chip evenly.
 
     `missing` is, for each operand of the kernel, the share of its bytes that crosses HBM. An instruction spends
-    that share of its time on misses, the rest on hits. Each part takes the longer of the instruction's own
-    cycles for it, misses with what their bytes take more, and its bytes over the core's share of HBM or L2. Cores that read the same addresses at the same time wait for each other, and get them at a lower rate.
+    that share of its time on misses, the rest on hits. Each part takes the longer of the instruction's own cycles
+    for it, misses with what their bytes take more, and its bytes over the core's share of HBM or L2. Cores that
+    read the same addresses at the same time wait for each other, and get them at a lower rate.
     """
 
     def __init__(self, section: Section, cores: int, machine: Machine, missing: Sequence[float]) -> None:
