@@ -114,7 +114,7 @@ def choose_cube(
 def _candidates(
     problem: CubeProblem, machine: Machine, cores: int, pins: Schedule
 ) -> Iterator[dict[int, int]]:
-    """Different tiles of a mma step; those that do not fit only where both sides are pinned."""
+    """Different tiles of a mma step; one that does not fit only where what is not pinned is as small as it gets."""
     seen: set[tuple[int, ...]] = set()
     extents, last = problem.extents, problem.n[-1] if problem.n else None
     for m in (pins.base_m,) if pins.base_m else ROWS:
@@ -131,8 +131,8 @@ def _candidates(
             l0 = _tile(problem, rows, cols, 1, pins)
             l0 = _tile(problem, rows, cols, pins.base_k or _depth(problem, l0, machine), pins)
             key = tuple(l0.values())
-            free = not (pins.base_m and pins.base_n) and cols > COLUMNS[-1]
-            if free and not _fits(problem, l0, machine, pins):
+            least = (pins.base_m or rows <= ROWS[-1]) and (pins.base_n or cols <= COLUMNS[-1])
+            if not least and not _fits(problem, l0, machine, pins):
                 continue
             if key not in seen:
                 seen.add(key)
