@@ -16,8 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ..dialects.elementwise import FUNCTIONS
-from ..dialects.npu import NpuOp, Pipe
-from ..dialects.npu.ops import SyncOp
+from ..dialects.npu import NpuOp, Pipe, SyncOp
 from ..dialects.npu.structure import HostCallOp, KernelOp
 from ..frontends import FrontendError, bindings
 from ..frontends.rules import RULES, STRUCTURAL

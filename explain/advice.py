@@ -15,8 +15,9 @@ from xdsl.ir import SSAValue
 from ..backends.report import KernelReport
 from ..backends.simulator import HBM, Kernel, KernelRun, Launch
 from ..backends.simulator.section import PIPES
+from ..dialects import npu as ops
 from ..dialects.dtypes import dtype_name, itemsize
-from ..dialects.npu import Pipe, buffer, gm, ops
+from ..dialects.npu import Pipe, buffer, gm
 from ..machine import Machine
 
 SHARE = 0.15

@@ -14,8 +14,7 @@ from ..backends.simulator import Copy, HostCall, Kernel, KernelRun, Placed, Scal
 from ..backends.simulator.section import PIPES
 from ..dialects.base import integer, to_ints
 from ..dialects.graph.donation import donated
-from ..dialects.npu import BufferType, buffer, gm
-from ..dialects.npu.ops import AllocOp, ViewOp
+from ..dialects.npu import AllocOp, BufferType, ViewOp, buffer, gm
 from ..dialects.npu.structure import GmAllocOp, GmConstantOp
 
 EVENTS = 1200

@@ -8,7 +8,7 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from ..dialects.dtypes import element_type
 from ..dialects.graph import ELEMENTWISE, ConstantOp, WhileOp
-from ..dialects.graph.ops import element_of
+from ..dialects.graph.interface import element_of
 
 NATIVE = frozenset(map(element_type, "f32 f16 bf16 i8 i16 i32 i64 ui8 ui16 ui32 ui64 i1".split()))
 """Element types that the device computes with; ops on others run on the host."""

@@ -26,7 +26,7 @@ from ..dialects.dtypes import element_type, numpy_dtype, tensor
 from ..dialects.graph import ELEMENTWISE, BroadcastOp, ConstantOp, DataAttr, HostOp, YieldOp
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.donation import donate
-from ..dialects.graph.ops import element_of, shape_of
+from ..dialects.graph.interface import element_of, shape_of
 from . import bindings
 from .bindings import Op, Value
 from .calls import CallPlan

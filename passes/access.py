@@ -21,7 +21,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ..dialects.base import to_ints
 from ..dialects.graph import BroadcastOp, ConstantOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp
-from ..dialects.graph.ops import shape_of
+from ..dialects.graph.interface import shape_of
 from ..dialects.npu.types import row_strides
 
 Axis = int

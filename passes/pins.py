@@ -37,6 +37,11 @@ CUBE_FIELDS = frozenset(
 VECTOR_FIELDS = frozenset(["tile", "copy_length", "grid"])
 
 
+def cannot_obey(kernel: str, reason: str) -> PassError:
+    """The error for a pin that `kernel` cannot obey."""
+    return PassError(f"@{kernel} cannot obey its pinned schedule: {reason}")
+
+
 def _positive(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 

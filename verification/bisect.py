@@ -19,13 +19,12 @@ from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator
 
 from ..backends.interpreter.graph import main_of
-from ..dialects import make_context
+from ..dialects import make_context, tile
 from ..dialects.base import source_of, text
 from ..dialects.graph import FusionOp
 from ..dialects.npu.interface import gm
 from ..dialects.npu.structure import KernelOp, LaunchOp
 from ..dialects.text import parse_module
-from ..dialects.tile import ops as tile
 from ..passes.pipeline import level_of, make_pass, properties_of, remaining
 from .examine import Examiner, Failure, Options
 from .extract import extract_launch

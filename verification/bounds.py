@@ -18,9 +18,10 @@ from xdsl.ir import Operation
 
 from ..backends.interpreter import scattering, selecting, sorting, values
 from ..backends.interpreter.graph import RULES, over_windows
+from ..dialects import graph as ops
 from ..dialects.base import integer, text, to_ints
 from ..dialects.dtypes import size
-from ..dialects.graph import CumulateOp, ScatterOp, SelectAndScatterOp, SortOp, control, ops
+from ..dialects.graph import CumulateOp, ScatterOp, SelectAndScatterOp, SortOp, control
 from .tolerance import (
     HOST_FUNCTIONS,
     HOST_SUMS,

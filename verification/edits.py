@@ -27,11 +27,11 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import IsTerminator, Pure
 
 from ..backends.interpreter.liveness import bounds
+from ..dialects import tile
 from ..dialects.base import INDEX, ints, text, to_ints
 from ..dialects.graph import ConstantOp, DataAttr, FusionOp, YieldOp
 from ..dialects.npu import structure as npu
 from ..dialects.tile import TileType
-from ..dialects.tile import ops as tile
 
 Place = tuple[int, Any]
 

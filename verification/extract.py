@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from ..dialects import tile
 from ..dialects.base import integer, text, to_ints
 from ..dialects.npu.structure import CopyOp, GmAllocOp, KernelOp, LaunchOp
 from ..dialects.npu.types import GmType
-from ..dialects.tile import ops as tile
 from .trace import Launch
 
 

@@ -10,11 +10,10 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from ..backends.interpreter.liveness import bounds
+from ..dialects import npu, tile
 from ..dialects.base import integer, to_ints
 from ..dialects.npu import GmType
-from ..dialects.npu import ops as npu
 from ..dialects.npu.structure import KernelOp, SectionOp
-from ..dialects.tile import ops as tile
 from .results import Tile
 
 MOST_POINTS = 4_000_000

@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
-from ..dialects.npu.ops import AllocOp, SetCrossOp, SyncOp, WaitCrossOp
+from ..dialects.npu import AllocOp, SetCrossOp, SyncOp, WaitCrossOp
 
 SYNCHRONISATION = (SyncOp, SetCrossOp, WaitCrossOp)
 """Flags: instructions run in program order, so flags change no value."""

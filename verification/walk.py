@@ -23,11 +23,11 @@ from ..backends.interpreter.host import run_text
 from ..backends.interpreter.launch import ZERO, jit
 from ..backends.interpreter.tile import run_kernel
 from ..backends.interpreter.views import View, realise
+from ..dialects import tile
 from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype
 from ..dialects.graph import control
 from ..dialects.npu.types import GmType
-from ..dialects.tile import ops as tile
 from .bounds import EXACT, Bound, both, host_errors, or_zeros, propagate, wide
 from .compare import SAME, Difference, compare, same_bits
 from .structure import Cache, structure

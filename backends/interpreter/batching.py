@@ -26,17 +26,8 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import numpy_dtype
+from ...dialects.npu import LoadL0Op, LoadOp, LoadScalarOp, MmadOp, SlotOp, TransferOp, VExtractOp, ViewOp
 from ...dialects.npu.interface import NpuOp, buffer
-from ...dialects.npu.ops import (
-    LoadL0Op,
-    LoadOp,
-    LoadScalarOp,
-    MmadOp,
-    SlotOp,
-    TransferOp,
-    VExtractOp,
-    ViewOp,
-)
 from ...dialects.npu.structure import KernelOp, SectionOp
 from . import boxes
 from .liveness import bounds, carried

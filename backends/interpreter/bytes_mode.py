@@ -17,9 +17,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer
 from ...dialects.dtypes import numpy_dtype, size
-from ...dialects.npu import BufferType
+from ...dialects.npu import AllocOp, BufferType
 from ...dialects.npu.interface import NpuOp, buffer
-from ...dialects.npu.ops import AllocOp
 from ...dialects.npu.types import ROW_BYTES
 from ...machine import Machine
 from .liveness import slot_of

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
 
+from ...dialects.npu import LoadL0Op, LoadOp, SlotOp, TransferOp
 from ...dialects.npu.interface import buffer
-from ...dialects.npu.ops import LoadL0Op, LoadOp, SlotOp, TransferOp
 from ...dialects.npu.structure import KernelOp, SectionOp
 from .batching import root
 from .instructions import box_of

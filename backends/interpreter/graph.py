@@ -14,9 +14,10 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import SymbolTable
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialects import graph as ops
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype, size
-from ...dialects.graph import ELEMENTWISE, CumulateOp, ScatterOp, SelectAndScatterOp, SortOp, control, ops
+from ...dialects.graph import ELEMENTWISE, CumulateOp, ScatterOp, SelectAndScatterOp, SortOp, control
 from . import scattering, selecting, sorting, values
 from .values import COMPILER_OPTIONS
 

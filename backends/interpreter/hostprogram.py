@@ -13,9 +13,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialects import npu as ops
 from ...dialects.base import describe, integer, text
 from ...dialects.dtypes import numpy_dtype
-from ...dialects.npu import ops, structure
+from ...dialects.npu import structure
 from ...dialects.npu.interface import gm
 from ...machine import Machine
 from .graph import Env, GraphRunner

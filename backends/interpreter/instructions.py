@@ -15,9 +15,10 @@ from jax import Array, lax
 from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import SSAValue
 
+from ...dialects import npu as ops
 from ...dialects.base import FormattedOp, Linear, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
-from ...dialects.npu import BufferType, ops
+from ...dialects.npu import BufferType
 from ...dialects.npu.cumulate import VCumulateOp
 from ...dialects.npu.interface import NpuOp, fill_value
 from ...dialects.npu.scatter import VScatterOp

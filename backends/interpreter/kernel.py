@@ -11,9 +11,9 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialects import npu as ops
 from ...dialects.base import describe, to_ints
 from ...dialects.dtypes import numpy_dtype
-from ...dialects.npu import ops
 from ...dialects.npu.interface import NpuOp, buffer, fill_value, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine

@@ -19,8 +19,8 @@ from xdsl.ir import SSAValue
 
 from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import numpy_dtype, size
+from ...dialects.npu import MmadOp, TransferOp, ViewOp
 from ...dialects.npu.interface import buffer, gm
-from ...dialects.npu.ops import MmadOp, TransferOp, ViewOp
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from .batching import find_batch

@@ -16,9 +16,8 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import Linear, describe
-from ...dialects.npu import BufferType
+from ...dialects.npu import AllocOp, BufferType, MmadOp, SlotOp, SyncOp
 from ...dialects.npu.interface import NpuOp, buffer
-from ...dialects.npu.ops import AllocOp, MmadOp, SlotOp, SyncOp
 
 
 @dataclass(frozen=True)

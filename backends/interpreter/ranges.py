@@ -6,7 +6,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr
 
 from ...dialects.base import integer, to_ints
-from ...dialects.npu.ops import LoadScalarOp
+from ...dialects.npu import LoadScalarOp
 from ...dialects.npu.structure import KernelOp, SectionOp
 from .liveness import bounds
 from .scope import Ranges

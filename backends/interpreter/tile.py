@@ -14,11 +14,12 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialects import tile as ops
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu.interface import gm
 from ...dialects.npu.types import GmType
-from ...dialects.tile import TileOp, ops, tile_type
+from ...dialects.tile import TileOp, tile_type
 from ...machine import Machine
 from . import values
 from .graph import GraphRunner, main_of

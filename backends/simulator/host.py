@@ -10,9 +10,10 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, SymbolRefAttr
 from xdsl.ir import Block, SSAValue
 
+from ...dialects import npu as ops
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.graph.donation import donated
-from ...dialects.npu import gm, ops, structure
+from ...dialects.npu import gm, structure
 from ...dialects.npu.streams import PROGRAM, Command
 from ...machine import Machine
 from .errors import SimulationError

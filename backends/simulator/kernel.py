@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ...dialects import npu as ops
 from ...dialects.base import integer, source_of, text, to_ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize
-from ...dialects.npu import Pipe, buffer, ops, structure
+from ...dialects.npu import Pipe, buffer, structure
 from ...dialects.npu.interface import vector_dtype
 from ...machine import Machine
 from .core import Block, Core, Event

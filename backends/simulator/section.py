@@ -16,10 +16,11 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from ...dialects import npu as ops
 from ...dialects.affine import Affine, Range
 from ...dialects.base import Linear, describe, integer, text, to_ints
 from ...dialects.dtypes import itemsize, size
-from ...dialects.npu import BufferType, Cost, GmType, NpuOp, Pipe, buffer, ops, structure
+from ...dialects.npu import BufferType, Cost, GmType, NpuOp, Pipe, buffer, structure
 from ...machine import Machine
 from .affine import Clip, Row, steady_runs
 from .errors import SimulationError

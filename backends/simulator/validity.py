@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import SSAValue
 
+from ...dialects import npu as ops
 from ...dialects.affine import Affine, Range
 from ...dialects.base import to_ints
-from ...dialects.npu import NpuOp, buffer, ops
+from ...dialects.npu import NpuOp, buffer
+from ...dialects.npu.interface import vector_elements
 from .affine import Row
 
 Extents = tuple[Row | None, ...]
@@ -95,7 +97,7 @@ class Validity:
         """Elementwise along every dimension that the destination shares with a source."""
         (dest, *_) = op.destinations()
         shape = buffer(dest).shape
-        widest = max(op.main_operands(), key=lambda v: ops.vector_elements(buffer(v)))
+        widest = max(op.main_operands(), key=lambda v: vector_elements(buffer(v)))
         counted = self.of(widest)
         found: list[Row | None] = [None] * len(shape)
         if not isinstance(op, ops.VTransposeOp | ops.VExtractOp):

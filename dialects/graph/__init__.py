@@ -3,30 +3,14 @@
 from xdsl.ir import Dialect
 
 from .attributes import DataAttr
+from .contractions import ContractOp, ConvOp
 from .control import CaseOp, FusionOp, HostOp, ToHostOp, WhileOp, YieldOp
 from .cumulate import CumulateOp
-from .ops import (
-    ELEMENTWISE,
-    ArgReduceOp,
-    BroadcastOp,
-    ConcatOp,
-    ConstantOp,
-    ContractOp,
-    ConvOp,
-    DynamicSliceOp,
-    DynamicUpdateSliceOp,
-    ElementwiseOp,
-    GatherOp,
-    GraphOp,
-    IotaOp,
-    PadOp,
-    ReduceOp,
-    ReduceWindowOp,
-    ReshapeOp,
-    ReverseOp,
-    SliceOp,
-    TransposeOp,
-)
+from .elementwise import ELEMENTWISE, ConstantOp, ElementwiseOp, IotaOp
+from .indexing import DynamicSliceOp, DynamicUpdateSliceOp, GatherOp
+from .interface import GraphOp
+from .movement import BroadcastOp, ConcatOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp
+from .reductions import ArgReduceOp, ReduceOp, ReduceWindowOp
 from .scatter import ScatterOp
 from .selecting import SelectAndScatterOp
 from .sorting import SortOp

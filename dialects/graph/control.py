@@ -22,7 +22,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 
 from ..base import FormattedOp, integer, text, to_ints
 from ..dtypes import itemsize, size, tensor
-from .ops import GraphOp, element_of, shape_of
+from .interface import GraphOp, element_of, shape_of
 
 FUSION_KINDS = ("vector", "cube", "mix", "move", "index", "scalar")
 """What a fusion becomes: loops on vector cores; a contraction; a contraction with a vector epilogue; data

@@ -12,7 +12,7 @@ from xdsl.traits import Pure
 from ..base import integer, text
 from ..dtypes import size
 from ..elementwise import REDUCTIONS
-from .ops import GraphOp, shape_of
+from .interface import GraphOp, shape_of
 
 
 @irdl_op_definition

@@ -12,7 +12,7 @@ from xdsl.traits import Pure
 from ..base import text
 from ..dtypes import dtype_name, size
 from ..elementwise import SCATTERS
-from .ops import GraphOp, element_of, shape_of
+from .interface import GraphOp, element_of, shape_of
 
 
 @irdl_op_definition

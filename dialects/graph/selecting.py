@@ -11,7 +11,8 @@ from xdsl.traits import Pure
 
 from ..base import text, to_ints
 from ..dtypes import size, tensor
-from .ops import GraphOp, check_ranks, element_of, shape_of, window_count
+from .interface import GraphOp, check_ranks, element_of, shape_of
+from .reductions import window_count
 
 SELECTS = ("ge", "gt", "le", "lt")
 """The comparisons by which the element that a window has selected so far keeps its place against the next one."""

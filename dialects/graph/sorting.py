@@ -12,7 +12,7 @@ from xdsl.traits import Pure
 from ..base import integer, to_ints
 from ..dtypes import tensor
 from ..shapes import Keys
-from .ops import GraphOp, element_of, shape_of
+from .interface import GraphOp, element_of, shape_of
 
 
 @irdl_op_definition

@@ -12,8 +12,8 @@ from ..base import integer, text
 from ..elementwise import REDUCTION_FUNCTION
 from ..shapes import check_cumulate
 from .interface import Cost, buffer, vector_dtype, vector_elements
-from .ops import VectorOp
 from .types import BufferType
+from .vector import VectorOp
 
 
 @irdl_op_definition

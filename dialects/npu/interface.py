@@ -136,6 +136,11 @@ def gm(value: SSAValue) -> GmType:
     return value.type
 
 
+def parts(shape: Sequence[int], valid: Sequence[int | None]) -> list[int]:
+    """Extents with what holds data in place of the whole."""
+    return [n if v is None else v for n, v in zip(shape, valid, strict=True)]
+
+
 def valid_extent(offset: int, count: int, step: int, extent: int) -> int:
     """How many of `offset + i * step`, i < count, lie inside [0, extent)."""
     if step == 0 or count == 0:

@@ -14,8 +14,8 @@ from ..dtypes import dtype_name, size
 from ..elementwise import REDUCTION_FUNCTION
 from ..shapes import check_scatter
 from .interface import Cost, buffer, vector_elements
-from .ops import VectorOp
 from .types import BufferType
+from .vector import VectorOp
 
 
 @irdl_op_definition

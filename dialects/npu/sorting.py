@@ -14,8 +14,8 @@ from ..base import to_ints
 from ..dtypes import dtype_name
 from ..shapes import Keys, check_sort
 from .interface import Cost, buffer
-from .ops import VectorOp
 from .types import BufferType
+from .vector import VectorOp
 
 SORTED_AT_ONCE = 32
 MERGED_AT_ONCE = 4

@@ -2,10 +2,88 @@
 
 from xdsl.ir import Dialect
 
-from . import ops
-from .ops import TileOp, tile_type
+from .cube import DrainOp, MmaOp, MoveOp, ZeroOp
+from .interface import TileOp, tile_type
+from .structure import BarrierOp, KernelOp, LaunchOp, SectionOp
+from .transfers import LoadIndirectOp, LoadOp, ScalarOp, StoreOp, ViewOp
 from .types import TileType
+from .vector import (
+    ELEMENTWISE,
+    ArgReduceOp,
+    BroadcastOp,
+    CumulateOp,
+    ElementwiseTileOp,
+    ExtractOp,
+    FillOp,
+    IotaOp,
+    MaskOp,
+    ReduceOp,
+    ScatterOp,
+    SortOp,
+    TransposeOp,
+)
 
-Tile = Dialect("tile", ops.ALL, [TileType])
+Tile = Dialect(
+    "tile",
+    [
+        *ELEMENTWISE.values(),
+        ArgReduceOp,
+        BarrierOp,
+        BroadcastOp,
+        CumulateOp,
+        DrainOp,
+        ExtractOp,
+        FillOp,
+        IotaOp,
+        KernelOp,
+        LaunchOp,
+        LoadIndirectOp,
+        LoadOp,
+        MaskOp,
+        MmaOp,
+        MoveOp,
+        ReduceOp,
+        ScalarOp,
+        ScatterOp,
+        SectionOp,
+        SortOp,
+        StoreOp,
+        TransposeOp,
+        ViewOp,
+        ZeroOp,
+    ],
+    [TileType],
+)
 
-__all__ = ["Tile", "TileOp", "TileType", "ops", "tile_type"]
+__all__ = [
+    "ArgReduceOp",
+    "BarrierOp",
+    "BroadcastOp",
+    "CumulateOp",
+    "DrainOp",
+    "ELEMENTWISE",
+    "ElementwiseTileOp",
+    "ExtractOp",
+    "FillOp",
+    "IotaOp",
+    "KernelOp",
+    "LaunchOp",
+    "LoadIndirectOp",
+    "LoadOp",
+    "MaskOp",
+    "MmaOp",
+    "MoveOp",
+    "ReduceOp",
+    "ScalarOp",
+    "ScatterOp",
+    "SectionOp",
+    "SortOp",
+    "StoreOp",
+    "Tile",
+    "TileOp",
+    "TileType",
+    "TransposeOp",
+    "ViewOp",
+    "ZeroOp",
+    "tile_type",
+]

@@ -15,7 +15,7 @@ from xdsl.ir import Block, BlockArgument, SSAValue
 
 from ...dialects.dtypes import element_type, size, tensor
 from ...dialects.graph import ConstantOp, ElementwiseOp, IotaOp, PadOp, SliceOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ..walk import BOOLEAN, Walk
 from .base import Values
 

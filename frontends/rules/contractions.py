@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...dialects.dtypes import dtype_name, element_type, is_float, tensor
 from ...dialects.graph import ContractOp, ConvOp, ReverseOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
 from ..walk import Rule, Walk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...dialects.dtypes import dtype_name, element_type, tensor
 from ...dialects.graph import CaseOp, ReduceOp, WhileOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
 from ..errors import FrontendError

@@ -23,7 +23,7 @@ from ...dialects.graph import (
     TransposeOp,
 )
 from ...dialects.graph.attributes import Literal
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
 from ..walk import Rule, Walk

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, SSAValue
 from ...dialects.dtypes import dtype_name, element_type, is_float, itemsize, tensor
 from ...dialects.graph import BroadcastOp, IotaOp, ReshapeOp, SliceOp
 from ...dialects.graph.attributes import Literal
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
 from ..walk import BOOLEAN, Rule, Walk

@@ -18,7 +18,7 @@ from ...dialects.graph import (
     ReduceWindowOp,
     ReshapeOp,
 )
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
 from ..walk import BOOLEAN, Rule, Walk

@@ -25,7 +25,7 @@ from ...dialects.graph import (
     SliceOp,
     TransposeOp,
 )
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import row_strides
 from .. import bindings
 from ..bindings import Op

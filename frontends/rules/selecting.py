@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from ...dialects.dtypes import dtype_name, element_type, size, tensor
 from ...dialects.elementwise import SCATTERS, identity
 from ...dialects.graph import IotaOp, ReshapeOp, ScatterOp, SelectAndScatterOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.selecting import COMBINES, SELECTS
 from .. import bindings
 from ..bindings import Op

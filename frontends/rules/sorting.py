@@ -9,7 +9,7 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from ...dialects.dtypes import is_float, tensor
 from ...dialects.graph import ELEMENTWISE, ConstantOp, ElementwiseOp, IotaOp, SortOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.shapes import Keys
 from .. import bindings
 from ..bindings import Op, Value

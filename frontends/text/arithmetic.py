@@ -7,7 +7,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import is_float
-from ...dialects.graph.ops import element_of
+from ...dialects.graph.interface import element_of
 from .axes import Tensor
 from .builder import BOOLEAN, Builder, Number
 from .diagnostics import Problem

@@ -34,7 +34,7 @@ from ...dialects.graph import (
     TransposeOp,
 )
 from ...dialects.graph.attributes import DataAttr, Literal
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from .diagnostics import Problem, SourceFile
 
 BOOLEAN = element_type("i1")

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.dtypes import tensor
 from ...dialects.graph import ContractOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from .builder import BOOLEAN, Builder, type_text
 from .diagnostics import Problem
 

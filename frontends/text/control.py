@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects.dtypes import dtype_name, tensor
 from ...dialects.graph import ELEMENTWISE, CaseOp, WhileOp, YieldOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ..known import count_trips
 from . import syntax
 from .builder import BOOLEAN, I32, POISON, Poison, describe, is_number, type_text

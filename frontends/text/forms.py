@@ -24,7 +24,7 @@ from ...dialects.graph import (
     TransposeOp,
 )
 from ...dialects.graph.attributes import Literal
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from .builder import BOOLEAN, I32
 from .indexing import Range, slice_bounds
 from .library import REDUCTION_NAMES

@@ -19,7 +19,7 @@ from ...dialects.dtypes import element_type, numpy_dtype, tensor
 from ...dialects.elementwise import FUNCTIONS
 from ...dialects.graph import ConstantOp, DataAttr, Graph, GraphOp, HostOp
 from ...dialects.graph.attributes import Literal
-from ...dialects.graph.ops import element_of
+from ...dialects.graph.interface import element_of
 from .arithmetic import floor_divide, modulo, power
 from .builder import POISON, Builder, DTypeName, Poison, describe
 from .diagnostics import Problem, did_you_mean

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import dtype_name, tensor
 from ...dialects.graph import DynamicSliceOp, DynamicUpdateSliceOp, ReverseOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from .builder import I32, Builder, describe, type_text
 from .diagnostics import Problem
 from .library import take, wrapped

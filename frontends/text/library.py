@@ -19,7 +19,7 @@ from ...dialects.graph import (
     IotaOp,
     PadOp,
 )
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from .axes import Ints, Tensor, Value, axes_of, axis_of, floats, static_shape
 from .builder import BOOLEAN, I32, Builder, DTypeName, type_text
 from .contraction import einsum

@@ -16,7 +16,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 
 from ...dialects.dtypes import dtype_name, element_type, tensor
-from ...dialects.graph.ops import shape_of
+from ...dialects.graph.interface import shape_of
 from . import indexing, syntax
 from .builder import MOST_OPS, POISON, Poison, describe, type_text
 from .control import Control

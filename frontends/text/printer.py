@@ -22,7 +22,7 @@ from ...dialects.graph import (
     WhileOp,
     YieldOp,
 )
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ..errors import FrontendError
 from ..known import NATIVE, scalar_value
 from .builder import BOOLEAN, check_domain, type_text

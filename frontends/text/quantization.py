@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, OpResult, SSAValue
 
 from ...dialects.dtypes import is_float
-from ...dialects.graph.ops import shape_of
+from ...dialects.graph.interface import shape_of
 from . import syntax
 from .builder import Poison, is_number
 from .diagnostics import Span, did_you_mean

@@ -6,7 +6,7 @@ import math
 
 from ...dialects.dtypes import tensor
 from ...dialects.graph import ConvOp, ReduceWindowOp
-from ...dialects.graph.ops import shape_of
+from ...dialects.graph.interface import shape_of
 from .axes import Ints, Tensor, floats
 from .builder import BOOLEAN, Builder, type_text
 from .diagnostics import Problem

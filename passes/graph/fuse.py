@@ -35,6 +35,7 @@ from ...dialects.graph import (
     DynamicUpdateSliceOp,
     ElementwiseOp,
     FusionOp,
+    GraphOp,
     IotaOp,
     PadOp,
     ReduceOp,
@@ -44,7 +45,7 @@ from ...dialects.graph import (
     TransposeOp,
     YieldOp,
 )
-from ...dialects.graph.ops import GraphOp, shape_of
+from ...dialects.graph.interface import shape_of
 from ...machine import Machine
 from ..access import Index, is_layout, resolve, splat_of
 from .groups import Group, Grouper

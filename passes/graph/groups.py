@@ -31,7 +31,7 @@ from ...dialects.graph import (
     SortOp,
     TransposeOp,
 )
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
 from ...machine import Machine
 from ..access import is_layout, reshape_groups, splat_of

@@ -23,7 +23,7 @@ from xdsl.traits import is_side_effect_free
 from ...dialects.base import integer
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import ConstantOp, ElementwiseOp, FusionOp, GraphOp, IotaOp, WhileOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ..access import is_layout
 
 

@@ -23,7 +23,7 @@ from xdsl.passes import ModulePass
 
 from ...dialects.base import ints, to_ints
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, GraphOp, ToHostOp, WhileOp, YieldOp
-from ...dialects.graph.ops import shape_of
+from ...dialects.graph.interface import shape_of
 from ..errors import PassError
 from .host_calls import join, refuse
 

@@ -47,7 +47,7 @@ from ...dialects.graph import (
     SortOp,
     TransposeOp,
 )
-from ...dialects.graph.ops import INDEX_TENSOR, element_of, shape_of
+from ...dialects.graph.interface import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from ...dialects.base import integer
 from ...dialects.dtypes import dtype_name, is_float, itemsize, numpy_dtype, tensor
 from ...dialects.graph import ConcatOp, HostOp, SortOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.shapes import Keys
 from ...machine import Machine
 from ..tile.sort import fitting_slots

@@ -12,7 +12,7 @@ from ...dialects.base import text, to_ints
 from ...dialects.dtypes import dtype_name, is_float, tensor
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import ELEMENTWISE, CumulateOp, ReduceWindowOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes
 from ...machine import Machine
 from ..tile.schedule import UB_FRACTION

@@ -18,8 +18,7 @@ from xdsl.passes import ModulePass
 
 from ...dialects.base import integer, source_of, text
 from ...dialects.dtypes import itemsize
-from ...dialects.npu import BufferType, NpuOp, Pipe, buffer
-from ...dialects.npu.ops import AllocOp, ElementwiseVectorOp, SlotOp
+from ...dialects.npu import AllocOp, BufferType, ElementwiseVectorOp, NpuOp, Pipe, SlotOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from ..errors import PassError

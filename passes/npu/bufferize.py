@@ -22,11 +22,10 @@ from xdsl.dialects.scf import ForOp, YieldOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
+from ...dialects import npu, tile
 from ...dialects.base import INDEX, Expr, describe, pack, to_ints
 from ...dialects.npu import BufferType, structure
-from ...dialects.npu import ops as npu
 from ...dialects.tile import TileOp, TileType, tile_type
-from ...dialects.tile import ops as tile
 from ..errors import PassError
 from ..tile.builder import SPACE_ORDER
 from .loops import trip_count

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.npu import NpuOp, Pipe, buffer
-from ...dialects.npu.ops import SlotOp
+from ...dialects.npu import NpuOp, Pipe, SlotOp, buffer
 from .check.model import LOOP, WORK, Node, Section
 
 Pair = tuple[Pipe, Pipe]

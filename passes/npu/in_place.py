@@ -14,9 +14,9 @@ from itertools import takewhile
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from ...dialects import tile
 from ...dialects.base import integer, to_ints
 from ...dialects.npu import GmType, gm
-from ...dialects.tile import ops as tile
 from .loops import trip_count
 
 

@@ -24,8 +24,7 @@ from xdsl.passes import ModulePass
 
 from ...dialects.base import integer, ints, text, to_ints
 from ...dialects.graph.donation import donated
-from ...dialects.npu import gm
-from ...dialects.npu.ops import ViewOp
+from ...dialects.npu import ViewOp, gm
 from ...dialects.npu.structure import WRITERS, GmAllocOp, GmConstantOp
 from ...machine import Machine
 from ..calls import callers_first, calls_of

@@ -9,22 +9,12 @@ from xdsl.dialects.builtin import FunctionType, IntegerAttr, ModuleOp, TensorTyp
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from ...dialects import tile
 from ...dialects.base import describe, text, to_ints
 from ...dialects.dtypes import tensor
-from ...dialects.graph import (
-    CaseOp,
-    ConstantOp,
-    FusionOp,
-    HostOp,
-    ReshapeOp,
-    ToHostOp,
-    WhileOp,
-    YieldOp,
-)
+from ...dialects.graph import CaseOp, ConstantOp, FusionOp, HostOp, ReshapeOp, ToHostOp, WhileOp, YieldOp
 from ...dialects.graph.donation import donated
-from ...dialects.npu import GmType, gm, structure
-from ...dialects.npu.ops import ViewOp
-from ...dialects.tile import ops as tile
+from ...dialects.npu import GmType, ViewOp, gm, structure
 from ..calls import calls_of
 from ..errors import PassError
 from .in_place import in_place

@@ -28,11 +28,12 @@ from xdsl.passes import ModulePass
 
 from ...dialects.affine import Affine
 from ...dialects.base import describe, ints, text
-from ...dialects.npu import NpuOp, Pipe
-from ...dialects.npu.ops import (
+from ...dialects.npu import (
     AllocOp,
     FixpipeOp,
     LoadOp,
+    NpuOp,
+    Pipe,
     SetCrossOp,
     SetFlagOp,
     SyncOp,

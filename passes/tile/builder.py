@@ -24,9 +24,10 @@ from xdsl.dialects.scf import ForOp, YieldOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
 
+from ...dialects import tile as ops
 from ...dialects.base import INDEX, Expr, ints, pack
 from ...dialects.npu.types import GmType, row_strides
-from ...dialects.tile import TileType, ops
+from ...dialects.tile import TileType
 from ...machine import Machine
 
 SPACE_ORDER = ("l1", "l0a", "l0b", "l0c", "ub")

@@ -8,13 +8,14 @@ from contextlib import ExitStack
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
+from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, integer, ints, pack, text
 from ...dialects.dtypes import dtype_name, element_type, is_float, itemsize, size
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import CumulateOp, FusionOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes, row_strides
-from ...dialects.tile import TileType, ops
+from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
 from ..pins import Pins, schedule_for

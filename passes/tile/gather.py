@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
+from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import FusionOp, GatherOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
-from ...dialects.tile import TileType, ops
+from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
 from ..pins import Pins, schedule_for

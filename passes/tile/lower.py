@@ -17,6 +17,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from ...dialects import tile as ops
 from ...dialects.base import describe, integer, ints, text, to_ints
 from ...dialects.graph import (
     CaseOp,
@@ -41,8 +42,7 @@ from ...dialects.graph import (
     WhileOp,
     YieldOp,
 )
-from ...dialects.graph.ops import element_of, shape_of
-from ...dialects.tile import ops
+from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..errors import PassError

@@ -8,10 +8,11 @@ from typing import Any
 
 from xdsl.ir import Attribute
 
+from ...dialects import tile as ops
 from ...dialects.base import Expr, pack
 from ...dialects.dtypes import itemsize
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
-from ...dialects.tile import TileType, ops
+from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
 from .builder import KernelBuilder, dense, divide_grid, integer_attr

@@ -12,11 +12,12 @@ from contextlib import ExitStack
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
+from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, pack
 from ...dialects.dtypes import itemsize
 from ...dialects.graph import FusionOp, ScatterOp
-from ...dialects.graph.ops import element_of, shape_of
-from ...dialects.tile import TileType, ops
+from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
 from ..pins import Pins, schedule_for

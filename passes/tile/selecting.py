@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import i1, i32
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
+from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, ints, pack, text, to_ints
 from ...dialects.dtypes import dtype_name, element_type, itemsize, size
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import FusionOp, SelectAndScatterOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes, row_strides
-from ...dialects.tile import TileType, ops
+from ...dialects.tile import TileType
 from ...machine import Machine
 from ..access import Index, resolve
 from ..errors import PassError

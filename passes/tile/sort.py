@@ -8,12 +8,13 @@ from contextlib import ExitStack
 from xdsl.dialects.builtin import IntegerType, Signedness
 from xdsl.ir import Attribute
 
+from ...dialects import tile as ops
 from ...dialects.base import Expr, describe
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import FusionOp, SortOp, YieldOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes
-from ...dialects.tile import TileType, ops
+from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
 from ..pins import Pins, schedule_for

@@ -6,13 +6,14 @@ from contextlib import ExitStack
 
 from xdsl.ir import BlockArgument, SSAValue
 
+from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, ints, pack, text, to_ints
 from ...dialects.dtypes import dtype_name, element_type, itemsize, size
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import FusionOp, ReduceWindowOp
-from ...dialects.graph.ops import element_of, shape_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import GmType, padded_bytes
-from ...dialects.tile import TileType, ops
+from ...dialects.tile import TileType
 from ...machine import Machine
 from ..access import Index, resolve
 from ..errors import PassError

@@ -14,8 +14,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.dialects.base import integer, ints, to_ints
+from tilewright.dialects.graph import ConstantOp
 from tilewright.dialects.graph.attributes import DataAttr
-from tilewright.dialects.graph.ops import ConstantOp
 from tilewright.dialects.npu import structure
 from tilewright.machine import Machine
 

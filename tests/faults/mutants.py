@@ -15,8 +15,9 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i64
 from xdsl.dialects.scf import ForOp, YieldOp
 from xdsl.ir import Operation
 
+from tilewright.dialects import npu as ops
 from tilewright.dialects.base import integer, ints, text, to_ints
-from tilewright.dialects.npu import BufferType, GmType, NpuOp, ops, structure
+from tilewright.dialects.npu import BufferType, GmType, NpuOp, structure
 from tilewright.dialects.npu.cumulate import VCumulateOp
 from tilewright.dialects.npu.scatter import VScatterOp
 from tilewright.dialects.npu.sorting import VSortOp

@@ -25,9 +25,10 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.dialects import npu as ops
 from tilewright.dialects.base import Linear, integer, text, to_ints
 from tilewright.dialects.dtypes import itemsize, size
-from tilewright.dialects.npu import BufferType, GmType, NpuOp, ops, structure
+from tilewright.dialects.npu import BufferType, GmType, NpuOp, structure
 from tilewright.machine import Machine
 
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")

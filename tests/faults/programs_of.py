@@ -20,10 +20,8 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.dialects.base import integer, text, to_ints
 from tilewright.dialects.dtypes import itemsize, size
-from tilewright.dialects.graph import YieldOp
-from tilewright.dialects.graph.ops import ConstantOp, GraphOp
-from tilewright.dialects.npu import GmType, gm, structure
-from tilewright.dialects.npu.ops import ViewOp
+from tilewright.dialects.graph import ConstantOp, GraphOp, YieldOp
+from tilewright.dialects.npu import GmType, ViewOp, gm, structure
 from tilewright.machine import Machine
 
 MOST_TRIPS = 3

@@ -24,8 +24,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 import tilewright as tw
 from tilewright.dialects.base import integer, text, to_ints
-from tilewright.dialects.npu import GmType, gm, structure
-from tilewright.dialects.npu.ops import ViewOp
+from tilewright.dialects.npu import GmType, ViewOp, gm, structure
 from tilewright.dialects.npu.streams import PROGRAM, QUEUES, Command
 
 ROUNDS = 3

@@ -13,8 +13,7 @@ from oracle import Crash, Device, Launch, Schedule, Stuck, schedules
 from subjects import TARGETS, Subject, example, subject
 
 import tilewright as tw
-from tilewright.dialects.npu import NpuOp
-from tilewright.dialects.npu.ops import VectorOp
+from tilewright.dialects.npu import NpuOp, VectorOp
 from tilewright.machine import Machine
 
 

@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.dialects.graph import ConstantOp, WhileOp
-from tilewright.dialects.graph.ops import shape_of
+from tilewright.dialects.graph.interface import shape_of
 
 
 class Numbering:

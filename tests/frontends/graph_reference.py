@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from tilewright.dialects.dtypes import dtype_name, numpy_dtype
 from tilewright.dialects.elementwise import identity
 from tilewright.dialects.graph import ConstantOp, YieldOp
-from tilewright.dialects.graph.ops import element_of, shape_of
+from tilewright.dialects.graph.interface import element_of, shape_of
 
 Arrays = Sequence[Any]
 

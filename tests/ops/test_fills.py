@@ -14,9 +14,10 @@ from jax import lax
 import tilewright as tw
 from tilewright.backends.interpreter import values
 from tilewright.dialects import make_context
+from tilewright.dialects import tile as ops
 from tilewright.dialects.npu.interface import fill_value
 from tilewright.dialects.text import parse_module
-from tilewright.dialects.tile import TileType, ops
+from tilewright.dialects.tile import TileType
 from tilewright.passes.tile.builder import number
 
 X = jnp.asarray([[1, 2], [3, 4]], jnp.float32)

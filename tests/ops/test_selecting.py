@@ -16,7 +16,7 @@ from jax import lax
 
 import tilewright as tw
 from tilewright.backends.interpreter.host import run_text
-from tilewright.dialects.graph.ops import window_count
+from tilewright.dialects.graph.reductions import window_count
 
 BODIES = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 NAMES = {"f32": "f32", "f16": "f16", "bf16": "bf16", "i32": "i32", "i8": "i8", "ui16": "ui16"}

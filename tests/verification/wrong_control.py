@@ -9,15 +9,15 @@ from wrong_passes import ALLOCATE, NPU, PLAN, SIMPLIFY, TILE_, Case, every, repl
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.dialects.func import CallOp, FuncOp
 
+from tilewright.dialects import tile
 from tilewright.dialects.base import Linear, integer, ints, text, to_ints
 from tilewright.dialects.graph import ConstantOp, DataAttr, ElementwiseOp, FusionOp, WhileOp, YieldOp
-from tilewright.dialects.graph.ops import shape_of
+from tilewright.dialects.graph.interface import shape_of
 from tilewright.dialects.npu import buffer
 from tilewright.dialects.npu import structure as host
 from tilewright.dialects.npu.cumulate import VCumulateOp
 from tilewright.dialects.npu.scatter import VScatterOp
 from tilewright.dialects.npu.sorting import VSortOp
-from tilewright.dialects.tile import ops as tile
 
 SCHEDULE = "npu-schedule-host"
 

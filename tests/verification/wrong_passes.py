@@ -19,6 +19,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
+from tilewright.dialects import npu, tile
 from tilewright.dialects.base import INDEX, Linear, integer, ints, text, to_ints
 from tilewright.dialects.dtypes import tensor
 from tilewright.dialects.graph import ELEMENTWISE as GRAPH
@@ -32,12 +33,10 @@ from tilewright.dialects.graph import (
     SliceOp,
     TransposeOp,
 )
-from tilewright.dialects.graph.ops import shape_of
+from tilewright.dialects.graph.interface import shape_of
 from tilewright.dialects.npu import NpuOp, buffer
-from tilewright.dialects.npu import ops as npu
 from tilewright.dialects.npu import structure as host
-from tilewright.dialects.tile import ops as tile
-from tilewright.dialects.tile.ops import ELEMENTWISE as TILE
+from tilewright.dialects.tile import ELEMENTWISE as TILE
 from tilewright.passes.pipeline import PIPELINE, Stage, make_pass
 
 Mistake = Callable[[ModuleOp], None]

@@ -18,8 +18,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ....dialects.base import integer, to_ints
 from ....dialects.graph.donation import donated
-from ....dialects.npu import GmType, gm
-from ....dialects.npu.ops import ViewOp
+from ....dialects.npu import GmType, ViewOp, gm
 from ....dialects.npu.structure import (
     BranchOp,
     CallOp,

@@ -18,9 +18,10 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from ....dialects import npu as ops
 from ....dialects.affine import Affine
 from ....dialects.base import FormattedOp, Linear, describe, integer, text, to_ints
-from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, ops, structure
+from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, structure
 from ...errors import PassError
 from .affine import Box
 

@@ -21,8 +21,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ....dialects.base import integer, text, to_ints
-from ....dialects.npu import GmType, gm
-from ....dialects.npu.ops import ViewOp
+from ....dialects.npu import GmType, ViewOp, gm
 from ....dialects.npu.streams import COMPUTE, PROGRAM, QUEUES, Command
 from ....dialects.npu.structure import (
     BranchOp,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import IntegerAttr
 
+from ....dialects import npu as ops
 from ....dialects.base import integer
-from ....dialects.npu import BufferType, NpuOp, buffer, gm, ops
+from ....dialects.npu import BufferType, NpuOp, buffer, gm
 from ....dialects.npu.types import ROW_BYTES
 from ....machine import Machine
 from .finding import Bytes, Finding

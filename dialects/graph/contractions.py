@@ -1,0 +1,118 @@
+"""What the cube computes: matrix products and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from ..base import integer, to_ints
+from ..dtypes import size, tensor
+from .interface import GraphOp, element_of, shape_of
+from .reductions import window_count
+
+
+@irdl_op_definition
+class ContractOp(GraphOp):
+    """General matrix product: result dimensions are batch, then lhs free, then rhs free.
+
+    The result's element type is the accumulator rounded: f16/bf16/f32 products add in f32, i8 ones in i32.
+    """
+
+    name = "graph.contract"
+    lhs = operand_def()
+    rhs = operand_def()
+    lhs_batch = prop_def(DenseArrayBase)
+    rhs_batch = prop_def(DenseArrayBase)
+    lhs_contract = prop_def(DenseArrayBase)
+    rhs_contract = prop_def(DenseArrayBase)
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def free_dims(self) -> tuple[list[int], list[int]]:
+        """The dimensions of lhs and rhs that are neither batch nor contracted."""
+        lhs = {*to_ints(self.lhs_batch), *to_ints(self.lhs_contract)}
+        rhs = {*to_ints(self.rhs_batch), *to_ints(self.rhs_contract)}
+        return (
+            [d for d in range(len(shape_of(self.lhs))) if d not in lhs],
+            [d for d in range(len(shape_of(self.rhs))) if d not in rhs],
+        )
+
+    def infer(self) -> Sequence[Attribute]:
+        a, b = shape_of(self.lhs), shape_of(self.rhs)
+        batch, contract = (self.lhs_batch, self.rhs_batch), (self.lhs_contract, self.rhs_contract)
+        if any(len(to_ints(left)) != len(to_ints(right)) for left, right in (batch, contract)):
+            raise ValueError("needs as many batch and contracted dimensions of lhs as of rhs")
+        for left, right in zip(batch, contract, strict=True):
+            used = [*to_ints(left), *to_ints(right)]
+            if len(set(used)) != len(used):
+                raise ValueError(f"batch and contracted dimensions {used} name one twice")
+        pairs = [
+            *zip(to_ints(self.lhs_batch), to_ints(self.rhs_batch), strict=True),
+            *zip(to_ints(self.lhs_contract), to_ints(self.rhs_contract), strict=True),
+        ]
+        for i, j in pairs:
+            if not (0 <= i < len(a) and 0 <= j < len(b)) or a[i] != b[j]:
+                raise ValueError(f"lhs dim {i} of {list(a)} does not match rhs dim {j} of {list(b)}")
+        m, n = self.free_dims()
+        shape = [*(a[i] for i in to_ints(self.lhs_batch)), *(a[i] for i in m), *(b[j] for j in n)]
+        return [tensor(shape, element_of(self.result))]
+
+    def flops(self) -> int:
+        a = shape_of(self.lhs)
+        return 2 * size(shape_of(self.result)) * size([a[i] for i in to_ints(self.lhs_contract)])
+
+
+@irdl_op_definition
+class ConvOp(GraphOp):
+    """Convolution of 1 to 3 spatial dimensions.
+
+    Layouts list positions: `lhs_layout` and `out_layout` = [batch, feature, spatial...], `rhs_layout` =
+    [input feature, output feature, spatial...]. `groups` splits the features.
+    """
+
+    name = "graph.conv"
+    lhs = operand_def()
+    rhs = operand_def()
+    strides = prop_def(DenseArrayBase)
+    low = prop_def(DenseArrayBase)
+    high = prop_def(DenseArrayBase)
+    lhs_dilation = prop_def(DenseArrayBase)
+    rhs_dilation = prop_def(DenseArrayBase)
+    lhs_layout = prop_def(DenseArrayBase)
+    rhs_layout = prop_def(DenseArrayBase)
+    out_layout = prop_def(DenseArrayBase)
+    groups = prop_def(IntegerAttr)
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        a, b, g = shape_of(self.lhs), shape_of(self.rhs), integer(self.groups)
+        la, lb, lo = to_ints(self.lhs_layout), to_ints(self.rhs_layout), to_ints(self.out_layout)
+        if not len(a) == len(b) == len(la) == len(lb) == len(lo):
+            raise ValueError(f"ranks of lhs {list(a)}, rhs {list(b)} and the layouts differ")
+        for layout in (la, lb, lo):
+            if sorted(layout) != list(range(len(a))):
+                raise ValueError(f"layout {list(layout)} is not a permutation of {len(a)} dimensions")
+        props = (self.strides, self.low, self.high, self.lhs_dilation, self.rhs_dilation)
+        lists = [to_ints(x) for x in props]
+        if any(len(entries) != len(a) - 2 for entries in lists):
+            raise ValueError(f"needs stride, padding and dilations for each of {len(a) - 2} spatial dims")
+        if g < 1 or any(n < 1 for entries in (lists[0], *lists[3:]) for n in entries):
+            raise ValueError("needs groups, strides and dilations of at least 1")
+        if a[la[1]] != b[lb[0]] * g or b[lb[1]] % g:
+            raise ValueError(f"features of lhs {list(a)} and rhs {list(b)} do not fit {g} group(s)")
+        out = [0] * len(a)
+        out[lo[0]], out[lo[1]] = a[la[0]], b[lb[1]]
+        for i, (s, p, q, ld, rd) in enumerate(zip(*lists, strict=True)):
+            d = a[la[2 + i]]
+            extent = (0 if d == 0 else (d - 1) * ld + 1) + p + q
+            out[lo[2 + i]] = window_count(extent, b[lb[2 + i]], s, rd)
+        return [tensor(out, element_of(self.result))]
+
+    def flops(self) -> int:
+        b, lb = shape_of(self.rhs), to_ints(self.rhs_layout)
+        return 2 * size(shape_of(self.result)) * size([b[d] for d in (lb[0], *lb[2:])])

@@ -1,0 +1,76 @@
+"""Scalar functions of each element, and the tensors that are made of nothing: constants and coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.dialects.builtin import i1 as I1
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from ..base import integer
+from ..dtypes import element_type, same_width, size, tensor
+from ..elementwise import Function
+from ..factory import make_elementwise
+from .attributes import DataAttr
+from .interface import GraphOp, element_of, shape_of
+
+
+class ElementwiseOp(GraphOp):
+    """One scalar function over each element; all operands have the result's shape."""
+
+    FUNCTION: ClassVar[Function]
+
+    def infer(self) -> Sequence[Attribute]:
+        shape = shape_of(self.operands[-1])
+        for v in self.operands:
+            if shape_of(v) != shape:
+                raise ValueError(f"operand shapes differ: {[list(shape_of(o)) for o in self.operands]}")
+        values = self.operands[1:] if self.FUNCTION.predicate else self.operands
+        if self.FUNCTION.predicate and element_of(self.operands[0]) != I1:
+            raise ValueError(f"operand 0 must be i1, got {element_of(self.operands[0])}")
+        if len({element_of(v) for v in values}) != 1:
+            raise ValueError(f"operand element types differ: {', '.join(str(element_of(v)) for v in values)}")
+        kind = self.FUNCTION.result
+        if kind == "bits":
+            same_width(element_of(values[0]), element_of(self.results[0]))
+        element = {"same": element_of(values[0]), "i1": I1}.get(kind, element_of(self.results[0]))
+        return [tensor(shape, element)]
+
+    def flops(self) -> int:
+        return self.FUNCTION.flops * size(shape_of(self.results[0]))
+
+
+ELEMENTWISE: dict[str, type[ElementwiseOp]] = make_elementwise("graph", ElementwiseOp, __name__, TensorType)
+
+
+@irdl_op_definition
+class ConstantOp(GraphOp):
+    """A constant tensor."""
+
+    name = "graph.constant"
+    value = prop_def(DataAttr)
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+
+        return [tensor(self.value.data.shape, element_type(self.value.data.dtype))]
+
+
+@irdl_op_definition
+class IotaOp(GraphOp):
+    """Each element is its own coordinate along `dim`."""
+
+    name = "graph.iota"
+    dim = prop_def(IntegerAttr)
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        if not 0 <= integer(self.dim) < len(shape_of(self.result)):
+            raise ValueError(f"dim {integer(self.dim)} is outside the result's rank")
+        return [self.result.type]

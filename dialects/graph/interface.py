@@ -1,0 +1,67 @@
+"""What every tensor op answers: its result types, its work, and which operands steer the program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import TensorType, i32
+from xdsl.ir import Attribute, SSAValue
+
+from ..base import FormattedOp
+from ..dtypes import tensor
+
+
+def shape_of(value: SSAValue) -> tuple[int, ...]:
+    """Static shape of a tensor value. Raises TypeError if it is not a tensor."""
+    if not isinstance(value.type, TensorType):
+        raise TypeError(f"expected a tensor, got {value.type}")
+    return value.type.get_shape()
+
+
+def element_of(value: SSAValue) -> Attribute:
+    """Element type of a tensor value."""
+    assert isinstance(value.type, TensorType)
+    return value.type.element_type
+
+
+def check_ranks(what: str, rank: int, *lists: Sequence[int]) -> None:
+    """Raises ValueError unless each of `lists` has `rank` entries."""
+    if any(len(entries) != rank for entries in lists):
+        raise ValueError(f"needs {what} for each of {rank} dimensions")
+
+
+class GraphOp(FormattedOp):
+    """A pure tensor op. `infer` gives the result types that its operands and properties imply."""
+
+    def infer(self) -> Sequence[Attribute]:
+        raise NotImplementedError
+
+    def flops(self) -> int:
+        """Floating-point (or integer) operations, a multiply-add counted as two; data movement counts none."""
+        return 0
+
+    def steering(self) -> Sequence[SSAValue]:
+        """Operands that decide what runs or where it reads and writes, rather than what is computed."""
+        return ()
+
+    def on_numbers(self) -> bool:
+        """Whether all operands and results are single numbers, so that the host could do this on the way."""
+        return not self.regions and not any(shape_of(v) for v in (*self.operands, *self.results))
+
+    def verify_(self) -> None:
+        for v in (*self.operands, *self.results):
+            if not isinstance(v.type, TensorType):
+                raise self.error(f"needs tensors, got {v.type}")
+            if any(d < 0 for d in v.type.get_shape()):
+                raise self.error(f"needs static shapes, got {v.type}")
+        try:
+            expected = list(self.infer())
+        except ValueError as e:
+            raise self.error(str(e)) from None
+        if expected != list(self.result_types):
+            want = ", ".join(map(str, expected))
+            got = ", ".join(map(str, self.result_types))
+            raise self.error(f"should give {want}, but is written as {got}")
+
+
+INDEX_TENSOR = tensor([], i32)

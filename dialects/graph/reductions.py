@@ -1,0 +1,101 @@
+"""Many elements to one: along dimensions, to the place of an extreme value, and in windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from ..base import integer, text, to_ints
+from ..dtypes import size, tensor
+from ..elementwise import REDUCTIONS
+from .interface import GraphOp, check_ranks, element_of, shape_of
+
+
+def _reduced(shape: Sequence[int], dims: Sequence[int]) -> list[int]:
+    if any(not 0 <= d < len(shape) for d in dims) or len(set(dims)) != len(dims):
+        raise ValueError(f"dims {list(dims)} do not name distinct dimensions of {list(shape)}")
+    return [s for d, s in enumerate(shape) if d not in dims]
+
+
+@irdl_op_definition
+class ReduceOp(GraphOp):
+    """Combines all elements along `dims` with `kind` (sum, prod, max, min, and, or), from its neutral element."""
+
+    name = "graph.reduce"
+    x = operand_def()
+    kind = prop_def(StringAttr)
+    dims = prop_def(DenseArrayBase)
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        if text(self.kind) not in REDUCTIONS:
+            raise ValueError(f"kind {text(self.kind)!r} is not one of {', '.join(REDUCTIONS)}")
+        return [tensor(_reduced(shape_of(self.x), to_ints(self.dims)), element_of(self.x))]
+
+    def flops(self) -> int:
+        return size(shape_of(self.x))
+
+
+@irdl_op_definition
+class ArgReduceOp(GraphOp):
+    """The largest (`max`) or smallest (`min`) element along `dim` and its first index; NaN wins."""
+
+    name = "graph.arg_reduce"
+    x = operand_def()
+    kind = prop_def(StringAttr)
+    dim = prop_def(IntegerAttr)
+    value = result_def()
+    index = result_def()
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        if text(self.kind) not in ("max", "min"):
+            raise ValueError(f"kind {text(self.kind)!r} is not one of max, min")
+        shape = _reduced(shape_of(self.x), [integer(self.dim)])
+        return [tensor(shape, element_of(self.x)), tensor(shape, element_of(self.index))]
+
+    def flops(self) -> int:
+        return size(shape_of(self.x))
+
+
+@irdl_op_definition
+class ReduceWindowOp(GraphOp):
+    """Reduces windows of x: window, strides and dilation per dimension; the border counts as neutral."""
+
+    name = "graph.reduce_window"
+    x = operand_def()
+    kind = prop_def(StringAttr)
+    window = prop_def(DenseArrayBase)
+    strides = prop_def(DenseArrayBase)
+    dilation = prop_def(DenseArrayBase)
+    low = prop_def(DenseArrayBase)
+    high = prop_def(DenseArrayBase)
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        if text(self.kind) not in REDUCTIONS:
+            raise ValueError(f"kind {text(self.kind)!r} is not one of {', '.join(REDUCTIONS)}")
+        props = (self.window, self.strides, self.dilation, self.low, self.high)
+        lists = [to_ints(p) for p in props]
+        check_ranks("window, stride, dilation, low and high padding", len(shape_of(self.x)), *lists)
+        if any(n < 1 for entries in lists[:3] for n in entries):
+            raise ValueError("needs windows, strides and dilations of at least 1")
+        spec = zip(shape_of(self.x), *lists, strict=True)
+        return [
+            tensor([window_count(d + lo + hi, w, s, dl) for d, w, s, dl, lo, hi in spec], element_of(self.x)),
+        ]
+
+    def flops(self) -> int:
+        return size(shape_of(self.result)) * size(to_ints(self.window))
+
+
+def window_count(extent: int, window: int, stride: int, dilation: int) -> int:
+    """How many windows of `window` elements, `dilation` apart, start every `stride` within `extent` elements."""
+    reach = (window - 1) * dilation + 1
+    return 0 if extent < reach else (extent - reach) // stride + 1

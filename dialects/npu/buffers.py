@@ -1,0 +1,85 @@
+"""What instructions work on: buffers, their slots, and views of device tensors. None of these ops costs anything."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+
+from ..base import FormattedOp
+from ..dtypes import size
+from .types import BufferType, GmType
+
+
+@irdl_op_definition
+class AllocOp(FormattedOp):
+    """Reserves a buffer in its space; `address` (bytes from the start of the space) comes with npu-allocate."""
+
+    name = "npu.alloc"
+    address = opt_prop_def(IntegerAttr)
+    result = result_def()
+
+    def verify_(self) -> None:
+        if not isinstance(self.result.type, BufferType):
+            raise self.error(f"gives a !npu.buffer, not {self.result.type}")
+
+
+@irdl_op_definition
+class SlotOp(FormattedOp):
+    """The slot of a multi-buffer that the counter `at [...]` selects, modulo the number of slots."""
+
+    name = "npu.slot"
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def()
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        src, out = self.source.type, self.result.type
+        if not isinstance(src, BufferType) or not isinstance(out, BufferType):
+            raise self.error("needs buffers")
+        if out != BufferType.of(src.shape, src.element, src.space):
+            raise self.error(f"gives one slot of {src}, not {out}")
+
+
+@irdl_op_definition
+class ViewOp(FormattedOp):
+    """A strided view of a whole device tensor; moves nothing."""
+
+    name = "npu.view"
+    source = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        src, out = self.source.type, self.result.type
+        if not isinstance(src, GmType) or not isinstance(out, GmType):
+            raise self.error("needs device tensors")
+        check_view(self, src, out)
+
+
+def check_view(op: FormattedOp, src: GmType, out: GmType) -> None:
+    """A view must stay inside its dense source. Raises VerifyException."""
+    if not src.dense:
+        raise op.error(f"needs a dense source, got {src}")
+    if src.element != out.element:
+        raise op.error(f"cannot change the element type from {src.element} to {out.element}")
+    if 0 in out.shape:
+        return
+    reach = [(n - 1) * s for n, s in zip(out.shape, out.strides, strict=True)]
+    low = out.offset + sum(r for r in reach if r < 0)
+    high = out.offset + sum(r for r in reach if r > 0)
+    if low < 0 or high >= size(src.shape):
+        raise op.error(f"reaches elements {low}..{high} of a source of {size(src.shape)}")

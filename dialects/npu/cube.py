@@ -1,0 +1,148 @@
+"""Instructions around the cube: l1 to l0a and l0b, the product, and the accumulator's way to ub on a fused core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, var_operand_def
+
+from ...machine import Machine
+from ..base import to_ints
+from ..dtypes import dtype_name, size
+from ..shapes import check_box, check_extract, check_matmul
+from .buffers import SlotOp
+from .interface import Cost, NpuOp, SourceBox, buffer, parts
+from .types import BufferType, Pipe
+
+
+@irdl_op_definition
+class LoadL0Op(NpuOp):
+    """l1 -> l0a or l0b: the box of `sizes` at `at [...]`, as a matrix.
+
+    With `window`, the box is repeated for each position of a window over the source (image to column): row = box
+    position, column = (window position, innermost position). `transpose` swaps rows and columns.
+    """
+
+    name = "npu.load_l0"
+    PIPE: ClassVar[Pipe] = Pipe.MTE1
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+    window = opt_prop_def(DenseArrayBase)
+    window_steps = opt_prop_def(DenseArrayBase)
+    transpose = opt_prop_def(IntegerAttr)
+
+    def verify_(self) -> None:
+        super().verify_()
+        if buffer(self.source).space != "l1" or buffer(self.dest).space not in ("l0a", "l0b"):
+            raise self.error(
+                f"moves l1 to l0a or l0b, not {buffer(self.source).space} to {buffer(self.dest).space}"
+            )
+        moved = size(to_ints(self.sizes)) * size(to_ints(self.window))
+        if moved != size(buffer(self.dest).shape):
+            raise self.error(f"moves {moved} elements into {self.dest.type}")
+        check_box(self, buffer(self.source).shape, to_ints(self.sizes))
+
+    def source_box(self) -> SourceBox:
+        return SourceBox.of(self)
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.cost_of_part(machine, indices, (None, None))
+
+    def cost_of_part(self, machine: Machine, indices: Sequence[int], valid: Sequence[int | None]) -> Cost:
+        dest = buffer(self.dest)
+        rows, cols = parts(dest.shape, valid)
+        move = machine.moves[("l1", dest.space)]
+        fractals = fractal_bytes(dest, rows, cols, machine)
+        slot = self.source.owner
+        overlapped = isinstance(slot, SlotOp) and buffer(slot.source).slots > 1
+        cycles = move.cycles(fractals, overlapped=overlapped) if fractals else 1
+        return Cost(cycles, elements=rows * cols)
+
+
+def fractal_bytes(matrix: BufferType, rows: int, cols: int, machine: Machine) -> int:
+    """Bytes of rows and columns of a matrix rounded up to whole fractals (16 x 32 bytes)."""
+    name = dtype_name(matrix.element)
+    k0 = machine.cube_k0.get(name, 16)
+    if matrix.space == "l0b":
+        rows, cols = cols, rows
+    return -(-rows // 16) * 16 * -(-cols // k0) * 32
+
+
+@irdl_op_definition
+class MmadOp(NpuOp):
+    """acc (l0c) += a (l0a) x b (l0b); where the step `at [...]` is 0 the accumulator starts from zero."""
+
+    name = "npu.mmad"
+    PIPE: ClassVar[Pipe] = Pipe.M
+    ADDRESSED: ClassVar[bool] = True
+    a = operand_def(BufferType)
+    b = operand_def(BufferType)
+    acc = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+
+    def reads(self) -> Sequence[SSAValue]:
+        return self.main_operands()
+
+    def in_place(self) -> bool:
+        return True
+
+    def starts_fresh(self) -> tuple[int, SSAValue]:
+        return 0, self.acc
+
+    def verify_(self) -> None:
+        super().verify_()
+        spaces = tuple(buffer(v).space for v in self.main_operands())
+        if spaces != ("l0a", "l0b", "l0c"):
+            raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
+        check_matmul(self, *(buffer(v).shape for v in self.main_operands()))
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.cost_of_part(machine, indices, (None, None, None))
+
+    def cost_of_part(self, machine: Machine, indices: Sequence[int], valid: Sequence[int | None]) -> Cost:
+        m, k, n = parts((*buffer(self.a).shape, buffer(self.b).shape[1]), valid)
+        if not m * k * n:
+            return Cost(1)
+        name = dtype_name(buffer(self.a).element)
+        rate = machine.cube[name]
+        k0 = machine.cube_k0[name]
+        padded = -(-m // 16) * 16 * (-(-n // 16) * 16) * (-(-k // k0) * k0)
+        return Cost(machine.cube_fixed_cycles + -(-padded // rate.macs), macs=m * n * k)
+
+
+@irdl_op_definition
+class CopyL0cOp(NpuOp):
+    """l0c -> ub on a fused core, converting the accumulator to the buffer's element type."""
+
+    name = "npu.copy_l0c"
+    PIPE: ClassVar[Pipe] = Pipe.V
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, out = buffer(self.source), buffer(self.dest)
+        if (source.space, out.space) != ("l0c", "ub"):
+            raise self.error(f"copies l0c to ub, not {source.space} to {out.space}")
+        check_extract(self, source.shape, to_ints(self.sizes), out.shape, out)
+
+    def source_box(self) -> SourceBox:
+        return SourceBox.of(self)
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        move = machine.moves[("l0c", "ub")]
+        dest = buffer(self.dest)
+        return Cost(move.cycles(dest.slot_bytes), elements=size(dest.shape))

@@ -1,0 +1,218 @@
+"""Instructions between device memory and the memories of a core, and what their bytes cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def
+
+from ...machine import Machine
+from ..base import INDEX, to_ints
+from ..dtypes import itemsize, size
+from .interface import Cost, NpuOp, buffer, gm, gm_traffic
+from .types import BufferType, GmType, Pipe
+
+
+class TransferOp(NpuOp):
+    """Moves a box of a device tensor, `sizes` elements from `at [...]` with `steps` between them."""
+
+    ADDRESSED: ClassVar[bool] = True
+    DEVICE_OPERAND: ClassVar[int]
+
+    @property
+    def view(self) -> GmType:
+        return gm(self.main_operands()[self.DEVICE_OPERAND])
+
+    @property
+    def box_sizes(self) -> tuple[int, ...]:
+        attr = self.properties["sizes"]
+        assert isinstance(attr, DenseArrayBase)
+        return to_ints(attr)
+
+    @property
+    def box_steps(self) -> tuple[int, ...]:
+        attr = self.properties.get("steps")
+        assert attr is None or isinstance(attr, DenseArrayBase)
+        return to_ints(attr) if attr is not None else (1,) * len(self.box_sizes)
+
+    def tile(self) -> SSAValue:
+        return self.main_operands()[1 - self.DEVICE_OPERAND]
+
+    def verify_(self) -> None:
+        super().verify_()
+        rank = len(self.view.shape)
+        if not len(self.box_sizes) == len(self.box_steps) == len(self.linear().rows) == rank:
+            raise self.error(f"needs an offset, a size and a step for each of {rank} dimensions")
+        if size(self.box_sizes) != size(buffer(self.tile()).shape):
+            raise self.error(f"moves {size(self.box_sizes)} elements to or from {self.tile().type}")
+
+    def alignment(self) -> int:
+        """Bytes that divide the start of the box, wherever it is."""
+        width = itemsize(self.view.element)
+        found = self.view.offset * width
+        for row, stride in zip(self.linear().rows, self.view.strides, strict=True):
+            found = math.gcd(found, *(c * stride * width for c in row))
+        return found
+
+    def move_cost(self, machine: Machine, indices: Sequence[int], write: bool) -> Cost:
+        offsets = self.linear().evaluate(indices)
+        moved = gm_traffic(self.view, offsets, self.box_sizes, self.box_steps, machine, self.alignment())
+        space = buffer(self.tile()).space
+        move = machine.moves[(space, "gm") if write else ("gm", space)]
+        cycles = move.cycles(moved.bytes, moved.runs) if moved.bytes else 1
+        return Cost(
+            cycles,
+            moved.bytes,
+            moved.wanted,
+            moved.bus,
+            move.miss_cycles,
+            move.shared_bytes_per_cycle,
+            write=write,
+        )
+
+
+class LoadOp(TransferOp):
+    PIPE: ClassVar[Pipe] = Pipe.MTE2
+    DEVICE_OPERAND: ClassVar[int] = 0
+    TARGET_SPACES: ClassVar[tuple[str, ...]]
+
+    def verify_(self) -> None:
+        super().verify_()
+        if buffer(self.tile()).space not in self.TARGET_SPACES:
+            raise self.error(f"fills {' or '.join(self.TARGET_SPACES)}, not {buffer(self.tile()).space}")
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.move_cost(machine, indices, write=False)
+
+
+@irdl_op_definition
+class LoadNdOp(LoadOp):
+    """gm -> ub, row-major; elements outside the tensor become `fill`."""
+
+    name = "npu.load_nd"
+    TARGET_SPACES: ClassVar[tuple[str, ...]] = ("ub",)
+    source = operand_def(GmType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+    fill = opt_prop_def(FloatAttr | IntegerAttr)
+
+
+@irdl_op_definition
+class LoadNd2NzOp(LoadOp):
+    """gm -> l1, rearranged into fractals on the way; elements outside the tensor become `fill`."""
+
+    name = "npu.load_nd2nz"
+    TARGET_SPACES: ClassVar[tuple[str, ...]] = ("l1",)
+    source = operand_def(GmType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+    fill = opt_prop_def(FloatAttr | IntegerAttr)
+
+
+@irdl_op_definition
+class StoreNdOp(TransferOp):
+    """ub -> gm; elements outside the tensor are not written."""
+
+    name = "npu.store_nd"
+    PIPE: ClassVar[Pipe] = Pipe.MTE3
+    DEVICE_OPERAND: ClassVar[int] = 1
+    source = operand_def(BufferType)
+    dest = operand_def(GmType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+
+    def verify_(self) -> None:
+        super().verify_()
+        if buffer(self.source).space != "ub":
+            raise self.error(f"drains ub, not {buffer(self.source).space}")
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.move_cost(machine, indices, write=True)
+
+
+@irdl_op_definition
+class FixpipeOp(TransferOp):
+    """l0c -> gm through the fixpipe, converting the accumulator to the tensor's element type."""
+
+    name = "npu.fixpipe"
+    PIPE: ClassVar[Pipe] = Pipe.FIX
+    DEVICE_OPERAND: ClassVar[int] = 1
+    source = operand_def(BufferType)
+    dest = operand_def(GmType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+
+    def verify_(self) -> None:
+        super().verify_()
+        if buffer(self.source).space != "l0c":
+            raise self.error(f"drains l0c, not {buffer(self.source).space}")
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self.move_cost(machine, indices, write=True)
+
+
+@irdl_op_definition
+class LoadIndirectOp(NpuOp):
+    """gm -> ub: for each index i of the first buffer, the box of `sizes` that starts i elements into the tensor."""
+
+    name = "npu.load_indirect"
+    PIPE: ClassVar[Pipe] = Pipe.MTE2
+    source = operand_def(GmType)
+    index = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    sizes = prop_def(DenseArrayBase)
+
+    def verify_(self) -> None:
+        count = size(buffer(self.index).shape) * size(to_ints(self.sizes))
+        if count != size(buffer(self.dest).shape):
+            raise self.error(f"gives {count} elements, but the destination is {self.dest.type}")
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        view, sizes = gm(self.source), to_ints(self.sizes)
+        n = size(buffer(self.index).shape)
+        each = gm_traffic(view, [0] * len(sizes), sizes, [1] * len(sizes), machine, itemsize(view.element))
+        move = machine.moves[("gm", "ub")]
+        cycles = n * move.cycles(each.bytes, each.runs)
+        return Cost(cycles, n * each.bytes, n * each.wanted, n * each.bus, move.miss_cycles)
+
+
+@irdl_op_definition
+class LoadScalarOp(NpuOp):
+    """One integer of a device tensor, clamped to [low, high], as an index of the scalar unit."""
+
+    name = "npu.load_scalar"
+    PIPE: ClassVar[Pipe] = Pipe.S
+    ADDRESSED: ClassVar[bool] = True
+    N_OUTPUTS: ClassVar[int] = 0
+    source = operand_def(GmType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    low = prop_def(IntegerAttr)
+    high = prop_def(IntegerAttr)
+    result = result_def(INDEX)
+
+    def index_operands(self) -> Sequence[SSAValue]:
+        return self.operands[1:]
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        move = machine.moves[("gm", "ub")]
+        return Cost(
+            move.fixed_cycles,
+            machine.burst_bytes,
+            gm(self.source).bytes // max(size(gm(self.source).shape), 1),
+            machine.burst_bytes,
+        )

@@ -1,0 +1,273 @@
+"""Instructions of the vector unit on ub; a row of the machine's table says what each costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
+
+from ...machine import Machine
+from ..base import integer, text, to_ints
+from ..dtypes import itemsize, size
+from ..elementwise import FUNCTIONS, REDUCTION_FUNCTION, Function, formula
+from ..shapes import (
+    check_arg_reduce,
+    check_bits,
+    check_broadcast,
+    check_extract,
+    check_iota,
+    check_lanes,
+    check_mask,
+    check_reduce,
+    check_transpose,
+)
+from .buffers import AllocOp, SlotOp
+from .interface import Cost, NpuOp, SourceBox, buffer, parts, vector_dtype, vector_elements
+from .types import BufferType, Pipe
+
+
+class VectorOp(NpuOp):
+    """An instruction of the vector unit; `instruction` is its row in the machine's table."""
+
+    PIPE: ClassVar[Pipe] = Pipe.V
+    INSTRUCTION: ClassVar[str] = ""
+
+    @property
+    def instruction(self) -> str:
+        return self.INSTRUCTION
+
+    def lanes(self) -> int:
+        return max(vector_elements(buffer(v)) for v in self.main_operands())
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return self._cost_of_lanes(machine, self.lanes())
+
+    def cost_of_part(self, machine: Machine, indices: Sequence[int], valid: Sequence[int | None]) -> Cost:
+        shape = max((buffer(v) for v in self.main_operands()), key=vector_elements).shape
+        whole, part = size(shape), size(parts(shape, valid))
+        return self._cost_of_lanes(machine, -(-self.lanes() * part // whole)) if part else Cost(1)
+
+    def _cost_of_lanes(self, machine: Machine, lanes: int) -> Cost:
+        unit, dtype = machine.vector, vector_dtype(*self.main_operands())
+        cycles = unit.cycles(self.instruction, dtype, lanes)
+        if unit.bank_window_bytes and self.sources_collide(unit.bank_window_bytes):
+            cycles += -(-lanes * itemsize(dtype) // unit.repeat_bytes)  # each repeat is read twice
+        return Cost(cycles, elements=lanes)
+
+    def sources_collide(self, window: int) -> bool:
+        """Whether two sources lie in the same group of banks all along: their first windows have the same parity.
+        False before addresses are known, and where a slot of a buffer moves it from one group to the other."""
+        places: set[int] = set()
+        wide = [
+            v for v in self.sources() if vector_elements(buffer(v)) * itemsize(buffer(v).element) > window
+        ]
+        for value in dict.fromkeys(wide):
+            alloc = value.owner.source.owner if isinstance(value.owner, SlotOp) else value.owner
+            if not isinstance(alloc, AllocOp) or alloc.address is None:
+                return False
+            kind = buffer(alloc.result)
+            if kind.slots > 1 and kind.slot_bytes // window % 2:
+                return False
+            place = integer(alloc.address) // window % 2
+            if place in places:
+                return True
+            places.add(place)
+        return False
+
+    def verify_(self) -> None:
+        super().verify_()
+        for v in self.main_operands():
+            if buffer(v).space != "ub":
+                raise self.error(f"works on ub, not {buffer(v).space}")
+
+
+class ElementwiseVectorOp(VectorOp):
+    """A scalar function of each element; a source may hold one element for all lanes (the instruction's scalar
+    operand), and the destination may be one of the sources."""
+
+    FUNCTION: ClassVar[Function]
+
+    @property
+    def instruction(self) -> str:
+        return self.FUNCTION.name
+
+    def in_place(self) -> bool:
+        return True
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_lanes(self, buffer(self.destinations()[0]).shape, [buffer(v).shape for v in self.sources()])
+        check_bits(
+            self, self.FUNCTION, buffer(self.sources()[0]).element, buffer(self.destinations()[0]).element
+        )
+
+
+def _elementwise(function: Function) -> type[ElementwiseVectorOp]:
+    names = {1: ("x",), 2: ("lhs", "rhs"), 3: ("first", "second", "third")}[function.arity]
+    body = {
+        "__module__": __name__,
+        "__doc__": f"`{function.name}` of each element, on the vector unit: {formula(function.name)}.",
+        "name": f"npu.v{function.name}",
+        **{n: operand_def(BufferType) for n in (*names, "dest")},
+    }
+    made = irdl_op_definition(
+        type(f"V{function.name.title().replace('_', '')}Op", (ElementwiseVectorOp,), body)
+    )
+    made.FUNCTION = function
+    return made
+
+
+ELEMENTWISE: dict[str, type[ElementwiseVectorOp]] = {f.name: _elementwise(f) for f in FUNCTIONS.values()}
+
+
+@irdl_op_definition
+class VBroadcastOp(VectorOp):
+    """Repeats size-1 dimensions of the source to fill the destination."""
+
+    name = "npu.vbroadcast"
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    INSTRUCTION: ClassVar[str] = "broadcast"
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_broadcast(self, buffer(self.source).shape, buffer(self.dest).shape)
+
+
+@irdl_op_definition
+class VReduceOp(VectorOp):
+    """Combines along `dims`, which keep size 1 in the destination."""
+
+    name = "npu.vreduce"
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    kind = prop_def(StringAttr)
+    dims = prop_def(DenseArrayBase)
+
+    @property
+    def instruction(self) -> str:
+        """Along the innermost dimension lanes of a register are combined; along others, whole registers. Many rows
+        at once are halved first, which a single one is not."""
+        shape, dims = buffer(self.source).shape, to_ints(self.dims)
+        inner = max((d for d, n in enumerate(shape) if n != 1), default=0)
+        if inner not in dims:
+            return REDUCTION_FUNCTION[text(self.kind)]
+        one = "one_" if size(buffer(self.dest).shape) == 1 else ""
+        return f"reduce_{one}{text(self.kind)}"
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, out = buffer(self.source).shape, buffer(self.dest).shape
+        check_reduce(self, text(self.kind), source, to_ints(self.dims), out, self.dest.type)
+
+
+@irdl_op_definition
+class VArgReduceOp(VectorOp):
+    """Extreme value along `dim` and its first index, both with size 1 there."""
+
+    name = "npu.varg_reduce"
+    N_OUTPUTS: ClassVar[int] = 2
+    source = operand_def(BufferType)
+    value = operand_def(BufferType)
+    index = operand_def(BufferType)
+    kind = prop_def(StringAttr)
+    dim = prop_def(IntegerAttr)
+    INSTRUCTION: ClassVar[str] = "arg_reduce"
+
+    def verify_(self) -> None:
+        super().verify_()
+        outs = [(buffer(v).shape, v.type) for v in (self.value, self.index)]
+        check_arg_reduce(self, text(self.kind), buffer(self.source).shape, integer(self.dim), outs)
+
+
+@irdl_op_definition
+class VTransposeOp(VectorOp):
+    """Destination dimension i is source dimension `perm[i]`."""
+
+    name = "npu.vtranspose"
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    perm = prop_def(DenseArrayBase)
+    INSTRUCTION: ClassVar[str] = "transpose"
+
+    def verify_(self) -> None:
+        super().verify_()
+        types = self.source.type, self.dest.type
+        source, out = buffer(self.source).shape, buffer(self.dest).shape
+        check_transpose(self, source, to_ints(self.perm), out, types)
+
+
+@irdl_op_definition
+class VIotaOp(VectorOp):
+    """Each element is its coordinate along `dim` times `step`, plus `at [...]`."""
+
+    name = "npu.viota"
+    ADDRESSED: ClassVar[bool] = True
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    dim = prop_def(IntegerAttr)
+    step = prop_def(IntegerAttr)
+    INSTRUCTION: ClassVar[str] = "iota"
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_iota(self, buffer(self.dest).shape, integer(self.dim), self.dest.type)
+
+
+@irdl_op_definition
+class VFillOp(VectorOp):
+    """Fills the destination with `value`."""
+
+    name = "npu.vfill"
+    dest = operand_def(BufferType)
+    value = prop_def(FloatAttr | IntegerAttr)
+    INSTRUCTION: ClassVar[str] = "fill"
+
+
+@irdl_op_definition
+class VMaskOp(VectorOp):
+    """Replaces elements whose coordinate, counted from `at [...]`, reaches `bounds` by `value`."""
+
+    name = "npu.vmask"
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    bounds = prop_def(DenseArrayBase)
+    value = prop_def(FloatAttr | IntegerAttr)
+    INSTRUCTION: ClassVar[str] = "select"
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, out = buffer(self.source).shape, buffer(self.dest).shape
+        check_mask(self, source, out, len(self.linear().rows), to_ints(self.bounds))
+
+
+@irdl_op_definition
+class VExtractOp(VectorOp):
+    """Copies the box of `sizes` with `steps` at `at [...]` of the source."""
+
+    name = "npu.vextract"
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = prop_def(DenseArrayBase)
+    INSTRUCTION: ClassVar[str] = "copy"
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, out = buffer(self.source).shape, buffer(self.dest).shape
+        check_extract(self, source, to_ints(self.sizes), out, self.dest.type)
+
+    def source_box(self) -> SourceBox:
+        return SourceBox.of(self)
+
+    def lanes(self) -> int:
+        return vector_elements(buffer(self.dest))

@@ -1,0 +1,107 @@
+"""The way through the cube: l1 to l0a and l0b, the product on an accumulator, and its way to ub."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+
+from .. import npu
+from ..base import INDEX, to_ints
+from ..dtypes import size
+from ..npu.interface import NpuOp
+from ..shapes import check_box, check_matmul
+from .interface import TileOp, tile_type
+from .types import TileType
+
+
+@irdl_op_definition
+class MoveOp(TileOp):
+    """l1 -> l0a/l0b: a box as a matrix, optionally repeated over a `window` (image to column) or transposed."""
+
+    name = "tile.move"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.LoadL0Op
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(TileType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+    window = opt_prop_def(DenseArrayBase)
+    window_steps = opt_prop_def(DenseArrayBase)
+    transpose = opt_prop_def(IntegerAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        spaces = (tile_type(self.source).space, tile_type(self.result).space)
+        if spaces not in (("l1", "l0a"), ("l1", "l0b")):
+            raise self.error(f"moves l1 to l0a or l0b, not {spaces[0]} to {spaces[1]}")
+        check_box(self, tile_type(self.source).shape, to_ints(self.sizes))
+        moved = size(to_ints(self.sizes)) * size(to_ints(self.window))
+        if moved != size(tile_type(self.result).shape):
+            raise self.error(f"moves {moved} elements into {self.result.type}")
+
+
+@irdl_op_definition
+class DrainOp(TileOp):
+    """l0c -> ub: the box of `sizes` at `at [...]` of an accumulator (fused cores only)."""
+
+    name = "tile.drain"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.CopyL0cOp
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(TileType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        self.check_space(self.source, space="l0c")
+        self.check_space(self.result)
+        check_box(self, tile_type(self.source).shape, to_ints(self.sizes))
+
+
+@irdl_op_definition
+class ZeroOp(TileOp):
+    """A fresh accumulator; the first `tile.mma` on it starts from zero, so it costs nothing."""
+
+    name = "tile.zero"
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        self.check_space(self.result, space="l0c")
+
+
+@irdl_op_definition
+class MmaOp(TileOp):
+    """acc + a x b, in the accumulator's type; where the step `at [...]` is 0, a x b alone."""
+
+    name = "tile.mma"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.MmadOp
+    ADDRESSED: ClassVar[bool] = True
+    a = operand_def(TileType)
+    b = operand_def(TileType)
+    acc = operand_def(TileType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        spaces = tuple(tile_type(v).space for v in self.main_operands())
+        if spaces != ("l0a", "l0b", "l0c") or self.result.type != self.acc.type:
+            raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
+        check_matmul(self, *(tile_type(v).shape for v in self.main_operands()))

@@ -1,0 +1,126 @@
+"""Between device memory and tiles: views, boxes that are loaded and stored, and single numbers."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+
+from .. import npu
+from ..base import INDEX, to_ints
+from ..dtypes import size
+from ..npu.buffers import check_view
+from ..npu.interface import NpuOp
+from ..npu.types import GmType
+from .interface import TileOp, tile_type
+from .types import TileType
+
+
+@irdl_op_definition
+class ViewOp(TileOp):
+    """A strided view of a whole device tensor; moves nothing."""
+
+    name = "tile.view"
+    source = operand_def(GmType)
+    result = result_def(GmType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        assert isinstance(self.source.type, GmType) and isinstance(self.result.type, GmType)
+        check_view(self, self.source.type, self.result.type)
+
+
+class BoxOp(TileOp):
+    """Transfers the box of `sizes` at `at [...]`; `steps` between its elements default to 1."""
+
+    ADDRESSED: ClassVar[bool] = True
+
+    def check_box_of(self, view: GmType, tile: TileType) -> None:
+        rank, sizes = len(view.shape), to_ints(self.properties["sizes"])  # pyright: ignore[reportArgumentType]
+        if len(sizes) != rank or len(self.linear().rows) != rank:
+            raise self.error(f"needs an offset and a size for each of {rank} dimensions")
+        if size(sizes) != size(tile.shape):
+            raise self.error(f"box {list(sizes)} does not fill {tile}")
+
+
+@irdl_op_definition
+class LoadOp(BoxOp):
+    """Device memory -> l1 or ub. What lies outside the tensor becomes `fill` (0 where absent)."""
+
+    name = "tile.load"
+    source = operand_def(GmType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+    fill = opt_prop_def(FloatAttr | IntegerAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        assert isinstance(self.source.type, GmType)
+        self.check_box_of(self.source.type, tile_type(self.result))
+        if tile_type(self.result).space not in ("l1", "ub"):
+            raise self.error(f"fills l1 or ub, not {tile_type(self.result).space}")
+
+
+@irdl_op_definition
+class StoreOp(BoxOp):
+    """ub or l0c -> device memory; elements outside the tensor are not written."""
+
+    name = "tile.store"
+    source = operand_def(TileType)
+    dest = operand_def(GmType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = opt_prop_def(DenseArrayBase)
+
+    def verify_(self) -> None:
+        assert isinstance(self.dest.type, GmType)
+        self.check_box_of(self.dest.type, tile_type(self.source))
+        if tile_type(self.source).space not in ("l0c", "ub"):
+            raise self.error(f"drains l0c or ub, not {tile_type(self.source).space}")
+
+
+@irdl_op_definition
+class LoadIndirectOp(TileOp):
+    """For each element offset in `index`, the box of `sizes` that starts there."""
+
+    name = "tile.load_indirect"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.LoadIndirectOp
+    source = operand_def(GmType)
+    index = operand_def(TileType)
+    sizes = prop_def(DenseArrayBase)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        count = size(tile_type(self.index).shape) * size(to_ints(self.sizes))
+        if count != size(tile_type(self.result).shape):
+            raise self.error(f"gives {count} elements, not {self.result.type}")
+
+
+@irdl_op_definition
+class ScalarOp(TileOp):
+    """One integer of a device tensor, clamped to [low, high], as an index."""
+
+    name = "tile.scalar"
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(GmType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    low = prop_def(IntegerAttr)
+    high = prop_def(IntegerAttr)
+    result = result_def(INDEX)
+    traits = traits_def(Pure())

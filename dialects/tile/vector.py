@@ -1,0 +1,257 @@
+"""Ops of the vector unit, on tiles in ub."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import Pure
+
+from .. import npu
+from ..base import INDEX, integer, text, to_ints
+from ..elementwise import Function
+from ..factory import make_elementwise
+from ..npu.interface import NpuOp
+from ..shapes import (
+    Keys,
+    check_arg_reduce,
+    check_bits,
+    check_broadcast,
+    check_cumulate,
+    check_extract,
+    check_iota,
+    check_lanes,
+    check_mask,
+    check_reduce,
+    check_scatter,
+    check_sort,
+    check_transpose,
+)
+from .interface import TileOp, tile_type
+from .types import TileType
+
+
+class ElementwiseTileOp(TileOp):
+    """One scalar function over tiles in ub: each operand has the result's shape, or is a single element."""
+
+    FUNCTION: ClassVar[Function]
+
+    def verify_(self) -> None:
+        self.check_space(*self.operands, *self.results)
+        check_lanes(self, tile_type(self.results[0]).shape, [tile_type(v).shape for v in self.operands])
+        check_bits(
+            self, self.FUNCTION, tile_type(self.operands[0]).element, tile_type(self.results[0]).element
+        )
+
+
+ELEMENTWISE: dict[str, type[ElementwiseTileOp]] = make_elementwise(
+    "tile", ElementwiseTileOp, __name__, TileType
+)
+for _name, _cls in ELEMENTWISE.items():
+    _cls.INSTRUCTION = npu.ELEMENTWISE[_name]
+
+
+@irdl_op_definition
+class BroadcastOp(TileOp):
+    """Repeats size-1 dimensions to the result's shape."""
+
+    name = "tile.broadcast"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VBroadcastOp
+    source = operand_def(TileType)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        check_broadcast(self, tile_type(self.source).shape, tile_type(self.result).shape)
+
+
+@irdl_op_definition
+class ReduceOp(TileOp):
+    """Combines along `dims`, which keep size 1."""
+
+    name = "tile.reduce"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VReduceOp
+    source = operand_def(TileType)
+    kind = prop_def(StringAttr)
+    dims = prop_def(DenseArrayBase)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        check_reduce(self, text(self.kind), source, to_ints(self.dims), out, self.result.type)
+
+
+@irdl_op_definition
+class ArgReduceOp(TileOp):
+    """Extreme value along `dim` and its first index, both with size 1 there."""
+
+    name = "tile.arg_reduce"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VArgReduceOp
+    source = operand_def(TileType)
+    kind = prop_def(StringAttr)
+    dim = prop_def(IntegerAttr)
+    value = result_def(TileType)
+    index = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        outs = [(tile_type(v).shape, v.type) for v in (self.value, self.index)]
+        check_arg_reduce(self, text(self.kind), tile_type(self.source).shape, integer(self.dim), outs)
+
+
+@irdl_op_definition
+class TransposeOp(TileOp):
+    """Result dimension i is operand dimension `perm[i]`."""
+
+    name = "tile.transpose"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VTransposeOp
+    source = operand_def(TileType)
+    perm = prop_def(DenseArrayBase)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        types = self.source.type, self.result.type
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        check_transpose(self, source, to_ints(self.perm), out, types)
+
+
+@irdl_op_definition
+class IotaOp(TileOp):
+    """Each element is its coordinate along `dim` times `step`, plus `at [...]`."""
+
+    name = "tile.iota"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VIotaOp
+    ADDRESSED: ClassVar[bool] = True
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    dim = prop_def(IntegerAttr)
+    step = prop_def(IntegerAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        check_iota(self, tile_type(self.result).shape, integer(self.dim), self.result.type)
+
+
+@irdl_op_definition
+class FillOp(TileOp):
+    """A tile of one value."""
+
+    name = "tile.fill"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VFillOp
+    value = prop_def(FloatAttr | IntegerAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class MaskOp(TileOp):
+    """Replaces elements whose coordinate, counted from `at [...]`, reaches `bounds` by `value`."""
+
+    name = "tile.mask"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VMaskOp
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(TileType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    bounds = prop_def(DenseArrayBase)
+    value = prop_def(FloatAttr | IntegerAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        check_mask(self, source, out, len(self.linear().rows), to_ints(self.bounds))
+
+
+@irdl_op_definition
+class ExtractOp(TileOp):
+    """The box of `sizes` with `steps` at `at [...]` of a tile in ub."""
+
+    name = "tile.extract"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VExtractOp
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(TileType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    steps = prop_def(DenseArrayBase)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        check_extract(self, source, to_ints(self.sizes), out, self.result.type)
+
+
+@irdl_op_definition
+class CumulateOp(TileOp):
+    """Each element combined with all before it along `dim`; with all behind it where `reverse` is 1."""
+
+    name = "tile.cumulate"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VCumulateOp
+    source = operand_def(TileType)
+    kind = prop_def(StringAttr)
+    dim = prop_def(IntegerAttr)
+    reverse = prop_def(IntegerAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        self.check_space(self.source, self.result)
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        check_cumulate(self, text(self.kind), source, out, integer(self.dim))
+
+
+@irdl_op_definition
+class ScatterOp(TileOp):
+    """`target` with rows of `updates` put into those that `index` names, counted from `at [...]`, by `kind`."""
+
+    name = "tile.scatter"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VScatterOp
+    ADDRESSED: ClassVar[bool] = True
+    target = operand_def(TileType)
+    index = operand_def(TileType)
+    updates = operand_def(TileType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    kind = prop_def(StringAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        self.check_space(*self.main_operands(), self.result)
+        shapes = [tile_type(v).shape for v in (*self.main_operands(), self.result)]
+        check_scatter(self, text(self.kind), shapes, len(self.linear().rows))
+
+
+@irdl_op_definition
+class SortOp(TileOp):
+    """Orders the rows of all operands by some of them (see `graph.sort`) and gives their first positions; the last
+    result is the memory it works in."""
+
+    name = "tile.sort"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VSortOp
+    xs = var_operand_def(TileType)
+    keys = prop_def(DenseArrayBase)
+    descending = prop_def(DenseArrayBase)
+    total = prop_def(DenseArrayBase)
+    outputs = var_result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        self.check_space(*self.operands, *self.results)
+        keys = Keys(to_ints(self.keys), to_ints(self.descending), to_ints(self.total))
+        *outs, work = [tile_type(v).shape for v in self.results]
+        check_sort(self, keys, [tile_type(v).shape for v in self.xs], outs, work)

@@ -1,0 +1,128 @@
+"""The axes of a fusion's domain: which of them each dimension of each value is, and which are walked as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from ...dialects.base import integer, to_ints
+from ...dialects.dtypes import size
+from ...dialects.graph import ArgReduceOp, FusionOp, IotaOp, ReduceOp, TransposeOp, YieldOp
+from ...dialects.graph.interface import shape_of
+from ...dialects.npu.types import row_strides
+from ...machine import Machine
+from ..access import Index, Load, resolve, splat_of
+from ..pins import FREE, Schedule
+from .schedule import merge_axes
+
+
+def is_member(value: SSAValue) -> bool:
+    """Whether a value is computed by an op of the fusion's domain, not by a layout op."""
+    return isinstance(value.owner, Operation) and "axes" in value.owner.attributes
+
+
+class FusionAxes:
+    """A fusion's values by the axes of its domain, neighbouring axes merged where every access allows it.
+
+    `merged` has the domain axes of each axis that is walked, `extents` their sizes, `new_axis` the way there.
+    """
+
+    def __init__(self, fusion: FusionOp, machine: Machine, pins: Schedule = FREE):
+        self.pins = pins
+        self.fusion = fusion
+        self.machine = machine
+        self.block = fusion.body.block
+        self.domain = to_ints(fusion.domain)
+        self.inputs = {a: i for i, a in enumerate(self.block.args)}
+        self.members = [op for op in self.block.ops if "axes" in op.attributes]
+        last = self.block.last_op
+        assert isinstance(last, YieldOp)
+        self.yielded = last.values
+        self.new_axis: dict[int, int] = {}
+        self._merge()
+
+    def _axes_of(self, op: Operation) -> list[int | None]:
+        attr = op.attributes["axes"]
+        return [None if a < 0 else a for a in to_ints(attr)]  # pyright: ignore[reportArgumentType]
+
+    def _result_axes(self, op: Operation) -> list[int | None]:
+        axes = self._axes_of(op)
+        if isinstance(op, ReduceOp):
+            return [a for d, a in enumerate(axes) if d not in to_ints(op.dims)]
+        if isinstance(op, ArgReduceOp):
+            return [a for d, a in enumerate(axes) if d != integer(op.dim)]
+        return axes
+
+    def _is_base(self, value: SSAValue) -> bool:
+        return isinstance(value, BlockArgument) or is_member(value)
+
+    def _trace(self, value: SSAValue, axes: Sequence[int | None]) -> Load:
+        return resolve(value, [Index.axis(a) for a in axes], self.domain, self._is_base)
+
+    def _uses(self) -> list[tuple[SSAValue, list[int | None]]]:
+        """Every (value, axes of its dimensions) the kernel uses."""
+        found = [(v, self._axes_of(op)) for op in self.members for v in op.operands]
+        for value in self.yielded:
+            if self._member_of(value) is None:
+                found.append((value, list(range(len(self.domain)))))
+        return found
+
+    def _member_of(self, value: SSAValue) -> SSAValue | None:
+        """The member result a yielded value is, seen through transposes; None for loaded data."""
+        while isinstance(value.owner, TransposeOp) and "axes" not in value.owner.attributes:
+            value = value.owner.x
+        return value if is_member(value) else None
+
+    def _out_strides(self, value: SSAValue) -> dict[int, int]:
+        """Elements between neighbours of the stored tensor along each domain axis."""
+        strides = list(row_strides(shape_of(value)))
+        if self._member_of(value) is None:
+            return dict(enumerate(strides))
+        while isinstance(value.owner, TransposeOp) and "axes" not in value.owner.attributes:
+            inner = [0] * len(strides)
+            for i, p in enumerate(to_ints(value.owner.perm)):
+                inner[p] = strides[i]
+            value, strides = value.owner.x, inner
+        assert isinstance(value.owner, Operation)
+        axes = self._result_axes(value.owner)
+        return {a: s for a, s in zip(axes, strides, strict=True) if a is not None}
+
+    def _constraints(self) -> tuple[list[dict[int, int]], list[frozenset[int]], set[int]]:
+        """What merging axes must respect: (strides of each access by axis, axes of each value, axes kept apart)."""
+        strides: list[dict[int, int]] = []
+        presence: list[frozenset[int]] = []
+        fixed: set[int] = set()
+        for value, axes in self._uses():
+            presence.append(frozenset(a for a in axes if a is not None))
+            if splat_of(value) is not None:
+                continue
+            load = self._trace(value, axes)
+            if isinstance(load.base.owner, IotaOp):
+                fixed |= {a for i in load.position for a, _ in i.terms}
+            elif load.fill is not None:
+                fixed |= load.axes
+            elif isinstance(load.base, BlockArgument):
+                step = {i.terms[0][0]: s for i, s in zip(load.indices, load.strides, strict=True)}
+                strides.append(step)
+                presence.append(frozenset(step))
+        for op in self.members:
+            presence.append(frozenset(a for a in self._result_axes(op) if a is not None))
+        for value in self.yielded:
+            strides.append({a: s for a, s in self._out_strides(value).items() if self._full_extent(a) != 1})
+        return strides, presence, fixed
+
+    def _full_extent(self, axis: int) -> int:
+        return self.domain[axis]
+
+    def _merge(self) -> None:
+        strides, presence, fixed = self._constraints()
+        by_axis = {len(p) for p in (self.pins.tile, self.pins.grid) if p is not None and len(p) > 1}
+        if len(self.domain) in by_axis:  # Pinned axis by axis: none may merge.
+            fixed = set(range(len(self.domain)))
+        self.merged = merge_axes(self.domain, strides, presence, fixed) or [[]]
+        self.new_axis = {a: i for i, group in enumerate(self.merged) for a in group}
+        self.extents = [size([self.domain[a] for a in group]) for group in self.merged]
+
+    def _new(self, axes: Sequence[int | None]) -> frozenset[int]:
+        return frozenset(self.new_axis[a] for a in axes if a is not None and a in self.new_axis)

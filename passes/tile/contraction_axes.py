@@ -1,0 +1,290 @@
+"""The loop nest of a matrix product or convolution, and how its operands are read.
+
+A convolution is the same loop nest as a product: its m axes are the output positions, its k axes the window positions
+and the input features, and the input index of a dimension is `stride * output + dilation * window - padding`, which the
+l1 -> l0a move unrolls (image to column).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import Float32Type, i32
+from xdsl.ir import Attribute, BlockArgument, SSAValue
+
+from ...dialects.base import integer, to_ints
+from ...dialects.dtypes import is_float, size
+from ...dialects.graph import ContractOp, ConvOp, FusionOp
+from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.npu.types import GmType
+from ...machine import Machine
+from ..access import Index, resolve
+from ..pins import FREE, Schedule
+from .fusion_steps import FusionSteps
+from .schedule import merge_axes
+
+
+@dataclass(frozen=True)
+class Nest:
+    """The loops of a matrix product or convolution. Axes: the output's dimensions first (a grouped convolution splits
+    its feature dimension into group and feature), then the contracted ones.
+
+    roles: "b" (batch), "m" (rows), "n" (columns) or "k" (summed over) for each axis. extents: of each axis. lhs, rhs:
+    where each dimension of an operand is read. out: how each dimension of the result is made of axes.
+    """
+
+    roles: dict[int, str]
+    extents: list[int]
+    lhs: list[Index]
+    rhs: list[Index]
+    out: list[dict[int, int]]
+
+
+def nest_of_contract(op: ContractOp) -> Nest:
+    """Batch, lhs free, rhs free and contracted dimensions."""
+    lhs, rhs = shape_of(op.lhs), shape_of(op.rhs)
+    m_dims, n_dims = op.free_dims()
+    lhs_batch, rhs_batch = to_ints(op.lhs_batch), to_ints(op.rhs_batch)
+    lhs_k, rhs_k = to_ints(op.lhs_contract), to_ints(op.rhs_contract)
+    batch = range(len(lhs_batch))
+    m = range(len(batch), len(batch) + len(m_dims))
+    n = range(m.stop, m.stop + len(n_dims))
+    k = range(n.stop, n.stop + len(lhs_k))
+    roles = {**dict.fromkeys(batch, "b"), **dict.fromkeys(m, "m"), **dict.fromkeys(n, "n")}
+    roles |= dict.fromkeys(k, "k")
+    extents = [*shape_of(op.result), *(lhs[d] for d in lhs_k)]
+    at_lhs = dict(zip([*lhs_batch, *m_dims, *lhs_k], [*batch, *m, *k], strict=True))
+    at_rhs = dict(zip([*rhs_batch, *n_dims, *rhs_k], [*batch, *n, *k], strict=True))
+    return Nest(
+        roles,
+        extents,
+        [Index.axis(at_lhs[d]) for d in range(len(lhs))],
+        [Index.axis(at_rhs[d]) for d in range(len(rhs))],
+        [{d: 1} for d in range(len(shape_of(op.result)))],
+    )
+
+
+def nest_of_conv(op: ConvOp) -> Nest:
+    """Output positions are rows; window positions and input features are summed over."""
+    rhs, out = shape_of(op.rhs), shape_of(op.result)
+    ll, rl, ol = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
+    groups, spatial = integer(op.groups), len(ll) - 2
+    rank = len(out)
+    group_axis = rank
+    k = list(range(rank + (groups > 1), rank + (groups > 1) + spatial + 1))
+    features = rhs[rl[1]] // groups
+    roles = {ol[0]: "m", ol[1]: "n", **{ol[2 + i]: "m" for i in range(spatial)}}
+    extents = list(out)
+    extents[ol[1]] = features
+    if groups > 1:
+        roles[group_axis] = "b"
+        extents.append(groups)
+    roles |= dict.fromkeys(k, "k")
+    extents += [*(rhs[rl[2 + i]] for i in range(spatial)), rhs[rl[0]]]
+    group = {group_axis: 1} if groups > 1 else {}
+    lhs_index = [Index()] * rank
+    lhs_index[ll[0]] = Index.axis(ol[0])
+    lhs_index[ll[1]] = Index.of({k[-1]: 1, **dict.fromkeys(group, rhs[rl[0]])})
+    rhs_index = [Index()] * rank
+    rhs_index[rl[0]] = Index.axis(k[-1])
+    rhs_index[rl[1]] = Index.of({ol[1]: 1, **dict.fromkeys(group, features)})
+    strides, dilation, low = to_ints(op.strides), to_ints(op.rhs_dilation), to_ints(op.low)
+    for i in range(spatial):
+        terms = {ol[2 + i]: strides[i], k[i]: dilation[i]}
+        lhs_index[ll[2 + i]] = Index.of({a: c for a, c in terms.items() if extents[a] != 1}, -low[i])
+        rhs_index[rl[2 + i]] = Index.axis(k[i])
+    out_axes = [{d: 1} for d in range(rank)]
+    if groups > 1:
+        out_axes[ol[1]] = {ol[1]: 1, group_axis: features}
+    return Nest(roles, extents, lhs_index, rhs_index, out_axes)
+
+
+@dataclass
+class Dim:
+    """One dimension of an operand's view: extent, stride (elements), the axes it is indexed by, a constant."""
+
+    extent: int
+    stride: int
+    terms: dict[int, int]
+    constant: int = 0
+
+
+@dataclass
+class Operand:
+    """How lhs or rhs is read: view dimensions in load order, and whether the matrix is transposed after l1."""
+
+    source: int
+    dims: list[Dim]
+    offset: int
+    element: Attribute
+    transpose: bool = False
+
+    def l1_sizes(self, tile: dict[int, int]) -> list[int]:
+        out = []
+        for d in self.dims:
+            if len(d.terms) == 1:
+                out.append(tile[next(iter(d.terms))])
+            else:
+                out.append(sum((tile[a] - 1) * c for a, c in d.terms.items()) + 1)
+        return out
+
+    def view(self, extents: dict[int, int]) -> GmType:
+        """All of it, with what lies outside the tensor that windows reach."""
+        reach = zip(self.dims, self.l1_sizes(extents), strict=True)
+        return GmType.of([max(d.extent, n) for d, n in reach], self.element, [d.stride for d in self.dims])
+
+    def l1_steps(self) -> list[int]:
+        return [next(iter(d.terms.values())) if len(d.terms) == 1 else 1 for d in self.dims]
+
+
+class ContractionSteps(FusionSteps):
+    """The axes, operands and vector steps of a cube or mix fusion: `anchor` is its product, `operands` are lhs and rhs.
+    `role` is that of each axis that is walked."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, pins: Schedule = FREE):
+        anchor = next(op for op in fusion.body.block.ops if isinstance(op, ContractOp | ConvOp))
+        self.anchor = anchor
+        self.acc_type: Attribute = Float32Type() if is_float(element_of(anchor.lhs)) else i32
+        self.nest = nest_of_contract(anchor) if isinstance(anchor, ContractOp) else nest_of_conv(anchor)
+        super().__init__(fusion, machine, pins)
+
+    def _operand(self, value: SSAValue, indices: Sequence[Index]) -> Operand:
+        """The view of lhs or rhs: a dimension per axis where that is enough, per tensor dimension where windows
+        or padding make the index reach outside."""
+        shape = shape_of(value)
+        extents = dict(enumerate(self.nest.extents))
+        inside = all(
+            i.constant + sum(min(c, 0) * (extents[a] - 1) for a, c in i.terms) >= 0
+            and i.constant + sum(max(c, 0) * (extents[a] - 1) for a, c in i.terms) < n
+            for i, n in zip(indices, shape, strict=True)
+        )
+        windowed = any(
+            sum(self.nest.roles[a] == "k" for a, _ in i.terms)
+            and any(self.nest.roles[a] == "m" for a, _ in i.terms)
+            for i in indices
+        )
+        if inside and not windowed:
+            load = resolve(value, indices, extents, self._is_base)
+            dims = [
+                Dim(n, s, dict(i.terms), i.constant)
+                for n, s, i in zip(load.shape, load.strides, load.indices, strict=True)
+                if i.terms or i.constant
+            ]
+            known = {a for d in dims for a in d.terms}
+            repeated = sorted({a for i in indices for a, _ in i.terms if extents[a] != 1} - known)
+            dims += [Dim(extents[a], 0, {a: 1}) for a in repeated]
+        else:
+            plain = [Index.axis(-1 - d) for d in range(len(shape))]
+            load = resolve(value, plain, {-1 - d: n for d, n in enumerate(shape)}, self._is_base)
+            at = {i.terms[0][0]: s for i, s in zip(load.indices, load.strides, strict=True)}
+            dims = [
+                Dim(shape[d], at.get(-1 - d, 0), dict(i.terms), i.constant)
+                for d, i in enumerate(indices)
+                if shape[d] != 1 or i.terms or i.constant
+            ]
+        assert isinstance(load.base, BlockArgument)
+        return Operand(
+            list(self.fusion.body.block.args).index(load.base), dims, load.offset, element_of(value)
+        )
+
+    def _merge(self) -> None:
+        self.members = [op for op in self.members if op is not self.anchor]
+        self.operands: list[Operand] = [
+            self._operand(self.anchor.lhs, self.nest.lhs),
+            self._operand(self.anchor.rhs, self.nest.rhs),
+        ]
+        strides, presence, fixed = self._constraints()
+        for operand, roles in zip(self.operands, ("bmk", "bkn"), strict=True):
+            step: dict[int, int] = {}
+            for d in operand.dims:
+                for a, c in d.terms.items():
+                    step[a] = d.stride * c
+                if len(d.terms) != 1 or d.constant or next(iter(d.terms.values())) != 1 or self._partial(d):
+                    fixed |= set(d.terms)
+            strides.append(step)
+            presence.append(frozenset(a for a, r in self.nest.roles.items() if r in roles))
+        presence.append(frozenset(a for a, r in self.nest.roles.items() if r in "bmn"))
+        presence.append(frozenset(a for a, r in self.nest.roles.items() if r == "b"))
+        if any(len(t) > 1 for t in self.nest.out):
+            fixed |= {a for t in self.nest.out if len(t) > 1 for a in t}
+        self.merged = merge_axes(self.nest.extents, strides, presence, fixed)
+        if self.machine.fused:  # A drain fills vector tiles in the accumulator's order.
+            self.merged.sort(key=lambda group: "bmnk".index(self.nest.roles[group[0]]))
+        self.new_axis = {a: i for i, group in enumerate(self.merged) for a in group}
+        self.extents = [size([self.nest.extents[a] for a in group]) for group in self.merged]
+        self.role = [self.nest.roles[g[0]] for g in self.merged]
+        for operand in self.operands:
+            self._renumber(operand)
+        by_role = {r: [a for a, x in enumerate(self.role) if x == r] for r in "bmnk"}
+        self.m_axes, self.n_axes = by_role["m"], by_role["n"]
+        self.k_axes, self.b_axes = by_role["k"], by_role["b"]
+        self._orient()
+
+    def _partial(self, dim: Dim) -> bool:
+        return dim.extent != self.nest.extents[next(iter(dim.terms))]
+
+    def _renumber(self, operand: Operand) -> None:
+        kept: dict[int, Dim] = {}
+        others: list[Dim] = []
+        for d in operand.dims:
+            terms = {self.new_axis[a]: c for a, c in d.terms.items() if a in self.new_axis}
+            merged = len(terms) == 1 and len(self.merged[next(iter(terms))]) > 1
+            if merged:
+                axis = next(iter(terms))
+                last = self.merged[axis][-1]
+                if last in d.terms:
+                    kept[axis] = Dim(self.extents[axis], d.stride, {axis: 1})
+            elif terms or d.constant:
+                others.append(Dim(d.extent, d.stride, terms, d.constant))
+        operand.dims = [*others, *kept.values()]
+
+    def _full_extent(self, axis: int) -> int:
+        return self.nest.extents[axis]
+
+    def _out_strides(self, value: SSAValue) -> dict[int, int]:
+        by_dim = super()._out_strides(value)
+        out: dict[int, int] = {}
+        for d, terms in enumerate(self.nest.out):
+            for a, c in terms.items():
+                if d in by_dim:
+                    out[a] = by_dim[d] * c
+        return out
+
+    def _orient(self) -> None:
+        """Orders each operand's dimensions: batch, then rows, then columns, the one nearest in memory last.
+
+        A gather of windows puts the positions in a window before the rest of the summed axes, in the order of
+        the image's dimensions; the filter follows that order."""
+        lhs, rhs = self.operands
+        self._order(lhs, self.m_axes, self.k_axes, windowed=True)
+        summed = [a for d in lhs.dims for a in d.terms if a in self.k_axes]
+        summed += [a for a in self.k_axes if a not in summed]
+        self._order(rhs, self.n_axes, summed, windowed=False)
+
+    def _order(self, operand: Operand, free: list[int], k: list[int], windowed: bool) -> None:
+        def find(axes: Sequence[int]) -> list[Dim]:
+            found: list[Dim] = []
+            for a in axes:
+                for d in operand.dims:
+                    if a in d.terms and d not in found:
+                        found.append(d)
+            return found
+
+        free_dims = find(free)
+        k_dims = [d for d in find(k) if d not in free_dims]
+        batch = [d for d in operand.dims if d not in free_dims and d not in k_dims]
+        has_window = any(len(d.terms) > 1 for d in free_dims)
+
+        def nearest(dims: list[Dim]) -> int:
+            return abs(dims[-1].stride) if dims and dims[-1].stride else 1 << 60
+
+        if windowed:
+            operand.transpose = not has_window and bool(free_dims) and nearest(free_dims) < nearest(k_dims)
+            first, last = (k_dims, free_dims) if operand.transpose else (free_dims, k_dims)
+        else:
+            operand.transpose = bool(k_dims) and nearest(k_dims) < nearest(free_dims) and len(k_dims) <= 1
+            first, last = (free_dims, k_dims) if operand.transpose else (k_dims, free_dims)
+        if not last:
+            last = [Dim(1, 1, {})]
+        operand.dims = [*batch, *first, *last]

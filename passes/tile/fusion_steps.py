@@ -1,0 +1,322 @@
+"""What a fusion computes, as steps: loads of what comes from outside, the ops of its domain, stores of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, BlockArgument, SSAValue
+
+from ...dialects import tile as ops
+from ...dialects.base import Expr, describe, integer, ints, pack, text, to_ints
+from ...dialects.dtypes import dtype_name, element_type, itemsize, signed, size
+from ...dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION
+from ...dialects.graph import ArgReduceOp, ElementwiseOp, FusionOp, IotaOp, ReduceOp
+from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.npu.types import GmType
+from ...machine import Machine
+from ..access import Load, splat_of
+from ..errors import PassError
+from ..pins import FREE, Schedule
+from .axes import FusionAxes
+from .builder import integer_attr, number
+from .steps import Emitter, Ref, Step, Steps
+
+
+class BoxDim(NamedTuple):
+    """One dimension of a loaded view: extent, stride (elements), the axis it is walked along, `step` elements at a
+    time from `start` on."""
+
+    extent: int
+    stride: int
+    axis: int | None
+    step: int = 1
+    start: int = 0
+
+
+class FusionSteps(FusionAxes):
+    """Makes the steps of a fusion's members. `made` is the step of each value that is computed."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, pins: Schedule = FREE):
+        super().__init__(fusion, machine, pins)
+        self.location = fusion.location
+        self.steps = Steps()
+        self.made: dict[SSAValue, Ref] = {}
+        self.loads: dict[tuple, Ref] = {}
+        self.casts: dict[tuple, Ref] = {}
+
+    def build_steps(self) -> None:
+        """Fills `steps`. Raises PassError for an op that no vector kernel has."""
+        for op in self.members:
+            self.location = op.location
+            if isinstance(op, ElementwiseOp):
+                self._elementwise(op)
+            elif isinstance(op, ReduceOp):
+                self._reduce(op)
+            elif isinstance(op, ArgReduceOp):
+                self._arg_reduce(op)
+            else:
+                raise PassError(f"{describe(op)} cannot be part of a vector kernel")
+        for i, value in enumerate(self.yielded):
+            self._store(i, value)
+
+    def _step(self, step: Step) -> Ref:
+        step.location = self.location
+        self.steps.append(step)
+        return (len(self.steps) - 1, 0)
+
+    def _fill(self, value: float | int, element: Attribute) -> Ref:
+        key = ("fill", repr(value), element)  # 0.0 and -0.0 are equal, but not the same
+        if key not in self.loads:
+
+            def emit(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
+                return e.builder.add(
+                    ops.FillOp, [], [e.type(frozenset(), element)], value=number(value)
+                ).results
+
+            self.loads[key] = self._step(Step([element], frozenset(), (), emit, "fill"))
+        return self.loads[key]
+
+    def _iota(self, load: Load, element: Attribute) -> Ref:
+        assert isinstance(load.base.owner, IotaOp)
+        index = load.position[integer(load.base.owner.dim)]
+        terms = [(self.new_axis[a], c) for a, c in index.terms if a in self.new_axis]
+        if not terms:
+            return self._fill(index.constant, element)
+        key = ("iota", index, element)
+        if key in self.loads:
+            return self.loads[key]
+        total: Ref | None = None
+        for position, (axis, coefficient) in enumerate(terms):
+            constant = index.constant if position == 0 else 0
+
+            def emit(
+                e: Emitter, _: list[SSAValue], axis=axis, c=coefficient, constant=constant
+            ) -> Sequence[SSAValue]:
+                indices, rows = pack([e.at(axis) * c + constant])
+                return e.builder.add(
+                    ops.IotaOp,
+                    indices,
+                    [e.type(frozenset({axis}), element)],
+                    offsets=rows,
+                    dim=integer_attr(axis),
+                    step=integer_attr(c),
+                ).results
+
+            part = self._step(Step([element], frozenset({axis}), (), emit, "op", frozenset({axis})))
+            total = part if total is None else self._apply("add", [total, part], element)
+        assert total is not None
+        self.loads[key] = total
+        return total
+
+    def _load(self, load: Load, element: Attribute) -> Ref:
+        order = sorted(
+            range(len(load.shape)), key=lambda d: load.indices[d].terms[0][0] if load.indices[d].terms else -1
+        )
+        assert isinstance(load.base, BlockArgument)
+        number_in = self.inputs[load.base]
+        dims: list[BoxDim] = []
+        for d in order:
+            index = load.indices[d]
+            old, step = index.terms[0] if index.terms else (None, 1)
+            axis = self.new_axis.get(old) if old is not None else None
+            dims.append(BoxDim(load.shape[d], load.strides[d], axis, step, index.constant))
+        if load.fill is None:
+            merged = {
+                d.axis: BoxDim(self.extents[d.axis], d.stride, d.axis) for d in dims if d.axis is not None
+            }
+            dims = list(merged.values())
+        key = ("load", number_in, tuple(dims), load.offset, repr(load.fill))
+        if key in self.loads:
+            return self.loads[key]
+        along = [d.axis for d in dims]
+        axes = frozenset(a for a in along if a is not None)
+
+        def emit(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
+            view = e.builder.view(
+                e.builder.gm(number_in), [d.extent for d in dims], [d.stride for d in dims], load.offset
+            )
+            offsets = [(e.at(d.axis) * d.step if d.axis is not None else Expr()) + d.start for d in dims]
+            sizes = [e.tile[d.axis] if d.axis is not None else 1 for d in dims]
+            steps = [d.step if d.axis is not None else 1 for d in dims]
+            return [e.builder.load(view, offsets, sizes, e.type(axes, element), steps, load.fill)]
+
+        whole = GmType.of([d.extent for d in dims], element, [d.stride * d.step for d in dims])
+        self.loads[key] = self._step(Step([element], axes, (), emit, "load", axes, view=whole, along=along))
+        return self.loads[key]
+
+    def _value(self, value: SSAValue, axes: Sequence[int | None]) -> Ref:
+        """The step that gives `value` with these axes."""
+        splat = splat_of(value)
+        element = element_of(value)
+        if splat is not None:
+            return self._fill(splat, element)
+        load = self._trace(value, axes)
+        if isinstance(load.base, BlockArgument):
+            return self._load(load, element)
+        if isinstance(load.base.owner, IotaOp):
+            return self._iota(load, element)
+        return self.made[load.base]
+
+    def _span(self, ref: Ref) -> frozenset[int]:
+        return self.steps[ref[0]].axes
+
+    def _element(self, ref: Ref) -> Attribute:
+        return self.steps[ref[0]].elements[ref[1]]
+
+    def _cast(self, ref: Ref, element: Attribute) -> Ref:
+        if self._element(ref) == element:
+            return ref
+        key = (ref, element)
+        if key not in self.casts:
+            self.casts[key] = self._apply("convert", [ref], element)
+        return self.casts[key]
+
+    def _spread(self, ref: Ref, axes: frozenset[int]) -> Ref:
+        """Repeats a value over `axes`; single elements stay as they are (scalar operands)."""
+        if self._span(ref) == axes or not self._span(ref):
+            return ref
+        key = (ref, axes)
+        if key not in self.casts:
+            self.casts[key] = self._materialise(ref, axes)
+        return self.casts[key]
+
+    def _materialise(self, ref: Ref, axes: frozenset[int]) -> Ref:
+        """A value repeated over real lanes along `axes`."""
+        element = self._element(ref)
+
+        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            if tiles[0].type == e.type(axes, element):
+                return tiles
+            return e.builder.add(ops.BroadcastOp, tiles, [e.type(axes, element)]).results
+
+        return self._step(Step([element], axes, [ref], emit, "op"))
+
+    def _apply(
+        self, function: str, operands: Sequence[Ref], element: Attribute, axes: frozenset[int] | None = None
+    ) -> Ref:
+        """An elementwise step over the union of its operands' axes."""
+        span = frozenset().union(*(self._span(r) for r in operands)) if axes is None else axes
+        spread = [self._spread(r, span) for r in operands]
+        cls = ops.ELEMENTWISE[function]
+
+        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            return e.builder.add(cls, tiles, [e.type(span, element)]).results
+
+        return self._step(Step([element], span, spread, emit, "op", function=function))
+
+    def _native(self, function: str, element: Attribute) -> Attribute:
+        """The element type the vector unit computes in for operands of `element`."""
+        name = dtype_name(element)
+        unit = self.machine.vector
+        if name == "i1" or FUNCTIONS[function].result in ("any", "bits"):
+            return element
+        return element_type(unit.computes(function, name))
+
+    def _elementwise(self, op: ElementwiseOp) -> None:
+        axes = self._axes_of(op)
+        operands = [self._value(v, axes) for v in op.operands]
+        name = op.FUNCTION.name
+        first = 1 if op.FUNCTION.predicate else 0
+        native = self._native(name, self._element(operands[first]))
+        out = element_of(op.results[0])
+        if op.FUNCTION.sign and native != out:
+            operands[0] = self._apply("bitcast", [operands[0]], signed(out))
+        operands = [r if i < first else self._cast(r, native) for i, r in enumerate(operands)]
+        added = 8 * (itemsize(native) - itemsize(out)) if op.FUNCTION.bits else 0
+        if added:
+            ones = self._fill((1 << 8 * itemsize(out)) - 1, native)
+            operands[0] = self._apply("and", [operands[0], ones], native)
+        span = self._new(axes)
+        result = out if op.FUNCTION.result != "same" else native
+        if name == "convert":
+            same = self._element(operands[0]) == out
+            ref = operands[0] if same else self._apply("convert", [operands[0]], out)
+        else:
+            ref = self._apply(name, operands, result, span if any(self._span(r) for r in operands) else None)
+        if added and op.FUNCTION.leading:
+            ref = self._apply("sub", [ref, self._fill(added * op.FUNCTION.leading, native)], native)
+        self.made[op.results[0]] = self._cast(ref, out)
+
+    def _reduce(self, op: ReduceOp) -> None:
+        axes = self._axes_of(op)
+        dims = self._new([axes[d] for d in to_ints(op.dims)])
+        source = self._value(op.x, axes)
+        out = element_of(op.result)
+        kind = text(op.kind)
+        missing = size([shape_of(op.x)[d] for d in to_ints(op.dims)])
+        source = self._spread(source, self._new(axes))
+        if not self._span(source) and missing != 1:
+            source = self._materialise(source, self._new(axes))
+        native = self._native(REDUCTION_FUNCTION[kind], out)
+        source = self._cast(source, native)
+        span = self._span(source) - dims
+        if not dims:
+            self.made[op.result] = self._cast(source, out)
+            return
+
+        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            return e.builder.add(
+                ops.ReduceOp,
+                tiles,
+                [e.type(span, native)],
+                kind=StringAttr(kind),
+                dims=ints(sorted(dims)),
+            ).results
+
+        function = REDUCTION_FUNCTION[kind]
+        ref = self._step(Step([native], span, [source], emit, "reduce", reduces=dims, function=function))
+        self.made[op.result] = self._cast(ref, out)
+
+    def _arg_reduce(self, op: ArgReduceOp) -> None:
+        axes = self._axes_of(op)
+        dims = self._new([axes[integer(op.dim)]])
+        source = self._value(op.x, axes)
+        out, index = element_of(op.value), element_of(op.index)
+        native = self._native("max", out)
+        if not self._span(source):
+            source = self._materialise(source, self._new(axes))
+        source = self._cast(self._spread(source, self._new(axes)), native)
+        if not dims:
+            self.made[op.value] = self._cast(source, out)
+            self.made[op.index] = self._fill(0, index)
+            return
+        (dim,) = dims
+        span = self._span(source) - dims
+        kind = text(op.kind)
+
+        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            return e.builder.add(
+                ops.ArgReduceOp,
+                tiles,
+                [e.type(span, native), e.type(span, index)],
+                kind=StringAttr(kind),
+                dim=integer_attr(dim),
+            ).results
+
+        number_of, _ = self._step(Step([native, index], span, [source], emit, "reduce", reduces=dims))
+        self.made[op.value] = self._cast((number_of, 0), out)
+        self.made[op.index] = (number_of, 1)
+
+    def _store(self, i: int, value: SSAValue) -> None:
+        member = self._member_of(value)
+        ref = self._value(value, list(range(len(self.domain)))) if member is None else self.made[member]
+        strides = self._out_strides(value)
+        axes = self._new(list(strides))
+        by_axis = {self.new_axis[a]: s for a, s in sorted(strides.items()) if a in self.new_axis}
+        if self._span(ref) != axes:
+            ref = self._materialise(ref, axes)
+        dims = sorted(by_axis)
+
+        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            dest = e.builder.view(
+                e.builder.output(i), [self.extents[a] for a in dims] or [1], [by_axis[a] for a in dims] or [1]
+            )
+            e.builder.store(
+                tiles[0], dest, [e.at(a) for a in dims] or [Expr()], [e.tile[a] for a in dims] or [1]
+            )
+            return ()
+
+        whole = GmType.of([self.extents[a] for a in dims], self._element(ref), [by_axis[a] for a in dims])
+        self._step(Step([], axes, [ref], emit, "store", axes, view=whole, along=dims))

@@ -1,0 +1,158 @@
+"""Steps of a vector kernel: tile ops known by the axes that they span, before their tiles have sizes.
+
+A list of steps says how much of ub it needs for given tile extents, and in which loop each step stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import LocationAttr
+from xdsl.ir import Attribute, SSAValue
+
+from ...dialects.base import Expr
+from ...dialects.npu.types import GmType, padded_bytes
+from ...dialects.tile import TileType
+from .builder import KernelBuilder
+
+Ref = tuple[int, int]
+"""A step's number and which of its results."""
+
+
+@dataclass
+class Step:
+    """One tile op. `axes` are the domain axes its result spans; `emit` builds it from its operands' tiles."""
+
+    elements: Sequence[Attribute]
+    axes: frozenset[int]
+    operands: Sequence[Ref]
+    emit: Callable[[Emitter, list[SSAValue]], Sequence[SSAValue]]
+    kind: str
+    moves: frozenset[int] = frozenset()
+    """Axes whose loop indices the step itself reads."""
+    reduces: frozenset[int] = frozenset()
+    function: str | None = None
+    """What the vector unit computes."""
+    view: GmType | None = None
+    """What a load or store moves in all, along `along`: an axis for each dimension, None where there is one place."""
+    along: Sequence[int | None] = ()
+    location: LocationAttr | None = None
+    """Where the graph op it belongs to came from."""
+
+
+def spanning(tile: Sequence[int], axes: frozenset[int]) -> list[int]:
+    """Extents of what spans only `axes` of a tile."""
+    return [t if a in axes else 1 for a, t in enumerate(tile)]
+
+
+def tile_bytes(tile: Sequence[int], axes: frozenset[int], elements: Iterable[Attribute]) -> int:
+    """Bytes of the tiles of these element types that span only `axes`."""
+    return sum(padded_bytes(spanning(tile, axes), e) for e in elements)
+
+
+_ORDER = {"load": 0, "store": 2}
+"""When the kinds of steps of one loop depth are emitted; others come between."""
+
+
+class Steps(list[Step]):
+    """Steps in an order in which each comes after what it uses."""
+
+    def rows(self) -> frozenset[int]:
+        """The axes that are reduced."""
+        return frozenset().union(*(s.reduces for s in self))
+
+    def varies(self) -> list[frozenset[int]]:
+        """The axes whose loops each step may stand in: those that anything it uses moves along."""
+        rows = frozenset().union(*(s.reduces for s in self))
+        found: list[frozenset[int]] = []
+        for step in self:
+            found.append((step.moves - rows).union(*(found[j] for j, _ in step.operands)))
+        return found
+
+    def ub_bytes(self, tile: Sequence[int], slots: int) -> int:
+        """Bytes of the unified buffer that the steps need at once with these tile extents. Temporaries of one loop
+        share memory; what a loop further in uses keeps its own."""
+        varies = self.varies()
+        last: dict[int, int] = {}
+        crossing: set[int] = set()
+        kept: set[int] = set()
+        for i, step in enumerate(self):
+            for j, _ in step.operands:
+                last[j] = i
+                if step.kind == "store":
+                    crossing.add(j)
+                if varies[j] != varies[i]:
+                    kept.add(j)
+            if step.kind == "load":
+                crossing.add(i)
+        total = live = peak = 0
+        ends: dict[int, list[int]] = {}
+        for i, step in enumerate(self):
+            need = tile_bytes(tile, step.axes, step.elements)
+            if i in crossing:
+                total += need * slots
+            elif step.kind == "fill" or i in kept:
+                total += need
+            elif step.elements:
+                live += need
+                ends.setdefault(last.get(i, i), []).append(need)
+                peak = max(peak, live)
+            live -= sum(ends.pop(i, ()))
+        return total + peak
+
+    def levels(self, depth: dict[int, int]) -> list[int]:
+        """The loop depth each step belongs to: the deepest that anything it uses varies with."""
+        level: list[int] = []
+        for step in self:
+            own = max((depth.get(a, 0) for a in step.moves), default=0)
+            level.append(max([own, *(level[j] for j, _ in step.operands)]))
+        return level
+
+    def ordered(self, steps: Iterable[int]) -> list[int]:
+        """Loads first, stores last."""
+        return sorted(steps, key=lambda i: _ORDER.get(self[i].kind, 1))
+
+    def along(self, rows: frozenset[int]) -> list[int]:
+        """The steps that work along `rows`, and what they use."""
+        wide = [i for i, s in enumerate(self) if (s.axes | s.moves) & rows]
+        return sorted({j for i in wide for j in [*self.ancestors(i), i]})
+
+    def ancestors(self, at: int) -> list[int]:
+        """All that step number `at` uses."""
+        needed: set[int] = set()
+        stack = [at]
+        while stack:
+            for j, _ in self[stack.pop()].operands:
+                if j not in needed:
+                    needed.add(j)
+                    stack.append(j)
+        return sorted(needed)
+
+
+@dataclass
+class Emitter:
+    """What steps need while they are emitted: tile extents and loop positions."""
+
+    builder: KernelBuilder
+    tile: Sequence[int]
+    position: dict[int, Expr] = field(default_factory=dict)
+
+    def type(self, axes: frozenset[int], element: Attribute) -> TileType:
+        return TileType.of(spanning(self.tile, axes), element, "ub")
+
+    def at(self, axis: int) -> Expr:
+        return self.position.get(axis, Expr())
+
+    def emit(self, i: int, step: Step, done: dict[Ref, SSAValue]) -> None:
+        """Builds step number `i` from the tiles in `done`, and adds its own."""
+        outer, self.builder.location = self.builder.location, step.location
+        results = step.emit(self, [done[r] for r in step.operands])
+        self.builder.location = outer
+        done.update({(i, j): r for j, r in enumerate(results)})
+
+    def emit_level(self, steps: Steps, level: Sequence[int], depth: int, done: dict[Ref, SSAValue]) -> None:
+        """Builds the steps of one loop depth: loads first and stores last, so that one flag can cover them all."""
+        here = [i for i, _ in enumerate(steps) if level[i] == depth and (i, 0) not in done]
+        for i in steps.ordered(here):
+            self.emit(i, steps[i], done)
