@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.dialects.func import FuncOp
-from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.dialects.builtin import ModuleOp
 
 from .backends.html import folded_html
 from .backends.report import Report, build_report
 from .backends.simulator.flags import cycles_without
 from .backends.trace import write_trace
-from .dialects import make_context
 from .dialects.base import integer, source_of, text
-from .dialects.callbacks import MissingCallback
-from .dialects.dtypes import dtype_name
 from .dialects.graph.donation import donated, keep_all
-from .dialects.npu import GmType
 from .dialects.npu.structure import KernelOp
-from .dialects.text import one_line, parse_module
 from .dialects.text import verify as verify_module
 from .donation import Donate, Donations, donate_inputs, main_of
-from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
-from .frontends.text import TwError, decoded, find_tw
 from .machine import Machine
-from .passes.errors import PassError
 from .passes.npu.check import removable_flags
 from .passes.pins import Pins, Schedule, pins_text
 from .passes.pipeline import PIPELINE, Stage, level_of, pinned, run_pipeline
-from .signature import CompileError, Signature, check_twin, described, physical, signature_of, types_of
+from .signature import CompileError, Signature, check_twin, physical
+from .sources import Source, as_compile_error, main_results, origin_of
 from .verification.results import Progress, Verification
 
 if TYPE_CHECKING:
@@ -45,10 +36,6 @@ Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
 ON_CHIP = ("npu-allocate", "npu-synchronize", "npu-check")
 """Passes that the plan of device memory does not need."""
-
-
-class SourceError(CompileError):
-    """A .tw program with errors: its text is all of them, each with its line and carets, as it is to be printed."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +67,6 @@ class Options:
         """The pipeline that these options ask for."""
         chosen = pinned(PIPELINE, pins_text(self.schedule), self.host)
         return [s for s in chosen if self.check or s.name != "npu-check"]
-
-
-@dataclass
-class Source:
-    """Where a program came from; `lower()` gives a fresh module and its signature."""
-
-    lower: Callable[[], tuple[ModuleOp, Signature]]
-    name: str
 
 
 @dataclass(frozen=True)
@@ -153,7 +132,7 @@ class Program:
             raise CompileError(
                 f"{self._source.name} starts at the {level_of(module)} level; it has no {level} level"
             )
-        with _as_compile_error():
+        with as_compile_error():
             run_pipeline(module, self.target, level, self.options.stages())
         return module
 
@@ -171,7 +150,7 @@ class Program:
                 f"{self._source.name} starts at the {level_of(module)} level; .tw says the graph level"
             )
         name = re.sub(r"\W+", "_", self._source.name.removesuffix(".mlir"))
-        with _as_compile_error():
+        with as_compile_error():
             return print_tw(module, name if name.isidentifier() else "main")
 
     def __call__(self, *args: Any) -> Any:
@@ -182,7 +161,7 @@ class Program:
         function of another process.
         """
         flat = self.flatten(args)
-        with _as_compile_error():
+        with as_compile_error():
             if not self.donations.taken:
                 return self.unflatten(self.executable(self.options.memory)(*flat))
             leaves = self._signature.leaves(args)
@@ -220,7 +199,7 @@ class Program:
         if level_of(module) == "npu":
             return None
         keep_all(main_of(module))
-        with _as_compile_error(), _collector_paused():
+        with as_compile_error(), _collector_paused():
             run_pipeline(
                 module, self.target, stages=[s for s in self.options.stages() if s.name not in ON_CHIP]
             )
@@ -242,19 +221,6 @@ class Program:
     def trace(self, path: str | Path) -> None:
         """Writes the timeline as Chrome/Perfetto trace-event JSON."""
         write_trace(self._module, self.machine, path)
-
-
-class _as_compile_error:
-    """Turns what the compiler's layers raise for bad programs into CompileError."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, TwError):
-            raise SourceError(str(error)) from error
-        if isinstance(error, PassError | FrontendError | VerifyException | MissingCallback):
-            raise CompileError(one_line(str(error))) from error
 
 
 @contextmanager
@@ -287,8 +253,8 @@ def compile(
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     options = options or Options()
-    origin = _donating(_source(source, args), options, source)
-    with _as_compile_error(), _collector_paused():
+    origin = _donating(origin_of(source, args), options, source)
+    with as_compile_error(), _collector_paused():
         module, signature = origin.lower()
         run_pipeline(module, target, stages=options.stages())
         verify_module(module)
@@ -310,154 +276,12 @@ def _donating(origin: Source, options: Options, source: Any) -> Source:
     return Source(lower, origin.name)
 
 
-_PYTHON = re.compile(r"[^\n]*\.py(:\w*)?")
-"""What the command line takes for a function of a Python file."""
-
-
-def _source(source: Any, args: Sequence[Any]) -> Source:
-    if callable(source):
-        name = getattr(source, "__name__", type(source).__name__)
-        types = types_of(name, args)
-        return Source(lambda: _from_function(source, types), name)
-    found = find_tw(str(source)) if isinstance(source, str | Path) else None
-    if found is not None:
-        return _from_tw(*found, args)
-    if isinstance(source, Path) or (
-        isinstance(source, str) and "\n" not in source and source.endswith((".mlir", ".mlirbc"))
-    ):
-        path = Path(source)
-        content = _read(path)
-        return Source(lambda: _from_text(content, str(path)), path.name)
-    if isinstance(source, str) and _PYTHON.fullmatch(source):
-        raise CompileError(f"{source}: give the function itself; only the command line looks for it in a file")
-    if isinstance(source, str | bytes):
-        content = source if isinstance(source, bytes) else source.encode()
-        return Source(lambda: _from_text(content, None), "program")
-    raise CompileError(f"cannot compile {described(source)}: give a function, StableHLO, or a path")
-
-
-def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
-    """A function of a .tw file on inputs like `args`; none are needed where its types have no symbolic dimensions."""
-    from .dialects.dtypes import name_of_numpy
-
-    text = _tw_text(path)
-    name = function or Path(path).stem
-    types = types_of(name, args) if args else ()
-    for i, type_ in enumerate(types):
-        if not hasattr(type_, "shape"):
-            raise CompileError(f"argument {i} of {name} must be an array, got {described(args[i])}")
-    flat = [physical(t) for t in types]
-    inputs = [(tuple(t.shape), name_of_numpy(t.dtype)) for t in flat] or None
-
-    def lower() -> tuple[ModuleOp, Signature]:
-        from .frontends.text.frontend import lower_tw
-
-        made = lower_tw(path, text, function, inputs)
-        return made.module, Signature(made.inputs)
-
-    return Source(lower, name)
-
-
-def _tw_text(path: str) -> str:
-    try:
-        return decoded(_read(Path(path)))
-    except ValueError as error:
-        raise CompileError(f"{path}: {error}") from None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise CompileError(f"{path}: no such file") from None
-    except OSError as error:
-        raise CompileError(f"{path}: {error.strerror or error}") from None
-
-
-def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """Shape and element type of each input of `model.tw[:fn]` with these symbolic dimensions. Raises CompileError."""
-    from .frontends.text.frontend import lower_tw
-
-    found = find_tw(source)
-    if found is None:
-        raise CompileError(f"{source}: not a .tw file")
-    with _as_compile_error():
-        return lower_tw(found[0], _tw_text(found[0]), found[1], None, dimensions).inputs
-
-
-def _from_function(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ModuleOp, Signature]:
-    lowered = lower_function(fn, args)
-    signature = signature_of(lowered.in_avals, lowered.out_avals, lowered.in_tree, lowered.out_tree)
-    return lowered.module, signature
-
-
-def _from_text(content: bytes, filename: str | None) -> tuple[ModuleOp, Signature]:
-    module = read_module(content, filename)
-    return module, Signature(_main_inputs(module, filename or "the program"))
-
-
-def read_module(content: bytes, filename: str | None) -> ModuleOp:
-    """A module from StableHLO (text or bytecode) or the text of one of our levels. Raises CompileError."""
-    if is_stablehlo(content):
-        with _as_compile_error():
-            return lower_stablehlo(content, filename)
-    where = filename or "the program"
-    if not content.strip():
-        raise CompileError(f"{where}: there is nothing in it")
-    if b"\0" in content:
-        raise CompileError(f"{where}: neither text nor MLIR bytecode")
-    try:
-        module = parse_module(make_context(), content.decode(), where)
-        verify_module(module)
-    except UnicodeDecodeError:
-        raise CompileError(f"{where}: neither text nor MLIR bytecode") from None
-    except ParseError as e:
-        raise CompileError(f"{e.span.get_location()}: {one_line(e.msg)}") from None
-    except VerifyException as e:
-        raise CompileError(str(e)) from None
-    return module
-
-
-Types = tuple[tuple[tuple[int, ...], str], ...]
-"""Shapes and element types."""
-
-
-def _main_inputs(module: ModuleOp, where: str) -> Types:
-    return _types_of_main(module, where, lambda main: main.function_type.inputs)
-
-
-def main_results(module: ModuleOp) -> Types:
-    """Shape and element type of each result of a module's @main."""
-    return _types_of_main(module, "the program", lambda main: main.function_type.outputs)
-
-
-def _types_of_main(module: ModuleOp, where: str, pick: Callable[[FuncOp], Iterable[Any]]) -> Types:
-    main = next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main"), None)
-    if main is None:
-        raise CompileError(f"{where}: there is no function @main")
-    out = []
-    for t in pick(main):
-        if isinstance(t, TensorType):
-            out.append((t.get_shape(), dtype_name(t.element_type)))
-        elif isinstance(t, GmType):
-            out.append((t.shape, dtype_name(t.element)))
-        else:
-            raise CompileError(f"{where}: @main takes {t}; it must take tensors")
-    return tuple(out)
-
-
 def lower(source: Any, *args: Any) -> tuple[ModuleOp, list[Any]]:
     """A source's module before any pass, and `args` as the flat inputs of its @main. Raises CompileError."""
-    origin = _source(source, args)
-    with _as_compile_error(), _collector_paused():
+    origin = origin_of(source, args)
+    with as_compile_error(), _collector_paused():
         module, signature = origin.lower()
     return module, signature.flatten(origin.name, args)
-
-
-def input_types(source: Any, *args: Any) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """Shape and element type of each flat input of a source, which is lowered and not compiled."""
-    with _as_compile_error():
-        return _source(source, args).lower()[1].inputs
 
 
 def verify(
@@ -486,8 +310,8 @@ def verify(
     from .verification.run import verify_module as run_verification
 
     options = options or Options()
-    origin = program.source if program is not None else _donating(_source(source, args), options, source)
-    with _as_compile_error(), _collector_paused():
+    origin = program.source if program is not None else _donating(origin_of(source, args), options, source)
+    with as_compile_error(), _collector_paused():
         module, signature = origin.lower()
     name = origin.name
     flat = signature.flatten(name, args)
@@ -508,7 +332,7 @@ def verify(
         known = known or compile(source, *args, target=target, options=options)
         return known.executable("bytes" if memory == "bytes" else "typed")(*flat)
 
-    with _as_compile_error():
+    with as_compile_error():
         return run_verification(
             module,
             flat,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
-from ..program import Options, Program, compile, input_types, lower, verify
+from ..program import Options, Program, compile, lower, verify
+from ..sources import input_types
 from . import inspect
 from .calibrate import calibrate
 from .common import CliError, table, working, write_whole

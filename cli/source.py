@@ -163,7 +163,7 @@ def example_inputs(source: Source, shapes: str | None, file: str | None) -> list
         raise CliError("give either --shapes or --inputs")
     args: list[Any]
     if shapes is not None and (dimensions := parse_dimensions(shapes)) is not None and source.fn is None:
-        from ..program import tw_input_types
+        from ..sources import tw_input_types
 
         args = list(random_inputs(tw_input_types(str(source.path), dimensions)))
     elif shapes is not None:

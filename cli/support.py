@@ -24,7 +24,8 @@ from ..frontends.rules.elementwise import NAMES
 from ..machine import Machine
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, run_pipeline
-from ..program import CompileError, read_module
+from ..program import CompileError
+from ..sources import read_module
 
 DTYPES = (
     *("f32", "f16", "bf16", "f64", "f8E4M3FN", "i8", "i16", "i32", "i64"),

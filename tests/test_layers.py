@@ -18,6 +18,7 @@ RANK = {
     "signature": 3,
     "verification": 3,
     "donation": 4,
+    "sources": 4,
     "program": 5,
     "jitted": 6,
     "calibration": 6,
@@ -40,7 +41,7 @@ FOLDERS = (
 
 def modules() -> list[Path]:
     files = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
-    return [*files, *(ROOT / f"{n}.py" for n in ("donation", "program", "jitted", "signature", "universe"))]
+    return [*files, *(ROOT / f"{n}.py" for n in ("donation", "sources", "program", "jitted", "signature", "universe"))]
 
 
 def layer(path: Path) -> str:

@@ -48,7 +48,8 @@ from ...dialects.graph import (
 from ...dialects.graph.interface import shape_of
 from ...machine import Machine
 from ..access import Index, is_layout, resolve, splat_of
-from .groups import Group, Grouper
+from .dependencies import Group
+from .groups import Grouper
 
 WindowOp = ReduceWindowOp | SelectAndScatterOp
 

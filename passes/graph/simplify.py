@@ -3,7 +3,7 @@
 * an op whose result has no elements, or that reduces or contracts over none, becomes a constant;
 * interior padding becomes a strided update of a filled tensor, input dilation of a convolution an interior pad;
 * a contraction in a type the cube does not have becomes multiply and add on the vector cores; a convolution first
-  becomes a sum of contractions, one for each window position;
+  becomes contractions, one for each window position or for each place of the result (products.py);
 * a depthwise convolution, which has nothing to contract, becomes multiply and add over the window on the vector cores;
 * a product that is only wanted with a row dimension last swaps its operands, so that its rows are written in one go;
 * a reduction to few values over very many is done in two steps, so that all cores take part;
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType, f32
+from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.base import integer, ints, text, to_ints
+from ...dialects.base import ints, text, to_ints
 from ...dialects.dtypes import dtype_name, is_float, numpy_dtype, size, tensor
 from ...dialects.elementwise import identity
 from ...dialects.graph import (
@@ -51,6 +51,7 @@ from ...dialects.graph.interface import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
+from .products import depthwise_conv, vector_contract, vector_conv
 from .sorting import sort_in_parts, sort_last
 from .windows import cumulative, split_window
 
@@ -63,10 +64,6 @@ MANY_ELEMENTS = 1 << 16
 
 NOTE = "quant"
 """The attribute that says how a value is to be quantized: it goes with the value."""
-
-MOST_TAPS = 64
-"""A depthwise convolution over more window positions stays one: each position is an op of its own."""
-
 
 @dataclass(frozen=True)
 class GraphSimplifyPass(ModulePass):
@@ -306,129 +303,6 @@ def same_inputs(op: ContractOp | ConvOp, rewriter: Rewriter, machine: Machine) -
     )
     rewriter.block.insert_op_before(new, op)
     return rewriter.replace(new.result)
-
-
-def vector_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """A contraction whose type the cube lacks: broadcast both sides to [batch, m, n, k], multiply, add up."""
-    if dtype_name(element_of(op.lhs)) in machine.cube or element_of(op.lhs) != element_of(op.rhs):
-        return False
-    m, n = op.free_dims()
-    lhs_k, rhs_k = to_ints(op.lhs_contract), to_ints(op.rhs_contract)
-    batch = len(to_ints(op.lhs_batch))
-    lhs = rewriter.transpose(op.lhs, [*to_ints(op.lhs_batch), *m, *lhs_k])
-    rhs = rewriter.transpose(op.rhs, [*to_ints(op.rhs_batch), *n, *rhs_k])
-    out = shape_of(op.result)
-    shape = [*out, *(shape_of(op.lhs)[d] for d in lhs_k)]
-    k = range(len(out), len(shape))
-    element = element_of(op.lhs)
-    work = element_of(op.result)
-    if is_float(element) and dtype_name(work) != "f32":
-        work = f32
-    left = rewriter.broadcast(rewriter.convert(lhs, work), shape, [*range(batch + len(m)), *k])
-    right = rewriter.broadcast(
-        rewriter.convert(rhs, work), shape, [*range(batch), *range(batch + len(m), len(out)), *k]
-    )
-    product = rewriter.add(ELEMENTWISE["mul"], [left, right], tensor(shape, work))
-    return rewriter.replace(rewriter.convert(rewriter.reduce(product, "sum", list(k)), element_of(op.result)))
-
-
-def vector_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """A convolution whose type the cube lacks: for each window position the strided slice of the padded input that
-    it meets, contracted with that position's weights; then their sum."""
-    if dtype_name(element_of(op.lhs)) in machine.cube:
-        return False
-    groups, work = integer(op.groups), f32 if is_float(element_of(op.lhs)) else element_of(op.result)
-    rhs = rewriter.transpose(op.rhs, to_ints(op.rhs_layout))
-    lhs = rewriter.transpose(op.lhs, to_ints(op.lhs_layout))
-    rank = len(shape_of(lhs))
-    lhs = rewriter.pad(lhs, 0, [0, 0, *to_ints(op.low)], [0, 0, *to_ints(op.high)], [0] * rank)
-    layout = to_ints(op.out_layout)
-    batch, features, *out = (shape_of(op.result)[d] for d in layout)
-    features_in, _, *window = shape_of(rhs)
-    total: SSAValue | None = None
-    for tap in np.ndindex(*window):
-        met = met_by_tap(op, rewriter, lhs, range(2, rank), tap, out)
-        weights = weights_of_tap(rewriter, rhs, range(2, rank), tap)
-        product = rewriter.add(
-            ContractOp,
-            [
-                rewriter.reshape(met, [batch, groups, features_in, *out]),
-                rewriter.reshape(weights, [features_in, groups, features // groups]),
-            ],
-            tensor([groups, batch, *out, features // groups], work),
-            lhs_batch=ints([1]),
-            rhs_batch=ints([1]),
-            lhs_contract=ints([2]),
-            rhs_contract=ints([0]),
-        )
-        total = product if total is None else rewriter.add(ELEMENTWISE["add"], [total, product], product.type)
-    assert total is not None
-    by_feature = rewriter.transpose(total, [1, 0, rank, *range(2, rank)])
-    plain = rewriter.reshape(by_feature, [batch, features, *out])
-    back = [layout.index(d) for d in range(rank)]
-    return rewriter.replace(rewriter.convert(rewriter.transpose(plain, back), element_of(op.result)))
-
-
-def met_by_tap(
-    op: ConvOp,
-    rewriter: Rewriter,
-    padded: SSAValue,
-    spatial: Sequence[int],
-    tap: Sequence[int],
-    out: Sequence[int],
-) -> SSAValue:
-    """What one window position meets of a padded input with dimensions `spatial`, for `out` positions of the window."""
-    starts, limits, strides = [0] * len(shape_of(padded)), list(shape_of(padded)), [1] * len(shape_of(padded))
-    steps = zip(spatial, tap, out, to_ints(op.strides), to_ints(op.rhs_dilation), strict=True)
-    for d, t, n, stride, dilation in steps:
-        starts[d], strides[d] = t * dilation, stride
-        limits[d] = t * dilation + (n - 1) * stride + 1
-    return rewriter.slice(padded, starts, limits, strides)
-
-
-def weights_of_tap(
-    rewriter: Rewriter, weights: SSAValue, spatial: Sequence[int], tap: Sequence[int]
-) -> SSAValue:
-    """The weights at one window position, of size 1 in the dimensions `spatial`."""
-    starts, limits = [0] * len(shape_of(weights)), list(shape_of(weights))
-    for d, t in zip(spatial, tap, strict=True):
-        starts[d], limits[d] = t, t + 1
-    return rewriter.slice(weights, starts, limits, [1] * len(starts))
-
-
-def depthwise_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """A convolution in which each output feature sees one input feature: for each window position the strided slice
-    of the padded input that it meets, times that position's weights; then their sum."""
-    layout, rhs_layout = to_ints(op.out_layout), to_ints(op.rhs_layout)
-    weights_shape = shape_of(op.rhs)
-    window = [weights_shape[d] for d in rhs_layout[2:]]
-    if weights_shape[rhs_layout[0]] != 1 or size(window) > MOST_TAPS or integer(op.groups) == 1:
-        return False
-    out, rank, feature = shape_of(op.result), len(layout), layout[1]
-    work = f32 if is_float(element_of(op.lhs)) else element_of(op.result)
-    lhs = rewriter.transpose(op.lhs, [to_ints(op.lhs_layout)[layout.index(d)] for d in range(rank)])
-    low, high = [0] * rank, [0] * rank
-    for d, lo, hi in zip(layout[2:], to_ints(op.low), to_ints(op.high), strict=True):
-        low[d], high[d] = lo, hi
-    padded = rewriter.pad(lhs, 0, low, high, [0] * rank) if any((*low, *high)) else lhs
-    groups = integer(op.groups)
-    # the outputs of one input feature are next to each other: where there are several, a dimension of their own
-    split = [groups] if out[feature] == groups else [groups, out[feature] // groups]
-    shape = [*out[:feature], *split, *out[feature + 1 :]]
-    kept = [d if d <= feature else d + len(split) - 1 for d in range(rank)]
-    total: SSAValue | None = None
-    for tap in np.ndindex(*window):
-        met = met_by_tap(op, rewriter, padded, layout[2:], tap, [out[d] for d in layout[2:]])
-        weights = rewriter.reshape(weights_of_tap(rewriter, op.rhs, rhs_layout[2:], tap), split)
-        factors = [
-            rewriter.broadcast(rewriter.convert(met, work), shape, kept),
-            rewriter.broadcast(rewriter.convert(weights, work), shape, range(feature, feature + len(split))),
-        ]
-        product = rewriter.add(ELEMENTWISE["mul"], factors, tensor(shape, work))
-        total = product if total is None else rewriter.add(ELEMENTWISE["add"], [total, product], product.type)
-    assert total is not None
-    result = rewriter.convert(total, element_of(op.result))
-    return rewriter.replace(rewriter.reshape(result, out) if len(split) > 1 else result)
 
 
 def swap_operands(op: TransposeOp, rewriter: Rewriter, machine: Machine) -> bool:

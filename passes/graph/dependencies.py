@@ -1,0 +1,121 @@
+"""Groups of ops and their order. What a group must run after is a bit mask, so that "would this make a cycle" is two
+integer operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from ..access import is_layout
+from .layout_axes import Axes, behind
+
+
+@dataclass(eq=False)
+class Group:
+    """One kernel in the making."""
+
+    number: int
+    kind: str
+    domain: tuple[int, ...]
+    members: list[Operation] = field(default_factory=list)
+    axes: dict[SSAValue, Axes] = field(default_factory=dict)
+    outputs: list[SSAValue] = field(default_factory=list)
+    needs: int = 0
+    """Bit mask of the groups this one must run after, transitively."""
+    reduced: set[int] = field(default_factory=set)
+    closed: bool = False
+    merged_into: Group | None = None
+
+    @property
+    def bit(self) -> int:
+        return 1 << self.number
+
+    def find(self) -> Group:
+        group = self
+        while group.merged_into is not None:
+            group = group.merged_into
+        return group
+
+
+class Dependencies:
+    """The groups of one block, which of them makes each value, and which must run before which."""
+
+    def __init__(self) -> None:
+        self.groups: list[Group] = []
+        self.owner: dict[SSAValue, Group] = {}
+        self.barriers: dict[SSAValue, int] = {}
+        """For results of ops that are not in a group: the groups that make what they use."""
+
+    def new_group(self, kind: str, domain: Sequence[int], closed: bool = False) -> Group:
+        group = Group(len(self.groups), kind, tuple(domain), closed=closed)
+        self.groups.append(group)
+        return group
+
+    def needs_of(self, value: SSAValue) -> int:
+        """Mask of the groups that must have run for `value` to exist."""
+        if value in self.owner:
+            group = self.owner[value].find()
+            return group.bit | group.needs
+        found, rest = 0, self.makers_of(value)
+        while rest:
+            last = rest & -rest
+            group = self.groups[last.bit_length() - 1].find()
+            found |= group.bit | group.needs
+            rest ^= last
+        return found
+
+    def makers_of(self, value: SSAValue) -> int:
+        """Mask of the groups that make what `value` is made of. Which groups those need in turn, and which they are
+        merged into, may change still."""
+        if value in self.owner:
+            return self.owner[value].find().bit
+        if value in self.barriers:
+            return self.barriers[value]
+        op = value.owner
+        found = 0
+        if isinstance(op, Operation) and is_layout(op):
+            for operand in op.operands:
+                found |= self.makers_of(operand)
+            self.barriers[value] = found
+        return found
+
+    def add_needs(self, group: Group, mask: int) -> None:
+        mask &= ~group.bit
+        if mask & ~group.needs:
+            group.needs |= mask
+            for other in self.groups:
+                if other.needs & group.bit:
+                    other.needs |= group.needs & ~other.bit
+
+    def between(self, first: Group, second: Group) -> bool:
+        """Whether a third group must run between two."""
+        return any(
+            (g.needs & first.bit and second.needs & g.bit) or (g.needs & second.bit and first.needs & g.bit)
+            for g in self.groups
+            if g is not first and g is not second and g.merged_into is None
+        )
+
+    def replace(self, gone: Group, kept: Group) -> None:
+        """Makes one group part of another, which runs after what both had to run after."""
+        gone.merged_into = kept
+        mask = gone.needs & ~kept.bit & ~gone.bit
+        for other in self.groups:
+            if other.needs & gone.bit:
+                other.needs = (other.needs & ~gone.bit) | (kept.bit if other is not kept else 0)
+        self.add_needs(kept, mask)
+        for other in self.groups:
+            if other.needs & kept.bit:
+                other.needs |= kept.needs
+
+    def candidates(self, values: Sequence[SSAValue]) -> list[Group]:
+        """Groups that `values` come from, latest first."""
+        found: list[Group] = []
+        for value in values:
+            _, base = behind(value, self.owner)
+            if base in self.owner:
+                group = self.owner[base].find()
+                if group not in found:
+                    found.append(group)
+        return sorted(found, key=lambda g: -g.number)

@@ -1,0 +1,93 @@
+"""Axes seen through layout ops: those of a result from those of the operand, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.base import to_ints
+from ...dialects.graph import BroadcastOp, ReshapeOp, TransposeOp
+from ...dialects.graph.interface import shape_of
+from ..access import is_layout, reshape_groups
+
+Axes = tuple[int | None, ...]
+
+
+def forward_axes(op: Operation, axes: Axes) -> list[int | str | None] | None:
+    """Axes of a layout op's result from those of its operand; "new" for a dimension that a broadcast adds.
+
+    None where the op does more than add, drop or permute dimensions.
+    """
+    if isinstance(op, TransposeOp):
+        return [axes[p] for p in to_ints(op.perm)]
+    if isinstance(op, BroadcastOp):
+        source, target, dims = shape_of(op.x), shape_of(op.result), to_ints(op.dims)
+        out: list[int | str | None] = ["new" if s != 1 else None for s in target]
+        for i, d in enumerate(dims):
+            if source[i] == target[d]:
+                out[d] = axes[i]
+        return out
+    if isinstance(op, ReshapeOp):
+        source, target = shape_of(op.x), shape_of(op.result)
+        out = [None] * len(target)
+        for left, right in reshape_groups(source, target):
+            wide_in = [d for d in left if source[d] != 1]
+            wide_out = [d for d in right if target[d] != 1]
+            if [source[d] for d in wide_in] != [target[d] for d in wide_out]:
+                return None
+            for i, o in zip(wide_in, wide_out, strict=True):
+                out[o] = axes[i]
+        return out
+    return None
+
+
+def axes_behind(chain: Sequence[Operation], start: Axes) -> list[int | str | None] | None:
+    """Axes of the first result of a chain of layout ops, last op first, from those of what it starts from; "new" for a
+    dimension that a broadcast adds. None where they do not say."""
+    axes: list[int | str | None] = list(start)
+    for op in reversed(chain):
+        step = forward_axes(op, tuple(a if isinstance(a, int) else None for a in axes))
+        added = forward_axes(op, tuple(-2 if a == "new" else None for a in axes))
+        if step is None or added is None:
+            return None
+        axes = ["new" if f == -2 else s for s, f in zip(step, added, strict=True)]
+    return axes
+
+
+def backward_axes(chain: Sequence[Operation], axes: Axes) -> Axes | None:
+    """Axes of what a chain of layout ops starts from, from those of its result; None where they do not say."""
+    for op in chain:
+        if isinstance(op, BroadcastOp):
+            source, target = shape_of(op.x), shape_of(op.result)
+            axes = tuple(
+                None if source[i] == 1 and target[d] != 1 else axes[d] for i, d in enumerate(to_ints(op.dims))
+            )
+        elif isinstance(op, ReshapeOp):
+            source, target = shape_of(op.x), shape_of(op.result)
+            wide_in = [d for d, s in enumerate(source) if s != 1]
+            wide_out = [d for d, s in enumerate(target) if s != 1]
+            if [source[d] for d in wide_in] != [target[d] for d in wide_out]:
+                return None
+            out: list[int | None] = [None] * len(source)
+            for i, o in zip(wide_in, wide_out, strict=True):
+                out[i] = axes[o]
+            axes = tuple(out)
+        else:
+            return None
+    return axes
+
+
+def behind(value: SSAValue, stop: Container[SSAValue] = ()) -> tuple[list[Operation], SSAValue]:
+    """(layout ops, last one first; what they start from) of a value: back to one in `stop`, or to one that no layout
+    op gives."""
+    chain: list[Operation] = []
+    while value not in stop and isinstance(value.owner, Operation) and is_layout(value.owner):
+        chain.append(value.owner)
+        value = value.owner.operands[0]
+    return chain, value
+
+
+def base_of(value: SSAValue) -> SSAValue:
+    """The value behind layout ops."""
+    return behind(value)[1]
