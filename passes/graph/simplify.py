@@ -3,7 +3,7 @@
 * an op whose result has no elements, or that reduces or contracts over none, becomes a constant;
 * interior padding becomes a strided update of a filled tensor, input dilation of a convolution an interior pad;
 * a contraction in a type the cube does not have becomes multiply and add on the vector cores; a convolution first
-  becomes contractions, one for each window position or for each place of the result (products.py);
+  becomes contractions, one for each window position or for each place of the result (vector_products.py);
 * a depthwise convolution, which has nothing to contract, becomes multiply and add over the window on the vector cores;
 * a product that is only wanted with a row dimension last swaps its operands, so that its rows are written in one go;
 * a reduction to few values over very many is done in two steps, so that all cores take part;
@@ -51,8 +51,8 @@ from ...dialects.graph.interface import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
-from .products import depthwise_conv, vector_contract, vector_conv
 from .sorting import sort_in_parts, sort_last
+from .vector_products import depthwise_conv, vector_contract, vector_conv
 from .windows import cumulative, split_window
 
 Rule = Callable[..., bool]
@@ -184,6 +184,8 @@ class Rewriter:
     def pad(
         self, x: SSAValue, value: float, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
     ) -> SSAValue:
+        if not any((*low, *high, *interior)):
+            return x
         shape = [
             max(n + max(n - 1, 0) * i + lo + hi, 0)
             for n, lo, hi, i in zip(shape_of(x), low, high, interior, strict=True)

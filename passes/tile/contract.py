@@ -23,7 +23,7 @@ from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
-from ..errors import PassError
+from ..errors import PassError, TooLarge
 from ..pins import CUBE_FIELDS, FREE, Pins, cannot_obey, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, integer_attr
 from .contraction_axes import ContractionSteps, Operand
@@ -417,7 +417,7 @@ class ContractKernel(ContractionSteps):
             while self.steps.ub_bytes(tile_of(chunk), self.slots) > capacity and chunk[a] > 1:
                 chunk[a] = _smaller_divisor(extent[a], chunk[a])
         if self.steps.ub_bytes(tile_of(chunk), self.slots) > capacity:
-            raise PassError(
+            raise TooLarge(
                 f"{describe(self.fusion)}: one row of its epilogue does not fit ub of {self.machine.name}"
             )
         emitter = Emitter(b, tile_of(chunk), position)

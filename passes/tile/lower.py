@@ -1,4 +1,5 @@
-"""graph-to-tile: each fusion becomes a kernel and a launch; equal fusions share one kernel.
+"""graph-to-tile: each fusion becomes a kernel and a launch; equal fusions share one kernel. A fusion whose values do
+not fit on chip together becomes two (halves.py).
 
 Before:  %r = graph.fusion %x, %w {kind = "cube"} { ... graph.contract ... }
 After:   %r = tile.launch @contract_0 %x, %w
@@ -45,11 +46,12 @@ from ...dialects.graph import (
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
-from ..errors import PassError
+from ..errors import PassError, TooLarge
 from ..pins import Pins, Schedule, parse_pins
 from .contract import lower_contract
 from .cumulate import lower_cumulate
 from .gather import lower_gather
+from .halves import cut_in_two
 from .moves import Start, lower_copy
 from .scatter import lower_scatter
 from .selecting import lower_select_and_scatter
@@ -140,8 +142,8 @@ class Lowering:
         found = self.kernels.get(key)
         if found is None:
             number = self.names.get(stem, 0)
-            self.names[stem] = number + 1
             found = self.kernels[key] = build(f"{stem}_{number}")
+            self.names[stem] = number + 1
             self.module.body.block.add_op(found)
         return found
 
@@ -153,11 +155,19 @@ class Lowering:
             results = COPIES[type(special)](self, fusion, special)
         else:
             build = next((BUILDERS[c] for c in BUILDERS if c in kinds), lower_vector)
-            kernel = self.kernel(
-                fingerprint(fusion),
-                stem_of(fusion),
-                lambda name: build(fusion, self.machine, name, self.pins),
-            )
+            try:
+                kernel = self.kernel(
+                    fingerprint(fusion),
+                    stem_of(fusion),
+                    lambda name: build(fusion, self.machine, name, self.pins),
+                )
+            except TooLarge:
+                halves = cut_in_two(fusion)
+                if not halves:
+                    raise
+                for half in halves:
+                    self.fusion(half)
+                return
             results = self.launch(kernel, list(fusion.inputs), list(fusion.result_types), [-1], fusion)
         for old, new in zip(fusion.results, results, strict=True):
             new.name_hint = old.name_hint

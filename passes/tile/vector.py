@@ -16,7 +16,7 @@ from ...dialects.base import Expr, describe, text
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import ArgReduceOp, FusionOp, ReduceOp
 from ...machine import Machine
-from ..errors import PassError
+from ..errors import TooLarge
 from ..pins import VECTOR_FIELDS, Pins, cannot_obey, schedule_for
 from .builder import KernelBuilder, divide_grid, gm_of
 from .cores import copy_cycles, worth_waking
@@ -51,14 +51,14 @@ class VectorKernel(FusionSteps):
     def _tile_of_pieces(self) -> tuple[int, ...]:
         """The tile where rows are read in pieces. Raises PassError where that is no way out."""
         if sum(bool(s.reduces) for s in self.steps) != 1:
-            raise PassError(f"{describe(self.fusion)} needs more of ub than {self.machine.name} has")
+            raise TooLarge(f"{describe(self.fusion)} needs more of ub than {self.machine.name} has")
 
         def fits(tile: Sequence[int]) -> bool:
             return self._ub_bytes(tile) + combining_bytes(self.steps, tile) <= self._capacity
 
         tile = choose_tile(self.extents, frozenset(), fits, self._width, 1)
         if tile is None:
-            raise PassError(f"{describe(self.fusion)}: one element of each value does not fit ub")
+            raise TooLarge(f"{describe(self.fusion)}: one element of each value does not fit ub")
         return tile
 
     def _ub_bytes(self, tile: Sequence[int]) -> int:

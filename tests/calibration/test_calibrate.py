@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from records import ADD
 
 from tilewright.calibration import compare, load_records, summaries, to_dict
 from tilewright.calibration.records import CalibrationError, Record
@@ -32,15 +33,6 @@ PRODUCT: dict[str, Any] = {
         "base_k": 64,
     },
     "measured_us": {"task": 20.0, "mac": 1.0, "mte2": 3.0},
-}
-ADD: dict[str, Any] = {
-    "id": "add",
-    "chip": "950PR",
-    "engine": "vector",
-    "cores": {"aic": 0, "aiv": 64},
-    "workload": {"op": "add", "shape": [4096, 64], "dtype": "f16", "inputs": 2},
-    "schedule": {"impl": "Ascend C", "tile_elems": 4096, "double_buffer": True},
-    "measured_us": {"task": 5.0, "vec": 0.5},
 }
 HASH: dict[str, Any] = {
     **ADD,

@@ -15,6 +15,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from records import ADD
 
 import tilewright as tw
 from tilewright.cli import support
@@ -33,15 +34,7 @@ def layer(x, w):
     return jnp.maximum(x @ w, 0)
 """
 RECORDS = [
-    {
-        "id": "add",
-        "chip": "950PR",
-        "engine": "vector",
-        "cores": {"aic": 0, "aiv": 64},
-        "workload": {"op": "add", "shape": [4096, 64], "dtype": "f16", "inputs": 2},
-        "schedule": {"impl": "Ascend C", "tile_elems": 4096, "double_buffer": True},
-        "measured_us": {"task": 5.0, "vec": 0.5},
-    },
+    ADD,
     {"id": "unknown", "chip": "A3", "workload": {"op": "topk"}, "measured_us": {"task": 5.0}},
 ]
 

@@ -20,13 +20,15 @@ import random
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from host_mutants import HOST_MUTATIONS
 from mutants import KERNEL_MUTATIONS
+from mutation import Mutation
 from oracle import Crash, Device, Launch, Stuck, noise, schedules
 from programs_of import Effect, HostRun, host_module, kernels_of
 from subjects import TARGETS, Subject, examples, subject
@@ -108,6 +110,31 @@ def summaries_of(module: ModuleOp, machine: Machine) -> tuple[dict[str, Summary]
         summaries[name], found = check_kernel(op, machine)
         alarms += found
     return summaries, alarms + check_program(host_module(module), summaries, machine)
+
+
+def drawn(
+    kinds: Mapping[str, Sequence[Mutation]],
+    original: Any,
+    machine: Machine,
+    rng: random.Random,
+    count: int,
+    most: int,
+) -> Iterator[tuple[str, str, Any]]:
+    """(kind, what was changed, mutant) of `count` mutants of a kernel or a module, evenly over the kinds; fewer where
+    `most` tries give no more."""
+    made = 0
+    names = tuple(kinds)
+    first = rng.randrange(len(names))
+    for tries in range(most):
+        if made == count:
+            return
+        kind = names[(first + tries) % len(names)]
+        mutation = rng.choice(kinds[kind])
+        mutant = original.clone()
+        what = mutation(mutant, rng, machine)
+        if what is not None:
+            made += 1
+            yield kind, f"{mutation.__name__}: {what}", mutant
 
 
 class KernelSubject:
@@ -248,20 +275,9 @@ class KernelSubject:
     def verdicts(self, count: int, seed: int) -> Iterator[tuple[str, str, str, str]]:
         """(kind, what was changed, verdict, reason) of each mutant."""
         rng = random.Random(f"{seed} {self.subject.name} {self.name}")
-        made = tries = 0
-        first = rng.randrange(len(KERNEL_MUTATIONS))
-        while made < count and tries < 20 * count:
-            kind = tuple(KERNEL_MUTATIONS)[(first + tries) % len(KERNEL_MUTATIONS)]
-            mutation = rng.choice(KERNEL_MUTATIONS[kind])
-            tries += 1
-            mutant = self.kernel.clone()
-            what = mutation(mutant, rng, self.machine)
-            if what is None:
-                continue
-            every = kind == "change a valid extent"
-            verdict, why = self.judge(mutant, every)
-            made += 1
-            yield kind, f"{mutation.__name__}: {what}", verdict, why
+        for kind, what, mutant in drawn(KERNEL_MUTATIONS, self.kernel, self.machine, rng, count, 20 * count):
+            verdict, why = self.judge(mutant, every=kind == "change a valid extent")
+            yield kind, what, verdict, why
 
 
 class HostSubject:
@@ -289,21 +305,11 @@ class HostSubject:
             return tally
         wanted = self.run.outcome(self.run.module, 1)
         rng = random.Random(f"{seed} {self.subject.name}")
-        made = tries = 0
-        first = rng.randrange(len(HOST_MUTATIONS))
-        while made < count and tries < 10 * count:
-            kind = tuple(HOST_MUTATIONS)[(first + tries) % len(HOST_MUTATIONS)]
-            mutation = rng.choice(HOST_MUTATIONS[kind])
-            tries += 1
-            mutant = self.run.module.clone()
-            what = mutation(mutant, rng, self.machine)
-            if what is None:
-                continue
-            made += 1
+        for kind, what, mutant in drawn(HOST_MUTATIONS, self.run.module, self.machine, rng, count, 10 * count):
             verdict, why = self.judge(mutant, wanted)
             tally.counts[f"host: {kind}", verdict] += 1
             if verdict == "ESCAPED":
-                tally.escapes.append(f"{self.subject.name}: {mutation.__name__}: {what}: {why}")
+                tally.escapes.append(f"{self.subject.name}: {what}: {why}")
         return tally
 
     def judge(self, mutant: ModuleOp, wanted: np.ndarray) -> tuple[str, str]:

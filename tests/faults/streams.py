@@ -255,22 +255,21 @@ def _erase(op: Operation) -> None:
     op.erase()
 
 
-def drop_wait(module: ModuleOp, rng: random.Random) -> str | None:
-    found = _all(module, structure.WaitEventOp)
+def _drop(module: ModuleOp, rng: random.Random, kind: type[Operation], said: str) -> str | None:
+    found = _all(module, kind)
     if not found:
         return None
     op = rng.choice(found)
     _erase(op)
-    return f"drop a wait for event {integer(op.event)} on {text(op.stream)}"
+    return f"drop a {said} event {integer(op.event)} on {text(op.stream)}"
+
+
+def drop_wait(module: ModuleOp, rng: random.Random) -> str | None:
+    return _drop(module, rng, structure.WaitEventOp, "wait for")
 
 
 def drop_record(module: ModuleOp, rng: random.Random) -> str | None:
-    found = _all(module, structure.RecordEventOp)
-    if not found:
-        return None
-    op = rng.choice(found)
-    _erase(op)
-    return f"drop a record of event {integer(op.event)} on {text(op.stream)}"
+    return _drop(module, rng, structure.RecordEventOp, "record of")
 
 
 def retarget_event(module: ModuleOp, rng: random.Random) -> str | None:

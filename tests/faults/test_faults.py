@@ -7,8 +7,9 @@ import random
 import numpy as np
 import pytest
 from campaign import HostSubject, KernelSubject, launched, summaries_of, work_of
+from flag_mutants import drop_flag
 from host_mutants import HOST_MUTATIONS
-from mutants import drop_flag, shift_address
+from memory_mutants import shift_address
 from oracle import Crash, Device, Launch, Schedule, Stuck, schedules
 from subjects import TARGETS, Subject, example, subject
 

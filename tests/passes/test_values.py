@@ -69,6 +69,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str]]
         ((2, 3, 7, 5), (4, 3, 2, 2)),
         "ascend-910b1",
     ),
+    "a wide window over few places, without a cube": (
+        lambda x, w: lax.conv_general_dilated(
+            x, w, (2, 1), ((0, 1), (0, 0)), rhs_dilation=(1, 2), feature_group_count=2
+        ),
+        ((2, 4, 8, 9), (6, 2, 7, 4)),
+        "ascend-310",
+    ),
     "a streamed reduction": (lambda x: jnp.exp(x).sum(1), ((2, 50257),), "ascend-910b1"),
     "a loop": (lambda x: lax.fori_loop(0, 3, lambda i, x: x * 0.5 + i, x), ((5, 7),), "ascend-910b1"),
 }

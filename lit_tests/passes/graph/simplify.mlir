@@ -188,3 +188,18 @@ func.func @main(%a: tensor<3x5xf32>, %b: tensor<5x7xf32>) -> (tensor<7x3xf32>, t
 }
 // CHECK: func.func @main
 // CHECK-NEXT: graph.contract %a, %b
+
+// -----
+
+// A convolution without a cube: place by place of the result where those are fewer than the window's positions.
+func.func @main(%x: tensor<2x3x4x3xi32>, %k: tensor<5x3x4x2xi32>) -> tensor<2x5x1x2xi32> {
+  %y = graph.conv %x, %k {groups = 1, high = [0, 0], lhs_dilation = [1, 1], lhs_layout = [0, 1, 2, 3], low = [0, 0], out_layout = [0, 1, 2, 3], rhs_dilation = [1, 1], rhs_layout = [1, 0, 2, 3], strides = [1, 1]} : (tensor<2x3x4x3xi32>, tensor<5x3x4x2xi32>) -> tensor<2x5x1x2xi32>
+  func.return %y : tensor<2x5x1x2xi32>
+}
+// CHECK: func.func @main
+// CHECK: graph.slice %x {limits = [2, 3, 4, 2], starts = [0, 0, 0, 0], strides = [1, 1, 1, 1]}
+// CHECK: graph.reduce {{.*}} {dims = [3, 4, 5], kind = "sum"}
+// CHECK: graph.slice %x {limits = [2, 3, 4, 3], starts = [0, 0, 0, 1], strides = [1, 1, 1, 1]}
+// CHECK: graph.reduce {{.*}} {dims = [3, 4, 5], kind = "sum"}
+// CHECK: graph.concat {{.*}} {dim = 0}
+// CHECK-NOT: graph.conv
