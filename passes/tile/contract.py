@@ -120,6 +120,9 @@ class ContractKernel(ContractionSteps):
         without work."""
         pins, available = self.pins, self.machine.cube_cores
         if pins.deal:
+            working = min(available, size([counts[a] for a in axes]))
+            if pins.cores is not None and pins.cores < working:
+                raise cannot_obey(name, f"deal=1 gives tiles to {working} cores, not to {pins.cores}")
             return {a: (counts[a], 1) for a in axes}
         cores = min(available, pins.cores or self.plan.cores)
         pinned = {}
