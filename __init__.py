@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backends.simulator.errors import SimulationError
     from .jitted import jit
     from .machine import Machine, MachineError
     from .passes.pins import Schedule
@@ -22,6 +23,7 @@ __all__ = [
     "Options",
     "Program",
     "Schedule",
+    "SimulationError",
     "Verification",
     "compile",
     "jit",
@@ -33,7 +35,10 @@ def __getattr__(name: str) -> Any:
     """Loads the compiler on first use, so that tools which need little of it start at once."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    homes = {"Machine": ".machine", "MachineError": ".machine", "Schedule": ".passes.pins", "jit": ".jitted"}
+    homes = {
+        **{"Machine": ".machine", "MachineError": ".machine", "Schedule": ".passes.pins", "jit": ".jitted"},
+        "SimulationError": ".backends.simulator.errors",
+    }
     home = import_module(homes.get(name, ".program"), __name__)
     globals()[name] = getattr(home, name)
     return globals()[name]

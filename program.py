@@ -276,9 +276,9 @@ def _donating(origin: Source, options: Options, source: Any) -> Source:
     return Source(lower, origin.name)
 
 
-def lower(source: Any, *args: Any) -> tuple[ModuleOp, list[Any]]:
+def lower(source: Any, *args: Any, options: Options | None = None) -> tuple[ModuleOp, list[Any]]:
     """A source's module before any pass, and `args` as the flat inputs of its @main. Raises CompileError."""
-    origin = origin_of(source, args)
+    origin = _donating(origin_of(source, args), options or Options(), source)
     with as_compile_error(), _collector_paused():
         module, signature = origin.lower()
     return module, signature.flatten(origin.name, args)

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .dialects.dtypes import name_of_numpy, numpy_dtype
-
-
-class CompileError(Exception):
-    """A program that cannot be compiled or called as asked: one sentence with the op and the place."""
+from .passes.errors import CompileError
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from .dialects import make_context
+from .dialects.base import describe
 from .dialects.callbacks import MissingCallback
 from .dialects.dtypes import dtype_name, name_of_numpy
 from .dialects.npu import GmType
@@ -143,7 +144,11 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
     except ParseError as e:
         raise CompileError(f"{e.span.get_location()}: {one_line(e.msg)}") from None
     except VerifyException as e:
-        raise CompileError(str(e)) from None
+        raise CompileError(str(e) if str(e).startswith(where) else f"{where}: {e}") from None
+    for op in module.walk():
+        for value in (*op.results, *(arg for region in op.regions for b in region.blocks for arg in b.args)):
+            if isinstance(value.type, TensorType) and DYNAMIC_INDEX in value.type.get_shape():
+                raise CompileError(f"{describe(op)} has the dynamic shape {value.type}; shapes must be static")
     return module
 
 

@@ -32,6 +32,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from dataclasses import asdict, dataclass
 from io import StringIO
@@ -220,7 +221,7 @@ class Report:
                 kernel.bound,
                 " ".join(f"{pipe} {us:.1f}" for pipe, us in busiest),
                 f"{(kernel.bytes['read'] + kernel.bytes['write']) / 1e6:,.2f}",
-                kernel.source or "",
+                _nearby(kernel.source),
             )
         for op in sorted(self.host_ops, key=lambda o: -o.microseconds):
             table.add_row(
@@ -233,7 +234,7 @@ class Report:
                 "host",
                 f"link {op.transfer_microseconds:.1f} compute {op.compute_microseconds:.1f}",
                 f"{op.bytes / 1e6:,.2f}",
-                op.source or "",
+                _nearby(op.source),
             )
         if self.host_scalars.operations:
             time = self.host_scalars.microseconds
@@ -259,6 +260,14 @@ class Report:
         notes += [f"counted once, trip count unknown: {loop}" for loop in self.assumed_trips]
         notes += [f"longest branch counted: {branch}" for branch in self.assumed_branches]
         return "\n".join(notes)
+
+
+def _nearby(source: str | None) -> str:
+    """A place, by its path from here where it lies below."""
+    if source is None:
+        return ""
+    here = os.getcwd().rstrip(os.sep) + os.sep
+    return source.removeprefix(here)
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -7,6 +7,7 @@ products.py   matrix products, convolutions, attention
 vectors.py    elementwise operations, reductions, copies, movements
 functions.py  the JAX functions
 kernels.py    the programs that JAX cannot say (reads without a use, fixed addresses), as npu text
+split_k.py    products whose partial sums are added in device memory, likewise
 compare.py    simulate a record and set its times beside the measured ones
 summary.py    medians and percentiles by group; the table and the plot
 """

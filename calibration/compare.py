@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..backends.simulator import HBM, HostCall, Launch, SimulationError, simulate
+from ..backends.simulator import HostCall, Launch, SimulationError, simulate
 from ..machine import Machine
 from ..passes.errors import PassError
 from ..program import CompileError, Options, Program, compile
@@ -166,12 +166,12 @@ def times_on(expressed: Expressed, program: Program, machine: Machine) -> dict[s
 
 
 def _held_up(step: object) -> bool:
-    """Whether HBM sets the time of a launch: then cores that start later do so while others wait."""
+    """Whether a bandwidth of the chip sets the time of a launch: cores that start later do so while others wait."""
     if not isinstance(step, Launch):
         return False
     busiest = max(step.run.pipes, key=lambda pipe: step.run.pipes[pipe], default="")
-    limited = step.run.limited.get(busiest, {}).get(HBM, 0)
-    return step.run.throttled == HBM or 2 * limited > step.run.pipes.get(busiest, 0)
+    limited = sum(step.run.limited.get(busiest, {}).values())
+    return step.run.throttled is not None or 2 * limited > step.run.pipes.get(busiest, 0)
 
 
 def _floor(step: Launch, cycles: float) -> float:

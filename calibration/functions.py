@@ -177,6 +177,8 @@ ALONG_AN_AXIS = (
 )
 """Operations along an axis, which is the last one where the record names none."""
 
+DIVISIONS = ("div", "mod", "fmod", "floor mod", "floor div")
+
 SYNONYMS = {
     "layernorm": "layer norm",
     "rmsnorm": "rms norm",
@@ -235,13 +237,17 @@ def stage(name: str, axes: Sequence[int]) -> tuple[Function, int] | None:
     return found, arity
 
 
-def chain(op: str, axes: Sequence[int] = (-1,)) -> tuple[Function, int] | None:
+def chain(op: str, axes: Sequence[int] = (-1,), divides_in_f32: bool = False) -> tuple[Function, int] | None:
     """(function, inputs) of operations joined by `+`, each on the result of the one before and inputs of its own;
-    None where one is not known."""
-    stages = [stage(part.strip(), axes) for part in re.sub(r"\(.*\)", "", op).split("+")]
+    None where one is not known. `divides_in_f32`: divisions convert what is narrower and their result back."""
+    parts = [part.strip() for part in re.sub(r"\(.*\)", "", op).split("+")]
+    stages = [stage(part, axes) for part in parts]
     known = [s for s in stages if s is not None]
     if len(known) < len(stages) or not known:
         return None
+    if divides_in_f32:
+        wide = [SYNONYMS.get(part, part) in DIVISIONS for part in parts]
+        known = [(_in_f32(f) if w else f, arity) for (f, arity), w in zip(known, wide, strict=True)]
 
     def function(first: Any, *others: Any) -> Any:
         left = list(others)
@@ -251,6 +257,20 @@ def chain(op: str, axes: Sequence[int] = (-1,)) -> tuple[Function, int] | None:
         return first
 
     return function, 1 + sum(arity - 1 for _, arity in known)
+
+
+def _in_f32(function: Function) -> Function:
+    """The function of halves, computed in f32."""
+
+    def widened(*arrays: Any) -> Any:
+        import jax.numpy as jnp
+
+        dtype = arrays[0].dtype
+        if not jnp.issubdtype(dtype, jnp.floating):
+            return function(*arrays)
+        return function(*(a.astype("float32") for a in arrays)).astype(dtype)
+
+    return widened
 
 
 def _of_floats(function: Function) -> Function:

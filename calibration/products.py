@@ -22,6 +22,7 @@ from .expressed import (
     shape_of,
 )
 from .records import Record, positive
+from .split_k import split_product
 
 FRACTALS = ("nz", "zn", "fractal_nz")
 """Names of the layout in which n comes in blocks of 32 bytes, each with all of k."""
@@ -54,7 +55,8 @@ def _cube_schedule(record: Record, m: int, n: int, machine: Machine) -> Schedule
         "l0b": get("db_l0b") if (get("db_l0b") or 9) <= 2 else None,
         "inner": "n",
     }
-    if split == (None, None) and base_m and base_n and -(-m // base_m) * -(-n // base_n) <= MOST_DEALT:
+    tiles = -(-m // base_m) * -(-n // base_n) if base_m and base_n else MOST_DEALT + 1
+    if split == (None, None) and tiles <= (MOST_DEALT if cores >= machine.cube_cores else cores):
         fields["deal"] = 1
     return Schedule(**{k: v for k, v in fields.items() if v is not None})
 
@@ -111,7 +113,7 @@ def matmul(record: Record) -> Expressed:
     schedule = _cube_schedule(record, m, n, machine)
     impl = record.text("schedule", "impl").lower()
     if _splits_k(record, impl) and record.integer("schedule", "base_m"):
-        raise Inexpressible("partial sums over k are added in device memory, and stores do not add")
+        return _split_over_k(record, (m, n, k), dtype, target, schedule)
     batch = record.integer("workload", "batch") or 1
     t_a, t_b = _transposed(record, "a"), _transposed(record, "b")
     after, others = _epilogue(record, (batch, m, n), out)
@@ -136,6 +138,23 @@ def matmul(record: Record) -> Expressed:
 def _splits_k(record: Record, impl: str) -> bool:
     said = record.part("schedule").get("split_k")
     return "split-k" in impl or (isinstance(said, str) and bool(said)) or (positive(said) or 1) > 1
+
+
+def _split_over_k(
+    record: Record, extents: tuple[int, int, int], dtype: str, target: str, schedule: Schedule
+) -> Expressed:
+    """A product of which each core adds partial sums over chunks of k to device memory. Raises Inexpressible for one
+    whose chunks different cores take, and for one with more than a product."""
+    chunk = re.search(r"chunks? (?:=|of) (\d+)", record.text("schedule", "split_k").lower())
+    rows, columns = schedule.base_m, schedule.base_n
+    plain = "+" not in operation(record) and (record.integer("workload", "batch") or 1) == 1
+    fractals = any(record.text("workload", f"{side}_layout").lower() in FRACTALS for side in "ab")
+    if not (chunk and rows and columns and schedule.cores and plain and not fractals):
+        raise Inexpressible("partial sums over k are added in device memory, and stores do not add")
+    size = min(max(int(chunk[1]), 1), extents[2])
+    k_first = _transposed(record, "a"), not _transposed(record, "b")
+    text = split_product(extents, k_first, dtype, ITEM_BYTES[dtype], (rows, columns), size, schedule.cores)
+    return Expressed(text, target)
 
 
 def _epilogue(

@@ -57,7 +57,7 @@ def elementwise(record: Record) -> Expressed:
         return _addressed(record)
     op = operation(record)
     shape = shape_of(record)
-    found = functions.chain(op, axes_of(record, len(shape)))
+    found = functions.chain(op, axes_of(record, len(shape)), _divides_in_f32(record))
     if found is None:
         raise Inexpressible(f"there is no program for the operation '{op[:60]}'")
     function, arity = found
@@ -74,21 +74,31 @@ def _plain(
 ) -> Expressed:
     """A function of tensors of one type, the last `places` of them of indices, under the pins of the result's shape."""
     target, dtype = machine_of(record), element_type(record, "dtype", "dtype_in")
-    bypass = "bypass" in record.text("schedule", "l2_cache_mode").lower()
     types = [dtype] * (len(shapes) - places) + ["i32"] * places
     return Expressed(
         function,
         target,
         tuple((tuple(shape), kind) for shape, kind in zip(shapes, types, strict=True)),
         _vector_schedule(record, shapes[0], Machine.load(target)),
-        bypassing=frozenset(range(len(shapes))) if bypass else frozenset(),
+        bypassing=_bypassing(record, len(shapes)),
     )
+
+
+def _bypassing(record: Record, inputs: int) -> frozenset[int]:
+    """The inputs that L2 is told not to keep."""
+    said = record.text("schedule", "l2_cache_mode").lower()
+    return frozenset(range(inputs)) if re.search("bypass|disable", said) else frozenset()
+
+
+def _divides_in_f32(record: Record) -> bool:
+    """Triton computes quotients and remainders of halves in f32 (its language's rule of type promotion)."""
+    return "triton" in record.text("schedule", "impl").lower()
 
 
 def broadcast(record: Record) -> Expressed:
     """An operation of two inputs, the second one, of `shape_b`, repeated to the shape of the first."""
     op = operation(record)
-    found = functions.chain(re.sub(r"\s*broadcast\s*", "", op))
+    found = functions.chain(re.sub(r"\s*broadcast\s*", "", op), divides_in_f32=_divides_in_f32(record))
     if found is None or found[1] != 2:
         raise Inexpressible(f"there is no program for the operation '{op[:60]}'")
     return _plain(record, found[0], [shape_of(record), shape_of(record, "shape_b")])
@@ -245,6 +255,7 @@ def copy(record: Record) -> Expressed:
             same,
         ),
         target,
+        bypassing=_bypassing(record, 1),
     )
 
 

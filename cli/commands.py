@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
+from ..passes.pipeline import pinned
 from ..program import Options, Program, compile, lower, verify
 from ..sources import input_types
 from . import inspect
@@ -25,9 +28,19 @@ from .output import (
     write_program,
     write_reproducer,
 )
-from .source import Source, example_inputs, find_function, find_source, find_stages, random_inputs, user_code
+from .source import (
+    Source,
+    check_takes,
+    example_inputs,
+    find_function,
+    find_source,
+    find_stages,
+    random_inputs,
+    user_code,
+)
 
 if TYPE_CHECKING:
+    from ..passes.pipeline import Stage
     from ..program import Verification
 
 
@@ -36,7 +49,7 @@ def build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs)
     options = _options(args)
-    with working(f"compiling {source.name}"), user_code(source.path if source.fn is not None else None):
+    with working(f"compiling {source.name}"), user_code(*_user(source)):
         program = compile(source.compiled, *(inputs or ()), target=args.target, options=options)
     if source.fn is None:
         inputs = list(random_inputs(program.inputs)) if inputs is None else inputs
@@ -45,19 +58,35 @@ def build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
     return source, program, inputs
 
 
+def _user(source: Source) -> tuple[Path | None, Callable[..., Any] | None]:
+    """What `user_code` needs to know of a source."""
+    return (None, None) if source.fn is None else (source.path, source.fn)
+
+
 def _options(args: argparse.Namespace) -> Options:
     try:
-        return Options(getattr(args, "memory", "typed"), schedule=parse_pins(args.schedule), host=args.host)
+        schedule = parse_pins(args.schedule)
     except PassError as error:
         raise CliError(str(error)) from None
+    donate = tuple(int(d) if re.fullmatch(r"-?\d+", d) else d for d in re.split(r"\s*,\s*", args.donate.strip()) if d)
+    return Options(getattr(args, "memory", "typed"), schedule=schedule, host=args.host, donate=donate)
+
+
+def _stages(args: argparse.Namespace) -> Sequence[Stage]:
+    """The passes to run: those of --stages, with what the options ask of them."""
+    if args.stages is None:
+        return _options(args).stages()
+    stages = find_stages(args.stages)
+    return pinned(stages, args.schedule, args.host) if args.schedule or args.host != "allow" else stages
 
 
 def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **options: Any) -> Verification:
     twin = None if args.against is None else find_function(args.against)
     user = twin or source
     if twin is not None:
+        check_takes(twin, inputs)
         options["against"] = twin.fn
-    with working(f"verifying {source.name}") as say, user_code(user.path if user.fn is not None else None):
+    with working(f"verifying {source.name}") as say, user_code(*_user(user)):
         options["progress"] = lambda what, done, steps: say(f"verifying {source.name}: {what}", done, steps)
         return verify(source.compiled, *inputs, target=args.target, **options)
 
@@ -65,10 +94,11 @@ def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **o
 def run(args: argparse.Namespace) -> int:
     """Executes the npu level and sums up each output."""
     source, program, inputs = build(args)
-    with working(f"running {source.name}"):
-        outputs = _describe_outputs(program(*inputs))
     checked = args.check or args.against is not None
+    # first, since the program deletes arrays that are donated to it
     check = _verify(args, source, inputs, program=program, quick=True) if checked else None
+    with working(f"running {source.name}"), user_code(*_user(source)):
+        outputs = _describe_outputs(program(*inputs))
     if args.json:
         result: dict[str, Any] = {"source": args.source, "target": program.target, "memory": args.memory}
         result["outputs"] = outputs
@@ -111,7 +141,7 @@ def verify_passes(args: argparse.Namespace) -> int:
         inputs = list(random_inputs(input_types(source.compiled)))
     options: dict[str, Any] = {"bisect": args.bisect, "options": _options(args)}
     if args.stages is not None:
-        options["stages"] = find_stages(args.stages)
+        options["stages"] = _stages(args)
     found = _verify(args, source, inputs, **options)
     files = None
     if found.culprit is not None and found.culprit.reproducer is not None:
@@ -168,7 +198,6 @@ def emit(args: argparse.Namespace) -> int:
 
 def reduce_program(args: argparse.Namespace) -> int:
     """Writes the smallest program found that still shows what --check or --command asks for."""
-    from ..passes.pipeline import PIPELINE
     from ..verification.bisect import count_ops
     from ..verification.checks import parse_check
     from ..verification.reduce import TESTS, Reducer
@@ -179,13 +208,13 @@ def reduce_program(args: argparse.Namespace) -> int:
         inputs = list(random_inputs(input_types(source.compiled)))
     if args.tests is not None and args.tests < 1:
         raise CliError("--tests must be at least 1")
-    stages = PIPELINE if args.stages is None else find_stages(args.stages)
+    stages = _stages(args)
     try:
         check = parse_check(args.check, args.shell, args.target, stages)
     except ValueError as error:
         raise CliError(str(error)) from None
-    with user_code(source.path if source.fn is not None else None):
-        module, flat = lower(source.compiled, *inputs)
+    with user_code(*_user(source)):
+        module, flat = lower(source.compiled, *inputs, options=_options(args))
     before = count_ops(module)
     try:
         with working(f"reducing {source.name}") as say:

@@ -6,6 +6,7 @@ import argparse
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -108,6 +109,17 @@ def quiet_pipe():
         except OSError:
             discard(sys.stdout)
         raise
+
+
+@contextmanager
+def short_warnings(program: str) -> Iterator[None]:
+    """Warnings are one line on stderr."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_: f"{program}: warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

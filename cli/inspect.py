@@ -134,11 +134,11 @@ def ops(args: argparse.Namespace) -> int:
     """Prints which op and element type runs on which engine."""
     from .support import DTYPES, known, rows
 
-    names = args.names or None
+    names = [name.removeprefix("stablehlo.") for name in args.names] or None
     every = known()
     for name in names or ():
         if name not in every:
-            raise CliError(f"StableHLO has no op {name}{suggestion(name, every)}")
+            raise CliError(f"StableHLO has no op {name}{suggestion(name.lower(), every)}")
     found: list[Row] = []
     with working("compiling a form of each op") as say:
         for row in rows(args.target, names):
@@ -260,7 +260,7 @@ def add_commands(commands: Any, command: Callable[[str, str], argparse.ArgumentP
     )
     engines = plain("ops", "which op and element type runs on which engine")
     engines.add_argument(
-        "names", nargs="*", metavar="OP", help="these ops only, with their instructions: add exp"
+        "names", nargs="*", metavar="OP", help="these ops only, with their instructions: add exponential"
     )
     engines.add_argument(
         "--target", default="ascend-910b1", metavar="T", help="chip, or a .toml (default ascend-910b1)"

@@ -8,7 +8,16 @@ import sys
 from collections.abc import Sequence
 
 from ..machine import Machine, MachineError
-from .common import CliError, OneLineParser, check_output, complain, os_message, quiet_pipe, say
+from .common import (
+    CliError,
+    OneLineParser,
+    check_output,
+    complain,
+    os_message,
+    quiet_pipe,
+    say,
+    short_warnings,
+)
 from .fmt import add_parser as add_fmt
 from .fmt import fmt
 from .help import texts
@@ -42,6 +51,12 @@ def make_parser() -> argparse.ArgumentParser:
         choices=("allow", "forbid"),
         default="allow",
         help="forbid: refuse a program that calls the host",
+    )
+    common.add_argument(
+        "--donate",
+        metavar="ARGS",
+        default="",
+        help="arguments, by name or position, whose memory the program may use: params,opt_state or 0,-1",
     )
     common.add_argument("--json", action="store_true", help="print one JSON object")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -113,7 +128,7 @@ def main(args: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if args is None else args)
     try:
         code = 0
-        with quiet_pipe():
+        with quiet_pipe(), short_warnings(PROGRAM):
             code = _dispatch(given)
         return code
     except KeyboardInterrupt:
@@ -169,6 +184,8 @@ def _message(error: Exception) -> str:
     if isinstance(error, CompileError | SimulationError):
         return str(error)
     said = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        return f"not enough memory{': ' + said if said else ''}"
     return f"internal error, {type(error).__name__}: {said[:200]} (--debug shows where)"
 
 

@@ -1,6 +1,6 @@
 """`tilewright-opt`: xDSL's optimizer driver with our dialects and passes, and errors for people.
 
-tilewright-opt model.mlir -p 'graph-fuse,graph-to-tile{target=ascend-310},tile-to-npu'
+tilewright-opt model.mlir -p 'graph-simplify,graph-fuse,graph-to-tile,tile-to-npu'
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 from ..frontends.errors import FrontendError
 from ..machine import MachineError
 from ..passes.errors import PassError
+from ..passes.pipeline import PIPELINE, check_requirements, properties_of, without_need
 from ..universe import TILEWRIGHT_UNIVERSE
 from .common import CliError, complain, os_message, quiet_pipe, suggestion, write_whole
 
@@ -116,11 +117,17 @@ class TilewrightOptMain(xDSLOptMain):
 
     def _between(self) -> Callable[[ModulePass | None, ModuleOp, ModulePass | None], None]:
         started = time.perf_counter()
+        stages = {stage.name: stage for stage in PIPELINE}
+        established: set[str] = set()
 
         def callback(previous: ModulePass | None, module: ModuleOp, following: ModulePass | None) -> None:
             from ..dialects.text import verify
 
             nonlocal started
+            if previous is None:  # another chunk
+                established.clear()
+            elif previous.name in stages:
+                established.update(stages[previous.name].establishes)
             if self.args.time_passes and previous is not None:
                 print(f"{previous.name}: {time.perf_counter() - started:.3f} s", file=sys.stderr)
             if not self.args.disable_verify:
@@ -129,6 +136,9 @@ class TilewrightOptMain(xDSLOptMain):
                 print(f"// after {previous.name}")
                 Printer(stream=sys.stdout).print_op(module)
                 print("\n")
+            if following is not None and following.name in stages:
+                have = established | properties_of(module) | without_need(module)
+                check_requirements(stages[following.name], have)
             started = time.perf_counter()
 
         return callback

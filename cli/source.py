@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import logging
 import re
 import sys
 import traceback
@@ -112,6 +113,8 @@ def find_stages(text: str) -> Sequence[Stage]:
 
 
 def _load(path: Path) -> ModuleType:
+    import jax  # noqa: F401  # before the file's folder is looked through, which may have a jax.py, too
+
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -130,27 +133,55 @@ def _load(path: Path) -> ModuleType:
 
 
 @contextmanager
-def user_code(path: Path | None) -> Iterator[None]:
+def user_code(path: Path | None, fn: Callable[..., Any] | None = None) -> Iterator[None]:
     """Runs what may call the user's code: its prints go to stderr, and an exception that passes through a
-    line of `path` becomes a CliError that names the line."""
+    line of `path`, or that JAX raises while it traces `fn`, becomes a CliError that names the line."""
+    logging.getLogger("jax").addHandler(logging.NullHandler())  # it would print the traceback of a callback
     try:
         with redirect_stdout(sys.stderr):
             yield
     except (Exception, SystemExit) as error:
-        place = _place(error, path) if path is not None else None
+        if path is None:
+            raise
+        said = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
+        kind, said = type(error).__name__, said[0] if said else ""
+        place = _place(error, path)
+        if place is None and _CALLBACK in str(error):
+            lines = re.findall(rf'File "{re.escape(str(path.resolve()))}", line (\d+)', str(error))
+            place = f"{path}:{lines[-1]}" if lines else str(path)
+            kind, _, said = str(error).strip().splitlines()[-1].partition(": ")
+        elif place is None and fn is not None and _tracing(error):
+            place = _definition(path, fn)
         if place is None:
             raise
-        said = str(error).strip().splitlines()
-        raise CliError(f"{place}: {type(error).__name__}{': ' + said[0] if said else ''}") from error
+        raise CliError(f"{place}: {kind}{': ' + said if said else ''}") from error
+
+
+_CALLBACK = "CpuCallback error"
+"""What XLA says where a Python function that it calls raises; the traceback follows as text."""
 
 
 def _place(error: BaseException, path: Path) -> str | None:
     """`file:line` of the last line of `path` that `error` came through."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == path.resolve():
-        return f"{path}:{error.lineno}"
+        return f"{path}:{error.lineno or 1}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if f.filename and Path(f.filename).resolve() == path.resolve()]
     return f"{path}:{lines[-1]}" if lines else None
+
+
+def _tracing(error: BaseException) -> bool:
+    """Whether an exception is JAX's, about the function that it was given, and not the compiler's."""
+    from ..program import CompileError
+
+    frames = traceback.extract_tb(error.__traceback__)
+    return not isinstance(error, CompileError) and any(f.name == "lower_function" for f in frames)
+
+
+def _definition(path: Path, fn: Callable[..., Any]) -> str:
+    """Where a function of `path` is defined."""
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    return f"{path}:{code.co_firstlineno}" if code is not None else str(path)
 
 
 # -- inputs --------------------------------------------------------------------------------------------------
@@ -174,16 +205,22 @@ def example_inputs(source: Source, shapes: str | None, file: str | None) -> list
         return None
     else:
         args = _own_inputs(source)
-    if source.fn is not None:
-        try:
-            inspect.signature(source.fn).bind(*args)
-        except TypeError as error:
-            raise CliError(
-                f"{source.path}:{source.name} does not take {len(args)} input{'s' * (len(args) != 1)}: {error}"
-            ) from None
-        except ValueError:
-            pass  # a callable without a signature
+    check_takes(source, args)
     return args
+
+
+def check_takes(source: Source, args: Sequence[Any]) -> None:
+    """Raises CliError where the source is a function that cannot be called with so many arguments."""
+    if source.fn is None:
+        return
+    try:
+        inspect.signature(source.fn).bind(*args)
+    except TypeError as error:
+        raise CliError(
+            f"{source.path}:{source.name} does not take {len(args)} input{'s' * (len(args) != 1)}: {error}"
+        ) from None
+    except ValueError:
+        pass  # a callable without a signature
 
 
 def _own_inputs(source: Source) -> list[Any]:
@@ -196,6 +233,12 @@ def _own_inputs(source: Source) -> list[Any]:
             f"{source.path}:{source.name} has no example inputs: define {source.name}_inputs() beside it, "
             "or give --shapes f32[8,128],..."
         )
+    try:
+        inspect.signature(maker).bind()
+    except TypeError as error:
+        raise CliError(
+            f"{source.path}: {source.name}_inputs must be a function without arguments: {error}"
+        ) from None
     with user_code(source.path):
         made = maker()
     return list(made) if isinstance(made, tuple | list) else [made]
@@ -216,7 +259,13 @@ def _read_inputs(file: str) -> list[Any]:
 def parse_dimensions(text: str) -> dict[str, int] | None:
     """`N=8,M=64`, the symbolic dimensions of a .tw function; None where the text is a list of shapes."""
     parts = [re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part) for part in text.split(",")]
-    return {m[1]: int(m[2]) for m in parts if m} if all(parts) else None
+    if not all(parts):
+        return None
+    found: dict[str, int] = {}
+    for m in filter(None, parts):
+        if found.setdefault(m[1], int(m[2])) != int(m[2]):
+            raise CliError(f"--shapes says {m[1]}={found[m[1]]} and {m[1]}={m[2]}")
+    return found
 
 
 def parse_shapes(text: str) -> list[Spec]:
@@ -232,12 +281,24 @@ def parse_shapes(text: str) -> list[Spec]:
         try:
             numpy_dtype(match[1])
         except KeyError:
-            known = ", ".join(names())
-            raise CliError(f"unknown element type '{match[1]}' in --shapes; known are {known}") from None
+            known = suggestion(match[1].lower(), names()) or f"; known are {', '.join(names())}"
+            raise CliError(f"unknown element type '{match[1]}' in --shapes{_of_numpy(match[1]) or known}") from None
         out.append((tuple(int(n) for n in (match[2] or "").split(",") if n), match[1]))
     if not out:
         raise CliError(f"--shapes is empty; {help}")
     return out
+
+
+def _of_numpy(name: str) -> str:
+    """`; write f32` for float32."""
+    import numpy as np
+
+    from ..dialects.dtypes import name_of_numpy
+
+    try:
+        return f"; write {name_of_numpy(np.dtype(name))}"
+    except (TypeError, KeyError):
+        return ""
 
 
 def random_inputs(specs: Sequence[Spec]) -> list[np.ndarray]:
@@ -261,4 +322,10 @@ def random_inputs(specs: Sequence[Spec]) -> list[np.ndarray]:
             values = rng.integers(low, high, shape)
         return np.asarray(values).astype(numpy_dtype(dtype))
 
-    return [make(shape, dtype) for shape, dtype in specs]
+    made = []
+    for shape, dtype in specs:
+        try:
+            made.append(make(shape, dtype))
+        except (MemoryError, ValueError, OverflowError):  # ValueError: more elements than numpy can count
+            raise CliError(f"an input of {dtype}[{','.join(map(str, shape))}] does not fit in memory") from None
+    return made

@@ -179,6 +179,8 @@ class FormattedOp(IRDLOperation):
             printer.print_string(" {")
             printer.print_list(sorted(shown.items()), lambda kv: _print_property(printer, *kv))
             printer.print_string("}")
+        elif self.regions and not (self.attributes or main or self.results):
+            printer.print_string(" {}")  # or the first region would be read as the properties
         if self.attributes:
             printer.print_op_attributes(self.attributes, print_keyword=True)
         types_in = [v.type for v in main]

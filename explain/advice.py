@@ -118,7 +118,7 @@ def _transfers(f: Figures) -> Iterator[Finding]:
     if pipe != Pipe.MTE2.value or f.share(pipe) < 0.5:
         return
     rate = f.read / f.working / 1e6
-    what = f"MTE2 bound: {_bytes(f.read)} read at {rate:.1f} TB/s, MTE2 works {_percent(f.share(pipe))} of the time"
+    what = f"MTE2 bound: {_bytes(f.read)} read at {_rate(rate)}, MTE2 works {_percent(f.share(pipe))} of the time"
     worst = max(range(len(f.tensors)), key=lambda i: f.kernel.totals.read[i] - f.tensors[i].bytes)
     read, size = f.kernel.totals.read[worst], f.tensors[worst].bytes
     if worst in f.kernel.workspaces or read < 1.5 * size or read < SHARE * f.read:
@@ -252,9 +252,7 @@ def _cores(f: Figures) -> Iterator[Finding]:
     if f.kernel.cores < (1 - SHARE) * available:
         yield Finding(
             f"Cores: {f.kernel.cores} of {available} work (grid {'x'.join(map(str, f.kernel.grid)) or '1'})",
-            "smaller tiles (tile) would use more"
-            if vector
-            else "smaller tiles (base_m, base_n) would use more",
+            _more_cores(f, available, "tile" if vector else "base_m, base_n"),
         )
     elif points * units > f.kernel.cores and (points * units) % f.kernel.cores:
         waves = -(-points * units // f.kernel.cores)
@@ -264,6 +262,25 @@ def _cores(f: Figures) -> Iterator[Finding]:
                 f"Cores: the last of {waves} rounds has work for {last} of {f.kernel.cores} cores",
                 "a grid that the number of cores divides has no such tail",
             )
+
+
+def _more_cores(f: Figures, available: int, pins: str) -> str:
+    """Whether more cores would help. What a schedule is chosen by: each core more shortens the work, as far as it
+    divides, and lengthens the launch."""
+    if f.run.throttled is not None:
+        return f"more would share the bandwidth of {f.run.throttled}, which binds the kernel"
+    cube = any(section.core != "vector" for section in f.kernel.sections)
+    launch = f.machine.launch_microseconds if cube else f.machine.vector_launch_microseconds
+    work = f.working * f.kernel.cores
+
+    def takes(cores: int) -> float:
+        return launch(cores) + work / cores
+
+    best = min(range(f.kernel.cores, available + 1), key=takes)
+    saved = takes(f.kernel.cores) - takes(best)
+    if saved < SHARE * takes(f.kernel.cores):
+        return "more would cost about as much to start as they save"
+    return f"smaller tiles ({pins}) would use more: {best} would end {saved:.1f} us sooner, where the work divides"
 
 
 RULES: tuple[Callable[[Figures], Iterator[Finding]], ...] = (
@@ -315,6 +332,10 @@ def _touched(f: Figures, i: int) -> bool:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f}%"
+
+
+def _rate(tera: float) -> str:
+    return f"{tera:.1f} TB/s" if tera >= 1 else f"{1e3 * tera:.0f} GB/s"
 
 
 def _bytes(n: float) -> str:

@@ -306,6 +306,11 @@ class Walk:
 
     def _new_type(self, source: Any) -> TensorType:
         parts = bindings.tensor_parts(source)
+        if parts is None and "token" in str(source):
+            raise FrontendError(
+                f"{self.named()} orders effects, as io_callback and ordered debug prints do: only functions without "
+                "effects can be compiled (jax.pure_callback has none)"
+            )
         if parts is None:
             raise FrontendError(f"{self.named()} uses type {source}, which is not a tensor")
         shape, element = parts

@@ -29,9 +29,9 @@ class Move:
     """A data path of one core, on `pipe`.
 
     An instruction takes fixed_cycles, and for each contiguous run in device memory the longer of run_cycles and
-    its bytes over bytes_per_cycle. Bytes that miss L2 come at miss_bytes_per_cycle at best, bytes that other cores
-    read at the same time at shared_bytes_per_cycle. Where the source is filled while it is read (a multi-buffer),
-    everything takes overlap_factor times as long.
+    its bytes over bytes_per_cycle. Bytes that miss L2 come at miss_bytes_per_cycle at best, bytes that all cores
+    read at the same time at shared_bytes_per_cycle: a core's part of what L2 gives of the same lines. Where the
+    source is filled while it is read (a multi-buffer), everything takes overlap_factor times as long.
     """
 
     source: str
@@ -49,6 +49,11 @@ class Move:
         streamed = bytes / self.bytes_per_cycle
         alone = self.fixed_cycles + max(self.run_cycles * runs, streamed)
         return math.ceil(alone * (self.overlap_factor if overlapped else 1))
+
+    @property
+    def miss_cycles(self) -> float:
+        """Cycles that a byte takes more where it misses L2."""
+        return max(0.0, 1 / self.miss_bytes_per_cycle - 1 / self.bytes_per_cycle)
 
 
 @dataclass(frozen=True)

@@ -156,15 +156,17 @@ def _machine(table: _Table) -> Machine:
     issue = scalar.integer("issue_cycles")
     waits = {p: int(n) for p, n in table.numbers("waits").items()} if "waits" in table.table else {}
     spaces, l2 = _spaces(table.child("spaces")), memory.number("l2_tb_per_s")
+    counts = {"cube": cores.integer("cube"), "vector": cores.integer("vector")}
+    units = {target: clock * counts["vector" if target == "ub" else "cube"] for target in spaces}
     rates, k0 = _cube(cube.child("rates"))
     machine = Machine(
         name=name,
         clock_mhz=clock,
         fused=table.flag("fused"),
-        cube_cores=cores.integer("cube"),
-        vector_cores=cores.integer("vector"),
+        cube_cores=counts["cube"],
+        vector_cores=counts["vector"],
         spaces=spaces,
-        moves=_moves(table.child("moves"), spaces),
+        moves=_moves(table.child("moves"), spaces, units),
         cube=rates,
         cube_k0=k0,
         cube_fixed_cycles=cube.integer("fixed_cycles"),
@@ -232,7 +234,10 @@ def _spaces(table: _Table) -> dict[str, MemorySpace]:
     return spaces
 
 
-def _moves(table: _Table, spaces: Mapping[str, MemorySpace]) -> dict[tuple[str, str], Move]:
+def _moves(
+    table: _Table, spaces: Mapping[str, MemorySpace], units: Mapping[str, float]
+) -> dict[tuple[str, str], Move]:
+    """`units`: cores that have a space, times the clock in MHz."""
     moves: dict[tuple[str, str], Move] = {}
     for source in list(table.table):
         targets = table.child(source)
@@ -251,7 +256,7 @@ def _moves(table: _Table, spaces: Mapping[str, MemorySpace]) -> dict[tuple[str, 
                 entry.integer("fixed_cycles"),
                 entry.optional("run_cycles", 0.0),
                 entry.optional("miss_bytes_per_cycle", math.inf),
-                entry.optional("shared_bytes_per_cycle", math.inf),
+                entry.optional("shared_tb_per_s", math.inf) * 1e6 / units[target],
                 entry.optional("overlap_factor", 1.0),
             )
             entry.close()

@@ -114,6 +114,8 @@ class Schedule:
             name, equals, value = (s.strip() for s in part.partition("="))
             if not equals or name not in known:
                 raise PassError(f"schedule: {part!r} is not one of {', '.join(sorted(known))} = a value")
+            if name in values:
+                raise PassError(f"schedule: {name} is given twice")
             try:
                 if name == "inner":
                     values[name] = value
@@ -122,7 +124,8 @@ class Schedule:
                 else:
                     values[name] = int(value)
             except ValueError:
-                raise PassError(f"schedule: {name} must be a positive integer, not {value!r}") from None
+                kind = "positive integers, as in 8x512" if name in ("tile", "grid") else "a positive integer"
+                raise PassError(f"schedule: {name} must be {kind}, not {value!r}") from None
         return Schedule(**values)
 
 
@@ -153,6 +156,8 @@ def parse_pins(text: str) -> Pins:
         name, colon, rest = part.partition(":")
         if not colon:
             raise PassError(f"schedule: {part!r} names no kernel, as in contract_0:base_m=128")
+        if name.strip() in found:
+            raise PassError(f"schedule: kernel {name.strip()} is given twice")
         found[name.strip()] = Schedule.parse(rest)
     return found
 

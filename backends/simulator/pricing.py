@@ -21,9 +21,9 @@ class Price:
     """What each instruction costs where `cores` cores share the bandwidth of the chip evenly.
 
     `missing` is, for each operand of the kernel, the share of its bytes that crosses HBM. An instruction spends
-    that share of its time on misses, the rest on hits. Each part takes the longest of the instruction's own
-    cycles for it and its bytes over the core's share of HBM or L2; misses also wait for HBM at the rate at which
-    one core can. Cores that read the same addresses at the same time wait for each other, and get them at a lower rate.
+    that share of its time on misses, the rest on hits. Each part takes the longer of the instruction's own cycles
+    for it, misses with what their bytes take more, and its bytes over the core's share of HBM or L2. Cores that
+    read the same addresses at the same time wait for each other, and get them at a lower rate.
     """
 
     def __init__(self, section: Section, cores: int, machine: Machine, missing: Sequence[float]) -> None:
@@ -70,12 +70,12 @@ def price(
     missing = 0.0 if cost.write else missing  # L2 takes what is written; it drains to HBM on the side.
     missed, hit = cost.bus_bytes * missing, cost.bus_bytes * (1 - missing)
     own_missed, own_hit = cost.cycles * missing, cost.cycles * (1 - missing)
-    alone = missed / cost.miss_rate
+    alone = own_missed + missed * cost.miss_cycles
     if together:
         own_hit += together * max(0.0, hit / cost.shared_rate - own_hit)
     hbm, l2 = missed * cores / machine.hbm_bytes_per_cycle, hit * cores / machine.l2_bytes_per_cycle
-    cycles = max(own_missed, alone, hbm) + max(own_hit, l2)
-    by_level = {HBM: hbm if hbm > max(own_missed, alone) else 0.0, L2_CACHE: l2 if l2 > own_hit else 0.0}
+    cycles = max(alone, hbm) + max(own_hit, l2)
+    by_level = {HBM: hbm if hbm > alone else 0.0, L2_CACHE: l2 if l2 > own_hit else 0.0}
     limiter = max(by_level, key=lambda level: by_level[level])
     return math.ceil(cycles), limiter if by_level[limiter] * 2 > cycles else None
 

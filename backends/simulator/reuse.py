@@ -3,7 +3,7 @@ capacity of L2.
 
 A load that does not depend on a loop's index reads the same bytes in every trip. They are still in L2 the next
 time if what all cores move in one trip of that loop fits there; otherwise they cross HBM again. Cores side by
-side that read the same bytes fetch them once.
+side that read the same bytes fetch them once, unless L2 is told not to keep them.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Reuse:
                 s.asked *= count
                 if variable in s.work.moves_with:
                     s.distinct *= count
+                    s.crossing *= count
+                elif s.work.operand in self.bypassing:
                     s.crossing *= count
         return streams
 

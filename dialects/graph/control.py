@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntegerAttr, StringAttr, i1
 from xdsl.ir import Attribute, SSAValue
@@ -98,6 +99,7 @@ class WhileOp(RegionOp):
     """
 
     name = "graph.while"
+    KERNEL: ClassVar[bool] = False
     inits = var_operand_def()
     outputs = var_result_def()
     trip_count = opt_prop_def(IntegerAttr)
@@ -126,6 +128,7 @@ class CaseOp(RegionOp):
     positions of results that are numbers in the host's memory."""
 
     name = "graph.case"
+    KERNEL: ClassVar[bool] = False
     index = operand_def()
     outputs = var_result_def()
     host = opt_prop_def(DenseArrayBase)
@@ -154,6 +157,7 @@ class ToHostOp(GraphOp):
     """Reads a number of the device back to the host."""
 
     name = "graph.to_host"
+    KERNEL: ClassVar[bool] = False
     x = operand_def()
     result = result_def()
     traits = traits_def(Pure())
@@ -173,6 +177,7 @@ class HostOp(GraphOp):
     """
 
     name = "graph.host"
+    KERNEL: ClassVar[bool] = False
     inputs = var_operand_def()
     outputs = var_result_def()
     op = prop_def(StringAttr)

@@ -52,6 +52,7 @@ class ConstantOp(GraphOp):
     """A constant tensor."""
 
     name = "graph.constant"
+    KERNEL: ClassVar[bool] = False
     value = prop_def(DataAttr)
     result = result_def()
     traits = traits_def(Pure())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import TensorType, i32
 from xdsl.ir import Attribute, SSAValue
@@ -32,6 +33,9 @@ def check_ranks(what: str, rank: int, *lists: Sequence[int]) -> None:
 
 class GraphOp(FormattedOp):
     """A pure tensor op. `infer` gives the result types that its operands and properties imply."""
+
+    KERNEL: ClassVar[bool] = True
+    """Whether it runs in a kernel; else it stays in the program around the kernels."""
 
     def infer(self) -> Sequence[Attribute]:
         raise NotImplementedError

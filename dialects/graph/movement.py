@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute
@@ -58,6 +59,7 @@ class ReshapeOp(GraphOp):
     """The same elements in row-major order under another shape."""
 
     name = "graph.reshape"
+    KERNEL: ClassVar[bool] = False
     x = operand_def()
     result = result_def()
     traits = traits_def(Pure())

@@ -22,8 +22,8 @@ class Cost:
 
     cycles: busy time with the machine to itself and all its bytes in L2; gm_bytes: bytes that cross the device
     memory system (whole bursts), read or written; wanted_bytes: the useful part of them; bus_bytes: what they take
-    of its bandwidth, more than gm_bytes where runs straddle memory lines; miss_rate, shared_rate: bytes per cycle at
-    which one core gets what L2 misses and what other cores read at the same time, at best; macs:
+    of its bandwidth, more than gm_bytes where runs straddle memory lines; miss_cycles: what a byte that misses L2 takes
+    more; shared_rate: bytes per cycle at which one core gets what all others read at the same time; macs:
     multiply-accumulates; elements: vector lanes worked; write: True where gm_bytes go out.
     """
 
@@ -31,7 +31,7 @@ class Cost:
     gm_bytes: int = 0
     wanted_bytes: int = 0
     bus_bytes: int = 0
-    miss_rate: float = math.inf
+    miss_cycles: float = 0.0
     shared_rate: float = math.inf
     macs: int = 0
     elements: int = 0

@@ -69,7 +69,7 @@ class TransferOp(NpuOp):
             moved.bytes,
             moved.wanted,
             moved.bus,
-            min(move.miss_bytes_per_cycle, move.bytes_per_cycle),
+            move.miss_cycles,
             move.shared_bytes_per_cycle,
             write=write,
         )
@@ -187,7 +187,7 @@ class LoadIndirectOp(NpuOp):
         each = gm_traffic(view, [0] * len(sizes), sizes, [1] * len(sizes), machine, itemsize(view.element))
         move = machine.moves[("gm", "ub")]
         cycles = n * move.cycles(each.bytes, each.runs)
-        return Cost(cycles, n * each.bytes, n * each.wanted, n * each.bus, move.miss_bytes_per_cycle)
+        return Cost(cycles, n * each.bytes, n * each.wanted, n * each.bus, move.miss_cycles)
 
 
 @irdl_op_definition

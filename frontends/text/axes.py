@@ -22,7 +22,8 @@ def axis_of(x: Tensor, axis: int, called: str = "axis") -> int:
     rank = len(shape_of(x))
     if not -rank <= axis < rank:
         raise Problem(
-            f"{called} {axis} is outside {type_text(x.type)}, which has {rank} dimensions", argument=called
+            f"{called} {axis} is outside {type_text(x.type)}, which has {rank} dimension{'s' * (rank != 1)}",
+            argument=called,
         )
     return axis % rank
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import (
     FileLineColLoc,
@@ -210,6 +211,10 @@ class Builder:
             except OverflowError:
                 raise Problem(f"a number does not fit {name}") from None
             made = wide.astype(target)
+        if is_float(name):
+            for v in wide[np.isfinite(wide) & ~np.isfinite(made.astype(np.float64))][:1]:
+                most = f"{name} holds up to {float(ml_dtypes.finfo(target).max):g}"
+                raise Problem(f"{_spelt(float(v))} does not fit {name}", most, help="infinity is written `inf`")
         return made.reshape(shape)
 
     def fill(self, scalar: SSAValue, shape: Sequence[int]) -> SSAValue:
@@ -338,7 +343,11 @@ class Builder:
         """The one element type of the tensors among `values`. Raises Problem where they differ."""
         tensors = [v for v in values if isinstance(v, SSAValue)]
         if not tensors:
-            return element_of(self.tensor(next(v for v in values if isinstance(v, list))))
+            lists = [v for v in values if isinstance(v, list)]
+            if not lists:
+                first = f"{_spelt(values[0])} as {'i1' if isinstance(values[0], bool) else 'f32'}"
+                raise Problem(f"`{called}` has only numbers, which have no type", help=f"give one: `{first}`")
+            return element_of(self.tensor(lists[0]))
         elements = {element_of(t) for t in tensors}
         if len(elements) > 1:
             found = " and ".join(dict.fromkeys(dtype_name(element_of(t)) for t in tensors))

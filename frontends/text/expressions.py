@@ -76,6 +76,8 @@ class Expressions(Builder):
             case syntax.Literal():
                 if isinstance(node.value, int) and node.value >= 1 << 63:
                     return self.fail(node.span, "a whole number beyond 64 bits")
+                if node.value == math.inf:
+                    return self.fail(node.span, "a number beyond 64 bits", help="infinity is written `inf`")
                 return node.value
             case syntax.Name():
                 return self.name(node, scope)
@@ -258,7 +260,8 @@ class Expressions(Builder):
         if module is None:
             known = [*self.module.imports, "graph"]
             if of not in self.module.items:
-                help = did_you_mean(of, known) or f'write `import "{of}.tw" as {of}` at the top'
+                called = f"a function is called by its name: `{name}({of})`" if name in functions() else ""
+                help = called or did_you_mean(of, known) or f'write `import "{of}.tw" as {of}` at the top'
                 self.fail(node.module.span, f"no file is imported as `{of}`", help=help)
             return None
         item = module.items.get(name)
@@ -337,11 +340,12 @@ class Expressions(Builder):
             array = array.view(dtype)
         try:
             stored = f"{name_of_numpy(array.dtype)}{list(array.shape)}"
+            help = f"declare it as stored: `{item.id.id}: {stored}`"
         except KeyError:
             stored = f"{array.dtype}{list(array.shape)}"
+            help = f"store it as an array of {dtype_name(declared.element_type)}"
         if array.dtype != dtype or array.shape != declared.get_shape():
             label = f"declared as {type_text(declared)}"
-            help = f"declare it as stored: `{item.id.id}: {stored}`"
             return self.fail(item.type.span, f"`{item.id.id}` is stored as {stored}", label, help)
         value = self.on_top(item, array)
         self.quantize(item.type, value, Scope(None, 0))

@@ -95,7 +95,12 @@ def _symbols(node: syntax.Type, module: Module) -> list[syntax.Name]:
 
 
 def _check_rest(module: Module, lowering: Lowering, report: Report) -> None:
-    """Functions that the program does not use are checked too where their types say enough."""
+    """What the program does not use is checked too, functions where their types say enough."""
+    other = Lowering(module, report)
+    for item in module.items.values():
+        if isinstance(item, syntax.Const | syntax.Param):
+            other.item(module, item, item)
+    report.check()
     for function in module.functions():
         if function in lowering.seen or any(_symbols(p.type, module) for p in function.parameters):
             continue

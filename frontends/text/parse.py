@@ -11,11 +11,13 @@ from typing import Any
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedToken
 
+from ...dialects.dtypes import dtype_name
+from ..known import NATIVE
 from . import syntax
 from .diagnostics import Report, SourceFile, Span, did_you_mean, listed
 from .syntax import Node
 from .terminals import grammar_text
-from .tokens import NEWLINE, keywords, span_of, symbols, tokenize
+from .tokens import MOST_NESTED, NEWLINE, keywords, span_of, symbols, tokenize
 
 Children = list[Any]
 
@@ -142,6 +144,16 @@ _OTHER_WORDS = {
     "is": "equality is written `==`",
 }
 
+_ELEMENT_TYPES = {
+    long: f"write `{short}`"
+    for long, short in {
+        **{f"float{n}": f"f{n}" for n in (16, 32, 64)},
+        **{f"int{n}": f"i{n}" for n in (8, 16, 32, 64)},
+        **{f"uint{n}": f"ui{n}" for n in (8, 16, 32, 64)},
+        **{"float": "f32", "half": "f16", "bfloat16": "bf16", "int": "i32", "bool": "i1"},
+    }.items()
+}
+
 
 def _report(
     source: SourceFile, tokens: Sequence[Token], at: int, expected: Iterable[str], report: Report
@@ -183,6 +195,16 @@ def _hint(tokens: Sequence[Token], at: int, expected: set[str]) -> str:
         return "say what the function gives: `-> f32[N]`"
     if before is not None and before.type == "NAME" and token.type == "NAME":
         return did_you_mean(str(before), keywords())
+    if token.type == "DTYPE" and "NAME" in expected:
+        return f"`{token}` is an element type and cannot be a name"
+    if token.type == "IF" and "AS" in expected:
+        return "`if` is a statement; to choose by element use `select(condition, x, y)`"
+    if token.type == "DTYPE" and "ARROW" in expected:
+        return "what a function gives stands after an arrow: `-> f32[N]`"
+    if token.type == "NAME" and "DTYPE" in expected:
+        return _ELEMENT_TYPES.get(str(token)) or did_you_mean(str(token), sorted(map(dtype_name, NATIVE)))
+    if token.type in ("COMMA", "RPAR") and expected == {"COLON"}:
+        return f"a parameter has a type: `{before}: f32[N]`"
     if "LSQB" in expected and before is not None and before.type == "DTYPE":
         return f"a type has its shape in brackets; a scalar is `{before}[]`"
     return ""
@@ -192,10 +214,8 @@ def _hint(tokens: Sequence[Token], at: int, expected: set[str]) -> str:
 
 
 class _TooDeep(Exception):
-    def __init__(self, span: Span):
-        super().__init__(
-            "this expression is nested too deeply", f"more than {MOST_DEEP} operations within each other"
-        )
+    def __init__(self, span: Span, what: str, label: str):
+        super().__init__(what, label)
         self.span = span
 
 
@@ -233,7 +253,9 @@ def _deep(node: Node, *parts: Node) -> Node:
     """`node` with its depth. Raises _TooDeep."""
     node.depth = 1 + max((p.depth for p in parts), default=0)
     if node.depth > MOST_DEEP:
-        raise _TooDeep(node.span)
+        raise _TooDeep(
+            node.span, "this expression is nested too deeply", f"more than {MOST_DEEP} operations within each other"
+        )
     return node
 
 
@@ -310,9 +332,17 @@ class _Build(Transformer):
 
     def if_(self, c: Children) -> Node:
         orelse: tuple[Any, ...] = ()
-        if len(c) > 3:
-            orelse = c[4].items if isinstance(c[4], _Block) else (c[4],)
-        return syntax.If(_span(c), c[1], c[2].items, orelse)
+        chain = 1
+        if len(c) > 3 and isinstance(c[4], _Block):
+            orelse = c[4].items
+        elif len(c) > 3:
+            orelse, chain = (c[4],), 1 + c[4].depth
+        if chain > MOST_NESTED:
+            span = span_of(c[0])
+            raise _TooDeep(span, f"more than {MOST_NESTED} `else if` after each other", "the chain starts above")
+        node = syntax.If(_span(c), c[1], c[2].items, orelse)
+        node.depth = chain
+        return node
 
     def made_binary(self, c: Children) -> Node:
         return _deep(syntax.Binary(_span(c), str(c[1]), c[0], c[2]), c[0], c[2])

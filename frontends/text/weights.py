@@ -52,7 +52,7 @@ class WeightFiles:
 
 def _load(path: Path) -> dict[str, np.ndarray]:
     if path.suffix not in SUFFIXES:
-        raise Problem(f"{path.name} is neither a .safetensors nor an .npz file")
+        raise Problem(f"{path.name or path} is neither a .safetensors nor an .npz file")
     try:
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as arrays:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from xdsl.context import Context
@@ -57,7 +58,7 @@ from .vector_products import depthwise_conv, vector_contract, vector_conv
 from .windows import cumulative, split_window
 
 Rule = Callable[..., bool]
-Rules = Sequence[tuple[type[GraphOp], Rule]]
+Rules = tuple[tuple[type[GraphOp], Rule], ...]
 
 FEW_RESULTS = 8
 MANY_ELEMENTS = 1 << 16
@@ -78,7 +79,7 @@ class GraphSimplifyPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         machine, pins = Machine.load(self.target), parse_pins(self.schedule)
         pinned = isinstance(pins, Schedule) and pins.tile is not None
-        rules = [rule for rule in RULES if not (pinned and rule[1] is split_reduce)]
+        rules = tuple(rule for rule in RULES if not (pinned and rule[1] is split_reduce))
         for func in op.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
                 simplify_block(func.body.block, machine, rules)
@@ -108,9 +109,12 @@ def simplify_block(block: Block, machine: Machine, rules: Rules) -> None:
 
 def simplify_op(op: GraphOp, rewriter: Rewriter, machine: Machine, rules: Rules) -> bool:
     """Replaces `op` by the first rule that applies; False where none does."""
-    return empty(op, rewriter) or any(
-        isinstance(op, cls) and rule(op, rewriter, machine) for cls, rule in rules
-    )
+    return empty(op, rewriter) or any(rule(op, rewriter, machine) for rule in _rules_for(type(op), rules))
+
+
+@cache
+def _rules_for(kind: type[GraphOp], rules: Rules) -> tuple[Rule, ...]:
+    return tuple(rule for cls, rule in rules if issubclass(kind, cls))
 
 
 def merge_equal(block: Block) -> None:

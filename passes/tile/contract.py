@@ -51,6 +51,12 @@ class ContractKernel(ContractionSteps):
         lhs = self.operands[0]
         slid = [d for d in lhs.dims if any(self.role[a] == "m" for a in d.terms) and len(d.terms) > 1]
         each, head = self._epilogue_cycles()
+        kind = dtype_name(lhs.element)
+        if kind not in self.machine.cube:
+            raise PassError(
+                f"{describe(self.anchor)}: the cube of {self.machine.name} has no {kind} products: run graph-simplify "
+                "for that target before graph-fuse"
+            )
         return CubeProblem(
             self.extents,
             self.b_axes,
@@ -60,7 +66,7 @@ class ContractKernel(ContractionSteps):
             itemsize(lhs.element),
             wide_m=not lhs.transpose,
             windows=frozenset(a for d in slid for a in d.terms if self.role[a] == "k"),
-            dtype=dtype_name(lhs.element),
+            dtype=kind,
             stored=itemsize(element_of(self.anchor.result)),
             epilogue=each,
             epilogue_head=head,
@@ -114,6 +120,9 @@ class ContractKernel(ContractionSteps):
         without work."""
         pins, available = self.pins, self.machine.cube_cores
         if pins.deal:
+            working = min(available, size([counts[a] for a in axes]))
+            if pins.cores is not None and pins.cores < working:
+                raise cannot_obey(name, f"deal=1 gives tiles to {working} cores, not to {pins.cores}")
             return {a: (counts[a], 1) for a in axes}
         cores = min(available, pins.cores or self.plan.cores)
         pinned = {}

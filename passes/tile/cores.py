@@ -22,5 +22,5 @@ def copy_cycles(kind: str, view: GmType, box: Sequence[int], machine: Machine) -
     move = machine.moves[("gm", "ub") if kind == "load" else ("ub", "gm")]
     rank, boxes = len(box), size(view.shape) / max(size(box), 1)
     moved = gm_traffic(view, [0] * rank, box, [1] * rank, machine, machine.gm_align)
-    rate = min(move.bytes_per_cycle, move.miss_bytes_per_cycle)
-    return boxes * max(move.run_cycles * moved.runs, moved.bus / rate)
+    own = max(move.run_cycles * moved.runs, moved.bus / move.bytes_per_cycle)
+    return boxes * (own + moved.bus * move.miss_cycles)

@@ -105,9 +105,8 @@ class CubeCost:
         missed = min(self.whole / cores / moved, 1.0) if moved else 0.0
         shared = moved / load.shared_bytes_per_cycle if cores > 1 else 0.0
         hits = max(tiles * self.mte2, shared, moved * cores / machine.l2_bytes_per_cycle)
-        misses = max(
-            tiles * self.mte2, moved / load.miss_bytes_per_cycle, moved * cores / machine.hbm_bytes_per_cycle
-        )
+        alone = tiles * self.mte2 + moved * load.miss_cycles
+        misses = max(alone, moved * cores / machine.hbm_bytes_per_cycle)
         loading = missed * misses + (1 - missed) * hits
         product = self.mma if drain_overlaps else self.mma + self.fix
         streamed = max(loading, tiles * max(self.mte1, product, self.fix, self.epilogue))

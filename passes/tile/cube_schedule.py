@@ -114,7 +114,7 @@ def choose_cube(
 def _candidates(
     problem: CubeProblem, machine: Machine, cores: int, pins: Schedule
 ) -> Iterator[dict[int, int]]:
-    """Different tiles of a mma step; those whose accumulator does not fit only where both sides are pinned."""
+    """Different tiles of a mma step; one that does not fit only where what is not pinned is as small as it gets."""
     seen: set[tuple[int, ...]] = set()
     extents, last = problem.extents, problem.n[-1] if problem.n else None
     for m in (pins.base_m,) if pins.base_m else ROWS:
@@ -131,12 +131,24 @@ def _candidates(
             l0 = _tile(problem, rows, cols, 1, pins)
             l0 = _tile(problem, rows, cols, pins.base_k or _depth(problem, l0, machine), pins)
             key = tuple(l0.values())
-            free = not (pins.base_m and pins.base_n) and cols > COLUMNS[-1]
-            if free and size(sides(problem, l0)) * 4 > machine.spaces["l0c"].bytes:
+            least = (pins.base_m or rows <= ROWS[-1]) and (pins.base_n or cols <= COLUMNS[-1])
+            if not least and not _fits(problem, l0, machine, pins):
                 continue
             if key not in seen:
                 seen.add(key)
                 yield l0
+
+
+def _fits(problem: CubeProblem, l0: dict[int, int], machine: Machine, pins: Schedule) -> bool:
+    """Whether the accumulator of a mma step, and a pinned base_k's share of both sides, have room."""
+    rows, columns = sides(problem, l0)
+    if rows * columns * 4 > machine.spaces["l0c"].bytes:
+        return False
+    depth = size([round_up(l0[a]) if a == problem.k[-1] else l0[a] for a in problem.k]) * problem.itemsize
+    wanted = ((rows, "l0a", pins.l0a), (columns, "l0b", pins.l0b))
+    return not pins.base_k or all(
+        n * depth * (slots or 2) <= machine.spaces[space].bytes for n, space, slots in wanted
+    )
 
 
 def _fitting(rows: int, columns: int, machine: Machine) -> tuple[int, int]:

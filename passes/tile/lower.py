@@ -21,9 +21,7 @@ from xdsl.passes import ModulePass
 from ...dialects import tile as ops
 from ...dialects.base import describe, integer, ints, text, to_ints
 from ...dialects.graph import (
-    CaseOp,
     ConcatOp,
-    ConstantOp,
     ContractOp,
     ConvOp,
     CumulateOp,
@@ -32,15 +30,11 @@ from ...dialects.graph import (
     FusionOp,
     GatherOp,
     GraphOp,
-    HostOp,
     ReduceOp,
     ReduceWindowOp,
-    ReshapeOp,
     ScatterOp,
     SelectAndScatterOp,
     SortOp,
-    ToHostOp,
-    WhileOp,
     YieldOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
@@ -76,10 +70,6 @@ class GraphToTilePass(ModulePass):
             if isinstance(func, FuncOp) and func.body.blocks:
                 lowering.block(func.body.block)
         lowering.check_names()
-
-
-NO_KERNEL = (ReshapeOp, ConstantOp, WhileOp, CaseOp, HostOp, ToHostOp)
-"""Graph ops that stay in the program around the kernels."""
 
 
 def fingerprint(fusion: FusionOp) -> tuple:
@@ -126,7 +116,7 @@ class Lowering:
                 continue
             if isinstance(op, FusionOp):
                 self.fusion(op)
-            elif isinstance(op, GraphOp) and not isinstance(op, NO_KERNEL):
+            elif isinstance(op, GraphOp) and op.KERNEL:
                 raise PassError(f"{describe(op)} is not in a fusion: run graph-fuse before graph-to-tile")
 
     def check_names(self) -> None:
@@ -357,8 +347,9 @@ def stem_of(fusion: FusionOp) -> str:
         SortOp,
         ReduceOp,
     )
+    kinds = {type(op) for op in body.ops}
     for cls in order:
-        if any(isinstance(o, cls) for o in body.ops):
+        if cls in kinds:
             return cls.name.split(".")[1]
     if text(fusion.kind) == "move":
         return "move"

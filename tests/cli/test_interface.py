@@ -225,6 +225,21 @@ def test_a_failed_check_is_1(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "DIFFERS" in capsys.readouterr().out
 
 
+# -- documentation -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", sorted(commands()))
+def test_every_option_is_documented(command: str) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
+    assert f"`{command}`" in page
+    for action in commands()[command]._actions:
+        for option in action.option_strings:
+            if option.startswith("--") and option not in ("--help", "--output"):
+                assert re.search(rf"{option}\b", page), option
+        for choice in action.choices or ():
+            assert re.search(rf"\b{choice}\b", page), choice
+
+
 # -- completion ----------------------------------------------------------------------------------------------
 
 

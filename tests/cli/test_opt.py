@@ -11,6 +11,7 @@ import pytest
 
 from tilewright.cli import opt
 from tilewright.passes.errors import PassError
+from tilewright.passes.pipeline import PIPELINE
 
 RELU = """func.func @main(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
   %z = graph.constant {value = #graph.data<f32, [], (0.0)>} : () -> tensor<f32>
@@ -63,6 +64,23 @@ def test_starts_fast_and_without_jax(relu: Path) -> None:
 def test_passes_with_options(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert opt.main([str(relu), "-p", "graph-fuse,graph-to-tile{target=ascend-310}"]) == 0
     assert "tile.kernel @max_0" in capsys.readouterr().out
+
+
+def test_a_pass_needs_nothing_where_there_is_nothing(tmp_path: Path) -> None:
+    """A program without kernels is tiled as it is, and a kernel without a program needs no plan."""
+    path = tmp_path / "same.mlir"
+    path.write_text("func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {\n  func.return %x : tensor<8xf32>\n}\n")
+    assert opt.main([str(path), "-p", "graph-to-tile", "-o", str(tmp_path / "tile.mlir")]) == 0
+    assert opt.main([str(tmp_path / "tile.mlir"), "-p", "tile-to-npu,npu-plan-memory,npu-schedule-host"]) == 0
+
+
+def test_what_a_pass_establishes_is_read_from_a_file(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every pass in a run of its own, as in one run."""
+    assert opt.main([str(relu), "-p", ",".join(stage.name for stage in PIPELINE)]) == 0
+    whole = capsys.readouterr().out
+    for stage in PIPELINE:
+        assert opt.main([str(relu), "-p", stage.name, "-o", str(relu)]) == 0
+    assert relu.read_text() == whole
 
 
 def test_xdsl_passes_and_plugins(
@@ -121,7 +139,17 @@ def test_verify_error_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
         (["-p", "graph-fuse{target=1}"], "option 'target' of pass graph-fuse must be str, not '1'"),
         (["-p", "graph-fuse{target=ascend-9}"], "unknown target 'ascend-9'"),
         (["-p", "graph-fuse{"], "cannot read the passes 'graph-fuse{'"),
-        (["-p", "tile-to-npu"], "'graph.broadcast' (relu.mlir:3) has no counterpart at the npu level"),
+        (["-p", "graph-to-tile"], "graph-to-tile needs a module that is fused: run graph-fuse before it"),
+        (["-p", "tile-to-npu"], "tile-to-npu needs a module that is tiled: run graph-to-tile before it"),
+        (["-p", "graph-fuse,tile-to-npu"], "tile-to-npu needs a module that is tiled: run graph-to-tile before it"),
+        (["-p", "npu-allocate"], "npu-allocate needs a module that is bufferized: run tile-to-npu before it"),
+        (["-p", "npu-synchronize"], "npu-synchronize needs a module that is bufferized: run tile-to-npu before it"),
+        (["-p", "npu-plan-memory"], "npu-plan-memory needs a module that is bufferized: run tile-to-npu before it"),
+        (["-p", "npu-schedule-host"], "npu-schedule-host needs a module that is planned: run npu-plan-memory before"),
+        (
+            ["-p", "graph-fuse,graph-to-tile,tile-to-npu,npu-check"],
+            "npu-check needs a module that is addressed and planned: run npu-allocate, npu-plan-memory before it",
+        ),
         (["-t", "ascend-310"], "-t is the output format"),
         (["--no-such-flag"], "unrecognized arguments: --no-such-flag"),
         (["-o", "no/such/folder.mlir"], "no/such/folder.mlir: No such file or directory"),

@@ -70,7 +70,7 @@ MISTAKES = {
     "run model.py:mlp --shapes N=3": f"cannot read 'N=3' in --shapes; {SHAPES}",
     "run mlp.tw --shapes f32[4,16": "cannot read 'f32[4' in --shapes",
     "run mlp.tw --shapes ,": "--shapes is empty",
-    "run mlp.tw --shapes f33[4]": "unknown element type 'f33' in --shapes; known are f64, f32, f16",
+    "run mlp.tw --shapes f33[4]": "unknown element type 'f33' in --shapes; did you mean f32",
     "run mlp.tw --shapes f32[4,16],f32[3]": "`mlp` takes 1 input, got 2",
     "run model.py:mlp --shapes f32[4]": "model.py:mlp does not take 1 input: missing a required argument: 'w'",
     "run model.py:mpl": "model.py has no function mpl; did you mean mlp?",

@@ -10,6 +10,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 from explain_models import CASES, data, program
 
@@ -214,6 +216,28 @@ def test_what_is_said_to_help_helps() -> None:
     pinned = tw.compile(fn, *args, target=target, options=tw.Options(schedule=parse_pins(pins[1])))
     saved = kernel.bytes["read"] - pinned.report().kernels[0].bytes["read"]
     assert saved >= 0.9 * float(claim[1]) * 1e6
+
+
+@pytest.mark.parametrize("rows", [64, 2048])
+def test_more_cores_are_said_to_help_where_they_do(rows: int) -> None:
+    """What is said of the cores that were chosen, and of half as many, is so when they are pinned."""
+
+    def compiled(cores: int | None) -> tw.Program:
+        options = tw.Options(schedule=tw.Schedule(cores=cores))
+        return tw.compile(jax.numpy.exp, np.ones((rows, 512), np.float32), options=options)
+
+    def said(program: tw.Program) -> str:
+        (found,) = page_data(program)["advice"].values()
+        return next((f["help"] for f in found if f["what"].startswith("Cores:")), "")
+
+    chosen = compiled(None)
+    cores = chosen.report().kernels[0].cores
+    assert "would end" not in said(chosen)
+    few = compiled(max(1, cores // 8))
+    best = re.search(r"(\d+) would end ([\d.]+) us sooner", said(few))
+    assert best
+    saved = few.report().microseconds - compiled(int(best[1])).report().microseconds
+    assert saved >= 0.5 * float(best[2])
 
 
 # -- other beginnings ----------------------------------------------------------------------------------------

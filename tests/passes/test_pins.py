@@ -46,7 +46,7 @@ def test_text_reads_back(schedule: Schedule) -> None:
         ("base_m", "'base_m' is not one of"),
         ("base_m=big", "base_m must be a positive integer, not 'big'"),
         ("base_m=0", "base_m must be a positive integer, not 0"),
-        ("tile=8x", "tile must be a positive integer, not '8x'"),
+        ("tile=8x", "tile must be positive integers, as in 8x512, not '8x'"),
         ("l0a=5", "l0a must be 1 to 4 buffers, not 5"),
         ("inner=k", "inner must be m or n, not 'k'"),
         ("a:base_m=1;base_n=2", "'base_n=2' names no kernel"),
@@ -85,6 +85,7 @@ def compile_product(
         (Schedule(base_m=100), "base_m=100 is not a multiple of the cube's 16"),
         (Schedule(base_k=64, step_k_a=3, step_k_b=2), "one step_k must divide the other"),
         (Schedule(base_m=32, base_n=32, split_m=4, split_n=8), "needs more than the 24 cores there are"),
+        (Schedule(base_m=128, base_n=128, deal=1, cores=2), "deal=1 gives tiles to 16 cores, not to 2"),
         (Schedule(base_m=128, split_m=3), "split_m=3 leaves cores without work, as the axis has 4 tiles"),
     ],
 )
@@ -138,6 +139,11 @@ def test_base_blocks_steps_and_split_are_obeyed() -> None:
 def test_one_step_pinned_lengthens_the_other_as_far_as_l1_goes() -> None:
     text = compile_product(Schedule(base_m=128, base_n=256, base_k=64, step_k_a=2), k=4096).ir("tile")
     assert "tile<128x128xf16, l1>" in text and "tile<256x256xf16, l1>" in text
+
+
+def test_a_free_side_fits_beside_a_pinned_depth() -> None:
+    """128 x 256 would be the better step of this product, but with 128 of k it does not fit l0b twice."""
+    assert "tile<128x128xf32, l0c>" in compile_product(Schedule(base_k=128)).ir("tile")
 
 
 def test_deal_gives_each_tile_a_grid_point() -> None:

@@ -65,6 +65,19 @@ func.func @main(%x: !npu.gm<64xf32>, %n: !npu.gm<i32>) -> !npu.gm<64xf32> attrib
   // CHECK: npu.loop %{{.*}}, %[[K]] {trip_count = 3} : (!npu.gm<64xf32>, tensor<i32>) -> tensor<i32> {
   // CHECK: npu.branch %{{.*}} : tensor<i32> {
   // CHECK: npu.yield %{{.*}}, %{{.*}} : (!npu.gm<64xf32>, tensor<i32>)
+  npu.loop {} {
+    %flag = npu.scalars : () -> tensor<i1> {
+      %t = graph.constant {value = #graph.data<i1, [], (1)>} : () -> tensor<i1>
+      graph.yield %t : (tensor<i1>)
+    }
+    npu.yield %flag : (tensor<i1>)
+  } {
+    npu.yield
+  }
+  // CHECK: npu.loop {} {
+  // CHECK: npu.yield %{{.*}} : (tensor<i1>)
+  // CHECK-NEXT: } {
+  // CHECK-NEXT: npu.yield{{$}}
   npu.call @f %x, %y {outputs = 1} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
   // CHECK: npu.call @f %x, %{{.*}} {outputs = 1} : (!npu.gm<64xf32>, !npu.gm<64xf32>)
   npu.launch @at %l, %y {outputs = 1, workspaces = 0} : (tensor<i32>, !npu.gm<64xf32>)

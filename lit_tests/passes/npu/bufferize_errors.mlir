@@ -60,6 +60,18 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y = graph.abs %x : tensor<4xf32>
   func.return %y : tensor<4xf32>
 }
+// CHECK: error: tile-to-npu needs a module that is tiled: run graph-to-tile before it
+
+// -----
+
+// All of them.
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = graph.abs %x : tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+tile.kernel @k {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 2], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<64x64xf32>):
+}
 // CHECK: 'graph.abs' ({{.*}}) has no counterpart at the npu level
 
 // -----

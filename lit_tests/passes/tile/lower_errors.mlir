@@ -38,3 +38,12 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   func.return %y : tensor<4xf32>
 }
 // CHECK: 'graph.host' ({{.*}}) cannot be part of a vector kernel
+
+// -----
+
+// Products in a type that no cube has: what graph-simplify would have written otherwise.
+func.func @main(%x: tensor<4x8xi64>, %y: tensor<8x4xi64>) -> tensor<4x4xi64> {
+  %z = graph.contract %x, %y {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4x8xi64>, tensor<8x4xi64>) -> tensor<4x4xi64>
+  func.return %z : tensor<4x4xi64>
+}
+// CHECK: 'graph.contract' ({{.*}}): the cube of ascend-910b1 has no i64 products: run graph-simplify for that target before graph-fuse
