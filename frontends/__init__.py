@@ -1,8 +1,16 @@
-"""JAX functions and StableHLO to the graph level; importing this package imports neither jax nor jaxlib."""
+"""JAX functions and StableHLO to the graph level; importing this package imports neither jax nor jaxlib.
+
+The names are loaded when they are first asked for: `tilewright-opt` wants only the error.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .errors import FrontendError
-from .jax import Lowered, lower_function
-from .stablehlo import convert_module, is_stablehlo, lower_stablehlo
+
+if TYPE_CHECKING:
+    from .jax import Lowered, lower_function
+    from .stablehlo import convert_module, is_stablehlo, lower_stablehlo
 
 __all__ = [
     "FrontendError",
@@ -12,3 +20,10 @@ __all__ = [
     "lower_function",
     "lower_stablehlo",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "jax" if name in ("Lowered", "lower_function") else "stablehlo"
+    return getattr(import_module(f".{home}", __name__), name)
