@@ -39,26 +39,29 @@ def complaint(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 
 
 def test_starts_fast_and_without_jax(relu: Path) -> None:
+    """In less than twice the time that numpy and xDSL alone take: 0.45 s where they take 0.3."""
     script = (
         "import sys; from tilewright.cli.opt import main; code = main(sys.argv[1:]); "
         "sys.exit(code or any(m.split('.')[0] in ('jax', 'jaxlib') for m in sys.modules))"
     )
-    seconds = []
+    libraries = "import numpy, xdsl.xdsl_opt_main, xdsl.dialects.func, xdsl.dialects.scf"
+    ours, theirs = [], []
     for _ in range(5):
-        before = os.times()
-        done = subprocess.run(
-            [sys.executable, "-c", script, str(relu), "-p", "graph-fuse"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        after = os.times()
-        assert done.returncode == 0, done.stderr
-        seconds.append(
-            after.children_user - before.children_user + after.children_system - before.children_system
-        )
+        ours.append(seconds_of(script, str(relu), "-p", "graph-fuse"))
+        theirs.append(seconds_of(libraries))
     # The processor's time, and the best of five: a busy machine delays the others.
-    assert min(seconds) < 0.5
+    assert min(ours) < 2 * min(theirs)
+
+
+def seconds_of(script: str, *arguments: str) -> float:
+    """The processor's seconds for a Python script."""
+    before = os.times()
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
+    )
+    after = os.times()
+    assert done.returncode == 0, done.stderr
+    return after.children_user - before.children_user + after.children_system - before.children_system
 
 
 def test_passes_with_options(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
