@@ -28,7 +28,7 @@ from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype
 from ..dialects.graph import control
 from ..dialects.npu.types import GmType
-from .bounds import EXACT, Bound, both, host_errors, or_zeros, propagate, wide
+from .bounds import EXACT, Bound, both, host_errors, or_zeros, propagate, signed, wide
 from .compare import SAME, Difference, compare, same_bits
 from .structure import Cache, structure
 from .tolerance import Mode, roundoff
@@ -351,7 +351,9 @@ class Walk:
             moved.append(x if x.dtype.kind in "biu" else (x + step).astype(x.dtype))
         found: list[Bound] = []
         for y, z in zip(ys, run_text(text(op.module), moved), strict=True):
-            apart = jax.numpy.abs(wide(y) - wide(z))
+            same = (y == z) | ((y != y) & (z != z))
+            apart = jax.numpy.where(same, 0, wide(signed(y) - signed(z)))
+            apart = jax.numpy.where(jax.numpy.isnan(apart), jax.numpy.inf, apart)
             found.append(jax.numpy.full(y.shape, 2 * jax.numpy.max(apart, initial=0), apart.dtype))
         return found
 

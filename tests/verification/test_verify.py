@@ -232,3 +232,14 @@ def test_reproducers_are_valid_text(tmp_path: Path) -> None:
         again = bisect(module, reproducer.inputs, stages_of("plan-overlaps-argument"))
         assert again.culprit is not None
         assert again.culprit.stage == "npu-plan-memory"
+
+
+def test_a_host_op_keeps_its_bounds_beside_nan_and_infinity() -> None:
+    x = np.random.default_rng(0).standard_normal(20_000).astype(np.float32)
+    x[[5, 77, 400]] = np.nan, np.inf, -np.inf
+
+    def fn(y: jax.Array) -> jax.Array:  # XLA folds the logarithms of constants with other last bits
+        return jax.lax.complex(jax.lax.log1p(jnp.abs(jnp.asarray(x)) + 0.5), y)
+
+    result = tw.verify(fn, np.linspace(-1, 1, x.size, dtype=np.float32))
+    assert result.ok, result
