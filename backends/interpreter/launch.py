@@ -237,20 +237,24 @@ def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
     arguments = tensor_arguments(kernel)
     ranges = index_ranges(kernel)
     stores: dict[int, list[TransferOp]] = {}
+    views: dict[int, list[View]] = {}
     for i, t in enumerate(signature.tensors):
         if t.written:
             named = [a for a, of in zip(arguments, signature.of, strict=True) if of == i]
             found = _stores(named[0]) if len(named) == 1 and t.fresh else []
             if not found:
                 return None
-            stores[i] = found
+            stores[i], views[i] = found, _views(named[0])
     at_once = batched_axes(kernel)
     for axis, cores in sorted(enumerate(grid), key=lambda g: (g[1] % 2, g[0])):
         if cores < 2 or axis in at_once:  # large products run on both threads anyway
             continue
         coordinate = kernel.body.block.args[axis]
         parts = {i: _part(s, coordinate, ranges, signature.tensors[i].shape) for i, s in stores.items()}
-        found = {i: p for i, p in parts.items() if p is not None}
+        shapes = {i: signature.tensors[i].shape for i in stores}
+        found = {
+            i: p for i, p in parts.items() if p and all(v.of_part(shapes[i], *p) for v in views[i])
+        }
         whole = all(signature.tensors[i].shape[d] <= cores * each for i, (d, each) in found.items())
         if found and len(found) == len(parts) and whole:
             return Split(axis, -(-cores // 2), found)
@@ -284,11 +288,17 @@ def _stores(tensor: SSAValue) -> list[TransferOp]:
     return found
 
 
+def _views(tensor: SSAValue) -> list[View]:
+    """A device tensor and all views of it, also those that nothing uses."""
+    inner = (use.operation for use in tensor.uses)
+    return [View.of(gm(tensor)), *(v for op in inner if isinstance(op, ViewOp) for v in _views(op.result))]
+
+
 def _part(
     stores: Sequence[TransferOp], coordinate: SSAValue, ranges: Ranges, shape: Sequence[int]
 ) -> tuple[int, int] | None:
     """The dimension of an output, of this shape, that `coordinate` moves along, and by how much; None if stores of
-    different coordinates could meet, or view the output in another order."""
+    different coordinates could meet, or it is no dimension of the output."""
     found: set[tuple[int | None, int]] = set()
     for op in stores:
         indices, view = op.index_operands(), View.of(gm(op.writes()[0]))
@@ -306,10 +316,7 @@ def _part(
             return None
         found.add((view.source_dim(d, shape), each))
     (where, each), *others = found
-    if others or where is None:
-        return None
-    views = (View.of(gm(op.writes()[0])) for op in stores)
-    return (where, each) if all(view.of_part(shape, where, each) for view in views) else None
+    return None if others or where is None else (where, each)
 
 
 def _coefficient(row: Sequence[int], indices: Sequence[SSAValue], value: SSAValue) -> int:

@@ -247,6 +247,39 @@ def test_convolutions_do_not_depend_on_threads(
     np.testing.assert_array_equal(addressed, whole)
 
 
+@pytest.mark.parametrize(("out", "splits"), [("6x8", True), ("1x6x8", True), ("48", False)])
+def test_an_output_is_split_only_where_each_view_of_it_has_the_dimension(out: str, splits: bool) -> None:
+    from tilewright.backends.interpreter import launch
+    from tilewright.dialects.npu.structure import KernelOp
+
+    (kernel,) = parse(f"""
+npu.kernel @copy {{kind="vector", grid=[2], outputs=1, workspaces=0}} {{
+^bb0(%g: index, %x: !npu.gm<6x8xf32>, %o: !npu.gm<{out}xf32>):
+  %v = npu.view %o : (!npu.gm<{out}xf32>) -> !npu.gm<6x8xf32>
+  npu.section {{core="vector", units=1}} {{
+  ^bb1(%u: index):
+    %t = npu.alloc {{address=0}} : () -> !npu.buffer<3x8xf32, ub>
+    npu.load_nd %x, %t at [%g * 3, 0] {{sizes=[3,8]}} : (!npu.gm<6x8xf32>, !npu.buffer<3x8xf32, ub>)
+    npu.store_nd %t, %v at [%g * 3, 0] {{sizes=[3,8]}} : (!npu.buffer<3x8xf32, ub>, !npu.gm<6x8xf32>)
+  }}
+}}""").ops
+    assert isinstance(kernel, KernelOp)
+    f32 = np.dtype(np.float32)
+    tensors = launch.Tensor((6, 8), f32, False, False), launch.Tensor((6, 8), f32, True, True)
+    signature = launch.Signature((0, 1), tensors)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "batched_axes", lambda kernel: set())
+        split = launch.find_split(kernel, signature)
+    assert (split is not None) == splits
+    x = random(6, 8)
+
+    def run_part(start: jax.Array) -> jax.Array:
+        return launch.trace(kernel, signature, jax.numpy.float32(0), [jax.numpy.asarray(x)], None, split, start)[0]
+
+    parts = [np.asarray(jax.jit(run_part)(np.int32(i))) for i in ((0, 1) if splits else (0,))]
+    np.testing.assert_array_equal(np.concatenate(parts), x)
+
+
 # -- host programs -----------------------------------------------------------------------------------------
 
 
