@@ -72,8 +72,14 @@ def _types(
         report.check()
         return types
     symbols = {d.id for p in main.parameters for d in _symbols(p.type, module)}
+    types_ = [*(p.type for p in main.parameters), *main.results]
+    named = {n.id for t in types_ for d in t.dims for n in syntax.names(d)}
     for name in sorted(set(dimensions) - symbols):
         known = f"it has {', '.join(sorted(symbols))}" if symbols else "it has none"
+        if name in module.items:
+            known = f"`{name}` is defined in the file"
+        elif name in named:
+            known = f"no parameter has `{name}` as a dimension by itself: write `const {name} = {dimensions[name]}`"
         report.add(module.source, main.head, f"`{main.id.id}` has no dimension `{name}`", help=known)
     missing: dict[str, syntax.Name] = {}
     for p in main.parameters:

@@ -94,7 +94,7 @@ PYTHON = {
     "an effect": (
         "from jax.experimental import io_callback\n"
         "def f(x):\n    return io_callback(lambda v: v, jax.ShapeDtypeStruct((3,), x.dtype), x, ordered=True)\n",
-        "only functions without effects can be compiled",
+        "bad.py:3) orders effects, as io_callback and ordered debug prints do",
     ),
     "a callback": (
         "def g(x):\n    raise ValueError('inside')\n"
