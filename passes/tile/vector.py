@@ -89,8 +89,8 @@ class VectorKernel(FusionSteps):
             elif step.function is not None:
                 elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
                 dtype = dtype_name(step.elements[0])
-                function = step.function if unit.supports(step.function, dtype) else "add"
-                cycles += unit.cycles(function, dtype, elements)
+                known = [f for f in (step.function, "add") if unit.supports(f, dtype)]
+                cycles += unit.cycles(known[0], dtype, elements) if known else elements
         return cycles
 
     # -- pins --------------------------------------------------------------------------------------------------
