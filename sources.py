@@ -126,6 +126,10 @@ def _from_text(content: bytes, filename: str | None) -> tuple[ModuleOp, Signatur
     return module, Signature(_main_inputs(module, filename or "the program"))
 
 
+_TW = re.compile(rb"(?:\s|#[^\n]*\n)*(?:pub\s+)?(?:fn|const|param|import)\s+[\w\"]")
+"""How a .tw program starts; no line of MLIR does."""
+
+
 def read_module(content: bytes, filename: str | None) -> ModuleOp:
     """A module from StableHLO (text or bytecode) or the text of one of our levels. Raises CompileError."""
     if is_stablehlo(content):
@@ -134,6 +138,8 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
     where = filename or "the program"
     if not content.strip():
         raise CompileError(f"{where}: there is nothing in it")
+    if _TW.match(content):
+        raise CompileError(f"{where} is .tw text: save it as a file and give its path, as in tw.compile('model.tw')")
     if b"\0" in content:
         raise CompileError(f"{where}: neither text nor MLIR bytecode")
     try:

@@ -254,6 +254,7 @@ OBJECT = "give an array, a number or a jax.ShapeDtypeStruct"
         ("folder.mlir", (), "folder.mlir: Is a directory"),
         ("none.mlirbc", (), "none.mlirbc: no such file"),
         ("", (), "the program: there is nothing in it"),
+        ("# mine\npub fn f(x: f32[2]) -> f32[2] { return x }", (), r"is \.tw text: save it as a file"),
         (None, (), "cannot compile None: give a function"),
     ],
 )
@@ -280,7 +281,18 @@ def test_wrong_calls(arg: object, expected: str) -> None:
         text({"x": X})
 
 
+def test_calls_of_another_structure() -> None:
+    program = tw.compile(lambda d, y: d["a"] + y, {"a": X}, X)
+    with pytest.raises(tw.CompileError, match="<lambda> takes 2 arguments, called with 1"):
+        program({"a": X})
+    with pytest.raises(tw.CompileError, match=r"argument 0 of <lambda> was compiled for inputs \{'a': \*\}, called"):
+        program({"b": X}, X)
+
+
 def test_wrong_options() -> None:
+    for pins in ({"tile": 3}, {"grid": 8}, {"base_m": (16, 16)}):
+        with pytest.raises(tw.CompileError, match=f"schedule: {next(iter(pins))} must be a "):
+            tw.Schedule(**pins)
     for options in ({"memory": "fast"}, {"host": "maybe"}, {"schedule": "base_m=3"}, {"schedule": {"k": 3}}):
         with pytest.raises(tw.CompileError, match=f"options: {next(iter(options))} must be "):
             tw.Options(**options)  # pyright: ignore
