@@ -147,10 +147,11 @@ def _power(x: Array, y: Array) -> Array:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    """x / y. XLA multiplies by the reciprocal, which rounds twice, where y is the same for many elements;
-    so y is made to depend on x: where x is NaN the quotient is x anyway."""
+    """x / y. XLA multiplies by the reciprocal, which rounds twice, where y is the same for many elements; so y is made
+    to depend on x and on the place: no place is below -|x|."""
     if is_float(x):
-        return lax.div(x, lax.select(lax.ne(x, x), x, y))
+        place = lax.reshape(lax.iota(x.dtype, x.size), x.shape)
+        return lax.div(x, lax.select(lax.lt(place, lax.neg(lax.abs(x))), x, y))
     if x.dtype.kind == "c":
         return lax.div(x, y)
     zero, divisor = _divisor(x, y)
