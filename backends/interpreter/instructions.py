@@ -91,14 +91,15 @@ def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]
     return [as_operand(op, values.cooked(x, sources[0].dtype), out[0])]
 
 
-def as_operand(op: ops.LoadL0Op, x: Array, out: Spec) -> Array:
+def as_operand(op: Any, x: Array, out: Spec) -> Array:
     """A matrix [prod(sizes[:-1]), prod(window) * sizes[-1]] as a load to l0a or l0b leaves it."""
     swapped = op.transpose is not None and bool(integer(op.transpose))
     if swapped:
         x = lax.transpose(x, (1, 0))
     x = lax.reshape(x, out.shape)
     # XLA may fold the transpose into the product, which is quicker, unless it then adds in another order
-    return values.convert(values.settle(x) if swapped and not _folds(op) else x, out.dtype)
+    folds = isinstance(op, ops.LoadL0Op) and _folds(op)
+    return values.convert(values.settle(x) if swapped and not folds else x, out.dtype)
 
 
 def _folds(op: ops.LoadL0Op) -> bool:
