@@ -160,13 +160,13 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
 
 def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tuple[int, ...], str], ...]:
     """Shape and element type of each input of `model.tw[:fn]` with these symbolic dimensions. Raises CompileError."""
-    from .frontends.text.frontend import lower_tw
+    from .frontends.text.frontend import tw_inputs
 
     found = find_tw(source)
     if found is None:
         raise CompileError(f"{source}: not a .tw file")
     with as_compile_error():
-        return lower_tw(found[0], _tw_text(found[0]), found[1], None, dimensions).inputs
+        return tw_inputs(found[0], _tw_text(found[0]), found[1], dimensions)
 
 
 def input_types(source: Any, *args: Any) -> tuple[tuple[tuple[int, ...], str], ...]:

@@ -44,8 +44,20 @@ def lower_tw(
     types = _types(lowering, module, main, inputs, dimensions or {}, report)
     made = lowering.main(main, types)
     _check_rest(module, lowering, report)
-    specs = tuple((t.get_shape(), p.type.dtype.id) for t, p in zip(types, main.parameters, strict=True))
-    return TwProgram(made, main.id.id, specs)
+    return TwProgram(made, main.id.id, _specs(types, main))
+
+
+def tw_inputs(path: str, text: str, function: str | None, dimensions: Mapping[str, int]) -> tuple[Spec, ...]:
+    """Shape and element type of each input of a function with these symbolic dimensions; its body is parsed, and not
+    lowered. Raises TwError."""
+    report = Report()
+    module = load(path, text, report)
+    main = entry(module, function, report)
+    return _specs(_types(Lowering(module, report), module, main, None, dimensions, report), main)
+
+
+def _specs(types: Sequence[TensorType], main: syntax.Function) -> tuple[Spec, ...]:
+    return tuple((t.get_shape(), p.type.dtype.id) for t, p in zip(types, main.parameters, strict=True))
 
 
 def _types(
@@ -117,4 +129,4 @@ def _check_rest(module: Module, lowering: Lowering, report: Report) -> None:
     report.check()
 
 
-__all__ = ["TwProgram", "lower_tw", "type_text"]
+__all__ = ["TwProgram", "lower_tw", "tw_inputs", "type_text"]
