@@ -11,6 +11,7 @@ from flag_mutants import drop_flag
 from host_mutants import HOST_MUTATIONS
 from memory_mutants import shift_address
 from oracle import Crash, Device, Launch, Schedule, Stuck, schedules
+from stream_mutants import STREAM_MUTATIONS
 from subjects import TARGETS, Subject, example, subject
 
 import tilewright as tw
@@ -47,14 +48,14 @@ def test_no_mutant_of_a_program_with_control_flow_escapes() -> None:
     assert sum(sample(subject(f"fuzz {i}", TARGETS[i % 2]), 2, 30) for i in (0, 1, 3)) >= 90
 
 
-@pytest.mark.parametrize("kind", sorted(HOST_MUTATIONS))
+@pytest.mark.parametrize("kind", sorted(HOST_MUTATIONS.keys() - STREAM_MUTATIONS.keys()))
 def test_the_host_oracle_sees_what_the_checker_sees(kind: str) -> None:
     """Of the mutants that npu-check refuses, some leave other bytes, or bytes that depend on what memory held."""
     source = "gpt2:tiny" if kind == "shift a workspace" else "fuzz 0"
     host = HostSubject(subject(source, TARGETS[0]))
     assert len(host.run.turns()) > 1 or source != "fuzz 0", "it has branches"
     wanted = host.run.outcome(host.run.module, 1)
-    np.testing.assert_array_equal(wanted, host.run.outcome(host.run.module, 2))
+    assert wanted == host.run.outcome(host.run.module, 2)
     rng = random.Random(kind)
     seen = 0
     for mutation in HOST_MUTATIONS[kind] * 6:
@@ -62,7 +63,7 @@ def test_the_host_oracle_sees_what_the_checker_sees(kind: str) -> None:
         if mutation(mutant, rng, host.machine) is None:
             continue
         try:
-            seen += not np.array_equal(wanted, host.run.outcome(mutant, 2))
+            seen += wanted != host.run.outcome(mutant, 2)
         except (Crash, IndexError, KeyError, ValueError):
             seen += 1
     assert seen
