@@ -8,15 +8,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from oracle import Device, Launch, noise
 from xdsl.dialects import arith, scf
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.dialects import npu as ops
 from tilewright.dialects.base import Linear, integer, to_ints
-from tilewright.dialects.dtypes import itemsize
+from tilewright.dialects.dtypes import itemsize, size
 from tilewright.dialects.npu import GmType, gm, structure
 from tilewright.machine import Machine
 
 ALIGN = 512
+
+MOST_AT_ONCE = 1 << 21
+"""Elements that are noted at a time."""
 
 Run = tuple[int, int, bool, tuple[int, ...]]
 """Bytes from, to; whether they stay as they were; the written tensors whose old contents they depend on."""
@@ -100,46 +103,13 @@ def _runs(state: np.ndarray) -> Iterator[Run]:
 
 def _stored(kernel: structure.KernelOp, written: Sequence[SSAValue]) -> list[list[Run]]:
     """The runs of what is written by kernels of which each byte is stored or kept, and depends on inputs only."""
-    tensors: dict[SSAValue, np.ndarray] = {
-        a: np.zeros(gm(a).bytes // itemsize(gm(a).element), bool) for a in written
-    }
-    stores: dict[Operation, np.ndarray] = {}
-    for a in written:
-        for op in _stores(a):
-            stores[op] = tensors[a]
-    around = set(stores)
-    for op in stores:
-        parent = op.parent_op()
-        while parent is not None and parent is not kernel:
-            around.add(parent)
-            parent = parent.parent_op()
-
-    def walk(block: Block, env: dict[SSAValue, int]) -> None:
-        for op in block.ops:
-            if isinstance(op, arith.ConstantOp):
-                env[op.result] = integer(op.value)
-            elif op not in around:
-                continue
-            elif isinstance(op, scf.ForOp):
-                for value in range(env[op.lb], env[op.ub], env[op.step]):
-                    env[op.body.block.args[0]] = value
-                    walk(op.body.block, env)
-            elif isinstance(op, structure.SectionOp):
-                for unit in range(integer(op.units)):
-                    env[op.body.block.args[0]] = unit
-                    walk(op.body.block, env)
-            elif isinstance(op, ops.TransferOp):
-                rows = Linear.decode(op.properties["offsets"], len(op.index_operands()))
-                offsets = rows.evaluate([env[v] for v in op.index_operands()])
-                _mark(stores[op], op, offsets)
-
-    for point in itertools.product(*map(range, to_ints(kernel.grid))):
-        walk(kernel.body.block, dict(zip(kernel.body.block.args, point, strict=False)))
     found = []
     for a in written:
         width = itemsize(gm(a).element)
-        runs = _runs((~tensors[a]).astype(np.int64))
-        found.append([(start * width, stop * width, kept, ()) for start, stop, kept, _ in runs])
+        kept = np.ones(gm(a).bytes // width, np.int8)
+        for op in _stores(a):
+            _mark(kept, op)
+        found.append([(start * width, stop * width, same, ()) for start, stop, same, _ in _runs(kept)])
     return found
 
 
@@ -151,13 +121,49 @@ def _stores(value: SSAValue) -> Iterator[ops.TransferOp]:
             yield use.operation
 
 
-def _mark(stored: np.ndarray, op: ops.TransferOp, offsets: Sequence[int]) -> None:
-    """Notes the elements that one store writes."""
+def _ranges(op: Operation) -> dict[SSAValue, range]:
+    """What the indices around an op run over: those of loops, units and the grid."""
+    found: dict[SSAValue, range] = {}
+    at = op.parent_op()
+    while at is not None and not isinstance(at, structure.KernelOp):
+        block = at.regions[0].block
+        if isinstance(at, scf.ForOp):
+            found[block.args[0]] = range(*(_constant(v) for v in (at.lb, at.ub, at.step)))
+        elif isinstance(at, structure.SectionOp):
+            found[block.args[0]] = range(integer(at.units))
+        at = at.parent_op()
+    assert at is not None
+    return found | dict(zip(at.body.block.args, map(range, to_ints(at.grid)), strict=False))
+
+
+def _constant(value: SSAValue) -> int:
+    assert isinstance(value.owner, arith.ConstantOp)
+    return integer(value.owner.value)
+
+
+def _mark(kept: np.ndarray, op: ops.TransferOp) -> None:
+    """Sets to 0 the elements that a store writes, wherever it stands in its loops."""
+    ranges, indices = _ranges(op), op.index_operands()
+    used = list(dict.fromkeys(indices))
+    grid = np.meshgrid(*(np.array(ranges[v]) for v in used), indexing="ij")
+    places = dict(zip(used, (g.reshape(-1) for g in grid), strict=True))
+    if any(not len(r) for r in ranges.values()):
+        return
+    rows = Linear.decode(op.properties["offsets"], len(indices)).evaluate([places[v] for v in indices])
+    count = max((len(p) for p in places.values()), default=1)
+    offsets = np.unique(np.stack([np.broadcast_to(r, count) for r in rows], axis=1), axis=0) if rows else None
     view = op.view
-    at = np.full((), view.offset, np.int64)
-    for offset, count, step, extent, stride in zip(
-        offsets, op.box_sizes, op.box_steps, view.shape, view.strides, strict=True
-    ):
-        places = offset + np.arange(count) * step
-        at = at[..., None] + places[(places >= 0) & (places < extent)] * stride
-    stored[at.reshape(-1)] = True
+    if offsets is None:
+        kept[view.offset] = 0
+        return
+    some = max(1, MOST_AT_ONCE // max(size(op.box_sizes), 1))
+    for first in range(0, len(offsets), some):
+        part = offsets[first : first + some]
+        at, inside = np.full(len(part), view.offset, np.int64), np.ones(len(part), bool)
+        for d, (n, step, extent, stride) in enumerate(
+            zip(op.box_sizes, op.box_steps, view.shape, view.strides, strict=True)
+        ):
+            p = part[:, d].reshape(-1, *[1] * (d + 1)) + np.arange(n) * step
+            at = at[..., None] + p * stride
+            inside = inside[..., None] & (p >= 0) & (p < extent)
+        kept[at[inside]] = 0
