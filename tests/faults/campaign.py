@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import argparse
 import collections
+import hashlib
 import itertools
 import multiprocessing
 import random
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,12 +72,15 @@ class Tally:
     alarms: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     """Programs that the compiler refuses, with its reasons."""
+    large: int = 0
+    """Kernels that are too much work to run."""
 
     def add(self, other: Tally) -> None:
         self.counts.update(other.counts)
         self.escapes += other.escapes
         self.alarms += other.alarms
         self.refused += other.refused
+        self.large += other.large
 
     @property
     def total(self) -> int:
@@ -152,7 +158,7 @@ class KernelSubject:
         self.kernels = kernels_of(subject.module)
         self.kernel = self.kernels[name]
         self.name = name
-        self.host = host_module(subject.module)
+        self.host = host_module(subject.module) if host is None else host.run.module
         self.alarms: list[Finding] = []
         if summaries is None:
             summaries, self.alarms = summaries_of(subject.module, self.machine)
@@ -274,7 +280,7 @@ class KernelSubject:
 
     def verdicts(self, count: int, seed: int) -> Iterator[tuple[str, str, str, str]]:
         """(kind, what was changed, verdict, reason) of each mutant."""
-        rng = random.Random(f"{seed} {self.subject.name} {self.name}")
+        rng = random.Random(f"{seed} {text_of(self.kernel)}")
         for kind, what, mutant in drawn(KERNEL_MUTATIONS, self.kernel, self.machine, rng, count, 20 * count):
             verdict, why = self.judge(mutant, every=kind == "change a valid extent")
             yield kind, what, verdict, why
@@ -340,6 +346,21 @@ class HostSubject:
 # -- all of it ---------------------------------------------------------------------------------------------------
 
 
+def text_of(kernel: KernelOp) -> str:
+    """The kernel's text without its name: equal kernels of different programs have one."""
+    return str(kernel).replace(f"@{kernel.sym_name.data}", "@", 1)
+
+
+def claimed(kernel: KernelOp, target: str, claims: str) -> bool:
+    """Whether no program has claimed an equal kernel; claims it."""
+    key = hashlib.sha256(f"{target} {text_of(kernel)}".encode()).hexdigest()
+    try:
+        (Path(claims) / key).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
 def work_of(kernel: KernelOp) -> int:
     """About how many bytes the kernel's buffers hold, times its instructions: what a run costs."""
     model = Kernel(kernel)
@@ -365,13 +386,13 @@ def launched(module: ModuleOp) -> dict[str, KernelOp]:
     return {name: op for name, op in kernels_of(module).items() if name in used}
 
 
-Task = tuple[str, str, int, int, int]
+Task = tuple[str, str, int, int, int, str]
 
 
 def run_task(task: Task) -> tuple[Tally, int, int]:
-    """The mutants of all kernels and of the host program of one source for one target; how many kernels and host
-    programs those are of."""
-    source, target, each, host, seed = task
+    """The mutants of the kernels, which no equal one was before, and of the host program of one source for one target;
+    how many kernels and host programs those are of."""
+    source, target, each, host, seed, claims = task
     try:
         found = subject(source, target)
     except CompileError as error:
@@ -381,7 +402,9 @@ def run_task(task: Task) -> tuple[Tally, int, int]:
     kernels = 0
     program = HostSubject(found, summaries)
     for name, op in launched(found.module).items():
-        if work_of(op) * 2 <= MOST_WORK:
+        if work_of(op) * 2 > MOST_WORK:
+            whole.large += 1
+        elif claimed(op, target, claims):
             kernels += 1
             some = each if work_of(op) <= FEW_WORK else -(-each // 4)
             whole.add(KernelSubject(found, name, summaries, program).mutants(some, seed))
@@ -390,12 +413,12 @@ def run_task(task: Task) -> tuple[Tally, int, int]:
     return whole, kernels, bool(tally.total)
 
 
-def tasks(args: argparse.Namespace) -> list[Task]:
+def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     """Every source for its targets."""
     sources = [(e, target) for e in examples() for target in TARGETS]
     sources += [(f"random {i}", TARGETS[i % 2]) for i in range(args.random)]
     sources += [(f"fuzz {i}", TARGETS[i % 2]) for i in range(args.fuzz)]
-    return [(*s, args.each, args.host, args.seed) for s in sources if re.search(args.only, s[0])]
+    return [(*s, args.each, args.host, args.seed, claims) for s in sources if re.search(args.only, s[0])]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -412,12 +435,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="a line for each source")
     args = parser.parse_args(argv)
     started = time.perf_counter()
-    listed = tasks(args)
     whole, kernels, programs = Tally(), 0, 0
     crashes: list[str] = []
     # JAX has threads, which a fork would not take along: each worker starts anew
-    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
-        running = {pool.submit(run_task, task): task for task in listed}
+    with (
+        tempfile.TemporaryDirectory() as claims,
+        ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool,
+    ):
+        running = {pool.submit(run_task, task): task for task in tasks(args, claims)}
         for done in as_completed(running):
             if (error := done.exception()) is not None:
                 source, target, *_ = running[done]
@@ -438,7 +463,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{whole.total} mutants of {kernels} kernels and {programs} host programs, {seconds:.0f} s")
     print(whole.table())
     print(f"false alarms on the originals: {len(whole.alarms)}")
-    for line in [*whole.alarms, *whole.escapes, *(f"not compiled: {r}" for r in whole.refused)]:
+    print(f"kernels that are too much work to run on bytes: {whole.large}")
+    for line in sorted([*whole.alarms, *whole.escapes, *(f"not compiled: {r}" for r in whole.refused)]):
         print(line)
     for line in crashes:
         print(f"CRASHED: {line}")
