@@ -155,6 +155,12 @@ def test_a_bypass_of_l2_makes_each_core_pay_for_its_own_misses() -> None:
     assert task(data) > 1.2 * task(kept)
 
 
+@pytest.mark.parametrize("dtype", ["u8", "bool", "i64"])
+def test_a_copy_of_any_type(dtype: str) -> None:
+    data = CLASSES["copy that all cores make"]
+    assert task(changed(data, "workload", dtype=dtype)) > 0
+
+
 def test_triton_divides_halves_in_f32() -> None:
     data = CLASSES["halves divided"]
     other = changed(data, "schedule", impl="Ascend C")
