@@ -22,6 +22,7 @@ from xdsl.dialects.func import FuncOp
 import tilewright as tw
 from tilewright.dialects import make_context
 from tilewright.dialects.affine import Affine
+from tilewright.dialects.base import Linear
 from tilewright.dialects.npu.structure import KernelOp
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
@@ -29,6 +30,7 @@ from tilewright.passes.errors import PassError
 from tilewright.passes.npu.check import BLAME, check, check_kernel, removable_flags
 from tilewright.passes.npu.check.affine import cover, product_covers
 from tilewright.passes.npu.check.clocks import reduced_trips
+from tilewright.passes.npu.check.model import Kernel
 from tilewright.passes.pipeline import PIPELINE, STATES, make_pass
 
 B1 = Machine.load("ascend-910b1")
@@ -470,3 +472,23 @@ def test_the_command_line_lists_flags(tmp_path: Any, capsys: pytest.CaptureFixtu
     path.write_text("\n".join(line for line in TEXT.splitlines() if "event = 0" not in line))
     assert main(["verify", str(path), "--flags", "--json"]) == 0
     assert '"removable_flags": []' in capsys.readouterr().out
+
+
+def test_each_core_is_followed_where_a_load_moves_otherwise() -> None:
+    """On the first core the load takes what was stored; on the others it reaches into what comes next."""
+    x, w, b = np.zeros((512, 64), np.float16), np.zeros((64, 512), np.float16), np.zeros(512, np.float16)
+    pins = tw.Schedule(base_m=128, base_n=128, split_m=4, split_n=1)
+    machine = Machine.load("ascend-910b1")
+    (op,) = kernels(tw.compile(mlp_layer, x, w, b, options=tw.Options(schedule=pins)).module())
+    assert check_kernel(op, machine)[1] == []
+    kernel = Kernel(op)
+    (load,) = [t for t in kernel.transfers if t.tensor in kernel.workspaces and not t.write]
+    indices = load.op.index_operands()
+    rows = [list(row) for row in Linear.decode(load.op.properties["offsets"], len(indices)).rows]
+    rows[-1][list(indices).index(op.body.block.args[0])] += 16
+    load.op.properties["offsets"] = Linear(rows).encode()
+    assert {f.kind for f in check_kernel(op, machine)[1]} & {"race", "uninitialised"}
+
+
+def mlp_layer(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+    return jax.nn.relu(x @ w + b)
