@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mutants import KERNEL_MUTATIONS
 from programs import RandomProgram, programs
 from subjects import example
+from sums import sums
 from xdsl.context import Context
 from xdsl.dialects.func import FuncOp
 
@@ -98,8 +99,8 @@ def mlp(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
 
 
 @pytest.fixture(scope="module")
-def long_loops() -> list[KernelOp]:
-    """Kernels whose loops run often: of the product, of its tiles, of a vector kernel's copies."""
+def long_loops(tmp_path_factory: pytest.TempPathFactory) -> list[KernelOp]:
+    """Kernels whose loops run often: of the product, of its tiles, of a vector kernel's copies, of barriers."""
     shapes = [jax.ShapeDtypeStruct(s, np.float16) for s in [(256, 4096), (4096, 4096), (4096,)]]
     product = tw.compile(mlp, *shapes).module()
     vector = tw.compile(
@@ -108,7 +109,10 @@ def long_loops() -> list[KernelOp]:
     ordered = tw.compile(
         lambda x: (jnp.sort(x, -1), jnp.cumsum(x, -1)), jax.ShapeDtypeStruct((20000, 300), np.float32)
     ).module()
-    return [*kernels(product), *kernels(vector), *kernels(ordered)]
+    file = tmp_path_factory.mktemp("barriers") / "sums.mlir"
+    file.write_text(sums(1, 40))
+    barriers = tw.compile(str(file)).module()
+    return [*kernels(product), *kernels(vector), *kernels(ordered), *kernels(barriers)]
 
 
 @pytest.mark.parametrize("kind", sorted(KERNEL_MUTATIONS))
