@@ -22,7 +22,7 @@ from .expressed import (
     operation,
     shape_of,
 )
-from .records import Record, positive
+from .records import Record
 from .split_k import split_product
 
 FRACTALS = ("nz", "zn", "fractal_nz")
@@ -120,6 +120,9 @@ def matmul(record: Record) -> Expressed:
     out = element_type(record, "dtype_out", default="f16" if dtype != "i8" else "i32")
     schedule = _cube_schedule(record, m, n, k, machine)
     impl = record.text("schedule", "impl").lower()
+    parts = record.integer("schedule", "split_k") or 1
+    if parts > 1:
+        return _split_over_cores(record, (m, n, k), parts, dtype, out, target)
     if _splits_k(record, impl) and record.integer("schedule", "base_m"):
         return _split_over_k(record, (m, n, k), dtype, target, schedule)
     batch = record.integer("workload", "batch") or 1
@@ -145,7 +148,35 @@ def matmul(record: Record) -> Expressed:
 
 def _splits_k(record: Record, impl: str) -> bool:
     said = record.part("schedule").get("split_k")
-    return "split-k" in impl or (isinstance(said, str) and bool(said)) or (positive(said) or 1) > 1
+    return "split-k" in impl or (isinstance(said, str) and bool(said))
+
+
+def _split_over_cores(
+    record: Record, extents: tuple[int, int, int], parts: int, dtype: str, out: str, target: str
+) -> Expressed:
+    """A product of which `parts` groups of cores take a part of k each: a batch of products. Each partial sum has a
+    place of its own in device memory, which takes a store as long as adding to the others'. Raises Inexpressible for
+    one with more than a product."""
+    m, n, k = extents
+    machine, impl = Machine.load(target), record.text("schedule", "impl").lower()
+    fractals = any(record.text("workload", f"{side}_layout").lower() in FRACTALS for side in "ab")
+    if "+" in operation(record) or (record.integer("workload", "batch") or 1) > 1 or fractals or parts > k:
+        raise Inexpressible("only a plain product of matrices is split over k")
+    cores = cores_of(record, "aic") or machine.cube_cores
+    schedule = dataclasses.replace(
+        _cube_schedule(record, m, n, machine),
+        split_m=None,
+        split_n=None,
+        deal=None,
+        cores=min(cores, machine.cube_cores),
+    )
+    reduced = re.search(r"reduce|workspace", impl) is not None
+    kept = "i32" if dtype == "i8" else "f32" if reduced else out
+    t_a, t_b = _transposed(record, "a"), _transposed(record, "b")
+    function = functions.product_in_parts(parts, t_a, t_b, kept, out if reduced else None)
+    k += -k % parts  # The largest part sets the time.
+    a, b = (k, m) if t_a else (m, k), (n, k) if t_b else (k, n)
+    return Expressed(function, target, ((a, dtype), (b, dtype)), schedule, one_launch=True)
 
 
 def _split_over_k(
