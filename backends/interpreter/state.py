@@ -11,16 +11,17 @@ from typing import Any, Protocol
 
 import numpy as np
 from jax import Array, lax
+from jax import numpy as jnp
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from ...dialects.dtypes import numpy_dtype, size
+from ...dialects.dtypes import is_complex, numpy_dtype, paired, size, tensor
 from ...dialects.npu import GmType
 from ...dialects.npu.interface import gm
 from . import boxes
 from .bytes_mode import from_words, to_words
 from .scope import Offset, traced
-from .values import cooked, raw
+from .values import cooked, joined, raw, side_by_side
 from .views import View, realise
 
 
@@ -30,9 +31,26 @@ def on_host(value: SSAValue) -> bool:
 
 
 def storage(value: SSAValue) -> GmType:
-    """How a value of the host program is held: the type of the device tensor, or of one like the host's."""
+    """How a value of the host program is held: the type of the device tensor, or of one like the host's. Device tensors
+    of complex numbers are held as their parts, side by side, so that views of them as such move nothing."""
     kind = value.type
-    return GmType.of(kind.get_shape(), kind.element_type) if isinstance(kind, TensorType) else gm(value)
+    if isinstance(kind, TensorType):
+        return GmType.of(kind.get_shape(), kind.element_type)
+    found = gm(value)
+    if not is_complex(found.element):
+        return found
+    held = paired(tensor(found.shape, found.element))
+    return GmType.of(held.get_shape(), held.element_type)
+
+
+def held(x: Any) -> Array:
+    """An array of the host as a device tensor holds it."""
+    return side_by_side(jnp.asarray(x))
+
+
+def given(x: Any, value: SSAValue) -> Array:
+    """What a device tensor holds as the array of the host that `value`, the tensor, stands for."""
+    return joined(jnp.asarray(x)) if is_complex(gm(value).element) else x
 
 
 class State(Protocol):
@@ -104,13 +122,13 @@ class TypedState:
     def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
         inputs = len(arguments) - outputs
         for arg, root in zip(arguments[:inputs], roots[:inputs], strict=True):
-            self.contents[arg] = lax.reshape(self.get(root), gm(arg).shape)
+            self.contents[arg] = lax.reshape(self.get(root), storage(arg).shape)
         self.drop(arguments[inputs:])
 
     def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
         inputs = len(arguments) - outputs
         for arg, root in zip(arguments[inputs:], roots[inputs:], strict=True):
-            self.contents[root] = lax.reshape(self.get(arg), gm(root).shape)
+            self.contents[root] = lax.reshape(self.get(arg), storage(root).shape)
         self.drop(arguments)
 
 
@@ -127,7 +145,7 @@ class ArenaState:
     def get(self, root: SSAValue) -> Array:
         if on_host(root):
             return self.numbers[root]
-        type_ = gm(root)
+        type_ = storage(root)
         count = -(-type_.bytes // 4)
         words = lax.dynamic_slice(
             self.words, [traced(self.address[root])], [count], allow_negative_indices=False

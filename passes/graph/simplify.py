@@ -67,6 +67,7 @@ MANY_ELEMENTS = 1 << 16
 NOTE = "quant"
 """The attribute that says how a value is to be quantized: it goes with the value."""
 
+
 @dataclass(frozen=True)
 class GraphSimplifyPass(ModulePass):
     """Canonical forms for a target."""
