@@ -20,7 +20,7 @@ from tilewright.passes.pipeline import PIPELINE, remaining
 
 from .harness import host_ops
 
-FEW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 EXTENTS = st.sampled_from([0, 1, 2, 3, 7, 13, 31])
 
 
@@ -48,7 +48,7 @@ def check(
         scale = max(1.0, float(np.abs(b).max(initial=0)))
         assert float(np.abs(a - b).max(initial=0)) <= units * np.finfo(np.float32).eps * scale
     if memory:
-        for a, b in zip(got, jax.tree.leaves(tw.compile(fn, *args).executable("bytes")(*args)), strict=True):
+        for a, b in zip(got, program.executable("bytes")(*args), strict=True):
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
     assert set(host_ops(program)) <= set(host), host_ops(program)
     return program
@@ -264,5 +264,5 @@ def test_complex128_stays_on_the_host() -> None:
     with jax.enable_x64(True):
         x = numbers(4).astype(np.complex128)
         program = tw.compile(lambda x: x * x + 1, x)
-        assert set(host_ops(program)) >= {"stablehlo.multiply"}
+        assert host_ops(program) == ["stablehlo.multiply, stablehlo.add"]
         np.testing.assert_allclose(np.asarray(program(x)), x * x + 1, 1e-12)
