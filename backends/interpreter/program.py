@@ -27,7 +27,7 @@ from .hostprogram import PASSIVE, HostProgram, yielded
 from .launch import THREADS, ZERO, CompiledKernel, is_heavy
 from .segments import Segment
 from .state import ArenaState, State, TypedState, given, held, on_host
-from .values import plain
+from .values import on_device, plain
 
 SEGMENT_LAUNCHES = 8
 """From this many launches on, a segment ends where a kernel comes again: so the layers of a network are
@@ -80,7 +80,7 @@ class Executable:
         """The results of `@main`. Raises TypeError for arguments of the wrong number, shape or dtype."""
         self.compile()
         with jax.enable_x64(True):
-            args = [jax.numpy.asarray(a) for a in arrays]
+            args = [on_device(a) for a in arrays]
             _check_arguments(self.host.block, args)
             if self.arena is None:
                 inputs = zip(self.host.block.args, map(held, args), strict=True)
