@@ -116,7 +116,7 @@ class HostWalk:
         self.numbers = TypedState({})
         """What the host has in its own memory."""
         self.fresh: set[SSAValue] = set()
-        """Tensors that no launch has written to since they were made."""
+        """Tensors that nothing was written to since they were made."""
         self.lost = False
         """The launches no longer correspond to the golden ones: nothing further is compared."""
 
@@ -150,6 +150,7 @@ class HostWalk:
         return self.host.read(self._as_state(), value)
 
     def write(self, value: SSAValue, x: Any) -> None:
+        self.fresh.discard(self.host.root(value))
         self.host.write(self._as_state(), value, x)
 
     def _as_state(self) -> State:
@@ -181,6 +182,7 @@ class HostWalk:
                     self.host.enter_call(op, self.state)
                     self.block(self.host.function(op), path)
                     self.host.leave_call(op, self.state)
+                    self.fresh -= {self.host.root(v) for v in op.written()}
                 case npu.ScalarsOp():
                     self.host.scalars(op, self.numbers)
                 case npu.ToHostOp():
