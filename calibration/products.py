@@ -164,7 +164,7 @@ def _split_over_cores(
         raise Inexpressible("only a plain product of matrices is split over k")
     cores = cores_of(record, "aic") or machine.cube_cores
     schedule = dataclasses.replace(
-        _cube_schedule(record, m, n, machine),
+        _cube_schedule(record, m, n, -(-k // parts), machine),
         split_m=None,
         split_n=None,
         deal=None,

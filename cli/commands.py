@@ -68,7 +68,9 @@ def _options(args: argparse.Namespace) -> Options:
         schedule = parse_pins(args.schedule)
     except PassError as error:
         raise CliError(str(error)) from None
-    donate = tuple(int(d) if re.fullmatch(r"-?\d+", d) else d for d in re.split(r"\s*,\s*", args.donate.strip()) if d)
+    donate = tuple(
+        int(d) if re.fullmatch(r"-?\d+", d) else d for d in re.split(r"\s*,\s*", args.donate.strip()) if d
+    )
     return Options(getattr(args, "memory", "typed"), schedule=schedule, host=args.host, donate=donate)
 
 

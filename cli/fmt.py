@@ -36,7 +36,9 @@ def add_parser(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     text = "rewrite .tw files in their canonical form"
     fmt = commands.add_parser("fmt", help=text, description=text, **texts("fmt"))
     fmt.add_argument("files", nargs="+", metavar="FILE", help=".tw files; - reads stdin and writes stdout")
-    fmt.add_argument("--check", action="store_true", help="change nothing; exit code 1 where a file would change")
+    fmt.add_argument(
+        "--check", action="store_true", help="change nothing; exit code 1 where a file would change"
+    )
     fmt.add_argument("--json", action="store_true", help="print one JSON object")
     fmt.add_argument("--debug", action="store_true", help="show the traceback of an error")
 

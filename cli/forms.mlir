@@ -156,3 +156,21 @@ func.func @main(%a: tensor<24x40x$T>) -> tensor<24x40x$T> {
   %r = stablehlo.bitcast_convert %a : (tensor<24x40x$T>) -> tensor<24x40x$T>
   return %r : tensor<24x40x$T>
 }
+
+// form: real
+func.func @main(%a: tensor<24x40x$T>) -> tensor<24x40xf32> {
+  %r = stablehlo.real %a : (tensor<24x40x$T>) -> tensor<24x40xf32>
+  return %r : tensor<24x40xf32>
+}
+
+// form: imag
+func.func @main(%a: tensor<24x40x$T>) -> tensor<24x40xf32> {
+  %r = stablehlo.imag %a : (tensor<24x40x$T>) -> tensor<24x40xf32>
+  return %r : tensor<24x40xf32>
+}
+
+// form: complex
+func.func @main(%a: tensor<24x40x$T>, %b: tensor<24x40x$T>) -> tensor<24x40xcomplex<$T>> {
+  %r = stablehlo.complex %a, %b : tensor<24x40xcomplex<$T>>
+  return %r : tensor<24x40xcomplex<$T>>
+}

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from .support import Row
 
 SHELLS = ("bash", "zsh", "fish")
-FILES = frozenset({"SOURCE", "FILE", "NPZ", "RECORDS.json", "FILE.md", "FILE.png", "FILE.py:NAME", "FILE.py:FN"})
+FILES = frozenset(
+    {"SOURCE", "FILE", "NPZ", "RECORDS.json", "FILE.md", "FILE.png", "FILE.py:NAME", "FILE.py:FN"}
+)
 """Arguments that the shell completes with names of files."""
 
 _WIDEST = 64

@@ -283,7 +283,9 @@ def parse_shapes(text: str) -> list[Spec]:
             numpy_dtype(match[1])
         except KeyError:
             known = suggestion(match[1].lower(), names()) or f"; known are {', '.join(names())}"
-            raise CliError(f"unknown element type '{match[1]}' in --shapes{_of_numpy(match[1]) or known}") from None
+            raise CliError(
+                f"unknown element type '{match[1]}' in --shapes{_of_numpy(match[1]) or known}"
+            ) from None
         out.append((tuple(int(n) for n in (match[2] or "").split(",") if n), match[1]))
     if not out:
         raise CliError(f"--shapes is empty; {help}")
@@ -328,5 +330,7 @@ def random_inputs(specs: Sequence[Spec]) -> list[np.ndarray]:
         try:
             made.append(make(shape, dtype))
         except (MemoryError, ValueError, OverflowError):  # ValueError: more elements than numpy can count
-            raise CliError(f"an input of {dtype}[{','.join(map(str, shape))}] does not fit in memory") from None
+            raise CliError(
+                f"an input of {dtype}[{','.join(map(str, shape))}] does not fit in memory"
+            ) from None
     return made

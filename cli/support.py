@@ -16,10 +16,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from ..dialects.elementwise import FUNCTIONS
-from ..dialects.npu import NpuOp, Pipe, SyncOp
+from ..dialects.npu import NpuOp, Pipe, SetCrossOp, SyncOp, WaitCrossOp
 from ..dialects.npu.structure import HostCallOp, KernelOp
 from ..frontends import FrontendError, bindings
-from ..frontends.rules import RULES, STRUCTURAL
+from ..frontends.rules import ON_COMPLEX, RULES, STRUCTURAL
 from ..frontends.rules.elementwise import NAMES
 from ..machine import Machine
 from ..passes.errors import PassError
@@ -34,6 +34,7 @@ DTYPES = (
 """StableHLO's element types that are tried."""
 
 ENGINES = {Pipe.M: "cube", Pipe.V: "vector"}
+FLAGS = (SyncOp, SetCrossOp, WaitCrossOp)
 DMA, HOST, FOLDED = "dma", "host", "folded"
 """Only transfers; the host; no instruction at all (a view, or worked out at compile time)."""
 
@@ -64,7 +65,9 @@ class Row:
 def rows(target: str, names: list[str] | None = None) -> Iterator[Row]:
     """A row for each op of StableHLO, or those named, in alphabetical order."""
     for name in sorted(known()) if names is None else names:
-        rule = RULES.get(f"stablehlo.{name}") or STRUCTURAL.get(f"stablehlo.{name}")
+        rule = next(
+            (t[key] for t in (RULES, STRUCTURAL, ON_COMPLEX) if (key := f"stablehlo.{name}") in t), None
+        )
         if rule is None:
             yield Row(name, "", {d: Support((HOST,), {}) for d in DTYPES})
             continue
@@ -106,7 +109,7 @@ def _engines(module: ModuleOp, machine: Machine) -> Support:
     for op in module.walk():
         if isinstance(op, HostCallOp):
             engines.add(HOST)
-        elif isinstance(op, NpuOp) and not isinstance(op, SyncOp) and _in_kernel(op):
+        elif isinstance(op, NpuOp) and not isinstance(op, FLAGS) and _in_kernel(op):
             engines.add(ENGINES.get(op.PIPE, DMA))
             if op.PIPE in ENGINES:
                 cost = op.cost(machine, [0] * len(op.index_operands()))

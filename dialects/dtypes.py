@@ -146,6 +146,28 @@ def signed(element: Attribute) -> Attribute:
     return element_type(dtype_name(element).removeprefix("u")) if dtype_name(element)[0] == "u" else element
 
 
+COMPLEX = _SIMPLE["c64"]
+"""The complex numbers that the device has, as pairs of f32."""
+
+
+def part(element: Attribute) -> Attribute:
+    """The element type of the real and imaginary parts of a complex one; other types as they are."""
+    return element.element_type if isinstance(element, ComplexType) else element
+
+
+def is_complex(element: Attribute) -> bool:
+    """Whether an element type is one of complex numbers, of any width."""
+    return isinstance(element, ComplexType)
+
+
+def paired(kind: TensorType) -> TensorType:
+    """How a tensor of complex numbers is in memory: real and imaginary parts along a new last dimension. Other tensors
+    as they are."""
+    if not is_complex(kind.element_type):
+        return kind
+    return tensor([*kind.get_shape(), 2], part(kind.element_type))
+
+
 def is_float(element: Attribute | str) -> bool:
     name = element if isinstance(element, str) else dtype_name(element)
     return name[0] in "fb"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Result = Literal["same", "i1", "any", "bits"]
+Result = Literal["same", "i1", "any", "bits", "part", "pair"]
 Domain = Literal["any", "number", "float", "whole", "integer"]
 """Any type; all but i1; floats; integers and i1; integers without i1."""
 
@@ -17,10 +17,11 @@ Domain = Literal["any", "number", "float", "whole", "integer"]
 @dataclass(frozen=True)
 class Function:
     """name: the op's suffix; arity: operands; result: element type of the result (`same` as the last operand,
-    `i1`, `any`: given on the op, or `bits`: given on the op, of the operand's width); flops: what one element counts
-    for in reports; bits: whether operand 0 is a pattern of bits, so that computing in a wider type must put zeros in
-    front of it; leading: what each of those zeros adds to the result; sign: whether operand 0's top bit is a sign
-    whatever its type, so that computing in a wider type must repeat it."""
+    `i1`, `any`: given on the op, `bits`: given on the op, of the operand's width, `part`: that of the operand's parts,
+    or `pair`: complex numbers of the operands); flops: what one element counts for in reports; bits: whether operand 0
+    is a pattern of bits, so that computing in a wider type must put zeros in front of it; leading: what each of those
+    zeros adds to the result; sign: whether operand 0's top bit is a sign whatever its type, so that computing in a
+    wider type must repeat it."""
 
     name: str
     arity: int
@@ -33,6 +34,11 @@ class Function:
     sign: bool = False
     domain: Domain = "any"
     """Element types of the operands that the function is defined on."""
+    real: bool = False
+    """Whether the result for complex operands is real."""
+    complex_flops: int = 0
+    """Operations on real numbers that one complex element counts for; 0 where graph-complex has no formula for complex
+    operands or results, so that the host computes them."""
 
 
 _UNARY = [
@@ -84,25 +90,45 @@ _DOMAIN: dict[str, Domain] = {
 }
 """Of the functions above, where it is not floats for one operand and numbers for two."""
 
+_COMPLEX: dict[str, int] = {
+    **dict.fromkeys(("neg", "add", "sub", "select", "convert"), 2),
+    **dict.fromkeys(("eq", "ne"), 3),
+    **{"mul": 6, "abs": 8, "div": 24, "sin": 12, "cos": 12, "sign": 10},
+}
+"""Operations on real numbers in the formulas for complex ones."""
+
 FUNCTIONS: dict[str, Function] = {
     f.name: f
     for f in [
-        *(Function(n, 1, domain=_DOMAIN.get(n, "float")) for n in _UNARY),
+        *(
+            Function(n, 1, domain=_DOMAIN.get(n, "float"), real=n == "abs", complex_flops=_COMPLEX.get(n, 0))
+            for n in _UNARY
+        ),
         Function("popcnt", 1, bits=True, domain="integer"),
         Function("clz", 1, bits=True, leading=1, domain="integer"),
         Function("shr_logical", 2, bits=True, domain="integer"),
         Function("shr_arithmetic", 2, sign=True, domain="integer"),
         Function("is_finite", 1, "i1", domain="float"),
-        Function("convert", 1, "any", 0),
+        Function("convert", 1, "any", 0, complex_flops=_COMPLEX["convert"]),
         Function("bitcast", 1, "bits", 0),
-        *(Function(n, 2, domain=_DOMAIN.get(n, "number")) for n in _BINARY),
-        *(Function(n, 2, "i1") for n in _COMPARE),
-        Function("select", 3, "same", 1, predicate=True),
+        *(Function(n, 2, domain=_DOMAIN.get(n, "number"), complex_flops=_COMPLEX.get(n, 0)) for n in _BINARY),
+        *(Function(n, 2, "i1", complex_flops=_COMPLEX.get(n, 0)) for n in _COMPARE),
+        Function("select", 3, "same", 1, predicate=True, complex_flops=_COMPLEX["select"]),
         Function("clamp", 3, domain="number"),
     ]
 }
 
+PARTS: dict[str, Function] = {
+    "real": Function("real", 1, "part", 0, complex_flops=0),
+    "imag": Function("imag", 1, "part", 0, complex_flops=0),
+    "complex": Function("complex", 2, "pair", 0, complex_flops=0),
+}
+"""Functions between complex numbers and their parts. They are of the graph level only: graph-complex removes them."""
+
 FORMULAS: dict[str, str] = {
+    "real": "its real part",
+    "imag": "its imaginary part",
+    "complex": "lhs + i rhs",
     **{
         n: f"{n}(x)"
         for n in ("sign", "exp", "log", "sqrt", "cbrt", "tanh", "sin", "cos", "tan", "erf", "floor", "ceil")
@@ -158,6 +184,9 @@ REDUCTION_FUNCTION = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "
 
 SCATTERS = ("set", "sum", "prod", "max", "min")
 """What a scatter does with what is there: replace it, or combine as a reduction."""
+
+LINEAR = ("sum", "set")
+"""Kinds of reduction and scatter that treat the parts of complex numbers each by itself."""
 
 
 def identity(kind: str, dtype: str) -> float | int | bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from xdsl.ir import Attribute
@@ -15,10 +16,14 @@ _OPERANDS = {1: ("x",), 2: ("lhs", "rhs"), 3: ("first", "second", "third")}
 
 
 def make_elementwise(
-    level: str, base: type[FormattedOp], module: str, value: type[Attribute]
+    level: str,
+    base: type[FormattedOp],
+    module: str,
+    value: type[Attribute],
+    functions: Mapping[str, Function] = FUNCTIONS,
 ) -> dict[str, type[Any]]:
     """`{function name: op class}` for ops `level.<name>` on values of type `value`, deriving from `base`."""
-    return {f.name: _make(level, f, base, module, value) for f in FUNCTIONS.values()}
+    return {f.name: _make(level, f, base, module, value) for f in functions.values()}
 
 
 def _make(

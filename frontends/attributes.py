@@ -117,14 +117,17 @@ def value_key(op: Op) -> Any:
     try:
         attr = op.attributes["value"]
     except TypeError:  # they have no Python class for complex elements
-        return None
+        found = _DENSE.search(str(op))
+        return None if found is None else f"{found.group()}{op.results[0].type}"
     return attr if isinstance(attr, ir.DenseElementsAttr) else None
 
 
-def literal(attr: ir.DenseElementsAttr, shape: tuple[int, ...], dtype: np.dtype) -> Literal:
-    """The tensor that an attribute from `value_key` holds."""
+def literal(attr: ir.DenseElementsAttr | str, shape: tuple[int, ...], dtype: np.dtype) -> Literal:
+    """The tensor that an attribute, or the text of one, from `value_key` holds."""
     if 0 in shape:  # the bindings make no difference between types here
         return Literal.of(np.zeros(shape, dtype))
+    if isinstance(attr, str):
+        return Literal.of(_array_from_text(attr, shape, dtype))
     try:
         array = np.asarray(attr)
     except TypeError:
@@ -135,14 +138,20 @@ def literal(attr: ir.DenseElementsAttr, shape: tuple[int, ...], dtype: np.dtype)
 
 
 _DENSE = re.compile(r"dense<(.*)> : tensor<", re.DOTALL)
+_PAIR = re.compile(r"\(([^,()]+),([^()]+)\)")
 
 
 def _array_from_text(text: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """bf16, float8 and narrow integers have no Python buffer; MLIR prints long ones as hexadecimal bytes."""
+    """bf16, float8, narrow integers and complex numbers have no Python buffer; MLIR prints long ones as hexadecimal
+    bytes."""
     found = _DENSE.match(text)
     body = found.group(1) if found else ""
     if body.startswith('"0x'):
         flat = np.frombuffer(bytes.fromhex(body[3:-1]), np.int8).view(dtype)
+    elif dtype.kind == "c":
+        part = np.dtype(f"f{dtype.itemsize // 2}")
+        pairs = [[_element(w.strip(), part) for w in pair] for pair in _PAIR.findall(body)]
+        flat = np.array(pairs, part).reshape(-1).view(dtype)
     else:
         words = re.sub(r"[\[\]\s]", "", body).split(",") if body else []
         flat = np.array([_element(w, dtype) for w in words], dtype)

@@ -362,14 +362,15 @@ def text_of(module: ir.Module) -> str:
     return str(module.operation.get_asm(enable_debug_info=False))
 
 
-def expand_chlo(module: ir.Module) -> bool:
-    """Rewrite the CHLO ops of a module with StableHLO's own, in place; False where one has no expansion."""
+def expand_functions(module: ir.Module) -> bool:
+    """Rewrite the CHLO ops of a module with StableHLO's own, and functions of complex numbers with those of real ones
+    where StableHLO says how, in place; False where a CHLO op has no expansion."""
     _register_passes()
     with module.context:
         try:
-            passmanager.PassManager.parse("builtin.module(func.func(chlo-legalize-to-stablehlo))").run(
-                module.operation
-            )
+            passmanager.PassManager.parse(
+                "builtin.module(func.func(chlo-legalize-to-stablehlo,stablehlo-complex-math-expander))"
+            ).run(module.operation)
         except ir.MLIRError:
             return False
     return True
@@ -391,7 +392,7 @@ __all__ = [
     "direction",
     "donated",
     "dot_dimensions",
-    "expand_chlo",
+    "expand_functions",
     "fold_shapes",
     "functions",
     "gather_dimensions",

@@ -6,12 +6,15 @@ import numpy as np
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import BlockArgument, SSAValue
 
-from ..dialects.dtypes import element_type
+from ..dialects.dtypes import COMPLEX, element_type
 from ..dialects.graph import ELEMENTWISE, ConstantOp, WhileOp
 from ..dialects.graph.interface import element_of
 
 NATIVE = frozenset(map(element_type, "f32 f16 bf16 i8 i16 i32 i64 ui8 ui16 ui32 ui64 i1".split()))
 """Element types that the device computes with; ops on others run on the host."""
+
+MOVABLE = NATIVE | {COMPLEX}
+"""Element types that the device moves, and adds up."""
 
 
 def constant_value(value: SSAValue) -> np.ndarray | None:

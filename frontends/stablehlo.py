@@ -45,11 +45,11 @@ def convert_module(module: Any) -> ModuleOp:
 
 def _convert(module: Any, filename: str | None) -> ModuleOp:
     from .bindings import fold_shapes, lower_quantized
-    from .rules import RULES, STRUCTURAL
+    from .rules import ON_COMPLEX, RULES, STRUCTURAL
     from .walk import DynamicShape, QuantizedType, Walk
 
     def converted(module: Any) -> ModuleOp:
-        return Walk(module, filename, RULES, STRUCTURAL).main()
+        return Walk(module, filename, RULES, STRUCTURAL, ON_COMPLEX).main()
 
     try:
         return converted(module)

@@ -22,8 +22,8 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects.base import ints
-from ..dialects.dtypes import element_type, numpy_dtype, tensor
-from ..dialects.graph import ELEMENTWISE, BroadcastOp, ConstantOp, DataAttr, HostOp, YieldOp
+from ..dialects.dtypes import COMPLEX, element_type, numpy_dtype, tensor
+from ..dialects.graph import ELEMENTWISE, PART_OPS, BroadcastOp, ConstantOp, DataAttr, HostOp, YieldOp
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.donation import donate
 from ..dialects.graph.interface import element_of, shape_of
@@ -31,7 +31,7 @@ from . import bindings
 from .bindings import Op, Value
 from .calls import CallPlan
 from .errors import FrontendError
-from .known import NATIVE
+from .known import MOVABLE, NATIVE
 
 Property = int | str | Sequence[int] | Attribute
 """What `Walk.emit` makes a property of: an i64, a string, an i64 array, or an attribute as it is."""
@@ -67,15 +67,21 @@ class Walk:
     """One conversion: which values stand for which, where new ops go, and what is cached on the way.
 
     rules: by op name, for ops whose operands and results all have element types of the device; structural:
-    likewise, for any element types.
+    likewise, for any element types; on_complex: for those where some are complex numbers and the others of the device.
     """
 
     def __init__(
-        self, module: Any, filename: str | None, rules: Mapping[str, Rule], structural: Mapping[str, Rule]
+        self,
+        module: Any,
+        filename: str | None,
+        rules: Mapping[str, Rule],
+        structural: Mapping[str, Rule],
+        on_complex: Mapping[str, Rule],
     ):
         self.filename = filename
         self._rules = rules
         self._structural = structural
+        self._complex = on_complex
         self.symbols = bindings.functions(module)
         self._values: dict[Value, SSAValue] = {}
         self._out: list[Operation] = []
@@ -182,24 +188,30 @@ class Walk:
     def _convert(self, name: str, op: Op, args: list[SSAValue]) -> Sequence[SSAValue]:
         types = [self.type(r.type) for r in op.results]
         rule = self._structural.get(name)
-        if rule is None and self.native(args, types):
-            rule = self._rules.get(name)
-            if rule is None and name.startswith("chlo."):
+        if rule is None and self.movable(args, types):
+            native = self.native(args, types)
+            rule = (self._rules if native else self._complex).get(name)
+            if rule is None and (name.startswith("chlo.") or not native):
                 made = self._expanded(op)
                 return self.host(op, types) if made is None else made
         made = None if rule is None else rule(self, op, args, types)
         return self.host(op, types) if made is None else made
+
+    def movable(self, args: Sequence[SSAValue], types: Sequence[TensorType]) -> bool:
+        """Whether the device has all of these: in an element type that it computes with, or complex numbers."""
+        return all(t.element_type in MOVABLE for t in types) and all(element_of(a) in MOVABLE for a in args)
 
     def native(self, args: Sequence[SSAValue], types: Sequence[TensorType]) -> bool:
         """Whether the device computes with the element types of all of these."""
         return all(t.element_type in NATIVE for t in types) and all(element_of(a) in NATIVE for a in args)
 
     def _expanded(self, op: Op) -> Sequence[SSAValue] | None:
-        """A CHLO function through its expansion into StableHLO; None where the host had better run it."""
+        """A CHLO function, or one of complex numbers, through its expansion into StableHLO; None where the host had
+        better run it."""
         values, module = bindings.isolate(op, self.symbols)
         text = bindings.text_of(module)
         if text not in self._expansions:
-            ops = bindings.operations(module) if bindings.expand_chlo(module) else []
+            ops = bindings.operations(module) if bindings.expand_functions(module) else []
             worth = 0 < len(ops) <= MAX_EXPANSION and all(map(self._on_device, ops))
             self._expansions[text] = module if worth else None
         if (expansion := self._expansions[text]) is None:
@@ -209,8 +221,11 @@ class Walk:
 
     def _on_device(self, op: Op) -> bool:
         name, types = op.operation.name, [self.type(r.type) for r in op.results]
-        known = name in self._rules or name in self._structural or name in TERMINATORS
-        return known and self.native([], types)
+        rules = self._rules if self.native([], types) and not self._takes_complex(op) else self._complex
+        return (name in rules or name in self._structural or name in TERMINATORS) and self.movable([], types)
+
+    def _takes_complex(self, op: Op) -> bool:
+        return any(self.type(v.type).element_type == COMPLEX for v in op.operands)
 
     def host(self, op: Op, types: Sequence[Attribute]) -> Sequence[SSAValue]:
         """Append a host call that runs `op` alone."""
@@ -251,7 +266,7 @@ class Walk:
         """Append `graph.<name>`, or what that means on i1."""
         if name in LOGIC and element_of(args[0]) == BOOLEAN:
             name = LOGIC[name]
-        return self.emit(ELEMENTWISE[name], args, [result])[0]
+        return self.emit(ELEMENTWISE.get(name) or PART_OPS[name], args, [result])[0]
 
     def constant(self, literal: Literal) -> SSAValue:
         """Append a constant."""

@@ -16,6 +16,7 @@ from .calls import callers_first
 from .errors import PassError
 
 STATES = (
+    "real",
     "partitioned",
     "fused",
     "tiled",
@@ -41,6 +42,12 @@ class Stage:
     establishes: frozenset[str] = frozenset()
     schedule: str = ""
     host: str = "allow"
+
+
+def _complex() -> type[ModulePass]:
+    from .graph.complex import GraphComplexPass
+
+    return GraphComplexPass
 
 
 def _simplify() -> type[ModulePass]:
@@ -114,7 +121,8 @@ def _set(*names: str) -> frozenset[str]:
 
 
 PIPELINE: tuple[Stage, ...] = (
-    Stage("graph-simplify", _simplify, "graph"),
+    Stage("graph-complex", _complex, "graph", _set(), _set("real")),
+    Stage("graph-simplify", _simplify, "graph", _set("real")),
     Stage("graph-hoist", _hoist, "graph"),
     Stage("graph-partition", _partition, "graph", _set(), _set("partitioned")),
     Stage("graph-fuse", _fuse, "graph", _set(), _set("fused")),
@@ -153,13 +161,17 @@ def properties_of(module: ModuleOp) -> set[str]:
     level = level_of(module)
     found: set[str] = set()
     if level == "graph":
+        from .graph.complex import is_real
+
+        if is_real(module):
+            found.add("real")
         tops = [f.body.block for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
         if any(isinstance(op, FusionOp) and not op.on_host for block in tops for op in block.ops):
             found |= {"partitioned", "fused"}
         return found
     if level == "tile":
-        return {"partitioned", "fused", "tiled"}
-    found |= {"partitioned", "fused", "tiled", "bufferized"}
+        return {"real", "partitioned", "fused", "tiled"}
+    found |= {"real", "partitioned", "fused", "tiled", "bufferized"}
     from ..dialects.npu.streams import Command
 
     allocs = synced = 0

@@ -56,6 +56,7 @@ EXACT = (
     ops.GatherOp,
     ops.IotaOp,
     SortOp,
+    ops.ViewOp,
 )
 """Ops that add no error of their own."""
 
@@ -142,7 +143,8 @@ def _elementwise(
     op: ops.ElementwiseOp, xs: Sequence[Array], es: Sequence[Bound], y: Array, mode: Mode
 ) -> Bound:
     name = op.FUNCTION.name
-    local = rounding(y, function_error(name, np.dtype(y.dtype)), mode)
+    pairs = any(x.dtype.kind == "c" for x in (*xs, y))
+    local = rounding(y, function_error(name, np.dtype(y.dtype), pairs), mode)
     if name == "convert" and roundoff(np.dtype(xs[0].dtype)) <= roundoff(np.dtype(y.dtype)):
         pass
     elif name == "convert" and np.dtype(xs[0].dtype).kind not in "iu":
@@ -166,6 +168,12 @@ def _passed_on(
     if y.dtype == np.bool_:  # add, mul, max, min, select, convert on bools
         return jnp.any(jnp.stack([e > 0 for e in full]), axis=0).astype(np.float32)
     match name:
+        case "real" | "imag":
+            return full[0]
+        case "complex":
+            return jnp.hypot(*full)
+        case "sign" if y.dtype.kind == "c":
+            return jnp.where(full[0] == 0, 0, 2 * full[0] / wide(xs[0]))
         case "add" | "sub":
             return both(es[0], es[1], mode)
         case "mul":
@@ -278,6 +286,18 @@ def _arg_reduce(
     return [worst, jnp.where(unsure, jnp.inf, 0).astype(wide(ys[1]).dtype)]
 
 
+def _view(
+    op: ops.ViewOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    """A part is off by no more than the number, and the number by both its parts."""
+    (e,) = es
+    if e is None:
+        return [None]
+    if ys[0].dtype.kind == "c":
+        return [jnp.hypot(e[..., 0], e[..., 1])]
+    return [jnp.broadcast_to(e[..., None], ys[0].shape)]
+
+
 def _windows(op: ops.ReduceWindowOp, x: Array, kind: str = "sum") -> Array:
     return over_windows(op, x, kind)
 
@@ -338,6 +358,8 @@ def _product(
     a, b = (wide(x) for x in xs)
     acc = values.accumulator(np.dtype(xs[0].dtype), np.dtype(y.dtype))
     own = sum_error(n + 1, acc, acc, mode)
+    if acc.kind == "c":  # of each part: twice as many terms, of no larger magnitude together
+        own = 2**0.5 * sum_error(2 * n + 1, acc, acc, mode)
     total: Bound = own * multiply(a, b) if own else None
     if np.dtype(y.dtype) != acc:
         total = both(total, rounding(y, roundoff(np.dtype(y.dtype)), mode), mode)
@@ -513,4 +535,5 @@ _RULES: dict[type[Operation], Rule] = {
     ScatterOp: _scatter,
     SelectAndScatterOp: _select_and_scatter,
     SortOp: _sort,
+    ops.ViewOp: _view,
 }

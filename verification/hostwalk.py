@@ -24,8 +24,7 @@ from ..backends.interpreter.hostprogram import (
     yielded,
 )
 from ..backends.interpreter.launch import ZERO, Signature, jit, row_major, trace
-from ..backends.interpreter.state import State, TypedState, on_host
-from ..backends.interpreter.values import on_device
+from ..backends.interpreter.state import State, TypedState, given, held, on_host, storage
 from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype, size
 from ..dialects.npu import structure as npu
@@ -65,7 +64,7 @@ class HostArena:
 
     def get(self, root: SSAValue) -> Any:
         """The tensor's contents, as a view that later writes change."""
-        first, kind = self.address[root], gm(root)
+        first, kind = self.address[root], storage(root)
         if first < 0 or first + kind.bytes > self.bytes.size:
             raise VerifyException(f"{kind} at byte {first} lies outside the arena of {self.bytes.size} bytes")
         dtype = numpy_dtype(kind.element)
@@ -116,6 +115,8 @@ class HostWalk:
         self.state: Any = self.arena or TypedState({})
         self.numbers = TypedState({})
         """What the host has in its own memory."""
+        self.fresh: set[SSAValue] = set()
+        """Tensors that nothing was written to since they were made."""
         self.lost = False
         """The launches no longer correspond to the golden ones: nothing further is compared."""
 
@@ -123,14 +124,14 @@ class HostWalk:
         """Runs @main on flat arrays."""
         with jax.enable_x64(True):
             for arg, x in zip(self.host.block.args, inputs, strict=True):
-                self.state.set(arg, on_device(x))
+                self.state.set(arg, held(x))
             for op in self.host.ops():
                 if isinstance(op, npu.GmConstantOp):
-                    self.state.set(op.result, on_device(op.value.data.array()))
+                    self.state.set(op.result, held(op.value.data.array()))
             self.block(self.host.block, ())
             end = self.host.block.last_op
             assert isinstance(end, func.ReturnOp)
-            self.trace.results = [np.array(self.read(v)) for v in end.operands]
+            self.trace.results = [np.array(given(self.read(v), v)) for v in end.operands]
         if self.golden is not None:
             missing = len(self.golden.launches) - len(self.trace.launches)
             if missing > 0 and not self.lost:
@@ -143,12 +144,13 @@ class HostWalk:
     def read(self, value: SSAValue) -> Any:
         if on_host(value):
             return self.numbers.get(value)
-        kind, whole = gm(value), self.state.get(self.host.root(value))
+        kind, whole = storage(value), self.state.get(self.host.root(value))
         if kind.dense and whole.size == size(kind.shape):
             return whole if whole.shape == kind.shape else whole.reshape(kind.shape)
         return self.host.read(self._as_state(), value)
 
     def write(self, value: SSAValue, x: Any) -> None:
+        self.fresh.discard(self.host.root(value))
         self.host.write(self._as_state(), value, x)
 
     def _as_state(self) -> State:
@@ -157,7 +159,12 @@ class HostWalk:
     def block(self, block: Block, path: Path) -> None:
         for op in block.ops:
             match op:
+                case npu.GmAllocOp():
+                    self.fresh.add(op.result)
+                    if self.arena is None:
+                        self.state.drop([op.result])
                 case npu.LaunchOp():
+                    self._clear(op)
                     self.launch(op, path)
                 case npu.CopyOp():
                     self._copy_values([op.source], [op.dest])
@@ -175,12 +182,13 @@ class HostWalk:
                     self.host.enter_call(op, self.state)
                     self.block(self.host.function(op), path)
                     self.host.leave_call(op, self.state)
+                    self.fresh -= {self.host.root(v) for v in op.written()}
                 case npu.ScalarsOp():
                     self.host.scalars(op, self.numbers)
                 case npu.ToHostOp():
-                    self._set([op.result], [jax.numpy.array(self.read(op.source))])
+                    self._set([op.result], [jax.numpy.array(given(self.read(op.source), op.source))])
                 case npu.ToDeviceOp():
-                    self.write(op.dest, self.read(op.source))
+                    self.write(op.dest, held(self.read(op.source)))
                 case _ if not isinstance(op, PASSIVE):
                     raise VerifyException(f"{describe(op)} is not an op of a host program")
 
@@ -220,6 +228,14 @@ class HostWalk:
             trip += 1
 
     # -- launches ------------------------------------------------------------------------------------------
+
+    def _clear(self, op: npu.LaunchOp) -> None:
+        """Zeros in tensors of an arena that nothing was written to since they were made: what a kernel leaves out, as
+        the first part of a concatenation does the others, is then what it is at the tile level."""
+        for root in {self.host.root(v) for v in op.written()} & self.fresh if self.arena is not None else ():
+            kind = storage(root)
+            self.state.set(root, np.zeros(kind.shape, numpy_dtype(kind.element)))
+        self.fresh -= {self.host.root(v) for v in op.written()}
 
     def launch(self, op: npu.LaunchOp, path: Path) -> None:
         number = len(self.trace.launches)

@@ -72,6 +72,20 @@ ROUNDED_ONCE = frozenset(["add", "sub", "mul", "convert"])
 """Functions whose result is the exact one, rounded: half a unit in the last place."""
 
 
+COMPLEX_ERROR: dict[str, float] = {
+    **dict.fromkeys(("add", "sub"), 1.0),
+    "mul": 2 * 2**0.5,
+    "abs": 8.0,
+    "div": 20.0,
+    "sign": 20.0,
+    "sin": 30.0,
+    "cos": 30.0,
+}
+"""Largest relative error of functions of complex numbers, in unit roundoffs of the parts: add and mul by Higham's lemma
+3.5 (section 3.6), sqrt(2) gamma(2) for a product. The others are sums of the limits of what their formulas apply: a
+division 5, a root 6, sin, cos and exp 8 each."""
+
+
 def roundoff(dtype: np.dtype) -> float:
     """Unit roundoff of an element type; 0 for integers and bools."""
     if dtype.kind in "biu" or "int" in dtype.name:
@@ -90,9 +104,12 @@ def _real(dtype: np.dtype) -> np.dtype:
     return {"complex64": np.dtype(np.float32), "complex128": np.dtype(np.float64)}.get(dtype.name, dtype)
 
 
-def function_error(name: str, dtype: np.dtype) -> float:
-    """Largest relative error of one application of function `name` with a result of `dtype`."""
+def function_error(name: str, dtype: np.dtype, of_complex: bool = False) -> float:
+    """Largest relative error of one application of function `name` with a result of `dtype`; of_complex: on complex
+    numbers, relative to the magnitude."""
     u = roundoff(dtype)
+    if of_complex:
+        return COMPLEX_ERROR.get(name, 0.0) * u
     if name in ULPS:
         # an ulp is at most 2u of the value; in a narrow type the f32 function is rounded once more
         wide = min(u, roundoff(np.dtype(np.float32)))

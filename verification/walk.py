@@ -60,6 +60,7 @@ class Walk:
         """Tags of the values that are compared."""
         self.judged: set[Any] = set()
         """Kernels that gave the right values once."""
+        self.golden_bounds: dict[Key, Late] = {}
 
     def run(self, inputs: Sequence[Any]) -> Trace:
         """Runs @main on flat arrays."""
@@ -145,6 +146,12 @@ class Walk:
 
     def _golden_bound(self, key: Key) -> Late:
         """The bound of a golden value, from where this module has golden values on."""
+        known = self.golden_bounds.get(key)
+        if known is None:
+            known = self.golden_bounds[key] = self._new_golden_bound(key)
+        return known
+
+    def _new_golden_bound(self, key: Key) -> Late:
         golden = self.settings.golden
         assert golden is not None
         made = golden.made.get(key)

@@ -17,7 +17,15 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialects import graph as ops
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype, size
-from ...dialects.graph import ELEMENTWISE, CumulateOp, ScatterOp, SelectAndScatterOp, SortOp, control
+from ...dialects.graph import (
+    ELEMENTWISE,
+    PART_OPS,
+    CumulateOp,
+    ScatterOp,
+    SelectAndScatterOp,
+    SortOp,
+    control,
+)
 from . import scattering, selecting, sorting, values
 from .values import COMPILER_OPTIONS
 
@@ -67,6 +75,10 @@ def _transpose(op: ops.TransposeOp, x: Array) -> Array:
 
 def _reshape(op: ops.ReshapeOp, x: Array) -> Array:
     return lax.reshape(x, result_shape(op))
+
+
+def _view(op: ops.ViewOp, x: Array) -> Array:
+    return values.side_by_side(x) if x.dtype.kind == "c" else values.joined(x)
 
 
 def _slice(op: ops.SliceOp, x: Array) -> Array:
@@ -212,7 +224,7 @@ def _sort(op: SortOp, *xs: Array) -> list[Array]:
 
 
 RULES: dict[type[Operation], Rule] = {
-    **dict.fromkeys(ELEMENTWISE.values(), _elementwise),
+    **dict.fromkeys([*ELEMENTWISE.values(), *PART_OPS.values()], _elementwise),
     ops.ArgReduceOp: _arg_reduce,
     ops.BroadcastOp: _broadcast,
     ops.ConcatOp: _concat,
@@ -234,6 +246,7 @@ RULES: dict[type[Operation], Rule] = {
     SelectAndScatterOp: _select_and_scatter,
     SortOp: _sort,
     ops.TransposeOp: _transpose,
+    ops.ViewOp: _view,
     control.ToHostOp: _same,
 }
 """Ops without regions: a function of the op and its operands."""

@@ -21,7 +21,7 @@ from ...dialects.npu.interface import gm
 from ...machine import Machine
 from .graph import Env, GraphRunner
 from .launch import Signature, Tensor, trace
-from .state import State, on_host, read_view, storage, write_view
+from .state import State, given, held, on_host, read_view, storage, write_view
 
 Carry = tuple[Array, list[Array], list[Array]]
 """What a compiled loop carries: its rounds so far, the tensors it writes, its numbers."""
@@ -288,10 +288,10 @@ class HostProgram:
         self.leave_call(op, state)
 
     def _to_host(self, op: structure.ToHostOp, state: State, zero: Array) -> None:
-        state.set(op.result, self.read(state, op.source))
+        state.set(op.result, given(self.read(state, op.source), op.source))
 
     def _to_device(self, op: structure.ToDeviceOp, state: State, zero: Array) -> None:
-        self.write(state, op.dest, self.read(state, op.source))
+        self.write(state, op.dest, held(self.read(state, op.source)))
 
     def copy_values(self, sources: Sequence[SSAValue], targets: Sequence[SSAValue], state: State) -> None:
         """Copy tensors, all read before any is written."""

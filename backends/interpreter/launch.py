@@ -252,9 +252,7 @@ def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
         coordinate = kernel.body.block.args[axis]
         parts = {i: _part(s, coordinate, ranges, signature.tensors[i].shape) for i, s in stores.items()}
         shapes = {i: signature.tensors[i].shape for i in stores}
-        found = {
-            i: p for i, p in parts.items() if p and all(v.of_part(shapes[i], *p) for v in views[i])
-        }
+        found = {i: p for i, p in parts.items() if p and all(v.of_part(shapes[i], *p) for v in views[i])}
         whole = all(signature.tensors[i].shape[d] <= cores * each for i, (d, each) in found.items())
         if found and len(found) == len(parts) and whole:
             return Split(axis, -(-cores // 2), found)

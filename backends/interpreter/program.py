@@ -26,7 +26,7 @@ from .host import run_text
 from .hostprogram import PASSIVE, HostProgram, yielded
 from .launch import THREADS, ZERO, CompiledKernel, is_heavy
 from .segments import Segment
-from .state import ArenaState, State, TypedState, on_host
+from .state import ArenaState, State, TypedState, given, held, on_host
 from .values import on_device, plain
 
 SEGMENT_LAUNCHES = 8
@@ -61,7 +61,7 @@ class Executable:
         known = {*self.host.block.args, *fixed}
         if memory == "typed":
             with jax.enable_x64(True):
-                self.constants = {op.result: on_device(op.value.data.array()) for op in constants}
+                self.constants = {op.result: held(op.value.data.array()) for op in constants}
         self.heavy: dict[structure.KernelOp, bool] = {}
         self.functions: dict[Block, list[Step]] = {}
         """What Python does for functions that are called, each planned and compiled once."""
@@ -83,13 +83,14 @@ class Executable:
             args = [on_device(a) for a in arrays]
             _check_arguments(self.host.block, args)
             if self.arena is None:
-                state: State = TypedState(self.constants | dict(zip(self.host.block.args, args, strict=True)))
+                inputs = zip(self.host.block.args, map(held, args), strict=True)
+                state: State = TypedState(self.constants | dict(inputs))
             else:
                 state = self.arena.start(args)
             _run(self.steps, state)
             end = self.host.block.last_op
             assert isinstance(end, func.ReturnOp)
-            results = [self.host.read(state, v) for v in end.operands]
+            results = [given(self.host.read(state, v), v) for v in end.operands]
             if self.arena is not None:
                 self.arena.keep(state)
             return results

@@ -15,13 +15,13 @@ from jax.core import Tracer
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from ...dialects.dtypes import numpy_dtype, size
+from ...dialects.dtypes import is_complex, numpy_dtype, paired, size, tensor
 from ...dialects.npu import GmType
 from ...dialects.npu.interface import gm
 from . import boxes
 from .bytes_mode import from_words, to_words
 from .scope import Offset, traced
-from .values import cooked, on_device, raw, raw_array, raw_dtype
+from .values import cooked, joined, on_device, raw, raw_array, raw_dtype, side_by_side
 from .views import View, realise
 
 
@@ -31,9 +31,36 @@ def on_host(value: SSAValue) -> bool:
 
 
 def storage(value: SSAValue) -> GmType:
-    """How a value of the host program is held: the type of the device tensor, or of one like the host's."""
+    """How a value of the host program is held: the type of the device tensor, or of one like the host's. Device tensors
+    of complex numbers are held as their parts, side by side, so that views of them as such move nothing."""
     kind = value.type
-    return GmType.of(kind.get_shape(), kind.element_type) if isinstance(kind, TensorType) else gm(value)
+    if isinstance(kind, TensorType):
+        return GmType.of(kind.get_shape(), kind.element_type)
+    found = gm(value)
+    if not is_complex(found.element):
+        return found
+    held = paired(tensor(found.shape, found.element))
+    return GmType.of(held.get_shape(), held.element_type)
+
+
+def held(x: Any) -> Array:
+    """An array of the host as a device tensor holds it."""
+    if isinstance(x, Tracer):
+        return side_by_side(x)
+    if np.dtype(x.dtype).kind != "c":
+        return on_device(x)
+    whole = np.ascontiguousarray(x)
+    return on_device(whole.reshape(-1).view(np.real(whole).dtype).reshape(*x.shape, 2))
+
+
+def given(x: Any, value: SSAValue) -> Array:
+    """What a device tensor holds as the array of the host that `value`, the tensor, stands for."""
+    element = gm(value).element
+    if not is_complex(element):
+        return x
+    if isinstance(x, Tracer):
+        return joined(x)
+    return on_device(np.ascontiguousarray(x).reshape(-1).view(numpy_dtype(element)).reshape(x.shape[:-1]))
 
 
 class State(Protocol):
@@ -105,13 +132,13 @@ class TypedState:
     def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
         inputs = len(arguments) - outputs
         for arg, root in zip(arguments[:inputs], roots[:inputs], strict=True):
-            self.contents[arg] = lax.reshape(self.get(root), gm(arg).shape)
+            self.contents[arg] = lax.reshape(self.get(root), storage(arg).shape)
         self.drop(arguments[inputs:])
 
     def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
         inputs = len(arguments) - outputs
         for arg, root in zip(arguments[inputs:], roots[inputs:], strict=True):
-            self.contents[root] = lax.reshape(self.get(arg), gm(root).shape)
+            self.contents[root] = lax.reshape(self.get(arg), storage(root).shape)
         self.drop(arguments)
 
 
@@ -128,7 +155,7 @@ class ArenaState:
     def get(self, root: SSAValue) -> Array:
         if on_host(root):
             return self.numbers[root]
-        type_ = gm(root)
+        type_ = storage(root)
         count = -(-type_.bytes // 4)
         if not isinstance(self.words, Tracer):
             return _taken(self.words, int(self.address[root]), type_)

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array, lax
 
 from ...dialects.dtypes import name_of_numpy
-from ...dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION, identity
+from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 
 NARROW_FLOATS = (np.dtype(np.float16), np.dtype(jnp.bfloat16))
 
@@ -53,7 +53,21 @@ def settle(x: Array) -> Array:
 def convert(x: Array, dtype: np.dtype) -> Array:
     """x in another dtype: floats round to nearest even; to integers they truncate; to i1, non-zero is
     true."""
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        x = lax.real(x)
     return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
+
+
+def side_by_side(x: Array) -> Array:
+    """The parts of complex numbers along a new last dimension; other arrays as they are."""
+    if x.dtype.kind != "c":
+        return x
+    return lax.concatenate([lax.expand_dims(f(x), [x.ndim]) for f in (lax.real, lax.imag)], x.ndim)
+
+
+def joined(x: Array) -> Array:
+    """The inverse of `side_by_side`."""
+    return lax.complex(*(lax.index_in_dim(x, i, x.ndim - 1, keepdims=False) for i in range(2)))
 
 
 def on_device(x: Any) -> Array:
@@ -278,15 +292,18 @@ SCALAR: dict[str, Callable[..., Array]] = {
     "le": lax.le,
     "gt": lax.gt,
     "ge": lax.ge,
+    "real": lax.real,
+    "imag": lax.imag,
+    "complex": lax.complex,
     "select": lax.select,
     "clamp": lax.clamp,
 }
-"""jnp implementation of each row of `dialects.elementwise.FUNCTIONS`, with StableHLO's semantics."""
+"""jnp implementation of each row of `dialects.elementwise.FUNCTIONS` and `PARTS`, with StableHLO's semantics."""
 
 _EXACT = frozenset(
     ["abs", "neg", "sign", "floor", "ceil", "round_even", "round_away", "not", "popcnt", "clz", "is_finite"]
     + ["add", "sub", "max", "min", "rem", "and", "or", "xor", "shl", "shr_logical", "shr_arithmetic"]
-    + ["eq", "ne", "lt", "le", "gt", "ge", "select", "clamp"]
+    + ["eq", "ne", "lt", "le", "gt", "ge", "select", "clamp", "real", "imag", "complex"]
 )
 """Functions that XLA merges with no operation on their result."""
 
@@ -297,7 +314,6 @@ def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
         return convert(operands[0], dtype)
     if name == "bitcast":
         return lax.bitcast_convert_type(operands[0], dtype)
-    assert FUNCTIONS[name].arity == len(operands)
     result = SCALAR[name](*operands)
     return convert(result if name in _EXACT else settle(result), dtype)
 

@@ -6,10 +6,10 @@ from .attributes import DataAttr
 from .contractions import ContractOp, ConvOp
 from .control import CaseOp, FusionOp, HostOp, ToHostOp, WhileOp, YieldOp
 from .cumulate import CumulateOp
-from .elementwise import ELEMENTWISE, ConstantOp, ElementwiseOp, IotaOp
+from .elementwise import ELEMENTWISE, PART_OPS, ConstantOp, ElementwiseOp, IotaOp
 from .indexing import DynamicSliceOp, DynamicUpdateSliceOp, GatherOp
 from .interface import GraphOp
-from .movement import BroadcastOp, ConcatOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp
+from .movement import BroadcastOp, ConcatOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp, ViewOp
 from .reductions import ArgReduceOp, ReduceOp, ReduceWindowOp
 from .scatter import ScatterOp
 from .selecting import SelectAndScatterOp
@@ -19,6 +19,7 @@ Graph = Dialect(
     "graph",
     [
         *ELEMENTWISE.values(),
+        *PART_OPS.values(),
         ArgReduceOp,
         BroadcastOp,
         CaseOp,
@@ -44,6 +45,7 @@ Graph = Dialect(
         SortOp,
         ToHostOp,
         TransposeOp,
+        ViewOp,
         WhileOp,
         YieldOp,
     ],
@@ -52,6 +54,7 @@ Graph = Dialect(
 
 __all__ = [
     "ELEMENTWISE",
+    "PART_OPS",
     "ArgReduceOp",
     "BroadcastOp",
     "CaseOp",
@@ -81,6 +84,7 @@ __all__ = [
     "SortOp",
     "ToHostOp",
     "TransposeOp",
+    "ViewOp",
     "WhileOp",
     "YieldOp",
 ]

@@ -30,11 +30,7 @@ class Literal:
         dtype = name_of_numpy(array.dtype)
         if array.size > 1:
             flat = array.reshape(-1)
-            if (
-                flat[0] == flat[-1]
-                and (flat == flat[0]).all()
-                and np.signbit(flat).all() == np.signbit(flat).any()
-            ):
+            if flat[0] == flat[-1] and (flat == flat[0]).all() and _one_sign(flat):
                 return Literal(dtype, array.shape, flat[:1].tobytes(), True)
         return Literal(dtype, array.shape, array.tobytes(), array.size == 1)
 
@@ -46,6 +42,12 @@ class Literal:
         if self.splat:
             return np.broadcast_to(self.elements().reshape(()), self.shape)
         return self.elements().reshape(self.shape)
+
+
+def _one_sign(flat: np.ndarray) -> bool:
+    """Whether equal numbers have one sign, zeros too; complex ones in each part."""
+    parts = (np.real(flat), np.imag(flat)) if flat.dtype.kind == "c" else (flat,)
+    return all(np.signbit(part).all() == np.signbit(part).any() for part in parts)
 
 
 @irdl_attr_definition

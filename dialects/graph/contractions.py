@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from ..base import integer, to_ints
-from ..dtypes import size, tensor
+from ..dtypes import is_complex, size, tensor
 from .interface import GraphOp, element_of, shape_of
 from .reductions import window_count
 
@@ -63,7 +63,8 @@ class ContractOp(GraphOp):
 
     def flops(self) -> int:
         a = shape_of(self.lhs)
-        return 2 * size(shape_of(self.result)) * size([a[i] for i in to_ints(self.lhs_contract)])
+        n = size([a[i] for i in to_ints(self.lhs_contract)])
+        return multiply_adds(self.result) * size(shape_of(self.result)) * n
 
 
 @irdl_op_definition
@@ -115,4 +116,11 @@ class ConvOp(GraphOp):
 
     def flops(self) -> int:
         b, lb = shape_of(self.rhs), to_ints(self.rhs_layout)
-        return 2 * size(shape_of(self.result)) * size([b[d] for d in (lb[0], *lb[2:])])
+        return (
+            multiply_adds(self.result) * size(shape_of(self.result)) * size([b[d] for d in (lb[0], *lb[2:])])
+        )
+
+
+def multiply_adds(result: SSAValue) -> int:
+    """Operations on real numbers of a multiply-add: two, or eight of complex numbers."""
+    return 8 if is_complex(element_of(result)) else 2

@@ -178,6 +178,7 @@ class HostOp(GraphOp):
 
     name = "graph.host"
     KERNEL: ClassVar[bool] = False
+    WHOLE: ClassVar[bool] = True
     inputs = var_operand_def()
     outputs = var_result_def()
     op = prop_def(StringAttr)

@@ -11,7 +11,7 @@ from xdsl.traits import Pure
 
 from ..base import integer, text
 from ..dtypes import size
-from ..elementwise import REDUCTIONS
+from ..elementwise import LINEAR, REDUCTIONS
 from .interface import GraphOp, shape_of
 
 
@@ -27,6 +27,9 @@ class CumulateOp(GraphOp):
     reverse = prop_def(IntegerAttr)
     result = result_def()
     traits = traits_def(Pure())
+
+    def partwise(self) -> bool:
+        return text(self.kind) in LINEAR
 
     def infer(self) -> Sequence[Attribute]:
         if text(self.kind) not in REDUCTIONS:

@@ -12,8 +12,8 @@ from xdsl.irdl import irdl_op_definition, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from ..base import integer
-from ..dtypes import element_type, same_width, size, tensor
-from ..elementwise import Function
+from ..dtypes import COMPLEX, element_type, is_complex, part, same_width, size, tensor
+from ..elementwise import PARTS, Function
 from ..factory import make_elementwise
 from .attributes import DataAttr
 from .interface import GraphOp, element_of, shape_of
@@ -35,16 +35,33 @@ class ElementwiseOp(GraphOp):
         if len({element_of(v) for v in values}) != 1:
             raise ValueError(f"operand element types differ: {', '.join(str(element_of(v)) for v in values)}")
         kind = self.FUNCTION.result
+        given = element_of(values[0])
         if kind == "bits":
-            same_width(element_of(values[0]), element_of(self.results[0]))
-        element = {"same": element_of(values[0]), "i1": I1}.get(kind, element_of(self.results[0]))
-        return [tensor(shape, element)]
+            same_width(given, element_of(self.results[0]))
+        if kind == "part" and given != COMPLEX:
+            raise ValueError(f"takes complex<f32>, got {given}")
+        if kind == "pair" and given != part(COMPLEX):
+            raise ValueError(f"takes f32, got {given}")
+        known = {
+            "same": part(given) if self.FUNCTION.real else given,
+            "i1": I1,
+            "part": part(given),
+            "pair": COMPLEX,
+        }
+        return [tensor(shape, known.get(kind, element_of(self.results[0])))]
 
     def flops(self) -> int:
-        return self.FUNCTION.flops * size(shape_of(self.results[0]))
+        pairs = any(is_complex(element_of(v)) for v in (*self.operands, *self.results))
+        each = self.FUNCTION.complex_flops if pairs else self.FUNCTION.flops
+        return each * size(shape_of(self.results[0]))
 
 
 ELEMENTWISE: dict[str, type[ElementwiseOp]] = make_elementwise("graph", ElementwiseOp, __name__, TensorType)
+
+PART_OPS: dict[str, type[ElementwiseOp]] = make_elementwise(
+    "graph", ElementwiseOp, __name__, TensorType, PARTS
+)
+"""`graph.real`, `graph.imag`, `graph.complex`."""
 
 
 @irdl_op_definition
@@ -53,6 +70,7 @@ class ConstantOp(GraphOp):
 
     name = "graph.constant"
     KERNEL: ClassVar[bool] = False
+    WHOLE: ClassVar[bool] = True
     value = prop_def(DataAttr)
     result = result_def()
     traits = traits_def(Pure())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
@@ -27,6 +28,7 @@ class GatherOp(GraphOp):
     """StableHLO's gather: slices of `slice_sizes` of x at clamped starts read from `indices`."""
 
     name = "graph.gather"
+    PARTWISE: ClassVar[bool] = True
     x = operand_def()
     indices = operand_def()
     offset_dims = prop_def(DenseArrayBase)
@@ -76,6 +78,7 @@ class DynamicSliceOp(GraphOp):
     """The box of `sizes` of x that starts at the (clamped) scalar operands."""
 
     name = "graph.dynamic_slice"
+    PARTWISE: ClassVar[bool] = True
     x = operand_def()
     starts = var_operand_def()
     sizes = prop_def(DenseArrayBase)
@@ -99,6 +102,7 @@ class DynamicUpdateSliceOp(GraphOp):
     """x with the box at the (clamped) scalar operands replaced by `update`."""
 
     name = "graph.dynamic_update_slice"
+    PARTWISE: ClassVar[bool] = True
     x = operand_def()
     update = operand_def()
     starts = var_operand_def()

@@ -37,6 +37,16 @@ class GraphOp(FormattedOp):
     KERNEL: ClassVar[bool] = True
     """Whether it runs in a kernel; else it stays in the program around the kernels."""
 
+    WHOLE: ClassVar[bool] = False
+    """Whether it hands on complex numbers as they are in memory, or keeps them there."""
+
+    PARTWISE: ClassVar[bool] = False
+    """Whether it does to complex numbers what it does to their real and imaginary parts, each by itself."""
+
+    def partwise(self) -> bool:
+        """Whether this op is `PARTWISE`, whatever its properties say of its class."""
+        return self.PARTWISE
+
     def infer(self) -> Sequence[Attribute]:
         raise NotImplementedError
 

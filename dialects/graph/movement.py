@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def, var_operand_def
 from xdsl.traits import Pure
 
 from ..base import integer, to_ints
-from ..dtypes import size, tensor
+from ..dtypes import is_complex, paired, size, tensor
 from .interface import GraphOp, check_ranks, element_of, shape_of
 
 
@@ -20,6 +20,7 @@ class BroadcastOp(GraphOp):
     """Operand dimension i becomes result dimension `dims[i]`; size-1 and absent dimensions repeat."""
 
     name = "graph.broadcast"
+    PARTWISE: ClassVar[bool] = True
     x = operand_def()
     dims = prop_def(DenseArrayBase)
     result = result_def()
@@ -42,6 +43,7 @@ class TransposeOp(GraphOp):
     """Result dimension i is operand dimension `perm[i]`."""
 
     name = "graph.transpose"
+    PARTWISE: ClassVar[bool] = True
     x = operand_def()
     perm = prop_def(DenseArrayBase)
     result = result_def()
@@ -59,7 +61,9 @@ class ReshapeOp(GraphOp):
     """The same elements in row-major order under another shape."""
 
     name = "graph.reshape"
+    PARTWISE: ClassVar[bool] = True
     KERNEL: ClassVar[bool] = False
+    WHOLE: ClassVar[bool] = True
     x = operand_def()
     result = result_def()
     traits = traits_def(Pure())
@@ -72,10 +76,35 @@ class ReshapeOp(GraphOp):
 
 
 @irdl_op_definition
+class ViewOp(GraphOp):
+    """The same memory with the parts of complex numbers along a last dimension of 2: complex<f32> of a shape as f32 of
+    this shape x 2, or the other way round."""
+
+    name = "graph.view"
+    KERNEL: ClassVar[bool] = False
+    WHOLE: ClassVar[bool] = True
+    x = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+
+    def infer(self) -> Sequence[Attribute]:
+        given, out = self.x.type, self.result.type
+        assert isinstance(given, TensorType) and isinstance(out, TensorType)
+        if is_complex(given.element_type):
+            return [paired(given)]
+        if not is_complex(out.element_type) or paired(out) != given:
+            raise ValueError(
+                f"cannot view {given} as {out}: one has the parts of the other's complex numbers"
+            )
+        return [out]
+
+
+@irdl_op_definition
 class SliceOp(GraphOp):
     """`x[starts:limits:strides]` in each dimension."""
 
     name = "graph.slice"
+    PARTWISE: ClassVar[bool] = True
     x = operand_def()
     starts = prop_def(DenseArrayBase)
     limits = prop_def(DenseArrayBase)
@@ -99,6 +128,7 @@ class PadOp(GraphOp):
     """`low` and `high` elements of `value` around x (negative ones crop), `interior` between its elements."""
 
     name = "graph.pad"
+    PARTWISE: ClassVar[bool] = True
     x = operand_def()
     value = operand_def()
     low = prop_def(DenseArrayBase)
@@ -124,6 +154,7 @@ class ReverseOp(GraphOp):
     """Reverses the order of elements along `dims`."""
 
     name = "graph.reverse"
+    PARTWISE: ClassVar[bool] = True
     x = operand_def()
     dims = prop_def(DenseArrayBase)
     result = result_def()
@@ -140,6 +171,7 @@ class ConcatOp(GraphOp):
     """Operands one after the other along `dim`."""
 
     name = "graph.concat"
+    PARTWISE: ClassVar[bool] = True
     parts = var_operand_def()
     dim = prop_def(IntegerAttr)
     result = result_def()

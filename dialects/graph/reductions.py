@@ -11,7 +11,7 @@ from xdsl.traits import Pure
 
 from ..base import integer, text, to_ints
 from ..dtypes import size, tensor
-from ..elementwise import REDUCTIONS
+from ..elementwise import LINEAR, REDUCTIONS
 from .interface import GraphOp, check_ranks, element_of, shape_of
 
 
@@ -31,6 +31,9 @@ class ReduceOp(GraphOp):
     dims = prop_def(DenseArrayBase)
     result = result_def()
     traits = traits_def(Pure())
+
+    def partwise(self) -> bool:
+        return text(self.kind) in LINEAR
 
     def infer(self) -> Sequence[Attribute]:
         if text(self.kind) not in REDUCTIONS:
@@ -77,6 +80,9 @@ class ReduceWindowOp(GraphOp):
     high = prop_def(DenseArrayBase)
     result = result_def()
     traits = traits_def(Pure())
+
+    def partwise(self) -> bool:
+        return text(self.kind) in LINEAR
 
     def infer(self) -> Sequence[Attribute]:
         if text(self.kind) not in REDUCTIONS:

@@ -11,7 +11,7 @@ from xdsl.traits import Pure
 
 from ..base import text
 from ..dtypes import dtype_name, size
-from ..elementwise import SCATTERS
+from ..elementwise import LINEAR, SCATTERS
 from .interface import GraphOp, element_of, shape_of
 
 
@@ -27,6 +27,9 @@ class ScatterOp(GraphOp):
     kind = prop_def(StringAttr)
     result = result_def()
     traits = traits_def(Pure())
+
+    def partwise(self) -> bool:
+        return text(self.kind) in LINEAR
 
     def infer(self) -> Sequence[Attribute]:
         x, index, updates = (shape_of(v) for v in self.operands)

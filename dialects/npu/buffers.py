@@ -17,7 +17,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 
 from ..base import FormattedOp
-from ..dtypes import size
+from ..dtypes import part, size
 from .types import BufferType, GmType
 
 
@@ -56,7 +56,8 @@ class SlotOp(FormattedOp):
 
 @irdl_op_definition
 class ViewOp(FormattedOp):
-    """A strided view of a whole device tensor; moves nothing."""
+    """A strided view of a whole device tensor; moves nothing. A tensor of complex numbers, whole, may be seen as one of
+    their parts, twice as many, and the other way round."""
 
     name = "npu.view"
     source = operand_def()
@@ -75,6 +76,8 @@ def check_view(op: FormattedOp, src: GmType, out: GmType) -> None:
     if not src.dense:
         raise op.error(f"needs a dense source, got {src}")
     if src.element != out.element:
+        if out.dense and src.bytes == out.bytes and part(src.element) == part(out.element):
+            return
         raise op.error(f"cannot change the element type from {src.element} to {out.element}")
     if 0 in out.shape:
         return

@@ -24,6 +24,15 @@ RULES: dict[str, Rule] = {
 }
 """Rules for ops whose operands and results all have element types of the device."""
 
+ON_COMPLEX: dict[str, Rule] = {
+    **elementwise.ON_COMPLEX,
+    **movement.RULES,
+    **reductions.RULES,
+    **contractions.RULES,
+    **sorting.ON_COMPLEX,
+}
+"""Rules for ops that have complex numbers, and else element types of the device."""
+
 STRUCTURAL: dict[str, Rule] = {
     **control.RULES,
     **movement.STRUCTURAL,
@@ -32,4 +41,4 @@ STRUCTURAL: dict[str, Rule] = {
 }
 """Rules for any element types."""
 
-__all__ = ["RULES", "STRUCTURAL"]
+__all__ = ["ON_COMPLEX", "RULES", "STRUCTURAL"]

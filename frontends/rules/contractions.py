@@ -19,7 +19,8 @@ def _operands(walk: Walk, args: Values, types: Types) -> Values | None:
     """Both operands with one element type, whose products the result's can hold; None where the host must."""
     elements = [element_of(a) for a in args]
     names = {*map(dtype_name, elements), dtype_name(types[0].element_type)}
-    if "i1" in names or len({is_float(n) for n in names}) > 1:
+    pairs = {n[0] == "c" for n in names}
+    if "i1" in names or len({is_float(n) for n in names}) > 1 or len(pairs) > 1:
         return None
     if elements[0] == elements[1]:
         return args

@@ -73,7 +73,9 @@ def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
                 "use jax.pure_callback, or do it outside"
             )
         if not bindings.calls_numbered(op):
-            raise FrontendError(f"{walk.named()} calls a Python function, which StableHLO alone does not hold")
+            raise FrontendError(
+                f"{walk.named()} calls a Python function, which StableHLO alone does not hold"
+            )
         return None
     if target == "check.eq":
         return _all_equal(walk, args, types)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialects.dtypes import dtype_name, element_type, is_float, itemsize, tensor
+from ...dialects.dtypes import dtype_name, element_type, is_complex, is_float, itemsize, tensor
 from ...dialects.elementwise import FUNCTIONS
 from ...dialects.graph import BroadcastOp, ConstantOp, IotaOp, ReshapeOp, SliceOp
 from ...dialects.graph.interface import element_of, shape_of
@@ -64,7 +64,23 @@ def _convert(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     )
     if folded is not None:
         return [walk.constant(folded)]
-    return [walk.elementwise("convert", args, types[0])] if walk.native(args, types) else None
+    possible = walk.movable(args, types) and not (
+        is_complex(element_of(args[0])) and types[0].element_type == _BOOLEAN
+    )
+    return [walk.elementwise("convert", args, types[0])] if possible else None
+
+
+def _part(name: str) -> Rule:
+    """Of complex numbers; a real one is its own real part, and has no other."""
+
+    def rule(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+        if is_complex(element_of(args[0])):
+            return [walk.elementwise(name, args, types[0])]
+        return (
+            args if name == "real" else [walk.fill(walk.scalar(0, types[0].element_type), shape_of(args[0]))]
+        )
+
+    return rule
 
 
 def _bitcast(walk: Walk, op: Op, args: Values, types: Types) -> Results:
@@ -167,6 +183,8 @@ def _is_infinite(sign: float | None) -> Rule:
 
 
 _SPECIAL: dict[str, Rule] = {
+    "real": _part("real"),
+    "imag": _part("imag"),
     "bitcast_convert": _bitcast,
     "convert": _convert,
     "compare": _compare,
@@ -186,6 +204,16 @@ FUNCTION_RULES: dict[str, Rule] = {
     **_SPECIAL,
 }
 """Rules by function name, without the dialect; StableHLO and CHLO share them."""
+
+COMPLEX_RULES: dict[str, Rule] = {
+    **{_THEIR_NAMES.get(n, n): same_shape(n) for n, f in FUNCTIONS.items() if f.complex_flops},
+    **{name: _SPECIAL[name] for name in ("compare", "select", "real", "imag")},
+    "complex": same_shape("complex"),
+}
+"""Rules of functions of complex numbers, or that give some, by name."""
+
+ON_COMPLEX: dict[str, Rule] = {f"stablehlo.{name}": rule for name, rule in COMPLEX_RULES.items()}
+"""Ops on complex numbers, and element types of the device."""
 
 RULES: dict[str, Rule] = {
     f"{dialect}.{name}": rule for dialect in ("stablehlo", "chlo") for name, rule in FUNCTION_RULES.items()

@@ -52,7 +52,7 @@ def _broadcast(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 def _spread(walk: Walk, args: Values, types: Types, dims: Sequence[int]) -> Results:
     """Of any element types: in one that the device does not have, only a uniform constant is spread here."""
-    if not walk.native(args, types):
+    if not walk.movable(args, types):
         return _spread_constant(walk, args[0], types[0].get_shape())
     if args[0].type == types[0] and all(i == d for i, d in enumerate(dims)):
         return args
@@ -110,7 +110,7 @@ def _concatenate(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _gather(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    if not walk.native(args[:1], types):
+    if not walk.movable(args[:1], types):
         return None
     x, indices = args[0], as_index(walk, args[1])
     dimensions, index_dim = bindings.gather_dimensions(op)
@@ -119,14 +119,14 @@ def _gather(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _dynamic_slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    if not walk.native(args[:1], types):
+    if not walk.movable(args[:1], types):
         return None
     operands = [args[0], *(as_index(walk, a) for a in args[1:])]
     return walk.emit(DynamicSliceOp, operands, types, sizes=bindings.ints(op, "slice_sizes"))
 
 
 def _dynamic_update_slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    if not walk.native(args[:2], types):
+    if not walk.movable(args[:2], types):
         return None
     operands = [*args[:2], *(as_index(walk, a) for a in args[2:])]
     return walk.emit(DynamicUpdateSliceOp, operands, types)

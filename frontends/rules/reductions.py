@@ -7,8 +7,8 @@ from typing import Any
 
 from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
 
-from ...dialects.dtypes import dtype_name, size, tensor
-from ...dialects.elementwise import REDUCTION_FUNCTION, identity
+from ...dialects.dtypes import dtype_name, is_complex, size, tensor
+from ...dialects.elementwise import LINEAR, REDUCTION_FUNCTION, identity
 from ...dialects.graph import (
     ArgReduceOp,
     ElementwiseOp,
@@ -64,11 +64,16 @@ def body_trees(walk: Walk, op: Op, types: Sequence[Any]) -> list[Tree] | None:
     return trees_of(walk.region(op.regions[0], [*scalars, *scalars]))
 
 
-def kinds_of(trees: list[Tree] | None) -> list[str] | None:
+def kinds_of(trees: list[Tree] | None, types: Types) -> list[str] | None:
     """The reduction of each operand, where the body combines each with itself only."""
     found = [kind_of(tree, i, len(trees or ())) for i, tree in enumerate(trees or ())]
     kinds = [k for k in found if k is not None]
-    return kinds if kinds and len(kinds) == len(found) else None
+    return kinds if kinds and len(kinds) == len(found) and linear(kinds, types) else None
+
+
+def linear(kinds: Sequence[str], types: Types) -> bool:
+    """Whether each kind is one that treats the parts of complex numbers each by itself, where they are combined."""
+    return all(k in LINEAR or not is_complex(t.element_type) for k, t in zip(kinds, types, strict=True))
 
 
 def kind_of(tree: Tree, i: int, n: int) -> str | None:
@@ -97,7 +102,7 @@ def _reduce(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if (arg := _arg_kind(trees, inputs, inits, dims)) is not None:
         return walk.emit(ArgReduceOp, inputs[:1], types, kind=arg, dim=dims[0])
     inputs = [_as(walk, x, t.element_type) for x, t in zip(inputs, types, strict=True)]
-    kinds = kinds_of(trees)
+    kinds = kinds_of(trees, types)
     if kinds is None:
         return _reduce_any(walk, op, inputs, inits, dims, types)
     results = []
@@ -154,7 +159,7 @@ def _arg_kind(trees: list[Tree] | None, inputs: Values, inits: Values, dims: Seq
 
 def _reduce_window(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     n, rank = len(types), len(types[0].get_shape())
-    kinds = kinds_of(body_trees(walk, op, types))
+    kinds = kinds_of(body_trees(walk, op, types), types)
     args = [*(_as(walk, x, t.element_type) for x, t in zip(args[:n], types, strict=True)), *args[n:]]
     if kinds is None:
         return _windows_of_any(walk, op, args[:n], args[n:], types)

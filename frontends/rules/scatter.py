@@ -33,14 +33,14 @@ from ..walk import BOOLEAN, Rule, Walk
 from .base import Results, Types, Values
 from .bodies import arguments_of, on_tensors, plain_body
 from .movement import as_index
-from .reductions import body_trees, kind_of
+from .reductions import body_trees, kind_of, linear
 
 _I32 = element_type("i32")
 
 
 def _scatter(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     n = len(types)
-    if not walk.native([*args[:n], *args[n + 1 :]], types):
+    if not walk.movable([*args[:n], *args[n + 1 :]], types):
         return None
     kinds = _kinds(walk, op, types)
     change = None if kinds is not None else _change(walk, op, args[n + 1 :], types)
@@ -92,7 +92,7 @@ def _kinds(walk: Walk, op: Op, types: Types) -> list[str] | None:
         for i, tree in enumerate(trees or ())
     ]
     kinds = [k for k in found if k in SCATTERS]
-    return kinds if kinds and len(kinds) == len(found) else None
+    return kinds if kinds and len(kinds) == len(found) and linear(kinds, types) else None
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _change(walk: Walk, op: Op, updates: Values, types: Types) -> _Change | None
 
     parts = [_of_update(value, i, n) for i, value in enumerate(results)]
     known = [p for p in parts if p is not None]
-    if len(known) == n:
+    if len(known) == n and linear([kind for kind, _, _ in known], types):
         kinds = [kind for kind, _, _ in known]
 
         def changed(operands: Values) -> Values:

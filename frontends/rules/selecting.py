@@ -39,7 +39,7 @@ def _select_and_scatter(walk: Walk, op: Op, args: Values, types: Types) -> Resul
     if x.type != types[0] or element_of(source) != element or element == BOOLEAN:
         return None
     scalar = tensor([], element)
-    kinds = kinds_of(trees_of(walk.region(op.regions[1], [scalar, scalar])))
+    kinds = kinds_of(trees_of(walk.region(op.regions[1], [scalar, scalar])), types)
     if kinds is None or kinds[0] not in COMBINES:
         return None
     if size(shape) == 0 or size(shape_of(source)) == 0:

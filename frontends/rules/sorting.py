@@ -212,3 +212,5 @@ def _top_k(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 RULES: dict[str, Rule] = {"stablehlo.sort": _sort, "chlo.top_k": _top_k}
+ON_COMPLEX: dict[str, Rule] = {"stablehlo.sort": _sort}
+"""Complex numbers are sorted by functions of them, or along."""

@@ -214,7 +214,9 @@ class Builder:
         if is_float(name):
             for v in wide[np.isfinite(wide) & ~np.isfinite(made.astype(np.float64))][:1]:
                 most = f"{name} holds up to {float(ml_dtypes.finfo(target).max):g}"
-                raise Problem(f"{_spelt(float(v))} does not fit {name}", most, help="infinity is written `inf`")
+                raise Problem(
+                    f"{_spelt(float(v))} does not fit {name}", most, help="infinity is written `inf`"
+                )
         return made.reshape(shape)
 
     def fill(self, scalar: SSAValue, shape: Sequence[int]) -> SSAValue:

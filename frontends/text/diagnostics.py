@@ -81,7 +81,6 @@ class Diagnostic:
             lines.append(f"{margin} = help: {self.help}")
         return "\n".join(lines)
 
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON. line, column: from 1; length: in characters."""
         line, column = self.file.place(self.span[0])

@@ -39,7 +39,9 @@ def check_items(b: Builder, x: SSAValue, items: Sequence[Any]) -> list[Item]:
     rank = len(shape_of(x))
     used = sum(i is not ELLIPSIS and i is not NEW for i in items)
     if used > rank:
-        raise Problem(f"{used} indices for {type_text(x.type)}, which has {rank} dimension{'s' * (rank != 1)}")
+        raise Problem(
+            f"{used} indices for {type_text(x.type)}, which has {rank} dimension{'s' * (rank != 1)}"
+        )
     if sum(i is ELLIPSIS for i in items) > 1:
         raise Problem("`...` stands twice in one index")
     full = [Range(None, None, None)] * (rank - used)

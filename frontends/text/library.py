@@ -215,7 +215,9 @@ def stack(b: Builder, *xs: Tensor, axis: int = 0) -> Tensor:
         raise Problem("`stack` needs tensors of one type", " and ".join(type_text(x.type) for x in xs))
     rank = len(shape_of(xs[0])) + 1
     if not -rank <= axis < rank:
-        raise Problem(f"axis {axis} is outside a result of {rank} dimension{'s' * (rank != 1)}", argument="axis")
+        raise Problem(
+            f"axis {axis} is outside a result of {rank} dimension{'s' * (rank != 1)}", argument="axis"
+        )
     return concat(b, *(b.expand(x, [axis % rank]) for x in xs), axis=axis % rank)
 
 
@@ -271,7 +273,9 @@ def iota(b: Builder, *, shape: Ints, axis: int = 0, type: DTypeName = DTypeName(
     """Each element is its own index along an axis."""
     rank = len(shape)
     if not -rank <= axis < rank:
-        raise Problem(f"axis {axis} is outside a result of {rank} dimension{'s' * (rank != 1)}", argument="axis")
+        raise Problem(
+            f"axis {axis} is outside a result of {rank} dimension{'s' * (rank != 1)}", argument="axis"
+        )
     return b.emit(IotaOp, [], [tensor(static_shape(shape), element_type(type))], dim=axis % rank)[0]
 
 

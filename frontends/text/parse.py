@@ -254,7 +254,9 @@ def _deep(node: Node, *parts: Node) -> Node:
     node.depth = 1 + max((p.depth for p in parts), default=0)
     if node.depth > MOST_DEEP:
         raise _TooDeep(
-            node.span, "this expression is nested too deeply", f"more than {MOST_DEEP} operations within each other"
+            node.span,
+            "this expression is nested too deeply",
+            f"more than {MOST_DEEP} operations within each other",
         )
     return node
 
@@ -340,7 +342,9 @@ class _Build(Transformer):
             orelse, chain = (c[4],), 1 + c[4].depth
         if chain > MOST_NESTED:
             span = span_of(c[0])
-            raise _TooDeep(span, f"more than {MOST_NESTED} `else if` after each other", "the chain starts above")
+            raise _TooDeep(
+                span, f"more than {MOST_NESTED} `else if` after each other", "the chain starts above"
+            )
         node = syntax.If(_span(c), c[1], c[2].items, orelse)
         node.depth = chain
         return node

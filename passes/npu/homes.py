@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from ...dialects import tile
+from ...dialects import graph, tile
 from ...dialects.base import to_ints
-from ...dialects.dtypes import tensor
+from ...dialects.dtypes import part, tensor
 from ...dialects.graph import ConstantOp, ReshapeOp, WhileOp, YieldOp
 from ...dialects.npu import GmType, ViewOp, gm, structure
 from .plan_memory import root
@@ -129,7 +129,7 @@ class Homes:
 
     def _fits(self, tensor_: SSAValue, kind: GmType) -> bool:
         found = gm(tensor_)
-        return found.element == kind.element and found.bytes == kind.bytes
+        return part(found.element) == part(kind.element) and found.bytes == kind.bytes
 
     def _spent(self, tensor_: SSAValue, user: Operation, reads: bool) -> bool:
         """Whether nothing after `user` needs what a tensor of its block holds; nor `user` itself but where `reads`, and
@@ -231,7 +231,7 @@ def made_over(value: SSAValue) -> SSAValue | None:
     """The value whose tensor this one would be in, if nothing else needed that: what is reshaped, updated, or what a
     loop starts with."""
     op = value.owner
-    if isinstance(op, ReshapeOp):
+    if isinstance(op, ReshapeOp | graph.ViewOp):
         return op.x
     if isinstance(op, WhileOp):
         return op.inits[op.results.index(value)]  # pyright: ignore[reportArgumentType]

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import FunctionType, IntegerAttr, ModuleOp, i64
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from ...dialects import tile
+from ...dialects import graph, tile
 from ...dialects.base import describe, text, to_ints
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, HostOp, ReshapeOp, ToHostOp, WhileOp, YieldOp
 from ...dialects.graph.donation import donated
@@ -141,7 +141,7 @@ class ProgramLowering(Homes):
             self.pairs[kernel] = in_place(kernel)
         return self.pairs[kernel]
 
-    def reshape(self, op: ReshapeOp) -> None:
+    def reshape(self, op: ReshapeOp | graph.ViewOp) -> None:
         new = ViewOp.create(
             operands=[self.device(op.x, op)], result_types=[gm_type(op.result)], location=op.location
         )
@@ -281,6 +281,7 @@ class ProgramLowering(Homes):
 HANDLERS: dict[type[Operation], Callable[[ProgramLowering, Any], None]] = {
     tile.LaunchOp: ProgramLowering.launch,
     ReshapeOp: ProgramLowering.reshape,
+    graph.ViewOp: ProgramLowering.reshape,
     ConstantOp: ProgramLowering.constant,
     HostOp: ProgramLowering.host,
     WhileOp: ProgramLowering.loop,

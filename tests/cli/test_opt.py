@@ -139,7 +139,7 @@ def test_verify_error_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
     ("args", "expected"),
     [
         (["-p", "graph-fus"], "unknown pass 'graph-fus'; did you mean graph-fuse"),
-        (["-p", "zzz"], "unknown pass 'zzz'; ours are graph-simplify, "),
+        (["-p", "zzz"], "unknown pass 'zzz'; ours are graph-complex, "),
         (["-p", "graph-fuse{chip=1}"], "pass graph-fuse has no option 'chip'; its options are target"),
         (["-p", "graph-fuse{target=1}"], "option 'target' of pass graph-fuse must be str, not '1'"),
         (["-p", "graph-fuse{target=ascend-9}"], "unknown target 'ascend-9'"),

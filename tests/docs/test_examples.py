@@ -161,7 +161,7 @@ def test_pass_page(page: Path) -> None:
 
 
 def test_a_page_for_each_pass() -> None:
-    names = [f"{n:02}-{stage.name}" for n, stage in enumerate(PIPELINE, 1)]
+    names = [f"{n:02}-{stage.name}" for n, stage in enumerate(PIPELINE)]
     assert [p.stem for p in PAGES] == names
 
 

@@ -248,3 +248,13 @@ def test_a_host_op_keeps_its_bounds_beside_nan_and_infinity() -> None:
     y = np.where(rng.random((992, 1)) < 0.75, np.float32(0.5), np.float32(np.inf))
     result = tw.verify(fn, y, np.zeros((992, 1), np.int32))
     assert result.ok, result
+
+
+def test_a_concatenation_in_memory_that_was_used_before() -> None:
+    def fn(x: Any) -> Any:
+        y = jnp.tanh(x @ x)
+        z = jnp.tanh(y @ y)
+        return jnp.concatenate([z.T @ z, jnp.tanh(z @ z)], 1)[:, 1:] @ jnp.ones((31, 3))
+
+    result = tw.verify(fn, np.linspace(-1, 1, 256, dtype=np.float32).reshape(16, 16))
+    assert result.ok, result

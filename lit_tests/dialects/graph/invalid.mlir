@@ -76,6 +76,24 @@
 
 // -----
 
+%x = "test.op"() : () -> tensor<4x3xf32>
+%z = graph.view %x : (tensor<4x3xf32>) -> tensor<4xcomplex<f32>>
+// CHECK: 'graph.view' cannot view tensor<4x3xf32> as tensor<4xcomplex<f32>>: one has the parts of the other's complex numbers
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%z = graph.real %x : tensor<4xf32>
+// CHECK: 'graph.real' takes complex<f32>, got f32
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf16>
+%z = graph.complex %x, %x : (tensor<4xf16>, tensor<4xf16>) -> tensor<4xcomplex<f32>>
+// CHECK: 'graph.complex' takes f32, got f16
+
+// -----
+
 %x = "test.op"() : () -> tensor<4xf32>
 %z = graph.slice %x {limits = [3, 3], starts = [0, 0], strides = [1, 1]} : (tensor<4xf32>) -> tensor<3xf32>
 // CHECK: 'graph.slice' needs a start, a limit and a stride for each of 1 dimensions
