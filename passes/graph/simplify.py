@@ -53,16 +53,13 @@ from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
 from .products import conv_as_product
+from .reductions import split_reduce
 from .sorting import sort_in_parts, sort_last
 from .vector_products import depthwise_conv, vector_contract, vector_conv
 from .windows import cumulative, split_window
 
 Rule = Callable[..., bool]
 Rules = tuple[tuple[type[GraphOp], Rule], ...]
-
-FEW_RESULTS = 8
-MANY_ELEMENTS = 1 << 16
-"""A reduction of at least so many elements to at most so few values is split over the cores."""
 
 NOTE = "quant"
 """The attribute that says how a value is to be quantized: it goes with the value."""
@@ -335,24 +332,6 @@ def swap_operands(op: TransposeOp, rewriter: Rewriter, machine: Machine) -> bool
     assert isinstance(swapped.owner, ContractOp)
     swapped.owner.location = product.location
     return rewriter.replace(rewriter.transpose(swapped, [order.index(p) for p in perm]))
-
-
-def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """Very many elements to very few: first one partial result per core, then those."""
-    shape, dims = shape_of(op.x), to_ints(op.dims)
-    if size(shape) < MANY_ELEMENTS or size(shape_of(op.result)) > FEW_RESULTS:
-        return False
-    wide = max(dims, key=lambda d: shape[d])
-    parts = next((p for p in range(machine.vector_cores, 1, -1) if shape[wide] % p == 0), 1)
-    if parts < 4 or parts == shape[wide]:
-        return False
-    split = [*shape[:wide], parts, shape[wide] // parts, *shape[wide + 1 :]]
-    x = rewriter.reshape(op.x, split)
-    kind = text(op.kind)
-    first = [d if d <= wide else d + 1 for d in dims if d != wide] + [wide + 1]
-    partial = rewriter.reduce(x, kind, sorted(first))
-    kept = [d for d in range(len(split)) if d not in first]
-    return rewriter.replace(rewriter.reduce(partial, kind, [kept.index(wide)]))
 
 
 RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
