@@ -19,7 +19,7 @@ from ...machine import Machine
 from ..errors import TooLarge
 from ..pins import VECTOR_FIELDS, Pins, cannot_obey, schedule_for
 from .builder import KernelBuilder, divide_grid, gm_of
-from .cores import copy_cycles, worth_waking
+from .cores import copy_cycles, pieces_of, worth_waking
 from .fusion_steps import FusionSteps
 from .schedule import UB_FRACTION, cut_tile, largest_tile
 from .steps import Emitter, Ref
@@ -54,9 +54,11 @@ class VectorKernel(FusionSteps):
         largest = largest_tile(self.extents, self.rows, lambda t: self._ub_bytes(t) <= self._capacity)
         if largest is None:
             return None
+        cycles = self.work_cycles(largest)
         if self.pins.cores is None and self.pins.grid is None:
-            self.cores = worth_waking(self.work_cycles(largest), self.machine)
-        return cut_tile(largest, self.extents, self.rows, self._width, self.cores)
+            self.cores = worth_waking(cycles, self.machine)
+        pieces = pieces_of(cycles, self.machine)
+        return cut_tile(largest, self.extents, self.rows, self._width, self.cores, pieces)
 
     def _tile_of_pieces(self) -> tuple[int, ...]:
         """The tile where rows are read in pieces. Raises PassError where that is no way out."""
