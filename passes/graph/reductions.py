@@ -1,4 +1,4 @@
-"""Reductions to few values: a core cannot add to another's result, so each core makes a partial one first."""
+"""Reductions and scatters to few values: a core cannot add to another's result, so each makes a partial one first."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from xdsl.ir import SSAValue
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, i1, i64
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.base import text, to_ints
-from ...dialects.dtypes import itemsize, size
-from ...dialects.elementwise import REDUCTION_FUNCTION
-from ...dialects.graph import ELEMENTWISE, ReduceOp
-from ...dialects.graph.interface import element_of, shape_of, tensor
+from ...dialects.dtypes import dtype_name, itemsize, size, tensor
+from ...dialects.elementwise import REDUCTION_FUNCTION, identity
+from ...dialects.graph import ELEMENTWISE, IotaOp, ReduceOp, ScatterOp
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
 from ...machine import Machine
 from ..access import is_layout
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 MANY_ELEMENTS = 1 << 15
 """So many elements take a core longer than a second launch."""
+
+MANY_UPDATES = 1 << 11
+"""So many updates take a core longer than the launches that combine copies, and that number the rows of those."""
 
 
 def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
@@ -63,6 +68,44 @@ def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
         rest = rewriter.reduce(rows(parts * length, extent), kind, sorted([at, *others]))
         combine = ELEMENTWISE[REDUCTION_FUNCTION[kind]]
         result = rewriter.add(combine, [result, rest], tensor(shape_of(rest), element_of(rest)))
+    return rewriter.replace(result)
+
+
+def split_scatter(op: ScatterOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """Many updates of few rows: a copy of the rows for each part of the updates, then all copies combined."""
+    (rows, columns), (count,), kind = shape_of(op.x), shape_of(op.index), text(op.kind)
+    most = min(machine.vector_cores, count // max(rows, 1))  # copies are no more than the updates themselves
+    if kind == "set" or op.runs() > 1 or count < MANY_UPDATES or most < 2:
+        return False
+    parts, element = _even_parts(count, most) or most, element_of(op.x)
+    length = -(-count // parts)
+    if rows * parts > np.iinfo(np.int32).max:
+        return False
+    numbers = element_of(op.index)
+
+    def tensor_of(value: int) -> SSAValue:
+        return rewriter.constant(value, [parts, length], numbers)
+
+    def combine(name: str, *operands: SSAValue, result: Attribute = numbers) -> SSAValue:
+        return rewriter.add(ELEMENTWISE[name], operands, tensor([parts, length], result))
+
+    short = parts * length - count
+    index = rewriter.reshape(rewriter.pad(op.index, -1, [0], [short], [0]), [parts, length])
+    part = rewriter.add(IotaOp, [], tensor([parts, length], numbers), dim=IntegerAttr(0, i64))
+    inside = combine(
+        "and",
+        combine("ge", index, tensor_of(0), result=i1),
+        combine("lt", index, tensor_of(rows), result=i1),
+        result=i1,
+    )
+    moved = combine("add", index, combine("mul", part, tensor_of(rows)))
+    index = rewriter.reshape(combine("select", inside, moved, tensor_of(-1)), [parts * length])
+    updates = rewriter.pad(op.updates, 0, [0, 0], [short, 0], [0, 0])
+    neutral = rewriter.constant(identity(kind, dtype_name(element)), [parts * rows, columns], element)
+    properties = {"kind": op.kind, "groups": IntegerAttr(parts, i64)}
+    copies = rewriter.add(ScatterOp, [neutral, index, updates], neutral.type, **properties)
+    total = rewriter.reduce(rewriter.reshape(copies, [parts, rows, columns]), kind, [0])
+    result = rewriter.add(ELEMENTWISE[REDUCTION_FUNCTION[kind]], [op.x, total], op.x.type)
     return rewriter.replace(result)
 
 

@@ -44,6 +44,7 @@ from ...dialects.graph import (
     ReduceOp,
     ReduceWindowOp,
     ReshapeOp,
+    ScatterOp,
     SliceOp,
     SortOp,
     TransposeOp,
@@ -53,7 +54,7 @@ from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
 from .products import conv_as_product
-from .reductions import split_reduce
+from .reductions import split_reduce, split_scatter
 from .sorting import sort_in_parts, sort_last
 from .vector_products import depthwise_conv, vector_contract, vector_conv
 from .windows import cumulative, split_window
@@ -345,6 +346,7 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (ContractOp, vector_contract),
     (TransposeOp, swap_operands),
     (ReduceOp, split_reduce),
+    (ScatterOp, split_scatter),
     (ReduceWindowOp, cumulative),
     (ReduceWindowOp, split_window),
     (SortOp, sort_last),

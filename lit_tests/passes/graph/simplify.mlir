@@ -103,6 +103,19 @@ func.func @main(%x: tensor<6011x40xf32>) -> tensor<40xf32> {
 
 // -----
 
+// Many updates of few rows: each core has a copy of the rows for its part of the updates.
+func.func @main(%x: tensor<32x4xf32>, %i: tensor<4800xi32>, %u: tensor<4800x4xf32>) -> tensor<32x4xf32> {
+  %y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<32x4xf32>, tensor<4800xi32>, tensor<4800x4xf32>) -> tensor<32x4xf32>
+  func.return %y : tensor<32x4xf32>
+}
+// CHECK: func.func @main
+// CHECK: [[S:%.+]] = graph.scatter {{.*}}, %u {groups = 48, kind = "sum"} : (tensor<1536x4xf32>, tensor<4800xi32>, tensor<4800x4xf32>) -> tensor<1536x4xf32>
+// CHECK-NEXT: [[P:%.+]] = graph.reshape [[S]] : (tensor<1536x4xf32>) -> tensor<48x32x4xf32>
+// CHECK-NEXT: [[R:%.+]] = graph.reduce [[P]] {dims = [0], kind = "sum"}
+// CHECK-NEXT: graph.add %x, [[R]]
+
+// -----
+
 // Few enough rows to stay on chip whole, and enough results for all cores.
 func.func @main(%x: tensor<512x512xf32>, %y: tensor<2000x5000xf32>) -> (tensor<512xf32>, tensor<5000xf32>) {
   %r = graph.reduce %x {dims = [0], kind = "sum"} : (tensor<512x512xf32>) -> tensor<512xf32>
