@@ -25,6 +25,7 @@ from ..backends.interpreter.hostprogram import (
 )
 from ..backends.interpreter.launch import ZERO, Signature, jit, row_major, trace
 from ..backends.interpreter.state import State, TypedState, on_host
+from ..backends.interpreter.values import on_device
 from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype, size
 from ..dialects.npu import structure as npu
@@ -122,10 +123,10 @@ class HostWalk:
         """Runs @main on flat arrays."""
         with jax.enable_x64(True):
             for arg, x in zip(self.host.block.args, inputs, strict=True):
-                self.state.set(arg, jax.numpy.asarray(x))
+                self.state.set(arg, on_device(x))
             for op in self.host.ops():
                 if isinstance(op, npu.GmConstantOp):
-                    self.state.set(op.result, jax.numpy.asarray(op.value.data.array()))
+                    self.state.set(op.result, on_device(op.value.data.array()))
             self.block(self.host.block, ())
             end = self.host.block.last_op
             assert isinstance(end, func.ReturnOp)

@@ -22,6 +22,7 @@ from ..backends.interpreter.graph import RULES, called, main_of
 from ..backends.interpreter.host import run_text
 from ..backends.interpreter.launch import ZERO, jit, row_major
 from ..backends.interpreter.tile import run_kernel
+from ..backends.interpreter.values import on_device
 from ..backends.interpreter.views import View, realise
 from ..dialects import tile
 from ..dialects.base import describe, integer, text, to_ints
@@ -64,7 +65,7 @@ class Walk:
         """Runs @main on flat arrays."""
         block = main_of(self.module).body.block
         with jax.enable_x64(True):
-            env: Env = {a: (jax.numpy.asarray(x), None) for a, x in zip(block.args, inputs, strict=True)}
+            env: Env = {a: (on_device(x), None) for a, x in zip(block.args, inputs, strict=True)}
             self._record_arguments(block, env, ())
             ends = self.block(block, env, ())
             self.trace.results = [x for x, _ in ends]

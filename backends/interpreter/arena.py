@@ -17,7 +17,8 @@ from ...dialects.base import describe, integer, to_ints
 from ...dialects.npu import structure
 from .hostprogram import HostProgram
 from .launch import jit
-from .state import ArenaState, State, whole_words
+from .state import SMALL_WORDS, ArenaState, State, fill, whole_words
+from .values import on_device
 
 
 class Arena:
@@ -48,20 +49,25 @@ class Arena:
 
     def start(self, arrays: Sequence[Array]) -> ArenaState:
         """The memory with the program's constants and arguments in place."""
+        arguments = [(self.address[arg], x) for arg, x in zip(self.block.args, arrays, strict=True)]
+        contents = [(at, x) for at, x in [*self.constants, *arguments] if x.size]
+        if self.words <= SMALL_WORDS:
+            memory = np.zeros(self.words, np.uint32)
+            for at, x in contents:
+                fill(memory, at, np.asarray(x))
+            return ArenaState(on_device(memory), self.address)
         words = (
             _zeros(self.words)(self.kept) if self.kept is not None else jax.numpy.zeros(self.words, np.uint32)
         )
         self.kept = None
-        arguments = [(self.address[arg], x) for arg, x in zip(self.block.args, arrays, strict=True)]
-        for at, x in [*self.constants, *arguments]:
-            if x.size:
-                words = _put(self.words, x.shape, np.dtype(x.dtype))(words, x, np.int32(at))
+        for at, x in contents:
+            words = _put(self.words, x.shape, np.dtype(x.dtype))(words, x, np.int32(at))
         return ArenaState(words, self.address)
 
     def keep(self, state: State) -> None:
         """Leave the memory of a call to the next one."""
         assert isinstance(state, ArenaState)
-        self.kept = state.words
+        self.kept = state.words if self.words > SMALL_WORDS else None
 
 
 @lru_cache(maxsize=256)

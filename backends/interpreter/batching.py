@@ -30,15 +30,10 @@ from ...dialects.npu import LoadL0Op, LoadOp, LoadScalarOp, MmadOp, SlotOp, Tran
 from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
 from . import boxes
+from .instructions import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_ROWS
 from .liveness import bounds, carried
 from .scope import Box, Offset, Scope, traced
 from .views import View
-
-SAME_KERNEL_ROWS, SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL = 64, 8, 64
-"""XLA's kernel for a product, and with it the order of its additions, follows the numbers of rows and columns. From
-these numbers of rows and columns on, more rows have never changed a bit (measured over k = 8..128); and with so many
-rows, tiles of whole panels of columns side by side, or as a batch, have never either (k = 1..512). Smaller tiles stay
-as they are."""
 
 WIDE_BYTES = 1 << 20
 """Up to this size the sums of all tiles side by side are kept at once: they and the products that are added to them at

@@ -44,7 +44,7 @@ def _elementwise(op: ops.ElementwiseOp, *operands: Array) -> Array:
 
 
 def _constant(op: ops.ConstantOp) -> Array:
-    return jax.numpy.asarray(op.value.data.array())
+    return values.on_device(op.value.data.array())
 
 
 def _iota(op: ops.IotaOp) -> Array:
@@ -360,7 +360,7 @@ def run_graph(module: ModuleOp, *arrays: Any) -> list[Array]:
     main = main_of(module)
     runner = GraphRunner()
     with jax.enable_x64(True):
-        args = [jax.numpy.asarray(a) for a in arrays]
+        args = [values.on_device(a) for a in arrays]
         if not needs_host(main):
             whole = jax.jit(
                 lambda *xs: runner.block(main.body.block, _bound(main, xs)), compiler_options=COMPILER_OPTIONS

@@ -20,13 +20,19 @@ from ...dialects.base import FormattedOp, Linear, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import BufferType
 from ...dialects.npu.cumulate import VCumulateOp
-from ...dialects.npu.interface import NpuOp, fill_value
+from ...dialects.npu.interface import NpuOp, buffer, fill_value
 from ...dialects.npu.scatter import VScatterOp
 from ...dialects.npu.sorting import VSortOp
 from ...dialects.shapes import Keys
 from ...dialects.tile import TileType
 from . import boxes, scattering, sorting, values
 from .scope import Box, Offset, Scope, traced
+
+SAME_KERNEL_ROWS, SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL = 64, 8, 64
+"""XLA's kernel for a product, and with it the order of its additions, follows the numbers of rows and columns. From
+these numbers of rows and columns on, more rows have never changed a bit (measured over k = 8..128); and with so many
+rows, tiles of whole panels of columns side by side, as a batch, or taken from a transposed matrix have never either
+(k = 1..512). Smaller tiles stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +91,34 @@ def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]
     return [as_operand(op, values.cooked(x, sources[0].dtype), out[0])]
 
 
-def as_operand(op: ops.LoadL0Op, x: Array, out: Spec) -> Array:
+def as_operand(op: Any, x: Array, out: Spec) -> Array:
     """A matrix [prod(sizes[:-1]), prod(window) * sizes[-1]] as a load to l0a or l0b leaves it."""
     swapped = op.transpose is not None and bool(integer(op.transpose))
     if swapped:
         x = lax.transpose(x, (1, 0))
     x = lax.reshape(x, out.shape)
-    # settled, so that XLA cannot fold the transpose into the product, which would add in another order
-    return values.convert(values.settle(x) if swapped else x, out.dtype)
+    # XLA may fold the transpose into the product, which is quicker, unless it then adds in another order
+    folds = isinstance(op, ops.LoadL0Op) and _folds(op)
+    return values.convert(values.settle(x) if swapped and not folds else x, out.dtype)
+
+
+def _folds(op: ops.LoadL0Op) -> bool:
+    """Whether all products that read a transposed matrix are the right operands of products that add in one order."""
+    products = [use.operation for v in _names(op.dest) for use in v.uses if use.operation is not op]
+    return all(
+        isinstance(p, ops.MmadOp)
+        and p.a not in _names(op.dest)
+        and buffer(p.a).shape[0] >= SAME_KERNEL_ROWS
+        and buffer(p.b).shape[1] % SAME_KERNEL_PANEL == 0
+        for p in products
+        if not isinstance(p, ops.SlotOp | ops.LoadL0Op)
+    )
+
+
+def _names(value: SSAValue) -> list[SSAValue]:
+    """All values that stand for a buffer or a slot of it."""
+    alloc = value.owner.source if isinstance(value.owner, ops.SlotOp) else value
+    return [alloc, *(u.operation.result for u in alloc.uses if isinstance(u.operation, ops.SlotOp))]
 
 
 def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:

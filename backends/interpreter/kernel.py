@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, ClassVar
 
-from jax import Array
+from jax import Array, lax
 from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -18,14 +18,14 @@ from ...dialects.npu.interface import NpuOp, buffer, fill_value, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from . import batching, values
-from .batching import NO_BATCH, dependencies, find_batch, lift
+from .batching import NO_BATCH, Batch, dependencies, find_batch, lift
 from .bytes_mode import BytesMemory
 from .direct import find_direct
 from .grid import GridWalker, Part, coordinates
 from .instructions import RULES, Spec, as_operand, box_of
 from .liveness import bounds, carried, perfect_nest
 from .memory import Memory, TypedMemory, known_indices
-from .scope import Box, Offset, Scope
+from .scope import Box, Offset, Scope, traced
 
 SILENT = (
     ops.ViewOp,
@@ -52,6 +52,8 @@ class NpuKernel(GridWalker):
         self.batch = NO_BATCH
         self.direct: Mapping[Operation, tuple[ops.LoadOp, Box]] = {}
         self.skipped: set[Operation] = set()
+        self.packed: dict[Operation, tuple[Array, list[SSAValue]]] = {}
+        """Operands whose tiles lie one after the other, and the loop variables that count them."""
         self._memory: Memory | None = None
 
     def run(self, part: Part | None = None) -> None:
@@ -77,6 +79,7 @@ class NpuKernel(GridWalker):
             self.grid(axes, part, lambda s=section, b=body: b(s))
         self.batch = NO_BATCH
         self.direct, self.skipped = {}, set()
+        self.packed = {}
 
     @property
     def memory(self) -> Memory:
@@ -142,6 +145,7 @@ class NpuKernel(GridWalker):
             self.scope.index[op.body.block.args[0]] = Offset.known(first)
             self.block(op.body.block)
             return
+        self._pack(op)
         nest = perfect_nest(op, self.batch.counts, self.skipped)
         ranges = [bounds(loop) for loop in nest]
         counts = [n for _, _, n in ranges]
@@ -155,15 +159,33 @@ class NpuKernel(GridWalker):
 
         self.memory.leave(op, self.repeat(0, prod(counts), iteration, op, self.memory.save(op)))
 
+    def _pack(self, loop: scf.ForOp) -> None:
+        """Cuts the operands that every iteration of a loop reads again, and that move with loops inside it, into tiles:
+        a product takes one that is dense with less work than one in rows of a wide matrix."""
+        loops = [op for op in loop.body.walk() if isinstance(op, scf.ForOp)]
+        inside: dict[SSAValue, tuple[int, int, int]] = {x.body.block.args[0]: bounds(x) for x in loops}
+        for op in loop.body.walk():
+            if not isinstance(op, ops.LoadL0Op) or op not in self.direct or op in self.packed:
+                continue
+            load, box = self.direct[op]
+            moving = [v for v in box.indices if v in inside and v not in self.batch.counts]
+            tiles = prod(inside[v][2] for v in moving)
+            size = tiles * prod(box.sizes) * numpy_dtype(load.view.element).itemsize
+            if tiles < 2 or size > PACKED_BYTES or loop.body.block.args[0] in box.indices:
+                continue
+            if all(inside[v][:2] == (0, 1) for v in moving):
+                batch = Batch({**self.batch.counts, **{v: inside[v][2] for v in moving}}, self.batch.starts)
+                self.packed[op] = self._box(load, box, _matrix_shape(op), batch), moving
+
     def load(self, op: ops.LoadOp) -> None:
         self._put(op.tile(), self._box(op, box_of(op), buffer(op.tile()).shape))
 
-    def _box(self, op: ops.LoadOp, box: Box, shape: Sequence[int]) -> Array:
+    def _box(self, op: ops.LoadOp, box: Box, shape: Sequence[int], batch: Batch | None = None) -> Array:
         """The elements in a box of the device tensor that `op` loads from, [*leading, *shape]."""
         tensor, view = self.where[op.main_operands()[0]]
         dtype = numpy_dtype(op.view.element)
         fill = values.raw_scalar(fill_value(op.properties.get("fill")), dtype)
-        x = batching.load(self.tensors[tensor], view, box, self.scope, self.batch, fill, shape)
+        x = batching.load(self.tensors[tensor], view, box, self.scope, batch or self.batch, fill, shape)
         return values.cooked(x, dtype)
 
     def _operand(self, op: Operation) -> None:
@@ -171,8 +193,12 @@ class NpuKernel(GridWalker):
         assert isinstance(op, ops.LoadL0Op)
         load, box = self.direct[op]
         between, out = numpy_dtype(buffer(op.source).element), Spec.of(op.dest)
-        sizes = to_ints(op.sizes)
-        x = self._box(load, box, (prod(sizes[:-1]), sizes[-1]))
+        if op in self.packed:
+            x, moving = self.packed[op]
+            for v in moving:
+                x = lax.dynamic_index_in_dim(x, traced(self.scope.index[v].value), self.batch.rank, keepdims=False)
+        else:
+            x = self._box(load, box, _matrix_shape(op))
         (x,) = lift(lambda m: [as_operand(op, values.convert(m, between), out)], [x], self.batch.rank)
         self.memory.write(op.dest, x)
 
@@ -195,6 +221,15 @@ class NpuKernel(GridWalker):
     def _put(self, target: SSAValue, x: Array) -> None:
         self.memory.write(target, values.convert(x, numpy_dtype(buffer(target).element)))
 
+
+def _matrix_shape(op: ops.LoadL0Op) -> tuple[int, int]:
+    """Rows and columns of what a load to l0a or l0b without a window takes."""
+    sizes = to_ints(op.sizes)
+    return prod(sizes[:-1]), sizes[-1]
+
+
+PACKED_BYTES = 1 << 20
+"""Up to this size of one matrix its tiles are cut before the loops that read them: they should stay in the cache."""
 
 EXECUTE: dict[type[Operation], Callable[[NpuKernel, Any], None]] = {
     arith.ConstantOp: NpuKernel.constant,

@@ -27,7 +27,7 @@ from .hostprogram import PASSIVE, HostProgram, yielded
 from .launch import THREADS, ZERO, CompiledKernel, is_heavy
 from .segments import Segment
 from .state import ArenaState, State, TypedState, on_host
-from .values import plain
+from .values import on_device, plain
 
 SEGMENT_LAUNCHES = 8
 """From this many launches on, a segment ends where a kernel comes again: so the layers of a network are
@@ -61,7 +61,7 @@ class Executable:
         known = {*self.host.block.args, *fixed}
         if memory == "typed":
             with jax.enable_x64(True):
-                self.constants = {op.result: jax.numpy.asarray(op.value.data.array()) for op in constants}
+                self.constants = {op.result: on_device(op.value.data.array()) for op in constants}
         self.heavy: dict[structure.KernelOp, bool] = {}
         self.functions: dict[Block, list[Step]] = {}
         """What Python does for functions that are called, each planned and compiled once."""
@@ -80,7 +80,7 @@ class Executable:
         """The results of `@main`. Raises TypeError for arguments of the wrong number, shape or dtype."""
         self.compile()
         with jax.enable_x64(True):
-            args = [jax.numpy.asarray(a) for a in arrays]
+            args = [on_device(a) for a in arrays]
             _check_arguments(self.host.block, args)
             if self.arena is None:
                 state: State = TypedState(self.constants | dict(zip(self.host.block.args, args, strict=True)))

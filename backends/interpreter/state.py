@@ -7,10 +7,11 @@ device values of the program are views of one. Values in the host's memory are r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from jax import Array, lax
+from jax.core import Tracer
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
@@ -20,7 +21,7 @@ from ...dialects.npu.interface import gm
 from . import boxes
 from .bytes_mode import from_words, to_words
 from .scope import Offset, traced
-from .values import cooked, raw
+from .values import cooked, on_device, raw, raw_array, raw_dtype
 from .views import View, realise
 
 
@@ -129,6 +130,8 @@ class ArenaState:
             return self.numbers[root]
         type_ = gm(root)
         count = -(-type_.bytes // 4)
+        if not isinstance(self.words, Tracer):
+            return _taken(self.words, int(self.address[root]), type_)
         words = lax.dynamic_slice(
             self.words, [traced(self.address[root])], [count], allow_negative_indices=False
         )
@@ -139,6 +142,11 @@ class ArenaState:
     def set(self, root: SSAValue, x: Array) -> None:
         if on_host(root):
             self.numbers[root] = x
+            return
+        if not isinstance(self.words, Tracer) and self.words.size <= SMALL_WORDS:
+            memory = np.array(self.words)
+            fill(memory, int(self.address[root]), np.asarray(x))
+            self.words = on_device(memory)
             return
         words = lax.optimization_barrier(whole_words(x))
         self.words = lax.dynamic_update_slice(
@@ -166,6 +174,28 @@ class ArenaState:
 
     def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
         pass  # it wrote there itself
+
+
+SMALL_WORDS = 1 << 20
+"""Up to this size numpy reads and writes device memory between compiled steps: XLA would compile a copy for each shape,
+which takes longer than the copy."""
+
+
+def fill(memory: np.ndarray, at: int, x: np.ndarray) -> None:
+    """Writes an array into u32 words from word `at` on; what is left of the last one becomes 0."""
+    data = np.ascontiguousarray(raw_array(x)).reshape(-1).view(np.uint8)
+    whole = memory[at : at - (-data.size // 4)].view(np.uint8)
+    whole[: data.size], whole[data.size :] = data, 0
+
+
+def _taken(words: Array, at: int, type_: GmType) -> Array:
+    """The tensor at word `at`, which nothing is compiled for."""
+    dtype = numpy_dtype(type_.element)
+    held = raw_dtype(dtype)
+    first = 4 * at
+    data = np.from_dlpack(cast(Any, words)).view(np.uint8)[first : first + size(type_.shape) * held.itemsize]
+    x = (data != 0) if held == np.bool_ else data.view(held)
+    return cooked(on_device(x.reshape(type_.shape).copy()), dtype)
 
 
 def whole_words(x: Array) -> Array:

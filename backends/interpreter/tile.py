@@ -185,7 +185,7 @@ def run_tile(module: ModuleOp, machine: Machine, *arrays: Any) -> list[Array]:
     program = TileProgram(module)
     runner = GraphRunner({ops.LaunchOp: program.launch, ops.ViewOp: _view})
     with jax.enable_x64(True):
-        args = [jax.numpy.asarray(a) for a in arrays]
+        args = [values.on_device(a) for a in arrays]
         return runner.block(
             program.main.body.block, dict(zip(program.main.body.block.args, args, strict=True))
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -55,6 +56,11 @@ def convert(x: Array, dtype: np.dtype) -> Array:
     return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
 
 
+def on_device(x: Any) -> Array:
+    """A copy of an array as JAX's. `jax.numpy.array` would compile one for every shape that it meets."""
+    return x if isinstance(x, Array) else jax.device_put(np.array(x))
+
+
 _PACKED = {
     np.dtype(t): np.dtype(u)
     for t, u in [
@@ -94,6 +100,14 @@ def raw(x: Array) -> Array:
     if dtype in _PACKED:
         return lax.convert_element_type(_bits(x, _PACKED[dtype]), np.uint8)
     return lax.bitcast_convert_type(x, _RAW[dtype]) if dtype in _RAW else x
+
+
+def raw_array(x: np.ndarray) -> np.ndarray:
+    """`raw` of an array in the host's memory."""
+    dtype = np.dtype(x.dtype)
+    if dtype in _PACKED:
+        return x.view(np.uint8) & np.uint8(jnp.iinfo(_PACKED[dtype]).max)
+    return x.view(_RAW.get(dtype, dtype))
 
 
 def raw_scalar(value: float | int | bool, dtype: np.dtype) -> np.ndarray:
@@ -147,10 +161,11 @@ def _power(x: Array, y: Array) -> Array:
 
 
 def _divide(x: Array, y: Array) -> Array:
-    """x / y. XLA multiplies by the reciprocal, which rounds twice, where y is the same for many elements;
-    so y is made to depend on x: where x is NaN the quotient is x anyway."""
+    """x / y. XLA multiplies by the reciprocal, which rounds twice, where y is the same for many elements; so y is made
+    to depend on x and on the place: no place is below -|x|."""
     if is_float(x):
-        return lax.div(x, lax.select(lax.ne(x, x), x, y))
+        place = lax.reshape(lax.iota(x.dtype, x.size), x.shape)
+        return lax.div(x, lax.select(lax.lt(place, lax.neg(lax.abs(x))), x, y))
     if x.dtype.kind == "c":
         return lax.div(x, y)
     zero, divisor = _divisor(x, y)

@@ -187,3 +187,19 @@ def run_constants(name: str, *operands: np.ndarray) -> np.ndarray:
     with jax.enable_x64(True):
         constants = [jnp.asarray(x) for x in operands]
         return np.asarray(jax.jit(lambda: values.apply(name, constants, operands[0].dtype))())
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [((1, 1), (1, 96)), ((64, 1), (1, 96)), ((64, 96), (1, 96)), ((64, 96), (64, 1)), ((1, 1), (1, 1))]
+)
+def test_a_quotient_rounds_once_however_few_divisors_there_are(x: tuple[int, ...], y: tuple[int, ...]) -> None:
+    """XLA by itself would multiply by the reciprocal of what is the same for many elements."""
+    a, b = (np.random.default_rng(i).standard_normal(s).astype(np.float32) for i, s in enumerate((x, y)))
+
+    def divide(a: jax.Array, b: jax.Array) -> jax.Array:
+        shape = np.broadcast_shapes(x, y)
+        wide = jnp.broadcast_to(a * a, shape), jnp.broadcast_to(jnp.abs(b) + 0.5, shape)
+        return values.apply("div", wide, np.dtype(np.float32))
+
+    want = (a * a) / (np.abs(b) + np.float32(0.5))
+    np.testing.assert_array_equal(np.asarray(jax.jit(divide)(a, b)), np.broadcast_to(want, np.broadcast_shapes(x, y)))
