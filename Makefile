@@ -56,7 +56,7 @@ fuzz-tw: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python docs/reference/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo "build/site/index.html"
+	@echo "build/site/index.html (with search: python3 -m http.server -d build/site)"
 
 clean:
 	rm -rf $(VENV) build *.egg-info .ruff_cache .pytest_cache .hypothesis

@@ -284,6 +284,13 @@ def lower(source: Any, *args: Any, options: Options | None = None) -> tuple[Modu
     return module, signature.flatten(origin.name, args)
 
 
+def reference_values(fn: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
+    """What JAX itself computes, as flat arrays."""
+    import jax
+
+    return [physical(leaf) for leaf in jax.tree.leaves(jax.jit(fn)(*args))]
+
+
 def verify(
     source: Callable[..., Any] | Any,
     *args: Any,
@@ -318,9 +325,7 @@ def verify(
     twin = against if against is not None else source if callable(source) else None
     reference = None
     if twin is not None:
-        import jax
-
-        reference = [physical(leaf) for leaf in jax.tree.leaves(jax.jit(twin)(*args))]
+        reference = reference_values(twin, args)
         if against is not None:
             check_twin(name, main_results(module), getattr(twin, "__name__", type(twin).__name__), reference)
     known = program

@@ -11,6 +11,19 @@ from .dialects.dtypes import name_of_numpy, numpy_dtype
 from .passes.errors import CompileError
 
 
+def _other_structure(name: str, wanted: Any, given: Any) -> str:
+    """Which argument of a call is built otherwise than the one that a program was compiled for."""
+    pairs = list(zip(wanted.children(), given.children(), strict=False))
+    if wanted.num_leaves != given.num_leaves and len(wanted.children()) != len(given.children()):
+        plural = "s" * (len(wanted.children()) != 1)
+        return f"{name} takes {len(wanted.children())} argument{plural}, called with {len(given.children())}"
+    for i, (one, other) in enumerate(pairs):
+        if one != other:
+            shown = [str(tree).removeprefix("PyTreeDef(").removesuffix(")") for tree in (one, other)]
+            return f"argument {i} of {name} was compiled for inputs {shown[0]}, called with {shown[1]} (*: an array)"
+    return f"{name} was compiled for inputs {wanted}, called with {given}"
+
+
 @dataclass(frozen=True)
 class Signature:
     """inputs: shape and element type of each flat input, as @main has them. in_tree, out_tree: the pytrees of a JAX
@@ -36,7 +49,7 @@ class Signature:
         else:
             flat, tree = jax.tree.flatten(tuple(args))
             if tree != self.in_tree:
-                raise CompileError(f"{name} was compiled for inputs {self.in_tree}, called with {tree}")
+                raise CompileError(_other_structure(name, self.in_tree, tree))
         if len(flat) != len(self.inputs):
             plural = "s" * (len(self.inputs) != 1)
             raise CompileError(f"{name} takes {len(self.inputs)} input{plural}, called with {len(flat)}")

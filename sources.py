@@ -126,6 +126,10 @@ def _from_text(content: bytes, filename: str | None) -> tuple[ModuleOp, Signatur
     return module, Signature(_main_inputs(module, filename or "the program"))
 
 
+_TW = re.compile(rb"(?:\s|#[^\n]*\n)*(?:pub\s+)?(?:fn|const|param|import)\s+[\w\"]")
+"""How a .tw program starts; no line of MLIR does."""
+
+
 def read_module(content: bytes, filename: str | None) -> ModuleOp:
     """A module from StableHLO (text or bytecode) or the text of one of our levels. Raises CompileError."""
     if is_stablehlo(content):
@@ -134,6 +138,8 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
     where = filename or "the program"
     if not content.strip():
         raise CompileError(f"{where}: there is nothing in it")
+    if _TW.match(content):
+        raise CompileError(f"{where} is .tw text: save it as a file and give its path, as in tw.compile('model.tw')")
     if b"\0" in content:
         raise CompileError(f"{where}: neither text nor MLIR bytecode")
     try:
@@ -154,13 +160,13 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
 
 def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tuple[int, ...], str], ...]:
     """Shape and element type of each input of `model.tw[:fn]` with these symbolic dimensions. Raises CompileError."""
-    from .frontends.text.frontend import lower_tw
+    from .frontends.text.frontend import tw_inputs
 
     found = find_tw(source)
     if found is None:
         raise CompileError(f"{source}: not a .tw file")
     with as_compile_error():
-        return lower_tw(found[0], _tw_text(found[0]), found[1], None, dimensions).inputs
+        return tw_inputs(found[0], _tw_text(found[0]), found[1], dimensions)
 
 
 def input_types(source: Any, *args: Any) -> tuple[tuple[tuple[int, ...], str], ...]:

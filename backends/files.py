@@ -24,7 +24,6 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
             shutil.copymode(target, draft)
         os.replace(draft, target)
     except OSError as error:
-        error.filename, error.filename2 = os.fspath(path), None  # nobody knows the draft
-        raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None  # nobody knows the draft
     finally:
         draft.unlink(missing_ok=True)

@@ -58,6 +58,7 @@ from .simulator import (
     simulate,
     track,
 )
+from .terminal import Fitted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -186,8 +187,8 @@ class Report:
         ordered = [cells for _, cells in sorted(rows, key=lambda row: -row[0])]
         return table_html(str(self), header, ordered, self._notes())
 
-    def __rich__(self) -> Table:
-        return self.rich_table()
+    def __rich__(self) -> Fitted:
+        return Fitted(self.rich_table())
 
     def rich_table(self, borders: bool = True) -> Table:
         """The kernels as a table for a rich console, the most expensive first."""

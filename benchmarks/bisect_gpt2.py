@@ -54,8 +54,11 @@ def main() -> int:
     """0 where each mistake was found and its stage blamed."""
     known = {c.name: c for c in CASES}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("case", nargs="*", choices=sorted(known), default=list(EACH_STAGE))
-    failed = [name for name in parser.parse_args().case if not bisect(known[name])]
+    parser.add_argument("case", nargs="*", help="one in each stage where none is named")
+    names = parser.parse_args().case or EACH_STAGE
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"there is no {unknown[0]}; there are {', '.join(sorted(known))}")
+    failed = [name for name in names if not bisect(known[name])]
     return 1 if failed else 0
 
 

@@ -44,6 +44,26 @@ def product_after_conversion(out: str) -> Function:
     return function
 
 
+def product_in_parts(
+    parts: int, transposed_a: bool, transposed_b: bool, kept: str, out: str | None
+) -> Function:
+    """The partial sums over equal parts of k, [parts, m, n] of type `kept`; their sum as `out`, unless that is None."""
+
+    def function(a: Any, b: Any) -> Any:
+        import jax.numpy as jnp
+
+        def cut(x: Any, axis: int) -> Any:
+            shape = x.shape
+            return x.reshape(*shape[:axis], parts, shape[axis] // parts, *shape[axis + 1 :])
+
+        a, b = cut(a, 0 if transposed_a else 1), cut(b, 1 if transposed_b else 0)
+        left, right = "skm" if transposed_a else "msk", "nsk" if transposed_b else "skn"
+        y = jnp.einsum(f"{left},{right}->smn", a, b, preferred_element_type=_dtype(kept))
+        return y if out is None else jnp.sum(y, axis=0).astype(_dtype(out))
+
+    return function
+
+
 def grouped_quantised(out: str, fractals: bool) -> Function:
     """Products of groups of i8 rows with i8 weights, scaled by row and column, with a GELU; `fractals` as above."""
 

@@ -3,6 +3,9 @@ instructions at given addresses."""
 
 from __future__ import annotations
 
+IR_TYPES = {"bool": "i1", "u8": "ui8", "u16": "ui16", "u32": "ui32", "u64": "ui64"}
+"""Element types that the text of the npu level spells in another way."""
+
 MODULE = """
 builtin.module {{
   func.func @main({arguments}) {{
@@ -34,6 +37,7 @@ def read_only(
     `slices`, and each slice is read `passes` times before the next one.
     """
     rows, cols = shape
+    dtype = IR_TYPES.get(dtype, dtype)
     per_core = rows if same else -(-rows // cores)
     width = -(-cols // slices)
     kind, space, load = ("cube", "l1", "load_nd2nz") if to_l1 else ("vector", "ub", "load_nd")
@@ -70,7 +74,7 @@ def repeated_vector_op(
     op: str, dtype: str, elements: int, times: int, addresses: tuple[int, int, int]
 ) -> str:
     """A kernel on one vector core that runs one two-operand instruction `times` times on fixed addresses."""
-    buffer = f"!npu.buffer<{elements}x{dtype}, ub>"
+    buffer = f"!npu.buffer<{elements}x{IR_TYPES.get(dtype, dtype)}, ub>"
     first, second, out = addresses
     lines = [f"%x = npu.alloc {{address = {first} : i64}} : () -> {buffer}"]
     lines.append(f"%y = npu.alloc {{address = {second} : i64}} : () -> {buffer}")

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..machine import Machine
 from ..passes.pins import Schedule
+from ..passes.tile.cube_cost import round_up
 from . import functions
 from .expressed import (
     ITEM_BYTES,
@@ -21,7 +22,7 @@ from .expressed import (
     operation,
     shape_of,
 )
-from .records import Record, positive
+from .records import Record
 from .split_k import split_product
 
 FRACTALS = ("nz", "zn", "fractal_nz")
@@ -31,8 +32,8 @@ MOST_DEALT = 4096
 """Tiles up to which each is a grid point of its own: enough that more would even out."""
 
 
-def _cube_schedule(record: Record, m: int, n: int, machine: Machine) -> Schedule:
-    """The pins of a matrix product of m x n on a chip."""
+def _cube_schedule(record: Record, m: int, n: int, k: int, machine: Machine) -> Schedule:
+    """The pins of a matrix product of m x k by k x n on a chip."""
     get = functools.partial(record.integer, "schedule")
     base_m, base_n, base_k = get("base_m"), get("base_n"), get("base_k")
     step_a, step_b = get("step_ka"), get("step_kb")
@@ -58,7 +59,14 @@ def _cube_schedule(record: Record, m: int, n: int, machine: Machine) -> Schedule
     tiles = -(-m // base_m) * -(-n // base_n) if base_m and base_n else MOST_DEALT + 1
     if split == (None, None) and tiles <= (MOST_DEALT if cores >= machine.cube_cores else cores):
         fields["deal"] = 1
-    return Schedule(**{k: v for k, v in fields.items() if v is not None})
+    # a published tile may be longer than the product: then it holds what there is
+    for name, extent in (("base_m", m), ("base_n", n), ("base_k", k)):
+        if fields[name]:
+            fields[name] = min(fields[name], round_up(extent))
+    for name in ("step_k_a", "step_k_b"):
+        if fields[name] and base_k:
+            fields[name] = min(fields[name], -(-k // base_k))
+    return Schedule(**{name: v for name, v in fields.items() if v is not None})
 
 
 def _buffers(record: Record, flag: str, depth: str, step: str) -> int | None:
@@ -110,8 +118,11 @@ def matmul(record: Record) -> Expressed:
     if dtype not in machine.cube:
         raise Inexpressible(f"the cube of {target} has no {dtype}")
     out = element_type(record, "dtype_out", default="f16" if dtype != "i8" else "i32")
-    schedule = _cube_schedule(record, m, n, machine)
+    schedule = _cube_schedule(record, m, n, k, machine)
     impl = record.text("schedule", "impl").lower()
+    parts = record.integer("schedule", "split_k") or 1
+    if parts > 1:
+        return _split_over_cores(record, (m, n, k), parts, dtype, out, target)
     if _splits_k(record, impl) and record.integer("schedule", "base_m"):
         return _split_over_k(record, (m, n, k), dtype, target, schedule)
     batch = record.integer("workload", "batch") or 1
@@ -137,7 +148,35 @@ def matmul(record: Record) -> Expressed:
 
 def _splits_k(record: Record, impl: str) -> bool:
     said = record.part("schedule").get("split_k")
-    return "split-k" in impl or (isinstance(said, str) and bool(said)) or (positive(said) or 1) > 1
+    return "split-k" in impl or (isinstance(said, str) and bool(said))
+
+
+def _split_over_cores(
+    record: Record, extents: tuple[int, int, int], parts: int, dtype: str, out: str, target: str
+) -> Expressed:
+    """A product of which `parts` groups of cores take a part of k each: a batch of products. Each partial sum has a
+    place of its own in device memory, which takes a store as long as adding to the others'. Raises Inexpressible for
+    one with more than a product."""
+    m, n, k = extents
+    machine, impl = Machine.load(target), record.text("schedule", "impl").lower()
+    fractals = any(record.text("workload", f"{side}_layout").lower() in FRACTALS for side in "ab")
+    if "+" in operation(record) or (record.integer("workload", "batch") or 1) > 1 or fractals or parts > k:
+        raise Inexpressible("only a plain product of matrices is split over k")
+    cores = cores_of(record, "aic") or machine.cube_cores
+    schedule = dataclasses.replace(
+        _cube_schedule(record, m, n, machine),
+        split_m=None,
+        split_n=None,
+        deal=None,
+        cores=min(cores, machine.cube_cores),
+    )
+    reduced = re.search(r"reduce|workspace", impl) is not None
+    kept = "i32" if dtype == "i8" else "f32" if reduced else out
+    t_a, t_b = _transposed(record, "a"), _transposed(record, "b")
+    function = functions.product_in_parts(parts, t_a, t_b, kept, out if reduced else None)
+    k += -k % parts  # The largest part sets the time.
+    a, b = (k, m) if t_a else (m, k), (n, k) if t_b else (k, n)
+    return Expressed(function, target, ((a, dtype), (b, dtype)), schedule, one_launch=True)
 
 
 def _split_over_k(
@@ -197,7 +236,7 @@ def quantised(record: Record) -> Expressed:
     t_b = _transposed(record, "b")
     function = functions.quantised(t_b, element_type(record, "dtype_out", default="f16"))
     shapes = (((m, k), "i8"), ((n, k) if t_b else (k, n), "i8"), ((m,), "f32"), ((n,), "f32"))
-    return Expressed(function, target, shapes, _cube_schedule(record, m, n, Machine.load(target)))
+    return Expressed(function, target, shapes, _cube_schedule(record, m, n, k, Machine.load(target)))
 
 
 def attention(record: Record) -> Expressed:
@@ -249,7 +288,7 @@ def grouped(record: Record) -> Expressed:
         raise Inexpressible(f"{total} rows do not make {groups} equal groups")
     m = total // groups
     schedule = dataclasses.replace(
-        _cube_schedule(record, m, n, machine), split_m=None, split_n=None, deal=None
+        _cube_schedule(record, m, n, k, machine), split_m=None, split_n=None, deal=None
     )
     fractals = record.text("workload", "b_layout").lower() in FRACTALS and n % 32 == 0
     function = functions.grouped_quantised(element_type(record, "dtype_out", default="f16"), fractals)

@@ -126,12 +126,16 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
     """A rich table on a terminal, plain columns elsewhere."""
     if sys.stdout.isatty():
         from rich.console import Console
-        from rich.table import Table
+        from rich.table import Column, Table
+        from rich.text import Text
 
-        table = Table(*header, title=title, title_justify="left")
+        from ..backends.terminal import Fitted
+
+        columns = [Column(name, no_wrap=i == 0, overflow="fold") for i, name in enumerate(header)]
+        shown = Table(*columns, title=title, title_justify="left")
         for row in rows:
-            table.add_row(*row)
-        Console().print(table)
+            shown.add_row(*map(Text, row))
+        Console().print(Fitted(shown))
         return
     print(title)
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]

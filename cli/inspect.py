@@ -138,7 +138,9 @@ def ops(args: argparse.Namespace) -> int:
     every = known()
     for name in names or ():
         if name not in every:
-            raise CliError(f"StableHLO has no op {name}{suggestion(name.lower(), every)}")
+            longer = sorted(op for op in every if op.startswith(name.lower())) if len(name) > 2 else []
+            near = f"; did you mean {' or '.join(longer[:2])}?" if longer else suggestion(name.lower(), every)
+            raise CliError(f"StableHLO has no op {name}{near}")
     found: list[Row] = []
     with working("compiling a form of each op") as say:
         for row in rows(args.target, names):

@@ -175,7 +175,8 @@ def _tracing(error: BaseException) -> bool:
     from ..program import CompileError
 
     frames = traceback.extract_tb(error.__traceback__)
-    return not isinstance(error, CompileError) and any(f.name == "lower_function" for f in frames)
+    calls = ("lower_function", "reference_values")
+    return not isinstance(error, CompileError) and any(f.name in calls for f in frames)
 
 
 def _definition(path: Path, fn: Callable[..., Any]) -> str:

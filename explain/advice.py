@@ -19,6 +19,7 @@ from ..dialects import npu as ops
 from ..dialects.dtypes import dtype_name, itemsize
 from ..dialects.npu import Pipe, buffer, gm
 from ..machine import Machine
+from ..passes.tile.cube_cost import round_up
 
 SHARE = 0.15
 """Less than this share of a kernel's time, traffic or cores is not worth a sentence."""
@@ -137,7 +138,10 @@ def _larger(f: Figures, knob: str, saved: str) -> str:
     product = next(w.op for s in f.kernel.sections for w in s.works if isinstance(w.op, ops.MmadOp))
     a, b, acc = (buffer(root(v)) for v in (product.a, product.b, product.acc))
     (m, k), n = a.shape, b.shape[1]
-    m, n = (2 * m, n) if knob == "base_m" else (m, 2 * n)
+    drain = next((w.op for s in f.kernel.sections for w in s.works if isinstance(w.op, ops.FixpipeOp)), None)
+    wide = [] if drain is None else [round_up(extent) for extent in gm(drain.dest).shape[-2:]]
+    longest_m, longest_n = wide if len(wide) == 2 and wide[0] >= m and wide[1] >= n else (2 * m, 2 * n)
+    m, n = (min(2 * m, longest_m), n) if knob == "base_m" else (m, min(2 * n, longest_n))
     size = m if knob == "base_m" else n
     room = {name: f.machine.spaces[name].bytes for name in (a.space, b.space, acc.space)}
     need = 2 * acc.slot_bytes
@@ -159,7 +163,7 @@ def _larger(f: Figures, knob: str, saved: str) -> str:
         if points < f.machine.cube_cores
         else ""
     )
-    return f"a larger tile, --schedule {pins}, would re-read it less: {saved}{single}{fewer}"
+    return f"a larger tile, --schedule {f.report.name}:{pins}, would re-read it less: {saved}{single}{fewer}"
 
 
 def _cube(f: Figures) -> Iterator[Finding]:

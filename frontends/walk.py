@@ -307,6 +307,7 @@ class Walk:
     def _new_type(self, source: Any) -> TensorType:
         parts = bindings.tensor_parts(source)
         if parts is None and "token" in str(source):
+            self._find_effect()
             raise FrontendError(
                 f"{self.named()} orders effects, as io_callback and ordered debug prints do: only functions without "
                 "effects can be compiled (jax.pure_callback has none)"
@@ -321,6 +322,14 @@ class Walk:
         except ValueError:
             error = QuantizedType if element.startswith("!quant.") else FrontendError
             raise error(f"{self.named()} uses type {source}, which is not supported") from None
+
+    def _find_effect(self) -> None:
+        """Go to the first op that orders an effect: the functions around it pass its token, too."""
+        for function in self.symbols.values():
+            for op in bindings.nested(function):
+                if op.name.endswith("custom_call") and any("token" in str(r.type) for r in op.results):
+                    self._here, self._doing = self._location(op, self._here), op.name
+                    return
 
     def named(self) -> str:
         """The op being converted and its line, for messages."""

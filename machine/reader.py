@@ -204,6 +204,8 @@ def _machine(table: _Table) -> Machine:
         library_constant_factor=scalar.optional("library_constant_factor", 1.0),
         library_start_us=scalar.optional("library_start_us", 0.0),
     )
+    if not machine.fused and machine.vector_cores < machine.cube_cores:
+        raise cores.error("vector", "must be at least cores.cube: a split chip has a vector core beside each cube core")
     if machine.fused and ("l0c", "ub") not in machine.moves:
         raise table.error("moves", "lacks l0c.ub, which a fused chip has")
     for level in ("gm", "l2", "l1", "l0", "ub"):

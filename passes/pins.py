@@ -84,6 +84,9 @@ class Schedule:
                 if value not in ("m", "n"):
                     raise PassError(f"schedule: inner must be m or n, not {value!r}")
                 continue
+            if isinstance(value, tuple) != (name in ("tile", "grid")):
+                kind = "a tuple, as in (8, 512)" if name in ("tile", "grid") else "a positive integer"
+                raise PassError(f"schedule: {name} must be {kind}, not {value!r}")
             numbers: list[int] = [
                 n for n in (value if isinstance(value, tuple) else (value,)) if _positive(n)
             ]

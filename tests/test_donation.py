@@ -48,7 +48,9 @@ def copies(program: Program) -> int:
     return sum(isinstance(op, CopyOp) for op in program.module("npu").walk())
 
 
-def agrees(fn: Callable[..., Any], args: Sequence[Any], donate: Sequence[int], inner: float = 1e-5) -> Program:
+def agrees(
+    fn: Callable[..., Any], args: Sequence[Any], donate: Sequence[int], inner: float = 1e-5
+) -> Program:
     """Both memory modes give what JAX gives, the same bits as each other."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that some cannot be used
@@ -77,9 +79,9 @@ def ways() -> dict[str, Callable[[], Callable[..., Any]]]:
     found["jit, by position"] = lambda: tw.jit(momentum, donate_argnums=(0, 1))
     found["jit, by name"] = lambda: tw.jit(momentum, donate_argnames=("p", "m"))
     found["jit, Options"] = lambda: tw.jit(momentum, options=tw.Options(donate=(0, "m")))
-    found["jit of a jax.jit, keywords"] = lambda: lambda p, m, g: tw.jit(
-        jax.jit(momentum, donate_argnums=(0, 1))
-    )(p, g=g, m=m)
+    found["jit of a jax.jit, keywords"] = lambda: (
+        lambda p, m, g: tw.jit(jax.jit(momentum, donate_argnums=(0, 1)))(p, g=g, m=m)
+    )
     return found
 
 
@@ -97,7 +99,9 @@ def test_a_deleted_array_is_refused() -> None:
     program = tw.compile(jax.jit(momentum, donate_argnums=0), *fresh(3))
     args = fresh(3)
     program(*args)
-    with pytest.raises(RuntimeError, match="input 0 of momentum has been deleted: it was donated to an earlier"):
+    with pytest.raises(
+        RuntimeError, match="input 0 of momentum has been deleted: it was donated to an earlier"
+    ):
         program(*args)
 
 
@@ -149,10 +153,19 @@ def test_what_cannot_be_used_is_said_once_and_kept() -> None:
     ("make", "said"),
     [
         (lambda: tw.compile(momentum, X, X, X, options=tw.Options(donate=3)), "has no argument 3 to donate"),
-        (lambda: tw.compile(momentum, X, X, X, options=tw.Options(donate="q")), "has no argument 'q' to donate"),
+        (
+            lambda: tw.compile(momentum, X, X, X, options=tw.Options(donate="q")),
+            "has no argument 'q' to donate",
+        ),
         (lambda: tw.jit(momentum, donate_argnums=5), "momentum has no argument 5 to donate; it has 3"),
-        (lambda: tw.jit(momentum, donate_argnames="q"), "momentum has no argument 'q' to donate; it has p, m, g"),
-        (lambda: tw.jit(momentum, static_argnums=0, donate_argnums=0), "'p' of momentum cannot be static and"),
+        (
+            lambda: tw.jit(momentum, donate_argnames="q"),
+            "momentum has no argument 'q' to donate; it has p, m, g",
+        ),
+        (
+            lambda: tw.jit(momentum, static_argnums=0, donate_argnums=0),
+            "'p' of momentum cannot be static and",
+        ),
     ],
 )
 def test_wrong_arguments(make: Callable[[], Any], said: str) -> None:
@@ -185,7 +198,9 @@ def test_stablehlo_says_it_too(tmp_path: Path) -> None:
     donor = text.replace("tf.aliasing_output = 0 : i32", "jax.buffer_donor = true")
     (tmp_path / "m.mlir").write_text(donor)
     assert copies(tw.compile(tmp_path / "m.mlir")) == 0
-    (tmp_path / "no.mlir").write_text(text.replace("tf.aliasing_output = 0 : i32", "jax.buffer_donor = false"))
+    (tmp_path / "no.mlir").write_text(
+        text.replace("tf.aliasing_output = 0 : i32", "jax.buffer_donor = false")
+    )
     assert copies(tw.compile(tmp_path / "no.mlir")) == 1
     level = tw.compile(tmp_path / "m.mlir").ir("tile")
     (tmp_path / "tile.mlir").write_text(level)
@@ -273,7 +288,9 @@ def test_loops_and_donations_agree_with_jax(body: str, rows: int, columns: int, 
 @pytest.mark.parametrize("body", [name for name, (_, together) in BODIES.items() if together])
 def test_no_copy_in_a_round(body: str) -> None:
     step, _ = BODIES[body]
-    program = tw.compile(lambda a: lax.fori_loop(0, 3, lambda i, b: step(b), a), X, options=tw.Options(donate=0))
+    program = tw.compile(
+        lambda a: lax.fori_loop(0, 3, lambda i, b: step(b), a), X, options=tw.Options(donate=0)
+    )
     steps = program.report().kernels
     assert not [k for k in steps if k.kind == "copy"], program.ir("npu")
 

@@ -41,7 +41,10 @@ FOLDERS = (
 
 def modules() -> list[Path]:
     files = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
-    return [*files, *(ROOT / f"{n}.py" for n in ("donation", "sources", "program", "jitted", "signature", "universe"))]
+    return [
+        *files,
+        *(ROOT / f"{n}.py" for n in ("donation", "sources", "program", "jitted", "signature", "universe")),
+    ]
 
 
 def layer(path: Path) -> str:

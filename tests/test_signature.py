@@ -108,5 +108,12 @@ def test_a_number_must_fit_the_compiled_type(value: Any) -> None:
 def test_buffers_are_arrays_when_called() -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     program = tw.compile(lambda x: x + 1, jax.ShapeDtypeStruct((2, 3), np.float32))
-    for given in (x, memoryview(x), x.astype(np.float64), jnp.asarray(x), x[::-1][::-1], np.asfortranarray(x)):
+    for given in (
+        x,
+        memoryview(x),
+        x.astype(np.float64),
+        jnp.asarray(x),
+        x[::-1][::-1],
+        np.asfortranarray(x),
+    ):
         np.testing.assert_array_equal(program(given), x + 1)

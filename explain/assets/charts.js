@@ -20,7 +20,11 @@
         major_label_text_color: ink, axis_label_text_color: ink, major_label_text_font: FONT, axis_label_text_font: FONT,
         major_label_text_font_size: "11px", axis_label_text_font_size: "11px", axis_label_text_font_style: "normal" });
     }
-    for (const axis of [...fig.below, ...fig.above]) axis.formatter = plain();
+    const ticks = Math.max(2, Math.min(8, Math.round((innerWidth - 160) / 110)));
+    for (const axis of [...fig.below, ...fig.above]) {
+      axis.formatter = plain();
+      axis.ticker = new Bokeh.BasicTicker({ desired_num_ticks: ticks });
+    }
     for (const grid of fig.center) grid.grid_line_color = css("--grid");
     return fig;
   }

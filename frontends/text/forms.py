@@ -95,13 +95,13 @@ def annotation(attr: DictionaryAttr) -> str:
     """The attribute `quant` as it is written behind a type."""
     found = attr.data
     words = []
+    several = max(len(v.data) for v in found.values() if isinstance(v, ArrayAttr))
     for key in ("scale", "zero"):
         values = found.get(key)
         assert isinstance(values, ArrayAttr)
         numbers = [str(v.value.data) for v in values.data if isinstance(v, FloatAttr | IntegerAttr)]
-        shown = numbers[0] if len(numbers) == 1 and "axis" not in found else f"[{', '.join(numbers)}]"
-        if len(numbers) == 1 and "axis" in found and key == "zero":
-            shown = numbers[0]
+        alone = "axis" not in found or key == "zero" or several > 1
+        shown = numbers[0] if len(numbers) == 1 and alone else f"[{', '.join(numbers)}]"
         words.append(f"{key}={shown}")
     if "axis" in found:
         words.append(f"axis={integer(found['axis'])}")

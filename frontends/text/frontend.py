@@ -44,8 +44,20 @@ def lower_tw(
     types = _types(lowering, module, main, inputs, dimensions or {}, report)
     made = lowering.main(main, types)
     _check_rest(module, lowering, report)
-    specs = tuple((t.get_shape(), p.type.dtype.id) for t, p in zip(types, main.parameters, strict=True))
-    return TwProgram(made, main.id.id, specs)
+    return TwProgram(made, main.id.id, _specs(types, main))
+
+
+def tw_inputs(path: str, text: str, function: str | None, dimensions: Mapping[str, int]) -> tuple[Spec, ...]:
+    """Shape and element type of each input of a function with these symbolic dimensions; its body is parsed, and not
+    lowered. Raises TwError."""
+    report = Report()
+    module = load(path, text, report)
+    main = entry(module, function, report)
+    return _specs(_types(Lowering(module, report), module, main, None, dimensions, report), main)
+
+
+def _specs(types: Sequence[TensorType], main: syntax.Function) -> tuple[Spec, ...]:
+    return tuple((t.get_shape(), p.type.dtype.id) for t, p in zip(types, main.parameters, strict=True))
 
 
 def _types(
@@ -72,8 +84,14 @@ def _types(
         report.check()
         return types
     symbols = {d.id for p in main.parameters for d in _symbols(p.type, module)}
+    types_ = [*(p.type for p in main.parameters), *main.results]
+    named = {n.id for t in types_ for d in t.dims for n in syntax.names(d)}
     for name in sorted(set(dimensions) - symbols):
         known = f"it has {', '.join(sorted(symbols))}" if symbols else "it has none"
+        if name in module.items:
+            known = f"`{name}` is defined in the file"
+        elif name in named:
+            known = f"no parameter has `{name}` as a dimension by itself: write `const {name} = {dimensions[name]}`"
         report.add(module.source, main.head, f"`{main.id.id}` has no dimension `{name}`", help=known)
     missing: dict[str, syntax.Name] = {}
     for p in main.parameters:
@@ -111,4 +129,4 @@ def _check_rest(module: Module, lowering: Lowering, report: Report) -> None:
     report.check()
 
 
-__all__ = ["TwProgram", "lower_tw", "type_text"]
+__all__ = ["TwProgram", "lower_tw", "tw_inputs", "type_text"]

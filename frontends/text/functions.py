@@ -289,7 +289,7 @@ def _op_function(name: str, cls: type[GraphOp]) -> Function:
             types = element_of(args[0]) if args else element_type("f32")
         seeds: list[Attribute] = [tensor(shape, types)] * n_results
         results = b.infer(cls, args, seeds, **given)
-        return results[0] if n_results == 1 else tuple(results)
+        return results[0] if len(results) == 1 else tuple(results)
 
     def typed(b: Builder, *args: SSAValue, **given: Any) -> Any:
         if "type" in given:

@@ -13,7 +13,7 @@ from ...dialects.graph import DynamicSliceOp, DynamicUpdateSliceOp, ReverseOp
 from ...dialects.graph.interface import element_of, shape_of
 from .builder import I32, Builder, describe, type_text
 from .diagnostics import Problem
-from .library import take, wrapped
+from .library import gathered, scattered, wrapped
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ ELLIPSIS, NEW = _Mark(), _Mark()
 Item = int | Range | SSAValue | _Mark
 
 
-def check_items(x: SSAValue, items: Sequence[Any]) -> list[Item]:
+def check_items(b: Builder, x: SSAValue, items: Sequence[Any]) -> list[Item]:
     """One item for each dimension of x, and `NEW` between them. Raises Problem."""
     rank = len(shape_of(x))
     used = sum(i is not ELLIPSIS and i is not NEW for i in items)
@@ -50,7 +50,7 @@ def check_items(x: SSAValue, items: Sequence[Any]) -> list[Item]:
         if item is ELLIPSIS:
             out += full
         elif isinstance(item, list):
-            raise Problem("a list is no index", help="use `take(x, [0, 2], axis=0)`")
+            out.append(b.tensor(item, I32))
         elif isinstance(item, bool) or not isinstance(item, int | Range | SSAValue | _Mark):
             raise Problem(f"an index is a whole number, a slice or an i32 tensor, not {describe(item)}")
         elif isinstance(item, SSAValue) and dtype_name(element_of(item)) != "i32":
@@ -68,7 +68,7 @@ def _no_mask(item: SSAValue) -> str:
 
 def index(b: Builder, x: SSAValue, items: Sequence[Any]) -> SSAValue:
     """The value of `x[items]`. Raises Problem."""
-    every = check_items(x, items)
+    every = check_items(b, x, items)
     picks = [i for i in every if i is not NEW]
     x = _static(b, x, picks)
     x = _dynamic(b, x, picks)
@@ -79,17 +79,28 @@ def index(b: Builder, x: SSAValue, items: Sequence[Any]) -> SSAValue:
         x = b.reshape(x, [n for d, n in enumerate(shape_of(x)) if d not in gone])
     left = [i for i in picks if not isinstance(i, int) and not (isinstance(i, SSAValue) and not shape_of(i))]
     several = [d for d, i in enumerate(left) if isinstance(i, SSAValue)]
-    if len(several) > 1:
-        raise Problem("more than one index is a tensor with dimensions", help="take along one axis at a time")
     shown = [i for i in every if i is NEW or any(i is k for k in left)]
     new = [d for d, i in enumerate(shown) if i is NEW]
     if several:
         if new:
             raise Problem("`new` and a tensor with dimensions in one index", help="index twice")
-        picked = left[several[0]]
-        assert isinstance(picked, SSAValue)
-        return take(b, x, picked, axis=several[0])
+        check_place(every)
+        picked = {d: i for d, i in enumerate(left) if isinstance(i, SSAValue)}
+        for d in picked:
+            if shape_of(x)[d] == 0:
+                raise Problem(f"there is nothing to take of {type_text(x.type)}")
+        return gathered(b, x, {d: wrapped(b, i, shape_of(x)[d]) for d, i in picked.items()})
     return b.expand(x, new)
+
+
+def check_place(items: Sequence[Item]) -> None:
+    """Raises Problem where numpy moves the dimensions of index tensors to the front, away from where they stand:
+    slices are between the indices, and in front of the first tensor."""
+    taken = [d for d, i in enumerate(items) if not isinstance(i, Range)]
+    first = next(d for d, i in enumerate(items) if isinstance(i, SSAValue) and shape_of(i))
+    together = taken == list(range(taken[0], taken[-1] + 1))
+    if not together and any(isinstance(i, Range) for i in items[:first]):
+        raise Problem("slices stand between the indices of one `[...]`", help="index twice: `x[0][:, i]`")
 
 
 def _static(b: Builder, x: SSAValue, picks: Sequence[Item]) -> SSAValue:
@@ -153,10 +164,12 @@ def _dynamic(b: Builder, x: SSAValue, picks: Sequence[Item]) -> SSAValue:
 
 def update(b: Builder, x: SSAValue, items: Sequence[Any], value: Any) -> SSAValue:
     """x with `x[items] = value` done. Raises Problem."""
-    every = check_items(x, items)
+    every = check_items(b, x, items)
     if any(i is NEW for i in every):
         raise Problem("`new` has no place on the left of `=`")
     shape, element = shape_of(x), element_of(x)
+    if any(isinstance(i, SSAValue) and shape_of(i) for i in every):
+        return _put(b, x, every, value)
     starts: list[Any] = []
     sizes, strides, kept, backwards = [], [], [], []
     for d, (item, extent) in enumerate(zip(every, shape, strict=True)):
@@ -169,10 +182,6 @@ def update(b: Builder, x: SSAValue, items: Sequence[Any], value: Any) -> SSAValu
                 backwards.append(len(kept))
             kept.append(d)
             continue
-        if isinstance(item, SSAValue) and shape_of(item):
-            raise Problem(
-                "an update at an index with dimensions", help="write in a loop, one index at a time"
-            )
         if isinstance(item, SSAValue) and extent == 0:
             raise Problem(f"dimension {d} of {type_text(x.type)} has no elements")
         starts.append(place(item, extent, d) if isinstance(item, int) else item)
@@ -199,3 +208,23 @@ def update(b: Builder, x: SSAValue, items: Sequence[Any], value: Any) -> SSAValu
     ]
     steps = {} if all(s == 1 for s in strides) else {"strides": strides}
     return b.infer(DynamicUpdateSliceOp, [x, given, *at], [x.type], **steps)[0]
+
+
+def _put(b: Builder, x: SSAValue, items: Sequence[Item], value: Any) -> SSAValue:
+    """x with `x[items] = value` done where an index is a tensor with dimensions. Raises Problem."""
+    check_place(items)
+    shape, picked = shape_of(x), {}
+    tensors = [d for d, i in enumerate(items) if isinstance(i, SSAValue) and shape_of(i)]
+    # the first tensor says where the dimensions of the written part stand
+    for d in sorted(range(len(shape)), key=lambda d: (d not in tensors, d)):
+        item = items[d]
+        if isinstance(item, Range):
+            if item not in (Range(None, None, None), Range(0, None, None), Range(None, None, 1)):
+                help = "beside an index with dimensions write `:`"
+                raise Problem("a slice of a part beside an index that is a tensor", help=help)
+        elif isinstance(item, int):
+            picked[d] = b.scalar(place(item, shape[d], d), I32)
+        else:
+            assert isinstance(item, SSAValue)
+            picked[d] = wrapped(b, item, shape[d])
+    return scattered(b, x, picked, value, "set")

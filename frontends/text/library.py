@@ -6,24 +6,26 @@ Each is a Python function of a builder, whose signature is the function's: tenso
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...dialects.dtypes import dtype_name, element_type, is_float, tensor
 from ...dialects.elementwise import REDUCTIONS
 from ...dialects.graph import (
     ArgReduceOp,
-    BroadcastOp,
     ConcatOp,
+    DynamicSliceOp,
     GatherOp,
     IotaOp,
     PadOp,
+    ScatterOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
 from .axes import Ints, Tensor, Value, axes_of, axis_of, floats, static_shape
 from .builder import BOOLEAN, I32, Builder, DTypeName, type_text
 from .contraction import einsum
 from .diagnostics import Problem
+from .ordering import argsort, cummax, cummin, cumprod, cumsum, sort, top_k
 from .windows import avg_pool, conv, max_pool
 
 REDUCTION_NAMES = {k: {"and": "all", "or": "any"}.get(k, k) for k in REDUCTIONS}
@@ -285,28 +287,101 @@ def one_hot(b: Builder, index: Tensor, *, depth: int, type: DTypeName) -> Tensor
 
 def take(b: Builder, x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     """The slices of x at i32 indices along an axis; a negative index counts from the end."""
-    dim, shape, index = axis_of(x, axis), shape_of(x), shape_of(indices)
+    dim, shape = axis_of(x, axis), shape_of(x)
     if dtype_name(element_of(indices)) != "i32":
         raise Problem(f"an index is i32, not {type_text(indices.type)}", help="convert with `as i32`")
     if shape[dim] == 0:
         raise Problem(f"there is nothing to take of {type_text(x.type)}")
-    at = wrapped(b, indices, shape[dim])
-    rank = len(shape) - 1 + len(index)
-    offset = [d for d in range(rank) if not dim <= d < dim + len(index)]
-    sizes = list(shape)
-    sizes[dim] = 1
+    return gathered(b, x, {dim: wrapped(b, indices, shape[dim])})
+
+
+def gathered(b: Builder, x: Tensor, picked: Mapping[int, Tensor]) -> Tensor:
+    """The elements of x at i32 indices into some of its dimensions, which are broadcast together; their dimensions
+    stand where the first of those of x stood. Raises Problem."""
+    shape, dims = shape_of(x), list(picked)
+    batch = b.together("[...]", list(picked.values()))
+    starts = [b.expand(b.broadcast(i, batch), [len(batch)]) for i in picked.values()]
+    parts = [tensor([*batch, len(dims)], I32)]
+    at = starts[0] if len(starts) == 1 else b.emit(ConcatOp, starts, parts, dim=len(batch))[0]
+    rank = len(shape) - len(dims) + len(batch)
+    front = _front(picked)
     return b.infer(
         GatherOp,
-        [x, b.emit(BroadcastOp, [at], [tensor([*index, 1], I32)], dims=list(range(len(index))))[0]],
+        [x, at],
         [tensor([], element_of(x))],
-        offset_dims=offset,
-        collapsed_dims=[dim],
+        offset_dims=[d for d in range(rank) if not front <= d < front + len(batch)],
+        collapsed_dims=sorted(dims),
         x_batch=[],
         indices_batch=[],
-        start_map=[dim],
-        index_dim=len(index),
-        slice_sizes=sizes,
+        start_map=dims,
+        index_dim=len(batch),
+        slice_sizes=[1 if d in picked else n for d, n in enumerate(shape)],
     )[0]
+
+
+def _front(picked: Mapping[int, Tensor]) -> int:
+    """How many dimensions stay in front of those of the indices, which stand where the first index of `picked` does."""
+    first = next(iter(picked))
+    return sum(d not in picked for d in range(first))
+
+
+def slice(b: Builder, x: Tensor, start: Value, *, size: int, axis: int = 0) -> Tensor:
+    """The `size` elements of x from `start` on along an axis, where start moves: an i32[]; it is kept inside."""
+    dim, shape = axis_of(x, axis), shape_of(x)
+    if not 0 <= size <= shape[dim]:
+        message = f"there are no {size} elements along axis {dim} of {type_text(x.type)}"
+        raise Problem(message, argument="size")
+    at = b.tensor(start, I32)
+    if at.type != tensor([], I32):
+        raise Problem(f"`start` of `slice` must be i32[], got {type_text(at.type)}", argument=1)
+    starts = [wrapped(b, at, n) if d == dim else b.scalar(0, I32) for d, n in enumerate(shape)]
+    sizes = [size if d == dim else n for d, n in enumerate(shape)]
+    return b.emit(DynamicSliceOp, [x, *starts], [tensor(sizes, element_of(x))], sizes=sizes)[0]
+
+
+def scatter_add(b: Builder, x: Tensor, indices: Tensor, values: Value) -> Tensor:
+    """x with `values` added to its slices at i32 indices along the first axis, one after the other."""
+    if not shape_of(x) or dtype_name(element_of(indices)) != "i32":
+        raise Problem(f"cannot add to slices of {type_text(x.type)} at {type_text(indices.type)}", "indices are i32")
+    if element_of(x) == BOOLEAN:
+        raise Problem("`scatter_add` is for numbers, not i1", help="convert with `as i32`")
+    return scattered(b, x, {0: wrapped(b, indices, shape_of(x)[0])}, values, "sum")
+
+
+def scattered(b: Builder, x: Tensor, picked: Mapping[int, Tensor], values: Any, kind: str) -> Tensor:
+    """x with `values` put by `kind` (see graph.scatter) where `gathered` reads; what is outside of x is left out.
+    Raises Problem."""
+    shape, dims = shape_of(x), list(picked)
+    kept = [d for d in range(len(shape)) if d not in picked]
+    batch = b.together("[...]", list(picked.values()))
+    box = [shape[d] for d in kept]
+    front = _front(picked)
+    box[front:front] = batch
+    given = b.tensor(values, element_of(x))
+    if element_of(given) != element_of(x):
+        help = f"convert with `as {dtype_name(element_of(x))}`"
+        raise Problem(f"writes {type_text(given.type)} into {type_text(x.type)}", help=help)
+    try:
+        given = b.broadcast(given, box)
+    except Problem:
+        raise Problem(f"writes {type_text(given.type)} into a part of shape {box}") from None
+    if not math.prod(box):
+        return x
+    flat = inside = None
+    for d, index in picked.items():
+        here = b.apply("and", b.apply("ge", index, 0), b.apply("lt", index, shape[d]))
+        inside = here if inside is None else b.apply("and", inside, here)
+        flat = index if flat is None else b.apply("add", b.apply("mul", flat, shape[d]), index)
+    at = b.reshape(b.broadcast(b.apply("select", inside, flat, -1), batch), [math.prod(batch)])
+    rows, columns = math.prod(shape[d] for d in dims), math.prod(shape[d] for d in kept)
+    moved = list(range(front, front + len(batch)))
+    order = moved + [d for d in range(len(box)) if d not in moved]
+    updates = b.reshape(b.transpose(given, order), [math.prod(batch), columns])
+    perm = dims + kept
+    table = b.reshape(b.transpose(x, perm), [rows, columns])
+    made = b.infer(ScatterOp, [table, at, updates], [table.type], kind=kind)[0]
+    back = b.reshape(made, [shape[d] for d in perm])
+    return b.transpose(back, [perm.index(d) for d in range(len(perm))])
 
 
 def wrapped(b: Builder, index: Tensor, extent: int) -> Tensor:
@@ -348,6 +423,15 @@ LIBRARY: dict[str, Any] = {
         iota,
         one_hot,
         take,
+        slice,
+        scatter_add,
+        sort,
+        argsort,
+        top_k,
+        cumsum,
+        cumprod,
+        cummax,
+        cummin,
         einsum,
     )
 }

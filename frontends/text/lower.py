@@ -20,8 +20,8 @@ from ...dialects.graph.interface import shape_of
 from . import indexing, syntax
 from .builder import MOST_OPS, POISON, Poison, describe, type_text
 from .control import Control
-from .diagnostics import Problem, Report, Span
-from .expressions import hint
+from .diagnostics import Problem, Report, Span, did_you_mean
+from .expressions import CONSTANTS, hint
 from .load import Module
 from .scope import Scope
 
@@ -100,6 +100,12 @@ class Lowering(Control):
 
     def dimension(self, node: syntax.Expr, scope: Scope) -> int | None:
         """A dimension known at compile time; None after an error."""
+        for name in syntax.names(node):
+            if scope.find(name.id) is None and name.id not in {*self.module.items, *CONSTANTS}:
+                help = did_you_mean(name.id, scope.numbers() | set(self.module.items))
+                more = f"where no parameter has it as a dimension by itself, write `const {name.id} = 8`"
+                self.fail(name.span, f"the dimension `{name.id}` is not known", "not defined", help or more)
+                return None
         value = self.expr(node, scope)
         if isinstance(value, Poison):
             return None
@@ -316,32 +322,45 @@ class Lowering(Control):
                     self.fail(s.span, "`return` stands at the end of a function only", help=help)
 
     def assign(self, s: syntax.Assign, scope: Scope) -> None:
-        value = self.expr(s.value, scope)
-        values: Sequence[Any] = [value]
-        if isinstance(value, Poison):
-            values = [POISON] * len(s.targets)
-        elif isinstance(value, tuple) or len(s.targets) > 1:
-            values = value if isinstance(value, tuple) else [value]
-            if len(values) != len(s.targets):
-                span = (s.targets[0].span[0], s.targets[-1].span[1])
-                count = f"{len(values)} value{'s' * (len(values) != 1)}"
-                self.fail(
-                    span,
-                    f"{len(s.targets)} name{'s' * (len(s.targets) != 1)} for {count}",
-                    help=_unpack(values),
-                )
-                values = [POISON] * len(s.targets)
-        for target, v in zip(s.targets, values, strict=True):
+        values = self.assigned_values(s, scope)
+        nodes = s.values if len(s.values) == len(s.targets) else [s.values[0]] * len(s.targets)
+        seen: set[str] = set()
+        for target in s.targets:
+            if target.id.id in seen:
+                self.fail(target.id.span, f"`{target.id.id}` is assigned twice in one statement")
+            seen.add(target.id.id)
+        for target, v, node in zip(s.targets, values, nodes, strict=True):
             if scope.is_dimension(target.id.id):
                 self.fail(
                     target.id.span, f"`{target.id.id}` is a dimension of the function", "choose another name"
                 )
                 continue
             if target.type is not None and not isinstance(v, Poison):
-                v = self.annotated(target.type, v, s.value, target.id.id, scope)
+                v = self.annotated(target.type, v, node, target.id.id, scope)
             scope.names[target.id.id] = v
             if isinstance(v, OpResult) and v.name_hint is None:
                 v.name_hint = hint(target.id.id)
+
+    def assigned_values(self, s: syntax.Assign, scope: Scope) -> Sequence[Any]:
+        """A value for each name on the left: those on the right, or the several ones of one call."""
+        values: Sequence[Any] = [self.expr(v, scope) for v in s.values]
+        poisoned = [POISON] * len(s.targets)
+        if len(values) == 1:
+            if isinstance(values[0], Poison):
+                return poisoned
+            values = values[0] if isinstance(values[0], tuple) else values
+        else:
+            for node, v in zip(s.values, values, strict=True):
+                if isinstance(v, tuple):
+                    self.fail(node.span, "one of several values here", describe(v), "assign it in a line of its own")
+                    return poisoned
+        if len(values) != len(s.targets):
+            span = (s.targets[0].span[0], s.targets[-1].span[1])
+            count = f"{len(values)} value{'s' * (len(values) != 1)}"
+            names = f"{len(s.targets)} name{'s' * (len(s.targets) != 1)}"
+            self.fail(span, f"{names} for {count}", help=_unpack(values))
+            return poisoned
+        return values
 
     def annotated(self, node: syntax.Type, value: Any, at: syntax.Expr, name: str, scope: Scope) -> Any:
         """A value assigned to a name with a type."""

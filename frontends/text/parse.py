@@ -313,7 +313,8 @@ class _Build(Transformer):
         return _Block(_span(c), _nodes(c))
 
     def assign(self, c: Children) -> Node:
-        return syntax.Assign(_span(c), _nodes(c, syntax.Target), c[-1])
+        values = tuple(n for n in _nodes(c) if not isinstance(n, syntax.Target))
+        return syntax.Assign(_span(c), _nodes(c, syntax.Target), values)
 
     def target(self, c: Children) -> Node:
         return syntax.Target(_span(c), _name(c[0]), c[2] if len(c) > 1 else None)

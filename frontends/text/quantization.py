@@ -116,6 +116,9 @@ class Quantization(Expressions):
         if many and axis is None:
             self.fail(scale_at, "several scales need `axis=`", help="say which dimension they go along")
             return None
+        if axis is not None and not many:
+            self.fail(axis_at, "`axis` needs a scale for each slice along it", help="write `scale=[...]`")
+            return None
         for values, at in ((scale, scale_at), (zero, zero_at)):
             if isinstance(values, list) and axis is not None and len(values) != shape[axis]:
                 self.fail(at, f"{len(values)} numbers for dimension {axis}, which has {shape[axis]}")

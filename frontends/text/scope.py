@@ -58,6 +58,10 @@ class Scope:
             scope = scope.parent
         return out
 
+    def numbers(self) -> set[str]:
+        """The visible names of whole numbers known at compile time."""
+        return {n for n in self.visible() if (found := self.find(n)) is not None and isinstance(found[0], int)}
+
     def is_dimension(self, name: str) -> bool:
         """Whether a name is a symbolic dimension of the function."""
         return name in self.dimensions or (self.parent is not None and self.parent.is_dimension(name))

@@ -144,8 +144,10 @@ class Target(Node):
 
 @dataclass(slots=True, eq=False)
 class Assign(Node):
+    """`a, b = f(x)`, or a value for each name: `a, b = b, a`"""
+
     targets: tuple[Target, ...]
-    value: Expr
+    values: tuple[Expr, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -232,6 +234,20 @@ class Function(Node):
 
 
 Item = Import | Const | Param | Function
+
+
+def names(node: Expr) -> Iterator[Name]:
+    """The names in the arithmetic of a dimension."""
+    match node:
+        case Name():
+            yield node
+        case Unary():
+            yield from names(node.x)
+        case Binary():
+            yield from names(node.left)
+            yield from names(node.right)
+        case _:
+            pass
 
 
 def assigned(statements: tuple[Statement, ...]) -> Iterator[Name]:

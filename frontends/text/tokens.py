@@ -139,6 +139,13 @@ _REPLACED = {
 
 
 def _unknown(token: Token, source: SourceFile, report: Report) -> bool:
+    if token.type == "STRING":
+        odd = next((i for i, c in enumerate(token) if c < " "), None)
+        if odd is not None:
+            at = span_of(token)[0] + odd
+            message = f"`\\u{ord(token[odd]):04x}` is not used in .tw"
+            report.add(source, (at, at + 1), message, "unexpected character")
+        return False
     if token.type != UNKNOWN:
         return False
     mark = token[0]

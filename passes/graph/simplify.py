@@ -65,6 +65,7 @@ Rules = tuple[tuple[type[GraphOp], Rule], ...]
 NOTE = "quant"
 """The attribute that says how a value is to be quantized: it goes with the value."""
 
+
 @dataclass(frozen=True)
 class GraphSimplifyPass(ModulePass):
     """Canonical forms for a target."""

@@ -14,7 +14,9 @@ from .schedule import COPY_BYTES
 def worth_waking(cycles: float, machine: Machine) -> int:
     """The fewest vector cores on which a kernel ends first that would take one core so many cycles."""
     work = machine.cycles_to_microseconds(cycles)
-    return min(range(1, machine.vector_cores + 1), key=lambda n: machine.vector_launch_microseconds(n) + work / n)
+    return min(
+        range(1, machine.vector_cores + 1), key=lambda n: machine.vector_launch_microseconds(n) + work / n
+    )
 
 
 def pieces_of(cycles: float, machine: Machine) -> int:

@@ -211,6 +211,9 @@ def refusal(
     plan: CubeSchedule, problem: CubeProblem, machine: Machine, l1_bytes: LoadBytes, pins: Schedule
 ) -> str | None:
     """Why a pinned schedule cannot be obeyed, as the rest of a sentence; None where it can."""
+    beyond = _beyond(plan, problem, machine, pins)
+    if beyond is not None:
+        return beyond
     for name, axes in (("base_m", problem.m), ("base_n", problem.n), ("base_k", problem.k)):
         pinned = getattr(pins, name)
         if pinned and pinned % FRACTAL and any(problem.extents[a] > pinned for a in axes):
@@ -236,6 +239,27 @@ def refusal(
         if need * slots > room:
             times = f" x {slots} buffers" if slots > 1 else ""
             return f"{what} takes {need}{times} bytes of {space}, and {machine.name} has {room}"
+    return None
+
+
+def _beyond(plan: CubeSchedule, problem: CubeProblem, machine: Machine, pins: Schedule) -> str | None:
+    """Which pin asks for more than the product or the chip has, as the rest of a sentence; None where none does."""
+    if pins.cores and pins.cores > machine.cube_cores:
+        return f"cores={pins.cores} is more than the {machine.cube_cores} cube cores of {machine.name}"
+    rows = problem.m if problem.wide_m else problem.m[-1:]
+    for name, axes, what in (("base_m", rows, "rows"), ("base_n", problem.n, "columns"), ("base_k", problem.k, "of k")):
+        pinned, extents = getattr(pins, name), [problem.extents[a] for a in axes]
+        whole = size(extents[:-1]) * round_up(extents[-1]) if extents else FRACTAL
+        if pinned and pinned > whole:
+            return f"{name}={pinned} is more than the {size(extents)} {what} that there are"
+        step = size([plan.l0[a] for a in axes[:-1]]) * round_up(plan.l0[axes[-1]]) if axes else FRACTAL
+        if pinned and name != "base_k" and step != round_up(pinned):
+            return f"{name}={pinned}: the axes {extents} can be cut into steps of {step}"
+    last = problem.k[-1] if problem.k else None
+    for name in ("step_k_a", "step_k_b"):
+        steps = 1 if last is None else -(-problem.extents[last] // plan.l0[last])
+        if (getattr(pins, name) or 0) > steps:
+            return f"{name}={getattr(pins, name)} is more than the {steps} mma step{'s' * (steps != 1)} along k"
     return None
 
 

@@ -31,7 +31,10 @@ def cut_in_two(fusion: FusionOp) -> list[FusionOp]:
         outer.setdefault(value, result)
     inner, _ = _behind(cut.late, cut.first)
     second = _part(fusion, cut.late, inner, outer)
-    new = {**dict(zip(cut.given, first.results, strict=True)), **dict(zip(cut.late, second.results, strict=True))}
+    new = {
+        **dict(zip(cut.given, first.results, strict=True)),
+        **dict(zip(cut.late, second.results, strict=True)),
+    }
     block = fusion.parent
     assert block is not None
     block.insert_ops_before([first, second], fusion)

@@ -33,7 +33,10 @@ class VectorKernel(FusionSteps):
         self.slots = self.pins.ub or 2
         self.build_steps()
         self.rows = self.steps.rows()
-        self.cores = min(self.machine.vector_cores, self.pins.cores or self.machine.vector_cores)
+        self.cores = self.pins.cores or self.machine.vector_cores
+        if self.cores > self.machine.vector_cores:
+            there = f"the {self.machine.vector_cores} vector cores of {self.machine.name}"
+            raise cannot_obey(name, f"cores={self.cores} is more than {there}")
         return self._emit(name, self._pinned_tile(name) or self._chosen_tile())
 
     # -- tile --------------------------------------------------------------------------------------------------
@@ -111,8 +114,8 @@ class VectorKernel(FusionSteps):
             elif step.function is not None:
                 elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
                 dtype = dtype_name(step.elements[0])
-                function = step.function if unit.supports(step.function, dtype) else "add"
-                cycles += unit.cycles(function, dtype, elements)
+                known = [f for f in (step.function, "add") if unit.supports(f, dtype)]
+                cycles += unit.cycles(known[0], dtype, elements) if known else elements
         return cycles
 
     # -- pins --------------------------------------------------------------------------------------------------
@@ -143,6 +146,16 @@ class VectorKernel(FusionSteps):
         if wanted is None and self.pins.copy_length is None:
             return None
         by_axis = wanted
+        asked = wanted[0] if wanted is not None and len(wanted) == 1 else self.pins.copy_length or 1
+        if (wanted is None or len(wanted) == 1) and asked > max(size(self.domain), 1):
+            kind = "tile" if wanted else "copy_length"
+            raise cannot_obey(name, f"{kind}={asked} is more than the {size(self.domain)} elements that there are")
+        for own in (self.domain, self.extents):
+            if wanted is not None and len(wanted) == len(own) > 1:
+                long = next((a for a, (t, n) in enumerate(zip(wanted, own, strict=True)) if t > max(n, 1)), None)
+                if long is not None:
+                    raise cannot_obey(name, f"a tile of {wanted[long]} along axis {long}, which has {own[long]}")
+                break
         if wanted is not None and len(wanted) == len(self.domain) != len(self.extents):
             by_axis = tuple(wanted[group[0]] if group else 1 for group in self.merged)
         if by_axis is not None and len(by_axis) == len(self.extents):

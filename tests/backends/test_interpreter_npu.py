@@ -274,7 +274,9 @@ npu.kernel @copy {{kind="vector", grid=[2], outputs=1, workspaces=0}} {{
     x = random(6, 8)
 
     def run_part(start: jax.Array) -> jax.Array:
-        return launch.trace(kernel, signature, jax.numpy.float32(0), [jax.numpy.asarray(x)], None, split, start)[0]
+        return launch.trace(
+            kernel, signature, jax.numpy.float32(0), [jax.numpy.asarray(x)], None, split, start
+        )[0]
 
     parts = [np.asarray(jax.jit(run_part)(np.int32(i))) for i in ((0, 1) if splits else (0,))]
     np.testing.assert_array_equal(np.concatenate(parts), x)

@@ -66,6 +66,7 @@ CLASSES: dict[str, Data] = {
     "unit flags": cube(API, 20, (128, 10240, 64), unit_flag=True),
     "20 cores, tiles dealt": cube("catlass 06_optimized_matmul", 20, (1024, 576, 1024)),
     "tiles of few rows": cube("catlass matmul", 20, (20, 6144, 1024), base_m=32, base_n=320, base_k=32),
+    "parts of k on cores of their own": cube(HAND, 24, (256, 512, 8192), split_k=4),
     "partial sums in device memory": cube("catlass 34 single-core split-K", 24, (1024, 1024, 4096), **SPLIT),
     "addition, one core": vector("add", 1, [512, 1024], tile_elems=4096, double_buffer=False),
     "addition, past L2": vector("add", 48, [8192, 8192], tile_elems=16384, l2_cache_mode="x,y bypass L2"),
@@ -154,6 +155,12 @@ def test_a_bypass_of_l2_makes_each_core_pay_for_its_own_misses() -> None:
     assert task(data) > 1.2 * task(kept)
 
 
+@pytest.mark.parametrize("dtype", ["u8", "bool", "i64"])
+def test_a_copy_of_any_type(dtype: str) -> None:
+    data = CLASSES["copy that all cores make"]
+    assert task(changed(data, "workload", dtype=dtype)) > 0
+
+
 def test_triton_divides_halves_in_f32() -> None:
     data = CLASSES["halves divided"]
     other = changed(data, "schedule", impl="Ascend C")
@@ -174,5 +181,18 @@ def test_partial_sums_cost_what_their_drains_do() -> None:
     short = changed(data, "schedule", split_k="per core, K chunk = 256")
     assert task(short, quantity="fixpipe") == pytest.approx(2 * task(data, quantity="fixpipe"))
     assert task(short, quantity="mac") == pytest.approx(task(data, quantity="mac"), rel=0.1)
-    unknown = compare(record(changed(data, "schedule", split_k=2)))
+    unknown = compare(record(changed(data, "schedule", split_k="multi-core")))
     assert unknown.reason == "partial sums over k are added in device memory, and stores do not add"
+
+
+def test_parts_of_k_on_cores_of_their_own() -> None:
+    """Each core has its share of the products and loads; a sum of the parts on the vector cores takes its time."""
+    data = CLASSES["parts of k on cores of their own"]
+    whole = changed(data, "schedule", split_k=1)
+    for quantity in ("mac", "mte2"):
+        assert task(whole, quantity=quantity) == pytest.approx(4 * task(data, quantity=quantity), rel=0.1)
+    assert task(data) < 0.6 * task(whole)
+    summed = changed(data, "schedule", impl="catlass, partial sums in a workspace, vector reduce")
+    assert task(summed, quantity="aiv_vec") > 0
+    assert task(changed(data, "workload", k=8190)) == task(data)
+    assert compare(record(changed(data, "workload", op="matmul+relu"))).reason is not None

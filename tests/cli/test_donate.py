@@ -43,11 +43,17 @@ def test_names_and_positions_give_memory(capsys: pytest.CaptureFixture[str]) -> 
     both = donated(capsys, "model.py:step", "--donate", "p,m")
     assert none == 0
     assert both == donated(capsys, "model.py:step", "--donate", "0, 1") == donated(capsys, "model.py:jitted")
-    assert both == donated(capsys, "model.py:step", "--donate=-2,p") > donated(capsys, "model.py:step", "--donate", "p")
+    assert (
+        both
+        == donated(capsys, "model.py:step", "--donate=-2,p")
+        > donated(capsys, "model.py:step", "--donate", "p")
+    )
     assert donated(capsys, "sgd.tw", "--shapes", "N=1000", "--donate", "p") >= 4000
 
 
-@pytest.mark.parametrize("command", ["run --check", "verify", "compile --emit npu", "reduce --check cost>0 --tests 3"])
+@pytest.mark.parametrize(
+    "command", ["run --check", "verify", "compile --emit npu", "reduce --check cost>0 --tests 3"]
+)
 @pytest.mark.parametrize("source", ["model.py:step --donate p,m", "model.py:jitted"])
 def test_every_command_takes_it(command: str, source: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Also where the example inputs are arrays of JAX, which a call deletes."""
@@ -70,7 +76,9 @@ def test_what_is_of_no_use_is_a_warning(capsys: pytest.CaptureFixture[str]) -> N
         assert main(["run", "sgd.tw", "--shapes", "N=8", "--donate", "p,g"]) == 0
 
 
-def test_pins_reach_the_passes_of_stages_and_of_reduce(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pins_reach_the_passes_of_stages_and_of_reduce(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "stages.py").write_text("from tilewright.passes.pipeline import PIPELINE as STAGES\n")
     refused = "split_m=500 leaves cores without work"
     (folder / "mm.py").write_text("def f(x):\n    return x @ x\n")

@@ -268,9 +268,7 @@ def test_completion_knows_the_commands(shell: str, capsys: pytest.CaptureFixture
         ("run model.py --inputs rec", "records.json"),
     ],
 )
-def test_bash_completes(
-    folder: Path, capsys: pytest.CaptureFixture[str], line: str, expected: str
-) -> None:
+def test_bash_completes(folder: Path, capsys: pytest.CaptureFixture[str], line: str, expected: str) -> None:
     assert main(["completion", "bash"]) == 0
     (folder / "completion.sh").write_text(capsys.readouterr().out)
     words = " ".join(f"'{w}'" for w in f"tilewright {line}".split(" "))

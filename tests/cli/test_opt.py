@@ -72,7 +72,9 @@ def test_passes_with_options(relu: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_pass_needs_nothing_where_there_is_nothing(tmp_path: Path) -> None:
     """A program without kernels is tiled as it is, and a kernel without a program needs no plan."""
     path = tmp_path / "same.mlir"
-    path.write_text("func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {\n  func.return %x : tensor<8xf32>\n}\n")
+    path.write_text(
+        "func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {\n  func.return %x : tensor<8xf32>\n}\n"
+    )
     assert opt.main([str(path), "-p", "graph-to-tile", "-o", str(tmp_path / "tile.mlir")]) == 0
     assert opt.main([str(tmp_path / "tile.mlir"), "-p", "tile-to-npu,npu-plan-memory,npu-schedule-host"]) == 0
 
@@ -144,11 +146,23 @@ def test_verify_error_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixt
         (["-p", "graph-fuse{"], "cannot read the passes 'graph-fuse{'"),
         (["-p", "graph-to-tile"], "graph-to-tile needs a module that is fused: run graph-fuse before it"),
         (["-p", "tile-to-npu"], "tile-to-npu needs a module that is tiled: run graph-to-tile before it"),
-        (["-p", "graph-fuse,tile-to-npu"], "tile-to-npu needs a module that is tiled: run graph-to-tile before it"),
+        (
+            ["-p", "graph-fuse,tile-to-npu"],
+            "tile-to-npu needs a module that is tiled: run graph-to-tile before it",
+        ),
         (["-p", "npu-allocate"], "npu-allocate needs a module that is bufferized: run tile-to-npu before it"),
-        (["-p", "npu-synchronize"], "npu-synchronize needs a module that is bufferized: run tile-to-npu before it"),
-        (["-p", "npu-plan-memory"], "npu-plan-memory needs a module that is bufferized: run tile-to-npu before it"),
-        (["-p", "npu-schedule-host"], "npu-schedule-host needs a module that is planned: run npu-plan-memory before"),
+        (
+            ["-p", "npu-synchronize"],
+            "npu-synchronize needs a module that is bufferized: run tile-to-npu before it",
+        ),
+        (
+            ["-p", "npu-plan-memory"],
+            "npu-plan-memory needs a module that is bufferized: run tile-to-npu before it",
+        ),
+        (
+            ["-p", "npu-schedule-host"],
+            "npu-schedule-host needs a module that is planned: run npu-plan-memory before",
+        ),
         (
             ["-p", "graph-fuse,graph-to-tile,tile-to-npu,npu-check"],
             "npu-check needs a module that is addressed and planned: run npu-allocate, npu-plan-memory before it",

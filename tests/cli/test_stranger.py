@@ -148,7 +148,9 @@ def test_of_a_long_line_the_part_around_the_error_is_shown(capsys: pytest.Captur
 @pytest.mark.parametrize("change", ["crlf", "bom"])
 def test_files_of_other_systems(folder: Path, change: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = folder / f"{change}.tw"
-    path.write_bytes(MLP.replace("\n", "\r\n").encode() if change == "crlf" else b"\xef\xbb\xbf" + MLP.encode())
+    path.write_bytes(
+        MLP.replace("\n", "\r\n").encode() if change == "crlf" else b"\xef\xbb\xbf" + MLP.encode()
+    )
     assert main(["report", path.name, "--shapes", "N=4"]) == 0
     assert main(["fmt", path.name]) == 0
     assert path.read_text() == MLP
@@ -171,7 +173,9 @@ def test_what_is_no_plain_file_stays_what_it_is(folder: Path, command: str) -> N
     """A pipe is written to; a link goes on pointing to its file, which keeps its mode."""
     pipe = folder / f"{command}.pipe"
     os.mkfifo(pipe)
-    with subprocess.Popen([sys.executable, "-c", f"print(len(open({str(pipe)!r}).read()))"], stdout=-1) as reader:
+    with subprocess.Popen(
+        [sys.executable, "-c", f"print(len(open({str(pipe)!r}).read()))"], stdout=-1
+    ) as reader:
         assert main([command, *N4.split(), "-o", str(pipe)]) == 0
         assert reader.stdout is not None
         assert int(reader.stdout.read()) > 100
@@ -203,7 +207,9 @@ def test_output_that_goes_nowhere(closed: str) -> None:
 def test_a_reader_that_leaves(folder: Path) -> None:
     """The code of a failed command is 1 also where nobody reads what it says."""
     (folder / "bad.tw").write_text("x = 1\n" * 40)
-    command = f"{sys.executable} -m tilewright.cli.main fmt bad.tw 2>&1 >/dev/null | :; echo ${{PIPESTATUS[0]}}"
+    command = (
+        f"{sys.executable} -m tilewright.cli.main fmt bad.tw 2>&1 >/dev/null | :; echo ${{PIPESTATUS[0]}}"
+    )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["1"]
 
@@ -254,6 +260,7 @@ OBJECT = "give an array, a number or a jax.ShapeDtypeStruct"
         ("folder.mlir", (), "folder.mlir: Is a directory"),
         ("none.mlirbc", (), "none.mlirbc: no such file"),
         ("", (), "the program: there is nothing in it"),
+        ("# mine\npub fn f(x: f32[2]) -> f32[2] { return x }", (), r"is \.tw text: save it as a file"),
         (None, (), "cannot compile None: give a function"),
     ],
 )
@@ -280,7 +287,18 @@ def test_wrong_calls(arg: object, expected: str) -> None:
         text({"x": X})
 
 
+def test_calls_of_another_structure() -> None:
+    program = tw.compile(lambda d, y: d["a"] + y, {"a": X}, X)
+    with pytest.raises(tw.CompileError, match="<lambda> takes 2 arguments, called with 1"):
+        program({"a": X})
+    with pytest.raises(tw.CompileError, match=r"argument 0 of <lambda> was compiled for inputs \{'a': \*\}, called"):
+        program({"b": X}, X)
+
+
 def test_wrong_options() -> None:
+    for pins in ({"tile": 3}, {"grid": 8}, {"base_m": (16, 16)}):
+        with pytest.raises(tw.CompileError, match=f"schedule: {next(iter(pins))} must be a "):
+            tw.Schedule(**pins)
     for options in ({"memory": "fast"}, {"host": "maybe"}, {"schedule": "base_m=3"}, {"schedule": {"k": 3}}):
         with pytest.raises(tw.CompileError, match=f"options: {next(iter(options))} must be "):
             tw.Options(**options)  # pyright: ignore

@@ -13,13 +13,21 @@ from tilewright.cli.main import main
 
 F = "fn f(x: f32[4]) -> f32[4] {{\n    return {}\n}}\n"
 W = 'param w: {} = "{}"["{}"]\n'
-CHAIN = " ".join(["if n == 0 {\n        x = x + 1.0\n    }", *["else if n == 1 {\n        x = x * 2.0\n    }"] * 99])
+CHAIN = " ".join(
+    ["if n == 0 {\n        x = x + 1.0\n    }", *["else if n == 1 {\n        x = x * 2.0\n    }"] * 99]
+)
 
 TW = {
     "control character": (F.format("x \a"), "`\\u0007` is not used in .tw"),
     "space that breaks no line": (F.format("x\u00a0+ 1.0"), "`\\u00a0` is not used in .tw"),
-    "curly quotes": (W.format("f32[4]", "w.npz", "w").replace('"', "\u201c"), "strings stand between double quotes"),
-    "a caret under tabs": ("fn f(x: f32[4]) -> f32[4] {\n\treturn xx\n}\n", "    return xx\n  |            ^^ "),
+    "curly quotes": (
+        W.format("f32[4]", "w.npz", "w").replace('"', "\u201c"),
+        "strings stand between double quotes",
+    ),
+    "a caret under tabs": (
+        "fn f(x: f32[4]) -> f32[4] {\n\treturn xx\n}\n",
+        "    return xx\n  |            ^^ ",
+    ),
     "a caret under wide letters": (F.format("x + \u6f22\u5b57"), "^^^^ not defined"),
     "huge whole number": (F.format("x + " + "9" * 5000), "a number beyond 64 bits"),
     "huge number": (F.format("x + 1e999"), "help: infinity is written `inf`"),
@@ -46,28 +54,52 @@ TW = {
     ),
     "imports itself": ('import "bad.tw" as b\npub ' + F.format("b.f(x)"), "bad.tw -> bad.tw"),
     "imports a folder": ('import "." as b\n' + F.format("x"), '"." is not a .tw file'),
-    "a name of the language": ("fn sum(x: f32[4]) -> f32[4] {\n    return x\n}\n", "is a function of the language"),
-    "an element type for a name": ("fn f(f32: f32[4]) -> f32[4] {\n    return f32\n}\n", "and cannot be a name"),
+    "a name of the language": (
+        "fn sum(x: f32[4]) -> f32[4] {\n    return x\n}\n",
+        "is a function of the language",
+    ),
+    "an element type for a name": (
+        "fn f(f32: f32[4]) -> f32[4] {\n    return f32\n}\n",
+        "and cannot be a name",
+    ),
     "an element type of numpy": ("fn f(x: float32[4]) -> f32[4] {\n    return x\n}\n", "help: write `f32`"),
     "no type": ("fn f(x) -> f32[4] {\n    return x\n}\n", "help: a parameter has a type: `x: f32[N]`"),
     "no arrow": ("fn f(x: f32[4]) f32[4] {\n    return x\n}\n", "stands after an arrow: `-> f32[N]`"),
     "a method": (F.format("x.sum()"), "help: a function is called by its name: `sum(x)`"),
-    "an if expression": (F.format("x if x > 0.0 else -x"), "to choose by element use `select(condition, x, y)`"),
+    "an if expression": (
+        F.format("x if x > 0.0 else -x"),
+        "to choose by element use `select(condition, x, y)`",
+    ),
     "a choice between numbers": (
         "fn f(x: f32[4], p: i1[]) -> f32[4] {\n    return x * select(p, 1.0, 0.5)\n}\n",
         "help: give one: `1.0 as f32`",
     ),
     "an unused constant": ("const T: f32[3] = [0.5, 1.0]\n" + F.format("x"), "`T` should be f32[3]"),
     "an unused parameter": (W.format("f32[9]", "w.npz", "w") + F.format("x"), "`w` is stored as f32[16, 32]"),
-    "text for weights": (W.format("i32[]", "w.npz", "s") + F.format("x"), "help: store it as an array of i32"),
-    "cut weights": (W.format("f32[2]", "cut.safetensors", "head") + F.format("x"), "is not a .safetensors file"),
-    "a folder of weights": (W.format("f32[2]", ".", "w") + F.format("x"), ". is neither a .safetensors nor an .npz"),
+    "text for weights": (
+        W.format("i32[]", "w.npz", "s") + F.format("x"),
+        "help: store it as an array of i32",
+    ),
+    "cut weights": (
+        W.format("f32[2]", "cut.safetensors", "head") + F.format("x"),
+        "is not a .safetensors file",
+    ),
+    "a folder of weights": (
+        W.format("f32[2]", ".", "w") + F.format("x"),
+        ". is neither a .safetensors nor an .npz",
+    ),
     "scales that do not fit": (
         W.format("f32[16, 32] quant i8(scale=[0.5, 0.25], axis=1)", "w.npz", "w") + F.format("x"),
         "2 numbers for dimension 1, which has 32",
     ),
-    "more elements than there are": (F.format("reshape(x, shape=[9223372036854775807, 2])"), "cannot reshape f32[4]"),
-    "a tensor that fits nowhere": (F.format("x + sum(zeros(shape=[100000, 100000, 100000], type=f32))"), "too large"),
+    "more elements than there are": (
+        F.format("reshape(x, shape=[9223372036854775807, 2])"),
+        "cannot reshape f32[4]",
+    ),
+    "a tensor that fits nowhere": (
+        F.format("x + sum(zeros(shape=[100000, 100000, 100000], type=f32))"),
+        "too large",
+    ),
 }
 """Program, and what is said of it."""
 
@@ -77,7 +109,10 @@ PYTHON = {
     "indentation": ("def f(x):\nreturn x\n", "bad.py:2: IndentationError: expected an indented block"),
     "coding": ("# -*- coding: nope -*-\n", "bad.py:1: SyntaxError: unknown encoding: nope"),
     "import": ("import torchh\n", "bad.py:1: ModuleNotFoundError: No module named 'torchh'"),
-    "import of a name": ("from jax import nope\n", "bad.py:1: ImportError: cannot import name 'nope' from 'jax'"),
+    "import of a name": (
+        "from jax import nope\n",
+        "bad.py:1: ImportError: cannot import name 'nope' from 'jax'",
+    ),
     "exit": ("import sys\nsys.exit(3)\n", "bad.py:2: SystemExit: 3"),
     "endless": ("def g():\n    return g()\ng()\n", "bad.py:2: RecursionError"),
     "text": ("def f(x):\n    return 'a'\n", "bad.py:1: TypeError: function f at"),
@@ -88,23 +123,44 @@ PYTHON = {
     "numpy": ("def f(x):\n    return np.sin(x)\n", "bad.py:2: TracerArrayConversionError"),
     "a number of it": ("def f(x):\n    return int(x[0])\n", "bad.py:2: ConcretizationTypeError"),
     "a mask": ("def f(x):\n    return x[x > 0]\n", "bad.py:2: NonConcreteBooleanIndexError"),
-    "shapes": ("def f(x):\n    return x @ jax.numpy.ones((4, 4))\n", "bad.py:2: TypeError: dot_general requires"),
-    "a derivative": ("@jax.custom_vjp\ndef f(x):\n    return x\n", "No VJP defined for custom_vjp function f"),
-    "an axis": ("def f(x):\n    return jax.lax.psum(x, 'i')\n", "bad.py:2: NameError: Found an unbound axis name: i"),
+    "shapes": (
+        "def f(x):\n    return x @ jax.numpy.ones((4, 4))\n",
+        "bad.py:2: TypeError: dot_general requires",
+    ),
+    "a derivative": (
+        "@jax.custom_vjp\ndef f(x):\n    return x\n",
+        "No VJP defined for custom_vjp function f",
+    ),
+    "an axis": (
+        "def f(x):\n    return jax.lax.psum(x, 'i')\n",
+        "bad.py:2: NameError: Found an unbound axis name: i",
+    ),
     "an effect": (
         "from jax.experimental import io_callback\n"
         "def f(x):\n    return io_callback(lambda v: v, jax.ShapeDtypeStruct((3,), x.dtype), x, ordered=True)\n",
-        "only functions without effects can be compiled",
+        "bad.py:3) orders effects, as io_callback and ordered debug prints do",
     ),
     "a callback": (
         "def g(x):\n    raise ValueError('inside')\n"
         "def f(x):\n    return jax.pure_callback(g, jax.ShapeDtypeStruct((3,), x.dtype), x)\n",
         "bad.py:2: ValueError: inside",
     ),
-    "inputs that are none": ("def f(x):\n    return x\nf_inputs = 3\n", "must be a function without arguments"),
-    "inputs of something": ("def f(x):\n    return x\ndef f_inputs(seed): pass\n", "required argument: 'seed'"),
-    "inputs that fail": ("def f(x):\n    return x\ndef f_inputs():\n    return [][7]\n", "bad.py:4: IndexError"),
-    "text for inputs": ("def f(x):\n    return x\ndef f_inputs():\n    return 'abc'\n", "argument 0 of f is a str"),
+    "inputs that are none": (
+        "def f(x):\n    return x\nf_inputs = 3\n",
+        "must be a function without arguments",
+    ),
+    "inputs of something": (
+        "def f(x):\n    return x\ndef f_inputs(seed): pass\n",
+        "required argument: 'seed'",
+    ),
+    "inputs that fail": (
+        "def f(x):\n    return x\ndef f_inputs():\n    return [][7]\n",
+        "bad.py:4: IndexError",
+    ),
+    "text for inputs": (
+        "def f(x):\n    return x\ndef f_inputs():\n    return 'abc'\n",
+        "argument 0 of f is a str",
+    ),
     "dates for inputs": (
         "def f(x):\n    return x\ndef f_inputs():\n    return np.array(['2020-01-01'], 'datetime64[D]')\n",
         "argument 0 of f is a ndarray of datetime64",
@@ -167,7 +223,10 @@ def test_python(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("run n.tw --shapes N=3,N=4", "--shapes says N=3 and N=4"),
         ("run n.tw --shapes N=99999999999", "a dimension is a whole number from 0 up"),
         ("run n.tw --shapes f32[2000000000]", "not enough memory"),
-        ("report n.py:f --shapes f32[1000000000,1000000000]", "f32[1000000000,1000000000] does not fit in memory"),
+        (
+            "report n.py:f --shapes f32[1000000000,1000000000]",
+            "f32[1000000000,1000000000] does not fit in memory",
+        ),
         ("report n.py:f --shapes float32[4]", "unknown element type 'float32' in --shapes; write f32"),
         ("report n.py:f --shapes F32[4]", "unknown element type 'F32' in --shapes; did you mean f32"),
         ("report n.py:f --shapes f32[4] --schedule cores=2,cores=3", "schedule: cores is given twice"),
@@ -180,7 +239,11 @@ def test_python(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     ],
 )
 def test_commands(
-    command: str, expected: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command: str,
+    expected: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (folder / "n.tw").write_text("fn f(x: f32[N]) -> f32[N] {\n    return x\n}\n")
     (folder / "n.py").write_text("def f(x):\n    return x + 1\n\ndef g(x, y):\n    return x\n")

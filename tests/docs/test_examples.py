@@ -212,14 +212,18 @@ def test_figures_are_told_apart() -> None:
     assert not same_but_for_figures("20.7 us", "20.7 ms")
 
 
-def test_readme_tour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_readme_tour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)  # the tour writes a trace
     space: dict[str, Any] = {}
     tour = the(README, "python", "tour")
     exec(compile(tour.text, str(tmp_path / "tour.py"), "exec"), space)
     shown = next(f for f in fences(README) if f.line > tour.line and f.language == "text")
     printed = capsys.readouterr().out
-    assert same_but_for_figures(shown.text, printed), f"README.md:{shown.line} is not what is printed:\n{printed}"
+    assert same_but_for_figures(shown.text, printed), (
+        f"README.md:{shown.line} is not what is printed:\n{printed}"
+    )
     for level in LEVELS:
         check(README, the(README, "mlir", level), space["program"].ir(level))
 

@@ -89,4 +89,4 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
-    assert (tmp_path / "site" / "reference" / "npu" / "index.html").is_file()
+    assert (tmp_path / "site" / "reference" / "npu.html").is_file()

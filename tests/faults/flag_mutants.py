@@ -47,6 +47,48 @@ def drop_cross(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     return f"drop cross-core event {integer(op.event)}"
 
 
+def retarget_cross(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    """One side of a cross-core event names another event, or another pipe that tells of it or is held."""
+    op = pick(rng, every(kernel, ops.SetCrossOp, ops.WaitCrossOp))
+    if op is None:
+        return None
+    said, side = described(op), "source" if isinstance(op, ops.SetCrossOp) else "target"
+    used = {o.PIPE.value for o in every(section_of(op), NpuOp) if hasattr(o, "PIPE")}
+    others = sorted(used - {text(op.properties[side])})
+    if others and rng.random() < 0.5:
+        op.properties[side] = StringAttr(rng.choice(others))
+    else:
+        known = {integer(o.event) for o in every(kernel, ops.SetCrossOp)}
+        known = {*known, max(known, default=0) + 1} - {integer(op.event)}
+        op.properties["event"] = IntegerAttr(rng.choice(sorted(known)), i64)
+    return f"retarget {said} to {described(op)}"
+
+
+def drop_barrier(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    op = pick(rng, every(kernel, ops.BarrierOp))
+    return None if op is None else _drop(op)
+
+
+def move_barrier(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    """A barrier comes one instruction earlier or later."""
+    op = pick(rng, every(kernel, ops.BarrierOp))
+    if op is None:
+        return None
+    later = rng.random() < 0.5
+    at = op.next_op if later else op.prev_op
+    while at is not None and not isinstance(at, NpuOp | ForOp):
+        at = at.next_op if later else at.prev_op
+    if at is None:
+        return None
+    block = op.parent
+    op.detach()
+    if later:
+        block.insert_op_after(op, at)
+    else:
+        block.insert_op_before(op, at)
+    return f"move a barrier over {at.name}"
+
+
 def _drop(op: Operation) -> str:
     said = f"drop {described(op)}"
     op.detach()

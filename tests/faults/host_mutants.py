@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from mutation import Mutation, Random, every, pick
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from stream_mutants import STREAM_MUTATIONS
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -253,6 +254,38 @@ def other_argument(module: ModuleOp, rng: Random, machine: Machine) -> str | Non
     return f"operand {at} of {op.name} is another {other.type}"
 
 
+def other_callee(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
+    """A launch runs the kernel of another launch, or a call another one's function, of the same types."""
+    found = every(module, structure.LaunchOp, structure.CallOp)
+    kinds: dict[tuple[Any, ...], set[str]] = {}
+    for op in found:
+        kinds.setdefault(_signature(op), set()).add(op.callee.root_reference.data)
+    op = pick(rng, [o for o in found if len(kinds[_signature(o)]) > 1])
+    if op is None:
+        return None
+    old = op.callee.root_reference.data
+    new = rng.choice(sorted(kinds[_signature(op)] - {old}))
+    op.properties["callee"] = SymbolRefAttr(new)
+    return f"{op.name} of @{new} instead of @{old}"
+
+
+def _signature(op: Any) -> tuple[Any, ...]:
+    return (
+        op.name,
+        op.properties.get("outputs"),
+        op.properties.get("workspaces"),
+        *(v.type for v in op.operands),
+    )
+
+
+def reverse_copy(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
+    op = pick(rng, every(module, structure.CopyOp))
+    if op is None:
+        return None
+    op.operands = op.operands[::-1]
+    return f"the copy of {op.source.type} goes the other way"
+
+
 def recount_outputs(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
     """A launch or call says that it writes one tensor more or less, or has a workspace more."""
     op = pick(rng, every(module, structure.LaunchOp, structure.CallOp))
@@ -323,7 +356,9 @@ HOST_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "shift or shrink a frame": (shift_frame, shrink_frame),
     "reorder steps": (reorder_steps,),
     "drop a step": (drop_step, drop_to_device),
-    "change arguments": (drop_argument, swap_arguments, other_argument, recount_outputs),
+    "change arguments": (drop_argument, swap_arguments, other_argument, recount_outputs, reverse_copy),
+    "change a callee": (other_callee,),
     "change numbers": (change_number, other_number, change_trips),
+    **STREAM_MUTATIONS,
 }
 """The kinds of the mutants of a host program."""

@@ -17,14 +17,17 @@ from extent_mutants import (
     swap_operands,
 )
 from flag_mutants import (
+    drop_barrier,
     drop_cross,
     drop_flag,
     drop_set,
     drop_wait,
     hoist,
+    move_barrier,
     recount_flag,
     reorder,
     retarget,
+    retarget_cross,
     swap_events,
 )
 from memory_mutants import (
@@ -40,8 +43,10 @@ from memory_mutants import (
 from mutation import Mutation
 
 KERNEL_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
-    "drop a flag": (drop_set, drop_wait, drop_flag, drop_cross),
+    "drop a flag": (drop_set, drop_wait, drop_flag),
     "swap flags": (swap_events,),
+    "drop or move a barrier": (drop_barrier, move_barrier),
+    "drop or retarget a cross-core event": (drop_cross, retarget_cross),
     "retarget a flag": (retarget, recount_flag),
     "shift an address": (shift_address, swap_buffers),
     "shrink a buffer": (shrink_buffer, shrink_room),

@@ -1,6 +1,8 @@
-"""The programs that faults are injected into: the examples, random functions, and random programs with control flow.
+"""The programs that faults are injected into: the examples, random functions, random programs with control flow, and
+ones whose flags are too many, so that they have barriers.
 
-A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`. Nothing here imports JAX before a program is compiled.
+A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `barriers 1`. Nothing here imports JAX before a program is
+compiled.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +67,8 @@ def subject(source: str, target: str) -> Subject:
         return random_subject(int(number), target)
     if kind == "fuzz":
         return fuzz_subject(int(number), target)
+    if kind == "barriers":
+        return barriers_subject(int(number), target)
     return example(source, target)
 
 
@@ -111,3 +116,15 @@ def fuzz_subject(number: int, target: str) -> Subject:
     with jax.enable_x64(program.x64):
         module = tw.compile(program.function(), *program.arguments(), target=target).module()
     return Subject(f"fuzz {number} for {target}", module, target)
+
+
+def barriers_subject(number: int, target: str) -> Subject:
+    """Loads into one buffer, `number` times twelve of them: they wait at barriers."""
+    from sums import sums
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "sums.mlir"
+        file.write_text(sums(1, number))
+        return Subject(
+            f"barriers {number} for {target}", tw.compile(str(file), target=target).module(), target
+        )

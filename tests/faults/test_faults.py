@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
-from campaign import HostSubject, KernelSubject, launched, summaries_of, work_of
+from campaign import HostSubject, KernelSubject, drawn, launched, summaries_of, work_of
 from flag_mutants import drop_flag
 from host_mutants import HOST_MUTATIONS
 from memory_mutants import shift_address
+from mutants import KERNEL_MUTATIONS
 from oracle import Crash, Device, Launch, Schedule, Stuck, schedules
+from stream_mutants import STREAM_MUTATIONS
 from subjects import TARGETS, Subject, example, subject
 
 import tilewright as tw
+from tilewright.dialects.base import to_ints
 from tilewright.dialects.npu import NpuOp, VectorOp
+from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.machine import Machine
 
 
@@ -47,14 +52,57 @@ def test_no_mutant_of_a_program_with_control_flow_escapes() -> None:
     assert sum(sample(subject(f"fuzz {i}", TARGETS[i % 2]), 2, 30) for i in (0, 1, 3)) >= 90
 
 
-@pytest.mark.parametrize("kind", sorted(HOST_MUTATIONS))
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [("gpt2:tiny", "drop or retarget a cross-core event"), ("barriers 2", "drop or move a barrier")],
+)
+def test_each_kind_of_synchronisation_is_mutated(source: str, kind: str) -> None:
+    found = subject(source, TARGETS[0])
+    summaries, alarms = summaries_of(found.module, Machine.load(found.target))
+    assert not alarms
+    rng, verdicts = random.Random(kind), Counter[str]()
+    for name in launched(found.module):
+        judge = KernelSubject(found, name, summaries)
+        for _, what, mutant in drawn({kind: KERNEL_MUTATIONS[kind]}, judge.kernel, judge.machine, rng, 8, 16):
+            verdict, why = judge.judge(mutant, False)
+            assert verdict != "ESCAPED", f"{what}: {why}"
+            verdicts[verdict] += 1
+    assert verdicts["checker"] >= 5
+
+
+def test_a_state_that_a_mutant_reads_comes_with_contents() -> None:
+    """A kernel whose output is a loop's state reads it where it should read an input: values change, and no more."""
+    found = subject("generate:tiny_greedy", TARGETS[0])
+    summaries, _ = summaries_of(found.module, Machine.load(found.target))
+    host, seen = HostSubject(found, summaries), 0
+    for launch in (op for op in found.module.walk() if isinstance(op, LaunchOp)):
+        judge = KernelSubject(found, launch.callee.root_reference.data, summaries, host)
+        kernel = judge.kernel.clone()
+        args = kernel.body.block.args[len(to_ints(kernel.grid)) :]
+        given, outputs = args[: judge.first_output], args[judge.first_output :]
+        twice = [
+            (a, b)
+            for a in given
+            for b in outputs
+            if launch.operands[a.index - args[0].index] is launch.operands[b.index - args[0].index]
+        ]
+        if not twice:
+            continue
+        for use in list(twice[0][0].uses):
+            use.operation.operands[use.index] = twice[0][1]
+        assert judge.judge(kernel, False)[0] in ("checker", "values", "harmless")
+        seen += judge.comes_with_contents(kernel)
+    assert seen
+
+
+@pytest.mark.parametrize("kind", sorted(HOST_MUTATIONS.keys() - STREAM_MUTATIONS.keys()))
 def test_the_host_oracle_sees_what_the_checker_sees(kind: str) -> None:
     """Of the mutants that npu-check refuses, some leave other bytes, or bytes that depend on what memory held."""
     source = "gpt2:tiny" if kind == "shift a workspace" else "fuzz 0"
     host = HostSubject(subject(source, TARGETS[0]))
     assert len(host.run.turns()) > 1 or source != "fuzz 0", "it has branches"
     wanted = host.run.outcome(host.run.module, 1)
-    np.testing.assert_array_equal(wanted, host.run.outcome(host.run.module, 2))
+    assert wanted == host.run.outcome(host.run.module, 2)
     rng = random.Random(kind)
     seen = 0
     for mutation in HOST_MUTATIONS[kind] * 6:
@@ -62,7 +110,7 @@ def test_the_host_oracle_sees_what_the_checker_sees(kind: str) -> None:
         if mutation(mutant, rng, host.machine) is None:
             continue
         try:
-            seen += not np.array_equal(wanted, host.run.outcome(mutant, 2))
+            seen += wanted != host.run.outcome(mutant, 2)
         except (Crash, IndexError, KeyError, ValueError):
             seen += 1
     assert seen

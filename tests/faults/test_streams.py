@@ -9,7 +9,8 @@ from typing import Literal
 import jax
 import numpy as np
 import pytest
-from streams import PROGRAMS, STREAM_MUTATIONS, RandomHost, compiled, hosted, outcomes
+from stream_mutants import STREAM_MUTATIONS
+from streams import PROGRAMS, RandomHost, compiled, hosted, outcomes
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
@@ -78,7 +79,7 @@ def test_no_fault_in_the_events_escapes(name: str) -> None:
     for mutations in STREAM_MUTATIONS.values():
         for _ in range(12):
             mutant = module(name).clone()
-            said = rng.choice(mutations)(mutant, rng)
+            said = rng.choice(mutations)(mutant, rng, B1)
             if said is None:
                 continue
             try:

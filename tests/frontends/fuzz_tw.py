@@ -10,10 +10,12 @@ import random
 import resource
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
+from fuzz_tw_files import Linked, odd, write_files
 from graph_equal import same
 
 from tilewright.dialects.text import verify
@@ -23,6 +25,7 @@ from tilewright.frontends.text.format import format_text
 from tilewright.frontends.text.frontend import lower_tw
 from tilewright.frontends.text.functions import functions, graph_functions
 from tilewright.frontends.text.printer import print_tw
+from tilewright.frontends.text.source import decoded
 from tilewright.frontends.text.tokens import symbols
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "tw"
@@ -161,6 +164,12 @@ class Generator:
             ways += [
                 f"softmax({inner})",
                 f"reshape({inner}, shape=[{', '.join(['4'] * rank)}])",
+                f"sort({inner}, descending={rng.choice(['true', 'false'])})",
+                f"cumsum({inner}, axis={rng.choice([0, -1])})",
+                f"{inner}[[1, 0, 3, 3]]",
+                f"{inner}[z]",
+                f"slice({inner}, n, size=4)",
+                f"scatter_add({inner}, z, {inner})",
                 f"concat({inner}, {self.typed(depth - 1, rank)})[{rng.choice([':4', '4:', '::2', '6:2:-1', '1:5'])}]",
                 f"pad({inner}, 0.5, low={[1] * rank}, high={[2] * rank})[{', '.join(['1:5'] * rank)}]",
                 f"take({inner}, z)",
@@ -206,7 +215,9 @@ class Generator:
                 out += f"if {test} {{\n{one}}} else {{\n{two}}}\n"
             elif kind < 0.5:
                 out += f"x[{rng.choice(['n', '0', '-1'])}] = {self.typed(1, 1)}\n"
-            elif kind < 0.55:
+            elif kind < 0.53:
+                out += rng.choice(["x, y = x * s, x[0]\n", "x[z] = y\n", "x[z, z] = s\n", "y, z = top_k(y, k=4)\n"])
+            elif kind < 0.57:
                 out += f"x[1:, ::2] = {self.typed(1, 0)}\n"
             else:
                 out += f"{name} = {self.typed(2, rank)}\n"
@@ -262,9 +273,13 @@ def _alarm(*_: object) -> None:
     raise Slow
 
 
-def check(text: str) -> str:
+def check(source: str | bytes, folder: Path = EXAMPLES) -> str:
     """Lowers a program and what follows; how that ended. Raises AssertionError where it is not as it should be."""
-    path = str(EXAMPLES / "fuzzed.tw")
+    path = str(folder / "fuzzed.tw")
+    try:
+        text = source if isinstance(source, str) else decoded(source)
+    except ValueError:
+        return "not text"
     try:
         made = lower_tw(
             path, text, None, None, {k: v for k, v in SIZES.items() if f"[{k}" in text or f" {k}" in text}
@@ -297,8 +312,12 @@ def programs(count: int, seed: int):
     rng = random.Random(seed)
     examples = [p.read_text() for p in sorted(EXAMPLES.glob("*.tw"))]
     for i in range(count):
-        made = Generator(rng)
-        match i % 4:
+        made, linked = Generator(rng), Linked(rng)
+        match i % 6:
+            case 4:
+                yield linked.program() if i % 12 < 6 else mutated(rng, linked.program())
+            case 5:
+                yield odd(rng, rng.choice([made.typed_program, linked.program, lambda: rng.choice(examples)])())
             case 0:
                 yield made.program()
             case 1:
@@ -314,14 +333,22 @@ def campaign(count: int, seed: int) -> Counter[str]:
     ends: Counter[str] = Counter()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     signal.signal(signal.SIGVTALRM, _alarm)
-    for text in programs(count, seed):
-        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-        try:
-            ends[check(text)] += 1
-        except Exception as error:
-            raise AssertionError(f"{type(error).__name__}: {error}\n--- the program:\n{text}") from error
-        finally:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        write_files(folder)
+        for example in EXAMPLES.glob("*.tw"):
+            (folder / example.name).write_text(example.read_text())
+        for weights in EXAMPLES.glob("*.safetensors"):
+            (folder / weights.name).symlink_to(weights)
+        for text in programs(count, seed):
+            signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+            try:
+                ends[check(text, folder)] += 1
+            except Exception as error:
+                shown = text if isinstance(text, str) else repr(text)
+                raise AssertionError(f"{type(error).__name__}: {error}\n--- the program:\n{shown}") from error
+            finally:
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     assert grown < MEGABYTES, f"memory grew by {grown:.0f} MB"
     ends["MB grown"] = round(grown)

@@ -215,6 +215,7 @@ def test_load_path(tmp_path: Path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ("vector = 48", "vector = 7", "key 'cores.vector' must be at least cores.cube"),
         ("clock_mhz = 1850", "", "changed.toml: key 'clock_mhz' is missing"),
         ("clock_mhz = 1850", "clock_mhz = 0", "'clock_mhz' must be a positive number"),
         ("clock_mhz = 1850", "clock_mhz = inf", "'clock_mhz' must be a positive number"),

@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 from mutants import KERNEL_MUTATIONS
 from programs import RandomProgram, programs
 from subjects import example
+from sums import sums
 from xdsl.context import Context
 from xdsl.dialects.func import FuncOp
 
 import tilewright as tw
 from tilewright.dialects import make_context
 from tilewright.dialects.affine import Affine
+from tilewright.dialects.base import Linear
 from tilewright.dialects.npu.structure import KernelOp
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
@@ -29,6 +31,7 @@ from tilewright.passes.errors import PassError
 from tilewright.passes.npu.check import BLAME, check, check_kernel, removable_flags
 from tilewright.passes.npu.check.affine import cover, product_covers
 from tilewright.passes.npu.check.clocks import reduced_trips
+from tilewright.passes.npu.check.model import Kernel
 from tilewright.passes.pipeline import PIPELINE, STATES, make_pass
 
 B1 = Machine.load("ascend-910b1")
@@ -96,8 +99,8 @@ def mlp(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
 
 
 @pytest.fixture(scope="module")
-def long_loops() -> list[KernelOp]:
-    """Kernels whose loops run often: of the product, of its tiles, of a vector kernel's copies."""
+def long_loops(tmp_path_factory: pytest.TempPathFactory) -> list[KernelOp]:
+    """Kernels whose loops run often: of the product, of its tiles, of a vector kernel's copies, of barriers."""
     shapes = [jax.ShapeDtypeStruct(s, np.float16) for s in [(256, 4096), (4096, 4096), (4096,)]]
     product = tw.compile(mlp, *shapes).module()
     vector = tw.compile(
@@ -106,7 +109,10 @@ def long_loops() -> list[KernelOp]:
     ordered = tw.compile(
         lambda x: (jnp.sort(x, -1), jnp.cumsum(x, -1)), jax.ShapeDtypeStruct((20000, 300), np.float32)
     ).module()
-    return [*kernels(product), *kernels(vector), *kernels(ordered)]
+    file = tmp_path_factory.mktemp("barriers") / "sums.mlir"
+    file.write_text(sums(1, 40))
+    barriers = tw.compile(str(file)).module()
+    return [*kernels(product), *kernels(vector), *kernels(ordered), *kernels(barriers)]
 
 
 @pytest.mark.parametrize("kind", sorted(KERNEL_MUTATIONS))
@@ -470,3 +476,23 @@ def test_the_command_line_lists_flags(tmp_path: Any, capsys: pytest.CaptureFixtu
     path.write_text("\n".join(line for line in TEXT.splitlines() if "event = 0" not in line))
     assert main(["verify", str(path), "--flags", "--json"]) == 0
     assert '"removable_flags": []' in capsys.readouterr().out
+
+
+def test_each_core_is_followed_where_a_load_moves_otherwise() -> None:
+    """On the first core the load takes what was stored; on the others it reaches into what comes next."""
+    x, w, b = np.zeros((512, 64), np.float16), np.zeros((64, 512), np.float16), np.zeros(512, np.float16)
+    pins = tw.Schedule(base_m=128, base_n=128, split_m=4, split_n=1)
+    machine = Machine.load("ascend-910b1")
+    (op,) = kernels(tw.compile(mlp_layer, x, w, b, options=tw.Options(schedule=pins)).module())
+    assert check_kernel(op, machine)[1] == []
+    kernel = Kernel(op)
+    (load,) = [t for t in kernel.transfers if t.tensor in kernel.workspaces and not t.write]
+    indices = load.op.index_operands()
+    rows = [list(row) for row in Linear.decode(load.op.properties["offsets"], len(indices)).rows]
+    rows[-1][list(indices).index(op.body.block.args[0])] += 16
+    load.op.properties["offsets"] = Linear(rows).encode()
+    assert {f.kind for f in check_kernel(op, machine)[1]} & {"race", "uninitialised"}
+
+
+def mlp_layer(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+    return jax.nn.relu(x @ w + b)

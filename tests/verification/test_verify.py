@@ -239,7 +239,9 @@ def test_a_host_op_keeps_its_bounds_beside_nan_and_infinity() -> None:
     x = (np.round(64 * rng.standard_normal(992)) / 64).astype(np.float32)
     x = np.where(rng.random(992) < 0.75, x, rng.choice(np.float32([np.nan, np.inf, -np.inf, 0]), 992))
 
-    def fn(y: jax.Array, place: jax.Array) -> jax.Array:  # XLA folds the logarithms of constants with other last bits
+    def fn(
+        y: jax.Array, place: jax.Array
+    ) -> jax.Array:  # XLA folds the logarithms of constants with other last bits
         logs = jax.lax.log1p(jnp.abs(jnp.asarray(x[:, None])) + 0.5)
         return jax.lax.complex(jnp.take_along_axis(logs, place, axis=1, mode="clip"), y)
 

@@ -84,7 +84,7 @@ def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Su
     summary = summarise(kernel)
     out += summary.findings
     kernel.counts[kernel.unit] = 1
-    for start in kernel.starts():
+    for start in kernel.starts(summary.tracked):
         found, needs = explained(kernel, summary.tracked, full, start)
         out += found
         summary.needs |= needs

@@ -43,7 +43,7 @@ def removable(kernel: Kernel, tracked: frozenset[int]) -> list[FlagPair]:
     """Flags without any one of which the kernel is still safe."""
 
     def unsafe() -> bool:
-        return any(Clocks(kernel, tracked, start=start).unsafe() for start in kernel.starts())
+        return any(Clocks(kernel, tracked, start=start).unsafe() for start in kernel.starts(tracked))
 
     nodes = {node.op: node for section in kernel.sections for node in _walk(section.nodes)}
     return [flag for flag in flag_pairs(kernel) if safe_without([nodes[op] for op in flag.ops], unsafe)]

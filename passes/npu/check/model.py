@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any
@@ -161,13 +161,36 @@ class Kernel:
         self.period = math.lcm(self.period, slots)
         self.steering.update(v for v, _ in counter.terms if v <= self.unit)
 
-    def starts(self) -> list[dict[int, int]]:
+    def starts(self, tracked: Collection[int] = ()) -> list[dict[int, int]]:
         """Values of the grid coordinates and the unit that stand for all cores: those that slots and events
-        depend on, as far as they differ modulo the period."""
+        depend on, as far as they differ modulo the period; and all of those by which accesses to one of the `tracked`
+        tensors move apart."""
         units = max((s.units for s in self.sections), default=1)
-        counts = {v: units if v == self.unit else self.grid[v] for v in sorted(self.steering)}
-        values = [range(min(n, self.period)) for n in counts.values()]
+        apart = self._moving_apart(tracked)
+        counts = {v: units if v == self.unit else self.grid[v] for v in sorted(self.steering | apart)}
+        values = [range(n if v in apart else min(n, self.period)) for v, n in counts.items()]
         return [dict(zip(counts, point, strict=True)) for point in product(*values)]
+
+    def _moving_apart(self, tensors: Collection[int]) -> set[int]:
+        """The grid coordinates along which accesses to a tensor do not all move by the same elements, clipped alike."""
+        found: set[int] = set()
+        for tensor in tensors:
+            moves: set[frozenset[tuple[int, int, int, int]]] = set()
+            for transfer in self.transfers:
+                if transfer.tensor != tensor or transfer.box is None:
+                    continue
+                steps = {
+                    (v, stride, c, extent)
+                    for offset, stride, extent in zip(
+                        transfer.box.offsets, transfer.view.strides, transfer.view.shape, strict=True
+                    )
+                    for v, c in offset.terms
+                    if v < self.unit
+                }
+                moves.add(frozenset(steps))
+            for some in moves:
+                found.update(v for v, *_ in some.symmetric_difference(next(iter(moves))))
+        return found
 
     def queue(self, section: Section, pipe: Pipe) -> int:
         """The number of a pipe of a section's core."""

@@ -1,0 +1,88 @@
+"""Faults in the order of a host program's streams: events lost, retargeted or moved, commands on other streams.
+
+As in mutants.py; what is changed is a module of the program's functions.
+"""
+
+from __future__ import annotations
+
+from mutation import Mutation, Random, every, pick
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.ir import Operation
+
+from tilewright.dialects.base import integer, text
+from tilewright.dialects.npu import structure
+from tilewright.dialects.npu.streams import PROGRAM, QUEUES, Command
+from tilewright.machine import Machine
+
+
+def _drop(module: ModuleOp, rng: Random, kind: type[Operation], said: str) -> str | None:
+    op = pick(rng, every(module, kind))
+    if op is None:
+        return None
+    op.detach()
+    op.erase()
+    return f"drop a {said} event {integer(op.event)} on {text(op.stream)}"
+
+
+def drop_wait(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
+    return _drop(module, rng, structure.WaitEventOp, "wait for")
+
+
+def drop_record(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
+    return _drop(module, rng, structure.RecordEventOp, "record of")
+
+
+def retarget_event(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
+    """A record or a wait names another event."""
+    found = every(module, structure.RecordEventOp, structure.WaitEventOp)
+    numbers = sorted({integer(op.event) for op in found})
+    if len(numbers) < 2:
+        return None
+    op = rng.choice(found)
+    new = rng.choice([n for n in numbers if n != integer(op.event)])
+    said = f"{op.name} of event {integer(op.event)} takes {new}"
+    op.properties["event"] = IntegerAttr(new, i64)
+    return said
+
+
+def retarget_stream(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
+    """A record or a wait is on another stream, or a command is."""
+    found = every(module, structure.RecordEventOp, structure.WaitEventOp, Command)
+    found = [op for op in found if op.properties.get("stream") is not None]
+    if not found:
+        return None
+    op = rng.choice(found)
+    old = text(op.properties["stream"])
+    new = rng.choice([q for q in QUEUES if q not in (old, PROGRAM)])
+    op.properties["stream"] = StringAttr(new)
+    return f"{op.name} on {new} instead of {old}"
+
+
+def move_event(module: ModuleOp, rng: Random, machine: Machine) -> str | None:
+    """A wait comes one command later, or a record one earlier."""
+    found = every(module, structure.RecordEventOp, structure.WaitEventOp)
+    if not found:
+        return None
+    op = rng.choice(found)
+    wait, block, at = isinstance(op, structure.WaitEventOp), op.parent, op
+    while True:
+        at = at.next_op if wait else at.prev_op
+        if at is None or (at.next_op is None and wait):
+            return None
+        if isinstance(
+            at, Command | structure.LoopOp | structure.BranchOp | structure.CallOp | structure.ScalarsOp
+        ):
+            break
+    op.detach()
+    if wait:
+        block.insert_op_after(op, at)
+    else:
+        block.insert_op_before(op, at)
+    return f"move {op.name} of event {integer(op.event)} over {at.name}"
+
+
+STREAM_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
+    "drop an event": (drop_wait, drop_record),
+    "retarget an event": (retarget_event, retarget_stream),
+    "move an event": (move_event,),
+}
