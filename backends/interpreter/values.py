@@ -423,7 +423,8 @@ def accumulator(operand: np.dtype, result: np.dtype) -> np.dtype:
 
 def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> Array:
     """A product in `dtype` (see `accumulator`); operands of other dtypes are converted to it first."""
-    if np.dtype(a.dtype) not in _ACCUMULATOR or a.dtype != b.dtype:
+    # of bf16, XLA on the CPU has some products only in f32, and refuses the others when they run
+    if np.dtype(a.dtype) not in _ACCUMULATOR or a.dtype != b.dtype or a.dtype == jnp.bfloat16:
         a, b = convert(a, dtype), convert(b, dtype)
     product = lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
     # XLA makes a product of single terms a multiplication, which it would merge with an addition behind it

@@ -65,12 +65,19 @@ def _scatter(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         return None
     if math.prod(shape_of(args[n + 1])) == 0 or math.prod(shape) == 0:
         return args[:n]
-    index = _numbers(walk, numbers, args[n], rows, shape, sizes)
+    where, batch_dims = args[n], [u for u in range(len(shape_of(args[n + 1]))) if u not in window]
+    batching = sorted(numbers["input_batching_dims"])
+    groups = None
+    leading = [d for k, d in enumerate(batching) if rows[: k + 1] == batching[: k + 1]]
+    if leading:
+        groups = math.prod(shape[d] for d in leading)
+        where, numbers, batch_dims = _batches_first(walk, where, numbers, batch_dims)
+    index = _numbers(walk, numbers, where, rows, shape, sizes)
     width = math.prod(shape[d] for d in columns)
     count = shape_of(index)[0]
     matrices, updates = [], []
     for x, update in zip(args[:n], args[n + 1 :], strict=True):
-        order = [u for u in range(len(shape_of(update))) if u not in window]
+        order = [*batch_dims]
         order += [window[moved.index(d)] for part in (rows, columns) for d in part if d in moved]
         updates.append(_reshaped(walk, _transposed(walk, update, order), [count, width]))
         matrices.append(_reshaped(walk, _transposed(walk, x, [*rows, *columns]), [math.prod(extent), width]))
@@ -78,10 +85,36 @@ def _scatter(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         updates = change.apply([*(_rows(walk, m, index) for m in matrices), *updates])
     results, perm = [], [*rows, *columns]
     for matrix, update, kind in zip(matrices, updates, kinds, strict=True):
-        (made,) = walk.emit(ScatterOp, [matrix, index, update], [matrix.type], kind=kind)
+        told = {} if groups is None else {"groups": groups}
+        (made,) = walk.emit(ScatterOp, [matrix, index, update], [matrix.type], kind=kind, **told)
         made = _reshaped(walk, made, [shape[d] for d in perm])
         results.append(_transposed(walk, made, [perm.index(d) for d in range(len(perm))]))
     return results
+
+
+def _batches_first(
+    walk: Walk, indices: SSAValue, numbers: dict[str, list[int]], batch_dims: list[int]
+) -> tuple[SSAValue, dict[str, list[int]], list[int]]:
+    """Indices, dimension numbers and the dimensions of updates that go with them, in an order in which batches of the
+    operand come first, as they do there: so each batch of updates is one run, as its rows are."""
+    along, rank = numbers["index_vector_dim"][0], len(shape_of(indices))
+    pairs = sorted(
+        zip(numbers["input_batching_dims"], numbers["scatter_indices_batching_dims"], strict=True)
+    )
+    first = [i for _, i in pairs]
+    order = [*first, *(d for d in range(rank) if d not in first)]
+    kept = [d for d in range(rank) if d != along]
+    numbers = {
+        **numbers,
+        "input_batching_dims": [d for d, _ in pairs],
+        "scatter_indices_batching_dims": list(range(len(first))),
+        "index_vector_dim": [order.index(along) if along < rank else along],
+    }
+    return (
+        _transposed(walk, indices, order),
+        numbers,
+        [batch_dims[kept.index(d)] for d in order if d != along],
+    )
 
 
 def _kinds(walk: Walk, op: Op, types: Types) -> list[str] | None:

@@ -44,6 +44,7 @@ from ...dialects.graph import (
     ReduceOp,
     ReduceWindowOp,
     ReshapeOp,
+    ScatterOp,
     SliceOp,
     SortOp,
     TransposeOp,
@@ -52,17 +53,14 @@ from ...dialects.graph.interface import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
-from .products import conv_as_product
+from .products import conv_as_product, split_contract
+from .reductions import split_reduce, split_scatter
 from .sorting import sort_in_parts, sort_last
 from .vector_products import depthwise_conv, vector_contract, vector_conv
 from .windows import cumulative, split_window
 
 Rule = Callable[..., bool]
 Rules = tuple[tuple[type[GraphOp], Rule], ...]
-
-FEW_RESULTS = 8
-MANY_ELEMENTS = 1 << 16
-"""A reduction of at least so many elements to at most so few values is split over the cores."""
 
 NOTE = "quant"
 """The attribute that says how a value is to be quantized: it goes with the value."""
@@ -75,12 +73,16 @@ class GraphSimplifyPass(ModulePass):
     name = "graph-simplify"
     target: str = "ascend-910b1"
     schedule: str = ""
-    """Pinned choices: where a tile is pinned for all kernels, reductions are cut as it says and not here."""
+    """Pinned choices: with any, sums of products are not cut here; where a tile is pinned for all kernels, reductions
+    are cut as it says and not here."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         machine, pins = Machine.load(self.target), parse_pins(self.schedule)
         pinned = isinstance(pins, Schedule) and pins.tile is not None
-        rules = tuple(rule for rule in RULES if not (pinned and rule[1] is split_reduce))
+        kept: list[Rule] = [split_contract] if pins is not None else []
+        if pinned:
+            kept.append(split_reduce)
+        rules = tuple(rule for rule in RULES if rule[1] not in kept)
         for func in op.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
                 simplify_block(func.body.block, machine, rules)
@@ -338,24 +340,6 @@ def swap_operands(op: TransposeOp, rewriter: Rewriter, machine: Machine) -> bool
     return rewriter.replace(rewriter.transpose(swapped, [order.index(p) for p in perm]))
 
 
-def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """Very many elements to very few: first one partial result per core, then those."""
-    shape, dims = shape_of(op.x), to_ints(op.dims)
-    if size(shape) < MANY_ELEMENTS or size(shape_of(op.result)) > FEW_RESULTS:
-        return False
-    wide = max(dims, key=lambda d: shape[d])
-    parts = next((p for p in range(machine.vector_cores, 1, -1) if shape[wide] % p == 0), 1)
-    if parts < 4 or parts == shape[wide]:
-        return False
-    split = [*shape[:wide], parts, shape[wide] // parts, *shape[wide + 1 :]]
-    x = rewriter.reshape(op.x, split)
-    kind = text(op.kind)
-    first = [d if d <= wide else d + 1 for d in dims if d != wide] + [wide + 1]
-    partial = rewriter.reduce(x, kind, sorted(first))
-    kept = [d for d in range(len(split)) if d not in first]
-    return rewriter.replace(rewriter.reduce(partial, kind, [kept.index(wide)]))
-
-
 RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (PadOp, spread_pad),
     (ConvOp, spread_conv),
@@ -365,8 +349,10 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (ConvOp, vector_conv),
     (ContractOp, same_inputs),
     (ContractOp, vector_contract),
+    (ContractOp, split_contract),
     (TransposeOp, swap_operands),
     (ReduceOp, split_reduce),
+    (ScatterOp, split_scatter),
     (ReduceWindowOp, cumulative),
     (ReduceWindowOp, split_window),
     (SortOp, sort_last),

@@ -8,6 +8,7 @@ from ...dialects.dtypes import size
 from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType
 from ...machine import Machine
+from .schedule import COPY_BYTES
 
 
 def worth_waking(cycles: float, machine: Machine) -> int:
@@ -16,6 +17,13 @@ def worth_waking(cycles: float, machine: Machine) -> int:
     return min(
         range(1, machine.vector_cores + 1), key=lambda n: machine.vector_launch_microseconds(n) + work / n
     )
+
+
+def pieces_of(cycles: float, machine: Machine) -> int:
+    """How many pieces there are in so much work of one core, none shorter than a copy in and out of COPY_BYTES / 2."""
+    load, store = machine.moves["gm", "ub"], machine.moves["ub", "gm"]
+    half = COPY_BYTES / 2
+    return int(cycles // (half / load.bytes_per_cycle + half * load.miss_cycles + half / store.bytes_per_cycle))
 
 
 def copy_cycles(kind: str, view: GmType, box: Sequence[int], machine: Machine) -> float:

@@ -16,7 +16,7 @@ from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
 from .builder import KernelBuilder, dense, divide_grid, integer_attr
-from .cores import copy_cycles, worth_waking
+from .cores import copy_cycles, pieces_of, worth_waking
 from .schedule import UB_FRACTION, cut_tile, largest_tile, merge_axes
 
 Start = int | tuple[int, int, int]
@@ -56,7 +56,7 @@ def lower_copy(
     read, write = (GmType.of(extents, element, [s[g[-1]] if g else 1 for g in groups]) for s in strides)
     copies = copy_cycles("load", read, largest, machine) + copy_cycles("store", write, largest, machine)
     most = worth_waking(copies, machine)
-    tile = cut_tile(largest, extents, frozenset(), itemsize(element), most)
+    tile = cut_tile(largest, extents, frozenset(), itemsize(element), most, pieces_of(copies, machine))
     # A box at a start known only at run time has no view whose edge could mask the last tile: tiles must divide it.
     moving = any(not isinstance(s, int) for s in (*source_starts, *dest_starts))
     if moving:

@@ -43,11 +43,17 @@ def largest_tile(
 
 
 def cut_tile(
-    largest: Sequence[int], domain: Sequence[int], rows: frozenset[int], itemsize: int, cores: int
+    largest: Sequence[int],
+    domain: Sequence[int],
+    rows: frozenset[int],
+    itemsize: int,
+    cores: int,
+    pieces: int = 0,
 ) -> tuple[int, ...]:
-    """A tile cut from the outermost axis inwards until each core has work (copies stay >= COPY_BYTES / 2)."""
+    """A tile cut from the outermost axis inwards until each core has work. Copies stay >= COPY_BYTES / 2, unless so
+    many `pieces` each take as long as such a copy."""
     tile = list(largest)
-    wanted = min(cores, max(1, size(domain) * itemsize * 2 // COPY_BYTES))
+    wanted = min(cores, max(1, pieces, size(domain) * itemsize * 2 // COPY_BYTES))
     for a in (a for a in range(len(domain)) if a not in rows):
         have = size([-(-n // t) for n, t in zip(domain, tile, strict=True)])
         if have >= wanted:

@@ -19,9 +19,9 @@ from ...machine import Machine
 from ..errors import TooLarge
 from ..pins import VECTOR_FIELDS, Pins, cannot_obey, schedule_for
 from .builder import KernelBuilder, divide_grid, gm_of
-from .cores import copy_cycles, worth_waking
+from .cores import copy_cycles, pieces_of, worth_waking
 from .fusion_steps import FusionSteps
-from .schedule import UB_FRACTION, choose_tile, cut_tile, largest_tile
+from .schedule import UB_FRACTION, cut_tile, largest_tile
 from .steps import Emitter, Ref
 from .streaming import RowPieces, combining_bytes
 
@@ -37,19 +37,31 @@ class VectorKernel(FusionSteps):
         if self.cores > self.machine.vector_cores:
             there = f"the {self.machine.vector_cores} vector cores of {self.machine.name}"
             raise cannot_obey(name, f"cores={self.cores} is more than {there}")
-        tile = self._pinned_tile(name) or self._tile_of_rows() or self._tile_of_pieces()
-        return self._emit(name, tile)
+        return self._emit(name, self._pinned_tile(name) or self._chosen_tile())
 
     # -- tile --------------------------------------------------------------------------------------------------
+
+    def _chosen_tile(self) -> tuple[int, ...]:
+        """Whole rows where they fit. Rows that lie side by side may also be read in pieces, so that more of them go
+        by at once: what moves is then long runs."""
+        whole = self._tile_of_rows()
+        if whole is None:
+            return self._tile_of_pieces()
+        last = len(self.extents) - 1
+        if not self.rows or last in self.rows or whole[last] == self.extents[last] or self._why_whole():
+            return whole
+        return min(whole, self._tile_of_pieces(), key=self._microseconds)
 
     def _tile_of_rows(self) -> tuple[int, ...] | None:
         """The tile where rows that are reduced are whole; None where not even one fits."""
         largest = largest_tile(self.extents, self.rows, lambda t: self._ub_bytes(t) <= self._capacity)
         if largest is None:
             return None
+        cycles = self.work_cycles(largest)
         if self.pins.cores is None and self.pins.grid is None:
-            self.cores = worth_waking(self.work_cycles(largest), self.machine)
-        return cut_tile(largest, self.extents, self.rows, self._width, self.cores)
+            self.cores = worth_waking(cycles, self.machine)
+        pieces = pieces_of(cycles, self.machine)
+        return cut_tile(largest, self.extents, self.rows, self._width, self.cores, pieces)
 
     def _tile_of_pieces(self) -> tuple[int, ...]:
         """The tile where rows are read in pieces. Raises PassError where that is no way out."""
@@ -59,10 +71,23 @@ class VectorKernel(FusionSteps):
         def fits(tile: Sequence[int]) -> bool:
             return self._ub_bytes(tile) + combining_bytes(self.steps, tile) <= self._capacity
 
-        tile = choose_tile(self.extents, frozenset(), fits, self._width, 1)
-        if tile is None:
+        def cut_for(cores: int) -> tuple[int, ...] | None:
+            caps = cut_tile(self.extents, self.extents, self.rows, self._width, cores)
+            return largest_tile(caps, frozenset(), fits)
+
+        most = 1 if self.pins.grid else self.cores
+        tiles = {tile for n in range(1, most + 1) if most // n > most // (n + 1) and (tile := cut_for(n))}
+        if not tiles:
             raise TooLarge(f"{describe(self.fusion)}: one element of each value does not fit ub")
-        return tile
+        return min(sorted(tiles, reverse=True), key=self._microseconds)
+
+    def _microseconds(self, tile: Sequence[int]) -> float:
+        """What the kernel is estimated to take with this tile, the launch included."""
+        pieces = [-(-n // t) for a, (n, t) in enumerate(zip(self.extents, tile, strict=True)) if a not in self.rows]
+        cores = min(self.cores, size(pieces))
+        share = -(-size(pieces) // cores) / size(pieces)
+        work = self.machine.cycles_to_microseconds(self.work_cycles(tile) * share)
+        return self.machine.vector_launch_microseconds(cores) + work
 
     def _ub_bytes(self, tile: Sequence[int]) -> int:
         return self.steps.ub_bytes(tile, self.slots)
@@ -150,12 +175,19 @@ class VectorKernel(FusionSteps):
 
     def _check_pieces(self, name: str) -> None:
         """Raises PassError unless there is one reduction, and what it gives is not used along its rows."""
+        why = self._why_whole()
+        if why is not None:
+            raise cannot_obey(name, why)
+
+    def _why_whole(self) -> str | None:
+        """Why rows cannot be read in pieces; None where they can."""
         reductions = [i for i, s in enumerate(self.steps) if s.reduces]
         if len(reductions) != 1:
-            raise cannot_obey(name, "rows are reduced more than once, so they cannot be read in pieces")
+            return "rows are reduced more than once, so they cannot be read in pieces"
         wide = [i for i in self.steps.along(self.rows) if i != reductions[0]]
         if any(reductions[0] in self.steps.ancestors(i) for i in wide):
-            raise cannot_obey(name, "what its rows are reduced to is used along them, so they must be whole")
+            return "what its rows are reduced to is used along them, so they must be whole"
+        return None
 
     def _split(self, name: str, counts: Sequence[int], outer: Sequence[int]) -> dict[int, tuple[int, int]]:
         """(cores along it, tiles per core) for each axis that is not reduced."""

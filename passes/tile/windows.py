@@ -19,7 +19,7 @@ from ..access import Index, resolve
 from ..errors import PassError
 from ..pins import Pins, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, number
-from .cores import copy_cycles, worth_waking
+from .cores import copy_cycles, pieces_of, worth_waking
 from .schedule import UB_FRACTION, cut_tile, largest_tile
 
 UNROLLED_TAPS = 16
@@ -68,7 +68,8 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
     taps = size(out) * size(window) * itemsize(native) / unit.repeat_bytes
     copies = copy_cycles("load", read, halo(largest), machine) + copy_cycles("store", write, largest, machine)
     most = worth_waking(copies + taps, machine)
-    tile = cut_tile(largest, out, frozenset(), itemsize(element), most)
+    pieces = pieces_of(copies + taps, machine)
+    tile = cut_tile(largest, out, frozenset(), itemsize(element), most, pieces)
     split = divide_grid([-(-n // t) for n, t in zip(out, tile, strict=True)], most)
     on_grid = [d for d in range(rank) if split[d][0] > 1]
     b = KernelBuilder(

@@ -262,6 +262,47 @@ def test_reduce_rows_beyond_ub(dtype: str, shape: Shape, axis: int | None) -> No
     check(fn, x, length=math.prod(shape))
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((6011, 40), (0,)),  # a prime number of rows: some are left over
+        ((3, 7, 29, 31, 16), (1, 2, 3)),
+        ((5, 4099, 33), (0, 1)),
+        ((11, 300, 13, 20), (0, 2)),
+        ((1, 4000, 1, 300), (0, 1, 2)),
+    ],
+)
+def test_sums_of_columns_use_the_cores(shape: Shape, axes: tuple[int, ...]) -> None:
+    """As in the gradient of a bias: results lie side by side, and each is made of many rows."""
+    x = data("f32", shape)
+    program = check(
+        lambda x: (x.sum(axes), (x > 2).any(axes), x.max(axes)),
+        x,
+        memories=("typed", "bytes"),
+        length=math.prod(shape),
+    )
+    first = max(program.report().kernels, key=lambda k: k.bytes["read"])
+    assert first.cores >= 4
+
+
+def test_short_runs_are_shared_out() -> None:
+    """Few bytes, each moved by itself, take long; as many in one piece are not worth a second core."""
+    boxes, flat = jax.ShapeDtypeStruct((2000, 4), jnp.float32), jax.ShapeDtypeStruct((2000,), jnp.float32)
+    (strided,) = tw.compile(lambda b: (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1]), boxes).report().kernels
+    (dense,) = tw.compile(lambda a, b: a - b, flat, flat).report().kernels
+    assert dense.cores == 1 < 8 <= strided.cores
+
+
+def test_long_columns_are_shared_out() -> None:
+    """Rows that do not fit, of so many columns that no second kernel is worth it, and what may not be split."""
+    x = jax.ShapeDtypeStruct((3000, 6000), jnp.float32)
+    for fn in (lambda x: x.sum(0), lambda x: x.argmax(0)):
+        (kernel,) = tw.compile(fn, x).report().kernels
+        assert kernel.cores >= 16
+        pinned = tw.compile(fn, x, options=tw.Options(schedule=tw.Schedule(cores=3)))
+        assert pinned.report().kernels[0].cores <= 3
+
+
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8", "i32"])
 @settings(max_examples=4)
 @given(draw=st.data(), target=TARGETS, memories=MODES)

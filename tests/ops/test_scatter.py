@@ -77,6 +77,26 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "set": (lambda t, i: t.at[i[:, 0]].set(1.5), (TABLE, ROWS)),
     "elements of two dimensions": (lambda t, i, j: t.at[i, j].add(2), (TABLE, ROWS[:, 0], ROWS[:, 1] % 17)),
     "columns": (lambda t, i: t.at[:, i].max(0.5), (TABLE, positions(17, (3,)))),
+    "a batch along another axis": (
+        jax.grad(lambda t, i: jnp.sum(jnp.take_along_axis(t, i, 1) ** 2)),
+        (data("f32", (6, 50, 7)), positions(50, (6, 30, 7))),
+    ),
+    "a batch of scatters": (
+        jax.vmap(lambda x, i, u: x.at[i].add(u), (1, 0, 2), 1),
+        (data("f32", (100, 7, 12)), positions(110, (7, 33)), data("f32", (33, 12, 7), 1)),
+    ),
+    "a batch of batches": (
+        jax.vmap(jax.vmap(lambda x, i, u: x.at[:, i].max(u), (0, None, 0)), (0, 0, None)),
+        (data("f32", (3, 5, 4, 20)), positions(20, (3, 11)), data("f32", (5, 4, 11), 1)),
+    ),
+    "many updates of few rows": (
+        lambda x, i, u: x.at[i].add(u),
+        (data("f32", (32, 4)), positions(34, (3001,), -2), data("f32", (3001, 4), 1)),
+    ),
+    "many updates of few integers": (
+        lambda x, i, u: x.at[i].min(u, mode="drop"),
+        (data("i32", (50,)), positions(60, (4096,)), data("i32", (4096,), 1)),
+    ),
     "a slice apart": (lambda t, i: t.at[i, 3:9].multiply(2), (TABLE, ROWS[:, 0])),
     "bools": (lambda m, i: m.at[i].set(True), (data("i1", (31,)), ROWS)),
     "take_along_axis": (
@@ -154,3 +174,19 @@ def test_a_scatter_costs_what_its_updates_do() -> None:
         return tw.compile(lambda x, i, u: x.at[i].add(u), *args).report().microseconds
 
     assert microseconds(4000) > 2 * microseconds(400)
+
+
+def test_a_batch_of_scatters_shares_its_updates_out() -> None:
+    """Each part of the target reads the updates of its own batches, not all."""
+    args = data("f32", (2, 4, 64, 64)), positions(64, (2, 4, 64, 64))
+    program = tw.compile(jax.grad(lambda x, i: jnp.sum(jnp.take_along_axis(x, i, -1) ** 2)), *args)
+    (kernel,) = (k for k in program.report().kernels if k.name.startswith("scatter"))
+    assert kernel.cores >= 32
+    assert kernel.bytes["read"] < 1.2 * (args[0].nbytes + 2 * args[1].nbytes)
+
+
+def test_many_updates_of_few_rows_use_the_cores() -> None:
+    program = tw.compile(lambda i: jnp.zeros(100, jnp.int32).at[i].add(1), positions(100, (20000,)))
+    (kernel,) = (k for k in program.report().kernels if k.name.startswith("scatter"))
+    assert kernel.cores >= 32
+    assert program.report().microseconds < 40

@@ -462,6 +462,12 @@
 
 // -----
 
+%x, %i, %u = "test.op"() : () -> (tensor<4x3xf32>, tensor<3xi32>, tensor<3x3xf32>)
+%y = graph.scatter %x, %i, %u {groups = 2, kind = "sum"} : (tensor<4x3xf32>, tensor<3xi32>, tensor<3x3xf32>) -> tensor<4x3xf32>
+// CHECK: 'graph.scatter' {{.*}}4 rows and 3 updates are not 2 equal groups
+
+// -----
+
 %x = "test.op"() : () -> tensor<4xf32>
 %y = graph.cumulate %x {dim = 1, kind = "sum", reverse = 0} : tensor<4xf32>
 // CHECK: 'graph.cumulate' {{.*}}dim 1 is outside the rank of [4]

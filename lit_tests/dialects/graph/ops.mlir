@@ -76,6 +76,10 @@
 %table, %ids, %rows = "test.op"() : () -> (tensor<31x17xf32>, tensor<5xi32>, tensor<5x17xf32>)
 %scattered = graph.scatter %table, %ids, %rows {kind = "sum"} : (tensor<31x17xf32>, tensor<5xi32>, tensor<5x17xf32>) -> tensor<31x17xf32>
 // CHECK: graph.scatter %{{.*}}, %{{.*}}, %{{.*}} {kind = "sum"} : (tensor<31x17xf32>, tensor<5xi32>, tensor<5x17xf32>) -> tensor<31x17xf32>
+%batches, %two = "test.op"() : () -> (tensor<6x17xf32>, tensor<2xi32>)
+%both = "test.op"() : () -> tensor<2x17xf32>
+%apart = graph.scatter %batches, %two, %both {groups = 2, kind = "max"} : (tensor<6x17xf32>, tensor<2xi32>, tensor<2x17xf32>) -> tensor<6x17xf32>
+// CHECK: graph.scatter %{{.*}}, %{{.*}}, %{{.*}} {groups = 2, kind = "max"} : (tensor<6x17xf32>, tensor<2xi32>, tensor<2x17xf32>) -> tensor<6x17xf32>
 
 // -----
 

@@ -87,6 +87,62 @@ func.func @main(%x: tensor<1048576xf32>) -> tensor<f32> {
 
 // -----
 
+// So are columns side by side: the rows over all cores, what is left of a prime number of them by itself.
+func.func @main(%x: tensor<6011x40xf32>) -> tensor<40xf32> {
+  %y = graph.reduce %x {dims = [0], kind = "max"} : (tensor<6011x40xf32>) -> tensor<40xf32>
+  func.return %y : tensor<40xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: [[A:%.+]] = graph.slice %x {limits = [6000, 40], {{.*}} : (tensor<6011x40xf32>) -> tensor<6000x40xf32>
+// CHECK-NEXT: [[B:%.+]] = graph.reshape [[A]] : (tensor<6000x40xf32>) -> tensor<48x125x40xf32>
+// CHECK-NEXT: [[C:%.+]] = graph.reduce [[B]] {dims = [1], kind = "max"} : (tensor<48x125x40xf32>) -> tensor<48x40xf32>
+// CHECK-NEXT: [[D:%.+]] = graph.reduce [[C]] {dims = [0], kind = "max"} : (tensor<48x40xf32>) -> tensor<40xf32>
+// CHECK-NEXT: [[E:%.+]] = graph.slice %x {{.*}} starts = [6000, 0], {{.*}} -> tensor<11x40xf32>
+// CHECK-NEXT: [[F:%.+]] = graph.reduce [[E]] {dims = [0], kind = "max"} : (tensor<11x40xf32>) -> tensor<40xf32>
+// CHECK-NEXT: graph.max [[D]], [[F]]
+
+// -----
+
+// Many updates of few rows: each core has a copy of the rows for its part of the updates.
+func.func @main(%x: tensor<32x4xf32>, %i: tensor<4800xi32>, %u: tensor<4800x4xf32>) -> tensor<32x4xf32> {
+  %y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<32x4xf32>, tensor<4800xi32>, tensor<4800x4xf32>) -> tensor<32x4xf32>
+  func.return %y : tensor<32x4xf32>
+}
+// CHECK: func.func @main
+// CHECK: [[S:%.+]] = graph.scatter {{.*}}, %u {groups = 48, kind = "sum"} : (tensor<1536x4xf32>, tensor<4800xi32>, tensor<4800x4xf32>) -> tensor<1536x4xf32>
+// CHECK-NEXT: [[P:%.+]] = graph.reshape [[S]] : (tensor<1536x4xf32>) -> tensor<48x32x4xf32>
+// CHECK-NEXT: [[R:%.+]] = graph.reduce [[P]] {dims = [0], kind = "sum"}
+// CHECK-NEXT: graph.add %x, [[R]]
+
+// -----
+
+// A long sum of few results, the gradient of weights: a part of it for each cube core, added up in f32.
+func.func @main(%x: tensor<8192x64xf16>, %y: tensor<8192x48xf16>) -> tensor<64x48xf16> {
+  %r = graph.contract %x, %y {lhs_batch = [], lhs_contract = [0], rhs_batch = [], rhs_contract = [0]} : (tensor<8192x64xf16>, tensor<8192x48xf16>) -> tensor<64x48xf16>
+  func.return %r : tensor<64x48xf16>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: [[X:%.+]] = graph.reshape %x : (tensor<8192x64xf16>) -> tensor<16x512x64xf16>
+// CHECK-NEXT: [[Y:%.+]] = graph.reshape %y : (tensor<8192x48xf16>) -> tensor<16x512x48xf16>
+// CHECK-NEXT: [[P:%.+]] = graph.contract [[X]], [[Y]] {lhs_batch = [0], lhs_contract = [1], rhs_batch = [0], rhs_contract = [1]} : {{.*}} -> tensor<16x64x48xf32>
+// CHECK-NEXT: [[R:%.+]] = graph.reduce [[P]] {dims = [0], kind = "sum"} : (tensor<16x64x48xf32>) -> tensor<64x48xf32>
+// CHECK-NEXT: graph.convert [[R]]
+
+// -----
+
+// Few enough rows to stay on chip whole, and enough results for all cores.
+func.func @main(%x: tensor<512x512xf32>, %y: tensor<2000x5000xf32>) -> (tensor<512xf32>, tensor<5000xf32>) {
+  %r = graph.reduce %x {dims = [0], kind = "sum"} : (tensor<512x512xf32>) -> tensor<512xf32>
+  %s = graph.reduce %y {dims = [0], kind = "sum"} : (tensor<2000x5000xf32>) -> tensor<5000xf32>
+  func.return %r, %s : tensor<512xf32>, tensor<5000xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: graph.reduce %x
+// CHECK-NEXT: graph.reduce %y
+// CHECK-NEXT: func.return
+
+// -----
+
 // A depthwise convolution has nothing to contract: a slice times weights for each window position, two outputs each.
 func.func @main(%x: tensor<1x6x4xf16>, %w: tensor<2x1x8xf16>) -> tensor<1x3x8xf16> {
   %y = graph.conv %x, %w {groups = 4, low = [0], high = [1], strides = [2], lhs_dilation = [1], rhs_dilation = [2], lhs_layout = [0, 2, 1], rhs_layout = [1, 2, 0], out_layout = [0, 2, 1]} : (tensor<1x6x4xf16>, tensor<2x1x8xf16>) -> tensor<1x3x8xf16>
@@ -111,7 +167,9 @@ func.func @main(%x: tensor<100000x20xf32>) -> tensor<1x10xf32> {
   func.return %y : tensor<1x10xf32>
 }
 // CHECK: func.func @main
-// CHECK-NEXT: [[R:%.+]] = graph.reduce %x {dims = [0], kind = "max"} : (tensor<100000x20xf32>) -> tensor<20xf32>
+// CHECK-NEXT: [[P:%.+]] = graph.reshape %x : (tensor<100000x20xf32>) -> tensor<40x2500x20xf32>
+// CHECK-NEXT: [[Q:%.+]] = graph.reduce [[P]] {dims = [1], kind = "max"}
+// CHECK-NEXT: [[R:%.+]] = graph.reduce [[Q]] {dims = [0], kind = "max"} : (tensor<40x20xf32>) -> tensor<20xf32>
 // CHECK-NEXT: [[ONE:%.+]] = graph.reshape [[R]] : (tensor<20xf32>) -> tensor<1x20xf32>
 // CHECK-NEXT: [[A:%.+]] = graph.slice [[ONE]] {limits = [1, 10], starts = [0, 0], strides = [1, 1]}
 // CHECK: graph.max {{.*}} : tensor<1x19xf32>

@@ -257,8 +257,8 @@ func.func @main(%x: tensor<64x100xf32>) -> tensor<64x100xf32> {
 // -----
 
 // A scatter: a part of the target stays in ub while the updates pass by.
-func.func @main(%x: tensor<300x130xf32>, %i: tensor<3000xi32>, %u: tensor<3000x130xf32>) -> tensor<300x130xf32> {
-  %y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<300x130xf32>, tensor<3000xi32>, tensor<3000x130xf32>) -> tensor<300x130xf32>
+func.func @main(%x: tensor<300x130xf32>, %i: tensor<1500xi32>, %u: tensor<1500x130xf32>) -> tensor<300x130xf32> {
+  %y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<300x130xf32>, tensor<1500xi32>, tensor<1500x130xf32>) -> tensor<300x130xf32>
   func.return %y : tensor<300x130xf32>
 }
 // CHECK: tile.launch @scatter_0 %x, %i, %u
@@ -268,6 +268,19 @@ func.func @main(%x: tensor<300x130xf32>, %i: tensor<3000xi32>, %u: tensor<3000x1
 // CHECK: tile.scatter %[[STATE]]
 // CHECK: scf.yield
 // CHECK: tile.store
+
+// -----
+
+// A batch of scatters: a part is some batches, and reads their updates only.
+func.func @main(%x: tensor<96x8xf32>, %i: tensor<480xi32>, %u: tensor<480x8xf32>) -> tensor<96x8xf32> {
+  %y = graph.scatter %x, %i, %u {groups = 48, kind = "sum"} : (tensor<96x8xf32>, tensor<480xi32>, tensor<480x8xf32>) -> tensor<96x8xf32>
+  func.return %y : tensor<96x8xf32>
+}
+// CHECK: tile.launch @scatter_0 %x, %i, %u
+// CHECK: tile.load {{.*}} at [%[[C:.*]] * 2, 0] {sizes = [2, 8]}
+// CHECK: tile.load {{.*}} at [%[[C]] * 10] {fill = -1
+// CHECK: tile.load {{.*}} at [%[[C]] * 10, 0] {sizes = [10, 8]}
+// CHECK: tile.scatter {{.*}} at [%[[C]] * 2]
 
 // -----
 
