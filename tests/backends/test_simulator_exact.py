@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from event_simulation import run
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from loading import load
 
@@ -93,8 +93,13 @@ def test_pinned_products(
         return jax.nn.relu(a @ b) * 2 if epilogue else a @ b
 
     shapes = [jax.ShapeDtypeStruct(s, "float16") for s in ((m, k), (k, n))]
-    for kernel in kernels(tw.compile(function, *shapes, options=tw.Options(schedule=pins))):
-        assert check(kernel, missing)
+    try:
+        program = tw.compile(function, *shapes, options=tw.Options(schedule=pins))
+    except tw.CompileError as refused:
+        if "cannot obey" not in str(refused):
+            raise
+        reject()
+    assert all(check(kernel, missing) for kernel in kernels(program))
 
 
 def _called(x: jax.Array) -> jax.Array:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tilewright.backends.interpreter import values
-from tilewright.dialects.elementwise import FUNCTIONS
+from tilewright.dialects.elementwise import FUNCTIONS, PARTS
 
 jax.config.update("jax_platforms", "cpu")
 
@@ -22,7 +22,7 @@ def run(name: str, *operands: np.ndarray, dtype: type | np.dtype | None = None) 
 
 
 def test_every_function_has_a_rule() -> None:
-    assert set(values.SCALAR) == set(FUNCTIONS) - {"convert", "bitcast"}
+    assert set(values.SCALAR) == {*FUNCTIONS, *PARTS} - {"convert", "bitcast"}
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])

@@ -62,6 +62,12 @@ def long(x):
     return x.sum(axis=-1)
 
 
+def turned(x, y):
+    """Complex numbers, multiplied."""
+    z = jax.lax.complex(x, y) * jax.lax.complex(y, x + 1)
+    return jnp.real(z), jnp.imag(z)
+
+
 def chain(x, w, v):
     """Tensors that live over several kernels."""
     a = x @ w
@@ -137,7 +143,8 @@ MODELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "apart": (apart, (data(70, 100), data(70, 100, seed=5))),
     "deep": (deep, (data(32, 1500), data(1500, 48, seed=1))),
     "wide": (wide, (data(900, 40), data(40, 900, seed=1))),
-    "long": (long, (data(9, 60001),)),
+    "long": (long, (data(25, 50021),)),
+    "turned": (turned, (data(20, 30), data(20, 30, seed=1))),
     "chain": (chain, (data(32, 32), data(32, 32, seed=1), data(32, 32, seed=2))),
     "update": (update, (data(20, 30), data(4, 5))),
     "rounds": (rounds, (data(20, 30), data(30, 30, seed=2))),

@@ -20,7 +20,7 @@ CACHE = Cache()
 """Kernels of the models are compiled once for all cases."""
 
 
-GRAPH = ("graph-simplify", "graph-hoist", "graph-partition", "graph-fuse")
+GRAPH = ("graph-complex", "graph-simplify", "graph-hoist", "graph-partition", "graph-fuse")
 
 
 def bisected(case: Case) -> Verification:

@@ -465,10 +465,11 @@ class Case:
     reproduced: bool = True
 
 
-SIMPLIFY, FUSE, TILE_, NPU = "graph-simplify", "graph-fuse", "graph-to-tile", "tile-to-npu"
+COMPLEX, SIMPLIFY, FUSE, TILE_, NPU = "graph-complex", "graph-simplify", "graph-fuse", "graph-to-tile", "tile-to-npu"
 ALLOCATE, SYNC, PLAN = "npu-allocate", "npu-synchronize", "npu-plan-memory"
 
 CASES = (
+    Case("complex-swaps-sub", COMPLEX, "turned", swapped(GRAPH["sub"]), ("graph.sub", "graph.real")),
     Case("simplify-swaps-sub", SIMPLIFY, "softmax", swapped(GRAPH["sub"]), ("graph.sub",)),
     Case("simplify-swaps-div", SIMPLIFY, "softmax", swapped(GRAPH["div"]), ("graph.div",)),
     Case("simplify-max-for-min", SIMPLIFY, "mlp", renamed(GRAPH["max"], GRAPH["min"]), ("graph.max",)),
