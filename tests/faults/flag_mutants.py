@@ -74,19 +74,24 @@ def move_barrier(kernel: Operation, rng: Random, machine: Machine) -> str | None
     op = pick(rng, every(kernel, ops.BarrierOp))
     if op is None:
         return None
-    later = rng.random() < 0.5
+    at = _move(op, rng.random() < 0.5)
+    return None if at is None else f"move a barrier over {at.name}"
+
+
+def _move(op: Operation, later: bool) -> Operation | None:
+    """Moves an op over the next instruction or loop, or over the one before, which it returns if there is one."""
     at = op.next_op if later else op.prev_op
     while at is not None and not isinstance(at, NpuOp | ForOp):
         at = at.next_op if later else at.prev_op
-    if at is None:
-        return None
     block = op.parent
+    if at is None or block is None:
+        return None
     op.detach()
     if later:
         block.insert_op_after(op, at)
     else:
         block.insert_op_before(op, at)
-    return f"move a barrier over {at.name}"
+    return at
 
 
 def _drop(op: Operation) -> str:
@@ -162,16 +167,5 @@ def hoist(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     op = pick(rng, every(kernel, ops.SyncOp, ops.SetCrossOp, ops.WaitCrossOp))
     if op is None:
         return None
-    waits = isinstance(op, ops.WaitFlagOp | ops.WaitCrossOp)
-    at = op.next_op if waits else op.prev_op
-    while at is not None and not isinstance(at, NpuOp | ForOp):
-        at = at.next_op if waits else at.prev_op
-    if at is None:
-        return None
-    block = op.parent
-    op.detach()
-    if waits:
-        block.insert_op_after(op, at)
-    else:
-        block.insert_op_before(op, at)
-    return f"move {described(op)} over {at.name}"
+    at = _move(op, later=isinstance(op, ops.WaitFlagOp | ops.WaitCrossOp))
+    return None if at is None else f"move {described(op)} over {at.name}"
