@@ -116,7 +116,7 @@ class HostWalk:
         self.numbers = TypedState({})
         """What the host has in its own memory."""
         self.fresh: set[SSAValue] = set()
-        """Tensors that nothing was written to since they were made."""
+        """Tensors of the arena that nothing was written to since they were made."""
         self.lost = False
         """The launches no longer correspond to the golden ones: nothing further is compared."""
 
@@ -160,9 +160,10 @@ class HostWalk:
         for op in block.ops:
             match op:
                 case npu.GmAllocOp():
-                    self.fresh.add(op.result)
                     if self.arena is None:
                         self.state.drop([op.result])
+                    else:
+                        self.fresh.add(op.result)
                 case npu.LaunchOp():
                     self._clear(op)
                     self.launch(op, path)
@@ -232,10 +233,11 @@ class HostWalk:
     def _clear(self, op: npu.LaunchOp) -> None:
         """Zeros in tensors of an arena that nothing was written to since they were made: what a kernel leaves out, as
         the first part of a concatenation does the others, is then what it is at the tile level."""
-        for root in {self.host.root(v) for v in op.written()} & self.fresh if self.arena is not None else ():
+        fresh = self.fresh.intersection(self.host.root(v) for v in op.written())
+        for root in fresh:
             kind = storage(root)
             self.state.set(root, np.zeros(kind.shape, numpy_dtype(kind.element)))
-        self.fresh -= {self.host.root(v) for v in op.written()}
+        self.fresh -= fresh
 
     def launch(self, op: npu.LaunchOp, path: Path) -> None:
         number = len(self.trace.launches)

@@ -26,7 +26,16 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import numpy_dtype
-from ...dialects.npu import LoadL0Op, LoadOp, LoadScalarOp, MmadOp, SlotOp, TransferOp, VExtractOp, ViewOp
+from ...dialects.npu import (
+    LoadL0Op,
+    LoadOp,
+    LoadScalarOp,
+    MmadOp,
+    TransferOp,
+    VExtractOp,
+    ViewOp,
+    whole_buffer,
+)
 from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
 from . import boxes
@@ -115,17 +124,13 @@ def dependencies(section: SectionOp) -> dict[SSAValue, set[SSAValue]]:
                 continue
             found = set(op.index_operands())
             for v in op.reads():
-                found |= moved.get(_alloc(v), set())
+                found |= moved.get(whole_buffer(v), set())
             for v in op.writes():
-                known = moved.setdefault(_alloc(v), set())
+                known = moved.setdefault(whole_buffer(v), set())
                 if not found <= known:
                     known |= found
                     changed = True
     return moved
-
-
-def _alloc(value: SSAValue) -> SSAValue:
-    return value.owner.source if isinstance(value.owner, SlotOp) else value
 
 
 def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAValue]:
@@ -134,8 +139,8 @@ def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAV
         rows, columns = buffer(op.a).shape[0], buffer(op.b).shape[1]
         counters = set(op.index_operands())
         if rows < SAME_KERNEL_ROWS or columns < SAME_KERNEL_COLUMNS:
-            return moved.get(_alloc(op.a), set()) | moved.get(_alloc(op.b), set()) | counters
-        return counters if columns % SAME_KERNEL_PANEL == 0 else moved.get(_alloc(op.b), set()) | counters
+            return moved.get(whole_buffer(op.a), set()) | moved.get(whole_buffer(op.b), set()) | counters
+        return counters if columns % SAME_KERNEL_PANEL == 0 else moved.get(whole_buffer(op.b), set()) | counters
     if isinstance(op, LoadScalarOp | LoadL0Op | VExtractOp):
         return set(op.index_operands())
     if isinstance(op, TransferOp) and any(s < 1 for s in op.box_steps):
@@ -146,8 +151,8 @@ def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAV
 def _narrow(op: MmadOp, moved: Mapping[SSAValue, set[SSAValue]], candidates: dict[SSAValue, int]) -> None:
     """Drops candidates that move the right side of a product, outermost first, until its sums fit WIDE_BYTES."""
     (acc,) = op.writes()
-    right = moved.get(_alloc(op.b), set())
-    all_moves = right | moved.get(_alloc(op.a), set())
+    right = moved.get(whole_buffer(op.b), set())
+    all_moves = right | moved.get(whole_buffer(op.a), set())
     tile = prod(buffer(acc).shape) * numpy_dtype(buffer(acc).element).itemsize
     for index in [v for v in candidates if v in right]:
         if tile * prod(n for v, n in candidates.items() if v in all_moves) <= WIDE_BYTES:

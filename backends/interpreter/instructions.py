@@ -104,21 +104,17 @@ def as_operand(op: Any, x: Array, out: Spec) -> Array:
 
 def _folds(op: ops.LoadL0Op) -> bool:
     """Whether all products that read a transposed matrix are the right operands of products that add in one order."""
-    products = [use.operation for v in _names(op.dest) for use in v.uses if use.operation is not op]
+    whole = ops.whole_buffer(op.dest)
+    slots = [u.operation.result for u in whole.uses if isinstance(u.operation, ops.SlotOp)]
+    users = [u.operation for v in (whole, *slots) for u in v.uses]
     return all(
         isinstance(p, ops.MmadOp)
-        and p.a not in _names(op.dest)
+        and ops.whole_buffer(p.a) is not whole
         and buffer(p.a).shape[0] >= SAME_KERNEL_ROWS
         and buffer(p.b).shape[1] % SAME_KERNEL_PANEL == 0
-        for p in products
+        for p in users
         if not isinstance(p, ops.SlotOp | ops.LoadL0Op)
     )
-
-
-def _names(value: SSAValue) -> list[SSAValue]:
-    """All values that stand for a buffer or a slot of it."""
-    alloc = value.owner.source if isinstance(value.owner, ops.SlotOp) else value
-    return [alloc, *(u.operation.result for u in alloc.uses if isinstance(u.operation, ops.SlotOp))]
 
 
 def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:

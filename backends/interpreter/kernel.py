@@ -39,6 +39,9 @@ SILENT = (
 )
 """Ops that change no value when they are met."""
 
+PACKED_BYTES = 1 << 20
+"""Up to this size of one matrix its tiles are cut before the loops that read them: they should stay in the cache."""
+
 
 class NpuKernel(GridWalker):
     """A kernel of the npu level. With `machine` the on-chip memory is in bytes mode."""
@@ -227,9 +230,6 @@ def _matrix_shape(op: ops.LoadL0Op) -> tuple[int, int]:
     sizes = to_ints(op.sizes)
     return prod(sizes[:-1]), sizes[-1]
 
-
-PACKED_BYTES = 1 << 20
-"""Up to this size of one matrix its tiles are cut before the loops that read them: they should stay in the cache."""
 
 EXECUTE: dict[type[Operation], Callable[[NpuKernel, Any], None]] = {
     arith.ConstantOp: NpuKernel.constant,

@@ -24,7 +24,7 @@ from ...dialects.npu import BufferType, Cost, GmType, NpuOp, Pipe, buffer, struc
 from ...machine import Machine
 from .affine import Clip, Row, steady_runs
 from .errors import SimulationError
-from .validity import Extents, Validity, root
+from .validity import Extents, Validity
 
 PIPES: tuple[Pipe, ...] = tuple(Pipe)
 """The pipes in the order of a core's list of times; the scalar unit, which issues, is first."""
@@ -455,13 +455,13 @@ class Section(Scope):
         a chip's program ends its loops there, ours walks on over nothing."""
         if isinstance(op, ops.LoadNd2NzOp | ops.LoadL0Op):
             here = (work, scope, frozenset([*range(self._outside), *self._open]))
-            before = self._fillers.get(root(op.source), []) if isinstance(op, ops.LoadL0Op) else []
-            self._fillers[root(op.dest)] = [*before, here]
+            before = self._fillers.get(ops.whole_buffer(op.source), []) if isinstance(op, ops.LoadL0Op) else []
+            self._fillers[ops.whole_buffer(op.dest)] = [*before, here]
         elif isinstance(op, ops.MmadOp):
             for operand, other, axis in ((op.a, op.b, 1), (op.b, op.a, 0)):
                 row = self._validity.of(other)[axis]
                 for filler, home, variables in (
-                    self._fillers.get(root(operand), []) if row is not None else []
+                    self._fillers.get(ops.whole_buffer(operand), []) if row is not None else []
                 ):
                     assert row is not None
                     if {v for v, _ in row.offset.terms} <= variables:

@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from ...dialects import npu as ops
 from ...dialects.affine import Affine, Range
 from ...dialects.base import to_ints
-from ...dialects.npu import NpuOp, buffer
+from ...dialects.npu import NpuOp, buffer, whole_buffer
 from ...dialects.npu.interface import vector_elements
 from .affine import Row
 
@@ -35,7 +35,7 @@ class Validity:
     def of(self, value: SSAValue) -> Extents:
         """What a buffer (or slot of one) holds, as far as variables in scope say: after the loop that filled it the
         whole buffer counts."""
-        held = self._held.get(root(value), (None,) * len(buffer(value).shape))
+        held = self._held.get(whole_buffer(value), (None,) * len(buffer(value).shape))
         return tuple(None if row is None or not self._known(row) else row for row in held)
 
     def _known(self, row: Row) -> bool:
@@ -65,14 +65,14 @@ class Validity:
         if isinstance(op, ops.VectorOp):
             return self._vector(op)
         for value in op.destinations():
-            self._held.pop(root(value), None)
+            self._held.pop(whole_buffer(value), None)
         return ()
 
     def _note(self, value: SSAValue, extents: Extents) -> None:
         if any(row is not None for row in extents):
-            self._held[root(value)] = extents
+            self._held[whole_buffer(value)] = extents
         else:
-            self._held.pop(root(value), None)
+            self._held.pop(whole_buffer(value), None)
 
     def _l0(self, op: ops.LoadL0Op, indices: Sequence[Affine], ranges: Sequence[Range]) -> Extents:
         shape, held = buffer(op.dest).shape, self.of(op.source)
@@ -118,8 +118,3 @@ def _match(sizes: Sequence[int], rows: Sequence[Row | None], shape: Sequence[int
         return (None,) * len(shape)
     left = iter(wide)
     return tuple(None if n == 1 else next(left)[1] for n in shape)
-
-
-def root(value: SSAValue) -> SSAValue:
-    """The buffer that a slot is of."""
-    return value.owner.source if isinstance(value.owner, ops.SlotOp) else value

@@ -3,7 +3,7 @@
 from xdsl.ir import Dialect
 
 from . import structure
-from .buffers import AllocOp, SlotOp, ViewOp
+from .buffers import AllocOp, SlotOp, ViewOp, whole_buffer
 from .cube import CopyL0cOp, LoadL0Op, MmadOp
 from .cumulate import VCumulateOp
 from .interface import Cost, NpuOp, buffer, gm
@@ -132,4 +132,5 @@ __all__ = [
     "buffer",
     "gm",
     "structure",
+    "whole_buffer",
 ]

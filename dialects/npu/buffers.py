@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -52,6 +53,11 @@ class SlotOp(FormattedOp):
             raise self.error("needs buffers")
         if out != BufferType.of(src.shape, src.element, src.space):
             raise self.error(f"gives one slot of {src}, not {out}")
+
+
+def whole_buffer(value: SSAValue) -> SSAValue:
+    """The buffer that a slot is of; any other value itself."""
+    return value.owner.source if isinstance(value.owner, SlotOp) else value
 
 
 @irdl_op_definition

@@ -23,7 +23,7 @@ from ..shapes import (
     check_reduce,
     check_transpose,
 )
-from .buffers import AllocOp, SlotOp
+from .buffers import AllocOp, whole_buffer
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, vector_dtype, vector_elements
 from .types import BufferType, Pipe
 
@@ -64,7 +64,7 @@ class VectorOp(NpuOp):
             v for v in self.sources() if vector_elements(buffer(v)) * itemsize(buffer(v).element) > window
         ]
         for value in dict.fromkeys(wide):
-            alloc = value.owner.source.owner if isinstance(value.owner, SlotOp) else value.owner
+            alloc = whole_buffer(value).owner
             if not isinstance(alloc, AllocOp) or alloc.address is None:
                 return False
             kind = buffer(alloc.result)

@@ -138,7 +138,7 @@ def resize_indexed(kernel: Operation, rng: Random, machine: Machine) -> str | No
     value = pick(rng, found)
     if value is None:
         return None
-    alloc = value.owner.source if isinstance(value.owner, ops.SlotOp) else value
+    alloc = ops.whole_buffer(value)
     kind = value.type
     d, by = rng.randrange(len(kind.shape)), rng.choice((1, -1))
     shape = [n + by if i == d else n for i, n in enumerate(kind.shape)]
