@@ -78,6 +78,12 @@ def signed(x: Array) -> Array:
     return x if x.dtype.kind == "c" else x.astype(wide(x).dtype)
 
 
+def distance(x: Array, y: Array) -> Array:
+    """|x - y| for each element: 0 where both are the same infinity or NaN, infinite where one is."""
+    gap = jnp.where((x == y) | ((x != x) & (y != y)), 0, wide(signed(x) - signed(y)))
+    return jnp.where(jnp.isnan(gap), jnp.inf, gap)
+
+
 def zeros(x: Array) -> Array:
     return jnp.zeros(x.shape, wide(x).dtype)
 

@@ -29,7 +29,7 @@ from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype
 from ..dialects.graph import control
 from ..dialects.npu.types import GmType
-from .bounds import EXACT, Bound, both, host_errors, or_zeros, propagate, signed, wide
+from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros, propagate
 from .compare import SAME, Difference, compare, same_bits
 from .structure import Cache, structure
 from .tolerance import Mode, roundoff
@@ -60,7 +60,7 @@ class Walk:
         """Tags of the values that are compared."""
         self.judged: set[Any] = set()
         """Kernels that gave the right values once."""
-        self.golden_bounds: dict[Key, Late] = {}
+        self.golden_bounds: dict[tuple[Key, frozenset[str]], Late] = {}
 
     def run(self, inputs: Sequence[Any]) -> Trace:
         """Runs @main on flat arrays."""
@@ -97,7 +97,9 @@ class Walk:
             for i, (value, pair) in enumerate(zip(op.results, results, strict=True)):
                 env[value] = self._settle(op, i, value, pair, path, number)
                 if self.settings.record:
-                    self._record(op, i, value, env[value][0], operands, path)
+                    own, ends = pair[0], env[value][0]
+                    apart = None if same_bits(own, ends) or own.shape != ends.shape else distance(own, ends)
+                    self._record(op, i, value, ends, operands, path, apart)
             if number is not None:
                 launch, own = self.trace.launches[number], [x for x, _ in results]
                 launch.outputs, launch.own = [env[v][0] for v in op.results], lambda own=own: own
@@ -109,12 +111,19 @@ class Walk:
                 self.trace.values[path, arg.name_hint or ""] = env[arg][0]
 
     def _record(
-        self, op: Operation, i: int, value: SSAValue, x: Array, operands: list[Array], path: Path
+        self,
+        op: Operation,
+        i: int,
+        value: SSAValue,
+        x: Array,
+        operands: list[Array],
+        path: Path,
+        apart: Bound = None,
     ) -> None:
         key = (path, value.name_hint or "")
         self.trace.values[key] = x
         if not isinstance(op, (control.WhileOp, control.CaseOp, func.CallOp)):
-            self.trace.made[key] = Made(op, i, operands, [v.name_hint or "" for v in op.operands])
+            self.trace.made[key] = Made(op, i, operands, [v.name_hint or "" for v in op.operands], apart)
 
     def _settle(
         self, op: Operation, i: int, value: SSAValue, pair: Pair, path: Path, number: int | None
@@ -126,7 +135,11 @@ class Walk:
         (x, e), want = pair, golden.values[key]
         if want.shape != x.shape or want.dtype != x.dtype:
             return pair
-        difference = self._compare(x, want, e, self._golden_bound(key))
+        # an op of several results may make one from another, which is its own and not yet the golden one
+        unsettled = (
+            frozenset(r.name_hint or "" for r in op.results) if len(op.results) > 1 else frozenset[str]()
+        )
+        difference = self._compare(x, want, e, self._golden_bound(key, unsettled))
         self.trace.judge(Finding(op, i, path, difference, number))
         if number is not None and difference.ratio <= 1:
             assert isinstance(op, tile.LaunchOp)
@@ -144,14 +157,14 @@ class Walk:
         own = None if mine is None else mine()
         return compare(x, want, both(own, theirs, "worst"))
 
-    def _golden_bound(self, key: Key) -> Late:
-        """The bound of a golden value, from where this module has golden values on."""
-        known = self.golden_bounds.get(key)
+    def _golden_bound(self, key: Key, unsettled: frozenset[str]) -> Late:
+        """The bound of a golden value, from where this module has golden values on; `unsettled` are not there yet."""
+        known = self.golden_bounds.get((key, unsettled))
         if known is None:
-            known = self.golden_bounds[key] = self._new_golden_bound(key)
+            known = self.golden_bounds[key, unsettled] = self._new_golden_bound(key, unsettled)
         return known
 
-    def _new_golden_bound(self, key: Key) -> Late:
+    def _new_golden_bound(self, key: Key, unsettled: frozenset[str]) -> Late:
         golden = self.settings.golden
         assert golden is not None
         made = golden.made.get(key)
@@ -160,12 +173,12 @@ class Walk:
         behind = []
         for tag in made.tags:
             inner = (key[0], tag)
-            known = tag in self.visible or inner not in golden.made
-            behind.append(None if known else self._golden_bound(inner))
+            known = (tag in self.visible and tag not in unsettled) or inner not in golden.made
+            behind.append(None if known else self._golden_bound(inner, unsettled))
 
         def make() -> Bound:
             es = [None if b is None else b() for b in behind]
-            return self._bounds(made.op, made.operands, es, "worst")[made.index]
+            return both(self._bounds(made.op, made.operands, es, "worst")[made.index], made.apart, "worst")
 
         return Late(make, max([coarsest(made.op), *(b.coarsest for b in behind if b is not None)]))
 
@@ -207,7 +220,8 @@ class Walk:
         for i, (value, key) in enumerate(zip(op.results, keys, strict=True)):
             env[value] = (golden.values[key], None)
             if self.settings.record:
-                self._record(op, i, value, golden.values[key], xs, path)
+                made = golden.made.get(key)
+                self._record(op, i, value, golden.values[key], xs, path, None if made is None else made.apart)
         self.trace.proven += 1
         return True
 
@@ -236,6 +250,8 @@ class Walk:
             keys = [(path, r.name_hint or "") for r in body_op.results]
             if any(k not in golden.values for k in keys):
                 return False
+            if any(golden.made[k].apart is not None for k in keys if k in golden.made):
+                return False  # the fusion gives another value than what went on
             if not self._same_op(body_op, golden, keys, [inner[v] for v in body_op.operands]):
                 return False
             inner.update(zip(body_op.results, (golden.values[k] for k in keys), strict=True))
@@ -359,9 +375,7 @@ class Walk:
             moved.append(x if x.dtype.kind in "biu" else (x + step).astype(x.dtype))
         found: list[Bound] = []
         for y, z in zip(ys, run_text(text(op.module), moved), strict=True):
-            same = (y == z) | ((y != y) & (z != z))
-            apart = jax.numpy.where(same, 0, wide(signed(y) - signed(z)))
-            apart = jax.numpy.where(jax.numpy.isnan(apart), jax.numpy.inf, apart)
+            apart = distance(y, z)
             found.append(jax.numpy.full(y.shape, 2 * jax.numpy.max(apart, initial=0), apart.dtype))
         return found
 
