@@ -1,19 +1,33 @@
-"""Convolutions that are matrix products: the window has one place, where it meets the whole input."""
+"""Convolutions that are matrix products: the window has one place, where it meets the whole input. And products of few
+results: their long axis is shared out over the cores."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
 from ...dialects.base import integer, ints, to_ints
-from ...dialects.dtypes import tensor
-from ...dialects.graph import ContractOp, ConvOp
+from ...dialects.dtypes import element_type, is_float, itemsize, size, tensor
+from ...dialects.graph import ELEMENTWISE, ContractOp, ConvOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 
 if TYPE_CHECKING:
     from .simplify import Rewriter
+
+TILE = 128
+"""Rows and columns of results that one core computes together."""
+
+FEW_PARTS = 4
+"""With fewer parts, smaller tiles do as well."""
+
+BLOCK = 16
+"""Rows and columns are computed in blocks of so many."""
+
+MANY_BYTES = 1 << 19
+"""So many bytes of operands take a core longer than a second launch."""
 
 
 def conv_as_product(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
@@ -91,3 +105,69 @@ def _grouped(rewriter: Rewriter, x: SSAValue, d: int, groups: int) -> SSAValue:
         return x
     shape = shape_of(x)
     return rewriter.reshape(x, [*shape[:d], groups, shape[d] // groups, *shape[d + 1 :]])
+
+
+def split_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """A product of fewer tiles than there are cores, each of a long sum, as gradients of weights are: a part of the sum
+    for each core, then the parts added up."""
+    a, b = shape_of(op.lhs), shape_of(op.rhs)
+    batch = size([a[d] for d in to_ints(op.lhs_batch)])
+    m, n = (size([x[d] for d in free]) for x, free in zip((a, b), op.free_dims(), strict=True))
+    length = size([a[d] for d in to_ints(op.lhs_contract)])
+    most = machine.cube_cores // max(batch * -(-m // TILE) * -(-n // TILE), 1)
+    lines = sum(-(-min(x, TILE) // BLOCK) * BLOCK for x in (m, n))
+    width = itemsize(element_of(op.lhs))
+    if most < FEW_PARTS or length * lines * width < MANY_BYTES:
+        return False
+    if length * (m + n) * width < 2 * 4 * most * m * n:
+        return False  # the parts would be written and read again for as long as is won
+    pairs = list(zip(to_ints(op.lhs_contract), to_ints(op.rhs_contract), strict=True))
+    even = {p: even_parts(a[p[0]], most) for p in pairs}
+    left, right = max(pairs, key=lambda p: (even[p] or 0, a[p[0]]))
+    extent = a[left]
+    parts = even[left, right] or min(most, extent)
+    if parts < FEW_PARTS:
+        return False
+    wide = element_type("f32") if is_float(element_of(op.lhs)) else element_of(op.result)
+
+    def rows(x: SSAValue, d: int, start: int, stop: int) -> SSAValue:
+        shape = list(shape_of(x))
+        if stop - start == extent:
+            return x
+        limits = [*shape[:d], stop, *shape[d + 1 :]]
+        return rewriter.slice(x, [start if i == d else 0 for i in range(len(shape))], limits, [1] * len(shape))
+
+    def product(operands: Sequence[SSAValue], split: int) -> SSAValue:
+        """The product; of operands with their long dimension in `split` parts, a batch, where that is not 0."""
+        new, cut, batches, sums = bool(split), [], [], []
+        dims = ((op.lhs_batch, op.lhs_contract), (op.rhs_batch, op.rhs_contract))
+        for x, d, (over, along) in zip(operands, (left, right), dims, strict=True):
+            shape = list(shape_of(x))
+            inside = [*shape[:d], split, shape[d] // split, *shape[d + 1 :]] if new else shape
+            cut.append(rewriter.reshape(x, inside) if new else x)
+            batches.append(ints([*([d] if new else []), *(i + (new and i > d) for i in to_ints(over))]))
+            sums.append(ints([i + (new and i >= d) for i in to_ints(along)]))
+        return rewriter.add(
+            ContractOp,
+            cut,
+            tensor([*([split] if new else []), *shape_of(op.result)], wide),
+            lhs_batch=batches[0],
+            rhs_batch=batches[1],
+            lhs_contract=sums[0],
+            rhs_contract=sums[1],
+        )
+
+    def operands(start: int, stop: int) -> list[SSAValue]:
+        return [rows(op.lhs, left, start, stop), rows(op.rhs, right, start, stop)]
+
+    most_of_it = extent // parts * parts
+    total = rewriter.reduce(product(operands(0, most_of_it), parts), "sum", [0])
+    if most_of_it < extent:
+        rest = product(operands(most_of_it, extent), 0)
+        total = rewriter.add(ELEMENTWISE["add"], [total, rest], rest.type)
+    return rewriter.replace(rewriter.convert(total, element_of(op.result)))
+
+
+def even_parts(extent: int, most: int) -> int | None:
+    """The largest number of equal parts, if that is more than half of `most`."""
+    return next((p for p in range(min(most, extent), most // 2, -1) if extent % p == 0), None)

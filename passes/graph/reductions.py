@@ -19,6 +19,7 @@ from ...dialects.npu.types import ROW_BYTES
 from ...machine import Machine
 from ..access import is_layout
 from .groups import ROW_VALUES
+from .products import even_parts
 
 if TYPE_CHECKING:
     from .simplify import Rewriter
@@ -41,11 +42,11 @@ def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
     if inner > 1 and size([shape[d] for d in dims]) * ROW_BYTES * ROW_VALUES <= machine.spaces["ub"].bytes:
         return False  # whole rows fit on chip, where they can be one kernel with what makes or uses them
     run = widest_run(shape, dims, joined=not is_layout(op.x.owner))
-    even = _even_parts(shape[run[0]], parts)
+    even = even_parts(shape[run[0]], parts)
     if even is not None:
         run = run[:1]  # the other dimensions stay as they are
     extent = size([shape[d] for d in run])
-    parts = even or _even_parts(extent, parts) or min(parts, extent)
+    parts = even or even_parts(extent, parts) or min(parts, extent)
     length = extent // parts
     if parts < 2 or length < 2:
         return False
@@ -77,7 +78,7 @@ def split_scatter(op: ScatterOp, rewriter: Rewriter, machine: Machine) -> bool:
     most = min(machine.vector_cores, count // max(rows, 1))  # copies are no more than the updates themselves
     if kind == "set" or op.runs() > 1 or count < MANY_UPDATES or most < 2:
         return False
-    parts, element = _even_parts(count, most) or most, element_of(op.x)
+    parts, element = even_parts(count, most) or most, element_of(op.x)
     length = -(-count // parts)
     if rows * parts > np.iinfo(np.int32).max:
         return False
@@ -127,7 +128,3 @@ def widest_run(shape: Sequence[int], dims: Sequence[int], joined: bool) -> list[
             runs.append([b])
     return max(runs, key=lambda run: size([shape[d] for d in run]))
 
-
-def _even_parts(extent: int, most: int) -> int | None:
-    """The largest number of equal parts, if that is more than half of `most`."""
-    return next((p for p in range(min(most, extent), most // 2, -1) if extent % p == 0), None)

@@ -53,7 +53,7 @@ from ...dialects.graph.interface import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
-from .products import conv_as_product
+from .products import conv_as_product, split_contract
 from .reductions import split_reduce, split_scatter
 from .sorting import sort_in_parts, sort_last
 from .vector_products import depthwise_conv, vector_contract, vector_conv
@@ -73,12 +73,16 @@ class GraphSimplifyPass(ModulePass):
     name = "graph-simplify"
     target: str = "ascend-910b1"
     schedule: str = ""
-    """Pinned choices: where a tile is pinned for all kernels, reductions are cut as it says and not here."""
+    """Pinned choices: with any, sums of products are not cut here; where a tile is pinned for all kernels, reductions
+    are cut as it says and not here."""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         machine, pins = Machine.load(self.target), parse_pins(self.schedule)
         pinned = isinstance(pins, Schedule) and pins.tile is not None
-        rules = tuple(rule for rule in RULES if not (pinned and rule[1] is split_reduce))
+        kept: list[Rule] = [split_contract] if pins is not None else []
+        if pinned:
+            kept.append(split_reduce)
+        rules = tuple(rule for rule in RULES if rule[1] not in kept)
         for func in op.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
                 simplify_block(func.body.block, machine, rules)
@@ -345,6 +349,7 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (ConvOp, vector_conv),
     (ContractOp, same_inputs),
     (ContractOp, vector_contract),
+    (ContractOp, split_contract),
     (TransposeOp, swap_operands),
     (ReduceOp, split_reduce),
     (ScatterOp, split_scatter),

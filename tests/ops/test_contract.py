@@ -154,3 +154,21 @@ def test_products_of_single_terms_in_a_loop() -> None:
         return lax.fori_loop(0, 5, lambda _, a: a + a[:, :1] @ a[:1, :], x)
 
     check(fn, data("f32", (37, 53)) / 8, memories=("typed", "bytes"), length=5)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "dtype"),
+    [
+        ("ka,kb->ab", ((8192, 64), (8192, 48)), "f16"),
+        ("ka,kb->ab", ((10007, 30), (10007, 50)), "f32"),  # a prime: a part of the sum is left over
+        ("k,k->", ((50021,), (50021,)), "f32"),
+        ("ck,kcd->cd", ((3, 9000), (9000, 3, 33)), "bf16"),
+        ("abmc,cban->mn", ((12, 17, 20, 30), (30, 17, 12, 24)), "f32"),
+    ],
+)
+def test_long_sums_of_few_results_use_the_cores(equation: str, shapes, dtype: str) -> None:
+    """As in gradients of weights: parts of the sum are products of their own."""
+    args = [data(dtype, shape, i) for i, shape in enumerate(shapes)]
+    program = check(lambda x, y: jnp.einsum(equation, x, y), *args, length=math.prod(shapes[0]))
+    kernel = max(program.report().kernels, key=lambda k: k.macs)
+    assert kernel.cores >= 8

@@ -116,6 +116,20 @@ func.func @main(%x: tensor<32x4xf32>, %i: tensor<4800xi32>, %u: tensor<4800x4xf3
 
 // -----
 
+// A long sum of few results, the gradient of weights: a part of it for each cube core, added up in f32.
+func.func @main(%x: tensor<8192x64xf16>, %y: tensor<8192x48xf16>) -> tensor<64x48xf16> {
+  %r = graph.contract %x, %y {lhs_batch = [], lhs_contract = [0], rhs_batch = [], rhs_contract = [0]} : (tensor<8192x64xf16>, tensor<8192x48xf16>) -> tensor<64x48xf16>
+  func.return %r : tensor<64x48xf16>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: [[X:%.+]] = graph.reshape %x : (tensor<8192x64xf16>) -> tensor<16x512x64xf16>
+// CHECK-NEXT: [[Y:%.+]] = graph.reshape %y : (tensor<8192x48xf16>) -> tensor<16x512x48xf16>
+// CHECK-NEXT: [[P:%.+]] = graph.contract [[X]], [[Y]] {lhs_batch = [0], lhs_contract = [1], rhs_batch = [0], rhs_contract = [1]} : {{.*}} -> tensor<16x64x48xf32>
+// CHECK-NEXT: [[R:%.+]] = graph.reduce [[P]] {dims = [0], kind = "sum"} : (tensor<16x64x48xf32>) -> tensor<64x48xf32>
+// CHECK-NEXT: graph.convert [[R]]
+
+// -----
+
 // Few enough rows to stay on chip whole, and enough results for all cores.
 func.func @main(%x: tensor<512x512xf32>, %y: tensor<2000x5000xf32>) -> (tensor<512xf32>, tensor<5000xf32>) {
   %r = graph.reduce %x {dims = [0], kind = "sum"} : (tensor<512x512xf32>) -> tensor<512xf32>
