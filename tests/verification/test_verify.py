@@ -41,6 +41,18 @@ def bisect(module: ModuleOp, inputs: Sequence[Any], stages: Sequence[Stage]) -> 
     return verify_module(module, inputs, None, TARGET, stages, bisect=True)
 
 
+def test_a_sum_in_parts_may_be_off_as_a_whole_one() -> None:
+    """The product is cut into four; what is left after the subtraction is rounding, of the whole sum."""
+
+    def fn(x: jax.Array, y: jax.Array, offset: jax.Array) -> tuple[jax.Array, jax.Array]:
+        z = jnp.einsum("bka,bkc->bac", x, y) - offset
+        return z, z - jnp.mean(z, -1, keepdims=True)
+
+    x, y = (data(6, 2560, 32, seed=i) + 2 for i in range(2))
+    found = tw.verify(fn, x, y, np.einsum("bka,bkc->bac", x, y), bisect=True)
+    assert found.ok, found
+
+
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
 def test_a_correct_program_has_a_row_for_each_pass_and_memory(dtype: Any) -> None:
     fn, args = MODELS["mlp"]
