@@ -1,6 +1,6 @@
 """Holds a random program against JAX at every level.
 
-The tolerance of each element is the project's own: the bounds that `verification/bounds.py` carries beside the values
+The tolerance of each element is the project's own: the bounds that `verification/bounds/` carries beside the values
 of the source program, as `tw.verify` uses them. They are computed only where the bits differ. From tile to npu, and
 from typed to addressed memory, no bit may differ.
 """

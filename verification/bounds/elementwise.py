@@ -1,0 +1,114 @@
+"""Bounds of elementwise functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax import Array
+from jax import numpy as jnp
+
+from ...backends.interpreter import values
+from ...dialects import graph as ops
+from ..tolerance import Mode, function_error, roundoff
+from .base import Bound, both, or_zeros, reach, rounding, scaled, signed, wide
+
+MONOTONE = ("floor", "ceil", "round_even", "round_away", "sign")
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+BITS = ("bitcast", "and", "or", "xor", "not", "popcnt", "clz", "shl", "shr_logical", "shr_arithmetic")
+
+
+def elementwise(
+    op: ops.ElementwiseOp, xs: Sequence[Array], es: Sequence[Bound], y: Array, mode: Mode
+) -> Bound:
+    name = op.FUNCTION.name
+    pairs = any(x.dtype.kind == "c" for x in (*xs, y))
+    local = rounding(y, function_error(name, np.dtype(y.dtype), pairs), mode)
+    if name == "convert" and roundoff(np.dtype(xs[0].dtype)) <= roundoff(np.dtype(y.dtype)):
+        pass
+    elif name == "convert" and np.dtype(xs[0].dtype).kind not in "iu":
+        local = None  # to a wider type nothing is lost
+    if all(e is None for e in es):
+        return local
+    full = [or_zeros(e, x) for e, x in zip(es, xs, strict=True)]
+    return both(_passed_on(name, xs, es, full, y, mode), local, mode)
+
+
+def _passed_on(
+    name: str, xs: Sequence[Array], es: Sequence[Bound], full: Sequence[Array], y: Array, mode: Mode
+) -> Bound:
+    """What the operands' errors do to the result of a function."""
+    if name in COMPARISONS:
+        near = wide(signed(xs[0]) - signed(xs[1])) <= reach(full[0] + full[1], mode)
+        return (near & (full[0] + full[1] > 0)).astype(np.float32)
+    if name in BITS or name == "is_finite":
+        unsure = sum((e > 0).astype(np.float32) for e in full)
+        return jnp.where(unsure > 0, 1 if y.dtype == np.bool_ else jnp.inf, 0).astype(wide(y).dtype)
+    if y.dtype == np.bool_:  # add, mul, max, min, select, convert on bools
+        return jnp.any(jnp.stack([e > 0 for e in full]), axis=0).astype(np.float32)
+    match name:
+        case "real" | "imag":
+            return full[0]
+        case "complex":
+            return jnp.hypot(*full)
+        case "sign" if y.dtype.kind == "c":
+            return jnp.where(full[0] == 0, 0, 2 * full[0] / wide(xs[0]))
+        case "add" | "sub":
+            return both(es[0], es[1], mode)
+        case "mul":
+            first, second = scaled(wide(xs[1]), es[0]), scaled(wide(xs[0]), es[1])
+            return both(both(first, second, mode), full[0] * full[1], mode)
+        case "div" if y.dtype.kind in "fV":
+            room = wide(xs[1]) - full[1]
+            error = full[0] + jnp.where(full[1] == 0, 0, wide(y) * full[1])
+            return jnp.where(error == 0, 0, jnp.where(room > 0, error / room, jnp.inf))
+        case "max" | "min" | "clamp":
+            ends = [
+                values.SCALAR[name](*(signed(x) + s * e for x, e in zip(xs, full, strict=True)))
+                for s in (1, -1)
+            ]
+            return jnp.maximum(*(jnp.abs(end - signed(y)) for end in ends))
+        case "neg" | "abs":
+            return full[0]
+        case "select":
+            apart = wide(signed(xs[1]) - signed(xs[2]))
+            chosen = jnp.where(xs[0], full[1], full[2])
+            return jnp.where(full[0] > 0, apart + jnp.maximum(full[1], full[2]), chosen)
+        case "convert":
+            return _converted(xs[0], full[0], y, mode)
+        case _ if name in MONOTONE:
+            step = values.SCALAR[name]
+            x, r = signed(xs[0]), reach(full[0], mode)
+            return jnp.abs(step(x + r) - step(x - r))
+        case "rem":
+            turns = signed(xs[0]) / signed(xs[1])
+            slack = 1e-6 * jnp.abs(turns) + reach(full[0] + jnp.abs(turns) * full[1], mode) / wide(xs[1])
+            crossed = jnp.trunc(turns + slack) != jnp.trunc(turns - slack)
+            return full[0] + jnp.abs(jnp.trunc(turns)) * full[1] + jnp.where(crossed, wide(xs[1]), 0)
+    if y.dtype.kind in "iu":
+        return jnp.where(sum((e > 0).astype(np.float32) for e in full) > 0, jnp.inf, 0).astype(wide(y).dtype)
+    return _by_slope(name, xs, es, y, mode)
+
+
+def _converted(x: Array, e: Array, y: Array, mode: Mode) -> Array:
+    if x.dtype == np.bool_:
+        return e.astype(wide(y).dtype)
+    if y.dtype.kind in "iu" and x.dtype.kind not in "iu":
+        r = reach(e, mode)
+        return jnp.abs(jnp.trunc(signed(x) + r) - jnp.trunc(signed(x) - r)).astype(wide(y).dtype)
+    return e.astype(wide(y).dtype)
+
+
+def _by_slope(name: str, xs: Sequence[Array], es: Sequence[Bound], y: Array, mode: Mode) -> Bound:
+    """|derivative| times the operand's bound, for each operand of a smooth function."""
+    points = [signed(x) for x in xs]
+    total: Bound = None
+    for i, e in enumerate(es):
+        if e is None:
+            continue
+        tangents = [jnp.ones_like(p) if j == i else jnp.zeros_like(p) for j, p in enumerate(points)]
+        _, slope = jax.jvp(values.SCALAR[name], tuple(points), tuple(tangents))
+        total = both(total, scaled(jnp.abs(slope), e), mode)
+    assert total is not None
+    return jnp.where(jnp.isnan(total), jnp.inf, total)

@@ -1,0 +1,122 @@
+"""Error bounds beside values: for each graph op, how far its result may be off, given how far its operands are.
+
+A bound is a float array of the value's shape: the largest absolute difference from the exact result. None stands
+for all zeros. Integers have bounds too (a conversion may fall to either side); a bool's is 1 where it may be
+either. First order, as Higham's running error analysis (section 3.3): products of two bounds count where they are
+cheap, curvature does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jax import Array
+from jax import numpy as jnp
+from xdsl.ir import Operation
+
+from ...backends.interpreter.graph import RULES
+from ...dialects import graph as ops
+from ...dialects.graph import CumulateOp, ScatterOp, SelectAndScatterOp, SortOp, control
+from ..tolerance import HOST_FUNCTIONS, HOST_SUMS, Mode, gamma, roundoff
+from . import indexed, sums
+from .base import Bound, or_zeros, rounding, scaled, wide
+from .elementwise import elementwise
+
+MOVES = (
+    ops.BroadcastOp,
+    ops.ConcatOp,
+    ops.PadOp,
+    ops.ReshapeOp,
+    control.ToHostOp,
+    ops.ReverseOp,
+    ops.SliceOp,
+    ops.TransposeOp,
+)
+"""Ops whose result holds elements of their operands, and whose bounds move with them."""
+
+EXACT = (
+    *MOVES,
+    ops.ConstantOp,
+    ops.DynamicSliceOp,
+    ops.DynamicUpdateSliceOp,
+    ops.GatherOp,
+    ops.IotaOp,
+    SortOp,
+    ops.ViewOp,
+)
+"""Ops that add no error of their own."""
+
+
+def propagate(
+    op: Operation, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    """Bounds of the results `ys` of an op without regions on operands `xs` with bounds `es`."""
+    # where infinities cancel nothing is known
+    return [
+        None if e is None else jnp.where(jnp.isnan(e), jnp.inf, e) for e in _propagate(op, xs, es, ys, mode)
+    ]
+
+
+def _propagate(
+    op: Operation, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    if isinstance(op, ops.ElementwiseOp):
+        return [elementwise(op, xs, es, ys[0], mode)]
+    if isinstance(op, MOVES):
+        if all(e is None for e in es):
+            return [None]
+        moved = RULES[type(op)](op, *(or_zeros(e, x) for e, x in zip(es, xs, strict=True)))
+        return [moved]  # pyright: ignore[reportReturnType]
+    rule = _RULES.get(type(op))
+    return [None] * len(ys) if rule is None else rule(op, xs, es, ys, mode)
+
+
+def _view(
+    op: ops.ViewOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
+) -> list[Bound]:
+    """A part is off by no more than the number, and the number by both its parts."""
+    (e,) = es
+    if e is None:
+        return [None]
+    if ys[0].dtype.kind == "c":
+        return [jnp.hypot(e[..., 0], e[..., 1])]
+    return [jnp.broadcast_to(e[..., None], ys[0].shape)]
+
+
+def host_errors(
+    name: str, xs: Sequence[Array], ys: Sequence[Array], run: Callable[[Sequence[Array]], Sequence[Array]]
+) -> list[Bound]:
+    """How far results of a host op, which runs alone, may be from what JAX makes of the op in the middle of a program,
+    where XLA contracts a product and an addition and takes sums in another order. run: the op itself."""
+    if not any(roundoff(np.dtype(y.dtype)) for y in ys):
+        return [None] * len(ys)
+    if name in HOST_SUMS:
+        n = max((x.size for x in xs), default=1)
+        sizes = run([x if x.dtype.kind in "biu" else wide(x).astype(x.dtype) for x in xs])
+        return [
+            scaled(wide(s), jnp.asarray(gamma(n, roundoff(np.dtype(y.dtype)), "likely")))
+            for s, y in zip(sizes, ys, strict=True)
+        ]
+    if name in HOST_FUNCTIONS:
+        return [rounding(y, HOST_FUNCTIONS[name] * 2 * roundoff(np.dtype(y.dtype)), "likely") for y in ys]
+    return [None] * len(ys)
+
+
+Rule = Callable[..., list[Bound]]
+
+_RULES: dict[type[Operation], Rule] = {
+    ops.ArgReduceOp: sums.arg_reduce,
+    ops.ContractOp: sums.contract,
+    ops.ConvOp: sums.conv,
+    ops.DynamicSliceOp: indexed.indexed,
+    ops.DynamicUpdateSliceOp: indexed.indexed,
+    ops.GatherOp: indexed.indexed,
+    ops.ReduceOp: sums.reduce,
+    ops.ReduceWindowOp: sums.reduce_window,
+    CumulateOp: sums.cumulate,
+    ScatterOp: indexed.scatter,
+    SelectAndScatterOp: indexed.select_and_scatter,
+    SortOp: indexed.sort,
+    ops.ViewOp: _view,
+}
