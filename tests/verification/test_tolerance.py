@@ -109,6 +109,28 @@ def test_a_comparison_that_rounding_decides_is_left_open() -> None:
     assert bound[1] == 0
 
 
+def test_the_edge_of_a_domain() -> None:
+    """An operand that may lie on either side of it leaves the result open; what is NaN for sure must be NaN."""
+    x = jnp.asarray([4, 1e-9, -1e-9, -1, jnp.nan, jnp.inf], jnp.float32)
+    e = jnp.full(x.shape, 1e-6, jnp.float32)
+    (op,) = [o for o in lower_function(jnp.sqrt, (x,)).module.walk() if o.name == "graph.sqrt"]
+    (y,), (bound,) = evaluate(op, [x], [e], "worst")
+    assert np.isfinite(bound).tolist() == [True, False, False, True, True, True]
+    other = np.asarray([2, np.nan, 0.5, np.nan, np.nan, np.inf], np.float32)
+    assert compare(other, y, bound).ratio < 1
+    for i in (3, 4):
+        wrong = other.copy()
+        wrong[i] = 1
+        assert compare(wrong, y, bound).element == (i,)
+
+
+def test_bits() -> None:
+    nan, zero = np.float32([np.nan, 1]), np.float32([0, 1])
+    assert compare(nan, -nan * np.float32([1, -1]), bits=True).ratio == 0
+    assert compare(zero, -zero * np.float32([1, -1]), bits=True).element == (0,)
+    assert compare(nan, zero, bits=True).ratio == np.inf
+
+
 def test_compare() -> None:
     a = np.asarray([1.0, np.nan, np.inf, -0.0], np.float32)
     assert compare(a, a.copy()).ratio == 0
