@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from ...machine import Machine
 from ..base import FormattedOp, Linear, to_ints
 from ..dtypes import dtype_name, itemsize, size
+from ..shapes import check_offsets
 from .types import BufferType, GmType, Pipe
 
 
@@ -114,12 +115,7 @@ class NpuOp(FormattedOp):
         return Linear.decode(attr, len(self.index_operands()))
 
     def verify_(self) -> None:
-        if self.ADDRESSED and "offsets" in self.properties:
-            attr = self.properties["offsets"]
-            assert isinstance(attr, DenseArrayBase)
-            width = len(self.index_operands()) + 1
-            if len(to_ints(attr)) % width:
-                raise self.error(f"needs rows of {width} numbers in offsets")
+        check_offsets(self, len(self.index_operands()))
 
 
 def buffer(value: SSAValue) -> BufferType:

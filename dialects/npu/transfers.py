@@ -13,6 +13,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from ...machine import Machine
 from ..base import INDEX, to_ints
 from ..dtypes import itemsize, size
+from .buffers import check_indirect, check_scalar
 from .interface import Cost, NpuOp, buffer, gm, gm_traffic
 from .types import BufferType, GmType, Pipe
 
@@ -177,6 +178,11 @@ class LoadIndirectOp(NpuOp):
     sizes = prop_def(DenseArrayBase)
 
     def verify_(self) -> None:
+        super().verify_()
+        check_indirect(self, gm(self.source), buffer(self.index).element, to_ints(self.sizes))
+        for v in (self.index, self.dest):
+            if buffer(v).space != "ub":
+                raise self.error(f"works on ub, not {buffer(v).space}")
         count = size(buffer(self.index).shape) * size(to_ints(self.sizes))
         if count != size(buffer(self.dest).shape):
             raise self.error(f"gives {count} elements, but the destination is {self.dest.type}")
@@ -207,6 +213,10 @@ class LoadScalarOp(NpuOp):
 
     def index_operands(self) -> Sequence[SSAValue]:
         return self.operands[1:]
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_scalar(self, gm(self.source), len(self.linear().rows))
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         move = machine.moves[("gm", "ub")]

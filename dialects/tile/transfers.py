@@ -19,9 +19,10 @@ from xdsl.traits import Pure
 from .. import npu
 from ..base import INDEX, to_ints
 from ..dtypes import size
-from ..npu.buffers import check_view
+from ..npu.buffers import check_indirect, check_scalar, check_view
 from ..npu.interface import NpuOp
 from ..npu.types import GmType
+from ..shapes import check_ranks
 from .interface import TileOp, tile_type
 from .types import TileType
 
@@ -49,6 +50,7 @@ class BoxOp(TileOp):
         rank, sizes = len(view.shape), to_ints(self.properties["sizes"])  # pyright: ignore[reportArgumentType]
         if len(sizes) != rank or len(self.linear().rows) != rank:
             raise self.error(f"needs an offset and a size for each of {rank} dimensions")
+        check_ranks(self, rank, "steps")
         if size(sizes) != size(tile.shape):
             raise self.error(f"box {list(sizes)} does not fill {tile}")
 
@@ -68,6 +70,7 @@ class LoadOp(BoxOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
         assert isinstance(self.source.type, GmType)
         self.check_box_of(self.source.type, tile_type(self.result))
         if tile_type(self.result).space not in ("l1", "ub"):
@@ -87,6 +90,7 @@ class StoreOp(BoxOp):
     steps = opt_prop_def(DenseArrayBase)
 
     def verify_(self) -> None:
+        super().verify_()
         assert isinstance(self.dest.type, GmType)
         self.check_box_of(self.dest.type, tile_type(self.source))
         if tile_type(self.source).space not in ("l0c", "ub"):
@@ -106,6 +110,10 @@ class LoadIndirectOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
+        assert isinstance(self.source.type, GmType)
+        check_indirect(self, self.source.type, tile_type(self.index).element, to_ints(self.sizes))
+        self.check_space(self.index, self.result)
         count = size(tile_type(self.index).shape) * size(to_ints(self.sizes))
         if count != size(tile_type(self.result).shape):
             raise self.error(f"gives {count} elements, not {self.result.type}")
@@ -124,3 +132,8 @@ class ScalarOp(TileOp):
     high = prop_def(IntegerAttr)
     result = result_def(INDEX)
     traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        super().verify_()
+        assert isinstance(self.source.type, GmType)
+        check_scalar(self, self.source.type, len(self.linear().rows))
