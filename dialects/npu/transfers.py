@@ -68,7 +68,6 @@ class TransferOp(NpuOp):
         return Cost(
             cycles,
             moved.bytes,
-            moved.wanted,
             moved.bus,
             move.miss_cycles,
             move.shared_bytes_per_cycle,
@@ -193,7 +192,7 @@ class LoadIndirectOp(NpuOp):
         each = gm_traffic(view, [0] * len(sizes), sizes, [1] * len(sizes), machine, itemsize(view.element))
         move = machine.moves[("gm", "ub")]
         cycles = n * move.cycles(each.bytes, each.runs)
-        return Cost(cycles, n * each.bytes, n * each.wanted, n * each.bus, move.miss_cycles)
+        return Cost(cycles, n * each.bytes, n * each.bus, move.miss_cycles)
 
 
 @irdl_op_definition
@@ -220,9 +219,4 @@ class LoadScalarOp(NpuOp):
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         move = machine.moves[("gm", "ub")]
-        return Cost(
-            move.fixed_cycles,
-            machine.burst_bytes,
-            gm(self.source).bytes // max(size(gm(self.source).shape), 1),
-            machine.burst_bytes,
-        )
+        return Cost(move.fixed_cycles, machine.burst_bytes, machine.burst_bytes)
