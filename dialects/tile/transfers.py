@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
@@ -46,8 +47,8 @@ class BoxOp(TileOp):
 
     ADDRESSED: ClassVar[bool] = True
 
-    def check_box_of(self, view: GmType, tile: TileType) -> None:
-        rank, sizes = len(view.shape), to_ints(self.properties["sizes"])  # pyright: ignore[reportArgumentType]
+    def check_box_of(self, view: GmType, tile: TileType, sizes: Sequence[int]) -> None:
+        rank = len(view.shape)
         if len(sizes) != rank or len(self.linear().rows) != rank:
             raise self.error(f"needs an offset and a size for each of {rank} dimensions")
         check_ranks(self, rank, "steps")
@@ -72,7 +73,7 @@ class LoadOp(BoxOp):
     def verify_(self) -> None:
         super().verify_()
         assert isinstance(self.source.type, GmType)
-        self.check_box_of(self.source.type, tile_type(self.result))
+        self.check_box_of(self.source.type, tile_type(self.result), to_ints(self.sizes))
         if tile_type(self.result).space not in ("l1", "ub"):
             raise self.error(f"fills l1 or ub, not {tile_type(self.result).space}")
 
@@ -92,7 +93,7 @@ class StoreOp(BoxOp):
     def verify_(self) -> None:
         super().verify_()
         assert isinstance(self.dest.type, GmType)
-        self.check_box_of(self.dest.type, tile_type(self.source))
+        self.check_box_of(self.dest.type, tile_type(self.source), to_ints(self.sizes))
         if tile_type(self.source).space not in ("l0c", "ub"):
             raise self.error(f"drains l0c or ub, not {tile_type(self.source).space}")
 
