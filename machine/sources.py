@@ -18,8 +18,8 @@ _KEY = re.compile(r"([\w\-]+)\s*=")
 
 @dataclass(frozen=True)
 class Figure:
-    """`key` ("memory.l2_bytes") and its value as the file has it; source: the comment beside it, above it or at the head
-    of its table; file: the chip whose file it stands in."""
+    """`key` ("memory.l2_bytes") and its value as the file has it; source: the comment beside it, above it or at the
+    head of its table; file: the chip whose file it stands in."""
 
     key: str
     value: Any
