@@ -85,7 +85,10 @@ def test_functions_stay_within_their_ulps(name: str) -> None:
 
 def test_an_operands_error_moves_on() -> None:
     """Errors of x reach the result with the slope of each function on the way."""
-    fn = lambda x: jnp.exp(x * 3)  # noqa: E731
+
+    def fn(x: jax.Array) -> jax.Array:
+        return jnp.exp(x * 3)
+
     x = data(50)
     module = lower_function(fn, (x,)).module
     ops = [o for o in module.walk() if o.name in ("graph.mul", "graph.exp")]

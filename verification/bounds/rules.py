@@ -77,7 +77,8 @@ def _propagate(
         if all(e is None for e in es):
             return [None]
         moved = RULES[type(op)](op, *(or_zeros(e, x) for e, x in zip(es, xs, strict=True)))
-        return [moved]  # pyright: ignore[reportReturnType]
+        assert not isinstance(moved, Sequence)
+        return [moved]
     rule = _RULES.get(type(op))
     return [None] * len(ys) if rule is None else rule(op, xs, es, ys, mode)
 
