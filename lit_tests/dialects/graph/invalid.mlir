@@ -171,6 +171,12 @@
 
 // -----
 
+%x = "test.op"() : () -> tensor<6x0xf32>
+%v, %i = graph.arg_reduce %x {dim = 1, kind = "max"} : (tensor<6x0xf32>) -> (tensor<6xf32>, tensor<6xi32>)
+// CHECK: 'graph.arg_reduce' dimension 1 of [6, 0] has no elements, so no largest or smallest
+
+// -----
+
 %x = "test.op"() : () -> tensor<4xf32>
 %z = graph.reduce_window %x {dilation = [1], high = [0], kind = "mean", low = [0], strides = [1], window = [2]} : (tensor<4xf32>) -> tensor<3xf32>
 // CHECK: 'graph.reduce_window' kind 'mean' is not one of
