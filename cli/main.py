@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..machine import Machine, MachineError
 from .common import (
@@ -25,6 +26,9 @@ from .inspect import add_commands
 
 PROGRAM = "tilewright"
 TARGET = "ascend-910b1"
+
+_READ = ("source", "inputs", "against", "stages", "target", "records")
+"""Arguments that name files, or what is in a file: `model.py:fn`."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -160,9 +164,9 @@ def _dispatch(given: list[str]) -> int:
         return 0
     if args.command == "fmt":
         return fmt(args)
-    for option in ("output", "page", "plot"):
-        if getattr(args, option, None) is not None:
-            check_output(getattr(args, option))
+    read = [v for v in (getattr(args, name, None) for name in _READ) if v]
+    for path in _outputs(args):
+        check_output(path, {r for v in read for r in (v, v.rpartition(":")[0])})
     if getattr(args, "target", None) is not None:
         Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.
@@ -170,6 +174,16 @@ def _dispatch(given: list[str]) -> int:
     from .commands import COMMANDS
 
     return COMMANDS[args.command](args)
+
+
+def _outputs(args: argparse.Namespace) -> list[str]:
+    """The files that a command is going to write."""
+    if args.command == "verify" and not args.bisect:
+        return []
+    found = [getattr(args, option, None) for option in ("output", "page", "plot")]
+    if args.command in ("verify", "reduce"):  # inputs go beside the program
+        found += [str(Path(path).with_suffix(".npz")) for path in found if path and Path(path).name]
+    return [path for path in found if path is not None]
 
 
 def _message(error: Exception) -> str:
