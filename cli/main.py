@@ -43,18 +43,22 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="S",
         help="random inputs of these types: f32[8,128],i32[4]; or dimensions of a .tw function: N=8,M=64",
     )
-    common.add_argument("--inputs", metavar="NPZ", help="inputs from an .npz file, in its order")
+    common.add_argument(
+        "--inputs",
+        metavar="NPZ",
+        help="inputs from an .npz file, in its order; for a function of arrays, not of pytrees",
+    )
     common.add_argument(
         "--schedule",
         metavar="PINS",
         default="",
-        help="pinned choices: base_m=128,split_n=6 or kernel:base_m=64;...",
+        help="pinned tiling choices: base_m=128,split_n=6 or kernel:base_m=64;... (a wrong name lists all)",
     )
     common.add_argument(
         "--host",
         choices=("allow", "forbid"),
         default="allow",
-        help="forbid: refuse a program that calls the host",
+        help="forbid: refuse a program that calls the host (default allow)",
     )
     common.add_argument(
         "--donate",
@@ -80,7 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
     against = "a JAX function to compare a .tw or .mlir program with, which takes the same inputs"
     run.add_argument("--against", metavar="FILE.py:FN", help=f"{against}; implies --check")
     run.add_argument(
-        "--memory", choices=("typed", "bytes"), default="typed", help="arrays, or addressed bytes"
+        "--memory", choices=("typed", "bytes"), default="typed", help="arrays (default), or addressed bytes"
     )
     command("report", "time, traffic and energy by kernel")
     verify = command("verify", "compare the values after every pass with JAX; exit code 1 where they differ")
@@ -105,9 +109,20 @@ def make_parser() -> argparse.ArgumentParser:
     reduce.add_argument(
         "--check", metavar="WHAT", help="what must stay: wrong, crash, hazard, or 'cost>US' in microseconds"
     )
-    reduce.add_argument("--command", dest="shell", metavar="CMD", help="or: CMD exits with 0; {} is the file")
-    reduce.add_argument("-o", "--output", default="reduced.mlir", metavar="FILE", help="default reduced.mlir")
-    reduce.add_argument("--stages", metavar="FILE.py:NAME", help="passes to run instead")
+    reduce.add_argument(
+        "--command",
+        dest="shell",
+        metavar="CMD",
+        help="or: CMD, which a smaller program must keep exiting with 0; {} is its file",
+    )
+    reduce.add_argument(
+        "-o",
+        "--output",
+        default="reduced.mlir",
+        metavar="FILE",
+        help="the program (default reduced.mlir), and its inputs beside it as .npz",
+    )
+    reduce.add_argument("--stages", metavar="FILE.py:NAME", help="passes to run instead: a sequence of pipeline stages")
     reduce.add_argument("--tests", type=int, metavar="N", help="candidates to try at most")
     trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
     trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")

@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import jax
@@ -18,6 +19,7 @@ from safetensors.numpy import save_file
 
 import tilewright as tw
 from tilewright.backends.files import write_whole
+from tilewright.cli.common import short_warnings
 from tilewright.cli.main import main
 
 MLP = """# a perceptron
@@ -145,6 +147,22 @@ def test_misspelt_weights(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().err
     assert "help: did you mean `w.npz`?" in said
     assert "help: did you mean `head`?" in said
+
+
+def test_pins_below_the_level_where_tiles_are_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", *N4.split(), "-o", "npu.mlir"]) == 0
+    for command in ("report", "verify"):
+        assert main([command, "npu.mlir", "--schedule", "base_m=16"]) == 1
+        said = capsys.readouterr().err
+        assert said == (
+            "tilewright: error: schedule: the program is written at the npu level, where tiles are chosen already\n"
+        )
+
+
+def test_a_warning_is_one_line() -> None:
+    with short_warnings("tilewright"):
+        said = warnings.formatwarning("of two\nlines", UserWarning, "model.py", 3)
+    assert said == "tilewright: warning: of two lines\n"
 
 
 def test_of_a_long_line_the_part_around_the_error_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

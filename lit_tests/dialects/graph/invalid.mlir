@@ -503,3 +503,13 @@ func.func private @layer(%w: tensor<4xf32>, %x: tensor<4xf32> {graph.donated}) -
   func.return %x : tensor<4xf32>
 }
 // CHECK: argument 1 of @layer is donated; only the arguments of @main can be
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x4xf32>
+%y = graph.fusion %x {domain = [8], kind = "vector"} : tensor<8x4xf32> {
+^bb0(%a: tensor<8x4xf32>):
+  %b = graph.exp %a attributes {axes = array<i64: 0, 1>} : tensor<8x4xf32>
+  graph.yield %b : (tensor<8x4xf32>)
+}
+// CHECK: 'graph.fusion' has a domain of 1 dimension, and 'graph.exp' {{.*}}names the axes [0, 1] of it
