@@ -24,7 +24,7 @@ from .donation import Donate, Donations, donate_inputs, main_of
 from .machine import Machine
 from .passes.npu.check import removable_flags
 from .passes.pins import Pins, Schedule, pins_text
-from .passes.pipeline import PIPELINE, Stage, level_of, pinned, run_pipeline
+from .passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned, run_pipeline
 from .signature import CompileError, Signature, check_twin, physical
 from .sources import Source, as_compile_error, main_results, origin_of
 from .verification.results import Progress, Verification
@@ -322,6 +322,7 @@ def verify(
     origin = program.source if program is not None else _donating(origin_of(source, args), options, source)
     with as_compile_error(), _collector_paused():
         module, signature = origin.lower()
+        check_pinnable(module, options.stages() if stages is None else stages)
     name = origin.name
     flat = signature.flatten(name, args)
     twin = against if against is not None else source if callable(source) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,6 +59,8 @@ def origin_of(source: Any, args: Sequence[Any]) -> Source:
     """Where the program that `compile` is given comes from. Raises CompileError for what is none."""
     if callable(source):
         name = getattr(source, "__name__", type(source).__name__)
+        if inspect.iscoroutinefunction(source) or inspect.isasyncgenfunction(source):
+            raise CompileError(f"{name} is an async function, which gives no arrays: write it without async")
         types = types_of(name, args)
         return Source(lambda: _from_function(source, types), name)
     found = find_tw(str(source)) if isinstance(source, str | Path) else None

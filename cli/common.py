@@ -32,6 +32,20 @@ class OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise CliError(f"{message} (see {self.prog} --help)")
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's; what is no option gets a suggestion from those of the command."""
+        parsed, left = self.parse_known_args(args, namespace)
+        if left:
+            parser = self._of(getattr(parsed, "command", None))
+            options = [o for action in parser._actions for o in action.option_strings]
+            parser.error(f"unrecognized arguments: {' '.join(left)}{suggestion(left[0].split('=')[0], options)}")
+        return parsed
+
+    def _of(self, command: str | None) -> OneLineParser:
+        """The parser of a command; this one where there is none."""
+        groups = [a for a in self._actions if isinstance(a, argparse._SubParsersAction)]
+        return next((g.choices[command] for g in groups if command in g.choices), self)
+
     def _check_value(self, action: argparse.Action, value: str) -> None:
         """As argparse's, with a suggestion for what is misspelt."""
         known = [] if action.choices is None else [str(c) for c in action.choices]
@@ -79,8 +93,9 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
         raise CliError(f"{path}: {error.strerror or error}") from error
 
 
-def check_output(path: str) -> None:
-    """Raises CliError where a file cannot be written, so that nobody waits for a result that has no place."""
+def check_output(path: str, read: Iterable[str] = ()) -> None:
+    """Raises CliError where a file cannot be written, so that nobody waits for a result that has no place, or where
+    it is one of those that are `read`, which would be lost."""
     target = Path(path)
     if not path:
         raise CliError("the name of the output file is empty")
@@ -90,6 +105,8 @@ def check_output(path: str) -> None:
         raise CliError(f"{path}: {os.strerror(errno.ENOENT)}")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise CliError(f"{path}: {os.strerror(errno.EACCES)}")
+    if target.is_file() and any(Path(r).is_file() and target.samefile(r) for r in read):
+        raise CliError(f"{path}: the command reads this file; write the output to another one")
 
 
 @contextmanager
@@ -115,7 +132,7 @@ def quiet_pipe():
 def short_warnings(program: str) -> Iterator[None]:
     """Warnings are one line on stderr."""
     before = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_: f"{program}: warning: {message}\n"
+    warnings.formatwarning = lambda message, *_: f"{program}: warning: {' '.join(str(message).split())}\n"
     try:
         yield
     finally:

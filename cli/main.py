@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..machine import Machine, MachineError
 from .common import (
@@ -26,6 +27,9 @@ from .inspect import add_commands
 PROGRAM = "tilewright"
 TARGET = "ascend-910b1"
 
+_READ = ("source", "inputs", "against", "stages", "target", "records")
+"""Arguments that name files, or what is in a file: `model.py:fn`."""
+
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
@@ -39,18 +43,22 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="S",
         help="random inputs of these types: f32[8,128],i32[4]; or dimensions of a .tw function: N=8,M=64",
     )
-    common.add_argument("--inputs", metavar="NPZ", help="inputs from an .npz file, in its order")
+    common.add_argument(
+        "--inputs",
+        metavar="NPZ",
+        help="inputs from an .npz file, in its order; for a function of arrays, not of pytrees",
+    )
     common.add_argument(
         "--schedule",
         metavar="PINS",
         default="",
-        help="pinned choices: base_m=128,split_n=6 or kernel:base_m=64;...",
+        help="pinned tiling choices: base_m=128,split_n=6 or kernel:base_m=64;... (a wrong name lists all)",
     )
     common.add_argument(
         "--host",
         choices=("allow", "forbid"),
         default="allow",
-        help="forbid: refuse a program that calls the host",
+        help="forbid: refuse a program that calls the host (default allow)",
     )
     common.add_argument(
         "--donate",
@@ -76,7 +84,7 @@ def make_parser() -> argparse.ArgumentParser:
     against = "a JAX function to compare a .tw or .mlir program with, which takes the same inputs"
     run.add_argument("--against", metavar="FILE.py:FN", help=f"{against}; implies --check")
     run.add_argument(
-        "--memory", choices=("typed", "bytes"), default="typed", help="arrays, or addressed bytes"
+        "--memory", choices=("typed", "bytes"), default="typed", help="arrays (default), or addressed bytes"
     )
     command("report", "time, traffic and energy by kernel")
     verify = command("verify", "compare the values after every pass with JAX; exit code 1 where they differ")
@@ -101,9 +109,20 @@ def make_parser() -> argparse.ArgumentParser:
     reduce.add_argument(
         "--check", metavar="WHAT", help="what must stay: wrong, crash, hazard, or 'cost>US' in microseconds"
     )
-    reduce.add_argument("--command", dest="shell", metavar="CMD", help="or: CMD exits with 0; {} is the file")
-    reduce.add_argument("-o", "--output", default="reduced.mlir", metavar="FILE", help="default reduced.mlir")
-    reduce.add_argument("--stages", metavar="FILE.py:NAME", help="passes to run instead")
+    reduce.add_argument(
+        "--command",
+        dest="shell",
+        metavar="CMD",
+        help="or: CMD, which a smaller program must keep exiting with 0; {} is its file",
+    )
+    reduce.add_argument(
+        "-o",
+        "--output",
+        default="reduced.mlir",
+        metavar="FILE",
+        help="the program (default reduced.mlir), and its inputs beside it as .npz",
+    )
+    reduce.add_argument("--stages", metavar="FILE.py:NAME", help="passes to run instead: a sequence of pipeline stages")
     reduce.add_argument("--tests", type=int, metavar="N", help="candidates to try at most")
     trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
     trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")
@@ -160,9 +179,9 @@ def _dispatch(given: list[str]) -> int:
         return 0
     if args.command == "fmt":
         return fmt(args)
-    for option in ("output", "page", "plot"):
-        if getattr(args, option, None) is not None:
-            check_output(getattr(args, option))
+    read = [v for v in (getattr(args, name, None) for name in _READ) if v]
+    for path in _outputs(args):
+        check_output(path, {r for v in read for r in (v, v.rpartition(":")[0])})
     if getattr(args, "target", None) is not None:
         Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.
@@ -170,6 +189,16 @@ def _dispatch(given: list[str]) -> int:
     from .commands import COMMANDS
 
     return COMMANDS[args.command](args)
+
+
+def _outputs(args: argparse.Namespace) -> list[str]:
+    """The files that a command is going to write."""
+    if args.command == "verify" and not args.bisect:
+        return []
+    found = [getattr(args, option, None) for option in ("output", "page", "plot")]
+    if args.command in ("verify", "reduce"):  # inputs go beside the program
+        found += [str(Path(path).with_suffix(".npz")) for path in found if path and Path(path).name]
+    return [path for path in found if path is not None]
 
 
 def _message(error: Exception) -> str:

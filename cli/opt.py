@@ -73,6 +73,14 @@ class TilewrightOptMain(xDSLOptMain):
         for action in arg_parser._actions:
             if action.dest == "passes":
                 action.help = f"comma-separated passes: {ours}; and xDSL's, such as canonicalize, cse, dce"
+            elif action.dest == "frontend":
+                action.help = "format of the input, where the name of the file does not say it"
+            elif action.dest == "disable_verify":
+                action.help = "do not verify the program between passes"
+            elif action.dest == "version":
+                action.help = "print the version"
+            elif action.dest == "output_file":
+                action.help = "where to write (default stdout)"
             elif action.dest == "target":
                 action.help = (
                     "output format (default mlir); chips go to passes, as in graph-fuse{target=ascend-310}"
@@ -234,6 +242,9 @@ def main(args: Sequence[str] | None = None) -> int:
             print(_caret(error), file=sys.stderr)
         elif isinstance(error, OSError):
             complain(PROGRAM, os_message(error))
+        elif isinstance(error, ModuleNotFoundError):
+            package = (error.name or str(error)).partition(".")[0]
+            complain(PROGRAM, f"this needs the Python package {package}, which is not installed")
         elif isinstance(error, (CliError, *DIAGNOSTICS)):
             complain(PROGRAM, str(error))
         else:

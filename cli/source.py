@@ -143,8 +143,7 @@ def user_code(path: Path | None, fn: Callable[..., Any] | None = None) -> Iterat
     except (Exception, SystemExit) as error:
         if path is None:
             raise
-        said = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().splitlines()
-        kind, said = type(error).__name__, said[0] if said else ""
+        kind, said = type(error).__name__, _said(error.msg if isinstance(error, SyntaxError) else str(error))
         place = _place(error, path)
         if place is None and _CALLBACK in str(error):
             lines = re.findall(rf'File "{re.escape(str(path.resolve()))}", line (\d+)', str(error))
@@ -155,6 +154,21 @@ def user_code(path: Path | None, fn: Callable[..., Any] | None = None) -> Iterat
         if place is None:
             raise
         raise CliError(f"{place}: {kind}{': ' + said if said else ''}") from error
+
+
+_LONGEST = 200
+"""Of longer messages, in characters, only what comes first is said."""
+
+
+def _said(message: str) -> str:
+    """A message in one line: all of a short one; of a long one the first line, with what follows a colon at its
+    end, where JAX says what is wrong."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    whole = " ".join(lines)
+    if len(whole) <= _LONGEST or not lines:
+        return whole
+    end = next((i + 1 for i, line in enumerate(lines) if not line.endswith(":")), len(lines))
+    return " ".join(lines[:end])
 
 
 _CALLBACK = "CpuCallback error"
@@ -194,7 +208,10 @@ def example_inputs(source: Source, shapes: str | None, file: str | None) -> list
     if shapes is not None and file is not None:
         raise CliError("give either --shapes or --inputs")
     args: list[Any]
-    if shapes is not None and (dimensions := parse_dimensions(shapes)) is not None and source.fn is None:
+    dimensions = None if shapes is None else parse_dimensions(shapes)
+    if dimensions is not None and source.path.suffix in (".py", ".mlir", ".mlirbc"):
+        raise CliError(f"--shapes {shapes}: only .tw functions have dimensions with names; {_SHAPES}")
+    if dimensions is not None:
         from ..sources import tw_input_types
 
         args = list(random_inputs(tw_input_types(str(source.path), dimensions)))
@@ -257,11 +274,17 @@ def _read_inputs(file: str) -> list[Any]:
         raise CliError(f"{file}: not an .npz file of arrays") from None
 
 
+_SHAPES = "write f32[8,128],i32[4]; for the dimensions of a .tw function N=8,M=64"
+
+
 def parse_dimensions(text: str) -> dict[str, int] | None:
     """`N=8,M=64`, the symbolic dimensions of a .tw function; None where the text is a list of shapes."""
-    parts = [re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part) for part in text.split(",")]
-    if not all(parts):
+    if "=" not in text or "[" in text.partition("=")[0]:
         return None
+    parts = [re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part) for part in text.split(",")]
+    for part, match in zip(text.split(","), parts, strict=True):
+        if match is None:
+            raise CliError(f"cannot read '{part.strip()}' in --shapes; {_SHAPES}")
     found: dict[str, int] = {}
     for m in filter(None, parts):
         if found.setdefault(m[1], int(m[2])) != int(m[2]):
@@ -273,12 +296,11 @@ def parse_shapes(text: str) -> list[Spec]:
     """`f32[8,128],i32[4],f16[]` as shapes and element types. Raises CliError."""
     from ..dialects.dtypes import names, numpy_dtype
 
-    help = "write f32[8,128],i32[4]; for the dimensions of a .tw function N=8,M=64"
     out: list[Spec] = []
     for part in filter(None, re.split(r",(?![^\[]*\])", text.replace(" ", ""))):
         match = re.fullmatch(r"(\w+)(?:\[((?:\d+(?:,\d+)*)?)\])?", part)
         if match is None:
-            raise CliError(f"cannot read '{part}' in --shapes; {help}")
+            raise CliError(f"cannot read '{part}' in --shapes; {_SHAPES}")
         try:
             numpy_dtype(match[1])
         except KeyError:
@@ -288,7 +310,7 @@ def parse_shapes(text: str) -> list[Spec]:
             ) from None
         out.append((tuple(int(n) for n in (match[2] or "").split(",") if n), match[1]))
     if not out:
-        raise CliError(f"--shapes is empty; {help}")
+        raise CliError(f"--shapes is empty; {_SHAPES}")
     return out
 
 

@@ -237,6 +237,13 @@ def _in_jax(filename: str) -> bool:
     return "/jax/_src/" in filename or "/site-packages/jax/" in filename
 
 
+def primitive(op: Op) -> str:
+    """The JAX primitive that an op came from, as its location says; "" where it does not."""
+    location = op.location
+    name = location.name_str if isinstance(location, ir.NameLoc) else ""
+    return name.rstrip(":").rpartition("/")[2]
+
+
 def given_name(value: Value) -> str | None:
     """The name that JAX gave an argument in its location, such as `params['w']`."""
     location = value.location
@@ -410,6 +417,7 @@ __all__ = [
     "owner",
     "padding",
     "parse",
+    "primitive",
     "rng_algorithm",
     "scalar_constant",
     "scatter_dimensions",

@@ -232,6 +232,8 @@ def _spaces(table: _Table) -> dict[str, MemorySpace]:
             raise table.error(name, "is not known")
         entry = table.child(name)
         spaces[name] = MemorySpace(name, entry.integer("bytes"), entry.integer("align"))
+        if spaces[name].align & (spaces[name].align - 1):
+            raise entry.error("align", "must be a power of two")
         entry.close()
     return spaces
 

@@ -161,6 +161,8 @@ def parse_pins(text: str) -> Pins:
             raise PassError(f"schedule: {part!r} names no kernel, as in contract_0:base_m=128")
         if name.strip() in found:
             raise PassError(f"schedule: kernel {name.strip()} is given twice")
+        if not rest.strip():
+            raise PassError(f"schedule: nothing is pinned of {name.strip()}, as in {name.strip()}:cores=4")
         found[name.strip()] = Schedule.parse(rest)
     return found
 

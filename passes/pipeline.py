@@ -225,6 +225,7 @@ def run_pipeline(
     A module that starts in the middle (a hand-written tile or npu program) only gets the passes below it. Raises
     PassError.
     """
+    check_pinnable(module, stages)
     callers_first(module)
     context = Context()
     have = properties_of(module)
@@ -232,6 +233,13 @@ def run_pipeline(
         check_requirements(stage, have)
         make_pass(stage, target).apply(context, module)
         have |= stage.establishes
+
+
+def check_pinnable(module: ModuleOp, stages: Sequence[Stage]) -> None:
+    """Raises PassError where choices are pinned that a module has behind it."""
+    level = level_of(module)
+    if level != "graph" and any(stage.schedule for stage in stages):
+        raise PassError(f"schedule: the program is written at the {level} level, where tiles are chosen already")
 
 
 def check_requirements(stage: Stage, have: Set[str]) -> None:

@@ -60,7 +60,7 @@ class Reducer:
         args = main_of(self.module).body.block.args
         self.values = {a.name_hint or "": np.asarray(x) for a, x in zip(args, self.inputs, strict=True)}
         if not self.interesting(self.module.clone(), self._inputs(self.module)):
-            raise ValueError("the check does not hold for the program itself")
+            raise ValueError("the check does not hold for the program itself, so there is nothing to reduce")
         self._know_values()
         changed = True
         while changed and self.tests < self.limit:

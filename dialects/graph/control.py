@@ -21,9 +21,13 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 
-from ..base import FormattedOp, integer, text, to_ints
+from ..base import FormattedOp, describe, integer, text, to_ints
 from ..dtypes import itemsize, size, tensor
 from .interface import GraphOp, element_of, shape_of
+
+AXES = "axes"
+"""Attribute of an op in a fusion: the domain's axis of each dimension of its result (of its operand, for a
+reduction); -1 for a dimension of size 1 without one."""
 
 FUSION_KINDS = ("vector", "cube", "mix", "move", "index", "scalar")
 """What a fusion becomes: loops on vector cores; a contraction; a contraction with a vector epilogue; data
@@ -87,6 +91,14 @@ class FusionOp(RegionOp):
         if [a.type for a in self.body.block.args] != [v.type for v in self.inputs]:
             raise self.error("block arguments must have the inputs' types")
         self.check_yield(0, self.result_types)
+        axes = len(to_ints(self.domain))
+        for op in self.body.block.ops:
+            named = op.attributes.get(AXES)
+            if isinstance(named, DenseArrayBase) and not all(-1 <= a < axes for a in to_ints(named)):
+                raise self.error(
+                    f"has a domain of {axes} dimension{'s' * (axes != 1)}, and {describe(op)} names the axes "
+                    f"{list(to_ints(named))} of it"
+                )
 
 
 @irdl_op_definition

@@ -59,7 +59,10 @@ class ArgReduceOp(GraphOp):
     def infer(self) -> Sequence[Attribute]:
         if text(self.kind) not in ("max", "min"):
             raise ValueError(f"kind {text(self.kind)!r} is not one of max, min")
-        shape = _reduced(shape_of(self.x), [integer(self.dim)])
+        dim = integer(self.dim)
+        shape = _reduced(shape_of(self.x), [dim])
+        if shape_of(self.x)[dim] == 0:
+            raise ValueError(f"dimension {dim} of {list(shape_of(self.x))} has no elements, so no largest or smallest")
         return [tensor(shape, element_of(self.x)), tensor(shape, element_of(self.index))]
 
     def flops(self) -> int:

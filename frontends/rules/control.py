@@ -64,9 +64,11 @@ def _composite(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     target = bindings.string(op, "call_target_name")
-    if not types or (target in IDENTITIES and [a.type for a in args] == types):
+    of_python = "python" in target and "callback" in target
+    asked_for = of_python and bindings.primitive(op) == "io_callback"
+    if (not types and not asked_for) or (target in IDENTITIES and [a.type for a in args] == types):
         return args if types else []  # without results it can only be for effect, such as jax.debug.print
-    if "python" in target and "callback" in target:
+    if of_python:
         if bindings.has_side_effect(op):
             raise FrontendError(
                 f"{walk.named()} has effects in Python, which a compiled program keeps no order of: "

@@ -98,6 +98,9 @@ def with_init(walk: Walk, result: SSAValue, init: SSAValue, kind: str) -> SSAVal
 def _reduce(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     n = len(types)
     inputs, inits, dims = args[:n], args[n:], bindings.ints(op, "dimensions")
+    if any(shape_of(inputs[0])[d] == 0 for d in dims):
+        starts = [_as(walk, init, t.element_type) for init, t in zip(inits, types, strict=True)]
+        return [walk.fill(start, t.get_shape()) for start, t in zip(starts, types, strict=True)]
     trees = body_trees(walk, op, types)
     if (arg := _arg_kind(trees, inputs, inits, dims)) is not None:
         return walk.emit(ArgReduceOp, inputs[:1], types, kind=arg, dim=dims[0])

@@ -32,6 +32,14 @@ from .weights import WeightFiles
 CONSTANTS: dict[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.pi}
 """Numbers that have a name."""
 
+_MEMBERS = {
+    "shape": "dimensions are the names in its type, as `N` of `{0}: f32[N]`",
+    "T": "write `transpose({0})`",
+    "astype": "write `{0} as f32`",
+    "at": "write `{0}[i] = y`",
+}
+"""What is written instead of attributes that other languages have."""
+
 
 class Expressions(Builder):
     """Evaluates expressions of the file `module`, in a scope."""
@@ -87,7 +95,7 @@ class Expressions(Builder):
                 items = [self.expr(i, scope) for i in node.items]
                 return POISON if any(isinstance(i, Poison) for i in items) else items
             case syntax.Member():
-                return self.member(node)
+                return self.member(node, scope)
             case syntax.Call():
                 return self.call(node, scope)
             case _:
@@ -248,21 +256,35 @@ class Expressions(Builder):
             case _:
                 return self.fail(node.span, f"`{item.id.id}` is a function", help="call it")
 
-    def member(self, node: syntax.Member) -> Any:
+    def member(self, node: syntax.Member, scope: Scope) -> Any:
         """The value of a name of an imported file."""
-        found = self.imported(node)
+        found = self.imported(node, scope)
         return POISON if found is None else self.item(*found, node)
 
-    def imported(self, node: syntax.Member) -> tuple[Module, syntax.Item] | None:
+    def no_file(self, node: syntax.Member, scope: Scope) -> None:
+        """Says what stands before a point where it is no file."""
+        name, of = node.id.id, node.module.id
+        item, found = self.module.items.get(of), scope.find(of)
+        if isinstance(found[0] if found else item, Poison | syntax.Import):
+            return  # it failed, as was said
+        help = f"a function is called by its name: `{name}({of})`" if name in functions() else ""
+        if found is not None or item is not None:
+            what = "a function" if found is None and isinstance(item, syntax.Function) else "a value"
+            help = help or _MEMBERS.get(name, "").format(of)
+            self.fail(node.span, f"`{of}` is {what}, which has no `.{name}`", help=help)
+        elif of == "graph":
+            self.fail(node.span, f"`graph.{name}` is a function", help="call it")
+        else:
+            help = help or did_you_mean(of, [*self.module.imports, "graph"])
+            help = help or f'write `import "{of}.tw" as {of}` at the top'
+            self.fail(node.module.span, f"no file is imported as `{of}`", help=help)
+
+    def imported(self, node: syntax.Member, scope: Scope) -> tuple[Module, syntax.Item] | None:
         """What `file.name` is; None after an error."""
         name, of = node.id.id, node.module.id
         module = self.module.imports.get(of)
         if module is None:
-            known = [*self.module.imports, "graph"]
-            if of not in self.module.items:
-                called = f"a function is called by its name: `{name}({of})`" if name in functions() else ""
-                help = called or did_you_mean(of, known) or f'write `import "{of}.tw" as {of}` at the top'
-                self.fail(node.module.span, f"no file is imported as `{of}`", help=help)
+            self.no_file(node, scope)
             return None
         item = module.items.get(name)
         if item is None or isinstance(item, syntax.Import):
@@ -399,7 +421,7 @@ class Expressions(Builder):
                 help = did_you_mean(name, graph_functions())
                 self.fail(callee.id.span, f"the graph dialect has no op `{name}`", help=help)
                 return None
-            found = self.imported(callee)
+            found = self.imported(callee, scope)
             if found is None:
                 return None
             if isinstance(found[1], syntax.Function):

@@ -157,6 +157,8 @@ def _arg(b: Builder, x: Tensor, kind: str, axis: int) -> Tensor:
     dim = axis_of(x, axis)
     if element_of(x) == BOOLEAN:
         raise Problem(f"`arg{kind}` is for numbers, not i1", help="convert with `as i32`")
+    if not shape_of(x)[dim]:
+        raise Problem(f"`arg{kind}` along dimension {dim}, which has no elements", label=type_text(x.type))
     return b.infer(ArgReduceOp, [x], [x.type, tensor([], I32)], kind=kind, dim=dim)[1]
 
 

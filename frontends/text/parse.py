@@ -17,7 +17,7 @@ from . import syntax
 from .diagnostics import Report, SourceFile, Span, did_you_mean, listed
 from .syntax import Node
 from .terminals import grammar_text
-from .tokens import MOST_NESTED, NEWLINE, keywords, span_of, symbols, tokenize
+from .tokens import BLOCKS, MOST_NESTED, NEWLINE, keywords, span_of, symbols, tokenize
 
 Children = list[Any]
 
@@ -27,7 +27,8 @@ MOST_DEEP = 150
 
 def parse(source: SourceFile, report: Report) -> tuple[syntax.Item, ...]:
     """The items of a file; syntax errors are reported, and what they are in is left out."""
-    tokens = tokenize(source, report)
+    dropped: set[int] = set()
+    tokens = tokenize(source, report, dropped)
     if tokens is None:
         return ()
     state = _lark().parse_interactive("")
@@ -39,7 +40,8 @@ def parse(source: SourceFile, report: Report) -> tuple[syntax.Item, ...]:
             state.feed_token(token)
             i += 1
         except UnexpectedToken as error:
-            _report(source, tokens, i, state.accepts() or error.expected, report)
+            if span_of(token)[0] not in dropped:  # else it follows from what has been said
+                _report(source, tokens, i, state.accepts() or error.expected, report)
             i = _recover(stacks, tokens, i)
         except _TooDeep as error:
             report.add(source, error.span, *error.args)
@@ -172,6 +174,12 @@ def _report(
     report.add(source, span, f"expected {wanted}, found {shown}", help=help)
 
 
+def _line_before(tokens: Sequence[Token], at: int) -> Sequence[Token]:
+    """What stands before a token in its line."""
+    start = next((i + 1 for i in range(at - 1, -1, -1) if tokens[i].type == NEWLINE), 0)
+    return tokens[start:at]
+
+
 def _hint(tokens: Sequence[Token], at: int, expected: set[str]) -> str:
     token, before = tokens[at], tokens[at - 1] if at else None
     for near in (token, before):
@@ -190,7 +198,12 @@ def _hint(tokens: Sequence[Token], at: int, expected: set[str]) -> str:
     ):
         return f"write `x = x {token} ...`"
     if token.type == "COLON" and "LBRACE" in expected:
-        return "blocks stand between `{` and `}`"
+        return BLOCKS
+    if expected == {"RANGE"} or (token.type == "LBRACE" and "RANGE" in expected):
+        return "a counted loop is written `for i in 0..n { ... }`"
+    starts = token.type in ("FLOOR", "SLASH") and bool(expected & {"RETURN", "FN"})
+    if starts or "FLOOR" in [t.type for t in _line_before(tokens, at)]:
+        return "a comment starts with `#`"
     if token.type == "LBRACE" and "ARROW" in expected:
         return "say what the function gives: `-> f32[N]`"
     if before is not None and before.type == "NAME" and token.type == "NAME":

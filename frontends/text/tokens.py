@@ -48,8 +48,8 @@ def _scanner() -> tuple[re.Pattern[str], dict[str, str]]:
     patterns.sort(key=lambda t: -t.priority)
     groups = [f"(?P<{t.name}>{t.pattern.to_regexp()})" for t in patterns]
     groups += [f"(?P<{name}>{re.escape(text)})" for name, text in marks]
-    # a string in single quotes is one mistake, not several
-    return re.compile("|".join([*groups, f"(?P<{UNKNOWN}>'[^'\\n]*'|.)"]), re.DOTALL), words
+    # a string in single quotes or a mark of two letters is one mistake, not several
+    return re.compile("|".join([*groups, f"(?P<{UNKNOWN}>'[^'\\n]*'|&&|\\|\\||.)"]), re.DOTALL), words
 
 
 def is_name(text: str) -> bool:
@@ -77,10 +77,12 @@ _STANDS_FOR = {"'": "STRING", "&": "AND", "|": "OR"}
 """What the parser takes unknown text for, so that it says nothing more about it."""
 
 
-def tokenize(source: SourceFile, report: Report) -> list[Token] | None:
+def tokenize(source: SourceFile, report: Report, dropped: set[int] | None = None) -> list[Token] | None:
     """The tokens as the grammar wants them: newlines inside ( ) and [ ] go, a block's last statement gets one.
-    Reports unknown characters and brackets without a partner; None where there were such brackets."""
-    tokens = []
+    Reports unknown characters and brackets without a partner; None where there were such brackets. dropped: gets
+    the starts of tokens before which there was something unknown that stands for nothing."""
+    tokens: list[Token] = []
+    gap = False
     for t in scan(source):
         if not _unknown(t, source, report):
             tokens.append(t)
@@ -88,6 +90,12 @@ def tokenize(source: SourceFile, report: Report) -> list[Token] | None:
             kind = _STANDS_FOR[t[0]]
             text = f'"{t[1:-1]}"' if kind == "STRING" else t
             tokens.append(Token(kind, text, start_pos=t.start_pos, end_pos=t.end_pos))
+        else:
+            gap = True
+            continue
+        if gap and dropped is not None:
+            dropped.add(span_of(t)[0])
+        gap = False
     if not _matched(tokens, source, report):
         return None
     out: list[Token] = []
@@ -130,6 +138,7 @@ _REPLACED = {
     "|": "logic is written `and`, `or`, `not`",
     "~": "logic is written `and`, `or`, `not`",
     "!": "logic is written `and`, `or`, `not`",
+    "?": "to choose by element use `select(condition, x, y)`",
     "^": "for a power write `**`, for exclusive or `xor(a, b)`",
     "“": 'strings stand between double quotes: "..."',
     "”": 'strings stand between double quotes: "..."',
@@ -149,7 +158,7 @@ def _unknown(token: Token, source: SourceFile, report: Report) -> bool:
     if token.type != UNKNOWN:
         return False
     mark = token[0]
-    shown = mark if mark.isprintable() else f"\\u{ord(mark):04x}"
+    shown = f"\\u{ord(mark):04x}" if not mark.isprintable() else mark if mark == "'" else str(token)
     span = span_of(token)
     if token == '"':
         end = source.text.find("\n", span[0])
@@ -162,11 +171,16 @@ def _unknown(token: Token, source: SourceFile, report: Report) -> bool:
     return True
 
 
+BLOCKS = "blocks stand between `{` and `}`"
+"""What is said of a block in Python's way."""
+
+
 def _matched(tokens: Sequence[Token], source: SourceFile, report: Report) -> bool:
     """Whether brackets match; reports each that does not. A line that starts with a word which only ever starts a
     line closes what was left open before it."""
     marks = symbols()
     stack: list[Token] = []
+    colons: list[Token] = []  # at the end of a line, where others open a block
     sound = True
     fresh = True
 
@@ -177,8 +191,12 @@ def _matched(tokens: Sequence[Token], source: SourceFile, report: Report) -> boo
         needed = marks[_OPEN[opened.type]]
         report.add(source, span_of(opened), f"`{opened}` is never closed", f"needs a `{needed}`")
 
-    for t in tokens:
+    for before, t in zip([None, *tokens], tokens, strict=False):
         item = fresh and t.type in ("FN", "PUB", "IMPORT", "CONST", "PARAM")
+        if item:
+            colons.clear()
+        if before is not None and before.type == "COLON" and t.type == NEWLINE:
+            colons += [before] * (not stack or stack[-1].type == "LBRACE")
         if item or (fresh and t.type in ("RETURN", "FOR", "WHILE", "IF")):
             while stack and (item or stack[-1].type != "LBRACE"):
                 unclosed()
@@ -198,6 +216,10 @@ def _matched(tokens: Sequence[Token], source: SourceFile, report: Report) -> boo
                 stack.pop()
             else:
                 sound = False
+                if not stack and t.type == "RBRACE" and colons:
+                    message = "expected `{`, found `:`"
+                    report.add(source, span_of(colons.pop(0)), message, help=BLOCKS)
+                    continue
                 message = f"`{t}` closes nothing"
                 if stack:
                     message = f"`{t}` cannot close `{stack[-1]}`"

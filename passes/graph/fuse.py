@@ -45,6 +45,7 @@ from ...dialects.graph import (
     TransposeOp,
     YieldOp,
 )
+from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import shape_of
 from ...machine import Machine
 from ..access import Index, is_layout, resolve, splat_of
@@ -70,10 +71,6 @@ def own_tensor(value: SSAValue, user: Operation | None) -> bool:
         return any((*to_ints(user.low), *to_ints(user.high)))
     return isinstance(user, ConvOp | WindowOp)
 
-
-AXES = "axes"
-"""Attribute of an op in a fusion: the domain's axis of each dimension of its result (of its operand, for a
-reduction); -1 for a dimension of size 1 without one."""
 
 MOVES: dict[type[Operation], str] = {
     ConcatOp: "move",

@@ -10,7 +10,7 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects import graph, tile
-from ...dialects.base import describe, text, to_ints
+from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, HostOp, ReshapeOp, ToHostOp, WhileOp, YieldOp
 from ...dialects.graph.donation import donated
 from ...dialects.npu import GmType, ViewOp, structure
@@ -93,6 +93,7 @@ class ProgramLowering(Homes):
         inits = to_ints(op.inits)
         used = {i for i in inits if i >= 0}
         inputs = [v for i, v in enumerate(op.arguments) if i not in used]
+        _check_launch(op, kernel, inputs)
         operands = [self.env[v] for v in inputs]
         outputs: dict[int, SSAValue] = {}
         for o, init in enumerate(inits):
@@ -276,6 +277,22 @@ class ProgramLowering(Homes):
             for i in order or range(len(op.operands))
         ]
         self.add(cls.create(operands=values, location=op.location))
+
+
+def _check_launch(op: tile.LaunchOp, kernel: tile.KernelOp, inputs: Sequence[SSAValue]) -> None:
+    """Raises PassError where a launch does not give what its kernel takes."""
+    outputs, workspaces = integer(kernel.outputs), integer(kernel.workspaces)
+    takes = [a.type for a in kernel.body.block.args[len(to_ints(kernel.grid)) :]]
+    takes = takes[: len(takes) - workspaces]
+    gives = [gm_type(v) for v in (*inputs, *op.outputs)]
+    if len(op.outputs) != outputs or len(gives) != len(takes):
+        raise PassError(
+            f"{describe(op)} gives {len(inputs)} tensors and takes {len(op.outputs)}; {describe(kernel)} "
+            f"@{text(kernel.sym_name)} takes {len(takes) - outputs} and gives {outputs}"
+        )
+    for i, (mine, its) in enumerate(zip(gives, takes, strict=True)):
+        if mine != its:
+            raise PassError(f"{describe(op)} has {mine} where argument {i} of {describe(kernel)} is {its}")
 
 
 HANDLERS: dict[type[Operation], Callable[[ProgramLowering, Any], None]] = {

@@ -64,6 +64,15 @@ def seconds_of(script: str, *arguments: str) -> float:
     return after.children_user - before.children_user + after.children_system - before.children_system
 
 
+def test_a_format_of_a_package_that_is_not_there(
+    relu: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "llvmlite", None)
+    assert complaint(capsys, str(relu), "-t", "llvm") == (
+        "tilewright-opt: error: this needs the Python package llvmlite, which is not installed\n"
+    )
+
+
 def test_passes_with_options(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert opt.main([str(relu), "-p", "graph-fuse,graph-to-tile{target=ascend-310}"]) == 0
     assert "tile.kernel @max_0" in capsys.readouterr().out

@@ -9,6 +9,7 @@ import os
 import stat
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import jax
@@ -18,6 +19,7 @@ from safetensors.numpy import save_file
 
 import tilewright as tw
 from tilewright.backends.files import write_whole
+from tilewright.cli.common import short_warnings
 from tilewright.cli.main import main
 
 MLP = """# a perceptron
@@ -67,7 +69,14 @@ MISTAKES = {
     "run mlp.tw:": "mlp.tw:: write mlp.tw:fn, or mlp.tw for its only public function",
     "run mlp.tw": "help: give inputs, or `--shapes N=8`",
     "run mlp.tw --shapes N=x": f"cannot read 'N=x' in --shapes; {SHAPES}",
-    "run model.py:mlp --shapes N=3": f"cannot read 'N=3' in --shapes; {SHAPES}",
+    "run model.py:mlp --shapes N=3": f"--shapes N=3: only .tw functions have dimensions with names; {SHAPES}",
+    "run mlp.tw --shapes N=4,M=-2": f"cannot read 'M=-2' in --shapes; {SHAPES}",
+    f"run {N4} --jsn": "unrecognized arguments: --jsn; did you mean --json? (see tilewright run --help)",
+    f"compile {N4} -o ./mlp.tw": "./mlp.tw: the command reads this file; write the output to another one",
+    "report model.py:mlp -o model.py": "unrecognized arguments: -o model.py (see tilewright report --help)",
+    "trace model.py:mlp --shapes f32[4,16],f32[16,3] -o model.py": "model.py: the command reads this file",
+    f"reduce {N4} --check cost>0 -o w.mlir --inputs w.npz": "w.npz: the command reads this file",
+    f"report {N4} --schedule contract_0:": "schedule: nothing is pinned of contract_0, as in contract_0:cores=4",
     "run mlp.tw --shapes f32[4,16": "cannot read 'f32[4' in --shapes",
     "run mlp.tw --shapes ,": "--shapes is empty",
     "run mlp.tw --shapes f33[4]": "unknown element type 'f33' in --shapes; did you mean f32",
@@ -138,6 +147,22 @@ def test_misspelt_weights(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().err
     assert "help: did you mean `w.npz`?" in said
     assert "help: did you mean `head`?" in said
+
+
+def test_pins_below_the_level_where_tiles_are_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", *N4.split(), "-o", "npu.mlir"]) == 0
+    for command in ("report", "verify"):
+        assert main([command, "npu.mlir", "--schedule", "base_m=16"]) == 1
+        said = capsys.readouterr().err
+        assert said == (
+            "tilewright: error: schedule: the program is written at the npu level, where tiles are chosen already\n"
+        )
+
+
+def test_a_warning_is_one_line() -> None:
+    with short_warnings("tilewright"):
+        said = warnings.formatwarning("of two\nlines", UserWarning, "model.py", 3)
+    assert said == "tilewright: warning: of two lines\n"
 
 
 def test_of_a_long_line_the_part_around_the_error_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

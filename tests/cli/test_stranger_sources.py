@@ -117,6 +117,15 @@ PYTHON = {
     "endless": ("def g():\n    return g()\ng()\n", "bad.py:2: RecursionError"),
     "text": ("def f(x):\n    return 'a'\n", "bad.py:1: TypeError: function f at"),
     "an object": ("def f(x):\n    return object()\n", "which is not a valid JAX type"),
+    "async": (
+        "async def f(x):\n    return x\n",
+        "f is an async function, which gives no arrays: write it without async",
+    ),
+    "state that changes its type": (
+        "def f(x):\n    return jax.lax.scan(lambda c, t: (c.astype('float16'), t), x[0], x)\n",
+        "has type float32[] but the corresponding output carry component has type float16[], so the dtypes do not",
+    ),
+    "a message of two lines": ("def f(x):\n    raise ValueError('not\\ntoday')\n", "bad.py:2: ValueError: not today"),
     "a generator": ("def f(x):\n    yield x\n", "bad.py:1: TypeError: Expected a function, got a generator"),
     "a class": ("class f:\n    def __init__(self, x): pass\n", "bad.py: TypeError: function"),
     "a condition": ("def f(x):\n    return x if x[0] > 0 else -x\n", "bad.py:2: TracerBoolConversionError"),
@@ -205,7 +214,7 @@ def test_tw(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_python(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, expected = PYTHON[name]
     head = "" if "coding" in text else "import jax, numpy as np; "
-    if text.startswith(("def", "class", "@")):
+    if text.startswith(("def", "async", "class", "@")):
         shift, head = 1, "import jax, numpy as np\n"
         for line in range(9, 0, -1):
             expected = expected.replace(f"bad.py:{line}:", f"bad.py:{line + shift}:")

@@ -234,6 +234,20 @@ def test_effects_without_results_vanish():
     assert "graph.host" not in names(lower(fn, X))
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_effect_without_results_that_is_none_of_debugging_is_refused(nested: bool):
+    def fn(x: jax.Array) -> jax.Array:
+        io_callback(print, None, x)
+        jax.debug.print("{}", x[0, 0])
+        return x + 1
+
+    def loop(x: jax.Array) -> jax.Array:
+        return lax.fori_loop(0, 3, lambda _, c: jax.jit(fn)(c), x)
+
+    with pytest.raises(FrontendError, match=rf"{Path(__file__).name}:\d+\) has effects in Python"):
+        lower_function(loop if nested else fn, [X])
+
+
 def test_ordered_effects_are_refused_with_the_line():
     def fn(x: jax.Array) -> jax.Array:
         return io_callback(np.sin, x, x)

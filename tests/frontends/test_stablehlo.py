@@ -112,6 +112,11 @@ def test_argmax_is_matched_exactly():
     assert "graph.arg_reduce" in check(ARGMAX.format(dim=1, tie="LT"), x)
 
 
+def test_a_reduction_of_nothing_is_where_it_starts():
+    text = ARGMAX.format(dim=1, tie="LT").replace("3x6", "3x0")
+    assert "graph.arg_reduce" not in check(text, np.zeros((3, 0), np.float32))
+
+
 @pytest.mark.parametrize(("dim", "tie"), [(1, "GT"), (0, "LT")])
 def test_what_only_looks_like_argmax_is_not(dim: int, tie: str):
     module = convert(ARGMAX.format(dim=dim, tie=tie))

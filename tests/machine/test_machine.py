@@ -237,6 +237,7 @@ def test_load_path(tmp_path: Path):
         ("i8 = 0.045", "", "'energy.pj_per_mac.i8' is missing"),
         ("i16 = 0.0645", "", "'energy.pj_per_lane.i16' is missing"),
         ("l0 = 0.5", "l9 = 0.5", "'energy.pj_per_byte.l0' is missing"),
+        ("align = 64 }", "align = 48 }", "'spaces.l0c.align' must be a power of two"),
         ("[cores]", "[cores", "changed.toml: "),
     ],
 )

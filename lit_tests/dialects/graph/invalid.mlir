@@ -171,6 +171,12 @@
 
 // -----
 
+%x = "test.op"() : () -> tensor<6x0xf32>
+%v, %i = graph.arg_reduce %x {dim = 1, kind = "max"} : (tensor<6x0xf32>) -> (tensor<6xf32>, tensor<6xi32>)
+// CHECK: 'graph.arg_reduce' dimension 1 of [6, 0] has no elements, so no largest or smallest
+
+// -----
+
 %x = "test.op"() : () -> tensor<4xf32>
 %z = graph.reduce_window %x {dilation = [1], high = [0], kind = "mean", low = [0], strides = [1], window = [2]} : (tensor<4xf32>) -> tensor<3xf32>
 // CHECK: 'graph.reduce_window' kind 'mean' is not one of
@@ -574,3 +580,13 @@ graph.sort {descending = [], dim = 0, keys = [], total = []}
 %x = "test.op"() : () -> tensor<4xf32>
 %y = graph.sort %x {descending = [0], dim = 0, keep = 5, keys = [0], total = [0]} : (tensor<4xf32>) -> tensor<5xf32>
 // CHECK: 'graph.sort' cannot keep 5 of 4
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x4xf32>
+%y = graph.fusion %x {domain = [8], kind = "vector"} : tensor<8x4xf32> {
+^bb0(%a: tensor<8x4xf32>):
+  %b = graph.exp %a attributes {axes = array<i64: 0, 1>} : tensor<8x4xf32>
+  graph.yield %b : (tensor<8x4xf32>)
+}
+// CHECK: 'graph.fusion' has a domain of 1 dimension, and 'graph.exp' {{.*}}names the axes [0, 1] of it

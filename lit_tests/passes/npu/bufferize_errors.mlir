@@ -82,3 +82,26 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   func.return %y : tensor<4xf32>
 }
 // CHECK: 'tile.launch' ({{.*}}) launches @nowhere, which does not exist
+
+// -----
+
+// A launch gives what its kernel takes.
+func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %y = tile.launch @k %x, %x {inits = [-1]} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  func.return %y : tensor<8xf32>
+}
+tile.kernel @k {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 2], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<8xf32>, %y: !npu.gm<8xf32>):
+}
+// CHECK: 'tile.launch' ({{.*}}) gives 2 tensors and takes 1; 'tile.kernel' ({{.*}}) @k takes 1 and gives 1
+
+// -----
+
+func.func @main(%x: tensor<9xf32>) -> tensor<8xf32> {
+  %y = tile.launch @k %x {inits = [-1]} : (tensor<9xf32>) -> tensor<8xf32>
+  func.return %y : tensor<8xf32>
+}
+tile.kernel @k {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 2], workspaces = 0} {
+^bb0(%i: index, %x: !npu.gm<8xf32>, %y: !npu.gm<8xf32>):
+}
+// CHECK: 'tile.launch' ({{.*}}) has !npu.gm<9xf32> where argument 0 of 'tile.kernel' ({{.*}}) is !npu.gm<8xf32>
