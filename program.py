@@ -122,7 +122,8 @@ class Program:
         return LEVELS[LEVELS.index(level_of(self._source.lower()[0])) :]
 
     def module(self, level: Level = "npu") -> ModuleOp:
-        """The program's module at a level; levels above npu are built again from the source."""
+        """The program's module at a level; levels above npu are built again from the source. Raises CompileError for a
+        level that there is not or that the source begins below."""
         if level not in LEVELS:
             raise CompileError(f"there is no level {level!r}; levels are {', '.join(LEVELS)}")
         if level == "npu":
@@ -137,7 +138,7 @@ class Program:
         return module
 
     def ir(self, level: Level = "npu") -> str:
-        """The text of the program at a level."""
+        """The text of the program at a level. Raises CompileError as `module` does."""
         return str(self.module(level))
 
     def tw(self) -> str:
@@ -179,7 +180,8 @@ class Program:
         return self._executables[memory]
 
     def flatten(self, args: Sequence[Any]) -> list[Any]:
-        """The flat inputs in @main's order, checked against the signature."""
+        """The flat inputs in @main's order, checked against the signature. Raises CompileError for other shapes, dtypes
+        or trees."""
         return self._signature.flatten(self._source.name, args)
 
     def unflatten(self, flat: Sequence[Any]) -> Any:

@@ -17,8 +17,8 @@ import tilewright as tw
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "tests" / "verification")]
 
-import gpt2  # pyright: ignore[reportMissingImports]  # noqa: E402
-from wrong_passes import CASES, corrupted  # pyright: ignore[reportMissingImports]  # noqa: E402
+import gpt2  # noqa: E402  # found on the path above
+from wrong_passes import CASES, corrupted  # noqa: E402  # found on the path above
 
 EACH_STAGE = (
     "simplify-swaps-sub",

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks")]
 
-from run import load  # pyright: ignore[reportMissingImports]  # noqa: E402
+from run import load  # noqa: E402  # found on the path above
 
 MODELS = {
     "train_transformer:sgd": (0,),

@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks")]
 
-from run import load  # pyright: ignore[reportMissingImports]  # noqa: E402
+from run import load  # noqa: E402  # found on the path above
 
 MODELS = (
     "gpt2:forward",

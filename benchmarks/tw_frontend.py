@@ -13,7 +13,6 @@ from tilewright.frontends.text.parse import parse
 from tilewright.frontends.text.tokens import tokenize
 
 LINES = 2000
-LAYERS = 50
 
 
 def program(lines: int = LINES) -> str:

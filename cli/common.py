@@ -95,7 +95,7 @@ def check_output(path: str) -> None:
 @contextmanager
 def quiet_pipe():
     """A reader that closes our output early (`| head`) is no error."""
-    # a program started with its output closed has none
+    # a program started with its output closed has none; what stands for it stays open to the end
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:

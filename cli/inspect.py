@@ -233,7 +233,7 @@ def completion(args: argparse.Namespace) -> int:
     parser = make_parser()
     for action in _actions(parser):
         if action.metavar in FILES:
-            action.complete = shtab.FILE  # pyright: ignore[reportAttributeAccessIssue]
+            action.complete = shtab.FILE  # pyright: ignore[reportAttributeAccessIssue]  # where shtab looks
     sys.stdout.write(shtab.complete(parser, shell=args.shell) + "\n")
     return 0
 

@@ -67,7 +67,7 @@ class TilewrightOptMain(xDSLOptMain):
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         super().register_all_arguments(arg_parser)
         arg_parser.prog = PROGRAM
-        arg_parser.error = _usage  # pyright: ignore[reportAttributeAccessIssue]
+        arg_parser.error = _usage  # pyright: ignore[reportAttributeAccessIssue]  # as argparse's users do
         arg_parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         ours = ", ".join(TILEWRIGHT_UNIVERSE.all_passes)
         for action in arg_parser._actions:

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import Attribute
 
-from .base import FormattedOp
+from .base import FormattedOp, to_ints
 from .dtypes import same_width, size
 from .elementwise import REDUCTIONS, SCATTERS, Function
 
 Shape = Sequence[int]
+
+
+def check_offsets(op: FormattedOp, indices: int) -> None:
+    """`offsets` holds whole rows: a coefficient for each index and a constant."""
+    attr = op.properties.get("offsets")
+    assert attr is None or isinstance(attr, DenseArrayBase)
+    if len(to_ints(attr)) % (indices + 1):
+        raise op.error(f"needs rows of {indices + 1} numbers in offsets")
 
 
 def check_lanes(op: FormattedOp, result: Shape, operands: Sequence[Shape]) -> None:
@@ -30,21 +39,41 @@ def check_bits(op: FormattedOp, function: Function, operand: Attribute, result: 
             raise op.error(str(error)) from None
 
 
-def check_matmul(op: FormattedOp, a: Shape, b: Shape, acc: Shape) -> None:
-    """acc = a x b."""
+def check_matmul(op: FormattedOp, steps: int, a: Shape, b: Shape, acc: Shape) -> None:
+    """acc = a x b, at one step of a sum."""
+    check_places(op, steps, 1)
     if not (len(a) == len(b) == len(acc) == 2 and a[1] == b[0] and tuple(acc) == (a[0], b[1])):
         raise op.error(f"cannot multiply {list(a)} by {list(b)} into {list(acc)}")
 
 
-def check_box(op: FormattedOp, shape: Shape, sizes: Shape) -> None:
-    """A box lies within a shape."""
+def check_box(op: FormattedOp, shape: Shape, sizes: Shape, offsets: int) -> None:
+    """A box lies within a shape and has an offset for each dimension."""
     if len(sizes) != len(shape) or any(n > s for n, s in zip(sizes, shape, strict=True)):
         raise op.error(f"box {list(sizes)} does not fit into {list(shape)}")
+    check_places(op, offsets, len(shape))
+    check_ranks(op, len(shape), "steps", "window", "window_steps")
 
 
-def check_extract(op: FormattedOp, source: Shape, sizes: Shape, out: Shape, result: Attribute) -> None:
+def check_ranks(op: FormattedOp, rank: int, *names: str) -> None:
+    """Lists among the properties, where they are there, have an entry for each dimension."""
+    for name in names:
+        attr = op.properties.get(name)
+        assert attr is None or isinstance(attr, DenseArrayBase)
+        if attr is not None and len(to_ints(attr)) != rank:
+            raise op.error(f"needs {name} for each of {rank} dimensions, has {list(to_ints(attr))}")
+
+
+def check_places(op: FormattedOp, given: int, wanted: int) -> None:
+    """`at [...]` has as many expressions as the op wants."""
+    if given != wanted:
+        raise op.error(f"needs at [...] with {wanted} expression{'s' * (wanted != 1)}, has {given}")
+
+
+def check_extract(
+    op: FormattedOp, source: Shape, sizes: Shape, offsets: int, out: Shape, result: Attribute
+) -> None:
     """A box of the source fills the result."""
-    check_box(op, source, sizes)
+    check_box(op, source, sizes, offsets)
     if size(sizes) != size(out):
         raise op.error(f"box {list(sizes)} does not fill {result}")
 
@@ -91,10 +120,11 @@ def check_transpose(
         raise op.error(f"perm {list(perm)} of {types[0]} does not give {types[1]}")
 
 
-def check_iota(op: FormattedOp, shape: Shape, dim: int, result: Attribute) -> None:
-    """The counted dimension is one of the result's."""
+def check_iota(op: FormattedOp, shape: Shape, dim: int, starts: int, result: Attribute) -> None:
+    """The counted dimension is one of the result's, and counting starts at one number."""
     if not 0 <= dim < len(shape):
         raise op.error(f"dim {dim} is outside {result}")
+    check_places(op, starts, 1)
 
 
 def check_mask(op: FormattedOp, source: Shape, out: Shape, offsets: int, bounds: Shape) -> None:
@@ -148,8 +178,7 @@ def check_scatter(op: FormattedOp, kind: str, shapes: Sequence[Shape], starts: i
         raise op.error(
             f"cannot put rows of {list(updates)} at {list(index)} into {list(target)} for {list(out)}"
         )
-    if starts != 1:
-        raise op.error(f"needs the target's first row, has {starts} numbers")
+    check_places(op, starts, 1)
 
 
 def check_cumulate(op: FormattedOp, kind: str, source: Shape, out: Shape, dim: int) -> None:

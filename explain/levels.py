@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 
 from xdsl.dialects.builtin import LocationAttr, ModuleOp, NameLoc, StringAttr
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.printer import Printer
 
 from ..dialects.base import source_of
@@ -160,8 +160,3 @@ def values_in(view: LevelView) -> Iterator[SSAValue]:
             if value not in seen:
                 seen.add(value)
                 yield value
-
-
-def body_arguments(block: Block | None) -> Sequence[SSAValue]:
-    """A block's arguments; none where there is no block."""
-    return () if block is None else block.args

@@ -30,7 +30,10 @@ def render(program: Program, progress: Progress | None = None) -> str:
         raise ExplainError(f"explain needs {error.name}, which is not installed: {INSTALL}") from None
     assets = files("tilewright.explain") / "assets"
     library = files(bokeh) / "server" / "static" / "js"
-    read = lambda name: (assets / name).read_text(encoding="utf-8")  # noqa: E731
+
+    def read(name: str) -> str:
+        return (assets / name).read_text(encoding="utf-8")
+
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     data = page_data(program, progress)
     return environment.from_string(read("page.html.j2")).render(

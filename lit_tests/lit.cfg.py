@@ -1,6 +1,6 @@
 """lit over the textual IR: `lit lit_tests`, with the interpreter that has tilewright, lit and filecheck."""
 
-# ruff: noqa: F821
+# ruff: noqa: F821  # lit puts `config` and `lit_config` there
 
 import importlib.util
 import os

@@ -18,8 +18,8 @@ _KEY = re.compile(r"([\w\-]+)\s*=")
 
 @dataclass(frozen=True)
 class Figure:
-    """`key` ("memory.l2_bytes") and its value as the file has it; source: the comment beside or above it; file: the
-    chip whose file it stands in."""
+    """`key` ("memory.l2_bytes") and its value as the file has it; source: the comment beside it, above it or at the
+    head of its table; file: the chip whose file it stands in."""
 
     key: str
     value: Any
@@ -71,8 +71,10 @@ def _leaves(table: dict[str, Any], prefix: str, known: dict[str, str]) -> Iterat
 
 
 def _comments(content: str) -> tuple[str, dict[str, str]]:
-    """The comment that a file begins with, and the one of each key: behind it, else right above it."""
+    """The comment that a file begins with, and the one of each key: behind it, else right above it, else the one that
+    its table begins with."""
     found: dict[str, str] = {}
+    tables: dict[str, str] = {}
     about: list[str] = []
     above: list[str] = []
     prefix, depth, head, last = "", 0, True, ""
@@ -90,12 +92,13 @@ def _comments(content: str) -> tuple[str, dict[str, str]]:
             prefix, above = f"{table[1]}.", [comment] if comment else []
         elif key := _KEY.match(code):
             last = prefix + key[1]
+            tables.setdefault(prefix.removesuffix("."), " ".join(above))
             found[last] = comment or " ".join(above)
             if depth == 0 and not _open(code):
                 above = []
         head = False
         depth = max(0, depth + _open(code))
-    return "\n".join(about), found
+    return "\n".join(about), {key: said or tables[key.rpartition(".")[0]] for key, said in found.items()}
 
 
 def _split(line: str) -> tuple[str, str]:

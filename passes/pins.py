@@ -10,7 +10,7 @@ What is None stays the compiler's choice. A pin is obeyed, or refused with a Pas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeGuard
 
 from .errors import PassError
@@ -170,7 +170,7 @@ def schedule_for(pins: Pins, kernel: str, obeyed: frozenset[str]) -> Schedule:
     if pins is None:
         return FREE
     if isinstance(pins, Schedule):
-        return Schedule(**{k: v for k, v in pins.pinned().items() if k in obeyed})  # pyright: ignore[reportArgumentType]
+        return replace(FREE, **{k: v for k, v in pins.pinned().items() if k in obeyed})
     schedule = pins.get(kernel, FREE)
     for name in schedule.pinned():
         if name not in obeyed:

@@ -65,4 +65,4 @@ def test_scan_stays_a_loop() -> None:
     program = tw.compile(fn, *args)
     loops = [op for op in program.module().walk() if op.name == "npu.loop"]
     assert len(loops) == 1
-    assert loops[0].properties["trip_count"].value.data == 32  # pyright: ignore[reportAttributeAccessIssue]
+    assert loops[0].properties["trip_count"].value.data == 32

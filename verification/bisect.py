@@ -22,6 +22,7 @@ from ..backends.interpreter.graph import main_of
 from ..dialects import make_context, tile
 from ..dialects.base import source_of, text
 from ..dialects.graph import FusionOp
+from ..dialects.graph.interface import shape_of
 from ..dialects.npu.interface import gm
 from ..dialects.npu.structure import KernelOp, LaunchOp
 from ..dialects.text import parse_module
@@ -125,7 +126,7 @@ class Bisector:
         shape = (
             gm(op.written()[finding.index]).shape
             if isinstance(op, LaunchOp)
-            else op.results[finding.index].type.get_shape()  # pyright: ignore[reportAttributeAccessIssue]
+            else shape_of(op.results[finding.index])
         )
         name = op.callee.root_reference.data
         for kernel in self.failure.after.ops:
@@ -193,7 +194,9 @@ class Bisector:
             tags = {v.name_hint for v in values_of(op)} | {r.name_hint for r in op.results}
             return [o for o in before.walk() if o.results and o.results[0].name_hint in tags]
         if isinstance(op, ReturnOp):
-            value = main_of(before).body.block.last_op.operands[finding.index]  # pyright: ignore
+            last = main_of(before).body.block.last_op
+            assert last is not None
+            value = last.operands[finding.index]
             return [value.owner] if isinstance(value.owner, Operation) else []
         found = _by_tag(before, op.results[finding.index].name_hint)
         return [] if found is None else [found]

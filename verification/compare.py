@@ -43,7 +43,8 @@ def same_bits(a: Any, b: Any) -> bool:
 
 def compare(got: Any, want: Any, allowed: Any = None, bits: bool = False) -> Difference:
     """Compares two arrays of one shape. allowed: largest absolute difference of each element, None for equality;
-    bits: every bit counts, the sign of zero and the payload of NaN too."""
+    bits: every bit counts, the sign of zero too; a NaN equals any NaN, since nobody says which of two operands' signs
+    and payloads it takes."""
     if got is want:
         return SAME
     a, b = np.asarray(got), np.asarray(want)
@@ -54,7 +55,7 @@ def compare(got: Any, want: Any, allowed: Any = None, bits: bool = False) -> Dif
     if bits:
         width = a.dtype.itemsize
         rows = [np.ascontiguousarray(x).reshape(-1).view(np.uint8).reshape(-1, width) for x in (a, b)]
-        differ = (rows[0] != rows[1]).any(axis=1).reshape(a.shape)
+        differ = (rows[0] != rows[1]).any(axis=1).reshape(a.shape) & ~((a != a) & (b != b))
     kind = np.complex128 if a.dtype.kind == "c" else np.float64
     x, y = a.astype(kind), b.astype(kind)
     with np.errstate(all="ignore"):
@@ -65,7 +66,7 @@ def compare(got: Any, want: Any, allowed: Any = None, bits: bool = False) -> Dif
         room = np.zeros_like(gap) if allowed is None else np.asarray(allowed, np.float64)
         ratio = np.where(gap <= room, np.where(room > 0, gap / np.maximum(room, 1e-300), np.inf), gap / room)
         # where everything is allowed nothing can be wrong
-        ratio = np.where(np.isposinf(room) & np.isfinite(gap), 0.0, ratio)
+        ratio = np.where(np.isposinf(room), 0.0, ratio)
         ratio = np.where(differ, np.where(np.isnan(ratio), np.inf, ratio), 0.0)
     if not ratio.any():
         return SAME

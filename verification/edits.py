@@ -263,9 +263,11 @@ class GridsShrink:
     def apply(self, module: ModuleOp, sites: Sequence[Place]) -> bool:
         ops = _numbered(module)
         for i, (axis, n) in sites:
-            grid = list(to_ints(ops[i].properties["grid"]))  # pyright: ignore[reportArgumentType]
+            kernel = ops[i]
+            assert isinstance(kernel, KERNELS)
+            grid = list(to_ints(kernel.grid))
             grid[axis] = n
-            ops[i].properties["grid"] = ints(grid)
+            kernel.grid = ints(grid)
         return True
 
 
@@ -311,7 +313,7 @@ def _retype(value: SSAValue, old: int, new: int) -> None:
     kind = value.type
     if isinstance(kind, TensorType) and old in kind.get_shape():
         shape = [new if n == old else n for n in kind.get_shape()]
-        value._type = TensorType(kind.element_type, shape)  # pyright: ignore[reportAttributeAccessIssue]
+        value._type = TensorType(kind.element_type, shape)  # pyright: ignore[reportAttributeAccessIssue]  # in place: xDSL only replaces values
 
 
 EDITS: tuple[Edit, ...] = (

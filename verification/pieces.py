@@ -18,6 +18,7 @@ from ..backends.interpreter.host import run_text
 from ..backends.interpreter.launch import jit
 from ..dialects.base import text
 from ..dialects.graph import ConstantOp, FusionOp, HostOp, IotaOp, YieldOp
+from ..dialects.graph.interface import shape_of
 from .structure import Cache, structure
 from .trace import Path, Trace
 from .walk import evaluate
@@ -111,7 +112,7 @@ class Collector:
     def _value(self, value: SSAValue, path: Path) -> np.ndarray:
         known = self.golden.value(path, value.name_hint)
         if known is None:
-            known = np.zeros(value.type.get_shape(), np.float32)  # pyright: ignore[reportAttributeAccessIssue]
+            known = np.zeros(shape_of(value), np.float32)
         return np.asarray(known)
 
     def _bring(self, piece: Piece, env: dict[SSAValue, SSAValue], value: SSAValue, path: Path) -> None:
@@ -137,7 +138,7 @@ class Collector:
 
     def _run(self, op: Operation, xs: Sequence[np.ndarray]) -> list[np.ndarray]:
         if isinstance(op, HostOp):
-            return [np.asarray(y) for y in run_text(text(op.module), xs)]  # pyright: ignore[reportArgumentType]
+            return [np.asarray(y) for y in run_text(text(op.module), xs)]
         key = ("values", structure(op))
         function = self.cache.get(key, lambda: jit(lambda xs: evaluate(op, xs, [], None)[0]))
         return [np.asarray(y) for y in function(list(xs))]

@@ -38,6 +38,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
+        """Whether every difference is allowed and there is nothing to note."""
         return self.ratio <= 1 and (self.isolated is None or self.isolated <= 1) and not self.note
 
     @property
@@ -184,6 +185,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
+        """Whether every row is, and both memory modes give the same bits."""
         return self.bitwise and all(c.ok for c in self.checks)
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax import Array
 from jax._src import compiler, xla_bridge
 from jax._src.interpreters import mlir
@@ -50,7 +51,7 @@ def _callbacks(module: ir.Module) -> list[callbacks.Callback]:
     return [callbacks.callback(int(number.value)) for _, number in calls]
 
 
-def run_text(module: str, inputs: Sequence[Array]) -> list[Array]:
+def run_text(module: str, inputs: Sequence[Array | np.ndarray]) -> list[Array]:
     """The results of `main` for these inputs."""
     with jax.enable_x64(True):
         # the executable takes buffers on its device; it checks neither their number nor their types

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -19,6 +20,7 @@ from xdsl.traits import Pure
 
 from ..base import FormattedOp
 from ..dtypes import part, size
+from ..shapes import check_places
 from .types import BufferType, GmType
 
 
@@ -75,6 +77,21 @@ class ViewOp(FormattedOp):
         if not isinstance(src, GmType) or not isinstance(out, GmType):
             raise self.error("needs device tensors")
         check_view(self, src, out)
+
+
+def check_scalar(op: FormattedOp, source: GmType, starts: int) -> None:
+    """A place in a tensor of integers. Raises VerifyException."""
+    if not isinstance(source.element, IntegerType):
+        raise op.error(f"reads an integer, not one of {source}")
+    check_places(op, starts, len(source.shape))
+
+
+def check_indirect(op: FormattedOp, source: GmType, index: Attribute, sizes: Sequence[int]) -> None:
+    """Boxes of a tensor at integers that are counted in its elements. Raises VerifyException."""
+    if not isinstance(index, IntegerType):
+        raise op.error(f"takes places that are integers, not {index}")
+    if len(sizes) != len(source.shape):
+        raise op.error(f"needs a size for each of {len(source.shape)} dimensions")
 
 
 def check_view(op: FormattedOp, src: GmType, out: GmType) -> None:

@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from ...machine import Machine
 from ..base import FormattedOp, Linear, to_ints
 from ..dtypes import dtype_name, itemsize, size
+from ..shapes import check_offsets
 from .types import BufferType, GmType, Pipe
 
 
@@ -21,15 +22,14 @@ class Cost:
     """What one instruction asks of its pipe.
 
     cycles: busy time with the machine to itself and all its bytes in L2; gm_bytes: bytes that cross the device
-    memory system (whole bursts), read or written; wanted_bytes: the useful part of them; bus_bytes: what they take
-    of its bandwidth, more than gm_bytes where runs straddle memory lines; miss_cycles: what a byte that misses L2 takes
-    more; shared_rate: bytes per cycle at which one core gets what all others read at the same time; macs:
-    multiply-accumulates; elements: vector lanes worked; write: True where gm_bytes go out.
+    memory system (whole bursts), read or written; bus_bytes: what they take of its bandwidth, more than gm_bytes
+    where runs straddle memory lines; miss_cycles: what a byte that misses L2 takes more; shared_rate: bytes per
+    cycle at which one core gets what all others read at the same time; macs: multiply-accumulates; elements: vector
+    lanes worked; write: True where gm_bytes go out.
     """
 
     cycles: int = 0
     gm_bytes: int = 0
-    wanted_bytes: int = 0
     bus_bytes: int = 0
     miss_cycles: float = 0.0
     shared_rate: float = math.inf
@@ -114,12 +114,7 @@ class NpuOp(FormattedOp):
         return Linear.decode(attr, len(self.index_operands()))
 
     def verify_(self) -> None:
-        if self.ADDRESSED and "offsets" in self.properties:
-            attr = self.properties["offsets"]
-            assert isinstance(attr, DenseArrayBase)
-            width = len(self.index_operands()) + 1
-            if len(to_ints(attr)) % width:
-                raise self.error(f"needs rows of {width} numbers in offsets")
+        check_offsets(self, len(self.index_operands()))
 
 
 def buffer(value: SSAValue) -> BufferType:
@@ -153,10 +148,9 @@ def valid_extent(offset: int, count: int, step: int, extent: int) -> int:
 
 
 class Traffic(NamedTuple):
-    """A box transfer: bytes in whole bursts, useful bytes, contiguous runs, and bytes of bandwidth it takes."""
+    """A box transfer: bytes in whole bursts, contiguous runs, and bytes of bandwidth it takes."""
 
     bytes: int
-    wanted: int
     runs: int
     bus: int
 
@@ -177,9 +171,8 @@ def gm_traffic(
     burst, line = machine.burst_bytes, machine.gm_align
     width = itemsize(view.element)
     valid = [valid_extent(o, c, s, d) for o, c, s, d in zip(offsets, sizes, steps, view.shape, strict=True)]
-    useful = size(valid) * width
-    if not useful:
-        return Traffic(0, 0, 0, 0)
+    if not size(valid):
+        return Traffic(0, 0, 0)
     run, expected = 1, 1
     for count, step, stride in sorted(
         zip(valid, steps, view.strides, strict=True), key=lambda t: abs(t[1] * t[2]) if t[0] > 1 else 0
@@ -196,7 +189,7 @@ def gm_traffic(
     for n, step, stride in zip(valid, steps, view.strides, strict=True):
         if n > 1 and abs(step * stride) * width > run * width:
             align = math.gcd(align, step * stride * width)
-    return Traffic(runs * length, useful, runs, math.ceil(runs * length * straddling(length, align, line)))
+    return Traffic(runs * length, runs, math.ceil(runs * length * straddling(length, align, line)))
 
 
 def straddling(run: int, align: int, line: int) -> float:

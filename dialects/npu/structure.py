@@ -22,7 +22,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
 
 from ..base import INDEX, FormattedOp, integer, text, to_ints
-from ..dtypes import itemsize, size, tensor
+from ..dtypes import element_type, itemsize, size, tensor
 from ..graph import ConstantOp, YieldOp
 from ..graph.attributes import DataAttr
 from .interface import gm
@@ -93,6 +93,12 @@ class GmConstantOp(FormattedOp):
     value = prop_def(DataAttr)
     address = opt_prop_def(IntegerAttr)
     result = result_def(GmType)
+
+    def verify_(self) -> None:
+        data = self.value.data
+        want = GmType.of(data.shape, element_type(data.dtype))
+        if self.result.type != want:
+            raise self.error(f"should give {want}, but is written as {self.result.type}")
 
 
 @irdl_op_definition
@@ -410,6 +416,8 @@ class BranchOp(FormattedOp):
         return self.outputs
 
     def verify_(self) -> None:
+        if not self.branches:
+            raise self.error("needs a branch")
         if not is_number(self.index.type) or not all(is_number(t) for t in self.result_types):
             raise self.error("index and results must be tensors of rank 0")
         types = [*(v.type for v in self.outputs), *self.result_types]

@@ -13,6 +13,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from ...machine import Machine
 from ..base import INDEX, to_ints
 from ..dtypes import itemsize, size
+from .buffers import check_indirect, check_scalar
 from .interface import Cost, NpuOp, buffer, gm, gm_traffic
 from .types import BufferType, GmType, Pipe
 
@@ -67,7 +68,6 @@ class TransferOp(NpuOp):
         return Cost(
             cycles,
             moved.bytes,
-            moved.wanted,
             moved.bus,
             move.miss_cycles,
             move.shared_bytes_per_cycle,
@@ -177,6 +177,11 @@ class LoadIndirectOp(NpuOp):
     sizes = prop_def(DenseArrayBase)
 
     def verify_(self) -> None:
+        super().verify_()
+        check_indirect(self, gm(self.source), buffer(self.index).element, to_ints(self.sizes))
+        for v in (self.index, self.dest):
+            if buffer(v).space != "ub":
+                raise self.error(f"works on ub, not {buffer(v).space}")
         count = size(buffer(self.index).shape) * size(to_ints(self.sizes))
         if count != size(buffer(self.dest).shape):
             raise self.error(f"gives {count} elements, but the destination is {self.dest.type}")
@@ -187,7 +192,7 @@ class LoadIndirectOp(NpuOp):
         each = gm_traffic(view, [0] * len(sizes), sizes, [1] * len(sizes), machine, itemsize(view.element))
         move = machine.moves[("gm", "ub")]
         cycles = n * move.cycles(each.bytes, each.runs)
-        return Cost(cycles, n * each.bytes, n * each.wanted, n * each.bus, move.miss_cycles)
+        return Cost(cycles, n * each.bytes, n * each.bus, move.miss_cycles)
 
 
 @irdl_op_definition
@@ -208,11 +213,10 @@ class LoadScalarOp(NpuOp):
     def index_operands(self) -> Sequence[SSAValue]:
         return self.operands[1:]
 
+    def verify_(self) -> None:
+        super().verify_()
+        check_scalar(self, gm(self.source), len(self.linear().rows))
+
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         move = machine.moves[("gm", "ub")]
-        return Cost(
-            move.fixed_cycles,
-            machine.burst_bytes,
-            gm(self.source).bytes // max(size(gm(self.source).shape), 1),
-            machine.burst_bytes,
-        )
+        return Cost(move.fixed_cycles, machine.burst_bytes, machine.burst_bytes)

@@ -19,9 +19,6 @@ SPACES = ("gm", "l1", "l0a", "l0b", "l0c", "ub", "bt", "fb")
 """Named memory spaces: device memory, the cube core's l1, l0a, l0b, l0c, the vector core's ub, bias table and
 fixpipe parameters."""
 
-LAYOUT = {"l1": "nz", "l0a": "zz", "l0b": "nz", "l0c": "nz"}
-"""Order of the fractals in each space (the other spaces are row-major, nd)."""
-
 ROW_BYTES = 32
 """A row of an on-chip buffer starts at a multiple of this many bytes (the DaVinci block, C0)."""
 

@@ -214,7 +214,8 @@ class VIotaOp(VectorOp):
 
     def verify_(self) -> None:
         super().verify_()
-        check_iota(self, buffer(self.dest).shape, integer(self.dim), self.dest.type)
+        starts = len(self.linear().rows)
+        check_iota(self, buffer(self.dest).shape, integer(self.dim), starts, self.dest.type)
 
 
 @irdl_op_definition
@@ -264,7 +265,8 @@ class VExtractOp(VectorOp):
     def verify_(self) -> None:
         super().verify_()
         source, out = buffer(self.source).shape, buffer(self.dest).shape
-        check_extract(self, source, to_ints(self.sizes), out, self.dest.type)
+        starts = len(self.linear().rows)
+        check_extract(self, source, to_ints(self.sizes), starts, out, self.dest.type)
 
     def source_box(self) -> SourceBox:
         return SourceBox.of(self)

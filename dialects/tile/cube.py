@@ -20,7 +20,7 @@ from .. import npu
 from ..base import INDEX, to_ints
 from ..dtypes import size
 from ..npu.interface import NpuOp
-from ..shapes import check_box, check_matmul
+from ..shapes import check_box, check_extract, check_matmul
 from .interface import TileOp, tile_type
 from .types import TileType
 
@@ -44,10 +44,11 @@ class MoveOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
         spaces = (tile_type(self.source).space, tile_type(self.result).space)
         if spaces not in (("l1", "l0a"), ("l1", "l0b")):
             raise self.error(f"moves l1 to l0a or l0b, not {spaces[0]} to {spaces[1]}")
-        check_box(self, tile_type(self.source).shape, to_ints(self.sizes))
+        check_box(self, tile_type(self.source).shape, to_ints(self.sizes), len(self.linear().rows))
         moved = size(to_ints(self.sizes)) * size(to_ints(self.window))
         if moved != size(tile_type(self.result).shape):
             raise self.error(f"moves {moved} elements into {self.result.type}")
@@ -68,9 +69,12 @@ class DrainOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
         self.check_space(self.source, space="l0c")
         self.check_space(self.result)
-        check_box(self, tile_type(self.source).shape, to_ints(self.sizes))
+        source, out = tile_type(self.source).shape, tile_type(self.result).shape
+        starts = len(self.linear().rows)
+        check_extract(self, source, to_ints(self.sizes), starts, out, self.result.type)
 
 
 @irdl_op_definition
@@ -101,7 +105,8 @@ class MmaOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
         spaces = tuple(tile_type(v).space for v in self.main_operands())
         if spaces != ("l0a", "l0b", "l0c") or self.result.type != self.acc.type:
             raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
-        check_matmul(self, *(tile_type(v).shape for v in self.main_operands()))
+        check_matmul(self, len(self.linear().rows), *(tile_type(v).shape for v in self.main_operands()))

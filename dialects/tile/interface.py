@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from ..base import FormattedOp, Linear
 from ..npu.interface import NpuOp
+from ..shapes import check_offsets
 from .types import TileType
 
 
@@ -28,6 +29,9 @@ class TileOp(FormattedOp):
         attr = self.properties["offsets"]
         assert isinstance(attr, DenseArrayBase)
         return Linear.decode(attr, len(self.index_operands()))
+
+    def verify_(self) -> None:
+        check_offsets(self, len(self.index_operands()))
 
     def check_space(self, *values: SSAValue, space: str = "ub") -> None:
         for v in values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
@@ -19,9 +20,10 @@ from xdsl.traits import Pure
 from .. import npu
 from ..base import INDEX, to_ints
 from ..dtypes import size
-from ..npu.buffers import check_view
+from ..npu.buffers import check_indirect, check_scalar, check_view
 from ..npu.interface import NpuOp
 from ..npu.types import GmType
+from ..shapes import check_ranks
 from .interface import TileOp, tile_type
 from .types import TileType
 
@@ -45,10 +47,11 @@ class BoxOp(TileOp):
 
     ADDRESSED: ClassVar[bool] = True
 
-    def check_box_of(self, view: GmType, tile: TileType) -> None:
-        rank, sizes = len(view.shape), to_ints(self.properties["sizes"])  # pyright: ignore[reportArgumentType]
+    def check_box_of(self, view: GmType, tile: TileType, sizes: Sequence[int]) -> None:
+        rank = len(view.shape)
         if len(sizes) != rank or len(self.linear().rows) != rank:
             raise self.error(f"needs an offset and a size for each of {rank} dimensions")
+        check_ranks(self, rank, "steps")
         if size(sizes) != size(tile.shape):
             raise self.error(f"box {list(sizes)} does not fill {tile}")
 
@@ -68,8 +71,9 @@ class LoadOp(BoxOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
         assert isinstance(self.source.type, GmType)
-        self.check_box_of(self.source.type, tile_type(self.result))
+        self.check_box_of(self.source.type, tile_type(self.result), to_ints(self.sizes))
         if tile_type(self.result).space not in ("l1", "ub"):
             raise self.error(f"fills l1 or ub, not {tile_type(self.result).space}")
 
@@ -87,8 +91,9 @@ class StoreOp(BoxOp):
     steps = opt_prop_def(DenseArrayBase)
 
     def verify_(self) -> None:
+        super().verify_()
         assert isinstance(self.dest.type, GmType)
-        self.check_box_of(self.dest.type, tile_type(self.source))
+        self.check_box_of(self.dest.type, tile_type(self.source), to_ints(self.sizes))
         if tile_type(self.source).space not in ("l0c", "ub"):
             raise self.error(f"drains l0c or ub, not {tile_type(self.source).space}")
 
@@ -106,6 +111,10 @@ class LoadIndirectOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
+        assert isinstance(self.source.type, GmType)
+        check_indirect(self, self.source.type, tile_type(self.index).element, to_ints(self.sizes))
+        self.check_space(self.index, self.result)
         count = size(tile_type(self.index).shape) * size(to_ints(self.sizes))
         if count != size(tile_type(self.result).shape):
             raise self.error(f"gives {count} elements, not {self.result.type}")
@@ -124,3 +133,8 @@ class ScalarOp(TileOp):
     high = prop_def(IntegerAttr)
     result = result_def(INDEX)
     traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        super().verify_()
+        assert isinstance(self.source.type, GmType)
+        check_scalar(self, self.source.type, len(self.linear().rows))

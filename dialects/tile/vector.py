@@ -40,13 +40,21 @@ from .interface import TileOp, tile_type
 from .types import TileType
 
 
-class ElementwiseTileOp(TileOp):
+class VectorTileOp(TileOp):
+    """An op of the vector unit: all its tiles lie in ub."""
+
+    def verify_(self) -> None:
+        super().verify_()
+        self.check_space(*self.main_operands(), *self.results)
+
+
+class ElementwiseTileOp(VectorTileOp):
     """One scalar function over tiles in ub: each operand has the result's shape, or is a single element."""
 
     FUNCTION: ClassVar[Function]
 
     def verify_(self) -> None:
-        self.check_space(*self.operands, *self.results)
+        super().verify_()
         check_lanes(self, tile_type(self.results[0]).shape, [tile_type(v).shape for v in self.operands])
         check_bits(
             self, self.FUNCTION, tile_type(self.operands[0]).element, tile_type(self.results[0]).element
@@ -61,7 +69,7 @@ for _name, _cls in ELEMENTWISE.items():
 
 
 @irdl_op_definition
-class BroadcastOp(TileOp):
+class BroadcastOp(VectorTileOp):
     """Repeats size-1 dimensions to the result's shape."""
 
     name = "tile.broadcast"
@@ -71,11 +79,12 @@ class BroadcastOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
         check_broadcast(self, tile_type(self.source).shape, tile_type(self.result).shape)
 
 
 @irdl_op_definition
-class ReduceOp(TileOp):
+class ReduceOp(VectorTileOp):
     """Combines along `dims`, which keep size 1."""
 
     name = "tile.reduce"
@@ -87,12 +96,13 @@ class ReduceOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
         source, out = tile_type(self.source).shape, tile_type(self.result).shape
         check_reduce(self, text(self.kind), source, to_ints(self.dims), out, self.result.type)
 
 
 @irdl_op_definition
-class ArgReduceOp(TileOp):
+class ArgReduceOp(VectorTileOp):
     """Extreme value along `dim` and its first index, both with size 1 there."""
 
     name = "tile.arg_reduce"
@@ -105,12 +115,13 @@ class ArgReduceOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
         outs = [(tile_type(v).shape, v.type) for v in (self.value, self.index)]
         check_arg_reduce(self, text(self.kind), tile_type(self.source).shape, integer(self.dim), outs)
 
 
 @irdl_op_definition
-class TransposeOp(TileOp):
+class TransposeOp(VectorTileOp):
     """Result dimension i is operand dimension `perm[i]`."""
 
     name = "tile.transpose"
@@ -121,13 +132,14 @@ class TransposeOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
         types = self.source.type, self.result.type
         source, out = tile_type(self.source).shape, tile_type(self.result).shape
         check_transpose(self, source, to_ints(self.perm), out, types)
 
 
 @irdl_op_definition
-class IotaOp(TileOp):
+class IotaOp(VectorTileOp):
     """Each element is its coordinate along `dim` times `step`, plus `at [...]`."""
 
     name = "tile.iota"
@@ -141,11 +153,13 @@ class IotaOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        check_iota(self, tile_type(self.result).shape, integer(self.dim), self.result.type)
+        super().verify_()
+        starts = len(self.linear().rows)
+        check_iota(self, tile_type(self.result).shape, integer(self.dim), starts, self.result.type)
 
 
 @irdl_op_definition
-class FillOp(TileOp):
+class FillOp(VectorTileOp):
     """A tile of one value."""
 
     name = "tile.fill"
@@ -156,7 +170,7 @@ class FillOp(TileOp):
 
 
 @irdl_op_definition
-class MaskOp(TileOp):
+class MaskOp(VectorTileOp):
     """Replaces elements whose coordinate, counted from `at [...]`, reaches `bounds` by `value`."""
 
     name = "tile.mask"
@@ -171,12 +185,13 @@ class MaskOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
         source, out = tile_type(self.source).shape, tile_type(self.result).shape
         check_mask(self, source, out, len(self.linear().rows), to_ints(self.bounds))
 
 
 @irdl_op_definition
-class ExtractOp(TileOp):
+class ExtractOp(VectorTileOp):
     """The box of `sizes` with `steps` at `at [...]` of a tile in ub."""
 
     name = "tile.extract"
@@ -191,12 +206,14 @@ class ExtractOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
+        super().verify_()
         source, out = tile_type(self.source).shape, tile_type(self.result).shape
-        check_extract(self, source, to_ints(self.sizes), out, self.result.type)
+        starts = len(self.linear().rows)
+        check_extract(self, source, to_ints(self.sizes), starts, out, self.result.type)
 
 
 @irdl_op_definition
-class CumulateOp(TileOp):
+class CumulateOp(VectorTileOp):
     """Each element combined with all before it along `dim`; with all behind it where `reverse` is 1."""
 
     name = "tile.cumulate"
@@ -209,13 +226,13 @@ class CumulateOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        self.check_space(self.source, self.result)
+        super().verify_()
         source, out = tile_type(self.source).shape, tile_type(self.result).shape
         check_cumulate(self, text(self.kind), source, out, integer(self.dim))
 
 
 @irdl_op_definition
-class ScatterOp(TileOp):
+class ScatterOp(VectorTileOp):
     """`target` with rows of `updates` put into those that `index` names, counted from `at [...]`, by `kind`."""
 
     name = "tile.scatter"
@@ -231,13 +248,13 @@ class ScatterOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        self.check_space(*self.main_operands(), self.result)
+        super().verify_()
         shapes = [tile_type(v).shape for v in (*self.main_operands(), self.result)]
         check_scatter(self, text(self.kind), shapes, len(self.linear().rows))
 
 
 @irdl_op_definition
-class SortOp(TileOp):
+class SortOp(VectorTileOp):
     """Orders the rows of all operands by some of them (see `graph.sort`) and gives their first positions; the last
     result is the memory it works in."""
 
@@ -251,7 +268,9 @@ class SortOp(TileOp):
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
-        self.check_space(*self.operands, *self.results)
+        super().verify_()
+        if not self.results:
+            raise self.error("needs results, the last of which is a tile to work in")
         keys = Keys(to_ints(self.keys), to_ints(self.descending), to_ints(self.total))
         *outs, work = [tile_type(v).shape for v in self.results]
         check_sort(self, keys, [tile_type(v).shape for v in self.xs], outs, work)

@@ -91,7 +91,7 @@ def entry(op: type[Operation]) -> str:
 
 def _doc(thing: type) -> str:
     said = inspect.cleandoc(thing.__doc__ or "")
-    assert said, f"{thing.name} has no docstring"  # pyright: ignore[reportAttributeAccessIssue]
+    assert said, f"{thing.name} has no docstring"
     said = said.replace("<", "&lt;") if "`" not in said else said
     return "\n\n".join(map(_wrapped, said.split("\n\n")))
 

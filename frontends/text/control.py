@@ -272,8 +272,8 @@ class Control(Quantization):
             args = dict(zip(names, block.args, strict=True))
             for n, arg in args.items():
                 arg.name_hint = hint(n)
-                if s.__class__ is syntax.For and n == _COUNTER:
-                    arg.name_hint = hint(s.index.id)  # type: ignore[union-attr]
+                if isinstance(s, syntax.For) and n == _COUNTER:
+                    arg.name_hint = hint(s.index.id)
             self.loops.append(frame)
             self.out = []
             inner = Scope(scope, len(self.loops), dict(args))

@@ -16,9 +16,6 @@ INDENT = "    "
 
 _OPEN, _CLOSE = frozenset({"LPAR", "LSQB"}), frozenset({"RPAR", "RSQB"})
 _ATOMS = frozenset({"NAME", "DTYPE", "STRING", "INT", "FLOAT", "RPAR", "RSQB"})
-_SPACED = frozenset(
-    {"EQ", "NE", "LT", "LE", "GT", "GE", "PLUS", "MINUS", "STAR", "SLASH", "FLOOR", "PERCENT", "AT", "POWER"}
-)
 _ITEMS = frozenset({"FN", "PUB"})
 
 

@@ -28,6 +28,8 @@ from .diagnostics import Problem
 from .ordering import argsort, cummax, cummin, cumprod, cumsum, sort, top_k
 from .windows import avg_pool, conv, max_pool
 
+INTEGER = DTypeName("i32")
+
 REDUCTION_NAMES = {k: {"and": "all", "or": "any"}.get(k, k) for k in REDUCTIONS}
 """What the kinds of reduction are called in .tw."""
 
@@ -269,7 +271,7 @@ def ones(b: Builder, *, shape: Ints, type: DTypeName) -> Tensor:
     return full(b, True if type == "i1" else 1, shape=shape, type=type)
 
 
-def iota(b: Builder, *, shape: Ints, axis: int = 0, type: DTypeName = DTypeName("i32")) -> Tensor:  # noqa: B008
+def iota(b: Builder, *, shape: Ints, axis: int = 0, type: DTypeName = INTEGER) -> Tensor:
     """Each element is its own index along an axis."""
     rank = len(shape)
     if not -rank <= axis < rank:

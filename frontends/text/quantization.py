@@ -38,7 +38,7 @@ class Quantization(Expressions):
         if found is None:
             return
         if isinstance(value, OpResult):
-            kept: dict[Any, Attribute | None] = value.op.attributes  # pyright: ignore[reportAssignmentType]
+            kept: Any = value.op.attributes
             key: Any = "quant"
         elif value in self.parameter_quants:
             kept, key = self.parameter_quants, value

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from ...dialects import graph, tile
 from ...dialects.base import to_ints
@@ -230,12 +230,14 @@ def _block_of(value: SSAValue) -> Block | None:
 def made_over(value: SSAValue) -> SSAValue | None:
     """The value whose tensor this one would be in, if nothing else needed that: what is reshaped, updated, or what a
     loop starts with."""
-    op = value.owner
+    if not isinstance(value, OpResult):
+        return None
+    op = value.op
     if isinstance(op, ReshapeOp | graph.ViewOp):
         return op.x
     if isinstance(op, WhileOp):
-        return op.inits[op.results.index(value)]  # pyright: ignore[reportArgumentType]
+        return op.inits[value.index]
     if isinstance(op, tile.LaunchOp):
-        init = to_ints(op.inits)[op.results.index(value)]  # pyright: ignore[reportArgumentType]
+        init = to_ints(op.inits)[value.index]
         return op.arguments[init] if init >= 0 else None
     return None

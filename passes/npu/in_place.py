@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from xdsl.dialects.scf import ForOp
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from ...dialects import tile
 from ...dialects.base import integer, to_ints
@@ -200,8 +200,8 @@ def depends(value: SSAValue, load: tile.LoadOp, shared: Sequence[ForOp]) -> bool
                 and value.index
             ):
                 pending += _carried(loop, value.index - 1)
-        elif isinstance(owner, ForOp):
-            pending += _carried(owner, owner.results.index(value))  # pyright: ignore[reportArgumentType]
+        elif isinstance(owner, ForOp) and isinstance(value, OpResult):
+            pending += _carried(owner, value.index)
         else:
             pending += owner.operands
     return False

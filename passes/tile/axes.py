@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialects.base import integer, to_ints
@@ -44,7 +45,8 @@ class FusionAxes:
 
     def _axes_of(self, op: Operation) -> list[int | None]:
         attr = op.attributes["axes"]
-        return [None if a < 0 else a for a in to_ints(attr)]  # pyright: ignore[reportArgumentType]
+        assert isinstance(attr, DenseArrayBase)
+        return [None if a < 0 else a for a in to_ints(attr)]
 
     def _result_axes(self, op: Operation) -> list[int | None]:
         axes = self._axes_of(op)

@@ -86,8 +86,8 @@ def lower_gather(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
         slots={"ub": 2},
     )
     b.location = fusion.location
-    place = {a: i for i, a in enumerate(args)}
-    x, indices = (b.gm(place[v]) for v in (op.x, op.indices))  # pyright: ignore[reportArgumentType]
+    place: dict[SSAValue, int] = {a: i for i, a in enumerate(args)}
+    x, indices = (b.gm(place[v]) for v in (op.x, op.indices))
     with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
         position: list[Expr] = []
         for d in range(len(domain)):

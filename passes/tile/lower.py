@@ -18,7 +18,7 @@ from typing import Any
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ...dialects import tile as ops
@@ -246,7 +246,8 @@ class Lowering:
 
     def outside(self, fusion: FusionOp, value: SSAValue) -> SSAValue:
         """The operand of `fusion` behind a block argument of its body."""
-        return fusion.inputs[list(fusion.body.block.args).index(value)]  # pyright: ignore[reportArgumentType]
+        assert isinstance(value, BlockArgument)
+        return fusion.inputs[value.index]
 
     def starts(
         self, fusion: FusionOp, values: list[SSAValue], highest: list[int]

@@ -83,6 +83,7 @@ def lower_scatter(fusion: FusionOp, machine: Machine, name: str, pins: Pins = No
         slots={"ub": 2},
     )
     b.location = fusion.location
+    place: dict[SSAValue, int] = {a: i for i, a in enumerate(args)}
 
     def shape(n: int) -> Sequence[int]:
         return [n] if flat else [n, wide]
@@ -90,7 +91,7 @@ def lower_scatter(fusion: FusionOp, machine: Machine, name: str, pins: Pins = No
     def view(tensor: SSAValue, n: int) -> SSAValue:
         return b.view(tensor, [n], [1]) if flat else tensor
 
-    x, index, updates = (b.gm(args.index(v)) for v in (op.x, op.index, op.updates))  # pyright: ignore[reportArgumentType]
+    x, index, updates = (b.gm(place[v]) for v in (op.x, op.index, op.updates))
     target = TileType.of(shape(high), element, "ub")
     with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
         position: list[Expr] = []

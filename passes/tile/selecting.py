@@ -93,8 +93,8 @@ class _Operand:
         for index, n, step in zip(load.indices, load.shape, load.strides, strict=True):
             d = -1 - index.terms[0][0]
             extents[d], strides[d], self.shifts[d] = n, step, index.constant
-        which = list(fusion.body.block.args).index(load.base)  # pyright: ignore[reportArgumentType]
-        self.view = b.view(b.gm(which), extents, strides, load.offset)
+        assert isinstance(load.base, BlockArgument)
+        self.view = b.view(b.gm(load.base.index), extents, strides, load.offset)
 
     def box(self, at: Sequence[Expr], sizes: Sequence[int], fill: float | int) -> SSAValue:
         where = [p + shift for p, shift in zip(at, self.shifts, strict=True)]

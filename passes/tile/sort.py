@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from xdsl.dialects.builtin import IntegerType, Signedness
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, OpResult, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, describe
@@ -61,6 +61,7 @@ def lower_sort(fusion: FusionOp, machine: Machine, name: str, pins: Pins = None)
         slots={"ub": slots},
     )
     b.location = fusion.location
+    place: dict[SSAValue, int] = {a: i for i, a in enumerate(args)}
     with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
         at = Expr.of(b.coordinates[0]) * trips if cores > 1 else Expr()
         if trips > 1:
@@ -68,7 +69,7 @@ def lower_sort(fusion: FusionOp, machine: Machine, name: str, pins: Pins = None)
         position, several = [at * tile[0], Expr()], tile[0]
         loaded = [
             b.load(
-                b.view(b.gm(args.index(x)), [rows, n], [n, 1]),  # pyright: ignore[reportArgumentType]
+                b.view(b.gm(place[x]), [rows, n], [n, 1]),
                 position,
                 [several, n],
                 TileType.of([several, n], e, "ub"),
@@ -87,6 +88,7 @@ def lower_sort(fusion: FusionOp, machine: Machine, name: str, pins: Pins = None)
             total=op.total,
         ).results
         for i, value in enumerate(yielded):
-            part = made[list(op.outputs).index(value)]  # pyright: ignore[reportArgumentType]
+            assert isinstance(value, OpResult)
+            part = made[value.index]
             b.store(part, b.view(b.output(i), [rows, keep], [keep, 1]), position, [several, keep])
     return b.finish(name)

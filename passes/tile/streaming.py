@@ -13,7 +13,7 @@ from ...dialects import tile as ops
 from ...dialects.base import Expr, ints, pack
 from ...dialects.dtypes import dtype_name
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
-from ...dialects.tile import TileType
+from ...dialects.tile import TileType, tile_type
 from .builder import hand_back, integer_attr, number
 from .steps import Emitter, Ref, Steps, tile_bytes
 
@@ -112,7 +112,7 @@ class RowPieces:
         builder = emitter.builder
         value, index = parts
         best, best_index = carried
-        mask = TileType.of(value.type.shape, I1, "ub")  # pyright: ignore[reportAttributeAccessIssue]
+        mask = TileType.of(tile_type(value).shape, I1, "ub")
 
         def op(name: str, *operands: SSAValue, result: Attribute | None = None) -> SSAValue:
             return builder.add(ops.ELEMENTWISE[name], operands, [result or operands[-1].type]).results[0]
@@ -121,14 +121,14 @@ class RowPieces:
         start = builder.add(
             ops.IotaOp,
             indices,
-            [TileType.of([1] * len(emitter.tile), index.type.element, "ub")],  # pyright: ignore[reportAttributeAccessIssue]
+            [TileType.of([1] * len(emitter.tile), tile_type(index).element, "ub")],
             offsets=rows,
             dim=integer_attr(0),
             step=integer_attr(1),
         ).results[0]
         shifted = op("add", index, start, result=index.type)
         better = op("gt" if self.kind == "max" else "lt", value, best, result=mask)
-        if dtype_name(value.type.element)[0] in "fb":  # pyright: ignore[reportAttributeAccessIssue]
+        if dtype_name(tile_type(value).element)[0] in "fb":
             nan = op("ne", value, value, result=mask)
             number_so_far = op("eq", best, best, result=mask)
             better = op("or", better, op("and", nan, number_so_far))

@@ -81,8 +81,8 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
         slots={"ub": 2},
     )
     b.location = fusion.location
-    which = list(fusion.body.block.args).index(load.base)  # pyright: ignore[reportArgumentType]
-    view = b.view(b.gm(which), source, strided, load.offset)
+    assert isinstance(load.base, BlockArgument)
+    view = b.view(b.gm(load.base.index), source, strided, load.offset)
     cls = ops.ELEMENTWISE[REDUCTION_FUNCTION[kind]]
     with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
         position = []

@@ -99,8 +99,7 @@ def test_from_python() -> None:
     args = [np.ones(s, np.float32) for s in [(3, 2, 5), (5, 4), (4, 4)]]
 
     def twin(x: jax.Array, wx: jax.Array, wh: jax.Array) -> jax.Array:
-        step = lambda h, v: (jnp.tanh(v @ wx + h @ wh), None)  # noqa: E731
-        return jax.lax.scan(step, jnp.zeros((2, 4)), x)[0]
+        return jax.lax.scan(lambda h, v: (jnp.tanh(v @ wx + h @ wh), None), jnp.zeros((2, 4)), x)[0]
 
     found = tw.verify("rnn.tw", *args, against=twin, quick=True)
     assert found.ok and found.reference == "twin in JAX"

@@ -301,12 +301,12 @@ def test_wrong_options() -> None:
             tw.Schedule(**pins)
     for options in ({"memory": "fast"}, {"host": "maybe"}, {"schedule": "base_m=3"}, {"schedule": {"k": 3}}):
         with pytest.raises(tw.CompileError, match=f"options: {next(iter(options))} must be "):
-            tw.Options(**options)  # pyright: ignore
+            tw.Options(**options)
     with pytest.raises(tw.CompileError, match=r"options must be tw\.Options, not dict"):
-        tw.compile(lambda x: x, X, options={"memory": "bytes"})  # pyright: ignore
+        tw.compile(lambda x: x, X, options={"memory": "bytes"})
     for target in (None, 3):
         with pytest.raises(tw.MachineError, match="a target is the name of a chip or a path"):
-            tw.compile(lambda x: x, X, target=target)  # pyright: ignore
+            tw.compile(lambda x: x, X, target=target)
 
 
 def test_a_program_does_not_keep_its_example_arguments() -> None:

@@ -271,7 +271,7 @@ def test_a_file_called_jax(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_errors_of_the_package_have_public_names() -> None:
-    for make in (lambda: tw.Schedule(base_m="x"), lambda: tw.Schedule.parse("q=1")):  # pyright: ignore
+    for make in (lambda: tw.Schedule(base_m="x"), lambda: tw.Schedule.parse("q=1")):
         with pytest.raises(tw.CompileError, match="schedule: "):
             make()
     assert {"CompileError", "MachineError", "SimulationError"} <= set(tw.__all__)

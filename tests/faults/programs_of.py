@@ -104,7 +104,7 @@ class HostRun:
         self.size, self.turn, self.steered = integer(func.attributes["npu.arena_bytes"]), turn, 0
         self.memory = Pieces(self.size, content(0, seed))
         self.env, self.numbers, self.branches = {}, {}, 0
-        addresses = to_ints(func.attributes["npu.addresses"])  # pyright: ignore[reportArgumentType]
+        addresses = to_ints(func.attributes["npu.addresses"])
         for i, (arg, address) in enumerate(zip(func.body.block.args, addresses, strict=True)):
             self._put(arg, address, content(1, i))
         for op in module.walk():

@@ -80,7 +80,7 @@ class StreamRun:
         """What stands for all that the results hold in the end. Raises Stuck."""
         main, frame = self.main, Frame()
         for i, (arg, at) in enumerate(
-            zip(main.body.block.args, to_ints(main.attributes["npu.addresses"]), strict=True)  # pyright: ignore
+            zip(main.body.block.args, to_ints(main.attributes["npu.addresses"]), strict=True)
         ):
             self._fill((at, gm(arg).bytes), content(2, i))
             frame.places[arg] = (at, gm(arg).bytes)

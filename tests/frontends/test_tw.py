@@ -137,7 +137,7 @@ def test_long_programs_are_not_deep(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- values --------------------------------------------------------------------------------------------------
 
 A, B, V = (RNG.standard_normal(s).astype(np.float32) for s in [(5, 7), (7, 3), (7,)])
-I = RNG.integers(-5, 6, (5, 7)).astype(np.int32)  # noqa: E741
+I = RNG.integers(-5, 6, (5, 7)).astype(np.int32)  # noqa: E741  # the integers, beside A, B and V
 T = RNG.standard_normal((2, 5, 7)).astype(np.float32)
 S = np.int32(2)
 

@@ -21,7 +21,7 @@ from tilewright.passes.graph.simplify import GraphSimplifyPass
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "tw"
 sys.path.insert(0, str(FOLDER))
 
-import twins  # noqa: E402
+import twins  # noqa: E402  # found on the path above
 
 NAMES = list(twins.PROGRAMS)
 

@@ -128,7 +128,7 @@ def sample(logits: Any, u: Any, temperature: Any) -> Any:
 
 
 def f32(*values: float) -> list[np.ndarray]:
-    return [np.float32(v) for v in values]  # pyright: ignore[reportReturnType]
+    return [np.float32(v) for v in values]
 
 
 D = [(16, 48), (16, 16), (16, 24), (24,), (24, 16), (16,), (16,), (16,), (16,), (16,), (16, 10)]

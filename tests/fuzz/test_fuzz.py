@@ -81,7 +81,10 @@ def test_a_wrong_function_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -
     made = (program_of(seed, "unary,reshape,cond,fori,call") for seed in range(0, 400, 2))
     some = (p for p in made if p.steps() > 8 and "jnp.cos(" in p.text and not p.x64)
     right = values.SCALAR["cos"]
-    wrong = lambda x: right(x) + jax.numpy.ones((), x.dtype)  # noqa: E731
+
+    def wrong(x: jax.Array) -> jax.Array:
+        return right(x) + jax.numpy.ones((), x.dtype)
+
     for program in itertools.islice(some, 4):
         values.SCALAR["cos"] = right
         assert judge(program, "ascend-910b1", ["graph"]).ok

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import tilewright.machine as machine_package
 from tilewright.machine import CubeRate, Machine, MachineError, Move
+from tilewright.machine.sources import figures
 
 B1 = Machine.load("ascend-910b1")
 A310 = Machine.load("ascend-310")
@@ -344,3 +345,9 @@ def test_a_move_takes_the_longer_of_runs_and_bytes():
     assert move.cycles(64 * 100, runs=5) == 110
     assert move.cycles(64 * 100, runs=20) == 170
     assert move.cycles(64 * 100, runs=20, overlapped=True) == 255
+
+
+@pytest.mark.parametrize("name", Machine.names())
+def test_each_figure_has_its_source(name: str) -> None:
+    _, found = figures(name)
+    assert [f"{f.file}: {f.key}" for f in found if f.key != "name" and not f.source] == []

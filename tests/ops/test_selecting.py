@@ -165,7 +165,9 @@ def test_one_kernel_reads_once() -> None:
     """Neither a scatter nor a copy of the padded input."""
 
     def backward(x: jax.Array, y: jax.Array) -> jax.Array:
-        pool = lambda v: lax.reduce_window(v, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")  # noqa: E731
+        def pool(v: jax.Array) -> jax.Array:
+            return lax.reduce_window(v, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+
         return jax.vjp(pool, x)[1](y)[0]
 
     x, y = data("f32", (4, 56, 56, 32)), data("f32", (4, 28, 28, 32))

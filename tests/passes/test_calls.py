@@ -97,7 +97,7 @@ def test_a_layer_is_lowered_once() -> None:
 
 def test_frames_of_callees_lie_behind_those_of_callers() -> None:
     program = tw.compile(nested, data("f32", (5, 16)), *WEIGHTS)
-    frames = {f.sym_name.data: to_ints(f.attributes["npu.frame"]) for f in functions(program)[1:]}  # pyright: ignore[reportArgumentType]
+    frames = {f.sym_name.data: to_ints(f.attributes["npu.frame"]) for f in functions(program)[1:]}
     (outer,) = (name for name in frames if "block" in name)
     (inner,) = (name for name in frames if "layer" in name)
     assert frames[outer][0] < frames[outer][1] <= frames[inner][0]

@@ -45,7 +45,9 @@ def branch_of_numbers(x: Any) -> Any:
 
 def nested(x: Any, n: Any) -> Any:
     def row(i: Any, x: Any) -> Any:
-        one = lambda j, x: lax.dynamic_update_slice(x, x[:1] * 0.5 + 1.0 * j, (i * 2 + j,))  # noqa: E731
+        def one(j: Any, x: Any) -> Any:
+            return lax.dynamic_update_slice(x, x[:1] * 0.5 + 1.0 * j, (i * 2 + j,))
+
         return lax.fori_loop(0, i + 1, one, x)
 
     return lax.fori_loop(0, n, row, x)

@@ -85,7 +85,10 @@ def test_functions_stay_within_their_ulps(name: str) -> None:
 
 def test_an_operands_error_moves_on() -> None:
     """Errors of x reach the result with the slope of each function on the way."""
-    fn = lambda x: jnp.exp(x * 3)  # noqa: E731
+
+    def fn(x: jax.Array) -> jax.Array:
+        return jnp.exp(x * 3)
+
     x = data(50)
     module = lower_function(fn, (x,)).module
     ops = [o for o in module.walk() if o.name in ("graph.mul", "graph.exp")]
@@ -107,6 +110,28 @@ def test_a_comparison_that_rounding_decides_is_left_open() -> None:
     bound = np.asarray(likely(fn, x, y).result_bounds[0])
     assert bound[0] >= 200
     assert bound[1] == 0
+
+
+def test_the_edge_of_a_domain() -> None:
+    """An operand that may lie on either side of it leaves the result open; what is NaN for sure must be NaN."""
+    x = jnp.asarray([4, 1e-9, -1e-9, -1, jnp.nan, jnp.inf], jnp.float32)
+    e = jnp.full(x.shape, 1e-6, jnp.float32)
+    (op,) = [o for o in lower_function(jnp.sqrt, (x,)).module.walk() if o.name == "graph.sqrt"]
+    (y,), (bound,) = evaluate(op, [x], [e], "worst")
+    assert np.isfinite(bound).tolist() == [True, False, False, True, True, True]
+    other = np.asarray([2, np.nan, 0.5, np.nan, np.nan, np.inf], np.float32)
+    assert compare(other, y, bound).ratio < 1
+    for i in (3, 4):
+        wrong = other.copy()
+        wrong[i] = 1
+        assert compare(wrong, y, bound).element == (i,)
+
+
+def test_bits() -> None:
+    nan, zero = np.float32([np.nan, 1]), np.float32([0, 1])
+    assert compare(nan, -nan * np.float32([1, -1]), bits=True).ratio == 0
+    assert compare(zero, -zero * np.float32([1, -1]), bits=True).element == (0,)
+    assert compare(nan, zero, bits=True).ratio == np.inf
 
 
 def test_compare() -> None:

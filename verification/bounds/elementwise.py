@@ -126,14 +126,19 @@ def _converted(x: Array, e: Array, y: Array, mode: Mode) -> Array:
 
 
 def _by_slope(name: str, xs: Sequence[Array], es: Sequence[Bound], y: Array, mode: Mode) -> Bound:
-    """|derivative| times the operand's bound, for each operand of a smooth function."""
-    points = [signed(x) for x in xs]
+    """|derivative| times the operand's bound, for each operand of a smooth function. Nothing is known where the edge of
+    what it is defined for may lie on either side."""
+    function, points = values.SCALAR[name], [signed(x) for x in xs]
     total: Bound = None
     for i, e in enumerate(es):
         if e is None:
             continue
         tangents = [jnp.ones_like(p) if j == i else jnp.zeros_like(p) for j, p in enumerate(points)]
-        _, slope = jax.jvp(values.SCALAR[name], tuple(points), tuple(tangents))
+        _, slope = jax.jvp(function, tuple(points), tuple(tangents))
         total = both(total, scaled(jnp.abs(slope), e), mode)
     assert total is not None
-    return jnp.where(jnp.isnan(total), jnp.inf, total)
+    steps = [reach(or_zeros(e, x), mode) for e, x in zip(es, xs, strict=True)]
+    for sign in (1, -1):
+        end = function(*(p + sign * r for p, r in zip(points, steps, strict=True)))
+        total = jnp.where((end != end) == (y != y), total, jnp.inf)
+    return total

@@ -27,7 +27,9 @@ def indexed(
     moved: Bound = None
     if any(e is not None for e in es[:data]):
         bounds = [or_zeros(e, x) for e, x in zip(es[:data], xs[:data], strict=True)]
-        moved = RULES[type(op)](op, *bounds, *xs[data:])  # pyright: ignore[reportAssignmentType]
+        one = RULES[type(op)](op, *bounds, *xs[data:])
+        assert not isinstance(one, Sequence)
+        moved = one
     for e in es[data:]:
         if e is not None:
             lost = jnp.where(jnp.max(e, initial=0) > 0, jnp.inf, 0)

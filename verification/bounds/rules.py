@@ -52,10 +52,20 @@ def propagate(
     op: Operation, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
 ) -> list[Bound]:
     """Bounds of the results `ys` of an op without regions on operands `xs` with bounds `es`."""
-    # where infinities cancel nothing is known
-    return [
-        None if e is None else jnp.where(jnp.isnan(e), jnp.inf, e) for e in _propagate(op, xs, es, ys, mode)
-    ]
+    found = _propagate(op, xs, es, ys, mode)
+    return [None if e is None else _known(op, e, y, es) for e, y in zip(found, ys, strict=True)]
+
+
+def _known(op: Operation, e: Array, y: Array, es: Sequence[Bound]) -> Array:
+    """A bound without NaN. Where infinities cancel nothing is known; but what is NaN although all operands are known
+    is NaN for sure."""
+    doubts = [jnp.isinf(o) for o in es if o is not None]
+    if not isinstance(op, ops.ElementwiseOp):
+        doubts = [jnp.any(d) for d in doubts]
+    sure = y != y
+    for doubt in doubts:
+        sure &= ~doubt
+    return jnp.where(jnp.isnan(e), jnp.where(sure, 0, jnp.inf), e)
 
 
 def _propagate(
@@ -67,7 +77,8 @@ def _propagate(
         if all(e is None for e in es):
             return [None]
         moved = RULES[type(op)](op, *(or_zeros(e, x) for e, x in zip(es, xs, strict=True)))
-        return [moved]  # pyright: ignore[reportReturnType]
+        assert not isinstance(moved, Sequence)
+        return [moved]
     rule = _RULES.get(type(op))
     return [None] * len(ys) if rule is None else rule(op, xs, es, ys, mode)
 

@@ -497,3 +497,80 @@ func.func private @layer(%w: tensor<4xf32>, %x: tensor<4xf32> {graph.donated}) -
   func.return %x : tensor<4xf32>
 }
 // CHECK: argument 1 of @layer is donated; only the arguments of @main can be
+
+// -----
+
+%x = "test.op"() : () -> tensor<?xf32>
+%y = graph.host %x {module = "module {}", op = "sort"} : tensor<?xf32>
+// CHECK: 'graph.host' needs static shapes, got tensor<?xf32>
+
+// -----
+
+%x = "test.op"() : () -> tensor<4x4xf32>
+%y = graph.contract %x, %x {lhs_batch = [0], lhs_contract = [0], rhs_batch = [0], rhs_contract = [0]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4x4xf32>
+// CHECK: 'graph.contract' batch and contracted dimensions [0, 0] name one twice
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.cumulate %x {dim = 0, kind = "mean", reverse = 0} : tensor<4xf32>
+// CHECK: 'graph.cumulate' kind 'mean' is not one of sum, prod, max, min, and, or
+
+// -----
+
+%t, %i = "test.op"() : () -> (tensor<100x32xf16>, tensor<5x1xi32>)
+%z = graph.gather %t, %i {collapsed_dims = [0], index_dim = 3, indices_batch = [], offset_dims = [1], slice_sizes = [1, 32], start_map = [0], x_batch = []} : (tensor<100x32xf16>, tensor<5x1xi32>) -> tensor<5x32xf16>
+// CHECK: 'graph.gather' index_dim 3 is outside the rank of [5, 1]
+
+// -----
+
+%x, %v = "test.op"() : () -> (tensor<4xf32>, tensor<f32>)
+%z = graph.pad %x, %v {high = [-3], interior = [0], low = [-3]} : (tensor<4xf32>, tensor<f32>) -> tensor<0xf32>
+// CHECK: 'graph.pad' crops more than there is of [4]
+
+// -----
+
+%x, %i, %u = "test.op"() : () -> (tensor<4x3xf32>, tensor<2xi32>, tensor<2x3xf32>)
+%y = graph.scatter %x, %i, %u {kind = "and"} : (tensor<4x3xf32>, tensor<2xi32>, tensor<2x3xf32>) -> tensor<4x3xf32>
+// CHECK: 'graph.scatter' kind 'and' is not one of set, sum, prod, max, min
+
+// -----
+
+%x, %i, %u = "test.op"() : () -> (tensor<4x3xf32>, tensor<2xi64>, tensor<2x3xf32>)
+%y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<4x3xf32>, tensor<2xi64>, tensor<2x3xf32>) -> tensor<4x3xf32>
+// CHECK: 'graph.scatter' cannot put tensor<2x3xf32> at tensor<2xi64> into tensor<4x3xf32>
+
+// -----
+
+%x, %s = "test.op"() : () -> (tensor<7xf32>, tensor<3xf32>)
+%y = graph.select_and_scatter %x, %s {high = [0], kind = "sum", low = [0], select = "ge", strides = [0], window = [2]} : (tensor<7xf32>, tensor<3xf32>) -> tensor<7xf32>
+// CHECK: 'graph.select_and_scatter' needs windows and strides of at least 1
+
+// -----
+
+graph.sort {descending = [], dim = 0, keys = [], total = []}
+// CHECK: 'graph.sort' needs an operand
+
+// -----
+
+%x, %y = "test.op"() : () -> (tensor<4xf32>, tensor<5xf32>)
+%a, %b = graph.sort %x, %y {descending = [0], dim = 0, keys = [0], total = [0]} : (tensor<4xf32>, tensor<5xf32>) -> (tensor<4xf32>, tensor<5xf32>)
+// CHECK: 'graph.sort' operand shapes differ: {{\[\[4\], \[5\]\]}}
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.sort %x {descending = [0], dim = 1, keys = [0], total = [0]} : tensor<4xf32>
+// CHECK: 'graph.sort' dim 1 is outside the rank of [4]
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.sort %x {descending = [0], dim = 0, keys = [], total = [0]} : tensor<4xf32>
+// CHECK: 'graph.sort' needs keys, and for each whether it is descending and in total order
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.sort %x {descending = [0], dim = 0, keep = 5, keys = [0], total = [0]} : (tensor<4xf32>) -> tensor<5xf32>
+// CHECK: 'graph.sort' cannot keep 5 of 4

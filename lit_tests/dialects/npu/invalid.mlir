@@ -402,3 +402,117 @@ npu.loop %x {trip_count = 3} : (!npu.gm<4xf32>) {
   npu.yield %s : (!npu.gm<4xf32>)
 }
 // CHECK: 'npu.loop' block arguments must have the state's types
+
+// -----
+
+%x = "test.op"() : () -> (!npu.buffer<8x16xf32, l1>)
+npu.vfill %x {value = 1.0 : f64} : (!npu.buffer<8x16xf32, l1>)
+// CHECK: 'npu.vfill' works on ub, not l1
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x1xf32, ub>)
+npu.vcumulate %x, %y {dim = 1, kind = "sum", reverse = 0} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x1xf32, ub>)
+// CHECK: 'npu.vcumulate' cannot cumulate [8, 16] along dimension 1 into [8, 1]
+
+// -----
+
+%x, %i, %u = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<5xi32, ub>, !npu.buffer<5x16xf32, ub>)
+npu.vscatter %x, %i, %u, %x at [0, 0] {kind = "sum"} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<5xi32, ub>, !npu.buffer<5x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
+// CHECK: 'npu.vscatter' needs at [...] with 1 expression, has 2
+
+// -----
+
+%x = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>)
+npu.vsort %x, %x {descending = [0], keys = [0], total = [0]} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
+// CHECK: 'npu.vsort' needs sources, as many destinations, and a buffer to work in
+
+// -----
+
+%m = "test.op"() : () -> (!npu.gm<4x4xi32>)
+%s = npu.load_scalar %m at [0] {high = 3, low = 0} : (!npu.gm<4x4xi32>) -> index
+// CHECK: 'npu.load_scalar' needs at [...] with 2 expressions, has 1
+
+// -----
+
+%x, %i, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x1xi32, ub>, !npu.buffer<8x16xf32, l1>)
+npu.load_indirect %x, %i, %b {sizes = [1, 16]} : (!npu.gm<8x16xf32>, !npu.buffer<8x1xi32, ub>, !npu.buffer<8x16xf32, l1>)
+// CHECK: 'npu.load_indirect' works on ub, not l1
+
+// -----
+
+%x, %b = "test.op"() : () -> (!npu.buffer<8x16xf32, l1>, !npu.buffer<8x16xf32, l0a>)
+npu.load_l0 %x, %b at [0, 0] {sizes = [8, 16], window = [1, 1, 1]} : (!npu.buffer<8x16xf32, l1>, !npu.buffer<8x16xf32, l0a>)
+// CHECK: 'npu.load_l0' needs window for each of 2 dimensions, has [1, 1, 1]
+
+// -----
+
+%x = npu.gm_alloc : () -> tensor<4xf32>
+// CHECK: 'npu.gm_alloc' result {{.*}}tensor<4xf32> should be of base attribute npu.gm
+
+// -----
+
+%x = npu.gm_constant {value = #graph.data<f32, [64], splat 1.0>} : () -> !npu.gm<32xf32>
+// CHECK: 'npu.gm_constant' should give !npu.gm<64xf32>, but is written as !npu.gm<32xf32>
+
+// -----
+
+%x = "test.op"() : () -> !npu.gm<4xf32>
+npu.call @f %x {outputs = 2} : (!npu.gm<4xf32>)
+// CHECK: 'npu.call' @f has fewer operands than outputs
+
+// -----
+
+%x = "test.op"() : () -> !npu.gm<4x4xf32, strides [1, 4], offset 0>
+npu.call @f %x {outputs = 0} : (!npu.gm<4x4xf32, strides [1, 4], offset 0>)
+// CHECK: 'npu.call' @f gets !npu.gm<4x4xf32, strides {{\[1, 4\]}}, offset 0>; it takes whole tensors
+
+// -----
+
+%i = "test.op"() : () -> tensor<i32>
+npu.branch %i : (tensor<i32>)
+// CHECK: 'npu.branch' needs a branch
+
+// -----
+
+%i = "test.op"() : () -> tensor<4xi32>
+npu.branch %i : (tensor<4xi32>) {
+  npu.yield
+}
+// CHECK: 'npu.branch' index and results must be tensors of rank 0
+
+// -----
+
+%i, %x = "test.op"() : () -> (tensor<i32>, !npu.gm<4xf32>)
+npu.branch %i, %x : (tensor<i32>, !npu.gm<4xf32>) {
+  npu.yield %i : (tensor<i32>)
+}
+// CHECK: 'npu.branch' its branch 0 yields tensor<i32> where !npu.gm<4xf32> is expected
+
+// -----
+
+%i = "test.op"() : () -> tensor<i32>
+npu.branch %i : (tensor<i32>) {
+  npu.yield {stream = "cube"}
+}
+// CHECK: 'npu.yield' stream 'cube' is not one of compute, copy_in, copy_out, host
+
+// -----
+
+%n = "test.op"() : () -> tensor<i32>
+%m = npu.scalars %n : tensor<i32> {
+^bb0(%a: tensor<f32>):
+  %c = graph.constant {value = #graph.data<i32, [], (1)>} : () -> tensor<i32>
+  graph.yield %c : (tensor<i32>)
+}
+// CHECK: 'npu.scalars' block arguments must have the inputs' types
+
+// -----
+
+%n = "test.op"() : () -> tensor<i32>
+%m = npu.loop %n {trip_count = 3} : (tensor<i32>) -> tensor<f32> {
+  npu.yield
+} {
+  npu.yield %n : (tensor<i32>)
+}
+// CHECK: 'npu.loop' results must have the types of the numbers it carries

@@ -272,3 +272,126 @@ tile.store %t, %x at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, l1>, !npu.
 %x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
 %y = tile.cumulate %x {dim = 1, kind = "sum", reverse = 0} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x1xf32, ub>
 // CHECK: 'tile.cumulate' {{.*}}cannot cumulate [8, 16] along dimension 1 into [8, 1]
+
+// -----
+
+%y = tile.fill {value = 1.0 : f64} : () -> !tile.tile<8x16xf32, l1>
+// CHECK: 'tile.fill' works on ub, not !tile.tile<8x16xf32, l1>
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, l0c>)
+%y = tile.reduce %x {dims = [1], kind = "sum"} : (!tile.tile<8x16xf32, l0c>) -> !tile.tile<8x1xf32, ub>
+// CHECK: 'tile.reduce' works on ub, not !tile.tile<8x16xf32, l0c>
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.reduce %x {dims = [2], kind = "sum"} : !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.reduce' dims [2] are outside the rank of [8, 16]
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.bitcast %x : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xf16, ub>
+// CHECK: 'tile.bitcast' {{.*}}cannot take the bits of f32 for those of f16
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.mask %x at [0, 0] {bounds = [8, 16], value = 0.0 : f64} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x8xf32, ub>
+// CHECK: 'tile.mask' cannot mask {{\[8, 16\] into \[8, 8\]}}
+
+// -----
+
+%m = "test.op"() : () -> (!npu.gm<4xi32>)
+%y = tile.scalar %m at [0, 1] {high = 3, low = 0} : (!npu.gm<4xi32>) -> index
+// CHECK: 'tile.scalar' needs at [...] with 1 expression, has 2
+
+// -----
+
+%m = "test.op"() : () -> (!npu.gm<4xf32>)
+%y = tile.scalar %m at [0] {high = 3, low = 0} : (!npu.gm<4xf32>) -> index
+// CHECK: 'tile.scalar' reads an integer, not one of !npu.gm<4xf32>
+
+// -----
+
+%x, %i = "test.op"() : () -> (!npu.gm<8x16xf32>, !tile.tile<8x1xf32, ub>)
+%y = tile.load_indirect %x, %i {sizes = [1, 16]} : (!npu.gm<8x16xf32>, !tile.tile<8x1xf32, ub>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.load_indirect' takes places that are integers, not f32
+
+// -----
+
+%x, %i = "test.op"() : () -> (!npu.gm<8x16xf32>, !tile.tile<8x1xi32, ub>)
+%y = tile.load_indirect %x, %i {sizes = [16]} : (!npu.gm<8x16xf32>, !tile.tile<8x1xi32, ub>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.load_indirect' needs a size for each of 2 dimensions
+
+// -----
+
+%x = "test.op"() : () -> (!npu.gm<8x16xf32>)
+%y = tile.load %x at [0, 0] {sizes = [8, 16], steps = [1]} : (!npu.gm<8x16xf32>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.load' needs steps for each of 2 dimensions, has [1]
+
+// -----
+
+%x, %i = "test.op"() : () -> (!npu.gm<8x16xf32>, index)
+%y = "tile.load"(%x, %i) <{offsets = array<i64: 0, 0, 1>, sizes = array<i64: 8, 16>}> : (!npu.gm<8x16xf32>, index) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.load' needs rows of 2 numbers in offsets
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, l1>)
+%y = tile.move %x at [0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, l1>) -> !tile.tile<8x16xf32, l0a>
+// CHECK: 'tile.move' needs at [...] with 2 expressions, has 1
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, l0c>)
+%y = tile.drain %x at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, l0c>) -> !tile.tile<8x8xf32, ub>
+// CHECK: 'tile.drain' box {{\[8, 16\]}} does not fill !tile.tile<8x8xf32, ub>
+
+// -----
+
+%a, %b, %c = "test.op"() : () -> (!tile.tile<8x16xf16, l0a>, !tile.tile<16x8xf16, l0b>, !tile.tile<8x8xf32, l0c>)
+%y = tile.mma %a, %b, %c at [0, 0] : (!tile.tile<8x16xf16, l0a>, !tile.tile<16x8xf16, l0b>, !tile.tile<8x8xf32, l0c>) -> !tile.tile<8x8xf32, l0c>
+// CHECK: 'tile.mma' needs at [...] with 1 expression, has 2
+
+// -----
+
+%y = tile.iota at [0, 0] {dim = 0, step = 1} : () -> !tile.tile<8x16xi32, ub>
+// CHECK: 'tile.iota' needs at [...] with 1 expression, has 2
+
+// -----
+
+%x, %i, %u = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !tile.tile<5xi32, ub>, !tile.tile<5x8xf32, ub>)
+%y = tile.scatter %x, %i, %u at [0] {kind = "sum"} : (!tile.tile<8x16xf32, ub>, !tile.tile<5xi32, ub>, !tile.tile<5x8xf32, ub>) -> !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.scatter' cannot put rows of [5, 8] at [5] into {{\[8, 16\] for \[8, 16\]}}
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y = tile.cumulate %x {dim = 1, kind = "mean", reverse = 0} : !tile.tile<8x16xf32, ub>
+// CHECK: 'tile.cumulate' kind 'mean' is not one of sum, prod, max, min, and, or
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y, %work = tile.sort %x {descending = [0], keys = [1], total = [0]} : (!tile.tile<8x16xf32, ub>) -> (!tile.tile<8x16xf32, ub>, !tile.tile<8x64xui32, ub>)
+// CHECK: 'tile.sort' keys [1] are not among 1 operands
+
+// -----
+
+%x, %z = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !tile.tile<4x16xf32, ub>)
+%y, %a, %work = tile.sort %x, %z {descending = [0], keys = [0], total = [0]} : (!tile.tile<8x16xf32, ub>, !tile.tile<4x16xf32, ub>) -> (!tile.tile<8x16xf32, ub>, !tile.tile<4x16xf32, ub>, !tile.tile<8x64xui32, ub>)
+// CHECK: 'tile.sort' needs matrices of one shape and a result for each, got {{\[\[8, 16\], \[4, 16\]\]}}
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>)
+%y, %work = tile.sort %x {descending = [0], keys = [0], total = [0]} : (!tile.tile<8x16xf32, ub>) -> (!tile.tile<8x17xf32, ub>, !tile.tile<8x64xui32, ub>)
+// CHECK: 'tile.sort' cannot give {{\[\[8, 17\]\] of \[8, 16\]}}
+
+// -----
+
+"tile.sort"() <{descending = array<i64: 0>, keys = array<i64: 0>, total = array<i64: 0>}> : () -> ()
+// CHECK: 'tile.sort' needs results, the last of which is a tile to work in

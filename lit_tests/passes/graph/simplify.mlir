@@ -273,3 +273,83 @@ func.func @main(%x: tensor<2x3x4x3xi32>, %k: tensor<5x3x4x2xi32>) -> tensor<2x5x
 // CHECK: graph.reduce {{.*}} {dims = [3, 4, 5], kind = "sum"}
 // CHECK: graph.concat {{.*}} {dim = 0}
 // CHECK-NOT: graph.conv
+
+// -----
+
+// No elements to reduce, contract, pad or put somewhere.
+func.func @main(%x: tensor<0x4xf32>, %w: tensor<4x0xf32>, %y: tensor<4xf32>, %v: tensor<f32>, %u: tensor<0xf32>, %i: tensor<i32>) -> (tensor<4xf32>, tensor<4x4xf32>, tensor<3xf32>, tensor<4xf32>) {
+  %a = graph.reduce %x {dims = [0], kind = "max"} : (tensor<0x4xf32>) -> tensor<4xf32>
+  %b = graph.contract %w, %x {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4x0xf32>, tensor<0x4xf32>) -> tensor<4x4xf32>
+  %c = graph.pad %u, %v {high = [1], interior = [0], low = [2]} : (tensor<0xf32>, tensor<f32>) -> tensor<3xf32>
+  %d = graph.dynamic_update_slice %y, %u, %i : (tensor<4xf32>, tensor<0xf32>, tensor<i32>) -> tensor<4xf32>
+  func.return %a, %b, %c, %d : tensor<4xf32>, tensor<4x4xf32>, tensor<3xf32>, tensor<4xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: graph.constant {value = #graph.data<f32, [4], "AACA/w==" splat>} : () -> tensor<4xf32>
+// CHECK-NEXT: graph.constant {value = #graph.data<f32, [4, 4], splat 0.0>} : () -> tensor<4x4xf32>
+// CHECK-NEXT: %[[C:.*]] = graph.broadcast %v {dims = []} : (tensor<f32>) -> tensor<3xf32>
+// CHECK-NEXT: func.return %{{.*}}, %{{.*}}, %[[C]], %y
+
+// -----
+
+// Equal ops become one, unless a note on them differs: it is kept with its value.
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %a = graph.exp %x : tensor<4xf32>
+  %b = graph.exp %x : tensor<4xf32>
+  %c = graph.exp %x attributes {quant = "i8"} : tensor<4xf32>
+  %d = graph.add %a, %b : tensor<4xf32>
+  func.return %d, %c : tensor<4xf32>, tensor<4xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[A:.*]] = graph.exp %x : tensor<4xf32>
+// CHECK-NEXT: %[[C:.*]] = graph.exp %x attributes {quant = "i8"} : tensor<4xf32>
+// CHECK-NEXT: %[[D:.*]] = graph.add %[[A]], %[[A]]
+// CHECK-NEXT: func.return %[[D]], %[[C]]
+
+// -----
+
+// A convolution of two types, whose padding crops: both in the wider type, of a slice.
+func.func @main(%x: tensor<1x6x16xf16>, %w: tensor<3x16x16xf32>) -> tensor<1x3x16xf32> {
+  %y = graph.conv %x, %w {groups = 1, high = [-2], lhs_dilation = [1], lhs_layout = [0, 2, 1], low = [1], out_layout = [0, 2, 1], rhs_dilation = [1], rhs_layout = [1, 2, 0], strides = [1]} : (tensor<1x6x16xf16>, tensor<3x16x16xf32>) -> tensor<1x3x16xf32>
+  func.return %y : tensor<1x3x16xf32>
+}
+// CHECK: func.func @main
+// CHECK: %[[P:.*]] = graph.pad %x, %{{.*}} {high = [0, -2, 0], {{.*}}low = [0, 0, 0]} : {{.*}} -> tensor<1x4x16xf16>
+// CHECK-NEXT: %[[C:.*]] = graph.convert %[[P]] : (tensor<1x4x16xf16>) -> tensor<1x4x16xf32>
+// CHECK-NEXT: graph.conv %[[C]], %w {groups = 1, high = [0], {{.*}}low = [1]
+
+// -----
+
+// Where the window is a point in each dimension, there is nothing to sum but features: it stays.
+func.func @main(%x: tensor<2x6x16xf16>, %w: tensor<1x16x8xf16>) -> tensor<2x6x8xf16> {
+  %y = graph.conv %x, %w {groups = 1, high = [0], lhs_dilation = [1], lhs_layout = [0, 2, 1], low = [0], out_layout = [0, 2, 1], rhs_dilation = [1], rhs_layout = [1, 2, 0], strides = [1]} : (tensor<2x6x16xf16>, tensor<1x16x8xf16>) -> tensor<2x6x8xf16>
+  func.return %y : tensor<2x6x8xf16>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: graph.conv %x, %w
+
+// -----
+
+// Without a cube for its type: a product for each position of the window.
+func.func @main(%x: tensor<1x9x4xi32>, %w: tensor<2x4x3xi32>) -> tensor<1x8x3xi32> {
+  %y = graph.conv %x, %w {groups = 1, high = [0], lhs_dilation = [1], lhs_layout = [0, 2, 1], low = [0], out_layout = [0, 2, 1], rhs_dilation = [1], rhs_layout = [1, 2, 0], strides = [1]} : (tensor<1x9x4xi32>, tensor<2x4x3xi32>) -> tensor<1x8x3xi32>
+  func.return %y : tensor<1x8x3xi32>
+}
+// CHECK: func.func @main
+// CHECK: graph.slice {{.*}} starts = [0, 0, 0]
+// CHECK: %[[A:.*]] = graph.reduce %{{.*}} {dims = [4], kind = "sum"}
+// CHECK-NEXT: graph.slice {{.*}} starts = [0, 0, 1]
+// CHECK: %[[B:.*]] = graph.reduce %{{.*}} {dims = [4], kind = "sum"}
+// CHECK-NEXT: graph.add %[[A]], %[[B]]
+// CHECK-NOT: graph.conv{{ }}
+// CHECK: func.return
+
+// -----
+
+// A short window over all that is behind each element is one, too.
+func.func @main(%x: tensor<3x7xf32>) -> tensor<3x7xf32> {
+  %y = graph.reduce_window %x {dilation = [1, 1], high = [0, 6], kind = "max", low = [0, 0], strides = [1, 1], window = [1, 7]} : tensor<3x7xf32>
+  func.return %y : tensor<3x7xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: graph.cumulate %x {dim = 1, kind = "max", reverse = 1} : tensor<3x7xf32>

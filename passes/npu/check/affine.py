@@ -123,11 +123,6 @@ def _uncovered(
     return None
 
 
-def overlaps(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]]) -> bool:
-    """Whether two boxes share a position."""
-    return all(x[0] < y[1] and y[0] < x[1] for x, y in zip(a, b, strict=True))
-
-
 def shared(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]]) -> int:
     """The number of positions that two boxes share."""
     total = 1

@@ -146,7 +146,10 @@ class Known:
 
     def without(self, after: Sequence[int]) -> Known:
         """The same on a way that leaves out the commands up to `after`."""
-        lift: Callable[[Clock], Clock] = lambda c: lifted(c, self.counts, after)  # noqa: E731
+
+        def lift(clock: Clock) -> Clock:
+            return lifted(clock, self.counts, after)
+
         return Known(list(map(lift, self.clocks)), list(after), {e: lift(c) for e, c in self.events.items()})
 
     def meet(self, other: Known) -> None:

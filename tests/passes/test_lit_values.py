@@ -1,0 +1,124 @@
+"""The modules of lit_tests/passes/graph give the same values before and after their pass, and every rule is among what
+happens to them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from harness import assert_close, tolerance
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import parse_pipeline
+
+from tilewright.backends.interpreter import run_graph
+from tilewright.backends.interpreter.graph import main_of
+from tilewright.dialects import make_context
+from tilewright.dialects.dtypes import numpy_dtype
+from tilewright.dialects.graph import GraphOp, HostOp
+from tilewright.dialects.text import parse_module
+from tilewright.passes.graph import simplify
+from tilewright.passes.pipeline import all_passes
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "lit_tests" / "passes" / "graph").glob("*.mlir"))
+MOST = 1e9
+"""Operations of a module above which the interpreter takes too long: it walks a window for each element."""
+
+
+def passes_of(page: Path) -> list[ModulePass]:
+    """The passes of the page's RUN line."""
+    found = re.search(r"RUN: .*?-p ('[^']*'|\S+)", page.read_text())
+    assert found, page
+    known = all_passes()
+    return [known[spec.name]().from_spec(spec) for spec in parse_pipeline(found[1].strip("'"))]
+
+
+@functools.cache
+def modules(page: Path) -> list[ModuleOp]:
+    return [parse_module(make_context(), text, page.name) for text in page.read_text().split("// -----")]
+
+
+def runs(module: ModuleOp) -> bool:
+    """Whether the interpreter can run it: host ops of these files are mostly empty shells."""
+    ops = list(module.walk())
+    empty = any(isinstance(op, HostOp) and "@main" not in op.module.data for op in ops)
+    return not empty and sum(op.flops() for op in ops if isinstance(op, GraphOp)) < MOST
+
+
+def arguments(module: ModuleOp) -> list[np.ndarray]:
+    """Floats around 1, integers of 1 to 3: they count, select and place, and a loop that doubles one ends."""
+    rng, found = np.random.default_rng(0), []
+    for arg in main_of(module).body.block.args:
+        kind: Any = arg.type
+        dtype, shape = numpy_dtype(kind.element_type), kind.get_shape()
+        whole = dtype.kind in "iub"
+        values = rng.integers(1, 4, shape) if whole else 1 + 0.5 * rng.standard_normal(shape)
+        imaginary = 1j * rng.standard_normal(shape) if dtype.kind == "c" else 0
+        found.append(np.asarray(values + imaginary).astype(dtype))
+    return found
+
+
+def real(arrays: Iterable[Any]) -> list[np.ndarray]:
+    """Arrays with the parts of complex ones in their place."""
+    given = [np.asarray(x) for x in arrays]
+    return [part for x in given for part in ((x.real, x.imag) if x.dtype.kind == "c" else (x,))]
+
+
+def changed(page: Path, module: ModuleOp) -> ModuleOp:
+    after = module.clone()
+    for step in passes_of(page):
+        step.apply(Context(), after)
+    after.verify()
+    return after
+
+
+CASES = [(page, i) for page in PAGES for i, module in enumerate(modules(page)) if runs(module)]
+
+
+@pytest.mark.parametrize(("page", "i"), CASES, ids=lambda p: p.stem if isinstance(p, Path) else str(p))
+def test_values_stay(page: Path, i: int) -> None:
+    module = modules(page)[i]
+    after, args = changed(page, module), arguments(module)
+    if not runs(after):
+        pytest.fail(f"{page.name} {i}: the pass makes what the interpreter cannot run")
+    want, got = real(run_graph(module, *args)), real(run_graph(after, *args))
+    allowed = tolerance([x.dtype for x in (*real(args), *want)], 8192)
+    for a, b in zip(got, want, strict=True):
+        assert_close(a, b, allowed)
+
+
+def test_each_rule_has_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In simplify.mlir, in a module whose values are compared above."""
+    met: set[str] = set()
+
+    def noted(rule: simplify.Rule, name: str) -> simplify.Rule:
+        @functools.wraps(rule)
+        def wrapper(*args: Any) -> bool:
+            applied = rule(*args)
+            met.update([name] * applied)
+            return applied
+
+        return wrapper
+
+    names = [f"{rule.__name__} of {cls.name}" for cls, rule in simplify.RULES]
+    rules = tuple((cls, noted(rule, n)) for (cls, rule), n in zip(simplify.RULES, names, strict=True))
+    monkeypatch.setattr(simplify, "RULES", rules)
+    monkeypatch.setattr(simplify, "empty", noted(simplify.empty, "empty"))
+    for page, i in CASES:
+        if page.stem == "simplify":
+            changed(page, modules(page)[i])
+    assert {*names, "empty"} == met
+
+
+def test_each_graph_pass_has_a_page() -> None:
+    compared = {step.name for page, _ in CASES for step in passes_of(page)}
+    assert compared == {
+        name for name in all_passes() if name.startswith("graph-") and name != "graph-to-tile"
+    }
