@@ -94,6 +94,7 @@ _COMPLEX: dict[str, int] = {
     **dict.fromkeys(("neg", "add", "sub", "select", "convert"), 2),
     **dict.fromkeys(("eq", "ne"), 3),
     **{"mul": 6, "abs": 8, "div": 24, "sin": 12, "cos": 12, "sign": 10},
+    **{"tanh": 24, "tan": 24, "rsqrt": 16, "expm1": 9, "logistic": 32, "cbrt": 14, "pow": 20},
 }
 """Operations on real numbers in the formulas for complex ones."""
 

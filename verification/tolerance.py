@@ -80,10 +80,17 @@ COMPLEX_ERROR: dict[str, float] = {
     "sign": 20.0,
     "sin": 30.0,
     "cos": 30.0,
+    "tanh": 40.0,
+    "tan": 40.0,
+    "rsqrt": 40.0,
+    "expm1": 24.0,
+    "logistic": 40.0,
+    "cbrt": 40.0,
+    "pow": 60.0,
 }
 """Largest relative error of functions of complex numbers, in unit roundoffs of the parts: add and mul by Higham's lemma
 3.5 (section 3.6), sqrt(2) gamma(2) for a product. The others are sums of the limits of what their formulas apply: a
-division 5, a root 6, sin, cos and exp 8 each."""
+division 5, a root 6, a cube root 4, sin, cos, exp, expm1 and log 8 each, atan2 12, a power 32."""
 
 
 def roundoff(dtype: np.dtype) -> float:

@@ -153,6 +153,13 @@ def raw_dtype(dtype: np.dtype) -> np.dtype:
 # -- scalar functions --------------------------------------------------------------------------------------
 
 
+def _cube_root(x: Array) -> Array:
+    """JAX has no cube root of complex numbers: the principal one, as XLA computes it."""
+    return (
+        lax.pow(x, lax.full_like(x, 1 / 3)) if jnp.issubdtype(x.dtype, jnp.complexfloating) else lax.cbrt(x)
+    )
+
+
 def _power(x: Array, y: Array) -> Array:
     """x ** y; for integers by squaring, where a negative power of anything but 1 and -1 is 0."""
     if is_float(x) or jnp.issubdtype(x.dtype, jnp.complexfloating):
@@ -256,7 +263,7 @@ SCALAR: dict[str, Callable[..., Array]] = {
     "log1p": lax.log1p,
     "sqrt": lax.sqrt,
     "rsqrt": lax.rsqrt,
-    "cbrt": lax.cbrt,
+    "cbrt": _cube_root,
     "tanh": lax.tanh,
     "logistic": lax.logistic,
     "sin": lax.sin,

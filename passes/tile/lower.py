@@ -4,10 +4,13 @@ not fit on chip together becomes two (halves.py).
 Before:  %r = graph.fusion %x, %w {kind = "cube"} { ... graph.contract ... }
 After:   %r = tile.launch @contract_0 %x, %w
          tile.kernel @contract_0 { ^bb0(%i: index, %x: !npu.gm<...>, ...): tile.section {core = "cube"} { ... } }
+
+Where the program calls the host, launches that wait for it then go behind those that need not (launch_order.py).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +49,7 @@ from .contract import lower_contract
 from .cumulate import lower_cumulate
 from .gather import lower_gather
 from .halves import cut_in_two
+from .launch_order import estimate, order_launches
 from .moves import Start, lower_copy
 from .scatter import lower_scatter
 from .selecting import lower_select_and_scatter
@@ -70,6 +74,7 @@ class GraphToTilePass(ModulePass):
             if isinstance(func, FuncOp) and func.body.blocks:
                 lowering.block(func.body.block)
         lowering.check_names()
+        order_launches(op, lowering.costs, machine)
 
 
 def fingerprint(fusion: FusionOp) -> tuple:
@@ -105,6 +110,8 @@ class Lowering:
         self.pins = pins
         self.kernels: dict[tuple, ops.KernelOp] = {}
         self.names: dict[str, int] = {}
+        self.costs: dict[Operation, float] = {}
+        """Microseconds of launches, estimated."""
 
     def block(self, block: Block) -> None:
         for op in list(block.ops):
@@ -185,6 +192,7 @@ class Lowering:
         block = fusion.parent
         assert block is not None
         block.insert_op_before(op, fusion)
+        self.costs[op] = estimate(fusion, op, math.prod(to_ints(kernel.grid)), self.machine)
         return list(op.results)
 
     # -- copies ------------------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ def elementwise(
     name = op.FUNCTION.name
     pairs = any(x.dtype.kind == "c" for x in (*xs, y))
     local = rounding(y, function_error(name, np.dtype(y.dtype), pairs), mode)
+    if pairs:
+        local = scaled(_cancelled(name, xs, y), local)
     if name == "convert" and roundoff(np.dtype(xs[0].dtype)) <= roundoff(np.dtype(y.dtype)):
         pass
     elif name == "convert" and np.dtype(xs[0].dtype).kind not in "iu":
@@ -33,6 +35,29 @@ def elementwise(
         return local
     full = [or_zeros(e, x) for e, x in zip(es, xs, strict=True)]
     return both(_passed_on(name, xs, es, full, y, mode), local, mode)
+
+
+def _cancelled(name: str, xs: Sequence[Array], y: Array) -> Array:
+    """How many times its own error the result of a function of complex numbers may be off where the terms that XLA adds
+    cancel: the sum of their magnitudes over the result's.
+
+    tanh z = (e^2a - e^-2a + 2i sin 2b) / (e^2a + e^-2a + 2 cos 2b), whose divisor's terms are to it as |Re tanh z|
+    + 1 to 1, and tan z likewise; expm1 z = e^z - 1; logistic z = 1 / (1 + e^-z). A power turns by an angle whose
+    error grows with it, and so does that of the logarithm of its magnitude.
+    """
+    size = wide(y)
+    match name:
+        case "tanh" | "tan":
+            times = 1 + size
+        case "expm1":
+            times = jnp.where(size > 0, (1 + jnp.abs(1 + y)) / size, 1)
+        case "logistic":
+            times = size + jnp.abs(1 - y)
+        case "pow":
+            times = 1 + jnp.abs(xs[1] * jnp.log(xs[0]))
+        case _:
+            times = jnp.ones_like(size)
+    return jnp.where(jnp.isnan(times), 1, times).astype(size.dtype)
 
 
 def _passed_on(

@@ -62,3 +62,21 @@ func.func @main(%x: tensor<4xcomplex<f32>>) -> tensor<2x2xcomplex<f32>> {
 // CHECK-LABEL: @main
 // CHECK-NEXT: %y = graph.reshape %x
 // CHECK-NEXT: func.return
+
+// -----
+
+// A function with a formula: expm1(a) cos b - 2 sin^2(b / 2), and exp(a) sin b but where b is 0.
+func.func @main(%x: tensor<8xcomplex<f32>>) -> tensor<8xcomplex<f32>> {
+  %y = graph.expm1 %x : tensor<8xcomplex<f32>>
+  func.return %y : tensor<8xcomplex<f32>>
+}
+// CHECK-LABEL: @main
+// CHECK: %[[H:.*]] = graph.sin
+// CHECK: graph.mul %[[H]], %[[H]]
+// CHECK: %[[E:.*]] = graph.expm1 %x_re
+// CHECK-NEXT: %[[C:.*]] = graph.cos %x_im
+// CHECK-NEXT: %[[P:.*]] = graph.mul %[[E]], %[[C]]
+// CHECK-NEXT: %y_re = graph.sub %[[P]]
+// CHECK: %[[S:.*]] = graph.sin %x_im
+// CHECK: %[[Z:.*]] = graph.eq %x_im
+// CHECK-NEXT: %y_im = graph.select %[[Z]], %x_im
