@@ -487,6 +487,7 @@ CASES = (
     Case("fuse-swaps-inputs", FUSE, "apart", inputs_swapped, ("graph.sub", "graph.fusion")),
     Case("fuse-transposes-operand", FUSE, "square", transposed_operand, ("graph.contract",)),
     Case("tile-swaps-sub", TILE_, "softmax", swapped(TILE["sub"]), ("graph.sub",)),
+    Case("tile-turns-views", TILE_, "square", view_transposed, ("graph.transpose",)),
     Case("tile-sums-maximum", TILE_, "softmax", of_kind(tile.ReduceOp, "sum", "max"), ("graph.reduce",)),
     Case(
         "tile-load-off-by-one", TILE_, "apart", shifted(tile.LoadOp), ("graph.sub", "graph.mul", "graph.exp")
