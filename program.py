@@ -258,6 +258,7 @@ def compile(
     origin = _donating(origin_of(source, args), options, source)
     with as_compile_error(), _collector_paused():
         module, signature = origin.lower()
+        check_pinnable(module, options.stages())
         run_pipeline(module, target, stages=options.stages())
         verify_module(module)
     program = Program(origin, module, signature, target, options)

@@ -145,7 +145,7 @@ def pins_text(pins: Pins) -> str:
         return ""
     if isinstance(pins, Schedule):
         return str(pins)
-    return ";".join(f"{name}:{schedule}" for name, schedule in pins.items())
+    return ";".join(f"{name}:{schedule}" for name, schedule in pins.items() if schedule != FREE)
 
 
 def parse_pins(text: str) -> Pins:

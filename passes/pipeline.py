@@ -225,7 +225,6 @@ def run_pipeline(
     A module that starts in the middle (a hand-written tile or npu program) only gets the passes below it. Raises
     PassError.
     """
-    check_pinnable(module, stages)
     callers_first(module)
     context = Context()
     have = properties_of(module)

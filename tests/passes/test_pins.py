@@ -36,7 +36,7 @@ def array(*shape: int, dtype: str = "float32") -> np.ndarray:
 def test_text_reads_back(schedule: Schedule) -> None:
     assert Schedule.parse(str(schedule)) == schedule
     named = {"contract_0": schedule, "add_1": Schedule(ub=1)}
-    assert parse_pins(pins_text(named)) == named
+    assert parse_pins(pins_text(named)) == {k: v for k, v in named.items() if v != Schedule()}
 
 
 @pytest.mark.parametrize(
