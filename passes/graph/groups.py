@@ -219,8 +219,10 @@ class Grouper(Dependencies):
     def _rows_fit(self, domain: Sequence[int], rows: set[int], members: set[Operation]) -> bool:
         """Whether whole rows of what a kernel of `members` holds at once fit on chip: what it loads and what others
         use of it, twice each, what is broadcast to a row, and three temporaries."""
+        if not rows:
+            return True
         row, run = size([domain[a] for a in rows]), 1
-        if not rows or row == 0:
+        if row == 0:
             return True
         for a in reversed(range(len(domain))):
             if a not in rows and domain[a] != 1:
