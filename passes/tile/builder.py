@@ -249,25 +249,26 @@ def hand_back(outside: list[SSAValue], inside: list[SSAValue]) -> None:
     outside[:] = inside
 
 
-def divide_grid(counts: Sequence[int], cores: int) -> list[tuple[int, int]]:
+def divide_grid(counts: Sequence[int], cores: int, even: Sequence[bool] = ()) -> list[tuple[int, int]]:
     """For each axis with `counts` tiles: (cores along it, tiles per core), such that the busiest core has as few
     tiles as possible, no core is left without work and at most `cores` are used; among equals, fewest cores and
-    then those along the outer axes."""
-    best = _divide(tuple(counts), max(cores, 1))
+    then those along the outer axes. even: axes (none where it is empty) along which all cores have as many tiles, none
+    of them behind the last."""
+    best = _divide(tuple(counts), tuple(even) or (False,) * len(counts), max(cores, 1))
     return [(-(-n // per_core), per_core) for n, per_core in zip(counts, best, strict=True)]
 
 
 @functools.cache
-def _divide(counts: tuple[int, ...], cores: int) -> tuple[int, ...]:
+def _divide(counts: tuple[int, ...], even: tuple[bool, ...], cores: int) -> tuple[int, ...]:
     """Tiles per core along each axis for the best division of `counts` over at most `cores`."""
     if not counts:
         return ()
     best: tuple[tuple[int, int], tuple[int, ...]] | None = None
     for used in range(min(cores, counts[0]), 0, -1):
         per_core = -(-counts[0] // used)
-        if -(-counts[0] // per_core) != used:
+        if -(-counts[0] // per_core) != used or (even[0] and counts[0] % used):
             continue
-        rest = _divide(counts[1:], cores // used)
+        rest = _divide(counts[1:], even[1:], cores // used)
         tiles = per_core * math.prod(rest)
         total = used * math.prod(-(-n // p) for n, p in zip(counts[1:], rest, strict=True))
         if best is None or (tiles, total) < best[0]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from math import prod
 from typing import Any
 
 from xdsl.ir import Attribute
@@ -57,11 +58,22 @@ def lower_copy(
     copies = copy_cycles("load", read, largest, machine) + copy_cycles("store", write, largest, machine)
     most = worth_waking(copies, machine)
     tile = cut_tile(largest, extents, frozenset(), itemsize(element), most, pieces_of(copies, machine))
-    # A box at a start known only at run time has no view whose edge could mask the last tile: tiles must divide it.
-    moving = any(not isinstance(s, int) for s in (*source_starts, *dest_starts))
-    if moving:
-        tile = tuple(_divisor(n, t) for n, t in zip(extents, tile, strict=True))
-    split = divide_grid([-(-n // t) for n, t in zip(extents, tile, strict=True)], most)
+    # A box at a start known only at run time has no view whose edge could mask the last tile: tiles must divide it, and
+    # cores the tiles.
+    moving = [
+        any(not isinstance(s[g[-1]], int) for s in (source_starts, dest_starts)) if g else False for g in groups
+    ]
+
+    def divided(limit: Sequence[int]) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+        cut = tuple(_divisor(n, t) if m else t for n, t, m in zip(extents, limit, moving, strict=True))
+        return cut, divide_grid([-(-n // t) for n, t in zip(extents, cut, strict=True)], most, moving)
+
+    def busiest(found: tuple[tuple[int, ...], list[tuple[int, int]]]) -> tuple[int, int]:
+        trips = prod(n for _, n in found[1])
+        return trips * prod(found[0]), trips
+
+    # what no cores divide is copied in as few pieces as fit
+    tile, split = min((divided(t) for t in (tile, largest)), key=busiest)
     on_grid = [i for i, (cores, _) in enumerate(split) if cores > 1]
     builder = KernelBuilder(
         machine,

@@ -90,6 +90,26 @@ def test_dynamic_slice_and_update(shape, dtype: str, draw: st.DataObject, target
     check(fn, data(dtype, shape), data(dtype, sizes, 1), *starts, target=target, memories=memories)
 
 
+@pytest.mark.parametrize(
+    ("shape", "box", "starts"),
+    [
+        ((130, 33, 4), (97, 13, 3), (6, 4, 1)),  # a prime of rows, and short runs: work for several cores
+        ((401, 331), (397, 330), (2, 1)),
+        ((12, 64, 40), (7, 31, 40), (5, 33, 0)),
+        ((3000,), (2999,), (1,)),
+        ((64, 500), (64, 499), (0, 1)),
+    ],
+)
+def test_boxes_that_no_cores_divide(shape: tuple[int, ...], box: tuple[int, ...], starts: tuple[int, ...]) -> None:
+    """Nothing is written behind a box whose place is known only at run time, whatever the cores share out."""
+
+    def fn(x: Any, update: Any, *starts: Any) -> list[Any]:
+        return [lax.dynamic_slice(x, starts, box), lax.dynamic_update_slice(x, update, starts)]
+
+    args = data("f16", shape), data("f16", box, 1), *map(jnp.int32, starts)
+    check(fn, *args, memories=("typed", "bytes"))
+
+
 TABLE, ROWS = data("f32", (31, 17)), positions(31, (5, 3))
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
     "an embedding": (lambda t, i: t[i], (TABLE, ROWS)),
