@@ -89,16 +89,12 @@ def _slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _pad(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    if args[0].type == types[0] and not any(bindings.ints(op, "edge_padding_low")):
+    low, high = bindings.ints(op, "edge_padding_low"), bindings.ints(op, "edge_padding_high")
+    interior = bindings.ints(op, "interior_padding")
+    # an equal shape does not say that nothing is done: the end may crop as much as goes between the elements
+    if not any((*low, *high, *interior)):
         return args[:1]
-    return walk.emit(
-        PadOp,
-        args,
-        types,
-        low=bindings.ints(op, "edge_padding_low"),
-        high=bindings.ints(op, "edge_padding_high"),
-        interior=bindings.ints(op, "interior_padding"),
-    )
+    return walk.emit(PadOp, args, types, low=low, high=high, interior=interior)
 
 
 def _reverse(walk: Walk, op: Op, args: Values, types: Types) -> Results:

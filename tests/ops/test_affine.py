@@ -178,6 +178,20 @@ def test_pad(shape: Shape, dtype: str, draw: st.DataObject, memories) -> None:
     check(fn, data(dtype, shape), data(dtype, ()), memories=memories)
 
 
+@pytest.mark.parametrize(
+    ("shape", "spec"),
+    [
+        ((2,), [(0, -1, 1)]),
+        ((2,), [(-1, 0, 1)]),
+        ((3, 5), [(0, -4, 2), (0, 0, 0)]),
+        ((4, 3), [(1, -1, 0), (-1, 1, 0)]),
+        ((5, 2), [(-2, -2, 1), (1, -2, 1)]),
+    ],
+)
+def test_pad_that_keeps_the_shape(shape: Shape, spec: Any) -> None:
+    check(lambda x, v: lax.pad(x, v, spec), data("f32", shape), data("f32", ()), memories=("typed", "bytes"))
+
+
 @given(shape=shapes(1, 4, largest=3000), dtype=st.sampled_from(DTYPES), draw=st.data(), memories=MODES)
 def test_concatenate(shape: Shape, dtype: str, draw: st.DataObject, memories) -> None:
     dim = draw.draw(st.integers(0, len(shape) - 1))
