@@ -74,8 +74,10 @@ class Homes:
             self.bind(value, tensor_)
 
     def settle(self, value: SSAValue, tensors: Sequence[SSAValue]) -> None:
-        """Notes that a value is best made in one of `tensors`, and so is what it may take its tensor over from."""
-        while value not in self.homes:
+        """Notes that a value is best made in one of `tensors`, and so is what it may take its tensor over from, in its
+        block: what is made outside a loop cannot be made in a tensor of that."""
+        block = block_of(value)
+        while value not in self.homes and block_of(value) is block:
             self.homes[value] = tensors
             source = made_over(value)
             if source is None:
@@ -157,7 +159,7 @@ class Homes:
         if not isinstance(found.type, GmType) or not found.type.dense:
             return False
         home = root(found)
-        if home not in self.owned or _block_of(home) is not self.block:
+        if home not in self.owned or block_of(home) is not self.block:
             return False
         if not self._spent(home, user, reads=True):
             return False
@@ -223,7 +225,7 @@ class Homes:
         return self.copies[key]
 
 
-def _block_of(value: SSAValue) -> Block | None:
+def block_of(value: SSAValue) -> Block | None:
     return value.owner if isinstance(value.owner, Block) else value.owner.parent
 
 

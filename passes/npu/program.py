@@ -16,7 +16,7 @@ from ...dialects.graph.donation import donated
 from ...dialects.npu import GmType, ViewOp, structure
 from ..calls import calls_of
 from ..errors import PassError
-from .homes import Homes, gm_type
+from .homes import Homes, block_of, gm_type
 from .in_place import in_place
 from .plan_memory import root
 
@@ -221,7 +221,9 @@ class ProgramLowering(Homes):
                     self.bind(old.args[i], b)
                     if region is op.body and i not in host:
                         self.owned.add(b)
-                        self.settle(op.yielded(1).values[i], [b])
+                        value = op.yielded(1).values[i]
+                        if block_of(value) is old:
+                            self.settle(value, [b])
                 if region is op.condition and op.trip_count is not None:
                     self.add(structure.NpuYieldOp.create())
                 else:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
+from visible import check_visible
 
 import tilewright as tw
 from tilewright.program import Program
@@ -91,6 +92,8 @@ def check(
     The modes must agree bit for bit; nothing may run on the host unless `host`.
     """
     program = tw.compile(fn, *args, target=target)
+    check_visible(program.module("tile"))
+    check_visible(program.module("npu"))
     assert host or not host_ops(program)
     want = jax.tree.leaves(jax.jit(fn)(*args))
     flat = program.flatten(args)

@@ -38,6 +38,12 @@ def between(a: jax.Array, b: jax.Array, late: bool) -> jax.Array:
     return r * s if not late else jnp.where(p, q + r, s) * r
 
 
+def handed_on(x: jax.Array, n: jax.Array) -> list[jax.Array]:
+    """A loop that goes on with a number of the host, which is returned as well."""
+    k = lax.while_loop(lambda i: i < n + 2, lambda i: i + 1, 0)
+    return [lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, k), (0, x))[1], k]
+
+
 LOOPS: dict[str, tuple[Callable[..., Any], Args]] = {
     "fori": (lambda x: lax.fori_loop(0, 5, step, x), (X,)),
     "fori, count given": (lambda x, n: lax.fori_loop(0, n, step, x), (X, count(4))),
@@ -87,6 +93,8 @@ LOOPS: dict[str, tuple[Callable[..., Any], Args]] = {
     "a scalar": (lambda x: lax.fori_loop(0, 5, lambda i, c: c * 2 + x, x), (data("f32", ()),)),
     "between ops of one kernel": (lambda a, b: between(a, b, False), (X, X * 0.5 + 1)),
     "between ops of one kernel, used twice": (lambda a, b: between(a, b, True), (X, X * 0.5 + 1)),
+    "a number handed on": (handed_on, (count(-7), count(2))),
+    "a number handed on, not run": (handed_on, (count(-7), count(0))),
     "many trips": (lambda x: lax.fori_loop(0, 100, lambda i, c: c * 0.99, x), (data("f32", (300, 257)),)),
 }
 
