@@ -244,7 +244,8 @@ def load(
             x = _windows(x, d, c, count)
             order.append(index)
             d += 1
-        x = lax.slice_in_dim(x, 0, (n - 1) * s + 1, s, axis=d)
+        whole = (n - 1) * s + 1
+        x = x if s == 1 and whole == x.shape[d] else lax.slice_in_dim(x, 0, whole, s, axis=d)
         x = lax.rev(x, [d]) if back else x
         order.append(-1)
         d += 1
@@ -257,11 +258,11 @@ def _windows(x: Array, d: int, distance: int, count: int) -> Array:
     extent = x.shape[d]
     window = extent - (count - 1) * distance
     before, after = x.shape[:d], x.shape[d + 1 :]
-    if window <= distance:
-        x = lax.pad(
-            x, np.zeros((), x.dtype), [(0, distance - window if i == d else 0, 0) for i in range(x.ndim)]
-        )
-        x = lax.reshape(x, (*before, count, distance, *after))
+    if window == distance:
+        return lax.reshape(x, (*before, count, distance, *after))
+    if window < distance:
+        room = [(0, distance - window if i == d else 0, 0) for i in range(x.ndim)]
+        x = lax.reshape(lax.pad(x, np.zeros((), x.dtype), room), (*before, count, distance, *after))
         return lax.slice_in_dim(x, 0, window, axis=d + 1)
     # Overlapping windows by index: XLA takes seconds to compile the same as slices side by side.
     index = np.arange(count, dtype=np.int32)[:, None] * distance + np.arange(window, dtype=np.int32)
@@ -311,10 +312,11 @@ def store(dest: Array, view: View, tiles: Array, box: Box, scope: Scope, batch: 
     counts = list(batch.counts.values())
     kept = [i for i in range(batch.rank) if i in named]
     for i in range(batch.rank):
-        if i not in named:  # the store does not move with it, so all iterations have one value
+        if i not in named and tiles.shape[i] > 1:  # the store does not move with it: all iterations have one value
             tiles = lax.slice_in_dim(tiles, 0, 1, axis=i)
     full = [counts[i] if i in named else 1 for i in range(batch.rank)]
-    tiles = lax.broadcast_in_dim(tiles, (*full, *tiles.shape[batch.rank :]), range(tiles.ndim))
+    if full != list(tiles.shape[: batch.rank]):
+        tiles = lax.broadcast_in_dim(tiles, (*full, *tiles.shape[batch.rank :]), range(tiles.ndim))
     tiles = lax.reshape(tiles, (*(counts[i] for i in kept), *sizes))
     place = {index: i for i, index in enumerate(kept)}
     perm, extents = [], []

@@ -1,14 +1,13 @@
 """Transfers of boxes between device tensors and tiles, and inside tiles.
 
-A box that surely lies inside its tensor is a slice. One that may stick out, steps, or repeats over a window
-is a gather of whole rows: XLA compiles that to straight copies, where a pad becomes a branch for each
-element.
+A box is a slice. Of one that may stick out, what surely exists is sliced and then moved to its place; of one that
+repeats over a window, rows of the slice are gathered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -45,19 +44,11 @@ class Span:
         low, high = self.reach
         return self.start.low + low >= self.first and self.start.high + high < self.last
 
-    @property
-    def plain(self) -> bool:
-        """Whether a slice takes exactly these positions, in some order."""
-        return self.inside and self.window == 1 and abs(self.step) == 1
-
     def positions(self) -> Array:
         """All positions (i32, shape [count * window])."""
         p = lax.broadcasted_iota(np.int32, (self.count, self.window), 0) * np.int32(self.step)
         w = lax.broadcasted_iota(np.int32, (self.count, self.window), 1) * np.int32(self.window_step)
         return lax.reshape(p + w, (self.count * self.window,)) + traced(self.start.value)
-
-    def clamped(self, positions: Array) -> Array:
-        return lax.clamp(np.int32(self.first), positions, np.int32(self.last - 1))
 
     def exists(self, positions: Array) -> Array:
         return lax.bitwise_and(
@@ -143,84 +134,82 @@ def extract(
 
 def _take_box(base: Array, spans: Sequence[Span], fill: np.ndarray) -> Array:
     """[count * window of each span]: the positions of the base, `fill` where they do not exist."""
-    if all(s.plain for s in spans):
-        lows = [s.start.scaled(1, s.reach[0]).value for s in spans]
-        x = slice_at(base, lows, [s.count for s in spans])
-        reverse = [d for d, s in enumerate(spans) if s.step < 0]
-        return lax.rev(x, reverse) if reverse else x
-    x = _take_rows(base, spans)
-    inside: Array | None = None
-    for d, s in enumerate(spans):
-        if not s.inside:
-            here = lax.broadcast_in_dim(s.exists(s.positions()), x.shape, (d,))
-            inside = here if inside is None else lax.bitwise_and(inside, here)
-    return x if inside is None else lax.select(inside, x, lax.full_like(x, fill))
+    places = [_Place.of(s) for s in spans]
+    x = slice_at(base, [p.start for p in places], [p.width for p in places])
+    if not all(s.inside for s in spans):
+        x = _shifted(x, [p.shift for p in places], [p.count for p in places], fill)
+    if any(s.window > 1 or not s.step for s in spans):
+        return _take_repeated(x, spans)
+    strides = [abs(s.step) for s in spans]
+    if any(n > 1 for n in strides):
+        x = lax.slice(x, [0] * x.ndim, x.shape, strides)
+    reverse = [d for d, s in enumerate(spans) if s.step < 0]
+    return lax.rev(x, reverse) if reverse else x
 
 
-def _take_rows(base: Array, spans: Sequence[Span]) -> Array:
-    """[count * window of each span]; anything where positions do not exist."""
+@dataclass(frozen=True)
+class _Place:
+    """Where a span is in its base: `width` positions from `start` on, which exist, hold all of its `count` consecutive
+    positions that do. The first of these is `shift` behind `start`."""
+
+    count: int
+    width: int
+    start: Any
+    shift: Offset
+
+    @staticmethod
+    def of(s: Span) -> _Place:
+        low, high = s.reach
+        count, wanted = high - low + 1, s.start.scaled(1, low)
+        if s.inside:
+            return _Place(count, count, wanted.value, Offset.known(0))
+        width = min(count, s.last - s.first)
+        start = _clamp(wanted.value, s.first, s.last - width)
+        away = wanted.value - start
+        if known(away):
+            return _Place(count, width, start, Offset.known(away))
+        lowest, highest = min(wanted.low - s.first, 0), max(wanted.high - (s.last - width), 0)
+        return _Place(count, width, start, Offset(away, lowest, highest))
+
+
+def _shifted(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.ndarray) -> Array:
+    """[sizes]: element i of a dimension is element `i + shift` of x, `fill` where x has none.
+
+    A slice of x with room around it: XLA makes one loop of that, and copies runs of it.
+    """
+    room, starts = [], []
+    for shift, n, extent in zip(shifts, sizes, x.shape, strict=True):
+        # from further away nothing of x is seen
+        low, high = (min(max(end, -n), extent) for end in (shift.low, shift.high))
+        before, after = max(-low, 0), max(high + n - extent, 0)
+        room.append((before, after, 0))
+        value = shift.value if (low, high) == (shift.low, shift.high) else _clamp(shift.value, low, high)
+        starts.append(value + before if known(value) else value + np.int32(before))
+    return slice_at(lax.pad(x, np.asarray(fill, x.dtype), room), starts, sizes)
+
+
+def _take_repeated(x: Array, spans: Sequence[Span]) -> Array:
+    """[count * window of each span] of a box that begins at the lowest position of each, some of them repeatedly."""
+    spans = [replace(s, start=Offset.known(-s.reach[0])) for s in spans]
     *outer, lane = spans
-    width = base.shape[-1]
-    if lane.window > 1 or lane.step != 1 or lane.count > width:
-        return _take_each(base, spans)
+    if lane.window > 1 or lane.step != 1:
+        for d, s in enumerate(spans):
+            x = take(x, s.positions(), d)
+        return x
     shape = [s.count * s.window for s in spans]
-    if prod(shape) == lane.count and base.size == width and not lane.inside:
-        chunk = _chunk(lane.count)
-        if chunk < lane.count:
-            # one long row: as rows of `chunk` elements, only the one across the end needs care
-            rows = Span(lane.start, lane.count // chunk, chunk)
-            return lax.reshape(_take_chunks(lax.reshape(base, (width,)), rows, chunk), shape)
-    at: Any = traced(lane.start.value)
+    at: Any = np.int32(0)
     for d, s in enumerate(outer):
-        p = s.positions() if s.inside else s.clamped(s.positions())
-        at = at + lax.broadcast_in_dim(p * np.int32(prod(base.shape[d + 1 :])), shape[:-1], (d,))
-    flat = lax.reshape(base, (base.size,))
-    at = lax.reshape(lax.broadcast(at, tuple(shape[:-1])) if np.ndim(at) == 0 else at, (prod(shape[:-1]),))
-    x = _rows_at(flat, at, lane.count)
-    if lane.start.low < 0:
-        x = _replace_row(x, at, flat, traced(lane.start.value))
-    if lane.start.high + lane.count > width:
-        x = _replace_row(x, at, flat, traced(lane.start.value) + np.int32(base.size - width))
-    return lax.reshape(x, shape)
+        step = np.int32(prod(x.shape[d + 1 :]))
+        at = at + lax.broadcast_in_dim(s.positions() * step, shape[:-1], (d,))
+    at = lax.reshape(at, (prod(shape[:-1]),))
+    mode = lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    return lax.reshape(_rows_at(lax.reshape(x, (x.size,)), at, lane.count, mode), shape)
 
 
-def _chunk(count: int) -> int:
-    """How many elements a piece of a long row has; `count` where it does not divide well."""
-    return next((c for c in range(min(256, count), 15, -1) if count % c == 0), count)
-
-
-def _take_chunks(row: Array, rows: Span, chunk: int) -> Array:
-    """[rows.count, chunk]: consecutive pieces of a one-dimensional base from `rows.start` on."""
-    at, start = rows.positions(), traced(rows.start.value)
-    x = _rows_at(row, at, chunk)
-    size = np.int32(chunk)
-    if rows.start.low < 0:
-        x = _replace_row(x, at, row, lax.rem(start, size))
-    if rows.start.high + rows.count * chunk > row.size:
-        left = lax.max(np.int32(row.size) - start, np.int32(0))
-        x = _replace_row(x, at, row, start + lax.div(left, size) * size)
-    return x
-
-
-def _rows_at(flat: Array, at: Array, width: int) -> Array:
-    """[at.size, width]: runs of a flat array; a run that would leave it is moved."""
+def _rows_at(flat: Array, at: Array, width: int, mode: lax.GatherScatterMode) -> Array:
+    """[at.size, width]: runs of a flat array."""
     numbers = lax.GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(), start_index_map=(0,))
-    return lax.gather(flat, lax.reshape(at, (at.size, 1)), numbers, (width,), mode="clip")
-
-
-def _replace_row(x: Array, at: Array, flat: Array, start: Array) -> Array:
-    """x with each row that began at `start`, before or after which the array ends, taken element by
-    element."""
-    lanes = lax.clamp(np.int32(0), lax.iota(np.int32, x.shape[1]) + start, np.int32(flat.size - 1))
-    row = lax.broadcast_in_dim(take(flat, lanes, 0), x.shape, (1,))
-    return lax.select(lax.broadcast_in_dim(lax.eq(at, start), x.shape, (0,)), row, x)
-
-
-def _take_each(base: Array, spans: Sequence[Span]) -> Array:
-    """[count * window of each span], one dimension after the other; anything where positions do not exist."""
-    for d, s in enumerate(spans):
-        base = take(base, s.clamped(s.positions()), d)
-    return base
+    return lax.gather(flat, lax.reshape(at, (at.size, 1)), numbers, (width,), mode=mode)
 
 
 def take(x: Array, index: Array | np.ndarray, d: int) -> Array:
@@ -299,17 +288,11 @@ def store(
     if any(abs(s.step) > 1 for s in spans):
         x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, abs(s.step) - 1 if s.count > 1 else 0) for s in spans])
     base = lax.reshape(dest, way.base)
-    starts, widths = [], []
-    for s in spans:
-        low, high = s.reach
-        width = min(high - low + 1, s.last - s.first)
-        wanted = s.start.scaled(1, low).value
-        start = wanted if s.inside else _clamp(wanted, s.first, s.last - width)
-        starts.append(start)
-        widths.append(width)
-    shifts = [s.start.scaled(1, s.reach[0]).value - at for s, at in zip(spans, starts, strict=True)]
+    places = [_Place.of(s) for s in spans]
+    starts, widths = [p.start for p in places], [p.width for p in places]
     if not all(s.inside for s in spans):
-        x = _moved(x, shifts, widths)
+        x = _shifted(x, [p.shift.scaled(-1, 0) for p in places], widths, np.zeros((), x.dtype))
+    shifts = [p.shift.value for p in places]
     mask = _written(spans, shifts, widths)
     if mask is not None:
         x = lax.select(mask, x, slice_at(base, starts, widths))
@@ -322,16 +305,6 @@ def _clamp(value: Any, low: int, high: int) -> Any:
     if known(value):
         return min(max(value, low), high)
     return lax.clamp(np.int32(low), value, np.int32(high))
-
-
-def _moved(x: Array, shifts: Sequence[Any], sizes: Sequence[int]) -> Array:
-    """[sizes]: element i is element `i - shift` of x, or anything where x has none."""
-    far = 1 << 30
-    spans = []
-    for shift, n, extent in zip(shifts, sizes, x.shape, strict=True):
-        start = Offset.known(-shift) if known(shift) else Offset(-shift, -far, far)
-        spans.append(Span(start, n, last=extent))
-    return _take_rows(x, spans)
 
 
 def _written(spans: Sequence[Span], shifts: Sequence[Any], shape: Sequence[int]) -> Array | None:
@@ -371,4 +344,5 @@ def gather_boxes(source: Array, view: View, index: Array, sizes: Sequence[int]) 
     rows = lax.add(
         lax.broadcast_in_dim(at, shape, (0,)), lax.broadcast_in_dim(outer.reshape(-1), shape, (1,))
     )
-    return lax.reshape(_rows_at(flat, lax.reshape(rows, (rows.size,)), run), (index.size, *sizes))
+    x = _rows_at(flat, lax.reshape(rows, (rows.size,)), run, lax.GatherScatterMode.CLIP)
+    return lax.reshape(x, (index.size, *sizes))

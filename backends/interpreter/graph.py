@@ -136,25 +136,31 @@ def _contract(op: ops.ContractOp, lhs: Array, rhs: Array) -> Array:
     return values.convert(values.dot_general(lhs, rhs, numbers, values.accumulator(lhs.dtype, dtype)), dtype)
 
 
-def _conv(op: ops.ConvOp, lhs: Array, rhs: Array) -> Array:
-    dtype = result_dtype(op)
-    wide = acc = values.accumulator(lhs.dtype, dtype)
+def convolve(op: ops.ConvOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
+    """The convolution itself, computed in `dtype`."""
     la, lb, lo = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
-    taps = size([rhs.shape[d] for d in (lb[0], *lb[2:])])
-    bits = sum(8 * x.dtype.itemsize - (x.dtype.kind == "i") for x in (lhs, rhs))
-    if wide.kind in "iu" and taps * 2**bits < 2**24:
-        wide = np.dtype(np.float32)  # exact, and many times faster
-    out = lax.conv_general_dilated(
-        values.convert(lhs, wide),
-        values.convert(rhs, wide),
+    return lax.conv_general_dilated(
+        lhs,
+        rhs,
         to_ints(op.strides),
         list(zip(to_ints(op.low), to_ints(op.high), strict=True)),
         lhs_dilation=to_ints(op.lhs_dilation),
         rhs_dilation=to_ints(op.rhs_dilation),
         dimension_numbers=lax.ConvDimensionNumbers(la, (lb[1], lb[0], *lb[2:]), lo),
         feature_group_count=integer(op.groups),
-        preferred_element_type=wide,
+        preferred_element_type=dtype,
     )
+
+
+def _conv(op: ops.ConvOp, lhs: Array, rhs: Array) -> Array:
+    dtype = result_dtype(op)
+    wide = acc = values.accumulator(lhs.dtype, dtype)
+    lb = to_ints(op.rhs_layout)
+    taps = size([rhs.shape[d] for d in (lb[0], *lb[2:])])
+    bits = sum(8 * x.dtype.itemsize - (x.dtype.kind == "i") for x in (lhs, rhs))
+    if wide.kind in "iu" and taps * 2**bits < 2**24:
+        wide = np.dtype(np.float32)  # exact, and many times faster
+    out = convolve(op, values.convert(lhs, wide), values.convert(rhs, wide), wide)
     # an integer wraps on its way to a narrower one, a float would be cut off at its limits
     whole = np.dtype(np.int32) if acc.kind in "iu" and wide.kind == "f" else acc
     return values.convert(values.convert(out, whole), dtype)

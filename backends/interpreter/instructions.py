@@ -75,11 +75,20 @@ def box_of(op: FormattedOp) -> Box:
     return Box(indices, Linear.decode(attr, len(indices)).rows, ints_of(op, "sizes"), steps_of(op))
 
 
+def elementwise(op: Any, sources: Sequence[Array], out: Spec, rank: int = 0) -> Array:
+    """An elementwise instruction on [*leading, *shape], with `rank` leading dimensions, of which some operands may have
+    one; single elements (scalar operands) stand for all lanes."""
+    leading = [max(x.shape[d] for x in sources) for d in range(rank)]
+    shape, lanes = (*leading, *out.shape), []
+    for x in sources:
+        if x.shape[rank:] != out.shape:
+            x = lax.reshape(x, (*x.shape[:rank], *(1 for _ in out.shape)))
+        lanes.append(x if x.shape == shape else lax.broadcast_in_dim(x, shape, range(x.ndim)))
+    return values.apply(op.FUNCTION.name, lanes, out.dtype)
+
+
 def _elementwise(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    """Single elements (scalar operands) stand for all lanes."""
-    shape = out[0].shape
-    lanes = [x if x.shape == shape else lax.broadcast_in_dim(lax.reshape(x, ()), shape, ()) for x in sources]
-    return [values.apply(op.FUNCTION.name, lanes, out[0].dtype)]
+    return [elementwise(op, sources, out[0])]
 
 
 def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:

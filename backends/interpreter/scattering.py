@@ -19,7 +19,11 @@ _SCATTERS: dict[str, Callable[..., Array]] = {
 
 
 def scatter(x: Array, index: Array, updates: Array, kind: str) -> Array:
-    """x [r, ...] with updates [n, ...] put into the rows that index [n] (integers) names; others are left out."""
+    """x [r, ...] with updates [n, ...] put into the rows that index [n] (integers) names; others are left out.
+
+    XLA reads x at the nearest row for those, which goes wrong where it merges that with an x that is a slice itself.
+    """
+    x = lax.optimization_barrier(x)
     window = tuple(range(1, x.ndim))
     numbers = lax.ScatterDimensionNumbers(window, (0,), (0,))
     plain = kind == "set"

@@ -7,7 +7,9 @@ they lose on the device. XLA would contract a multiply and an add into one instr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import jax
@@ -20,12 +22,16 @@ from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 
 NARROW_FLOATS = (np.dtype(np.float16), np.dtype(jnp.bfloat16))
 
-COMPILER_OPTIONS = {
+LEVEL = "xla_backend_optimization_level"
+
+COMPILER_OPTIONS: dict[str, bool | int | str] = {
     "xla_allow_excess_precision": False,
     "xla_disable_hlo_passes": "while-loop-invariant-code-motion",
+    **({} if LEVEL in os.environ.get("XLA_FLAGS", "") else {LEVEL: 2}),
 }
 """How all code of the interpreter is compiled: a rounding to f16 or bf16 is never skipped. What loops repeat in vain is
-little, and moving it out costs a tenth of the compile time."""
+little, and moving it out costs a tenth of the compile time. LLVM's last level costs another tenth, and what it makes
+is not faster; at its first, one exponential is not always computed like another. A level in XLA_FLAGS is obeyed."""
 
 
 def is_float(x: Array) -> bool:
@@ -181,6 +187,12 @@ def _power(x: Array, y: Array) -> Array:
     return lax.select(negative, inverse, result)
 
 
+def _multiply(x: Array, y: Array) -> Array:
+    """x * y; integers wrap around. XLA takes the square of an integer for one that is never negative, and so must not
+    see one."""
+    return lax.mul(x, lax.optimization_barrier(y) if x.dtype.kind == "i" else y)
+
+
 def _divide(x: Array, y: Array) -> Array:
     """x / y. XLA multiplies by the reciprocal, which rounds twice, where y is the same for many elements; so y is made
     to depend on x and on the place: no place is below -|x|."""
@@ -280,7 +292,7 @@ SCALAR: dict[str, Callable[..., Array]] = {
     "is_finite": lax.is_finite,
     "add": _logical(lax.bitwise_or, lax.add),
     "sub": lax.sub,
-    "mul": _logical(lax.bitwise_and, lax.mul),
+    "mul": _logical(lax.bitwise_and, _multiply),
     "div": _divide,
     "max": lax.max,
     "min": lax.min,
@@ -346,37 +358,41 @@ def widened(kind: str, x: Array) -> Array:
 def reduce(x: Array, kind: str, dims: Sequence[int], keep: bool = False) -> Array:
     """x combined along `dims`, which disappear, or keep size 1; same dtype."""
     wide = widened(kind, x)
-    if kind in ("sum", "prod") and is_float(wide):
+    if is_float(wide):
         for d in dims:
-            wide = _halved(wide, d, kind)
+            wide = _by_parts(wide, d, kind)
         out = lax.squeeze(wide, tuple(dims))
     else:
-        out = lax.reduce(wide, neutral(kind, wide.dtype), _propagating(kind, wide), tuple(dims))
+        out = lax.reduce(wide, neutral(kind, wide.dtype), combine(kind), tuple(dims))
     if keep:
         out = lax.reshape(out, [1 if d in dims else s for d, s in enumerate(x.shape)])
     return convert(out, x.dtype)
 
 
-def _propagating(kind: str, x: Array) -> Callable[[Array, Array], Array]:
-    """What combines two elements of x. XLA:CPU hands a plain maximum or minimum of many floats to a library that drops
-    NaN; one that is written in other words it keeps."""
-    function = combine(kind)
-    return (lambda a, b: settle(function(a, b))) if is_float(x) else function
+PARTS = 8
+"""Into how many parts a sum is cut at a time. XLA makes one loop of the additions of one cut; with two parts it would
+put several cuts into each loop, and compile and compute every one of them again and again."""
 
 
-def _halved(x: Array, d: int, kind: str) -> Array:
-    """Dimension d combined to size 1 by adding its halves, as the vector unit does it. XLA's own sum takes an order
-    that depends on the shape and on what it is compiled together with."""
-    function, nothing = combine(kind), neutral(kind, x.dtype)
-    if x.shape[d] == 0:
-        return lax.full([1 if i == d else n for i, n in enumerate(x.shape)], nothing)
-    while (n := x.shape[d]) > 1:
-        half = (n + 1) // 2
-        low, high = lax.slice_in_dim(x, 0, half, axis=d), lax.slice_in_dim(x, half, n, axis=d)
-        if n % 2:
-            high = lax.pad(high, nothing, [(0, int(i == d), 0) for i in range(x.ndim)])
-        x = function(low, high)
-    return x
+def _by_parts(x: Array, d: int, kind: str) -> Array:
+    """Dimension d combined to size 1: cut into `PARTS` equal ones (where need be with the neutral element behind it),
+    of which the first half is combined with the second until one is left; and so on with that. XLA's own sum takes an
+    order that depends on the shape and on what it is compiled together with, its own maximum may lose a NaN."""
+    function, nothing, shape = combine(kind), neutral(kind, x.dtype), x.shape
+    if shape[d] == 0:
+        return lax.full([1 if i == d else n for i, n in enumerate(shape)], nothing)
+    x = lax.reshape(x, (prod(shape[:d]), shape[d], prod(shape[d + 1 :])))
+    while (n := x.shape[1]) > 1:
+        count = min(PARTS, 1 << (n - 1).bit_length())
+        length = -(-n // count)
+        if n < count * length:
+            x = lax.pad(x, nothing, [(0, 0, 0), (0, count * length - n, 0), (0, 0, 0)])
+        parts = [lax.slice_in_dim(x, i * length, (i + 1) * length, axis=1) for i in range(count)]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [function(a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
+        x = lax.optimization_barrier(parts[0])
+    return lax.reshape(x, [1 if i == d else n for i, n in enumerate(shape)])
 
 
 def cumulate(x: Array, kind: str, dim: int, reverse: bool) -> Array:
@@ -399,11 +415,8 @@ def arg_reduce(
     value = reduce(x, kind, [dim], keep=True)
     found = lax.eq(x, lax.broadcast_in_dim(value, x.shape, range(x.ndim)))
     if is_float(x):
-        # XLA's max and min may drop a NaN
-        missing = lax.ne(x, x)
-        any_missing = reduce(missing, "or", [dim], keep=True)
-        value = lax.select(any_missing, lax.full_like(value, np.nan), value)
-        found = lax.select(lax.broadcast_in_dim(any_missing, x.shape, range(x.ndim)), missing, found)
+        none = lax.broadcast_in_dim(lax.ne(value, value), x.shape, range(x.ndim))
+        found = lax.select(none, lax.ne(x, x), found)
     where = lax.broadcasted_iota(np.int32, x.shape, dim)
     where = lax.select(found, where, lax.full_like(where, max(x.shape[dim] - 1, 0)))
     index = convert(reduce(where, "min", [dim], keep=True), index_dtype)

@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
+import tilewright as tw
+
 MODES, TARGETS = modes(), targets()
 Shape = tuple[int, ...]
 
@@ -23,6 +25,20 @@ COMPARISONS = (lax.eq, lax.ne, lax.lt, lax.le, lax.gt, lax.ge)
 BINARY = (lax.add, lax.sub, lax.mul, lax.max, lax.min, lax.bitwise_and, lax.bitwise_or, lax.bitwise_xor)
 SHIFTS = (lax.shift_left, lax.shift_right_logical, lax.shift_right_arithmetic)
 REDUCTIONS = (jnp.sum, jnp.prod, jnp.max, jnp.min)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
+def test_a_square_may_be_negative(dtype: str) -> None:
+    """Against numpy: XLA takes it for never negative."""
+    limit = np.iinfo(dtype).max
+    x = np.array([0, 3, limit, int(limit**0.5) + 1, int(limit**0.5 * 1.2)], dtype)
+    program = tw.compile(lambda x: (x * x < 0, jnp.abs(x * x)), x)
+    square = (x.astype(object) ** 2 + limit + 1) % (2 * (limit + 1)) - limit - 1
+    for memory in ("typed", "bytes"):
+        negative, size = program.executable(memory)(x)
+        np.testing.assert_array_equal(negative, square < 0)
+        np.testing.assert_array_equal(size, abs(square).astype(dtype))
+    assert (square < 0).any()
 
 
 @settings(max_examples=5)

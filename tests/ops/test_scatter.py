@@ -129,6 +129,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda t, i, u: t.at[i].add(u),
         (data("f32", (3000, 130)), positions(3000, (97,)), data("f32", (97, 130), 1)),
     ),
+    "a slice without the row": (
+        lambda t, start, i: lax.dynamic_slice(t, (start,), (6,)).at[i].add(100, mode="drop"),
+        (jnp.arange(7) + 1, jnp.int32(7), jnp.int32([10])),
+    ),
     "many elements": (lambda t, i: t.at[i].add(1), (data("i32", (50_021,)), positions(50_021, (3001,)))),
 }
 
