@@ -7,6 +7,7 @@ value's dimensions (None where a dimension has size 1 and no axis).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
@@ -44,12 +45,32 @@ WIDEST = 8
 """Bytes of the widest element there is."""
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What is asked again and again of a value: how many elements and bytes each it has, whether they are one known
+    number, and the value behind its layout ops."""
+
+    elements: int
+    width: int
+    splat: bool
+    base: SSAValue
+
+
 class Grouper(Dependencies):
-    """Grows the groups of one block."""
+    """Grows the groups of one block, which does not change meanwhile."""
 
     def __init__(self, machine: Machine):
         super().__init__()
         self.machine = machine
+        self.facts: dict[SSAValue, Facts] = {}
+
+    def of(self, value: SSAValue) -> Facts:
+        found = self.facts.get(value)
+        if found is None:
+            splat = splat_of(value) is not None
+            found = Facts(size(shape_of(value)), itemsize(element_of(value)), splat, base_of(value))
+            self.facts[value] = found
+        return found
 
     def add(self, op: Operation) -> bool:
         """Puts `op` into a group; False for ops that are not grouped."""
@@ -71,7 +92,7 @@ class Grouper(Dependencies):
 
     def elementwise(self, op: ElementwiseOp) -> None:
         """Adds an elementwise op to the best group its operands come from, or starts one."""
-        values = [v for v in op.operands if splat_of(v) is None]
+        values = [v for v in op.operands if not self.of(v).splat]
         groups = self.candidates(values)
         groups.sort(key=lambda g: (-size(g.domain), g.kind == "vector", -g.number))
         for group in groups:
@@ -237,15 +258,21 @@ class Grouper(Dependencies):
         most = sum(len(op.operands) + len(op.results) for op in members)
         if takes(WIDEST) * max(ROW_VALUES, 2 * most + 3) <= room:
             return True  # whatever they hold
+        held = spread = 0
+        widest = 4
         # each way of looking at a tensor, say each of several slices, is a load of its own
-        bases = {v: base_of(v) for op in members for v in op.operands}
-        loaded = [base for base in bases.values() if base.owner not in members]
-        kept = [r for op in members for r in op.results if any(u.operation not in members for u in r.uses)]
-        held = [v for v in (*loaded, *kept) if size(shape_of(v)) >= row and splat_of(v) is None]
-        widest = max((itemsize(element_of(v)) for v in (*bases.values(), *kept)), default=4)
-        whole = {v: size(shape_of(v)) >= row and splat_of(v) is None for v in bases}
-        spread = [v for v, base in bases.items() if whole[v] and size(shape_of(base)) < row]
-        return takes(max(4, widest)) * max(ROW_VALUES, 2 * len(held) + len(spread) + 3) <= room
+        for value in {v: None for op in members for v in op.operands}:
+            mine = self.of(value)
+            base = self.of(mine.base)
+            widest = max(widest, base.width)
+            held += mine.base.owner not in members and base.elements >= row and not base.splat
+            spread += mine.elements >= row and not mine.splat and base.elements < row
+        for result in (r for op in members for r in op.results):
+            if any(use.operation not in members for use in result.uses):
+                mine = self.of(result)
+                widest = max(widest, mine.width)
+                held += mine.elements >= row and not mine.splat
+        return takes(widest) * max(ROW_VALUES, 2 * held + spread + 3) <= room
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
         group.members.append(op)

@@ -130,13 +130,6 @@ def split_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> bool
         return False
     wide = element_type("f32") if is_float(element_of(op.lhs)) else element_of(op.result)
 
-    def rows(x: SSAValue, d: int, start: int, stop: int) -> SSAValue:
-        shape = list(shape_of(x))
-        if stop - start == extent:
-            return x
-        limits = [*shape[:d], stop, *shape[d + 1 :]]
-        return rewriter.slice(x, [start if i == d else 0 for i in range(len(shape))], limits, [1] * len(shape))
-
     def product(operands: Sequence[SSAValue], split: int) -> SSAValue:
         """The product; of operands with their long dimension in `split` parts, a batch, where that is not 0."""
         new, cut, batches, sums = bool(split), [], [], []
@@ -158,7 +151,7 @@ def split_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> bool
         )
 
     def operands(start: int, stop: int) -> list[SSAValue]:
-        return [rows(op.lhs, left, start, stop), rows(op.rhs, right, start, stop)]
+        return [rewriter.part(x, d, start, stop - start) for x, d in ((op.lhs, left), (op.rhs, right))]
 
     most_of_it = extent // parts * parts
     total = rewriter.reduce(product(operands(0, most_of_it), parts), "sum", [0])

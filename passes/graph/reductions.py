@@ -58,9 +58,7 @@ def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
         if stop - start == extent:
             return op.x
         x = op.x if len(run) == 1 else rewriter.reshape(op.x, [*before, extent, *behind])
-        limits = [*before, stop, *behind]
-        starts = [start if d == at else 0 for d in range(len(limits))]
-        return rewriter.slice(x, starts, limits, [1] * len(limits))
+        return rewriter.part(x, at, start, stop - start)
 
     cut = rewriter.reshape(rows(0, parts * length), [*before, parts, length, *behind])
     partial = rewriter.reduce(cut, kind, sorted([at + 1, *(d if d < at else d + 1 for d in others)]))

@@ -78,11 +78,10 @@ class GraphSimplifyPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         machine, pins = Machine.load(self.target), parse_pins(self.schedule)
-        pinned = isinstance(pins, Schedule) and pins.tile is not None
-        kept: list[Rule] = [split_contract] if pins is not None else []
-        if pinned:
-            kept.append(split_reduce)
-        rules = tuple(rule for rule in RULES if rule[1] not in kept)
+        left_out: list[Rule] = [] if pins is None else [split_contract]
+        if isinstance(pins, Schedule) and pins.tile is not None:
+            left_out.append(split_reduce)
+        rules = tuple(rule for rule in RULES if rule[1] not in left_out)
         for func in op.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
                 simplify_block(func.body.block, machine, rules)
@@ -188,6 +187,15 @@ class Rewriter:
             limits=ints(limits),
             strides=ints(strides),
         )
+
+    def part(self, x: SSAValue, d: int, first: int, count: int, stride: int = 1) -> SSAValue:
+        """`count` places of dimension d from `first` on, `stride` apart; x itself where these are all."""
+        shape = shape_of(x)
+        if first == 0 and count == shape[d]:
+            return x
+        starts = [first if i == d else 0 for i in range(len(shape))]
+        limits = [first + (count - 1) * stride + 1 if i == d else n for i, n in enumerate(shape)]
+        return self.slice(x, starts, limits, [stride if i == d else 1 for i in range(len(shape))])
 
     def pad(
         self, x: SSAValue, value: float, low: Sequence[int], high: Sequence[int], interior: Sequence[int]

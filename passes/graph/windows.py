@@ -68,7 +68,7 @@ def split_window(op: ReduceWindowOp, rewriter: Rewriter, machine: Machine) -> bo
     whole = [d for d in range(rank) if out[d] == 1 and window[d] > 1]
     if whole:
         for d in whole:
-            x = _shifted(rewriter, x, d, 0, window[d], dilation[d])
+            x = rewriter.part(x, d, 0, window[d], dilation[d])
         kept = [1 if d in whole else n for d, n in enumerate(shape_of(x))]
         x = rewriter.reshape(rewriter.reduce(x, kind, whole), kept)
     for d, (w, step, stride) in enumerate(zip(window, dilation, to_ints(op.strides), strict=True)):
@@ -84,7 +84,7 @@ def _along(
     total, done, part, width = None, 0, x, 1
     while done < window:
         if window & width:
-            piece = _shifted(rewriter, part, d, done * step, out, stride)
+            piece = rewriter.part(part, d, done * step, out, stride)
             total = piece if total is None else _combined(rewriter, kind, total, piece)
             done += width
         if done < window:
@@ -92,22 +92,12 @@ def _along(
             part = _combined(
                 rewriter,
                 kind,
-                _shifted(rewriter, part, d, 0, length, 1),
-                _shifted(rewriter, part, d, width * step, length, 1),
+                rewriter.part(part, d, 0, length, 1),
+                rewriter.part(part, d, width * step, length, 1),
             )
             width *= 2
     assert total is not None
     return total
-
-
-def _shifted(rewriter: Rewriter, x: SSAValue, d: int, first: int, count: int, stride: int) -> SSAValue:
-    """`count` places of dimension d from `first` on, `stride` apart."""
-    shape = shape_of(x)
-    if first == 0 and count == shape[d]:
-        return x
-    starts = [first if i == d else 0 for i in range(len(shape))]
-    limits = [first + (count - 1) * stride + 1 if i == d else n for i, n in enumerate(shape)]
-    return rewriter.slice(x, starts, limits, [stride if i == d else 1 for i in range(len(shape))])
 
 
 def _combined(rewriter: Rewriter, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:

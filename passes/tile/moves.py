@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from math import prod
 from typing import Any
 
 from xdsl.ir import Attribute
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, pack
-from ...dialects.dtypes import itemsize
+from ...dialects.dtypes import itemsize, size
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
@@ -45,7 +44,7 @@ def lower_copy(
     whole = {d for d in plain if box[d] == source[d] == dest[d]}
     strides = [dict(enumerate(row_strides(shape))) for shape in (source, dest)]
     groups = _groups(box, whole, strides)
-    extents = [_product(box, g) for g in groups]
+    extents = [size([box[d] for d in g]) for g in groups]
     slots = 2
 
     def fits(tile: Sequence[int]) -> bool:
@@ -69,8 +68,8 @@ def lower_copy(
         return cut, divide_grid([-(-n // t) for n, t in zip(extents, cut, strict=True)], most, moving)
 
     def busiest(found: tuple[tuple[int, ...], list[tuple[int, int]]]) -> tuple[int, int]:
-        trips = prod(n for _, n in found[1])
-        return trips * prod(found[0]), trips
+        trips = size([n for _, n in found[1]])
+        return trips * size(found[0]), trips
 
     # what no cores divide is copied in as few pieces as fit
     tile, split = min((divided(t) for t in (tile, largest)), key=busiest)
@@ -149,10 +148,3 @@ def _groups(box: Sequence[int], whole: set[int], strides: Sequence[dict[int, int
     kept = {d for g in merged for d in g}
     alone = [[d] for d in range(len(box)) if d not in kept and d not in whole]
     return sorted([*merged, *alone], key=lambda g: g[0]) or [[]]
-
-
-def _product(shape: Sequence[int], dims: Sequence[int]) -> int:
-    out = 1
-    for d in dims:
-        out *= shape[d]
-    return out
