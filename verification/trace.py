@@ -68,14 +68,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Made:
-    """How a value came about: result `index` of an op on `operands`, which have `tags`. apart: how far each element is
-    from what the op gives there, where the value of the level before went on instead; None where it is that."""
+    """How a value came about: result `index` of an op on `operands`, which have `tags`. own: what the op gives there,
+    where the value of the level before went on instead; None where that is it."""
 
     op: Operation
     index: int
     operands: list[Array]
     tags: list[str]
-    apart: Bound = None
+    own: Array | None = None
 
 
 @dataclass

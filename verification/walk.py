@@ -98,8 +98,8 @@ class Walk:
                 env[value] = self._settle(op, i, value, pair, path, number)
                 if self.settings.record:
                     own, ends = pair[0], env[value][0]
-                    apart = None if same_bits(own, ends) or own.shape != ends.shape else distance(own, ends)
-                    self._record(op, i, value, ends, operands, path, apart)
+                    went_on = own.shape != ends.shape or same_bits(own, ends)
+                    self._record(op, i, value, ends, operands, path, None if went_on else own)
             if number is not None:
                 launch, own = self.trace.launches[number], [x for x, _ in results]
                 launch.outputs, launch.own = [env[v][0] for v in op.results], lambda own=own: own
@@ -118,12 +118,12 @@ class Walk:
         x: Array,
         operands: list[Array],
         path: Path,
-        apart: Bound = None,
+        own: Array | None = None,
     ) -> None:
         key = (path, value.name_hint or "")
         self.trace.values[key] = x
         if not isinstance(op, (control.WhileOp, control.CaseOp, func.CallOp)):
-            self.trace.made[key] = Made(op, i, operands, [v.name_hint or "" for v in op.operands], apart)
+            self.trace.made[key] = Made(op, i, operands, [v.name_hint or "" for v in op.operands], own)
 
     def _settle(
         self, op: Operation, i: int, value: SSAValue, pair: Pair, path: Path, number: int | None
@@ -178,7 +178,8 @@ class Walk:
 
         def make() -> Bound:
             es = [None if b is None else b() for b in behind]
-            return both(self._bounds(made.op, made.operands, es, "worst")[made.index], made.apart, "worst")
+            apart = None if made.own is None else distance(made.own, golden.values[key])
+            return both(self._bounds(made.op, made.operands, es, "worst")[made.index], apart, "worst")
 
         return Late(make, max([coarsest(made.op), *(b.coarsest for b in behind if b is not None)]))
 
@@ -221,7 +222,7 @@ class Walk:
             env[value] = (golden.values[key], None)
             if self.settings.record:
                 made = golden.made.get(key)
-                self._record(op, i, value, golden.values[key], xs, path, None if made is None else made.apart)
+                self._record(op, i, value, golden.values[key], xs, path, None if made is None else made.own)
         self.trace.proven += 1
         return True
 
@@ -250,7 +251,7 @@ class Walk:
             keys = [(path, r.name_hint or "") for r in body_op.results]
             if any(k not in golden.values for k in keys):
                 return False
-            if any(golden.made[k].apart is not None for k in keys if k in golden.made):
+            if any(golden.made[k].own is not None for k in keys if k in golden.made):
                 return False  # the fusion gives another value than what went on
             if not self._same_op(body_op, golden, keys, [inner[v] for v in body_op.operands]):
                 return False

@@ -127,6 +127,18 @@ def test_the_edge_of_a_domain() -> None:
         assert compare(wrong, y, bound).element == (i,)
 
 
+def test_the_sign_of_a_nan_is_open() -> None:
+    x = jnp.asarray([[1, 2, 3, 4], [1, jnp.nan, 3, 4]], jnp.float32)
+    (bound,) = likely(lambda x: jnp.copysign(jnp.float32(2), x), x).result_bounds
+    assert np.asarray(bound).astype(bool).tolist() == [[False] * 4, [False, True, False, False]]
+    module = lower_function(lambda x: jax.lax.top_k(x, 3), (x,)).module
+    (sort,) = [op for op in module.walk() if op.name == "graph.sort"]
+    operands = [x, jax.lax.broadcasted_iota(np.int32, x.shape, 1)]
+    for bound in evaluate(sort, operands, [jnp.zeros(x.shape), None], "worst")[1]:
+        assert bound is not None
+        assert np.isinf(bound).tolist() == [[False] * 3, [True] * 3]
+
+
 def test_bits() -> None:
     nan, zero = np.float32([np.nan, 1]), np.float32([0, 1])
     assert compare(nan, -nan * np.float32([1, -1]), bits=True).ratio == 0

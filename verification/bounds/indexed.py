@@ -9,7 +9,7 @@ from jax import Array
 from jax import numpy as jnp
 from xdsl.ir import Operation
 
-from ...backends.interpreter import scattering, selecting, sorting
+from ...backends.interpreter import scattering, selecting, sorting, values
 from ...backends.interpreter.graph import RULES
 from ...dialects import graph as ops
 from ...dialects.base import integer, text, to_ints
@@ -41,7 +41,21 @@ def sort(
     op: SortOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
 ) -> list[Bound]:
     """Bounds move with their elements where all keys are exact. Otherwise the n-th of one key is as near as the worst
-    of its row, and what follows it may be anything."""
+    of its row, and what follows it may be anything. In a total order the sign of a NaN, which is open, decides where
+    all else of its row goes."""
+    keys, dim = op.order(), integer(op.dim)
+    ordered = [xs[k] for k, total in zip(keys.operands, keys.total, strict=True) if total and values.is_float(xs[k])]
+    found = _sorted(op, xs, es, ys)
+    if not ordered:
+        return found
+    lost = jnp.any(jnp.stack([jnp.isnan(x).any(dim, keepdims=True) for x in ordered]), axis=0)
+    return [
+        both(e, jnp.broadcast_to(jnp.where(lost, jnp.inf, 0), y.shape).astype(wide(y).dtype), "worst")
+        for e, y in zip(found, ys, strict=True)
+    ]
+
+
+def _sorted(op: SortOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array]) -> list[Bound]:
     keys, dim = op.order(), integer(op.dim)
     if all(e is None for e in es):
         return [None] * len(ys)

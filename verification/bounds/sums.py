@@ -9,7 +9,7 @@ from jax import Array, lax
 from jax import numpy as jnp
 
 from ...backends.interpreter import values
-from ...backends.interpreter.graph import over_windows
+from ...backends.interpreter.graph import convolve, over_windows
 from ...dialects import graph as ops
 from ...dialects.base import integer, text, to_ints
 from ...dialects.dtypes import size
@@ -158,19 +158,6 @@ def contract(
 def conv(
     op: ops.ConvOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
 ) -> list[Bound]:
-    la, lb, lo = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
-
-    def multiply(a: Array, b: Array) -> Array:
-        return lax.conv_general_dilated(
-            a,
-            b,
-            to_ints(op.strides),
-            list(zip(to_ints(op.low), to_ints(op.high), strict=True)),
-            lhs_dilation=to_ints(op.lhs_dilation),
-            rhs_dilation=to_ints(op.rhs_dilation),
-            dimension_numbers=lax.ConvDimensionNumbers(la, (lb[1], lb[0], *lb[2:]), lo),
-            feature_group_count=integer(op.groups),
-        )
-
+    lb = to_ints(op.rhs_layout)
     n = size([xs[1].shape[d] for d in (lb[0], *lb[2:])])
-    return [_product(multiply, n, xs, es, ys[0], mode)]
+    return [_product(lambda a, b: convolve(op, a, b, np.dtype(a.dtype)), n, xs, es, ys[0], mode)]
