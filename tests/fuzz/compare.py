@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from visible import check_visible
 from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.backends.interpreter import Executable, run_graph, run_tile
@@ -136,6 +137,7 @@ class Judge:
         self._enter("to tile")
         run_pipeline(module, self.target, "tile")
         verify_module(module)
+        check_visible(module)
         self._text(module)
         tile = None
         if "tile" in self.levels:
@@ -145,6 +147,7 @@ class Judge:
         self._enter("to npu")
         run_pipeline(module, self.target)
         verify_module(module)
+        check_visible(module)
         self._text(module)
         self.verdict.host = sum(op.name == "npu.host_call" for op in module.walk())
         self.verdict.kernels = sum(op.name == "npu.kernel" for op in module.ops)
