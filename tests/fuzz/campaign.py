@@ -175,6 +175,7 @@ class Summary:
             self.counts[level] += 1
         for name in ("elements", "open", "strict", "refused", "steps", "host", "kernels"):
             self.counts[name] += int(found.get(name, 0))
+        self.counts["disputed"] += bool(found.get("disputed"))
         self.kinds.update(found.get("kinds", {}))
         self.dtypes.update(found.get("dtypes", ()))
         self.seconds.update(found.get("seconds", {}))
@@ -201,7 +202,8 @@ class Summary:
                 f"{c['refused']} refused by JAX itself; "
                 f"{c['elements']} numbers compared, {share} of them left open by their bounds",
                 f"seconds: {times}",
-                f"{failed['mismatch']} mismatches, {failed['crash']} crashes, {failed['hang']} hangs",
+                f"{failed['mismatch']} mismatches, {failed['crash']} crashes, {failed['hang']} hangs; "
+                f"{c['disputed']} where XLA contradicts JAX op by op",
             ]
         )
 
@@ -227,11 +229,11 @@ def campaign(options: argparse.Namespace) -> Summary:
                 if options.log:
                     with Path(options.log).open("a") as log:
                         log.write(json.dumps(found) + "\n")
-                if found["kind"]:
-                    print(
-                        f"seed {seed} on {found['target']}: {found['kind']} in {found['where']}: {found['message']}"
-                    )
-                    sys.stdout.flush()
+                said = f"{found['kind']} in {found['where']}: {found['message']}" if found["kind"] else ""
+                if not said and found["disputed"]:
+                    said = f"XLA contradicts JAX op by op, which gives this: {found['disputed']}"
+                if said:
+                    print(f"seed {seed} on {found['target']}: {said}", flush=True)
         worker.stop()
 
     threads = [threading.Thread(target=run) for _ in range(options.jobs)]

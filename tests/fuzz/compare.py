@@ -50,8 +50,8 @@ convolution of narrow integers to the nearest one there is (127), where at run t
 class Verdict:
     """How a program came out. kind: "" where all is well, else `crash` or `mismatch`; where: the stage; elements,
     open: numbers compared, and how many of them a bound left open; strict: whether no bit differed from JAX;
-    refused: JAX itself could not compile it; host:
-    ops on the host; seconds: by stage."""
+    disputed: what of it JAX as a whole and JAX op by op disagree about, where we are with the latter; refused: JAX
+    itself could not compile it; host: ops on the host; seconds: by stage."""
 
     kind: str = ""
     where: str = ""
@@ -59,6 +59,7 @@ class Verdict:
     elements: int = 0
     open: int = 0
     strict: bool = True
+    disputed: str = ""
     refused: bool = False
     host: int = 0
     kernels: int = 0
@@ -91,6 +92,7 @@ class Judge:
         self.verdict = Verdict()
         self.stage = ""
         self.bounds: list[Bound] | None = None
+        self.apart: list[np.ndarray] | None = None
 
     def run(self) -> Verdict:
         with jax.enable_x64(self.program.x64):
@@ -115,8 +117,8 @@ class Judge:
 
     def _run(self) -> None:
         self._enter("reference")
-        fn, args = self.program.function(self.path), self.program.arguments()
-        self.args = jax.tree.map(jax.numpy.asarray, args)
+        self.fn = fn = self.program.function(self.path)
+        self.args = jax.tree.map(jax.numpy.asarray, self.program.arguments())
         want = jax.jit(fn).lower(*self.args).compile(compiler_options=REFERENCE)(*self.args)
         self.want = [np.asarray(x) for x in jax.tree.leaves(want)]
         self.verdict.elements = sum(x.size for x in self.want)
@@ -186,12 +188,32 @@ class Judge:
             if allowed is not None:
                 self.verdict.open += int(np.isinf(allowed).sum())
             d = compare(x, y, allowed)
-            if d.ratio > 1:
-                at = list(d.element)
-                room = "equal" if allowed is None else f"within {allowed[d.element]:.3g}"
-                raise Mismatch(
-                    f"result {i} at {at} is {d.got}, must be {room} of {d.want} ({d.count} of {y.size} differ)"
-                )
+            if d.ratio <= 1:
+                continue
+            room = "equal" if allowed is None else f"within {allowed[d.element]:.3g}"
+            said = (
+                f"result {i} at {list(d.element)} is {d.got}, must be {room} of {d.want} "
+                f"({d.count} of {y.size} differ)"
+            )
+            if compare(x, self._op_by_op(said)[i], allowed).ratio > 1:
+                raise Mismatch(said)
+            self.verdict.disputed = said
+
+    def _op_by_op(self, said: str) -> list[np.ndarray]:
+        """What JAX gives where each op is compiled by itself, so that XLA has nothing to simplify. Raises Mismatch with
+        what was said where JAX cannot do it so."""
+        if self.apart is None:
+            mine = self.stage
+            self._enter("op by op")
+            try:
+                with jax.disable_jit():
+                    found = self.fn(*self.args)
+            except Exception as error:
+                self._enter(mine)
+                raise Mismatch(said) from error
+            self.apart = [np.asarray(x) for x in jax.tree.leaves(found)]
+            self._enter(mine)
+        return self.apart
 
     def _same(self, got: Sequence[Any], want: Sequence[Any] | None) -> None:
         if want is None:

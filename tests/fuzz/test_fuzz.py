@@ -7,6 +7,7 @@ import importlib.util
 import itertools
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -96,6 +97,23 @@ def test_a_wrong_function_is_found_and_shrunk(monkeypatch: pytest.MonkeyPatch) -
     small = reduced(program, lambda p: "jnp.cos(" in p.text)
     assert small.steps() == 1
     assert judge(small, "ascend-910b1", ["graph"]).kind == "mismatch"
+
+
+def test_what_xla_makes_of_the_whole_is_held_against_the_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result that is JAX's op by op is no mismatch where the whole program gives another; any third one is."""
+    against = Judge._against_jax
+
+    def disturbed(self: Judge, got: list[Any]) -> None:
+        self.want = [x + np.ones((), x.dtype) for x in self.want]
+        against(self, got)
+
+    program = program_of(8, "matmul,dot_general")
+    assert not judge(program, "ascend-910b1", ["graph"]).disputed
+    monkeypatch.setattr(Judge, "_against_jax", disturbed)
+    verdict = judge(program, "ascend-910b1", ["graph"])
+    assert verdict.ok and "must be" in verdict.disputed
+    monkeypatch.setattr(Judge, "_against_jax", lambda self, got: disturbed(self, [x * 2 + 3 for x in got]))
+    assert judge(program, "ascend-910b1", ["graph"]).kind == "mismatch"
 
 
 def test_a_crash_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
