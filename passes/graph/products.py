@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.base import integer, ints, to_ints
 from ...dialects.dtypes import element_type, is_float, itemsize, size, tensor
@@ -114,13 +115,9 @@ def split_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> bool
     batch = size([a[d] for d in to_ints(op.lhs_batch)])
     m, n = (size([x[d] for d in free]) for x, free in zip((a, b), op.free_dims(), strict=True))
     length = size([a[d] for d in to_ints(op.lhs_contract)])
-    most = machine.cube_cores // max(batch * -(-m // TILE) * -(-n // TILE), 1)
-    lines = sum(-(-min(x, TILE) // BLOCK) * BLOCK for x in (m, n))
-    width = itemsize(element_of(op.lhs))
-    if most < FEW_PARTS or length * lines * width < MANY_BYTES:
+    most = _most_parts(batch, m, n, length, itemsize(element_of(op.lhs)), machine)
+    if not most:
         return False
-    if length * (m + n) * width < 2 * 4 * most * m * n:
-        return False  # the parts would be written and read again for as long as is won
     pairs = list(zip(to_ints(op.lhs_contract), to_ints(op.rhs_contract), strict=True))
     even = {p: even_parts(a[p[0]], most) for p in pairs}
     left, right = max(pairs, key=lambda p: (even[p] or 0, a[p[0]]))
@@ -128,7 +125,7 @@ def split_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> bool
     parts = even[left, right] or min(most, extent)
     if parts < FEW_PARTS:
         return False
-    wide = element_type("f32") if is_float(element_of(op.lhs)) else element_of(op.result)
+    wide = _wide(op)
 
     def product(operands: Sequence[SSAValue], split: int) -> SSAValue:
         """The product; of operands with their long dimension in `split` parts, a batch, where that is not 0."""
@@ -159,6 +156,62 @@ def split_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> bool
         rest = product(operands(most_of_it, extent), 0)
         total = rewriter.add(ELEMENTWISE["add"], [total, rest], rest.type)
     return rewriter.replace(rewriter.convert(total, element_of(op.result)))
+
+
+def split_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """A convolution of few results, each of a long sum, as the gradient of a first layer's weights is: a part of the
+    input features for each core, as groups, then the parts added up."""
+    b, out = shape_of(op.rhs), shape_of(op.result)
+    left, right, features = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)[1]
+    extent, n = b[right[0]], max(out[features], 1)
+    most = _most_parts(1, size(out) // n, n, size(b) // n, itemsize(element_of(op.lhs)), machine)
+    if not most or integer(op.groups) > 1:
+        return False
+    parts = even_parts(extent, most) or min(most, extent)
+    if parts < FEW_PARTS:
+        return False
+
+    def conv(start: int, stop: int, groups: int) -> SSAValue:
+        """The results of the input features from `start` to `stop`, in groups, for each group."""
+        lhs = rewriter.part(op.lhs, left[1], start, stop - start)
+        rhs = rewriter.part(op.rhs, right[0], start, stop - start)
+        each = list(b)
+        each[right[0]], each[right[1]] = (stop - start) // groups, groups * n
+        if groups > 1:
+            # the groups go in front of the output features
+            inside = rewriter.reshape(rhs, [*b[: right[0]], groups, each[right[0]], *b[right[0] + 1 :]])
+            order = [d + (d >= right[0]) for d in range(len(b))]
+            order.insert(right[1], right[0])
+            rhs = rewriter.reshape(rewriter.transpose(inside, order), each)
+        shape = [*out[:features], groups * n, *out[features + 1 :]]
+        kept = {name: value for name, value in op.properties.items() if name != "groups"}
+        made = rewriter.add(
+            ConvOp, [lhs, rhs], tensor(shape, _wide(op)), groups=IntegerAttr(groups, i64), **kept
+        )
+        return rewriter.reshape(made, [*out[:features], groups, n, *out[features + 1 :]])
+
+    most_of_it = extent // parts * parts
+    total = rewriter.reduce(conv(0, most_of_it, parts), "sum", [features])
+    if most_of_it < extent:
+        rest = rewriter.reshape(conv(most_of_it, extent, 1), out)
+        total = rewriter.add(ELEMENTWISE["add"], [total, rest], rest.type)
+    return rewriter.replace(rewriter.convert(total, element_of(op.result)))
+
+
+def _most_parts(batch: int, m: int, n: int, length: int, width: int, machine: Machine) -> int:
+    """How many parts of its sums a product of m x n results, each over `length`, has idle cores for; 0 where cutting
+    them does not pay. `width`: bytes of an element."""
+    most = machine.cube_cores // max(batch * -(-m // TILE) * -(-n // TILE), 1)
+    lines = sum(-(-min(x, TILE) // BLOCK) * BLOCK for x in (m, n))
+    if most < FEW_PARTS or length * lines * width < MANY_BYTES:
+        return 0
+    # else the parts would be written and read again for as long as is won
+    return most if length * (m + n) * width >= 2 * 4 * most * m * n else 0
+
+
+def _wide(op: ContractOp | ConvOp) -> Attribute:
+    """The type in which parts of sums are kept."""
+    return element_type("f32") if is_float(element_of(op.lhs)) else element_of(op.result)
 
 
 def even_parts(extent: int, most: int) -> int | None:

@@ -48,11 +48,11 @@ def split_reduce(op: ReduceOp, rewriter: Rewriter, machine: Machine) -> bool:
     extent = size([shape[d] for d in run])
     parts = even or even_parts(extent, parts) or min(parts, extent)
     length = extent // parts
-    if parts < 2 or length < 2:
-        return False
     at = run[0]
     before, behind = shape[:at], shape[run[-1] + 1 :]
     others = [d if d < at else d + 1 - len(run) for d in dims if d not in run]
+    if parts < 2 or length * size([shape[d] for d in dims if d not in run]) < 2:
+        return False
 
     def rows(start: int, stop: int) -> SSAValue:
         if stop - start == extent:
@@ -125,4 +125,3 @@ def widest_run(shape: Sequence[int], dims: Sequence[int], joined: bool) -> list[
         else:
             runs.append([b])
     return max(runs, key=lambda run: size([shape[d] for d in run]))
-

@@ -53,7 +53,7 @@ from ...dialects.graph.interface import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
 from ..pins import Schedule, parse_pins
-from .products import conv_as_product, split_contract
+from .products import conv_as_product, split_contract, split_conv
 from .reductions import split_reduce, split_scatter
 from .sorting import sort_in_parts, sort_last
 from .vector_products import depthwise_conv, vector_contract, vector_conv
@@ -78,7 +78,7 @@ class GraphSimplifyPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         machine, pins = Machine.load(self.target), parse_pins(self.schedule)
-        left_out: list[Rule] = [] if pins is None else [split_contract]
+        left_out: list[Rule] = [] if pins is None else [split_contract, split_conv]
         if isinstance(pins, Schedule) and pins.tile is not None:
             left_out.append(split_reduce)
         rules = tuple(rule for rule in RULES if rule[1] not in left_out)
@@ -355,6 +355,7 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (ConvOp, depthwise_conv),
     (ConvOp, conv_as_product),
     (ConvOp, vector_conv),
+    (ConvOp, split_conv),
     (ContractOp, same_inputs),
     (ContractOp, vector_contract),
     (ContractOp, split_contract),

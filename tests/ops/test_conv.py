@@ -264,6 +264,30 @@ def test_gradients() -> None:
     check(jax.grad(loss, (0, 1)), x, w, length=100)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "layouts", "images"),
+    [
+        ("f32", ("CHWN", "IHWO", "HWNC"), 32),
+        ("f16", ("NCHW", "OIHW", "NCHW"), 8),  # of C, no batch
+        ("i8", ("CHWN", "IHWO", "HWNC"), 24),
+        ("f32", ("CHWN", "OIHW", "CNHW"), 37),  # no parts of one size
+    ],
+)
+def test_few_results_of_long_sums(dtype: str, layouts: tuple[str, str, str], images: int) -> None:
+    """As in the gradient of a first layer's weights: the images (features, for the convolution) are shared out."""
+    sizes = {"C": images, "I": images, "N": 3, "O": 24, "H": 32, "W": 31}
+    x, y = (data(dtype, [sizes[d] for d in layout]) for layout in layouts[:2])
+
+    def fn(x: jax.Array, y: jax.Array) -> jax.Array:
+        kind = jnp.int32 if dtype == "i8" else None
+        return lax.conv_general_dilated(
+            x, y, (1, 1), [(1, 1), (0, 1)], dimension_numbers=layouts, preferred_element_type=kind
+        )
+
+    program = check(fn, x, y, length=images * 32 * 31, memories=("typed", "bytes"))
+    assert max(k.cores for k in program.report().kernels if k.macs) >= 4
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_sums_that_wrap(dtype: type) -> None:
     """The graph level computes few products of bytes in f32; sums beyond a byte wrap there too."""

@@ -103,6 +103,33 @@ func.func @main(%x: tensor<6011x40xf32>) -> tensor<40xf32> {
 
 // -----
 
+// A dimension of as many rows as there are parts: one row each.
+func.func @main(%x: tensor<32x32x32x64xf32>) -> tensor<64xf32> {
+  %r = graph.reduce %x {dims = [0, 1, 2], kind = "sum"} : (tensor<32x32x32x64xf32>) -> tensor<64xf32>
+  func.return %r : tensor<64xf32>
+}
+// CHECK: func.func @main
+// CHECK: graph.reduce {{.*}} {dims = [1, 2, 3], kind = "sum"} : (tensor<32x1x32x32x64xf32>) -> tensor<32x64xf32>
+// CHECK-NEXT: graph.reduce {{.*}} {dims = [0], kind = "sum"} : (tensor<32x64xf32>) -> tensor<64xf32>
+
+// -----
+
+// The gradient of a first layer's weights: the images are shared out over the cube cores, as groups.
+func.func @main(%x: tensor<32x32x32x3xf16>, %y: tensor<32x32x32x64xf16>) -> tensor<3x3x3x64xf16> {
+  %r = graph.conv %x, %y {groups = 1, high = [1, 1], lhs_dilation = [1, 1], lhs_layout = [3, 0, 1, 2], low = [1, 1], out_layout = [2, 3, 0, 1], rhs_dilation = [1, 1], rhs_layout = [0, 3, 1, 2], strides = [1, 1]} : (tensor<32x32x32x3xf16>, tensor<32x32x32x64xf16>) -> tensor<3x3x3x64xf16>
+  func.return %r : tensor<3x3x3x64xf16>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: [[A:%.+]] = graph.reshape %y : (tensor<32x32x32x64xf16>) -> tensor<16x2x32x32x64xf16>
+// CHECK-NEXT: [[B:%.+]] = graph.transpose [[A]] {perm = [1, 2, 3, 0, 4]}
+// CHECK-NEXT: [[C:%.+]] = graph.reshape [[B]] : {{.*}} -> tensor<2x32x32x1024xf16>
+// CHECK-NEXT: [[D:%.+]] = graph.conv %x, [[C]] {groups = 16, {{.*}} -> tensor<3x3x3x1024xf32>
+// CHECK-NEXT: [[E:%.+]] = graph.reshape [[D]] : (tensor<3x3x3x1024xf32>) -> tensor<3x3x3x16x64xf32>
+// CHECK-NEXT: [[F:%.+]] = graph.reduce [[E]] {dims = [3], kind = "sum"}
+// CHECK-NEXT: graph.convert [[F]]
+
+// -----
+
 // Many updates of few rows: each core has a copy of the rows for its part of the updates.
 func.func @main(%x: tensor<32x4xf32>, %i: tensor<4800xi32>, %u: tensor<4800x4xf32>) -> tensor<32x4xf32> {
   %y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<32x4xf32>, tensor<4800xi32>, tensor<4800x4xf32>) -> tensor<32x4xf32>
