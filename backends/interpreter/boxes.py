@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -17,6 +18,9 @@ from jax import Array, lax
 
 from .scope import Offset, known, traced
 from .views import Axis, Plan, View, plan, realise
+
+LARGE = 1 << 13
+"""So many elements take XLA longer to shift than to ask whether they must be."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ def _take_box(base: Array, spans: Sequence[Span], fill: np.ndarray) -> Array:
     places = [_Place.of(s) for s in spans]
     x = slice_at(base, [p.start for p in places], [p.width for p in places])
     if not all(s.inside for s in spans):
-        x = _shifted(x, [p.shift for p in places], [p.count for p in places], fill)
+        x = _moved(x, [p.shift for p in places], [p.count for p in places], fill)
     if any(s.window > 1 or not s.step for s in spans):
         return _take_repeated(x, spans)
     strides = [abs(s.step) for s in spans]
@@ -170,6 +174,15 @@ class _Place:
             return _Place(count, width, start, Offset.known(away))
         lowest, highest = min(wanted.low - s.first, 0), max(wanted.high - (s.last - width), 0)
         return _Place(count, width, start, Offset(away, lowest, highest))
+
+
+def _moved(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.ndarray) -> Array:
+    """As `_shifted`. Of many boxes only those at the edge are shifted: a large box that lies inside stays as it is."""
+    away = [lax.ne(s.value, np.int32(0)) for s in shifts if not known(s.value)]
+    always = x.shape != tuple(sizes) or any(known(s.value) and s.value for s in shifts)
+    if always or not away or x.size < LARGE:
+        return _shifted(x, shifts, sizes, fill)
+    return lax.cond(reduce(lax.bitwise_or, away), lambda x: _shifted(x, shifts, sizes, fill), lambda x: x, x)
 
 
 def _shifted(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.ndarray) -> Array:

@@ -48,10 +48,11 @@ def strided(flat: np.ndarray, view: View, writeable: bool = False) -> np.ndarray
     return np.lib.stride_tricks.as_strided(flat, view.shape, steps, writeable=writeable)
 
 
-@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(("traced", "large"), [(False, boxes.LARGE), (True, boxes.LARGE), (True, 1)])
 @settings(deadline=None, max_examples=60)
 @given(case=transfers())
-def test_load(traced: bool, case) -> None:
+def test_load(traced: bool, large: int, case) -> None:
+    """`large`: from what size on a box is shifted only where it must be."""
     source, view, offsets, sizes, steps, window, window_steps = case
     flat = np.arange(1, math.prod(source) + 1, dtype=np.float32)
     shown, rank = strided(flat, view), len(sizes)
@@ -67,7 +68,9 @@ def test_load(traced: bool, case) -> None:
         where = as_offsets(offsets, dynamic if traced else None)
         return boxes.load(x, view, where, sizes, steps, FILL, shape, window, window_steps)
 
-    got = jax.jit(run)(flat.reshape(source), np.asarray(offsets, np.int32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(boxes, "LARGE", large)
+        got = jax.jit(run)(flat.reshape(source), np.asarray(offsets, np.int32))
     np.testing.assert_array_equal(np.asarray(got), want)
 
 
