@@ -159,14 +159,17 @@ def split_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> bool
 
 
 def split_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """A convolution of few results, each of a long sum, as the gradient of a first layer's weights is: a part of the
-    input features for each core, as groups, then the parts added up."""
+    """A convolution of few results, each of a long sum over a window larger than the result, as the gradient of a first
+    layer's weights is: a part of the input features for each core, as groups, then the parts added up."""
     b, out = shape_of(op.rhs), shape_of(op.result)
     left, right, features = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)[1]
     extent, n = b[right[0]], max(out[features], 1)
     most = _most_parts(1, size(out) // n, n, size(b) // n, itemsize(element_of(op.lhs)), machine)
-    if not most or integer(op.groups) > 1:
-        return False
+    window, places = (
+        size([x[d] for d in layout[2:]]) for x, layout in ((b, right), (out, to_ints(op.out_layout)))
+    )
+    if not most or integer(op.groups) > 1 or window <= places:
+        return False  # to put groups of weights side by side takes as long as is won
     parts = even_parts(extent, most) or min(most, extent)
     if parts < FEW_PARTS:
         return False
