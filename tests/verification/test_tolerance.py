@@ -127,6 +127,18 @@ def test_the_edge_of_a_domain() -> None:
         assert compare(wrong, y, bound).element == (i,)
 
 
+def test_about_a_pole() -> None:
+    """The slope says too little there; an operand that may lie on either side leaves the result open."""
+    x = jnp.asarray(math.pi / 2 + np.asarray([0.4, 1e-2, 3e-3, 1.2e-3, 5e-4, -5e-4]), jnp.float32)
+    e = jnp.full(x.shape, 1e-3, jnp.float32)
+    (op,) = [o for o in lower_function(jnp.tan, (x,)).module.walk() if o.name == "graph.tan"]
+    (y,), (bound,) = evaluate(op, [x], [e], "worst")
+    assert np.isfinite(bound).tolist() == [True] * 4 + [False] * 2
+    for shift in (-1e-3, 1e-3):
+        (moved,), _ = evaluate(op, [x + np.float32(shift)], [None], "worst")
+        assert compare(np.asarray(moved), np.asarray(y), np.asarray(bound) * 1.01).ratio <= 1
+
+
 def test_the_sign_of_a_nan_is_open() -> None:
     x = jnp.asarray([[1, 2, 3, 4], [1, jnp.nan, 3, 4]], jnp.float32)
     (bound,) = likely(lambda x: jnp.copysign(jnp.float32(2), x), x).result_bounds

@@ -143,4 +143,8 @@ def _by_slope(name: str, xs: Sequence[Array], es: Sequence[Bound], y: Array, mod
     for sign in (1, -1):
         end = function(*(p + sign * r for p, r in zip(points, steps, strict=True)))
         total = jnp.where((end != end) == (y != y), total, jnp.inf)
+    if name == "tan":
+        # like 1 / d at a distance d from a pole, which r changes by r / (d (d - r)) = r y^2 / (1 - r |y|)
+        near = steps[0] * wide(y)
+        total = jnp.where(near < 1, total / jnp.maximum(1 - near, 0), jnp.inf)
     return total
