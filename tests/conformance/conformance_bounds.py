@@ -83,6 +83,18 @@ BOUNDS: tuple[Bound, ...] = (
         "A host op, solved by XLA; the suite's constants come from another solver, and XLA itself misses them.",
         units=8,
     ),
+    *(
+        Bound(
+            f"{name}, and what is made of it, in f32 and bf16",
+            frozenset({op}),
+            frozenset({"f32", "bf16"}),
+            "largest",
+            "StableHLO's polynomials for it: the vector unit multiplies, rounds, adds and rounds; XLA on the CPU "
+            "contracts the two into one rounding. Both are as far from the function itself.",
+            units=4,
+        )
+        for name, op in (("lgamma", "chlo.lgamma"), ("Bessel's I1", "chlo.bessel_i1e"))
+    ),
 )
 """Every documented bound."""
 
