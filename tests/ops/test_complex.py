@@ -356,6 +356,19 @@ def test_functions_that_jax_does_not_have() -> None:
     _no_further(curve[far], np.full_like(curve[far], np.nan), exact[far], 60)
 
 
+def test_an_order_is_left_to_the_host() -> None:
+    """Complex numbers have none, and JAX and StableHLO refuse it; XLA gives them one."""
+    kind = "tensor<4xcomplex<f32>>"
+    program = tw.compile(
+        f"func.func @main(%x: {kind}, %y: {kind}) -> tensor<4xi1> {{\n"
+        f"  %0 = stablehlo.compare GE, %x, %y : ({kind}, {kind}) -> tensor<4xi1>\n"
+        f"  %1 = stablehlo.compare EQ, %x, %x : ({kind}, {kind}) -> tensor<4xi1>\n"
+        "  %2 = stablehlo.and %0, %1 : tensor<4xi1>\n  return %2 : tensor<4xi1>\n}"
+    )
+    assert host_ops(program) == ["stablehlo.compare"]
+    assert np.asarray(program(*2 * [np.complex64([1, 2j, 0, -1j])])).all()
+
+
 def test_functions_are_verified() -> None:
     def fn(x: Array, y: Array) -> Any:
         return lax.tanh(lax.rsqrt(x)), lax.pow(x, y)
