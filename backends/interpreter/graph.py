@@ -139,6 +139,9 @@ def _contract(op: ops.ContractOp, lhs: Array, rhs: Array) -> Array:
 def convolve(op: ops.ConvOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
     """The convolution itself, computed in `dtype`."""
     la, lb, lo = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
+    if dtype.kind in "iu":
+        # XLA folds one of constants to the nearest integer there is, where at run time it wraps around
+        lhs = lax.optimization_barrier(lhs)
     return lax.conv_general_dilated(
         lhs,
         rhs,

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 import tilewright as tw
+from tilewright.backends.interpreter import run_graph
+from tilewright.program import lower
 
 MODES, TARGETS = modes(), targets()
 SPATIAL = "DHW"
@@ -294,6 +296,23 @@ def test_sums_that_wrap(dtype: type) -> None:
     rng = np.random.default_rng(0)
     x, w = (rng.integers(0, 127, shape).astype(dtype) for shape in [(1, 5, 5, 3), (2, 2, 3, 4)])
     assert tw.verify(lambda x, w: conv(x, w), x, w).ok
+
+
+def test_sums_of_constants_that_wrap() -> None:
+    """Against numpy: XLA folds them, and stops at the largest number."""
+    x, w = np.int32([2**31 - 1, 5, 7]).reshape(1, 3, 1), np.int32([3, 3]).reshape(2, 1, 1)
+
+    def fn(n: jax.Array) -> jax.Array:
+        y = lax.conv_general_dilated(
+            jnp.asarray(x), jnp.asarray(w), (1,), "VALID", dimension_numbers=("NHC", "HIO", "NHC")
+        )
+        return y + n
+
+    n = np.int32(0)
+    want = np.int64([3 * (2**31 - 1) + 15, 36]).astype(np.int32)
+    values = [tw.compile(fn, n)(n), run_graph(lower(fn, n)[0], n)[0]]
+    for got in values:
+        np.testing.assert_array_equal(np.asarray(got).ravel(), want)
 
 
 @pytest.mark.parametrize("features", [16, 300])
