@@ -3,7 +3,7 @@ results: their long axis is shared out over the cores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import IntegerAttr, i64
@@ -101,8 +101,8 @@ def _summed(op: ConvOp) -> list[int] | None:
 
 
 def _grouped(rewriter: Rewriter, x: SSAValue, d: int, groups: int) -> SSAValue:
-    """x with the groups of dimension d before it."""
-    if groups == 1:
+    """x with the groups of dimension d before it, where there are several."""
+    if groups < 2:
         return x
     shape = shape_of(x)
     return rewriter.reshape(x, [*shape[:d], groups, shape[d] // groups, *shape[d + 1 :]])
@@ -125,37 +125,26 @@ def split_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> bool
     parts = even[left, right] or min(most, extent)
     if parts < FEW_PARTS:
         return False
-    wide = _wide(op)
 
-    def product(operands: Sequence[SSAValue], split: int) -> SSAValue:
-        """The product; of operands with their long dimension in `split` parts, a batch, where that is not 0."""
+    def product(start: int, stop: int, split: int) -> SSAValue:
+        """The product of a part of the long dimension, of which `split` parts are a batch where that is not 0."""
         new, cut, batches, sums = bool(split), [], [], []
         dims = ((op.lhs_batch, op.lhs_contract), (op.rhs_batch, op.rhs_contract))
-        for x, d, (over, along) in zip(operands, (left, right), dims, strict=True):
-            shape = list(shape_of(x))
-            inside = [*shape[:d], split, shape[d] // split, *shape[d + 1 :]] if new else shape
-            cut.append(rewriter.reshape(x, inside) if new else x)
+        for x, d, (over, along) in zip((op.lhs, op.rhs), (left, right), dims, strict=True):
+            cut.append(_grouped(rewriter, rewriter.part(x, d, start, stop - start), d, split))
             batches.append(ints([*([d] if new else []), *(i + (new and i > d) for i in to_ints(over))]))
             sums.append(ints([i + (new and i >= d) for i in to_ints(along)]))
         return rewriter.add(
             ContractOp,
             cut,
-            tensor([*([split] if new else []), *shape_of(op.result)], wide),
+            tensor([*([split] if new else []), *shape_of(op.result)], _wide(op)),
             lhs_batch=batches[0],
             rhs_batch=batches[1],
             lhs_contract=sums[0],
             rhs_contract=sums[1],
         )
 
-    def operands(start: int, stop: int) -> list[SSAValue]:
-        return [rewriter.part(x, d, start, stop - start) for x, d in ((op.lhs, left), (op.rhs, right))]
-
-    most_of_it = extent // parts * parts
-    total = rewriter.reduce(product(operands(0, most_of_it), parts), "sum", [0])
-    if most_of_it < extent:
-        rest = product(operands(most_of_it, extent), 0)
-        total = rewriter.add(ELEMENTWISE["add"], [total, rest], rest.type)
-    return rewriter.replace(rewriter.convert(total, element_of(op.result)))
+    return rewriter.replace(_added_up(rewriter, op, extent, parts, 0, product))
 
 
 def split_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
@@ -175,30 +164,44 @@ def split_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
         return False
 
     def conv(start: int, stop: int, groups: int) -> SSAValue:
-        """The results of the input features from `start` to `stop`, in groups, for each group."""
+        """The results of a part of the input features, for each of `groups` groups of it where that is not 0."""
         lhs = rewriter.part(op.lhs, left[1], start, stop - start)
         rhs = rewriter.part(op.rhs, right[0], start, stop - start)
-        each = list(b)
-        each[right[0]], each[right[1]] = (stop - start) // groups, groups * n
-        if groups > 1:
+        many = max(groups, 1)
+        if groups:
             # the groups go in front of the output features
-            inside = rewriter.reshape(rhs, [*b[: right[0]], groups, each[right[0]], *b[right[0] + 1 :]])
+            each = list(b)
+            each[right[0]], each[right[1]] = (stop - start) // groups, groups * n
             order = [d + (d >= right[0]) for d in range(len(b))]
             order.insert(right[1], right[0])
+            inside = _grouped(rewriter, rhs, right[0], groups)
             rhs = rewriter.reshape(rewriter.transpose(inside, order), each)
-        shape = [*out[:features], groups * n, *out[features + 1 :]]
+        shape = [*out[:features], many * n, *out[features + 1 :]]
         kept = {name: value for name, value in op.properties.items() if name != "groups"}
         made = rewriter.add(
-            ConvOp, [lhs, rhs], tensor(shape, _wide(op)), groups=IntegerAttr(groups, i64), **kept
+            ConvOp, [lhs, rhs], tensor(shape, _wide(op)), groups=IntegerAttr(many, i64), **kept
         )
-        return rewriter.reshape(made, [*out[:features], groups, n, *out[features + 1 :]])
+        return _grouped(rewriter, made, features, groups)
 
+    return rewriter.replace(_added_up(rewriter, op, extent, parts, features, conv))
+
+
+def _added_up(
+    rewriter: Rewriter,
+    op: ContractOp | ConvOp,
+    extent: int,
+    parts: int,
+    dim: int,
+    product: Callable[[int, int, int], SSAValue],
+) -> SSAValue:
+    """The result of `op` from `parts` products of one size over its long dimension of `extent`, which `product` gives
+    side by side along `dim`, and from one of what is left."""
     most_of_it = extent // parts * parts
-    total = rewriter.reduce(conv(0, most_of_it, parts), "sum", [features])
+    total = rewriter.reduce(product(0, most_of_it, parts), "sum", [dim])
     if most_of_it < extent:
-        rest = rewriter.reshape(conv(most_of_it, extent, 1), out)
+        rest = product(most_of_it, extent, 0)
         total = rewriter.add(ELEMENTWISE["add"], [total, rest], rest.type)
-    return rewriter.replace(rewriter.convert(total, element_of(op.result)))
+    return rewriter.convert(total, element_of(op.result))
 
 
 def _most_parts(batch: int, m: int, n: int, length: int, width: int, machine: Machine) -> int:
