@@ -127,6 +127,8 @@ class FusionSteps(FusionAxes):
                 d.axis: BoxDim(self.extents[d.axis], d.stride, d.axis) for d in dims if d.axis is not None
             }
             dims = list(merged.values())
+        # a tile has its axes in the kernel's order, which on a fused core is the accumulator's and not the tensor's
+        dims.sort(key=lambda d: -1 if d.axis is None else d.axis)
         key = ("load", number_in, tuple(dims), load.offset, repr(load.fill))
         if key in self.loads:
             return self.loads[key]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from ...dialects.base import ints, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import ContractOp, ConvOp, FusionOp, YieldOp
 from ...dialects.graph.interface import element_of, shape_of
@@ -93,12 +94,19 @@ def _part(
         block.add_op(copy)
     block.add_op(YieldOp.create(operands=[copies[v] for v in outputs]))
     members = [op for op in order if "axes" in op.attributes]
+    used: set[int] = set()
+    for op in members:
+        axes = op.attributes["axes"]
+        assert isinstance(axes, DenseArrayBase)
+        used |= set(to_ints(axes))
+    # an axis that only the other part has is none to divide this one along
+    domain = ints([n if a in used else 1 for a, n in enumerate(to_ints(fusion.domain))])
     product = any(isinstance(op, ContractOp | ConvOp) for op in members)
     kind = ("mix" if len(members) > 1 else "cube") if product else "vector"
     return FusionOp.create(
         operands=[outer[v] for v in taken],
         result_types=[v.type for v in outputs],
-        properties={"kind": StringAttr(kind), "domain": fusion.domain},
+        properties={"kind": StringAttr(kind), "domain": domain},
         regions=[Region(block)],
         location=(members[-1] if members else fusion).location,
     )

@@ -232,6 +232,20 @@ def test_an_epilogue_in_any_layout(image: str, out: str) -> None:
     assert [kernel.cores for kernel in program.report().kernels] > [1]
 
 
+@pytest.mark.parametrize("target", ["ascend-310", "ascend-910a", "ascend-910b1"])
+@pytest.mark.parametrize("out", ["NCHW", "CNHW", "NHWC", "WNCH"])
+def test_an_epilogue_with_an_operand_of_the_result(out: str, target: str) -> None:
+    """A residual: it lies as the result does, whose axes a fused core has in the accumulator's order."""
+
+    def fn(x: jax.Array, w: jax.Array, r: jax.Array) -> jax.Array:
+        y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NCHW", "OIHW", out))
+        return jnp.minimum(y, r) + r[::-1]
+
+    sizes = {"N": 2, "C": 8, "H": 5, "W": 7}
+    residual = data("f16", tuple(sizes[d] for d in out), 2)
+    check(fn, data("f16", (2, 3, 5, 7)), data("f16", (8, 3, 3, 3)), residual, target=target, length=27)
+
+
 @pytest.mark.parametrize("name", ["scale, bias, relu", "depthwise and relu", "then pooling"])
 def test_around_a_conv_on_a_fused_core(name: str) -> None:
     fn, args = PROGRAMS[name]

@@ -13,10 +13,11 @@ from harness import assert_close, data, tolerance
 from hypothesis import given, settings
 from programs import programs
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 
 import tilewright as tw
 from tilewright.backends.interpreter import run_graph
+from tilewright.dialects.base import to_ints
 from tilewright.dialects.graph import FusionOp
 from tilewright.frontends import lower_function
 from tilewright.passes.graph.groups import Grouper
@@ -108,3 +109,20 @@ def test_a_step_that_does_not_fit_is_compiled_in_parts(monkeypatch: pytest.Monke
     assert cuts
     for got, want in zip(program(x, w), jax.jit(step)(x, w), strict=True):
         np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-4, atol=1e-5)
+
+
+def test_a_part_has_its_own_axes_only() -> None:
+    """A mean of complex numbers: the numbers made of the two sums do not move along what was summed."""
+
+    def mean(x: jax.Array, v: jax.Array) -> jax.Array:
+        return jax.lax.pad(x, v, [(-1, 0, 1), (-2, 2, 0), (1, -2, 1), (2, 3, 2), (-1, 0, 0)]).mean()
+
+    parts = np.random.default_rng(0).standard_normal((2, 7, 5, 5, 1, 3)).astype(np.float32)
+    x, v = parts[0] + 1j * parts[1], np.complex64(0.5 - 1j)
+    program = tw.compile(mean, x, v)
+    for fusion in fusions(fused(mean, jnp.asarray(x), jnp.asarray(v))):
+        for part in cut_in_two(fusion):
+            named = [op.attributes["axes"] for op in part.body.block.ops if "axes" in op.attributes]
+            used = {a for axes in named if isinstance(axes, DenseArrayBase) for a in to_ints(axes)}
+            assert all(n == 1 or a in used for a, n in enumerate(to_ints(part.domain)))
+    np.testing.assert_allclose(np.asarray(program(x, v)), np.asarray(jax.jit(mean)(x, v)), 1e-5)
