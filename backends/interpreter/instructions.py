@@ -152,7 +152,9 @@ def _transpose(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Sp
 def _iota(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     first = offsets_of(op, scope)[0].value
     x = lax.broadcasted_iota(np.int32, out[0].shape, integer(op.dim)) * np.int32(integer(op.step))
-    return [values.convert(x + traced(first), out[0].dtype)]
+    # of numbers that it knows, XLA would compute a function with other roundings than of others
+    hidden = traced(first) + lax.convert_element_type(scope.zero, np.int32)
+    return [values.convert(x + hidden, out[0].dtype)]
 
 
 def _fill(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 import tilewright as tw
+from tilewright.backends.interpreter import run_graph
+from tilewright.program import lower
 
 MODES, TARGETS = modes(), targets()
 Shape = tuple[int, ...]
@@ -432,3 +434,36 @@ ODD: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
 def test_odd(name: str) -> None:
     fn, args = ODD[name]
     check(fn, *args, memories=("typed", "bytes"))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: jnp.prod(jnp.tanh(x) + 1, axis=1) - x[:, 0],
+        lambda x: jnp.tanh(lax.fori_loop(0, 3, lambda i, c: c, jnp.arange(13.0))) + x[0, 0],
+    ],
+    ids=["added to a product", "a function of places"],
+)
+def test_roundings_do_not_depend_on_what_is_compiled_together(fn: Any) -> None:
+    """XLA merges a product with what is added to it, and computes with other roundings what it knows in advance."""
+    x = data("f32", (21, 5))
+    program = tw.compile(fn, x)
+    one, other = (program.executable(m)(x)[0] for m in ("typed", "bytes"))
+    np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+def test_a_window_over_a_spread_input() -> None:
+    """Against numpy: a library of XLA's gets this wrong in f16."""
+
+    def fn(x: jax.Array) -> jax.Array:
+        edge, ones = jnp.float16(jnp.inf), (1, 1, 1, 1, 1)
+        return lax.reduce_window(
+            x, edge, lax.min, (1, 1, 3, 1, 2), (3, 1, 3, 1, 2), "SAME", (1, 2, 1, 1, 1), ones
+        )
+
+    x = data("f16", (2, 64, 16, 2, 2))
+    spread = np.full((127, 18, 2, 2), np.inf, np.float16)
+    spread[::2, 1:17] = x[0]
+    want = spread.reshape(127, 6, 3, 2, 2).min(axis=(2, 4))[None, ..., None]
+    np.testing.assert_array_equal(np.asarray(tw.compile(fn, x)(x)), want)
+    np.testing.assert_array_equal(np.asarray(run_graph(lower(fn, x)[0], x)[0]), want)
