@@ -324,10 +324,11 @@ SCALAR: dict[str, Callable[..., Array]] = {
 
 _EXACT = frozenset(
     ["abs", "neg", "sign", "floor", "ceil", "round_even", "round_away", "not", "popcnt", "clz", "is_finite"]
-    + ["add", "sub", "max", "min", "rem", "and", "or", "xor", "shl", "shr_logical", "shr_arithmetic"]
-    + ["eq", "ne", "lt", "le", "gt", "ge", "select", "clamp", "real", "imag", "complex"]
+    + ["add", "sub", "and", "or", "xor", "shl", "shr_logical", "shr_arithmetic"]
+    + ["eq", "ne", "lt", "le", "gt", "ge", "select", "real", "imag", "complex"]
 )
-"""Functions that XLA merges with no operation on their result."""
+"""Functions that XLA merges with no operation on their result. Those of which code that XLA compiles twice may take
+another NaN (`max`, `min`, `clamp`, `rem`) are not among them: `settle` makes all NaNs one."""
 
 
 def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
@@ -365,8 +366,8 @@ def reduce(x: Array, kind: str, dims: Sequence[int], keep: bool = False) -> Arra
         for d in dims:
             wide = _by_parts(wide, d, kind)
         out = lax.squeeze(wide, tuple(dims))
-        if kind == "prod":
-            out = settle(out)  # or what is added to it later is merged with its last product
+        if kind != "sum":
+            out = settle(out)  # what is added to a product would be merged with it; extremes may be any NaN
     else:
         out = lax.reduce(wide, neutral(kind, wide.dtype), combine(kind), tuple(dims))
     if keep:

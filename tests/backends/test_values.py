@@ -94,10 +94,18 @@ def test_denormals_are_not_zero_where_a_result_would_jump(dtype: type) -> None:
         np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(x[zeros]))
 
 
-@pytest.mark.parametrize("name", ["max", "min"])
-def test_nan_wins(name: str) -> None:
-    x, y = np.array([np.nan, 1], np.float32), np.array([1, np.nan], np.float32)
-    assert np.isnan(run(name, x, y)).all()
+@pytest.mark.parametrize("name", ["max", "min", "rem", "mul", "div", "pow"])
+def test_nan_wins_and_is_always_the_same_one(name: str) -> None:
+    x = np.array([np.nan, 1.5, -np.nan, 1.5, -np.nan], np.float32)
+    y = np.array([1.5, np.nan, 1.5, -np.nan, np.nan], np.float32)
+    np.testing.assert_array_equal(run(name, x, y).view(np.int32), np.full(5, 0x7FC00000))
+
+
+@pytest.mark.parametrize("kind", ["max", "min", "prod"])
+def test_reductions_give_the_same_nan(kind: str) -> None:
+    x = np.array([[1, -np.nan, 2], [np.nan, 1, -np.nan], [-np.nan, -np.nan, 0]], np.float32)
+    got = np.asarray(values.reduce(jnp.asarray(x), kind, [1]))
+    np.testing.assert_array_equal(got.view(np.int32), np.full(3, 0x7FC00000))
 
 
 def test_conversions() -> None:
