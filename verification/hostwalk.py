@@ -17,13 +17,14 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ..backends.interpreter.compiling import jit, row_major
 from ..backends.interpreter.host import run_text
 from ..backends.interpreter.hostprogram import (
     PASSIVE,
     HostProgram,
     yielded,
 )
-from ..backends.interpreter.launch import ZERO, Signature, jit, row_major, trace
+from ..backends.interpreter.launch import ZERO, Signature, trace
 from ..backends.interpreter.state import State, TypedState, given, held, on_host, storage
 from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype, size

@@ -18,9 +18,10 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ..backends.interpreter.compiling import jit, row_major
 from ..backends.interpreter.graph import RULES, called, main_of
 from ..backends.interpreter.host import run_text
-from ..backends.interpreter.launch import ZERO, jit, row_major
+from ..backends.interpreter.launch import ZERO
 from ..backends.interpreter.tile import run_kernel
 from ..backends.interpreter.values import on_device
 from ..backends.interpreter.views import View, realise

@@ -15,8 +15,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer, to_ints
 from ...dialects.npu import structure
+from .compiling import jit
 from .hostprogram import HostProgram
-from .launch import jit
 from .state import SMALL_WORDS, ArenaState, State, fill, whole_words
 from .values import on_device
 

@@ -277,7 +277,7 @@ def _lead(x: Array, order: Sequence[int], batch: Batch, shape: tuple[int, ...]) 
     for i, index in enumerate(order):
         if index >= 0:
             leading[index] = x.shape[i]
-    return lax.reshape(lax.transpose(x, perm), (*leading, *shape))
+    return boxes.turned(x, perm, (*leading, *shape))
 
 
 def _split_offsets(
@@ -324,7 +324,7 @@ def store(dest: Array, view: View, tiles: Array, box: Box, scope: Scope, batch: 
         perm += [place[index] for _, index, _ in sorted(move, reverse=True)]
         perm.append(len(place) + d)
         extents.append(prod(count for _, _, count in move) * sizes[d])
-    x = lax.reshape(lax.transpose(tiles, perm), tuple(extents))
+    x = boxes.turned(tiles, perm, extents)
     x = boxes.store(dest, view, x, offsets, extents, [1] * len(extents))
     # row-major, or XLA may hand a transposed tensor to the next kernel, whose sums then run in another order
     return with_layout_constraint(x, Layout(tuple(range(x.ndim))))

@@ -23,6 +23,16 @@ LARGE = 1 << 13
 """So many elements take XLA longer to shift than to ask whether they must be."""
 
 
+def turned(x: Array, order: Sequence[int], shape: Sequence[int]) -> Array:
+    """`x` with its dimensions in another order, reshaped to `shape`. Those of one element take no part: so XLA sees it
+    where one of these undoes another."""
+    wide = [d for d, n in enumerate(x.shape) if n != 1]
+    moved = [wide.index(d) for d in order if x.shape[d] != 1]
+    if moved == sorted(moved):
+        return lax.reshape(x, tuple(shape))
+    return lax.reshape(lax.transpose(lax.reshape(x, [x.shape[d] for d in wide]), moved), tuple(shape))
+
+
 @dataclass(frozen=True)
 class Span:
     """What a box takes along one dimension of a dense base: `start + p * step + w * window_step` for p <

@@ -6,7 +6,7 @@ mode's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,7 +131,7 @@ class BytesMemory:
         }
         return sorted(found)
 
-    def save(self, loop: scf.ForOp) -> list[Array]:
+    def save(self, loop: scf.ForOp, zeroed: Collection[SSAValue] = ()) -> list[Array]:
         self.outside.append(dict(self.words))
         return self.take(loop)
 

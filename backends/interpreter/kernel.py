@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, ClassVar
 
+import numpy as np
 from jax import Array, lax
 from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
@@ -14,16 +15,18 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialects import npu as ops
 from ...dialects.base import describe, to_ints
 from ...dialects.dtypes import numpy_dtype
+from ...dialects.npu import whole_buffer
 from ...dialects.npu.interface import NpuOp, buffer, fill_value, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
-from . import batching, values
+from . import batching, boxes, values
+from .accumulators import Sides, find_sides, zeroed
 from .batching import NO_BATCH, Batch, dependencies, find_batch, lift
 from .bytes_mode import BytesMemory
 from .direct import find_direct
 from .grid import GridWalker, Part, coordinates
-from .instructions import RULES, Spec, as_operand, box_of, elementwise
-from .liveness import bounds, carried, perfect_nest
+from .instructions import RULES, Spec, as_operand, box_of, elementwise, offsets_of
+from .liveness import Carried, bounds, carried, perfect_nest
 from .memory import Memory, TypedMemory, known_indices
 from .scope import Box, Offset, Scope, traced
 
@@ -57,6 +60,10 @@ class NpuKernel(GridWalker):
         self.skipped: set[Operation] = set()
         self.packed: dict[Operation, tuple[Array, list[SSAValue]]] = {}
         """Operands whose tiles lie one after the other, and the loop variables that count them."""
+        self.carried = Carried()
+        self.sides: Mapping[SSAValue, Sides] = {}
+        self.zeroed: set[Operation] = set()
+        """Products whose accumulators were zeros when the loop began that resets them."""
         self._memory: Memory | None = None
 
     def run(self, part: Part | None = None) -> None:
@@ -92,17 +99,14 @@ class NpuKernel(GridWalker):
         return self._memory
 
     def section(self, op: SectionOp) -> None:
-        inner = list(op.body.block.ops)
-        self._memory = (
-            TypedMemory(
-                self.scope,
-                carried(inner, known_indices(self.scope) | dict.fromkeys(self.batch.counts, 0)),
-                self.batch.counts,
-                dependencies(op) if self.batch.rank else None,
-            )
-            if self.machine is None
-            else BytesMemory(self.scope, op, self.machine)
-        )
+        if self.machine is None:
+            known = known_indices(self.scope) | dict.fromkeys(self.batch.counts, 0)
+            self.carried = carried(list(op.body.block.ops), known)
+            moved = dependencies(op) if self.batch.rank else {}
+            self.sides = find_sides(op, moved, list(self.batch.counts))
+            self._memory = TypedMemory(self.scope, self.carried, self.batch.counts, moved, self.sides)
+        else:
+            self._memory = BytesMemory(self.scope, op, self.machine)
         self.block(op.body.block)
         self._memory = None
 
@@ -140,6 +144,22 @@ class NpuKernel(GridWalker):
         for v, x in zip(targets, results, strict=True):
             self.memory.write(v, x)
 
+    def product(self, op: ops.MmadOp) -> None:
+        """A product, added to its accumulator; those of batched iterations are one where they share a side."""
+        a, b, acc = (self.memory.read(v) for v in (op.a, op.b, op.acc))
+        step = 1 if op in self.zeroed else offsets_of(op, self.scope)[0].value
+        rank = self.batch.rank
+        sides = self.sides.get(whole_buffer(op.acc))
+        if rank and sides is not None:
+            shape = (*np.broadcast_shapes(a.shape[:rank], b.shape[:rank], acc.shape[:rank]), *acc.shape[rank:])
+            a = lax.reshape(a, (prod(a.shape[:-1]), a.shape[-1]))
+            b = boxes.turned(b, (rank, *range(rank), rank + 1), (b.shape[rank], b.size // b.shape[rank]))
+            acc = sides.matrix(lax.broadcast_in_dim(acc, shape, range(acc.ndim)))
+            x = sides.apart(values.mma(a, b, acc, step), shape)
+        else:
+            (x,) = lift(lambda *x: [values.mma(x[0], x[1], x[2], step)], [a, b, acc], rank)
+        self.memory.write(op.acc, x)
+
     def loop(self, op: scf.ForOp) -> None:
         first, _, trips = bounds(op)
         if trips == 0:
@@ -155,6 +175,8 @@ class NpuKernel(GridWalker):
         nest = perfect_nest(op, self.batch.counts, self.skipped)
         ranges = [bounds(loop) for loop in nest]
         counts = [n for _, _, n in ranges]
+        zeros = zeroed(op, self.batch.counts, self.carried) if self.machine is None else {}
+        self.zeroed.update(zeros)
 
         def iteration(i: Any, state: Sequence[Array]) -> Sequence[Array]:
             self.memory.enter(op, state)
@@ -163,7 +185,7 @@ class NpuKernel(GridWalker):
             self.block(nest[-1].body.block)
             return self.memory.take(op)
 
-        self.memory.leave(op, self.repeat(0, prod(counts), iteration, op, self.memory.save(op)))
+        self.memory.leave(op, self.repeat(0, prod(counts), iteration, op, self.memory.save(op, set(zeros.values()))))
 
     def _pack(self, loop: scf.ForOp) -> None:
         """Cuts the operands that every iteration of a loop reads again, and that move with loops inside it, into tiles:
@@ -237,6 +259,7 @@ def _matrix_shape(op: ops.LoadL0Op) -> tuple[int, int]:
 EXECUTE: dict[type[Operation], Callable[[NpuKernel, Any], None]] = {
     arith.ConstantOp: NpuKernel.constant,
     scf.ForOp: NpuKernel.loop,
+    ops.MmadOp: NpuKernel.product,
     ops.LoadNdOp: NpuKernel.load,
     ops.LoadNd2NzOp: NpuKernel.load,
     ops.StoreNdOp: NpuKernel.store,

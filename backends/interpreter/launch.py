@@ -6,10 +6,9 @@ cores, each of which fills its own part of the outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import jax
@@ -25,12 +24,13 @@ from ...dialects.npu.interface import buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from .batching import find_batch
+from .compiling import compile_kernel, row_major
 from .grid import Local, Part
 from .kernel import NpuKernel
 from .liveness import bounds
 from .ranges import index_ranges
 from .scope import Offset, Ranges, row_range
-from .values import COMPILER_OPTIONS, cooked, raw
+from .values import cooked, on_device, raw, raw_array
 from .views import View
 
 THREADS = ThreadPoolExecutor(2, thread_name_prefix="tilewright")
@@ -119,72 +119,59 @@ def trace(
 
 
 class CompiledKernel:
-    """A kernel for one signature as XLA executables."""
+    """A kernel for one signature as an XLA executable."""
 
     def __init__(self, kernel: KernelOp, signature: Signature):
         self.kernel, self.signature = kernel, signature
         self.split = find_split(kernel, signature) if pays_to_split(kernel, signature) else None
         self.executable: Any = None
-        self.join: Any = None
 
     def compile(self) -> None:
         with jax.enable_x64(True):
             shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self.signature.passed]
             zero = jax.ShapeDtypeStruct((), np.float32)
             coordinate = jax.ShapeDtypeStruct((), np.int32)
-            lowered = jit(row_major(self._run)).lower(zero, coordinate, *shapes)
-            self.executable = lowered.compile()
-            if self.split is not None:
-                parts = lowered.out_info
-                self.join = jit(self._join).lower(parts, parts).compile()
+            self.executable = compile_kernel(row_major(self._run), self.kernel, [zero, coordinate, *shapes])
 
     def _run(self, zero: Array, start: Array, *passed: Array) -> list[Array]:
         return trace(self.kernel, self.signature, zero, passed, None, self.split, start)
-
-    def _join(self, first: list[Array], second: list[Array]) -> list[Array]:
-        assert self.split is not None
-        out = []
-        returned = [i for i, t in enumerate(self.signature.tensors) if t.written]
-        twice = 2 * self.split.size - to_ints(self.kernel.grid)[self.split.axis]
-        for i, a, b in zip(returned, first, second, strict=True):
-            d, each = self.split.parts[i]
-            whole = self.signature.tensors[i].shape
-            left = max(whole[d] - a.shape[d], 0)
-            a = lax.slice_in_dim(a, 0, whole[d] - left, axis=d)
-            b = lax.slice_in_dim(b, twice * each, twice * each + left, axis=d)
-            out.append(lax.concatenate([a, b], d))
-        return out
 
     def __call__(self, passed: Sequence[Array]) -> list[Array]:
         if self.split is None:
             return self.executable(ZERO, NONE, *passed)
         last = to_ints(self.kernel.grid)[self.split.axis] - self.split.size
-        second = THREADS.submit(self._group, np.int32(last), passed)
-        first = self._group(NONE, passed)
-        return self.join(first, second.result())
+        whole = [_empty(t.shape, t.dtype) for t in self.signature.returned]
+        second = THREADS.submit(self._group, last, passed, whole)
+        self._group(0, passed, whole)
+        second.result()
+        return [on_device(x, own=True) for x in whole]
 
-    def _group(self, start: np.int32, passed: Sequence[Array]) -> list[Array]:
-        return jax.block_until_ready(self.executable(ZERO, start, *passed))
+    def _group(self, start: int, passed: Sequence[Array], whole: Sequence[np.ndarray]) -> None:
+        """Runs the cores from coordinate `start` on, and puts what they give in its place in the whole outputs."""
+        assert self.split is not None
+        results = self.executable(ZERO, np.int32(start), *passed)
+        returned = [i for i, t in enumerate(self.signature.tensors) if t.written]
+        for i, out, x in zip(returned, whole, results, strict=True):
+            d, each = self.split.parts[i]
+            count = min(x.shape[d], out.shape[d] - start * each)
+            here, there = ([slice(None)] * x.ndim for _ in range(2))
+            here[d], there[d] = slice(0, count), slice(start * each, start * each + count)
+            raw_array(out)[tuple(there)] = raw_array(np.asarray(x))[tuple(here)]
 
+
+def _empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """An array that XLA takes without a copy: it begins where XLA wants it to."""
+    count = size(shape) * dtype.itemsize
+    memory = np.empty(count + XLA_ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % XLA_ALIGNMENT
+    return memory[first : first + count].view(dtype).reshape(shape)
+
+
+XLA_ALIGNMENT = 64
+"""Bytes; `xla::cpu::MinAlign`, from which on XLA:CPU takes memory of the host as it is."""
 
 ZERO = np.float32(0)
 NONE = np.int32(0)
-
-
-def jit(function: Callable[..., Any], **options: Any) -> Any:
-    """`jax.jit` for the interpreter."""
-    return jax.jit(function, compiler_options=COMPILER_OPTIONS, keep_unused=True, **options)
-
-
-def row_major(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose results leave `jit` row-major. JAX gives a result that a layout constraint makes the layout that
-    XLA likes best, and whatever takes it on a CPU reads it as row-major all the same."""
-
-    @wraps(function)
-    def settled(*args: Any) -> Any:
-        return jax.tree.map(lax.optimization_barrier, function(*args))
-
-    return settled
 
 
 # -- how heavy, and how to split ---------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu.interface import buffer
 from . import values
+from .accumulators import Sides
 from .liveness import Carried, Cell, Slot, slot_of
 from .scope import Scope, traced
 
@@ -27,8 +28,8 @@ class Memory(Protocol):
 
     def write(self, value: SSAValue, x: Array) -> None: ...
 
-    def save(self, loop: scf.ForOp) -> list[Array]:
-        """What the loop starts with."""
+    def save(self, loop: scf.ForOp, zeroed: Collection[SSAValue] = ()) -> list[Array]:
+        """What the loop starts with; buffers that are `zeroed`, with zeros."""
         ...
 
     def enter(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
@@ -82,12 +83,15 @@ class TypedMemory:
         carried: Carried,
         batched: Mapping[SSAValue, int] | None = None,
         moved: Mapping[SSAValue, set[SSAValue]] | None = None,
+        sides: Mapping[SSAValue, Sides] | None = None,
     ):
-        """`batched` indices with their counts; `moved`: the indices that each alloc's contents move with."""
+        """`batched` indices with their counts; `moved`: the indices that each alloc's contents move with; `sides`
+        of accumulators that go through loops as one matrix."""
         self.scope = scope
         self.carried = carried
         self.batched = batched or {}
         self.moved = moved or {}
+        self.sides = sides or {}
         self.fixed = dict.fromkeys(self.batched, 0)
         self.lead = (1,) * len(self.batched)
         self.contents: dict[SSAValue, _Contents] = {}
@@ -108,12 +112,13 @@ class TypedMemory:
                 self._flush(slot.alloc)
                 break
         whole = self.contents.get(slot.alloc, _EMPTY).whole
-        type_ = buffer(slot.alloc)
         if whole is None:
-            return lax.full(
-                (*self.lead, *type_.shape), np.zeros((), values.raw_dtype(numpy_dtype(type_.element)))
-            )
+            return self._zeros(slot.alloc)
         return lax.dynamic_index_in_dim(whole, traced(slot_index(slot, self.scope)), keepdims=False)
+
+    def _zeros(self, alloc: SSAValue) -> Array:
+        type_ = buffer(alloc)
+        return lax.full((*self.lead, *type_.shape), np.zeros((), values.raw_dtype(numpy_dtype(type_.element))))
 
     def write(self, value: SSAValue, x: Array) -> None:
         self._write(self.slot(value), values.raw(x))
@@ -140,7 +145,10 @@ class TypedMemory:
         self.contents[alloc] = _Contents(whole)
         return whole
 
-    def save(self, loop: scf.ForOp) -> list[Array]:
+    def save(self, loop: scf.ForOp, zeroed: Collection[SSAValue] = ()) -> list[Array]:
+        for cell in self.carried.cells[loop]:
+            if cell.alloc in zeroed and cell.slot is not None:
+                self._write(cell.slot, self._zeros(cell.alloc))
         state = self.take(loop)
         self.outside.append(dict(self.contents))
         return state
@@ -148,21 +156,27 @@ class TypedMemory:
     def take(self, loop: scf.ForOp) -> list[Array]:
         cells = self.carried.cells[loop]
         state = [self._flush(c.alloc) if c.slot is None else self._read(c.slot) for c in cells]
-        return [self._widened(x, c) for x, c in zip(state, cells, strict=True)] if self.lead else state
+        return [self._widened(x, c) for x, c in zip(state, cells, strict=True)]
 
     def _widened(self, x: Array, cell: Cell) -> Array:
-        """`x` with the leading dimensions it has anywhere in a loop."""
-        moved = self.moved.get(cell.alloc, set())
+        """`x` as a loop carries it: with the leading dimensions it has anywhere in the loop."""
+        shape = self._carried_shape(cell)
+        x = lax.broadcast_in_dim(x, shape, range(x.ndim)) if shape != x.shape else x
+        return self.sides[cell.alloc].matrix(x) if self._is_matrix(cell) else x
+
+    def _is_matrix(self, cell: Cell) -> bool:
+        return cell.slot is not None and cell.alloc in self.sides
+
+    def _carried_shape(self, cell: Cell) -> tuple[int, ...]:
+        moved, type_ = self.moved.get(cell.alloc, set()), buffer(cell.alloc)
         lead = [n if v in moved else 1 for v, n in self.batched.items()]
-        slots = x.shape[:1] if cell.slot is None else ()
-        shape = (*slots, *lead, *x.shape[len(slots) + len(lead) :])
-        return lax.broadcast_in_dim(x, shape, range(x.ndim)) if shape != x.shape else x
+        return (*([type_.slots] if cell.slot is None else []), *lead, *type_.shape)
 
     def enter(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
         self.contents = dict(self.outside[-1])
         for alloc in self.carried.written[loop]:
             self.contents[alloc] = _EMPTY
-        for cell, x in zip(self.carried.cells[loop], state, strict=True):
+        for cell, x in self._apart(loop, state):
             self.contents[cell.alloc] = (
                 _Contents(x) if cell.slot is None else _Contents(None, ((cell.slot, x),))
             )
@@ -172,9 +186,15 @@ class TypedMemory:
         self.contents = dict(before)
         for alloc in self.carried.written[loop]:
             self.contents[alloc] = _EMPTY
-        for cell, x in zip(self.carried.cells[loop], state, strict=True):
+        for cell, x in self._apart(loop, state):
             if cell.slot is None:
                 self.contents[cell.alloc] = _Contents(x)
             else:
                 self.contents[cell.alloc] = before.get(cell.alloc, _EMPTY)
                 self._write(cell.slot, x)
+
+    def _apart(self, loop: scf.ForOp, state: Sequence[Array]) -> Iterator[tuple[Cell, Array]]:
+        """What a loop carries, with the leading dimensions again."""
+        for cell, x in zip(self.carried.cells[loop], state, strict=True):
+            matrix = self._is_matrix(cell)
+            yield cell, self.sides[cell.alloc].apart(x, self._carried_shape(cell)) if matrix else x

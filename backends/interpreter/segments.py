@@ -12,8 +12,8 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
+from .compiling import jit, quick, row_major
 from .hostprogram import PASSIVE, HostProgram
-from .launch import jit, row_major
 from .state import ArenaState, TypedState, on_host, storage
 
 Key = tuple[Any, ...]
@@ -70,7 +70,8 @@ class Segment:
     def compile_typed(self) -> Any:
         shapes = [_struct(r) for r in self.inputs]
         with jax.enable_x64(True):
-            return jit(row_major(self._typed)).lower(jax.ShapeDtypeStruct((), np.float32), *shapes).compile()
+            made = jit(row_major(self._typed), quick(self.host.functions_of(self.steps)))
+            return made.lower(jax.ShapeDtypeStruct((), np.float32), *shapes).compile()
 
     def _typed(self, zero: Array, *contents: Array) -> list[Array]:
         state = TypedState(dict(zip(self.inputs, contents, strict=True)))

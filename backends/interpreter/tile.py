@@ -22,10 +22,11 @@ from ...dialects.npu.types import GmType
 from ...dialects.tile import TileOp, tile_type
 from ...machine import Machine
 from . import values
+from .compiling import jit, row_major
 from .graph import GraphRunner, main_of
 from .grid import GridWalker
 from .instructions import RULES, Spec
-from .launch import ZERO, jit, row_major
+from .launch import ZERO
 from .liveness import bounds
 from .scope import Offset
 from .views import View, realise

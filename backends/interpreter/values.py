@@ -7,7 +7,6 @@ they lose on the device. XLA would contract a multiply and an add into one instr
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -21,20 +20,6 @@ from ...dialects.dtypes import name_of_numpy
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 
 NARROW_FLOATS = (np.dtype(np.float16), np.dtype(jnp.bfloat16))
-
-LEVEL = "xla_backend_optimization_level"
-
-COMPILER_OPTIONS: dict[str, bool | int | str] = {
-    "xla_allow_excess_precision": False,
-    "xla_disable_hlo_passes": "while-loop-invariant-code-motion",
-    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT,"
-    "LIBRARY_FUSION_TYPE_INDIVIDUAL_CONVOLUTION",
-    **({} if LEVEL in os.environ.get("XLA_FLAGS", "") else {LEVEL: 2}),
-}
-"""How all code of the interpreter is compiled: a rounding to f16 or bf16 is never skipped. What loops repeat in vain is
-little, and moving it out costs a tenth of the compile time. A library may compute products, but not reductions over
-windows: those of f16 it gets wrong where the input is dilated. LLVM's last level costs another tenth, and what it makes
-is not faster; at its first, one exponential is not always computed like another. A level in XLA_FLAGS is obeyed."""
 
 
 def is_float(x: Array) -> bool:
@@ -79,9 +64,10 @@ def joined(x: Array) -> Array:
     return lax.complex(*(lax.index_in_dim(x, i, x.ndim - 1, keepdims=False) for i in range(2)))
 
 
-def on_device(x: Any) -> Array:
-    """A copy of an array as JAX's. `jax.numpy.array` would compile one for every shape that it meets."""
-    return x if isinstance(x, Array) else jax.device_put(np.array(x))
+def on_device(x: Any, own: bool = False) -> Array:
+    """A copy of an array as JAX's, or, where nobody else will write to it (`own`), itself if it can be.
+    `jax.numpy.array` would compile a copy for every shape that it meets."""
+    return x if isinstance(x, Array) else jax.device_put(x if own else np.array(x))
 
 
 _PACKED = {
@@ -262,6 +248,16 @@ def _with_denormals(function: Callable[[Array], Array], negative: float, positiv
     return run
 
 
+def _in_f32(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """`function`, of f16 in f32: not all code that XLA makes does that of itself."""
+
+    def run(x: Array) -> Array:
+        wide = convert(x, np.dtype(np.float32)) if x.dtype == np.float16 else x
+        return convert(function(wide), np.dtype(x.dtype))
+
+    return run
+
+
 def _logical(boolean: Callable[[Array, Array], Array], other: Callable[[Array, Array], Array]) -> Any:
     """A binary function that is `boolean` on i1."""
     return lambda x, y: boolean(x, y) if x.dtype == np.bool_ else other(x, y)
@@ -275,9 +271,9 @@ SCALAR: dict[str, Callable[..., Array]] = {
     "exp2": lax.exp2,
     "expm1": lax.expm1,
     "log": lax.log,
-    "log1p": lax.log1p,
+    "log1p": _in_f32(lax.log1p),
     "sqrt": lax.sqrt,
-    "rsqrt": lax.rsqrt,
+    "rsqrt": _in_f32(lax.rsqrt),
     "cbrt": _cube_root,
     "tanh": lax.tanh,
     "logistic": lax.logistic,
@@ -459,7 +455,7 @@ def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> 
 
 
 def mma(a: Array, b: Array, acc: Array, step: Any) -> Array:
-    """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; a x b alone where `step` (int or i32) is 0."""
+    """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; from zeros where `step` (int or i32) is 0."""
     product = dot_general(a, b, (((1,), (0,)), ((), ())), np.dtype(acc.dtype))
     if isinstance(step, int):
         return product if step == 0 else lax.add(acc, product)

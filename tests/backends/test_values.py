@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tilewright.backends.interpreter import values
+from tilewright.backends.interpreter.compiling import OPTIONS
 from tilewright.dialects.elementwise import FUNCTIONS, PARTS
 
 jax.config.update("jax_platforms", "cpu")
@@ -16,7 +17,7 @@ def run(name: str, *operands: np.ndarray, dtype: type | np.dtype | None = None) 
     wanted = np.dtype(dtype or operands[-1].dtype)
     with jax.enable_x64(True):
         function = jax.jit(
-            lambda *xs: values.apply(name, xs, wanted), compiler_options=values.COMPILER_OPTIONS
+            lambda *xs: values.apply(name, xs, wanted), compiler_options=OPTIONS
         )
         return np.asarray(function(*operands))
 
@@ -35,7 +36,7 @@ def test_chains_round_every_op(dtype: type) -> None:
         total = values.apply("add", [product, z], np.dtype(dtype))
         return values.apply("div", [total, y], np.dtype(dtype))
 
-    got = np.asarray(jax.jit(chain, compiler_options=values.COMPILER_OPTIONS)(x, y, z))
+    got = np.asarray(jax.jit(chain, compiler_options=OPTIONS)(x, y, z))
     np.testing.assert_array_equal(got, ((x * y) + z) / y)
 
 
@@ -180,7 +181,7 @@ def test_reductions_keep_nan(shape: tuple[int, ...], kind: str, dtype: type) -> 
     x = np.ones(shape, dtype)
     x.reshape(-1)[x.size // 3] = np.nan
     reduce = jax.jit(
-        lambda x: values.reduce(x, kind, range(x.ndim)), compiler_options=values.COMPILER_OPTIONS
+        lambda x: values.reduce(x, kind, range(x.ndim)), compiler_options=OPTIONS
     )
     assert np.isnan(reduce(x))
 

@@ -26,7 +26,7 @@ from typing import Any
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-FAST = "--xla_backend_optimization_level=2 --xla_cpu_use_fusion_emitters=false"
+FAST = "--xla_backend_optimization_level=2"
 """How XLA compiles in workers: a program runs once, so that compiling it is what counts; but at LLVM's lower levels one
 exponential is not always computed like another."""
 

@@ -68,6 +68,7 @@ OPERANDS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
     "a row repeated": (lambda x, y: jnp.broadcast_to(x, (7, 13)) @ y, (data("f32", (13,)), B)),
     "a column repeated": (lambda x, y: y @ jnp.broadcast_to(x[:, None], (13, 7)), (data("f32", (13,)), A)),
     "one number": (lambda x: x @ jnp.ones((13, 3)), (A,)),
+    "one number, often": (lambda x: x @ jnp.full((2049, 3), 0.5), (data("f32", (40, 2049)),)),
     "an unknown number": (lambda x, y: jnp.broadcast_to(x, (7, 13)) @ y, (data("f32", ()), B)),
     "a matrix for each batch": (
         lambda x, y: jnp.einsum("bij,bjk->bik", jnp.broadcast_to(x, (3, 7, 13)), y),

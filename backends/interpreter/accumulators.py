@@ -1,0 +1,114 @@
+"""How typed memory keeps accumulators, so that XLA gives a product and the sum that it is added to to its library in
+one call.
+
+An mmad resets its accumulator where its step is 0. Where that is the first iteration of a loop, and no other, the loop
+starts with zeros instead. And the products of batched iterations are one: those that share the right side are rows of
+one matrix, those that share the left side columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from jax import Array, lax
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.npu import MmadOp, SlotOp, whole_buffer
+from .boxes import turned
+from .liveness import Carried, bounds
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The leading dimensions of an accumulator [*lead, m, n] that are rows of a matrix, and those that are columns."""
+
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+    def _order(self) -> tuple[int, ...]:
+        rank = len(self.left) + len(self.right)
+        return (*self.left, rank, *self.right, rank + 1)
+
+    def matrix(self, x: Array) -> Array:
+        """[*lead, m, n] as one matrix."""
+        order = self._order()
+        rows = prod(x.shape[d] for d in order[: len(self.left) + 1])
+        return turned(x, order, (rows, x.size // rows))
+
+    def apart(self, x: Array, shape: Sequence[int]) -> Array:
+        """The inverse of `matrix`, of shape [*lead, m, n]."""
+        order = self._order()
+        x = lax.reshape(x, tuple(shape[d] for d in order))
+        return turned(x, sorted(range(len(order)), key=order.__getitem__), shape)
+
+
+def find_sides(
+    section: Operation, moved: Mapping[SSAValue, set[SSAValue]], batched: Sequence[SSAValue]
+) -> dict[SSAValue, Sides]:
+    """The accumulators whose batched products are one, with `moved` as `batching.dependencies` gives it: no index moves
+    both sides."""
+    found: dict[SSAValue, set[Sides | None]] = {}
+    for op in section.walk():
+        if isinstance(op, MmadOp):
+            a, b = (moved.get(whole_buffer(v), set()) for v in (op.a, op.b))
+            right = [i for i, v in enumerate(batched) if v in b]
+            left = [i for i, v in enumerate(batched) if v not in b]
+            both = any(v in a and v in b for v in batched)
+            found.setdefault(whole_buffer(op.acc), set()).add(None if both else Sides(tuple(left), tuple(right)))
+    return {v: s for v, all_ in found.items() if len(all_) == 1 and (s := next(iter(all_))) is not None}
+
+
+def zeroed(loop: scf.ForOp, known: Collection[SSAValue], carried: Carried) -> dict[Operation, SSAValue]:
+    """The products in `loop` that need no reset if the loop starts with zeros, and their accumulators; `known` indices
+    are batched. `loop` is not one of them."""
+    found: dict[Operation, SSAValue] = {}
+    slots = {c.alloc: c.slot for c in carried.cells[loop]}
+    for op in loop.walk():
+        if isinstance(op, MmadOp) and _first_of(op, known) is loop:
+            alloc = whole_buffer(op.acc)
+            if slots.get(alloc) is not None and all(user is op for user in _users(alloc, loop)):
+                found[op] = alloc
+    return found
+
+
+def _first_of(op: MmadOp, known: Collection[SSAValue]) -> scf.ForOp | None:
+    """The loop in whose first iteration, and in no other, the step of a product is 0. None if there is none."""
+    row = op.linear().rows[0]
+    counters = {v: c for c, v in zip(row[:-1], op.index_operands(), strict=True) if c}
+    start, loops = row[-1], list[scf.ForOp]()
+    for loop in _around(op):
+        index = loop.body.block.args[0]
+        first, _, trips = bounds(loop)
+        if index in known or trips == 1:
+            start += 0 if index in known else counters.pop(index, 0) * first
+        else:
+            loops.append(loop)
+            start += counters.get(index, 0) * first
+    for v in list(counters):
+        if isinstance(v.owner, arith.ConstantOp) and isinstance(v.owner.value, IntegerAttr):
+            start += counters.pop(v) * v.owner.value.value.data
+    counting = [loop for loop in loops if loop.body.block.args[0] in counters]
+    grows = all(c > 0 for c in counters.values()) and len(counting) == len(counters)
+    return counting[-1] if counting and grows and start == 0 and loops[: len(counting)] == counting else None
+
+
+def _around(op: Operation) -> Iterator[scf.ForOp]:
+    """The loops around an op, innermost first."""
+    parent = op.parent_op()
+    while parent is not None:
+        if isinstance(parent, scf.ForOp):
+            yield parent
+        parent = parent.parent_op()
+
+
+def _users(alloc: SSAValue, loop: Operation) -> Iterator[Operation]:
+    """The ops in `loop` that name a buffer or a slot of it."""
+    for use in alloc.uses:
+        if isinstance(use.operation, SlotOp):
+            yield from _users(use.operation.result, loop)
+        elif loop.is_ancestor(use.operation):
+            yield use.operation

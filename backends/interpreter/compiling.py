@@ -1,0 +1,111 @@
+"""How XLA compiles the interpreter's code.
+
+Bytes memory and the levels above npu are compiled with `OPTIONS`. Typed memory has two ways that compile in two thirds
+of the time: `QUICK_OPTIONS`, and for kernels that add products up in loops `SUMMING_OPTIONS`. Both memory modes must
+give the same bits, so what uses a function that the ways compute with other roundings is compiled with `OPTIONS`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import jax
+from jax import lax
+from xdsl.dialects import scf
+from xdsl.ir import Operation
+
+from ...dialects.elementwise import Function
+from ...dialects.npu import MmadOp
+
+LEVEL, EMITTERS = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"
+LIBRARY, KINDS = "xla_cpu_experimental_ynn_fusion_type", "LIBRARY_FUSION_TYPE"
+
+Options = dict[str, bool | int | str]
+
+
+def _unless_set(**options: bool | int) -> Options:
+    return {k: v for k, v in options.items() if k not in os.environ.get("XLA_FLAGS", "")}
+
+
+OPTIONS: Options = {
+    "xla_allow_excess_precision": False,
+    "xla_disable_hlo_passes": "while-loop-invariant-code-motion",
+    LIBRARY: f"{KINDS}_INDIVIDUAL_DOT,{KINDS}_INDIVIDUAL_CONVOLUTION",
+    **_unless_set(**{LEVEL: 2}),
+}
+"""A rounding to f16 or bf16 is never skipped. What loops repeat in vain is little, and moving it out costs a tenth of
+the compile time. A library may compute products, but not reductions over windows: those of f16 it gets wrong where
+the input is dilated. LLVM's last level costs another tenth, and what it makes is not faster; at its first, one
+exponential is not always computed like another. A level in XLA_FLAGS is obeyed."""
+
+QUICK_OPTIONS: Options = {**OPTIONS, **_unless_set(**{EMITTERS: False})}
+"""With XLA's older emitters of fusions. In bytes memory what they make takes twice as long. Emitters in XLA_FLAGS are
+obeyed."""
+
+SUMMING_OPTIONS: Options = {**QUICK_OPTIONS, LIBRARY: f"{KINDS}_DOT,{KINDS}_INDIVIDUAL_CONVOLUTION"}
+"""The library adds a product to its accumulator, too, for which the older emitters do not use vectors."""
+
+UNLIKE = frozenset({"cbrt", "erf", "tan"})
+"""Functions that the emitters compute with other roundings."""
+
+SUMMED = frozenset({"add", "bitcast", "constant", "dot", "pad", "parameter"})
+"""What the library may do around a product. It has functions of its own, with other roundings, and a product with one
+number in all places it gets wrong."""
+
+
+def jit(function: Callable[..., Any], options: Options = OPTIONS, **more: Any) -> Any:
+    """`jax.jit` for the interpreter."""
+    return jax.jit(function, compiler_options=options, keep_unused=True, **more)
+
+
+def row_major(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose results leave `jit` row-major. JAX gives a result that a layout constraint makes the layout that
+    XLA likes best, and whatever takes it on a CPU reads it as row-major all the same."""
+
+    @wraps(function)
+    def settled(*args: Any) -> Any:
+        return jax.tree.map(lax.optimization_barrier, function(*args))
+
+    return settled
+
+
+def quick(functions: set[str]) -> Options:
+    """The options for code of typed memory that computes these scalar functions."""
+    return QUICK_OPTIONS if UNLIKE.isdisjoint(functions) else OPTIONS
+
+
+def compile_kernel(function: Callable[..., Any], kernel: Operation, shapes: Sequence[Any]) -> Any:
+    """`function`, a kernel in typed memory, as an executable for arguments of these shapes."""
+    options = quick(functions(kernel))
+    if options is QUICK_OPTIONS and _sums(kernel):
+        executable = jit(function, SUMMING_OPTIONS).lower(*shapes).compile()
+        if only_summed(executable):
+            return executable
+        options = OPTIONS
+    return jit(function, options).lower(*shapes).compile()
+
+
+def functions(op: Operation) -> set[str]:
+    """The names of the scalar functions that an op and the ops inside it compute."""
+    found = (getattr(inner, "FUNCTION", None) for inner in op.walk())
+    return {f.name for f in found if isinstance(f, Function)}
+
+
+def _sums(kernel: Operation) -> bool:
+    """Whether products are added up in loops."""
+    return any(isinstance(op, MmadOp) and isinstance(op.parent_op(), scf.ForOp) for op in kernel.walk())
+
+
+def only_summed(executable: Any) -> bool:
+    """Whether what the library computes is products, and their sums."""
+    for module in executable.runtime_executable().hlo_modules():
+        text = module.to_string()
+        bodies = dict(re.findall(r"^(%[\w.-]+) \(.*?\{\n(.*?)^\}", text, re.DOTALL | re.MULTILINE))
+        for name in re.findall(r"kind=kCustom, calls=(%[\w.-]+)", text):
+            if not SUMMED.issuperset(re.findall(r" = \S+ ([\w-]+)\(", bodies[name])):
+                return False
+    return True

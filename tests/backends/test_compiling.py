@@ -1,0 +1,136 @@
+"""Code that XLA compiles in two ways gives the same bits: typed memory is compiled quickly, bytes memory runs fast."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from jax import lax
+
+from tilewright.backends.interpreter import values
+from tilewright.backends.interpreter.compiling import (
+    OPTIONS,
+    QUICK_OPTIONS,
+    SUMMING_OPTIONS,
+    UNLIKE,
+    only_summed,
+)
+from tilewright.dialects.elementwise import FUNCTIONS
+
+FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32]
+SHAPES = [(1 << 14,), (64, 250), (7,), (1,)]
+
+
+def numbers(count: int, dtype: type, seed: int) -> np.ndarray:
+    """Half of them any bits, half of them ordinary."""
+    rng = np.random.default_rng(seed)
+    some = rng.integers(0, 2**32, -(-count // 2), dtype=np.uint32).view(np.float32)
+    others = rng.standard_normal(some.shape) * np.exp(2 * rng.standard_normal(some.shape))
+    with np.errstate(all="ignore"):
+        return np.concatenate([some, others])[:count].astype(dtype)
+
+
+def both(run: Callable[..., Any], *args: np.ndarray) -> list[list[np.ndarray]]:
+    compiled = [jax.jit(lambda *xs: run(*xs), compiler_options=options) for options in (OPTIONS, QUICK_OPTIONS)]
+    return [[np.asarray(x) for x in function(*args)] for function in compiled]
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    """Bit for bit, but for what a NaN carries."""
+    raw = np.dtype(f"u{a.dtype.itemsize}")
+    nan = (a != a) & (b != b)
+    return bool(((a.view(raw) == b.view(raw)) | nan).all())
+
+
+DOMAINS, RESULTS = ("any", "number", "float"), ("same", "i1")
+REAL = [
+    name
+    for name, f in FUNCTIONS.items()
+    if name not in UNLIKE and f.domain in DOMAINS and f.result in RESULTS and not f.predicate
+]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", REAL)
+def test_functions(name: str, dtype: type) -> None:
+    function = FUNCTIONS[name]
+    result = np.dtype(bool) if function.result == "i1" else np.dtype(dtype)
+    for shape in SHAPES:
+        count = int(np.prod(shape))
+        xs = [numbers(count, dtype, seed).reshape(shape) for seed in range(function.arity)]
+
+        def run(*xs: jax.Array) -> tuple[jax.Array, ...]:
+            y = values.apply(name, xs, result)
+            if result == np.dtype(bool):
+                return (y,)
+            product = values.apply("mul", [y, xs[0]], result)
+            return y, values.apply("add", [product, xs[-1]], result)
+
+        assert all(same(a, b) for a, b in zip(*both(run, *xs), strict=True))
+
+
+WIDTHS = [*FLOATS, np.int8, np.uint8, np.int16, np.int32, np.uint32]
+
+
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_conversions(dtype: type) -> None:
+    for source in WIDTHS:
+        x = numbers(1 << 12, np.float32, 1)
+        with np.errstate(all="ignore"):
+            x = x.astype(source)
+        (a,), (b,) = both(lambda x: (values.convert(x, np.dtype(dtype)),), x)
+        assert same(a, b), source
+
+
+@pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
+@pytest.mark.parametrize("shape", [(3, 4099), (64, 64), (17,)])
+def test_reductions(kind: str, shape: tuple[int, ...]) -> None:
+    for dtype in FLOATS:
+        x = (numbers(int(np.prod(shape)), np.float32, 2) % 2).astype(dtype).reshape(shape)
+        (a,), (b,) = both(lambda x: (values.reduce(x, kind, [x.ndim - 1]),), x)
+        assert same(a, b), dtype
+
+
+def loops(a: jax.Array, b: jax.Array, acc: jax.Array, room: int, apart: bool) -> jax.Array:
+    """Three products added to an accumulator, of operands that are padded along k."""
+
+    def step(i: jax.Array, acc: jax.Array) -> jax.Array:
+        left, right = lax.dynamic_index_in_dim(a, i, 0, False), lax.dynamic_index_in_dim(b, i, 0, False)
+        nothing = np.zeros((), a.dtype)
+        left = lax.pad(left, nothing, [(0, 0, 0), (0, room, 0)])
+        right = lax.pad(right, nothing, [(0, room, 0), (0, 0, 0)])
+        return acc + values.mma(left, right, acc, 0) if apart else values.mma(left, right, acc, 1)
+
+    return lax.fori_loop(0, 3, step, acc)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8])
+@pytest.mark.parametrize("shape", [(128, 32, 256), (64, 7, 64), (64, 1, 8), (3, 5, 2), (1, 128, 1), (96, 512, 64)])
+@pytest.mark.parametrize("room", [0, 3])
+def test_products_with_their_sums(shape: tuple[int, int, int], dtype: type, room: int) -> None:
+    """A product that the library adds to its accumulator is rounded as two instructions are."""
+    m, k, n = shape
+    rng = np.random.default_rng(3)
+    scale = 1 if dtype is np.int8 else 7
+    a, b = ((rng.integers(-100, 100, s) / scale).astype(dtype) for s in ((3, m, k), (3, k, n)))
+    acc = values.accumulator(np.dtype(dtype), np.dtype(np.float32))
+    start = (1000 * rng.standard_normal((m, n))).astype(acc)
+    alone, *others = (
+        np.asarray(jax.jit(partial(loops, room=room, apart=apart), compiler_options=options)(a, b, start))
+        for options, apart in [(OPTIONS, True), (OPTIONS, False), (QUICK_OPTIONS, False), (SUMMING_OPTIONS, False)]
+    )
+    for x in others:
+        assert same(x, alone)
+
+
+@pytest.mark.parametrize(
+    ("behind", "allowed"), [(lambda x: x, True), (jnp.exp, False), (lambda x: jnp.maximum(x, 0), False)]
+)
+def test_what_the_library_does_is_seen(behind: Callable[[Any], Any], allowed: bool) -> None:
+    shape = jax.ShapeDtypeStruct((64, 64), np.float32)
+    made = jax.jit(lambda a, b, c: behind(c + a @ b), compiler_options=SUMMING_OPTIONS).lower(shape, shape, shape)
+    assert only_summed(made.compile()) == allowed
