@@ -228,7 +228,7 @@ def run_pipeline(
     callers_first(module)
     context = Context()
     have = properties_of(module)
-    for stage in remaining(module, until, stages):
+    for stage in remaining(module, until, stages, have):
         check_requirements(stage, have)
         make_pass(stage, target).apply(context, module)
         have |= stage.establishes
@@ -251,9 +251,12 @@ def check_requirements(stage: Stage, have: Set[str]) -> None:
         )
 
 
-def remaining(module: ModuleOp, until: str = "npu", stages: Sequence[Stage] = PIPELINE) -> list[Stage]:
-    """The stages that a module has not been through, up to the end of level `until`."""
-    have, start = properties_of(module), level_of(module)
+def remaining(
+    module: ModuleOp, until: str = "npu", stages: Sequence[Stage] = PIPELINE, have: Set[str] | None = None
+) -> list[Stage]:
+    """The stages that a module, of which `have` holds (see `properties_of`), has not been through, up to the end of
+    level `until`."""
+    have, start = properties_of(module) if have is None else have, level_of(module)
     order = ("graph", "tile", "npu")
     out = []
     for stage in stages:

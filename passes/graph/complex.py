@@ -11,7 +11,7 @@ tensor has its parts side by side: what the program takes, gives or exchanges wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,8 @@ class GraphComplexPass(ModulePass):
 
 def is_real(module: ModuleOp) -> bool:
     """Whether complex tensors are only handed on: nothing computes with them, no loop, branch or call carries any."""
+    if not any(map(_is_complex, _types(module))):
+        return True
     for op in module.ops:
         if not isinstance(op, FuncOp):
             continue
@@ -80,6 +82,19 @@ def is_real(module: ModuleOp) -> bool:
             if any(_is_complex(v.type) for v in (*inner.operands, *inner.results)):
                 return False
     return True
+
+
+def _types(module: ModuleOp) -> Iterable[Attribute]:
+    """The types of all values, objects that many of them share once: to compare types takes as long as to walk."""
+    found: dict[int, Attribute] = {}
+    for op in module.walk():
+        for r in op.results:
+            found[id(r.type)] = r.type
+        for region in op.regions:
+            for block in region.blocks:
+                for arg in block.args:
+                    found[id(arg.type)] = arg.type
+    return found.values()
 
 
 def _is_complex(kind: Attribute) -> bool:

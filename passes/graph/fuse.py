@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from ...dialects.base import ints, to_ints
@@ -118,6 +118,9 @@ class BlockFuser:
         self.position = {op: i for i, op in enumerate(block.ops)}
         self.bases: dict[int, dict[tuple[SSAValue, Operation | None], SSAValue | None]] = {}
         """For each group, what is known of the tensors behind its uses."""
+        self.axes: dict[tuple[int, Operation], Attribute] = {}
+        self.moved: dict[Operation, tuple[Sequence[SSAValue], dict[str, Attribute]]] = {}
+        """Of ops that are in fusions now, the operands and attributes that they had."""
 
     def run(self) -> None:
         kept: list[Operation] = []
@@ -261,6 +264,7 @@ class BlockFuser:
         position = self.position
         for group in self.live:
             units.append((group, self.external(group), group.outputs))
+            self.axes.update(((group.number, op), axes) for op, axes in self._axes(group))
         maker = {v: i for i, (_, _, made) in enumerate(units) for v in made}
         waits = [0] * len(units)
         users: list[list[int]] = [[] for _ in units]
@@ -323,6 +327,15 @@ class BlockFuser:
                     if value in fused:
                         inner.operands[i] = fused[value]
 
+    def _axes(self, group: Group) -> Iterable[tuple[Operation, Attribute]]:
+        """The `axes` of a group's ops."""
+        for op in group.members:
+            axes: Sequence[int | None] | None = group.axes.get(op.results[0])
+            if axes is not None:
+                if isinstance(op, ReduceOp | ArgReduceOp):
+                    axes = self._operand_axes(group, op)
+                yield op, ints([-1 if a is None else a for a in axes])
+
     def _operand_axes(self, group: Group, op: ReduceOp | ArgReduceOp) -> list[int | None]:
         found = self.grouper.axes_in(group, op.x)
         if found is None:
@@ -334,9 +347,12 @@ class BlockFuser:
         inside: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
         members = set(group.members)
 
+        def given(op: Operation) -> Sequence[SSAValue]:
+            return self.moved[op][0] if op in self.moved else op.operands
+
         def literal(op: Operation, value: SSAValue) -> bool:
             """Whether the value of a pad stays a constant inside, even where the same constant is read as a tensor."""
-            is_value = isinstance(op, PadOp) and value is op.value
+            is_value = isinstance(op, PadOp) and value is given(op)[1]
             return is_value and isinstance(value.owner, ConstantOp) and value in inputs
 
         def operand(op: Operation, value: SSAValue) -> SSAValue:
@@ -350,14 +366,18 @@ class BlockFuser:
             return copied.result
 
         def copy(op: Operation) -> None:
-            operands = [operand(op, v) for v in op.operands]
-            attributes = dict(op.attributes)
-            axes = group.axes.get(op.results[0])
-            if op in members and axes is not None:
-                if isinstance(op, ReduceOp | ArgReduceOp):
-                    attributes[AXES] = ints([-1 if a is None else a for a in self._operand_axes(group, op)])
-                else:
-                    attributes[AXES] = ints([-1 if a is None else a for a in axes])
+            operands = [operand(op, v) for v in given(op)]
+            axes = self.axes.get((group.number, op))
+            attributes = self.moved[op][1] if op in self.moved else op.attributes
+            attributes = {**attributes, **({} if axes is None else {AXES: axes})}
+            if op in members and op not in self.moved:
+                self.moved[op] = tuple(op.operands), dict(op.attributes)
+                op.attributes = attributes
+                op.detach()
+                op.operands = operands
+                block.add_op(op)
+                inside.update((r, r) for r in op.results)
+                return
             copied = type(op).create(
                 operands=operands,
                 result_types=[r.type for r in op.results],
@@ -379,7 +399,7 @@ class BlockFuser:
                     pending.pop()
                     continue
                 assert isinstance(op, Operation)
-                missing = [v for v in op.operands if v not in inside and not literal(op, v)]
+                missing = [v for v in given(op) if v not in inside and not literal(op, v)]
                 pending += reversed(missing)
                 if not missing:
                     copy(op)
