@@ -49,8 +49,7 @@ class Sides:
 def find_sides(
     section: Operation, moved: Mapping[SSAValue, set[SSAValue]], batched: Sequence[SSAValue]
 ) -> dict[SSAValue, Sides]:
-    """The accumulators whose batched products are one, with `moved` as `batching.dependencies` gives it: no index moves
-    both sides."""
+    """The accumulators whose batched products are one, with `moved` of their `Batch`: no index moves both sides."""
     found: dict[SSAValue, set[Sides | None]] = {}
     for op in section.walk():
         if isinstance(op, MmadOp):

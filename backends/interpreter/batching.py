@@ -51,10 +51,12 @@ each step should stay in a core's cache (2 MB)."""
 
 @dataclass(frozen=True)
 class Batch:
-    """The batched indices of a section, outermost first, with their counts; `starts`: first values other than 0."""
+    """The batched indices of a section, outermost first, with their counts; `starts`: first values other than 0;
+    `moved`: the indices that each buffer's contents move with."""
 
     counts: Mapping[SSAValue, int]
     starts: Mapping[SSAValue, Offset] = field(default_factory=dict)
+    moved: Mapping[SSAValue, set[SSAValue]] = field(default_factory=dict)
 
     @property
     def rank(self) -> int:
@@ -78,14 +80,19 @@ class Batch:
     def part(self, index: SSAValue, start: Offset, count: int) -> Batch:
         """The batch with `count` values of an index of it, from `start` on; without it if that is one."""
         if count == 1:
-            return Batch({v: n for v, n in self.counts.items() if v is not index}, self.starts)
-        return Batch({**self.counts, index: count}, {**self.starts, index: start})
+            return Batch({v: n for v, n in self.counts.items() if v is not index}, self.starts, self.moved)
+        return Batch({**self.counts, index: count}, {**self.starts, index: start}, self.moved)
 
 
 NO_BATCH = Batch({})
 
 
 # -- which indices -----------------------------------------------------------------------------------------
+
+
+def find_batches(kernel: KernelOp) -> dict[SectionOp, Batch]:
+    """`find_batch` of all sections of a kernel."""
+    return {op: find_batch(kernel, op) for op in kernel.body.block.ops if isinstance(op, SectionOp)}
 
 
 def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:
@@ -100,7 +107,7 @@ def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:
         if isinstance(op, scf.ForOp) and bounds(op)[1] == 1 and bounds(op)[0] == 0 and not cells.get(op):
             candidates[op.body.block.args[0]] = bounds(op)[2]
     candidates = {v: n for v, n in candidates.items() if n > 1}
-    moved = dependencies(section)
+    moved = _dependencies(section)
     for op in section.body.walk():
         for index in _refused(op, moved):
             candidates.pop(index, None)
@@ -109,10 +116,10 @@ def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:
             _narrow(op, moved, candidates)
     while not _stores_tile(section, candidates):
         candidates.popitem()
-    return Batch(candidates)
+    return Batch(candidates, moved=moved)
 
 
-def dependencies(section: SectionOp) -> dict[SSAValue, set[SSAValue]]:
+def _dependencies(section: SectionOp) -> dict[SSAValue, set[SSAValue]]:
     """For each buffer, the indices that its contents move with."""
     moved: dict[SSAValue, set[SSAValue]] = {}
 
@@ -134,7 +141,7 @@ def dependencies(section: SectionOp) -> dict[SSAValue, set[SSAValue]]:
 
 
 def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAValue]:
-    """The indices that one instruction needs as loops; `moved` as `dependencies` gives it."""
+    """The indices that one instruction needs as loops; see `Batch`."""
     if isinstance(op, MmadOp):
         rows, columns = buffer(op.a).shape[0], buffer(op.b).shape[1]
         counters = set(op.index_operands())

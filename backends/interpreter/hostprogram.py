@@ -55,6 +55,7 @@ class HostProgram:
         self.machine = machine
         self.kernels: dict[str, structure.KernelOp] = {}
         self.functions: dict[str, func.FuncOp] = {}
+        self._sizes: dict[structure.KernelOp, int] = {}
         self._computed: dict[structure.KernelOp | Block, set[str]] = {}
         self._reached: dict[str, tuple[set[SSAValue], bool]] = {}
         main: func.FuncOp | None = None
@@ -134,6 +135,19 @@ class HostProgram:
                     called = self.function(inner)
                     found |= self._functions_in(called, lambda block: self.functions_of(block.ops))
         return found
+
+    def size(self, ops: Iterable[Operation]) -> int:
+        """How many ops there are in these and in the kernels that they launch."""
+        count = 0
+        for op in ops:
+            for inner in op.walk():
+                count += 1 + (self._size_of(self.callee(inner)) if isinstance(inner, structure.LaunchOp) else 0)
+        return count
+
+    def _size_of(self, kernel: structure.KernelOp) -> int:
+        if kernel not in self._sizes:
+            self._sizes[kernel] = sum(1 for _ in kernel.walk())
+        return self._sizes[kernel]
 
     def _functions_in(self, where: Any, look: Callable[[Any], set[str]]) -> set[str]:
         if where not in self._computed:

@@ -21,7 +21,7 @@ from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from . import batching, boxes, values
 from .accumulators import Sides, find_sides, zeroed
-from .batching import NO_BATCH, Batch, dependencies, find_batch, lift
+from .batching import NO_BATCH, Batch, find_batches, lift
 from .bytes_mode import BytesMemory
 from .direct import find_direct
 from .grid import GridWalker, Part, coordinates
@@ -52,8 +52,16 @@ class NpuKernel(GridWalker):
     SECTION: ClassVar[type[Any]] = SectionOp
     VIEW: ClassVar[type[Any]] = ops.ViewOp
 
-    def __init__(self, kernel: KernelOp, zero: Array, machine: Machine | None):
+    def __init__(
+        self,
+        kernel: KernelOp,
+        zero: Array,
+        machine: Machine | None,
+        batches: Mapping[SectionOp, Batch] | None = None,
+    ):
+        """`batches` as `find_batches` gives them, if they are known."""
         super().__init__(kernel, zero)
+        self.batches = batches
         self.machine = machine
         self.batch = NO_BATCH
         self.direct: Mapping[Operation, tuple[ops.LoadOp, Box]] = {}
@@ -73,9 +81,10 @@ class NpuKernel(GridWalker):
             super().run(part)
             return
         self.bind_views()
+        batches = find_batches(self.kernel) if self.batches is None else self.batches
         coordinates_ = self.kernel.body.block.args
         for section in self.sections():
-            self.batch = find_batch(self.kernel, section)
+            self.batch = batches[section]
             self.direct, self.skipped = find_direct(self.kernel, section)
             axes = [
                 a for a in range(len(to_ints(self.kernel.grid))) if coordinates_[a] not in self.batch.counts
@@ -102,9 +111,8 @@ class NpuKernel(GridWalker):
         if self.machine is None:
             known = known_indices(self.scope) | dict.fromkeys(self.batch.counts, 0)
             self.carried = carried(list(op.body.block.ops), known)
-            moved = dependencies(op) if self.batch.rank else {}
-            self.sides = find_sides(op, moved, list(self.batch.counts))
-            self._memory = TypedMemory(self.scope, self.carried, self.batch.counts, moved, self.sides)
+            self.sides = find_sides(op, self.batch.moved, list(self.batch.counts))
+            self._memory = TypedMemory(self.scope, self.carried, self.batch.counts, self.batch.moved, self.sides)
         else:
             self._memory = BytesMemory(self.scope, op, self.machine)
         self.block(op.body.block)

@@ -6,7 +6,7 @@ cores, each of which fills its own part of the outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from ...dialects.npu import MmadOp, TransferOp, ViewOp
 from ...dialects.npu.interface import buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
-from .batching import find_batch
+from .batching import Batch, find_batches
 from .compiling import compile_kernel, row_major
 from .grid import Local, Part
 from .kernel import NpuKernel
@@ -94,10 +94,11 @@ def trace(
     machine: Machine | None = None,
     split: Split | None = None,
     start: Any = 0,
+    batches: Mapping[SectionOp, Batch] | None = None,
 ) -> list[Array]:
     """The kernel's effect: contents of `signature.passed` in, of `signature.returned` out. With `split`, that of the
-    group of cores from coordinate `start` on."""
-    core = NpuKernel(kernel, zero, machine)
+    group of cores from coordinate `start` on. `batches` as `find_batches` gives them."""
+    core = NpuKernel(kernel, zero, machine, batches)
     part = None
     if split is not None:
         cores = to_ints(kernel.grid)[split.axis]
@@ -123,7 +124,8 @@ class CompiledKernel:
 
     def __init__(self, kernel: KernelOp, signature: Signature):
         self.kernel, self.signature = kernel, signature
-        self.split = find_split(kernel, signature) if pays_to_split(kernel, signature) else None
+        self.batches = find_batches(kernel)
+        self.split = find_split(kernel, signature, self.batches) if pays_to_split(kernel, signature) else None
         self.executable: Any = None
 
     def compile(self) -> None:
@@ -134,7 +136,7 @@ class CompiledKernel:
             self.executable = compile_kernel(row_major(self._run), self.kernel, [zero, coordinate, *shapes])
 
     def _run(self, zero: Array, start: Array, *passed: Array) -> list[Array]:
-        return trace(self.kernel, self.signature, zero, passed, None, self.split, start)
+        return trace(self.kernel, self.signature, zero, passed, None, self.split, start, self.batches)
 
     def __call__(self, passed: Sequence[Array]) -> list[Array]:
         if self.split is None:
@@ -218,7 +220,7 @@ def _work(ops: Any) -> tuple[float, float]:
     return flops, traffic
 
 
-def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
+def find_split(kernel: KernelOp, signature: Signature, batches: Mapping[SectionOp, Batch]) -> Split | None:
     """A grid axis along which each output falls into two contiguous halves, written by one group each."""
     grid = to_ints(kernel.grid)
     arguments = tensor_arguments(kernel)
@@ -232,7 +234,7 @@ def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
             if not found:
                 return None
             stores[i], views[i] = found, _views(named[0])
-    at_once = batched_axes(kernel)
+    at_once = batched_axes(kernel, batches)
     for axis, cores in sorted(enumerate(grid), key=lambda g: (g[1] % 2, g[0])):
         if cores < 2 or axis in at_once:  # large products run on both threads anyway
             continue
@@ -246,15 +248,10 @@ def find_split(kernel: KernelOp, signature: Signature) -> Split | None:
     return None
 
 
-def batched_axes(kernel: KernelOp) -> set[int]:
+def batched_axes(kernel: KernelOp, batches: Mapping[SectionOp, Batch]) -> set[int]:
     """Grid axes that no section needs a loop for."""
-    sections = [op for op in kernel.body.block.ops if isinstance(op, SectionOp)]
     coordinates = kernel.body.block.args[: len(to_ints(kernel.grid))]
-    found = set(range(len(coordinates)))
-    for section in sections:
-        counts = find_batch(kernel, section).counts
-        found &= {a for a, v in enumerate(coordinates) if v in counts}
-    return found
+    return {i for i, v in enumerate(coordinates) if all(v in batch.counts for batch in batches.values())}
 
 
 def _stores(tensor: SSAValue) -> list[TransferOp]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -42,6 +42,13 @@ class Step:
     dead: list[SSAValue] = field(default_factory=list)
 
 
+class Compiler(NamedTuple):
+    """make: compiles something; ops: how many, to compare."""
+
+    make: Callable[[], Any]
+    ops: int
+
+
 class Executable:
     """A module of the npu level, ready to call with the arrays of `@main`'s arguments.
 
@@ -52,7 +59,7 @@ class Executable:
     def __init__(self, module: ModuleOp, machine: Machine, memory: Literal["typed", "bytes"] = "typed"):
         self.memory = memory
         self.host = HostProgram(module, machine if memory == "bytes" else None)
-        self.compilers: dict[Any, Callable[[], Any]] = {}
+        self.compilers: dict[Any, Compiler] = {}
         self.compiled: dict[Any, Any] = {}
         self.arena = Arena(self.host) if memory == "bytes" else None
         self.constants: dict[SSAValue, Array] = {}
@@ -69,10 +76,10 @@ class Executable:
         self.steps = self._plan(self.host.block, known, False)
 
     def compile(self) -> None:
-        """Compile everything that is not compiled yet, on two threads."""
-        waiting = [
-            (key, THREADS.submit(make)) for key, make in self.compilers.items() if key not in self.compiled
-        ]
+        """Compile everything that is not compiled yet, on two threads, the largest first: so both end together."""
+        missing = [key for key in self.compilers if key not in self.compiled]
+        missing.sort(key=lambda key: -self.compilers[key].ops)
+        waiting = [(key, THREADS.submit(self.compilers[key].make)) for key in missing]
         for key, future in waiting:
             self.compiled[key] = future.result()
 
@@ -183,7 +190,7 @@ class Executable:
         segment = Segment(self.host, ops, known.__contains__, lives)
         if self.arena is not None:
             return self._arena_segment(segment)
-        self.compilers.setdefault(segment.key, segment.compile_typed)
+        self.compilers.setdefault(segment.key, Compiler(segment.compile_typed, self.host.size(ops)))
 
         def run(state: State) -> None:
             given = (plain(state.get(r)) for r in segment.inputs)
@@ -195,7 +202,8 @@ class Executable:
     def _arena_segment(self, segment: Segment) -> Step:
         assert self.arena is not None
         words = self.arena.words
-        self.compilers.setdefault(segment.key, lambda: segment.compile_bytes(words))
+        make = Compiler(lambda: segment.compile_bytes(words), self.host.size(segment.steps))
+        self.compilers.setdefault(segment.key, make)
         inputs, outputs = list(filter(on_host, segment.inputs)), list(filter(on_host, segment.outputs))
 
         def run(state: State) -> None:
@@ -216,7 +224,7 @@ class Executable:
             compiled.compile()
             return compiled
 
-        self.compilers.setdefault(key, make)
+        self.compilers.setdefault(key, Compiler(make, self.host.size([op])))
 
         def run(state: State) -> None:
             state.restore(returned, self.compiled[key]([plain(state.get(r)) for r in passed]))

@@ -240,7 +240,7 @@ def test_convolutions_do_not_depend_on_threads(
     launch_find_split = launch.find_split
     for name, value in (("HEAVY_FLOPS", 0), ("JOIN_FLOPS", 0), ("find_split", find)):
         monkeypatch.setattr(launch, name, value)
-    monkeypatch.setattr(launch, "batched_axes", lambda kernel: set())
+    monkeypatch.setattr(launch, "batched_axes", lambda kernel, batches: set())
     parts = np.asarray(Executable(program.module("npu"), MACHINE, "typed")(*arrays)[0])
     assert any(splits)
     np.testing.assert_array_equal(parts, whole)
@@ -268,8 +268,8 @@ npu.kernel @copy {{kind="vector", grid=[2], outputs=1, workspaces=0}} {{
     tensors = launch.Tensor((6, 8), f32, False, False), launch.Tensor((6, 8), f32, True, True)
     signature = launch.Signature((0, 1), tensors)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "batched_axes", lambda kernel: set())
-        split = launch.find_split(kernel, signature)
+        patch.setattr(launch, "batched_axes", lambda kernel, batches: set())
+        split = launch.find_split(kernel, signature, {})
     assert (split is not None) == splits
     x = random(6, 8)
 
