@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from models import MODELS, data
 from wrong_passes import CASES, Case, Mistake, corrupted
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -50,6 +51,13 @@ def test_a_sum_in_parts_may_be_off_as_a_whole_one() -> None:
 
     x, y = (data(6, 2560, 32, seed=i) + 2 for i in range(2))
     found = tw.verify(fn, x, y, np.einsum("bka,bkc->bac", x, y), bisect=True)
+    assert found.ok, found
+
+
+def test_reductions_in_narrow_types_may_be_off_as_jax_is() -> None:
+    """XLA rounds each of the 280 additions to f16, always in the same direction: 422.5 and not 428.5."""
+    x = np.full((35, 8, 3), 1.53, np.float16)
+    found = tw.verify(lambda x: lax.reduce(x, np.float16(0), lax.add, (0, 1)), x)
     assert found.ok, found
 
 

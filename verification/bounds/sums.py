@@ -40,7 +40,7 @@ def reduce(
     if kind in ("and", "or"):
         return [None if e is None else jnp.max(jnp.where(e > 0, jnp.inf, 0), axis=dims, initial=0)]
     # other dimensions are walked tile by tile, a few rows at a time
-    own = sum_error(n, _accumulator(x), np.dtype(x.dtype), mode, halves=dims == (x.ndim - 1,))
+    own = sum_error(n, _accumulator(x, mode), np.dtype(x.dtype), mode, halves=dims == (x.ndim - 1,))
     if kind == "prod":
         share = None if e is None else _reduced(jnp.where(e == 0, 0, e / wide(x)), dims, mode)
         return [both(scaled(wide(y), share), rounding(y, own, mode), mode)]
@@ -48,8 +48,12 @@ def reduce(
     return [both(moved, own * jnp.sum(wide(x), axis=dims), mode) if own else moved]
 
 
-def _accumulator(x: Array) -> np.dtype:
+def _accumulator(x: Array, mode: Mode) -> np.dtype:
+    """The type that x is added up in: f32 for narrower ones. Over a whole program, against JAX, their own: XLA rounds a
+    reduction in f16 after each addition."""
     dtype = np.dtype(x.dtype)
+    if mode == "likely":
+        return dtype
     return np.dtype(np.float32) if roundoff(dtype) > roundoff(np.dtype(np.float32)) else dtype
 
 
@@ -107,7 +111,7 @@ def cumulate(
     if kind in ("and", "or"):
         return [None if e is None else jnp.where(total(e) > 0, jnp.inf, 0)]
     # pieces of a row are combined in the type the unit computes in
-    own = sum_error(x.shape[dim], _accumulator(x), np.dtype(x.dtype), mode)
+    own = sum_error(x.shape[dim], _accumulator(x, mode), np.dtype(x.dtype), mode)
     if kind == "prod":
         share = None if e is None else total(jnp.where(e == 0, 0, e / wide(x)))
         return [both(scaled(wide(y), share), rounding(y, own, mode), mode)]
