@@ -30,7 +30,7 @@ from .kernel import NpuKernel
 from .liveness import bounds
 from .ranges import index_ranges
 from .scope import Offset, Ranges, row_range
-from .values import cooked, on_device, raw, raw_array
+from .values import cooked, on_device, raw
 from .views import View
 
 THREADS = ThreadPoolExecutor(2, thread_name_prefix="tilewright")
@@ -155,10 +155,10 @@ class CompiledKernel:
         returned = [i for i, t in enumerate(self.signature.tensors) if t.written]
         for i, out, x in zip(returned, whole, results, strict=True):
             d, each = self.split.parts[i]
-            count = min(x.shape[d], out.shape[d] - start * each)
+            count = max(min(x.shape[d], out.shape[d] - start * each), 0)
             here, there = ([slice(None)] * x.ndim for _ in range(2))
             here[d], there[d] = slice(0, count), slice(start * each, start * each + count)
-            raw_array(out)[tuple(there)] = raw_array(np.asarray(x))[tuple(here)]
+            out[tuple(there)] = np.asarray(x)[tuple(here)]
 
 
 def _empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
