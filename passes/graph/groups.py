@@ -6,7 +6,7 @@ value's dimensions (None where a dimension has size 1 and no axis).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
@@ -180,7 +180,7 @@ class Grouper(Dependencies):
         if small.kind != "vector" or small.reduced or small.closed:
             return
         found: dict[SSAValue, Axes] = {}
-        traced = self._trace(group, small, op, axes, found)
+        traced = self._trace(group, small, op, axes, found) and not self._read_as_wholes(group, found)
         makers = {v.owner for v in found if isinstance(v.owner, Operation)}
         if traced and self._rows_fit(group.domain, group.reduced, {*group.members, *makers}):
             for value, at in found.items():
@@ -194,6 +194,16 @@ class Grouper(Dependencies):
                 for operand in maker.operands:
                     if self.axes_in(group, operand) is None:
                         self.add_needs(group, self.needs_of(operand))
+
+    def _read_as_wholes(self, group: Group, values: Container[SSAValue]) -> bool:
+        """Whether an op of a group reads one of these values by places of its own, as a product does: then it has to
+        be a tensor before the group runs."""
+        return any(
+            self.of(v).base in values and self.axes_in(group, v) is None
+            for op in group.members
+            if not isinstance(op, ElementwiseOp)
+            for v in op.operands
+        )
 
     def _trace(
         self, group: Group, small: Group, op: Operation, axes: Axes, found: dict[SSAValue, Axes]

@@ -127,6 +127,18 @@ def test_an_operand_of_a_product_that_its_epilogue_reads_too(n: int) -> None:
     check(lambda c, w: jnp.tanh(c @ w) - jnp.sqrt(abs(w)), data("f32", (n, n)), data("f32", (n, n)), length=n)
 
 
+@pytest.mark.parametrize("make", [jnp.tanh, lambda x: jnp.cumsum(x, 0) + 1, lambda x: jnp.where(x > 0, x, 1)])
+@pytest.mark.parametrize("n", [1, 16])
+def test_an_operand_of_a_product_that_could_be_computed_again(make: Callable[..., Any], n: int) -> None:
+    """One column: behind the product it is small enough to be computed for each tile, but the product needs a tensor."""
+
+    def fn(x: jax.Array, w: jax.Array) -> jax.Array:
+        y = make(x)
+        return jnp.maximum(y, y @ w)
+
+    check(fn, data("f32", (5, 1)), data("f32", (1, n)), length=8)
+
+
 def test_a_pad_by_the_constant_that_it_pads() -> None:
     """Zeros around zeros: one constant is the data and the value of the pad."""
     check(lambda x: x + jnp.pad(jnp.zeros((3, 4)), ((0, 2), (1, 0))), data("f32", (5, 5)))
