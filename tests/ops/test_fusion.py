@@ -130,7 +130,7 @@ def test_an_operand_of_a_product_that_its_epilogue_reads_too(n: int) -> None:
 @pytest.mark.parametrize("make", [jnp.tanh, lambda x: jnp.cumsum(x, 0) + 1, lambda x: jnp.where(x > 0, x, 1)])
 @pytest.mark.parametrize("n", [1, 16])
 def test_an_operand_of_a_product_that_could_be_computed_again(make: Callable[..., Any], n: int) -> None:
-    """One column: behind the product it is small enough to be computed for each tile, but the product needs a tensor."""
+    """One column: small enough to be computed for each tile behind the product, but the product needs a tensor."""
 
     def fn(x: jax.Array, w: jax.Array) -> jax.Array:
         y = make(x)
