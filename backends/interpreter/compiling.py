@@ -1,7 +1,7 @@
 """How XLA compiles the interpreter's code.
 
-Bytes memory and the levels above npu are compiled with `OPTIONS`. Typed memory has two ways that compile in two thirds
-of the time: `QUICK_OPTIONS`, and for kernels that add products up in loops `SUMMING_OPTIONS`. Both memory modes must
+Bytes memory and the tile level are compiled with `OPTIONS`. Two ways compile in two thirds of the time: the graph level
+and typed memory have `QUICK_OPTIONS`, kernels that add products up in loops `SUMMING_OPTIONS`. Both memory modes must
 give the same bits, so what uses a function that the ways compute with other roundings is compiled with `OPTIONS`.
 """
 
@@ -45,8 +45,8 @@ the input is dilated. LLVM's last level costs another tenth, and what it makes i
 exponential is not always computed like another. A level in XLA_FLAGS is obeyed."""
 
 QUICK_OPTIONS: Options = {**OPTIONS, **_unless_set(**{EMITTERS: False})}
-"""With XLA's older emitters of fusions. In bytes memory what they make takes twice as long. Emitters in XLA_FLAGS are
-obeyed."""
+"""With XLA's older emitters of fusions. In bytes memory what they make takes twice as long. The newer ones end XLA on
+some programs that it compiles whole (fuzz seed 1041598). Emitters in XLA_FLAGS are obeyed."""
 
 SUMMING_OPTIONS: Options = {**QUICK_OPTIONS, LIBRARY: f"{KINDS}_DOT,{KINDS}_INDIVIDUAL_CONVOLUTION"}
 """The library adds a product to its accumulator, too, for which the older emitters do not use vectors."""

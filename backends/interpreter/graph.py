@@ -27,7 +27,7 @@ from ...dialects.graph import (
     control,
 )
 from . import scattering, selecting, sorting, values
-from .compiling import OPTIONS
+from .compiling import QUICK_OPTIONS
 
 Rule = Callable[..., Array | Sequence[Array]]
 
@@ -385,7 +385,7 @@ def run_graph(module: ModuleOp, *arrays: Any) -> list[Array]:
         args = [values.on_device(a) for a in arrays]
         if not needs_host(main):
             whole = jax.jit(
-                lambda *xs: runner.block(main.body.block, _bound(main, xs)), compiler_options=OPTIONS
+                lambda *xs: runner.block(main.body.block, _bound(main, xs)), compiler_options=QUICK_OPTIONS
             )
             return list(whole(*args))
         return _run_in_stretches(runner, main, args)
@@ -412,7 +412,7 @@ def _run_in_stretches(runner: GraphRunner, main: func.FuncOp, args: Sequence[Arr
                 runner.op(op, local)
             return [local[r] for r in made]
 
-        function = jax.jit(stretch, compiler_options=OPTIONS)
+        function = jax.jit(stretch, compiler_options=QUICK_OPTIONS)
         env.update(zip(made, function(*(env[v] for v in needed)), strict=True))
         pending.clear()
 

@@ -40,10 +40,12 @@ REFERENCE = {
     "xla_allow_excess_precision": False,
     "xla_cpu_experimental_ynn_fusion_type": "",
     "xla_disable_hlo_passes": "constant_folding",
+    "xla_cpu_use_fusion_emitters": False,
 }
 """How JAX compiles the reference: f16 and bf16 values are rounded where the program says so; a maximum or minimum of
 many numbers keeps NaN, which a library that XLA:CPU calls drops; constants are computed like all else: XLA folds a
-convolution of narrow integers to the nearest one there is (127), where at run time it wraps around."""
+convolution of narrow integers to the nearest one there is (127), where at run time it wraps around. With its newer
+emitters of fusions XLA dies of some programs (seed 1041598, with JAX alone)."""
 
 
 @dataclass
