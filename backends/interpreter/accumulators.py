@@ -82,11 +82,13 @@ def _first_of(op: MmadOp, known: Collection[SSAValue]) -> scf.ForOp | None:
     for loop in _around(op):
         index = loop.body.block.args[0]
         first, _, trips = bounds(loop)
-        if index in known or trips == 1:
-            start += 0 if index in known else counters.pop(index, 0) * first
+        if index in known:
+            continue
+        start += counters.get(index, 0) * first
+        if trips == 1:
+            counters.pop(index, None)
         else:
             loops.append(loop)
-            start += counters.get(index, 0) * first
     for v in list(counters):
         if isinstance(v.owner, arith.ConstantOp) and isinstance(v.owner.value, IntegerAttr):
             start += counters.pop(v) * v.owner.value.value.data

@@ -55,7 +55,6 @@ class HostProgram:
         self.machine = machine
         self.kernels: dict[str, structure.KernelOp] = {}
         self.functions: dict[str, func.FuncOp] = {}
-        self._sizes: dict[structure.KernelOp, int] = {}
         self._computed: dict[structure.KernelOp | Block, set[str]] = {}
         self._reached: dict[str, tuple[set[SSAValue], bool]] = {}
         main: func.FuncOp | None = None
@@ -141,13 +140,8 @@ class HostProgram:
         count = 0
         for op in ops:
             for inner in op.walk():
-                count += 1 + (self._size_of(self.callee(inner)) if isinstance(inner, structure.LaunchOp) else 0)
+                count += 1 + (self.size([self.callee(inner)]) if isinstance(inner, structure.LaunchOp) else 0)
         return count
-
-    def _size_of(self, kernel: structure.KernelOp) -> int:
-        if kernel not in self._sizes:
-            self._sizes[kernel] = sum(1 for _ in kernel.walk())
-        return self._sizes[kernel]
 
     def _functions_in(self, where: Any, look: Callable[[Any], set[str]]) -> set[str]:
         if where not in self._computed:

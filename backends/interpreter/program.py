@@ -43,10 +43,10 @@ class Step:
 
 
 class Compiler(NamedTuple):
-    """make: compiles something; ops: how many, to compare."""
+    """make: compiles something; ops: of the host program that it is made from."""
 
     make: Callable[[], Any]
-    ops: int
+    ops: Sequence[Operation]
 
 
 class Executable:
@@ -78,7 +78,7 @@ class Executable:
     def compile(self) -> None:
         """Compile everything that is not compiled yet, on two threads, the largest first: so both end together."""
         missing = [key for key in self.compilers if key not in self.compiled]
-        missing.sort(key=lambda key: -self.compilers[key].ops)
+        missing.sort(key=lambda key: -self.host.size(self.compilers[key].ops))
         waiting = [(key, THREADS.submit(self.compilers[key].make)) for key in missing]
         for key, future in waiting:
             self.compiled[key] = future.result()
@@ -190,7 +190,7 @@ class Executable:
         segment = Segment(self.host, ops, known.__contains__, lives)
         if self.arena is not None:
             return self._arena_segment(segment)
-        self.compilers.setdefault(segment.key, Compiler(segment.compile_typed, self.host.size(ops)))
+        self.compilers.setdefault(segment.key, Compiler(segment.compile_typed, ops))
 
         def run(state: State) -> None:
             given = (plain(state.get(r)) for r in segment.inputs)
@@ -202,8 +202,7 @@ class Executable:
     def _arena_segment(self, segment: Segment) -> Step:
         assert self.arena is not None
         words = self.arena.words
-        make = Compiler(lambda: segment.compile_bytes(words), self.host.size(segment.steps))
-        self.compilers.setdefault(segment.key, make)
+        self.compilers.setdefault(segment.key, Compiler(lambda: segment.compile_bytes(words), segment.steps))
         inputs, outputs = list(filter(on_host, segment.inputs)), list(filter(on_host, segment.outputs))
 
         def run(state: State) -> None:
@@ -224,7 +223,7 @@ class Executable:
             compiled.compile()
             return compiled
 
-        self.compilers.setdefault(key, Compiler(make, self.host.size([op])))
+        self.compilers.setdefault(key, Compiler(make, [op]))
 
         def run(state: State) -> None:
             state.restore(returned, self.compiled[key]([plain(state.get(r)) for r in passed]))

@@ -119,6 +119,7 @@ class BlockFuser:
         self.bases: dict[int, dict[tuple[SSAValue, Operation | None], SSAValue | None]] = {}
         """For each group, what is known of the tensors behind its uses."""
         self.axes: dict[tuple[int, Operation], Attribute] = {}
+        """The axes of each group's ops, found before any of them moves."""
         self.moved: dict[Operation, tuple[Sequence[SSAValue], dict[str, Attribute]]] = {}
         """Of ops that are in fusions now, the operands and attributes that they had."""
 
@@ -365,7 +366,8 @@ class BlockFuser:
             block.add_op(copied)
             return copied.result
 
-        def copy(op: Operation) -> None:
+        def place(op: Operation) -> None:
+            """Puts an op into the fusion: itself where it is the group's and in no other fusion yet, else a copy."""
             operands = [operand(op, v) for v in given(op)]
             axes = self.axes.get((group.number, op))
             attributes = self.moved[op][1] if op in self.moved else op.attributes
@@ -402,7 +404,7 @@ class BlockFuser:
                 missing = [v for v in given(op) if v not in inside and not literal(op, v)]
                 pending += reversed(missing)
                 if not missing:
-                    copy(op)
+                    place(op)
             return inside[value]
 
         block.add_op(YieldOp.create(operands=[clone(v) for v in group.outputs]))

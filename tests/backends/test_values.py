@@ -16,9 +16,7 @@ jax.config.update("jax_platforms", "cpu")
 def run(name: str, *operands: np.ndarray, dtype: type | np.dtype | None = None) -> np.ndarray:
     wanted = np.dtype(dtype or operands[-1].dtype)
     with jax.enable_x64(True):
-        function = jax.jit(
-            lambda *xs: values.apply(name, xs, wanted), compiler_options=OPTIONS
-        )
+        function = jax.jit(lambda *xs: values.apply(name, xs, wanted), compiler_options=OPTIONS)
         return np.asarray(function(*operands))
 
 
@@ -180,9 +178,7 @@ def test_division_of_constants_without_quotient(dtype: type) -> None:
 def test_reductions_keep_nan(shape: tuple[int, ...], kind: str, dtype: type) -> None:
     x = np.ones(shape, dtype)
     x.reshape(-1)[x.size // 3] = np.nan
-    reduce = jax.jit(
-        lambda x: values.reduce(x, kind, range(x.ndim)), compiler_options=OPTIONS
-    )
+    reduce = jax.jit(lambda x: values.reduce(x, kind, range(x.ndim)), compiler_options=OPTIONS)
     assert np.isnan(reduce(x))
 
 
