@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax import lax
 from models import MODELS, data
 
 from tilewright.frontends import lower_function
@@ -137,6 +138,26 @@ def test_about_a_pole() -> None:
     for shift in (-1e-3, 1e-3):
         (moved,), _ = evaluate(op, [x + np.float32(shift)], [None], "worst")
         assert compare(np.asarray(moved), np.asarray(y), np.asarray(bound) * 1.01).ratio <= 1
+
+
+@pytest.mark.parametrize("way", [lax.cumprod, jnp.prod])
+def test_products_that_meet_a_limit_on_the_way(way: Callable[..., Any]) -> None:
+    """What is infinite or lost in one order and not in another is open; what is so in every order, is not."""
+    rows = [[2.0] * 200 + [0.5] * 200, [2.0] * 400, [2.0] * 50 + [0.5] * 100, [0.5] * 400, [2.0] * 400 + [0.0]]
+    opens = []
+    for row in rows:
+        (bound,) = likely(lambda x: way(x, axis=0), jnp.asarray(row, jnp.float32)).result_bounds
+        opens.append(bool(np.isinf(np.asarray(bound).reshape(-1)[-1])))
+    assert opens == [True, False, False, False, True]
+    small = jnp.asarray([2.0**-100, 2.0**-40] + [2.0] * 60, jnp.float32)
+    (bound,) = likely(lambda x: way(x, axis=0), small).result_bounds
+    assert 2.0**-66 <= np.asarray(bound).reshape(-1)[-1] < 2.0**-65
+
+
+def test_sums_that_meet_a_limit_on_the_way() -> None:
+    x = np.asarray([[60000, 60000, -60000], [60000, 60000, 0], [600, 600, -600]], np.float16)
+    (bound,) = likely(lambda x: lax.reduce(x, np.float16(0), lax.add, (1,)), jnp.asarray(x)).result_bounds
+    assert np.isinf(np.asarray(bound)).tolist() == [True, True, False]
 
 
 def test_the_sign_of_a_nan_is_open() -> None:

@@ -18,34 +18,57 @@ from ..tolerance import Mode, roundoff, sum_error
 from .base import Bound, both, reach, rounding, scaled, signed, wide
 
 
-def _reduced(e: Array, dims: Sequence[int], mode: Mode) -> Array:
-    if mode == "worst":
-        return jnp.sum(e, axis=tuple(dims))
-    return jnp.sqrt(jnp.sum(jnp.square(e), axis=tuple(dims)))
-
-
 def _extreme(x: Array, e: Array, y: Array, choose: Callable[[Array], Array]) -> Array:
     """How far the largest (or smallest) element may move: those that cannot be it do not count."""
     return jnp.maximum(*(jnp.abs(choose(signed(x) + s * e) - signed(y)) for s in (1, -1)))
+
+
+Total = Callable[[Array, str], Array]
+"""Combines elements of a tensor as an op does, by a kind: (shape of x) -> shape of the result."""
+
+
+def _combined(
+    kind: str, x: Array, e: Bound, y: Array, total: Total, own: float, dtype: np.dtype, mode: Mode
+) -> Bound:
+    """The bound of a result that combines several elements. own: of its additions or multiplications, relative to the
+    sum of magnitudes or to the product; dtype: what they are done in."""
+    if kind in ("max", "min"):
+        return None if e is None else _extreme(x, e, y, lambda v: total(v, kind))
+    if kind in ("and", "or"):
+        return None if e is None else jnp.where(total(e, "sum") > 0, jnp.inf, 0)
+
+    def spread(v: Array) -> Array:
+        return total(v, "sum") if mode == "worst" else jnp.sqrt(total(jnp.square(v), "sum"))
+
+    if kind == "prod":
+        share = None if e is None else spread(jnp.where(e == 0, 0, e / wide(x)))
+        rounded = both(scaled(wide(y), share), rounding(y, own, mode), mode)
+        return both(rounded, _partial_products(x, total, dtype) if own else None, mode)
+    moved = None if e is None else spread(e)
+    if not own:
+        return moved
+    sizes = total(wide(x), "sum")
+    return both(moved, jnp.where(sizes > float(jnp.finfo(dtype).max), jnp.inf, own * sizes), mode)
+
+
+def _partial_products(x: Array, total: Total, dtype: np.dtype) -> Array:
+    """How far products in different orders are apart that meet a limit of their type on the way: one that is too large
+    is infinite whatever follows, and what one loses that is too small, the others make larger again."""
+    logs, info = jnp.log2(wide(x)), jnp.finfo(dtype)
+    up, down = total(jnp.maximum(logs, 0), "sum"), total(jnp.minimum(logs, 0), "sum")
+    lost = jnp.where((down < info.minexp) & (down > -jnp.inf), float(info.tiny) * 2**up, 0)
+    return jnp.where((up >= info.maxexp) & (down < 0), jnp.inf, lost)
 
 
 def reduce(
     op: ops.ReduceOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
 ) -> list[Bound]:
     (x,), (e,), (y,) = xs, es, ys
-    kind, dims = text(op.kind), to_ints(op.dims)
+    dims, acc = to_ints(op.dims), _accumulator(x, mode)
     n = size([x.shape[d] for d in dims])
-    if kind in ("max", "min"):
-        return [None if e is None else _extreme(x, e, y, lambda v: values.reduce(v, kind, dims))]
-    if kind in ("and", "or"):
-        return [None if e is None else jnp.max(jnp.where(e > 0, jnp.inf, 0), axis=dims, initial=0)]
     # other dimensions are walked tile by tile, a few rows at a time
-    own = sum_error(n, _accumulator(x, mode), np.dtype(x.dtype), mode, halves=dims == (x.ndim - 1,))
-    if kind == "prod":
-        share = None if e is None else _reduced(jnp.where(e == 0, 0, e / wide(x)), dims, mode)
-        return [both(scaled(wide(y), share), rounding(y, own, mode), mode)]
-    moved = None if e is None else _reduced(e, dims, mode)
-    return [both(moved, own * jnp.sum(wide(x), axis=dims), mode) if own else moved]
+    own = sum_error(n, acc, np.dtype(x.dtype), mode, halves=dims == (x.ndim - 1,))
+    return [_combined(text(op.kind), x, e, y, lambda v, kind: values.reduce(v, kind, dims), own, acc, mode)]
 
 
 def _accumulator(x: Array, mode: Mode) -> np.dtype:
@@ -71,29 +94,14 @@ def arg_reduce(
     return [worst, jnp.where(unsure, jnp.inf, 0).astype(wide(ys[1]).dtype)]
 
 
-def _windows(op: ops.ReduceWindowOp, x: Array, kind: str = "sum") -> Array:
-    return over_windows(op, x, kind)
-
-
 def reduce_window(
     op: ops.ReduceWindowOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
 ) -> list[Bound]:
     (x,), (e,), (y,) = xs, es, ys
-    kind, n = text(op.kind), size(to_ints(op.window))
     # the vector unit combines the window's elements one by one, in the element type
-    own = sum_error(n, np.dtype(x.dtype), np.dtype(x.dtype), mode)
-    if kind in ("max", "min"):
-        return [None if e is None else _extreme(x, e, y, lambda v: _windows(op, v, kind))]
-    if kind in ("and", "or"):
-        return [None if e is None else jnp.where(_windows(op, e) > 0, jnp.inf, 0)]
-    if kind == "prod":
-        share = None if e is None else _windows(op, jnp.where(e == 0, 0, e / wide(x)))
-        return [both(scaled(wide(y), share), rounding(y, own, mode), mode)]
-    if e is None:
-        moved = None
-    else:
-        moved = _windows(op, e) if mode == "worst" else jnp.sqrt(_windows(op, jnp.square(e)))
-    return [both(moved, own * _windows(op, wide(x)) if own else None, mode)]
+    dtype = np.dtype(x.dtype)
+    own = sum_error(size(to_ints(op.window)), dtype, dtype, mode)
+    return [_combined(text(op.kind), x, e, y, lambda v, kind: over_windows(op, v, kind), own, dtype, mode)]
 
 
 def cumulate(
@@ -101,22 +109,14 @@ def cumulate(
 ) -> list[Bound]:
     """As a reduction of all that each element is combined with."""
     (x,), (e,), (y,) = xs, es, ys
-    kind, dim, reverse = text(op.kind), integer(op.dim), bool(integer(op.reverse))
+    dim, reverse, acc = integer(op.dim), bool(integer(op.reverse)), _accumulator(x, mode)
 
-    def total(v: Array, way: str = "sum") -> Array:
-        return values.cumulate(v, way, dim, reverse)
+    def total(v: Array, kind: str) -> Array:
+        return values.cumulate(v, kind, dim, reverse)
 
-    if kind in ("max", "min"):
-        return [None if e is None else _extreme(x, e, y, lambda v: total(v, kind))]
-    if kind in ("and", "or"):
-        return [None if e is None else jnp.where(total(e) > 0, jnp.inf, 0)]
     # pieces of a row are combined in the type the unit computes in
-    own = sum_error(x.shape[dim], _accumulator(x, mode), np.dtype(x.dtype), mode)
-    if kind == "prod":
-        share = None if e is None else total(jnp.where(e == 0, 0, e / wide(x)))
-        return [both(scaled(wide(y), share), rounding(y, own, mode), mode)]
-    moved = None if e is None else total(e) if mode == "worst" else jnp.sqrt(total(jnp.square(e)))
-    return [both(moved, own * total(wide(x)) if own else None, mode)]
+    own = sum_error(x.shape[dim], acc, np.dtype(x.dtype), mode)
+    return [_combined(text(op.kind), x, e, y, total, own, acc, mode)]
 
 
 def _product(
