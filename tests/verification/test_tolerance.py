@@ -160,6 +160,20 @@ def test_sums_that_meet_a_limit_on_the_way() -> None:
     assert np.isinf(np.asarray(bound)).tolist() == [True, True, False]
 
 
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float32])
+def test_bounds_of_narrow_types_stay_narrow_among_wide_ones(dtype: Any) -> None:
+    """With 64-bit types allowed, a constant alone would be one."""
+
+    def fn(x: jax.Array) -> tuple[jax.Array, ...]:
+        y = x * 3
+        return y, jnp.any(y > 2, 0), jnp.prod(y, 0), jnp.cumsum(y, 0), jnp.argmax(y, 0), lax.sort(y)
+
+    with jax.enable_x64(True):
+        bounds = likely(fn, jnp.asarray(np.linspace(0, 1, 12).reshape(3, 4), dtype)).result_bounds
+    assert {e.dtype for e in bounds[:4] if e is not None} == {F32}
+    assert all(e is not None for e in bounds[:4])
+
+
 def test_the_sign_of_a_nan_is_open() -> None:
     x = jnp.asarray([[1, 2, 3, 4], [1, jnp.nan, 3, 4]], jnp.float32)
     (bound,) = likely(lambda x: jnp.copysign(jnp.float32(2), x), x).result_bounds

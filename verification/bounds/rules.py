@@ -57,15 +57,15 @@ def propagate(
 
 
 def _known(op: Operation, e: Array, y: Array, es: Sequence[Bound]) -> Array:
-    """A bound without NaN. Where infinities cancel nothing is known; but what is NaN although all operands are known
-    is NaN for sure."""
+    """A bound without NaN, in the type of y's bounds. Where infinities cancel nothing is known; but what is NaN
+    although all operands are known is NaN for sure."""
     doubts = [jnp.isinf(o) for o in es if o is not None]
     if not isinstance(op, ops.ElementwiseOp):
         doubts = [jnp.any(d) for d in doubts]
     sure = y != y
     for doubt in doubts:
         sure &= ~doubt
-    return jnp.where(jnp.isnan(e), jnp.where(sure, 0, jnp.inf), e)
+    return jnp.where(jnp.isnan(e), jnp.where(sure, 0, jnp.inf), e).astype(wide(y).dtype)
 
 
 def _propagate(
