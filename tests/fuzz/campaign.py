@@ -36,6 +36,9 @@ TARGETS = ("ascend-310", "ascend-310p3", "ascend-910a", "ascend-950pr", "systoli
 CLEAR = 40
 """Programs after which a worker forgets what JAX compiled: what is small and common is kept for a while."""
 
+DIED = "crash process"
+"""The key of a program whose process ended."""
+
 RECYCLE = 200
 """Programs after which a worker is replaced, since XLA keeps what it compiled."""
 
@@ -53,7 +56,8 @@ def plan(seed: int) -> tuple[str, tuple[str, ...]]:
 
 
 def work(only: str, levels: str) -> None:
-    """Judges the seeds on stdin, one by line, and prints one line of JSON for each."""
+    """Judges the seeds on stdin, one by line, and prints one line of JSON for each. Behind a seed may stand
+    `apart`: JAX op by op is the reference, and `alone`: nothing but the reference runs."""
     import jax
 
     from .compare import judge
@@ -63,11 +67,12 @@ def work(only: str, levels: str) -> None:
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever JAX prints goes elsewhere
     for done, line in enumerate(sys.stdin, 1):
-        seed = int(line)
+        number, *how = line.split()
+        seed = int(number)
         target, own = plan(seed)
-        chosen = [x for x in levels.split(",") if x] or own
+        chosen = [] if "alone" in how else [x for x in levels.split(",") if x] or own
         program = program_of(seed, only)
-        verdict = judge(program, target, chosen)
+        verdict = judge(program, target, chosen, "apart" in how)
         kinds = Counter(s.kind for s in walk(program.main))
         found = {"seed": seed, "target": target, "levels": chosen, "kinds": kinds, **asdict(verdict)}
         found["key"], found["steps"] = verdict.key, program.steps()
@@ -87,6 +92,18 @@ class Worker:
         self.done = 0
 
     def judge(self, seed: int) -> dict[str, Any]:
+        """The verdict on a seed. Where the process dies, and dies as well if only JAX runs there, JAX op by op is the
+        reference; and where it dies of that, too, JAX has refused the program."""
+        found = self.ask(seed)
+        if found["key"] != DIED or self.ask(seed, "alone")["key"] != DIED:
+            return found
+        found = self.ask(seed, "apart")
+        if found["key"] == DIED and self.ask(seed, "apart", "alone")["key"] == DIED:
+            return {**found, "kind": "", "refused": True}
+        return found
+
+    def ask(self, seed: int, *how: str) -> dict[str, Any]:
+        """What a process says of a seed, or that it died or took too long."""
         if self.process is None or self.process.poll() is not None or self.done >= RECYCLE:
             self._start()
         process, lines = self.process, self.lines
@@ -99,7 +116,7 @@ class Worker:
             "where": "process",
         }
         try:
-            process.stdin.write(f"{seed}\n")
+            process.stdin.write(" ".join([str(seed), *how]) + "\n")
             process.stdin.flush()
             first = self.done == 0
             answer = lines.get(timeout=self.options.patience + (60 if first else 0))
@@ -114,7 +131,7 @@ class Worker:
         self.done += 1
         if not answer:
             code = process.wait()
-            return {**failed, "key": "crash process", "message": f"the process ended with code {code}"}
+            return {**failed, "key": DIED, "message": f"the process ended with code {code}"}
         return json.loads(answer)
 
     def _start(self) -> None:
@@ -174,7 +191,7 @@ class Summary:
         self.targets[found["target"]] += 1
         for level in found["levels"]:
             self.counts[level] += 1
-        for name in ("elements", "open", "strict", "refused", "steps", "host", "kernels"):
+        for name in ("elements", "open", "strict", "refused", "apart", "steps", "host", "kernels"):
             self.counts[name] += int(found.get(name, 0))
         self.counts["disputed"] += bool(found.get("disputed"))
         self.kinds.update(found.get("kinds", {}))
@@ -204,7 +221,8 @@ class Summary:
                 f"{c['elements']} numbers compared, {share} of them left open by their bounds",
                 f"seconds: {times}",
                 f"{failed['mismatch']} mismatches, {failed['crash']} crashes, {failed['hang']} hangs; "
-                f"{c['disputed']} where XLA contradicts JAX op by op",
+                f"{c['disputed']} where XLA contradicts JAX op by op, "
+                f"{c['apart']} held against that only, since XLA dies of the whole",
             ]
         )
 
@@ -231,7 +249,11 @@ def campaign(options: argparse.Namespace) -> Summary:
                     with Path(options.log).open("a") as log:
                         log.write(json.dumps(found) + "\n")
                 said = f"{found['kind']} in {found['where']}: {found['message']}" if found["kind"] else ""
-                if not said and found["disputed"]:
+                if not said and found["key"] == DIED:
+                    said = "JAX dies of it, as a whole and op by op"
+                if not said and found.get("apart"):
+                    said = "XLA dies of it, with JAX alone; as JAX op by op"
+                if not said and found.get("disputed"):
                     said = f"XLA contradicts JAX op by op, which gives this: {found['disputed']}"
                 if said:
                     print(f"seed {seed} on {found['target']}: {said}", flush=True)

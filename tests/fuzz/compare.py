@@ -53,7 +53,8 @@ class Verdict:
     """How a program came out. kind: "" where all is well, else `crash` or `mismatch`; where: the stage; elements,
     open: numbers compared, and how many of them a bound left open; strict: whether no bit differed from JAX;
     disputed: what of it JAX as a whole and JAX op by op disagree about, where we are with the latter; refused: JAX
-    itself could not compile it; host: ops on the host; seconds: by stage."""
+    itself could not compile it; apart: it was held against JAX op by op only; host: ops on the host; seconds: by
+    stage."""
 
     kind: str = ""
     where: str = ""
@@ -63,6 +64,7 @@ class Verdict:
     strict: bool = True
     disputed: str = ""
     refused: bool = False
+    apart: bool = False
     host: int = 0
     kernels: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -85,16 +87,23 @@ class Mismatch(Exception):
 
 
 class Judge:
-    """One program on one target."""
+    """One program on one target. Without levels only JAX runs. apart: JAX op by op is the reference."""
 
-    def __init__(self, program: Program, target: str, levels: Sequence[str], path: str = "<program>"):
+    def __init__(
+        self,
+        program: Program,
+        target: str,
+        levels: Sequence[str],
+        path: str = "<program>",
+        apart: bool = False,
+    ):
         self.program, self.levels = program, levels
         self.machine, self.target = Machine.load(target), target
         self.path = path
-        self.verdict = Verdict()
+        self.verdict = Verdict(apart=apart)
         self.stage = ""
         self.bounds: list[Bound] | None = None
-        self.apart: list[np.ndarray] | None = None
+        self.single: list[np.ndarray] | None = None
 
     def run(self) -> Verdict:
         with jax.enable_x64(self.program.x64):
@@ -121,8 +130,9 @@ class Judge:
         self._enter("reference")
         self.fn = fn = self.program.function(self.path)
         self.args = jax.tree.map(jax.numpy.asarray, self.program.arguments())
-        want = jax.jit(fn).lower(*self.args).compile(compiler_options=REFERENCE)(*self.args)
-        self.want = [np.asarray(x) for x in jax.tree.leaves(want)]
+        self.want = self._op_by_op() if self.verdict.apart else self._whole()
+        if not self.levels:
+            return
         self.verdict.elements = sum(x.size for x in self.want)
         self._enter("frontend")
         structs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.args]
@@ -189,7 +199,7 @@ class Judge:
                 f"result {i} at {list(d.element)} is {d.got}, must be {room} of {d.want} "
                 f"({d.count} of {y.size} differ)"
             )
-            if compare(x, self._op_by_op(said)[i], allowed).ratio > 1:
+            if self.verdict.apart or compare(x, self._apart(said)[i], allowed).ratio > 1:
                 raise Mismatch(said)
             self.verdict.disputed = said
 
@@ -203,21 +213,27 @@ class Judge:
             self._enter(mine)
         return [None if e is None else 2 * LIKELY * np.asarray(e, np.float64) for e in self.bounds]
 
-    def _op_by_op(self, said: str) -> list[np.ndarray]:
-        """What JAX gives where each op is compiled by itself, so that XLA has nothing to simplify. Raises Mismatch with
-        what was said where JAX cannot do it so."""
-        if self.apart is None:
+    def _whole(self) -> list[np.ndarray]:
+        want = jax.jit(self.fn).lower(*self.args).compile(compiler_options=REFERENCE)(*self.args)
+        return [np.asarray(x) for x in jax.tree.leaves(want)]
+
+    def _op_by_op(self) -> list[np.ndarray]:
+        """What JAX gives where each op is compiled by itself, so that XLA has nothing to simplify."""
+        with jax.disable_jit():
+            return [np.asarray(x) for x in jax.tree.leaves(self.fn(*self.args))]
+
+    def _apart(self, said: str) -> list[np.ndarray]:
+        """The results op by op. Raises Mismatch with what was said where JAX cannot give them so."""
+        if self.single is None:
             mine = self.stage
             self._enter("op by op")
             try:
-                with jax.disable_jit():
-                    found = self.fn(*self.args)
+                self.single = self._op_by_op()
             except Exception as error:
-                self._enter(mine)
                 raise Mismatch(said) from error
-            self.apart = [np.asarray(x) for x in jax.tree.leaves(found)]
-            self._enter(mine)
-        return self.apart
+            finally:
+                self._enter(mine)
+        return self.single
 
     def _same(self, got: Sequence[Any], want: Sequence[Any] | None) -> None:
         if want is None:
@@ -243,6 +259,6 @@ class Judge:
             raise Mismatch("the text of a level reads back as something else")
 
 
-def judge(program: Program, target: str, levels: Sequence[str], path: str = "<program>") -> Verdict:
-    """Runs a program at the levels asked for and judges its values; see LEVELS."""
-    return Judge(program, target, levels, path).run()
+def judge(program: Program, target: str, levels: Sequence[str], apart: bool = False) -> Verdict:
+    """Runs a program at the levels asked for (see LEVELS) and judges its values. apart: against JAX op by op."""
+    return Judge(program, target, levels, apart=apart).run()

@@ -126,6 +126,43 @@ def test_a_crash_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no 17 ways" in verdict.message
 
 
+@pytest.mark.parametrize(
+    ("dies", "verdict"),
+    [
+        ([()], "crash process"),
+        ([(), ("alone",)], "fine apart"),
+        ([(), ("alone",), ("apart",)], "crash process"),
+        ([(), ("alone",), ("apart",), ("apart", "alone")], "refused"),
+    ],
+)
+def test_whose_crash_it_is(
+    dies: list[tuple[str, ...]], verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where JAX alone dies of a program, it is held against JAX op by op, and where that dies, JAX has refused it."""
+
+    def ask(self: campaign.Worker, seed: int, *how: str) -> dict[str, Any]:
+        died = how in dies
+        return {"key": campaign.DIED if died else " ".join(["fine", *how]), "kind": "crash" if died else ""}
+
+    monkeypatch.setattr(campaign.Worker, "ask", ask)
+    found = campaign.Worker(options()).judge(7)
+    if verdict == "refused":
+        assert found["refused"] and not found["kind"]
+    else:
+        assert (found["key"], found["kind"]) == (verdict, "crash" if verdict == campaign.DIED else "")
+
+
+def test_op_by_op_and_alone() -> None:
+    worker = campaign.Worker(options())
+    try:
+        assert worker.ask(1)["seconds"].keys() >= {"reference", "graph", "npu"}
+        assert worker.ask(1, "alone")["seconds"].keys() == set()
+        found = worker.ask(1, "apart")
+        assert found["apart"] and not found["kind"] and found["elements"]
+    finally:
+        worker.stop()
+
+
 def test_a_process_that_dies_or_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the next program runs in a new one."""
     worker = campaign.Worker(options(levels="graph"))
