@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +14,7 @@ from .backends.html import folded_html
 from .backends.report import Report, build_report
 from .backends.simulator.flags import cycles_without
 from .backends.trace import write_trace
+from .collector import collector_paused
 from .dialects.base import integer, source_of, text
 from .dialects.graph.donation import donated, keep_all
 from .dialects.npu.structure import KernelOp
@@ -201,7 +200,7 @@ class Program:
         if level_of(module) == "npu":
             return None
         keep_all(main_of(module))
-        with as_compile_error(), _collector_paused():
+        with as_compile_error(), collector_paused():
             run_pipeline(
                 module, self.target, stages=[s for s in self.options.stages() if s.name not in ON_CHIP]
             )
@@ -225,19 +224,6 @@ class Program:
         write_trace(self._module, self.machine, path)
 
 
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No garbage collection inside: a compilation makes many small objects that stay, and each collection would
-    walk them all (a quarter of the time)."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
-
-
 def compile(
     source: Any,
     *args: Any,
@@ -256,7 +242,7 @@ def compile(
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     options = options or Options()
     origin = _donating(origin_of(source, args), options, source)
-    with as_compile_error(), _collector_paused():
+    with as_compile_error(), collector_paused():
         module, signature = origin.lower()
         check_pinnable(module, options.stages())
         run_pipeline(module, target, stages=options.stages())
@@ -282,7 +268,7 @@ def _donating(origin: Source, options: Options, source: Any) -> Source:
 def lower(source: Any, *args: Any, options: Options | None = None) -> tuple[ModuleOp, list[Any]]:
     """A source's module before any pass, and `args` as the flat inputs of its @main. Raises CompileError."""
     origin = _donating(origin_of(source, args), options or Options(), source)
-    with as_compile_error(), _collector_paused():
+    with as_compile_error(), collector_paused():
         module, signature = origin.lower()
     return module, signature.flatten(origin.name, args)
 
@@ -321,7 +307,7 @@ def verify(
 
     options = options or Options()
     origin = program.source if program is not None else _donating(origin_of(source, args), options, source)
-    with as_compile_error(), _collector_paused():
+    with as_compile_error(), collector_paused():
         module, signature = origin.lower()
         check_pinnable(module, options.stages() if stages is None else stages)
     name = origin.name

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 RANK = {
+    "collector": 0,
     "machine": 0,
     "dialects": 1,
     "passes": 2,
@@ -43,7 +44,7 @@ def modules() -> list[Path]:
     files = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
     return [
         *files,
-        *(ROOT / f"{n}.py" for n in ("donation", "sources", "program", "jitted", "signature", "universe")),
+        *(ROOT / f"{n}.py" for n in RANK if n not in ("__init__", *FOLDERS)),
     ]
 
 

@@ -15,6 +15,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from ...collector import collector_paused
 from ...dialects.base import integer, text
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
@@ -78,10 +79,13 @@ class Executable:
     def compile(self) -> None:
         """Compile everything that is not compiled yet, on two threads, the largest first: so both end together."""
         missing = [key for key in self.compilers if key not in self.compiled]
+        if not missing:
+            return
         missing.sort(key=lambda key: -self.host.size(self.compilers[key].ops))
-        waiting = [(key, THREADS.submit(self.compilers[key].make)) for key in missing]
-        for key, future in waiting:
-            self.compiled[key] = future.result()
+        with collector_paused():
+            waiting = [(key, THREADS.submit(self.compilers[key].make)) for key in missing]
+            for key, future in waiting:
+                self.compiled[key] = future.result()
 
     def __call__(self, *arrays: Any) -> list[Array]:
         """The results of `@main`. Raises TypeError for arguments of the wrong number, shape or dtype."""

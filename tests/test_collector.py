@@ -1,0 +1,79 @@
+"""The collector's pause: nothing is lost for good, and nothing of the caller's is touched."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from tilewright import collector
+from tilewright.collector import collector_paused
+
+
+class Knot:
+    """Refers to itself, so that only the collector ends it."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+@pytest.fixture(autouse=True)
+def running() -> Iterator[None]:
+    assert gc.isenabled()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+def test_no_collection_inside_and_none_at_the_end() -> None:
+    runs: list[str] = []
+    watch = lambda phase, _: runs.append(phase)  # noqa: E731
+    gc.callbacks.append(watch)
+    try:
+        with collector_paused():
+            kept = [[] for _ in range(5000)]
+    finally:
+        gc.callbacks.remove(watch)
+    assert not runs
+    assert gc.isenabled() and gc.get_freeze_count() == 0 and len(kept) == 5000
+
+
+def test_garbage_waits_for_the_next_whole_collection() -> None:
+    with collector_paused():
+        knot = weakref.ref(Knot())
+    gc.collect(1)
+    assert knot() is not None
+    gc.collect()
+    assert knot() is None
+
+
+def test_a_whole_collection_comes_after_enough_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "PROMOTED", 1000)
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)  # as if there were no other objects
+    knots, kept = [], []
+    for _ in range(4):
+        with collector_paused():
+            knots.append(weakref.ref(Knot()))
+            kept.append([[] for _ in range(800)])
+    assert knots[0]() is None and knots[1]() is None
+
+
+def test_what_the_caller_does_with_the_collector_stays() -> None:
+    gc.disable()
+    with collector_paused():
+        pass
+    assert not gc.isenabled()
+    gc.enable()
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    with collector_paused():
+        assert gc.isenabled()
+    assert gc.get_freeze_count() >= frozen - 100 > 0
+
+
+def test_an_error_inside_leaves_the_collector_running() -> None:
+    with pytest.raises(ValueError, match="inside"), collector_paused():
+        raise ValueError("inside")
+    assert gc.isenabled()
