@@ -2,7 +2,7 @@
 
 Bytes memory and the tile level are compiled with `OPTIONS`. Two ways compile in two thirds of the time: the graph level
 and typed memory have `QUICK_OPTIONS`, kernels that add products up in loops `SUMMING_OPTIONS`. Both memory modes must
-give the same bits, so what uses a function that the ways compute with other roundings is compiled with `OPTIONS`.
+give the same bits, so the functions of `values.py` are written such that XLA has but one way to round them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from jax import lax
 from xdsl.dialects import scf
 from xdsl.ir import Operation
 
-from ...dialects.elementwise import Function
 from ...dialects.npu import MmadOp
 
 LEVEL, EMITTERS = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"
@@ -51,9 +50,6 @@ some programs that it compiles whole (fuzz seed 1041598). Emitters in XLA_FLAGS 
 SUMMING_OPTIONS: Options = {**QUICK_OPTIONS, LIBRARY: f"{KINDS}_DOT,{KINDS}_INDIVIDUAL_CONVOLUTION"}
 """The library adds a product to its accumulator, too, for which the older emitters do not use vectors."""
 
-UNLIKE = frozenset({"cbrt", "erf", "tan"})
-"""Functions that the emitters compute with other roundings."""
-
 SUMMED = frozenset({"add", "bitcast", "constant", "dot", "pad", "parameter"})
 """What the library may do around a product. It has functions of its own, with other roundings, and a product with one
 number in all places it gets wrong."""
@@ -75,26 +71,15 @@ def row_major(function: Callable[..., Any]) -> Callable[..., Any]:
     return settled
 
 
-def quick(functions: set[str]) -> Options:
-    """The options for code of typed memory that computes these scalar functions."""
-    return QUICK_OPTIONS if UNLIKE.isdisjoint(functions) else OPTIONS
-
-
 def compile_kernel(function: Callable[..., Any], kernel: Operation, shapes: Sequence[Any]) -> Any:
     """`function`, a kernel in typed memory, as an executable for arguments of these shapes."""
-    options = quick(functions(kernel))
-    if options is QUICK_OPTIONS and _sums(kernel):
+    options = QUICK_OPTIONS
+    if _sums(kernel):
         executable = jit(function, SUMMING_OPTIONS).lower(*shapes).compile()
         if only_summed(executable):
             return executable
         options = OPTIONS
     return jit(function, options).lower(*shapes).compile()
-
-
-def functions(op: Operation) -> set[str]:
-    """The names of the scalar functions that an op and the ops inside it compute."""
-    found = (getattr(inner, "FUNCTION", None) for inner in op.walk())
-    return {f.name for f in found if isinstance(f, Function)}
 
 
 def _sums(kernel: Operation) -> bool:

@@ -19,7 +19,6 @@ from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
 from ...dialects.npu.interface import gm
 from ...machine import Machine
-from .compiling import functions
 from .graph import Env, GraphRunner
 from .launch import Signature, Tensor, trace
 from .state import State, given, held, on_host, read_view, storage, write_view
@@ -55,7 +54,6 @@ class HostProgram:
         self.machine = machine
         self.kernels: dict[str, structure.KernelOp] = {}
         self.functions: dict[str, func.FuncOp] = {}
-        self._computed: dict[structure.KernelOp | Block, set[str]] = {}
         self._reached: dict[str, tuple[set[SSAValue], bool]] = {}
         main: func.FuncOp | None = None
         for op in module.ops:
@@ -122,19 +120,6 @@ class HostProgram:
             raise VerifyException(f"{describe(op)} calls @{name}, which does not exist")
         return self.kernels[name]
 
-    def functions_of(self, ops: Iterable[Operation]) -> set[str]:
-        """The names of the scalar functions that ops compute, with what they launch and call."""
-        found: set[str] = set()
-        for op in ops:
-            found |= functions(op)
-            for inner in op.walk():
-                if isinstance(inner, structure.LaunchOp):
-                    found |= self._functions_in(self.callee(inner), functions)
-                elif isinstance(inner, structure.CallOp):
-                    called = self.function(inner)
-                    found |= self._functions_in(called, lambda block: self.functions_of(block.ops))
-        return found
-
     def size(self, ops: Iterable[Operation]) -> int:
         """How many ops there are in these and in the kernels that they launch."""
         count = 0
@@ -142,11 +127,6 @@ class HostProgram:
             for inner in op.walk():
                 count += 1 + (self.size([self.callee(inner)]) if isinstance(inner, structure.LaunchOp) else 0)
         return count
-
-    def _functions_in(self, where: Any, look: Callable[[Any], set[str]]) -> set[str]:
-        if where not in self._computed:
-            self._computed[where] = look(where)
-        return self._computed[where]
 
     # -- effects -------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
-from .compiling import jit, quick, row_major
+from .compiling import QUICK_OPTIONS, jit, row_major
 from .hostprogram import PASSIVE, HostProgram
 from .state import ArenaState, TypedState, on_host, storage
 
@@ -70,7 +70,7 @@ class Segment:
     def compile_typed(self) -> Any:
         shapes = [_struct(r) for r in self.inputs]
         with jax.enable_x64(True):
-            made = jit(row_major(self._typed), quick(self.host.functions_of(self.steps)))
+            made = jit(row_major(self._typed), QUICK_OPTIONS)
             return made.lower(jax.ShapeDtypeStruct((), np.float32), *shapes).compile()
 
     def _typed(self, zero: Array, *contents: Array) -> list[Array]:

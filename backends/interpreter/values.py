@@ -248,12 +248,14 @@ def _with_denormals(function: Callable[[Array], Array], negative: float, positiv
     return run
 
 
-def _in_f32(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """`function`, of f16 in f32: not all code that XLA makes does that of itself."""
+def _within(wide: type, function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """`function`, of narrower floats in `wide`: not all code that XLA makes for it rounds alike, but rounded once
+    more it is one number."""
 
     def run(x: Array) -> Array:
-        wide = convert(x, np.dtype(np.float32)) if x.dtype == np.float16 else x
-        return convert(function(wide), np.dtype(x.dtype))
+        narrow = is_float(x) and x.dtype.itemsize < np.dtype(wide).itemsize
+        with jax.enable_x64(True):
+            return convert(function(convert(x, np.dtype(wide)) if narrow else x), np.dtype(x.dtype))
 
     return run
 
@@ -271,16 +273,16 @@ SCALAR: dict[str, Callable[..., Array]] = {
     "exp2": lax.exp2,
     "expm1": lax.expm1,
     "log": lax.log,
-    "log1p": _in_f32(lax.log1p),
+    "log1p": _within(np.float32, lax.log1p),
     "sqrt": lax.sqrt,
-    "rsqrt": _in_f32(lax.rsqrt),
-    "cbrt": _cube_root,
+    "rsqrt": _within(np.float32, lax.rsqrt),
+    "cbrt": _within(np.float64, _cube_root),
     "tanh": lax.tanh,
     "logistic": lax.logistic,
     "sin": lax.sin,
     "cos": lax.cos,
-    "tan": lax.tan,
-    "erf": lax.erf,
+    "tan": _within(np.float64, lax.tan),
+    "erf": _within(np.float64, lax.erf),
     "floor": _with_denormals(lax.floor, -1, 0),
     "ceil": _with_denormals(lax.ceil, 0, 1),
     "round_even": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
