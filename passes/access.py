@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from xdsl.ir import Operation, SSAValue
 
@@ -138,16 +139,21 @@ BACKWARD: dict[type[Operation], Callable] = {
 """For each layout op: indices of its result -> indices of its operand (None where they are not linear)."""
 
 
-def is_layout(op: object) -> bool:
+def rearranges(op: object) -> TypeGuard[Operation]:
+    """True for layout ops that read all their elements from their operand. By type, which is not looked up in bases."""
+    return type(op) in BACKWARD
+
+
+def is_layout(op: object) -> TypeGuard[Operation]:
     """True for ops that only rearrange elements and can be folded into a load."""
-    return type(op) in BACKWARD or is_plain_pad(op)
+    return rearranges(op) or is_plain_pad(op)
 
 
 def splat_of(value: SSAValue) -> float | int | None:
     """The number a value is everywhere, if it is a constant of one value (seen through layout ops), else None."""
     op = value.owner
-    while isinstance(op, BroadcastOp | ReshapeOp | TransposeOp | SliceOp | ReverseOp):
-        op = op.x.owner
+    while rearranges(op):
+        op = op.operands[0].owner
     if isinstance(op, ConstantOp) and op.value.data.splat and op.value.data.dtype[0] in "fib":
         literal = op.value.data
         number = float if literal.dtype[0] in "fb" else int
@@ -157,7 +163,7 @@ def splat_of(value: SSAValue) -> float | int | None:
 
 def is_plain_pad(op: object) -> bool:
     """A pad by a constant, without interior padding."""
-    return isinstance(op, PadOp) and not any(to_ints(op.interior)) and splat_of(op.value) is not None
+    return type(op) is PadOp and not any(to_ints(op.interior)) and splat_of(op.value) is not None
 
 
 @dataclass
@@ -195,7 +201,7 @@ def resolve(
     current = list(indices)
     while not is_base(value):
         op = value.owner
-        if not isinstance(op, Operation) or not is_layout(op):
+        if not is_layout(op):
             break
         if isinstance(op, PadOp):
             if pad is not None or any(len(i.terms) > 1 for i in current):

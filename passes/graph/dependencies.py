@@ -75,7 +75,7 @@ class Dependencies:
             return self.barriers[value]
         op = value.owner
         found = 0
-        if isinstance(op, Operation) and is_layout(op):
+        if is_layout(op):
             for operand in op.operands:
                 found |= self.makers_of(operand)
             self.barriers[value] = found

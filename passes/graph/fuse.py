@@ -353,13 +353,15 @@ class BlockFuser:
 
         def literal(op: Operation, value: SSAValue) -> bool:
             """Whether the value of a pad stays a constant inside, even where the same constant is read as a tensor."""
-            is_value = isinstance(op, PadOp) and value is given(op)[1]
-            return is_value and isinstance(value.owner, ConstantOp) and value in inputs
+            if type(op) is not PadOp or value is not given(op)[1]:
+                return False
+            return isinstance(value.owner, ConstantOp) and value in inputs
 
         def operand(op: Operation, value: SSAValue) -> SSAValue:
-            constant = value.owner
-            if not isinstance(constant, ConstantOp) or not literal(op, value):
+            if not literal(op, value):
                 return inside[value]
+            constant = value.owner
+            assert isinstance(constant, ConstantOp)
             copied = ConstantOp.create(
                 result_types=[value.type], properties=constant.properties, location=constant.location
             )
@@ -396,10 +398,10 @@ class BlockFuser:
             # a stack and no recursion: a chain of sums may be as long as a convolution's window has positions
             pending = [value]
             while pending:
-                op = pending[-1].owner
                 if pending[-1] in inside:
                     pending.pop()
                     continue
+                op = pending[-1].owner
                 assert isinstance(op, Operation)
                 missing = [v for v in given(op) if v not in inside and not literal(op, v)]
                 pending += reversed(missing)

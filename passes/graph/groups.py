@@ -171,7 +171,7 @@ class Grouper(Dependencies):
         for value in op.operands:
             if self.axes_in(group, value) is None:
                 self.add_needs(group, self.needs_of(value))
-                if not isinstance(value.owner, Operation) or not is_layout(value.owner):
+                if not is_layout(value.owner):
                     group.axes.setdefault(value, axes) if value not in self.owner else None
 
     def _absorb(self, group: Group, small: Group, op: Operation, axes: Axes) -> None:
@@ -293,7 +293,7 @@ class Grouper(Dependencies):
             self.owner[result] = group
         if self.axes_in(group, op.x) is None:
             self.add_needs(group, self.needs_of(op.x))
-            if not isinstance(op.x.owner, Operation) or not is_layout(op.x.owner):
+            if not is_layout(op.x.owner):
                 group.axes[op.x] = axes
 
     def contraction(self, op: ContractOp | ConvOp) -> None:

@@ -82,9 +82,9 @@ def behind(value: SSAValue, stop: Container[SSAValue] = ()) -> tuple[list[Operat
     """(layout ops, last one first; what they start from) of a value: back to one in `stop`, or to one that no layout
     op gives."""
     chain: list[Operation] = []
-    while value not in stop and isinstance(value.owner, Operation) and is_layout(value.owner):
-        chain.append(value.owner)
-        value = value.owner.operands[0]
+    while is_layout(op := value.owner) and value not in stop:
+        chain.append(op)
+        value = op.operands[0]
     return chain, value
 
 
