@@ -174,6 +174,37 @@ def test_bounds_of_narrow_types_stay_narrow_among_wide_ones(dtype: Any) -> None:
     assert all(e is not None for e in bounds[:4])
 
 
+def test_where_a_function_is_flat_its_curvature_counts() -> None:
+    x = jnp.asarray(math.pi / 2 + np.asarray([0, 1e-3, -0.02, 0.5]), jnp.float32)
+    e = jnp.full(x.shape, 0.1, jnp.float32)
+    (op,) = [o for o in lower_function(jnp.sin, (x,)).module.walk() if o.name == "graph.sin"]
+    (y,), (bound,) = evaluate(op, [x], [e], "worst")
+    for shift in (-0.1, 0.1):
+        (moved,), _ = evaluate(op, [x + np.float32(shift)], [None], "worst")
+        assert compare(np.asarray(moved), np.asarray(y), np.asarray(bound) * 1.01).ratio <= 1
+    assert np.asarray(bound).max() < 0.06
+
+
+@pytest.mark.parametrize(
+    "total",
+    [
+        lambda x: jnp.sum(x, 0),
+        lambda x: jnp.cumsum(x, 0)[-1],
+        lambda x: lax.reduce_window(x, np.float32(0), lax.add, (100, 1), (1, 1), "VALID")[0],
+    ],
+)
+def test_errors_of_copies_do_not_even_out(total: Callable[..., jax.Array]) -> None:
+    def uncertain(x: jax.Array) -> jax.Array:
+        return jnp.sin(1000 * x)
+
+    x = jnp.linspace(0.5, 1, 300, dtype=jnp.float32)
+    (one,) = likely(uncertain, x).result_bounds
+    (copies,) = likely(lambda x: total(jnp.broadcast_to(uncertain(x)[:3], (100, 3))), x).result_bounds
+    (others,) = likely(lambda x: total(uncertain(x).reshape(100, 3)), x).result_bounds
+    assert (np.asarray(copies) > 95 * np.asarray(one)[:3]).all()
+    assert (np.asarray(others) < 15 * np.asarray(one).max()).all()
+
+
 def test_the_sign_of_a_nan_is_open() -> None:
     x = jnp.asarray([[1, 2, 3, 4], [1, jnp.nan, 3, 4]], jnp.float32)
     (bound,) = likely(lambda x: jnp.copysign(jnp.float32(2), x), x).result_bounds

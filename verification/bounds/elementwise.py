@@ -12,7 +12,7 @@ from jax import numpy as jnp
 from ...backends.interpreter import values
 from ...dialects import graph as ops
 from ..tolerance import Mode, function_error, roundoff
-from .base import Bound, both, or_zeros, reach, rounding, scaled, signed, wide
+from .base import Bound, both, distance, or_zeros, reach, rounding, scaled, signed, wide
 
 MONOTONE = ("floor", "ceil", "round_even", "round_away", "sign")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -85,9 +85,9 @@ def _passed_on(
             return both(es[0], es[1], mode)
         case "mul":
             first, second = scaled(wide(xs[1]), es[0]), scaled(wide(xs[0]), es[1])
-            return both(both(first, second, mode), full[0] * full[1], mode)
+            return both(both(first, second, mode), reach(full[0], mode) * full[1], mode)
         case "div" if y.dtype.kind in "fV":
-            room = wide(xs[1]) - full[1]
+            room = wide(xs[1]) - reach(full[1], mode)
             error = full[0] + jnp.where(full[1] == 0, 0, wide(y) * full[1])
             return jnp.where(error == 0, 0, jnp.where(room > 0, error / room, jnp.inf))
         case "max" | "min" | "clamp":
@@ -128,21 +128,23 @@ def _converted(x: Array, e: Array, y: Array, mode: Mode) -> Array:
 
 
 def _by_slope(name: str, xs: Sequence[Array], es: Sequence[Bound], y: Array, mode: Mode) -> Bound:
-    """|derivative| times the operand's bound, for each operand of a smooth function. Nothing is known where the edge of
-    what it is defined for may lie on either side."""
+    """|derivative| times the operand's bound, for each operand of a smooth function; where it is so curved that it goes
+    further as far as the operands may reach, so does the bound. Nothing is known where the edge of what it is
+    defined for may lie on either side."""
     function, points = values.SCALAR[name], [signed(x) for x in xs]
-    total: Bound = None
+    value, total = y, None
     for i, e in enumerate(es):
         if e is None:
             continue
         tangents = [jnp.ones_like(p) if j == i else jnp.zeros_like(p) for j, p in enumerate(points)]
-        _, slope = jax.jvp(function, tuple(points), tuple(tangents))
+        value, slope = jax.jvp(function, tuple(points), tuple(tangents))
         total = both(total, scaled(jnp.abs(slope), e), mode)
     assert total is not None
     steps = [reach(or_zeros(e, x), mode) for e, x in zip(es, xs, strict=True)]
     for sign in (1, -1):
         end = function(*(p + sign * r for p, r in zip(points, steps, strict=True)))
-        total = jnp.where((end != end) == (y != y), total, jnp.inf)
+        further = distance(end, value) / reach(jnp.ones_like(total), mode)
+        total = jnp.where((end != end) == (y != y), jnp.maximum(total, further), jnp.inf)
     if name == "tan":
         # like 1 / d at a distance d from a pole, which r changes by r / (d (d - r)) = r y^2 / (1 - r |y|)
         near = steps[0] * wide(y)

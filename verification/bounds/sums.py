@@ -28,17 +28,31 @@ Total = Callable[[Array, str], Array]
 
 
 def _combined(
-    kind: str, x: Array, e: Bound, y: Array, total: Total, own: float, dtype: np.dtype, mode: Mode
+    kind: str,
+    x: Array,
+    e: Bound,
+    y: Array,
+    total: Total,
+    own: float,
+    dtype: np.dtype,
+    mode: Mode,
+    copies: Array | None = None,
 ) -> Bound:
     """The bound of a result that combines several elements. own: of its additions or multiplications, relative to the
-    sum of magnitudes or to the product; dtype: what they are done in."""
+    sum of magnitudes or to the product; dtype: what they are done in; copies: how often each number of a result is
+    among its elements, 1 or as often as there are elements where they are all alike by default. Copies are off by the
+    same, which does not even out."""
     if kind in ("max", "min"):
         return None if e is None else _extreme(x, e, y, lambda v: total(v, kind))
     if kind in ("and", "or"):
         return None if e is None else jnp.where(total(e, "sum") > 0, jnp.inf, 0)
 
     def spread(v: Array) -> Array:
-        return total(v, "sum") if mode == "worst" else jnp.sqrt(total(jnp.square(v), "sum"))
+        if mode == "worst":
+            return total(v, "sum")
+        alike = total(signed(x), "max") == total(signed(x), "min") if x.dtype.kind != "c" else False
+        often = jnp.where(alike, total(jnp.ones_like(v), "sum"), 1) if copies is None else copies
+        return jnp.sqrt(total(jnp.square(v), "sum") * often)
 
     if kind == "prod":
         share = None if e is None else spread(jnp.where(e == 0, 0, e / wide(x)))
@@ -68,7 +82,15 @@ def reduce(
     n = size([x.shape[d] for d in dims])
     # other dimensions are walked tile by tile, a few rows at a time
     own = sum_error(n, acc, np.dtype(x.dtype), mode, halves=dims == (x.ndim - 1,))
-    return [_combined(text(op.kind), x, e, y, lambda v, kind: values.reduce(v, kind, dims), own, acc, mode)]
+    copies = jnp.ones(y.shape, wide(y).dtype)
+    for d in dims if mode == "likely" and x.size else ():
+        alike = jnp.all(x == lax.slice_in_dim(x, 0, 1, axis=d), axis=dims)
+        copies = jnp.where(alike, copies * x.shape[d], copies)
+
+    def total(v: Array, kind: str) -> Array:
+        return values.reduce(v, kind, dims)
+
+    return [_combined(text(op.kind), x, e, y, total, own, acc, mode, copies)]
 
 
 def _accumulator(x: Array, mode: Mode) -> np.dtype:
