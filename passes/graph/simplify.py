@@ -27,7 +27,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from ...dialects.base import ints, text, to_ints
-from ...dialects.dtypes import dtype_name, is_float, numpy_dtype, size, tensor
+from ...dialects.dtypes import dtype_name, is_float, numpy_dtype, tensor
 from ...dialects.elementwise import identity
 from ...dialects.graph import (
     ELEMENTWISE,
@@ -123,7 +123,7 @@ def merge_equal(block: Block) -> None:
     """Ops of a block with equal operands and properties become one: layers that each build the same mask."""
     seen: dict[tuple, Operation] = {}
     for op in block.ops:
-        if not isinstance(op, GraphOp) or op.regions or isinstance(op, HostOp):
+        if op.regions or not isinstance(op, GraphOp) or type(op) is HostOp:
             continue
         properties, noted = tuple(op.properties.items()), op.attributes.get(NOTE)
         key = (type(op), tuple(op.operands), properties, noted, tuple(op.result_types))
@@ -227,13 +227,13 @@ class Rewriter:
 
 def empty(op: GraphOp, rewriter: Rewriter) -> bool:
     """Results without elements, and reductions over none, are constants."""
-    if op.regions or isinstance(op, ConstantOp | HostOp) or not op.results:
+    if op.regions or type(op) in (ConstantOp, HostOp) or not op.results:
         return False
-    if all(size(shape_of(r)) == 0 for r in op.results):
+    if all(0 in shape_of(r) for r in op.results):
         for r in op.results:
             r.replace_all_uses_with(rewriter.constant(0, shape_of(r), element_of(r)))
         return True
-    if not any(isinstance(v.type, TensorType) and size(shape_of(v)) == 0 for v in op.operands):
+    if not any(type(v.type) is TensorType and 0 in shape_of(v) for v in op.operands):
         return False
     out = op.results[0]
     if isinstance(op, ReduceOp):
@@ -246,6 +246,16 @@ def empty(op: GraphOp, rewriter: Rewriter) -> bool:
     if isinstance(op, DynamicUpdateSliceOp):
         return rewriter.replace(op.x)
     return False
+
+
+def join_broadcasts(op: BroadcastOp, rewriter: Rewriter, machine: Machine) -> bool:
+    """A broadcast of a broadcast -> one; one that changes nothing -> its operand."""
+    inner, dims = op.x.owner, to_ints(op.dims)
+    if isinstance(inner, BroadcastOp) and NOTE not in inner.attributes:
+        through = ints([dims[d] for d in to_ints(inner.dims)])
+        return rewriter.replace(rewriter.add(BroadcastOp, [inner.x], op.result.type, dims=through))
+    same = dims == tuple(range(len(dims))) and shape_of(op.x) == shape_of(op.result)
+    return same and rewriter.replace(op.x)
 
 
 def spread_pad(op: PadOp, rewriter: Rewriter, machine: Machine) -> bool:
@@ -349,6 +359,7 @@ def swap_operands(op: TransposeOp, rewriter: Rewriter, machine: Machine) -> bool
 
 
 RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
+    (BroadcastOp, join_broadcasts),
     (PadOp, spread_pad),
     (ConvOp, spread_conv),
     (ConvOp, same_inputs),

@@ -15,6 +15,19 @@ func.func @main(%x: tensor<0x4xf32>, %y: tensor<4xf32>) -> (tensor<0x4xf32>, ten
 
 // -----
 
+// Two broadcasts are one, and one that changes nothing is none.
+func.func @main(%x: tensor<8xf32>, %y: tensor<4x8xf32>) -> (tensor<2x4x8xf32>, tensor<4x8xf32>) {
+  %row = graph.broadcast %x {dims = [1]} : (tensor<8xf32>) -> tensor<1x8xf32>
+  %all = graph.broadcast %row {dims = [1, 2]} : (tensor<1x8xf32>) -> tensor<2x4x8xf32>
+  %same = graph.broadcast %y {dims = [0, 1]} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  func.return %all, %same : tensor<2x4x8xf32>, tensor<4x8xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[ALL:.*]] = graph.broadcast %x {dims = [2]} : (tensor<8xf32>) -> tensor<2x4x8xf32>
+// CHECK-NEXT: func.return %[[ALL]], %y
+
+// -----
+
 // Interior padding becomes a strided update of a filled tensor.
 func.func @main(%x: tensor<4xf32>) -> tensor<9xf32> {
   %z = graph.constant {value = #graph.data<f32, [], (0.0)>} : () -> tensor<f32>
