@@ -118,6 +118,8 @@ class BlockFuser:
         self.position = {op: i for i, op in enumerate(block.ops)}
         self.bases: dict[int, dict[tuple[SSAValue, Operation | None], SSAValue | None]] = {}
         """For each group, what is known of the tensors behind its uses."""
+        self.read: dict[int, tuple[int, list[SSAValue]]] = {}
+        """For each group, how many outputs it had, and the tensors that it reads."""
         self.axes: dict[tuple[int, Operation], Attribute] = {}
         """The axes of each group's ops, found before any of them moves."""
         self.moved: dict[Operation, tuple[Sequence[SSAValue], dict[str, Attribute]]] = {}
@@ -211,6 +213,9 @@ class BlockFuser:
 
     def external(self, group: Group) -> list[SSAValue]:
         """Tensors a group reads: the bases of everything its members use from outside."""
+        outputs, read = self.read.get(group.number, (0, []))
+        if outputs == len(group.outputs):
+            return read
         found: dict[SSAValue, None] = {}
         known = self.bases.setdefault(group.number, {})
         members = set(group.members)
@@ -220,7 +225,8 @@ class BlockFuser:
             base = known[use]
             if base is not None:
                 found[base] = None
-        return list(found)
+        self.read[group.number] = len(group.outputs), list(found)
+        return self.read[group.number][1]
 
     def _uses(self, group: Group) -> Iterable[tuple[SSAValue, Operation | None]]:
         for op in group.members:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 
 from ...dialects import graph, tile
 from ...dialects.base import to_ints
@@ -21,7 +22,12 @@ from .plan_memory import root
 def gm_type(value: SSAValue) -> GmType:
     """The dense device tensor of a tensor value."""
     assert isinstance(value.type, TensorType)
-    return GmType.of(value.type.get_shape(), value.type.element_type)
+    return _dense(value.type.get_shape(), value.type.element_type)
+
+
+@lru_cache(maxsize=1 << 12)
+def _dense(shape: tuple[int, ...], element: Attribute) -> GmType:
+    return GmType.of(shape, element)
 
 
 class Homes:

@@ -112,6 +112,8 @@ class Lowering:
         self.names: dict[str, int] = {}
         self.costs: dict[Operation, float] = {}
         """Microseconds of launches, estimated."""
+        self.estimates: dict[tuple[ops.KernelOp, tuple[int, ...]], float] = {}
+        """The same for each kernel and what it starts with."""
 
     def block(self, block: Block) -> None:
         for op in list(block.ops):
@@ -180,19 +182,20 @@ class Lowering:
         inits: list[int],
         fusion: FusionOp,
     ) -> list[SSAValue]:
+        starts = tuple(inits * len(results) if len(inits) == 1 else inits)
         op = ops.LaunchOp.create(
             operands=operands,
             result_types=results,
-            properties={
-                "callee": SymbolRefAttr(text(kernel.sym_name)),
-                "inits": ints(inits * len(results) if len(inits) == 1 else inits),
-            },
+            properties={"callee": SymbolRefAttr(text(kernel.sym_name)), "inits": ints(starts)},
             location=fusion.location,
         )
         block = fusion.parent
         assert block is not None
         block.insert_op_before(op, fusion)
-        self.costs[op] = estimate(fusion, op, math.prod(to_ints(kernel.grid)), self.machine)
+        if (kernel, starts) not in self.estimates:
+            cores = math.prod(to_ints(kernel.grid))
+            self.estimates[kernel, starts] = estimate(fusion, op, cores, self.machine)
+        self.costs[op] = self.estimates[kernel, starts]
         return list(op.results)
 
     # -- copies ------------------------------------------------------------------------------------------------
