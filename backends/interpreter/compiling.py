@@ -71,15 +71,22 @@ def row_major(function: Callable[..., Any]) -> Callable[..., Any]:
     return settled
 
 
-def compile_kernel(function: Callable[..., Any], kernel: Operation, shapes: Sequence[Any]) -> Any:
-    """`function`, a kernel in typed memory, as an executable for arguments of these shapes."""
+def lowered(function: Callable[..., Any], shapes: Sequence[Any], **more: Any) -> Any:
+    """`function` as XLA is given it, for arguments of these shapes, to be compiled with some options. Python does this,
+    and XLA the rest, which may be done on another thread meanwhile."""
+    with jax.enable_x64(True):
+        return jax.jit(function, keep_unused=True, **more).lower(*shapes)
+
+
+def compile_kernel(made: Any, kernel: Operation) -> Any:
+    """What a kernel in typed memory was lowered to as an executable."""
     options = QUICK_OPTIONS
     if _sums(kernel):
-        executable = jit(function, SUMMING_OPTIONS).lower(*shapes).compile()
+        executable = made.compile(SUMMING_OPTIONS)
         if only_summed(executable):
             return executable
         options = OPTIONS
-    return jit(function, options).lower(*shapes).compile()
+    return made.compile(options)
 
 
 def _sums(kernel: Operation) -> bool:

@@ -6,7 +6,7 @@ cores, each of which fills its own part of the outputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ from ...dialects.npu.interface import buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from .batching import Batch, find_batches
-from .compiling import compile_kernel, row_major
+from .compiling import compile_kernel, lowered, row_major
 from .grid import Local, Part
 from .kernel import NpuKernel
 from .liveness import bounds
@@ -132,12 +132,18 @@ class CompiledKernel:
         self.split = find_split(kernel, signature, self.batches) if pays_to_split(kernel, signature) else None
         self.executable: Any = None
 
-    def compile(self) -> None:
-        with jax.enable_x64(True):
-            shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self.signature.passed]
-            zero = jax.ShapeDtypeStruct((), np.float32)
-            coordinate = jax.ShapeDtypeStruct((), np.int32)
-            self.executable = compile_kernel(row_major(self._run), self.kernel, [zero, coordinate, *shapes])
+    def lower(self) -> Callable[[], CompiledKernel]:
+        """Traces the kernel. What it gives compiles it, and may run on another thread."""
+        shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self.signature.passed]
+        zero = jax.ShapeDtypeStruct((), np.float32)
+        coordinate = jax.ShapeDtypeStruct((), np.int32)
+        made = lowered(row_major(self._run), [zero, coordinate, *shapes])
+
+        def compiled() -> CompiledKernel:
+            self.executable = compile_kernel(made, self.kernel)
+            return self
+
+        return compiled
 
     def _run(self, zero: Array, start: Array, *passed: Array) -> list[Array]:
         return trace(self.kernel, self.signature, zero, passed, None, self.split, start, self.batches)

@@ -44,9 +44,9 @@ class Step:
 
 
 class Compiler(NamedTuple):
-    """make: compiles something; ops: of the host program that it is made from."""
+    """lower: traces something and gives what compiles it; ops: of the host program that it is made from."""
 
-    make: Callable[[], Any]
+    lower: Callable[[], Callable[[], Any]]
     ops: Sequence[Operation]
 
 
@@ -77,13 +77,14 @@ class Executable:
         self.steps = self._plan(self.host.block, known, False)
 
     def compile(self) -> None:
-        """Compile everything that is not compiled yet, on two threads, the largest first: so both end together."""
+        """Compile everything that is not compiled yet, the largest first: Python traces, and two threads have XLA
+        compile what is traced already."""
         missing = [key for key in self.compilers if key not in self.compiled]
         if not missing:
             return
         missing.sort(key=lambda key: -self.host.size(self.compilers[key].ops))
         with collector_paused():
-            waiting = [(key, THREADS.submit(self.compilers[key].make)) for key in missing]
+            waiting = [(key, THREADS.submit(self.compilers[key].lower())) for key in missing]
             for key, future in waiting:
                 self.compiled[key] = future.result()
 
@@ -194,7 +195,7 @@ class Executable:
         segment = Segment(self.host, ops, known.__contains__, lives)
         if self.arena is not None:
             return self._arena_segment(segment)
-        self.compilers.setdefault(segment.key, Compiler(segment.compile_typed, ops))
+        self.compilers.setdefault(segment.key, Compiler(segment.lower_typed, ops))
 
         def run(state: State) -> None:
             given = (plain(state.get(r)) for r in segment.inputs)
@@ -206,7 +207,7 @@ class Executable:
     def _arena_segment(self, segment: Segment) -> Step:
         assert self.arena is not None
         words = self.arena.words
-        self.compilers.setdefault(segment.key, Compiler(lambda: segment.compile_bytes(words), segment.steps))
+        self.compilers.setdefault(segment.key, Compiler(lambda: segment.lower_bytes(words), segment.steps))
         inputs, outputs = list(filter(on_host, segment.inputs)), list(filter(on_host, segment.outputs))
 
         def run(state: State) -> None:
@@ -222,12 +223,7 @@ class Executable:
         signature, passed, returned = self.host.bind(op, defined.__contains__)
         key = (kernel.sym_name, signature)
 
-        def make() -> CompiledKernel:
-            compiled = CompiledKernel(kernel, signature)
-            compiled.compile()
-            return compiled
-
-        self.compilers.setdefault(key, Compiler(make, [op]))
+        self.compilers.setdefault(key, Compiler(lambda: CompiledKernel(kernel, signature).lower(), [op]))
 
         def run(state: State) -> None:
             state.restore(returned, self.compiled[key]([plain(state.get(r)) for r in passed]))

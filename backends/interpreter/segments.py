@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
-from .compiling import QUICK_OPTIONS, jit, row_major
+from .compiling import OPTIONS, QUICK_OPTIONS, lowered, row_major
 from .hostprogram import PASSIVE, HostProgram
 from .state import ArenaState, TypedState, on_host, storage
 
@@ -67,11 +67,11 @@ class Segment:
 
     # -- typed ---------------------------------------------------------------------------------------------
 
-    def compile_typed(self) -> Any:
+    def lower_typed(self) -> Callable[[], Any]:
+        """Traces the segment. What it gives compiles it, and may run on another thread."""
         shapes = [_struct(r) for r in self.inputs]
-        with jax.enable_x64(True):
-            made = jit(row_major(self._typed), QUICK_OPTIONS)
-            return made.lower(jax.ShapeDtypeStruct((), np.float32), *shapes).compile()
+        made = lowered(row_major(self._typed), [jax.ShapeDtypeStruct((), np.float32), *shapes])
+        return lambda: made.compile(QUICK_OPTIONS)
 
     def _typed(self, zero: Array, *contents: Array) -> list[Array]:
         state = TypedState(dict(zip(self.inputs, contents, strict=True)))
@@ -80,15 +80,14 @@ class Segment:
 
     # -- bytes ---------------------------------------------------------------------------------------------
 
-    def compile_bytes(self, words: int) -> Any:
+    def lower_bytes(self, words: int) -> Callable[[], Any]:
+        """The same on an arena of so many words."""
         arena = jax.ShapeDtypeStruct((words,), np.uint32)
         first = jax.ShapeDtypeStruct((len(self.tensors),), np.int32)
         numbers = [_struct(r) for r in self.inputs if on_host(r)]
-        with jax.enable_x64(True):
-            lowered = jit(self._bytes, donate_argnums=1).lower(
-                jax.ShapeDtypeStruct((), np.float32), arena, first, *numbers
-            )
-            return lowered.compile()
+        shapes = [jax.ShapeDtypeStruct((), np.float32), arena, first, *numbers]
+        made = lowered(self._bytes, shapes, donate_argnums=1)
+        return lambda: made.compile(OPTIONS)
 
     def _bytes(self, zero: Array, words: Array, first: Array, *numbers: Array) -> list[Array]:
         known = dict(zip(filter(on_host, self.inputs), numbers, strict=True))
