@@ -16,9 +16,9 @@ _promoted = 0
 def collector_paused() -> Iterator[None]:
     """No garbage collection inside, where each would walk all that was made so far (a quarter of a compilation's time).
 
-    What was made is then taken for old instead of being walked, by way of the collector's permanent generation; what
-    of it is garbage waits for the next collection of everything, which comes after `PROMOTED` objects at the latest,
-    or a quarter of all there are. Does nothing where the collector is off or the caller has frozen objects.
+    What was made is then taken for old instead of being walked, by way of the collector's permanent generation. What
+    of it is garbage waits for the next collection of everything, which is made here when more than `PROMOTED` objects
+    wait, and a quarter of all there are. Does nothing where the collector is off or the caller has frozen objects.
     """
     global _promoted
     if not gc.isenabled() or gc.get_freeze_count():
