@@ -178,6 +178,7 @@ def _empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     first = -memory.ctypes.data % XLA_ALIGNMENT
     return memory[first : first + count].view(dtype).reshape(shape)
 
+
 ZERO = np.float32(0)
 NONE = np.int32(0)
 
