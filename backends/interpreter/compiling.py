@@ -80,13 +80,10 @@ def lowered(function: Callable[..., Any], shapes: Sequence[Any], **more: Any) ->
 
 def compile_kernel(made: Any, kernel: Operation) -> Any:
     """What a kernel in typed memory was lowered to as an executable."""
-    options = QUICK_OPTIONS
-    if _sums(kernel):
-        executable = made.compile(SUMMING_OPTIONS)
-        if only_summed(executable):
-            return executable
-        options = OPTIONS
-    return made.compile(options)
+    if not _sums(kernel):
+        return made.compile(QUICK_OPTIONS)
+    executable = made.compile(SUMMING_OPTIONS)
+    return executable if only_summed(executable) else made.compile(OPTIONS)
 
 
 def _sums(kernel: Operation) -> bool:

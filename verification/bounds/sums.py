@@ -36,12 +36,12 @@ def _combined(
     own: float,
     dtype: np.dtype,
     mode: Mode,
-    copies: Array | None = None,
+    copies: Callable[[], Array] | None = None,
 ) -> Bound:
     """The bound of a result that combines several elements. own: of its additions or multiplications, relative to the
     sum of magnitudes or to the product; dtype: what they are done in; copies: how often each number of a result is
     among its elements, 1 or as often as there are elements where they are all alike by default. Copies are off by the
-    same, which does not even out."""
+    same, which does not even out: asked for over whole programs, where there are errors."""
     if kind in ("max", "min"):
         return None if e is None else _extreme(x, e, y, lambda v: total(v, kind))
     if kind in ("and", "or"):
@@ -50,8 +50,11 @@ def _combined(
     def spread(v: Array) -> Array:
         if mode == "worst":
             return total(v, "sum")
-        alike = total(signed(x), "max") == total(signed(x), "min") if x.dtype.kind != "c" else False
-        often = jnp.where(alike, total(jnp.ones_like(v), "sum"), 1) if copies is None else copies
+        if copies is not None:
+            often = copies()
+        else:
+            alike = total(signed(x), "max") == total(signed(x), "min") if x.dtype.kind != "c" else False
+            often = jnp.where(alike, total(jnp.ones_like(v), "sum"), 1)
         return jnp.sqrt(total(jnp.square(v), "sum") * often)
 
     if kind == "prod":
@@ -82,13 +85,16 @@ def reduce(
     n = size([x.shape[d] for d in dims])
     # other dimensions are walked tile by tile, a few rows at a time
     own = sum_error(n, acc, np.dtype(x.dtype), mode, halves=dims == (x.ndim - 1,))
-    copies = jnp.ones(y.shape, wide(y).dtype)
-    for d in dims if mode == "likely" and x.size else ():
-        alike = jnp.all(x == lax.slice_in_dim(x, 0, 1, axis=d), axis=dims)
-        copies = jnp.where(alike, copies * x.shape[d], copies)
 
     def total(v: Array, kind: str) -> Array:
         return values.reduce(v, kind, dims)
+
+    def copies() -> Array:
+        found = jnp.ones(y.shape, wide(y).dtype)
+        for d in dims if x.size else ():
+            alike = jnp.all(x == lax.slice_in_dim(x, 0, 1, axis=d), axis=dims)
+            found = jnp.where(alike, found * x.shape[d], found)
+        return found
 
     return [_combined(text(op.kind), x, e, y, total, own, acc, mode, copies)]
 
