@@ -66,16 +66,32 @@ class Local:
 def coordinates(i: Any, counts: Sequence[int]) -> list[Offset]:
     """Position number `i` (i32) of a box of `counts`, the last dimension fastest."""
     out: list[Offset] = []
+    total = prod(counts)
     for d in reversed(range(len(counts))):
         n = counts[d]
         if n == 1:
             out.append(Offset.known(0))
-        elif all(c == 1 for c in counts[:d]):
+        elif n == total:
             out.append(Offset(i, 0, n - 1))
         else:
-            out.append(Offset(lax.rem(i, np.int32(n)), 0, n - 1))
-            i = lax.div(i, np.int32(n))
+            rest = _quotient(i, n, total)
+            out.append(Offset(i - rest * np.int32(n), 0, n - 1))
+            i, total = rest, total // n
     return out[::-1]
+
+
+def _quotient(i: Any, n: int, total: int) -> Any:
+    """`i // n` for 0 <= i < total, as a product and a shift where that is exact: XLA repeats these wherever the
+    quotient is needed, while it compiles a division by itself.
+
+    With m = 2^s // n + 1 = (2^s + e) / n, 0 < e <= n: i * m / 2^s = i / n + i * e / (n * 2^s), which has the same floor
+    if i * e < 2^s.
+    """
+    for s in range(31):
+        m = (1 << s) // n + 1
+        if (total - 1) * (m * n - (1 << s)) < 1 << s and (total - 1) * m < 1 << 31:
+            return lax.shift_right_logical(i * np.int32(m), np.int32(s))
+    return lax.div(i, np.int32(n))
 
 
 class GridWalker:
@@ -132,27 +148,27 @@ class GridWalker:
         """`body` for all coordinates along `axes`, in one loop; for those of the `part` along its axis."""
         sizes = to_ints(self.kernel.grid)
         counts = [sizes[axis] if part is None or axis != part.axis else part.count for axis in axes]
+        total = prod(counts)
+        # a loop along the axis of the part alone counts from its start
+        only = part is not None and part.axis in axes and part.count == total
 
         def core(i: Any, state: Sequence[Array]) -> Sequence[Array]:
             for axis, at in zip(axes, coordinates(i, counts), strict=True):
                 if part is not None and axis == part.axis:
-                    start = part.start
-                    at = Offset(
-                        traced(at.value) + traced(start.value), start.low, start.high + part.count - 1
-                    )
+                    value = i if only else traced(at.value) + traced(part.start.value)
+                    at = Offset(value, part.start.low, part.start.high + part.count - 1)
                 self.scope.index[self.kernel.body.block.args[axis]] = at
             body()
             return state
 
-        if prod(counts) == 1:
-            core(0, [])
+        first = part.start.value if part is not None and only else 0
+        if total == 1:
+            core(first, [])
         else:
-            self.repeat(0, prod(counts), core, self.kernel, [])
+            self.repeat(first, total, core, self.kernel, [])
 
-    def _each(
-        self, index: SSAValue, low: Any, high: Any, size: int, body: Callable[[], None], scope: Operation
-    ) -> None:
-        """`body` for each value of `index` in [low, high), a part of [0, size)."""
+    def _each(self, index: SSAValue, size: int, body: Callable[[], None], scope: Operation) -> None:
+        """`body` for each value of `index` in [0, size)."""
         if size == 1:
             self.scope.index[index] = Offset.known(0)
             body()
@@ -163,7 +179,7 @@ class GridWalker:
             body()
             return state
 
-        self.repeat(low, high, step, scope, [])
+        self.repeat(0, size, step, scope, [])
 
     def sections(self) -> list[Any]:
         """The sections in the order they run, after executing what stands around them."""
@@ -182,28 +198,32 @@ class GridWalker:
         """A section on each of its units."""
         units = integer(section.units)
         unit = section.body.block.args[0]
-        self._each(unit, 0, units, units, lambda: self.section(section), section)
+        self._each(unit, units, lambda: self.section(section), section)
 
     def repeat(
         self,
-        low: Any,
-        high: Any,
+        first: Any,
+        count: int,
         step: Callable[[Any, Sequence[Array]], Sequence[Array]],
         scope: Operation,
         state: Sequence[Array],
     ) -> Sequence[Array]:
-        """`state = step(i, state)` for each i in [low, high); device tensors that `scope` writes are
+        """`state = step(i, state)` for each of `count` values i from `first` on; device tensors that `scope` writes are
         carried too."""
         roots = self._written(scope)
 
-        def body(carry: tuple[Any, list[Array], list[Array]]) -> tuple[Any, list[Array], list[Array]]:
-            i, tensors, inner = carry
+        def body(carry: tuple[Any, Any, list[Array], list[Array]]) -> tuple[Any, Any, list[Array], list[Array]]:
+            i, _, tensors, inner = carry
             self.tensors.update(zip(roots, tensors, strict=True))
             inner = list(step(i, inner))
-            return i + np.int32(1), [self.tensors[r] for r in roots], inner
+            after = lax.neg(lax.bitwise_not(i))
+            return after, lax.lt(after - first, np.int32(count)), [self.tensors[r] for r in roots], inner
 
-        start = (traced(low), [self.tensors[r] for r in roots], list(state))
-        _, tensors, end = lax.while_loop(lambda c: lax.lt(c[0], traced(high)), body, start)
+        # XLA compiles an op that it does not fuse as a program of its own, which takes as long as a large fusion. So 1
+        # is added in two ops, and whether to go on is found in the body.
+        first = traced(first)
+        start = (first, np.bool_(count > 0), [self.tensors[r] for r in roots], list(state))
+        _, _, tensors, end = lax.while_loop(lambda c: c[1], body, start)
         self.tensors.update(zip(roots, tensors, strict=True))
         return end
 

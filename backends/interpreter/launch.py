@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from xdsl.dialects import scf
 from xdsl.ir import SSAValue
 
@@ -30,7 +30,7 @@ from .kernel import NpuKernel
 from .liveness import bounds
 from .ranges import index_ranges
 from .scope import Offset, Ranges, row_range
-from .values import cooked, on_device, raw
+from .values import cooked, on_device, raw, raw_dtype
 from .views import View
 
 THREADS = ThreadPoolExecutor(2, thread_name_prefix="tilewright")
@@ -106,7 +106,7 @@ def trace(
     part = None
     if split is not None:
         cores = to_ints(kernel.grid)[split.axis]
-        part = Part(split.axis, Offset(start, 0, cores - split.size), split.size)
+        part = Part(split.axis, Offset(start, 0, cores - split.size, True), split.size)
         parts = {i: (signature.tensors[i].shape, d, split.size * n) for i, (d, n) in split.parts.items()}
         core.local = Local(kernel.body.block.args[split.axis], part, parts)
     contents = iter(passed)
@@ -115,7 +115,7 @@ def trace(
         if split is not None and i in split.parts:
             d, each = split.parts[i]
             shape[d] = split.size * each
-        core.tensors[i] = raw(lax.full(shape, np.zeros((), t.dtype)) if t.fresh else next(contents))
+        core.tensors[i] = core.scope.zeros(shape, raw_dtype(t.dtype)) if t.fresh else raw(next(contents))
     for arg, t in zip(tensor_arguments(kernel), signature.of, strict=True):
         view = View.of(gm(arg))
         core.bind(arg, t, view if core.local is None else core.local.view(t, view))

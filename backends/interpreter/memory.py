@@ -118,7 +118,7 @@ class TypedMemory:
 
     def _zeros(self, alloc: SSAValue) -> Array:
         type_ = buffer(alloc)
-        return lax.full((*self.lead, *type_.shape), np.zeros((), values.raw_dtype(numpy_dtype(type_.element))))
+        return self.scope.zeros((*self.lead, *type_.shape), values.raw_dtype(numpy_dtype(type_.element)))
 
     def write(self, value: SSAValue, x: Array) -> None:
         self._write(self.slot(value), values.raw(x))
@@ -133,10 +133,8 @@ class TypedMemory:
         contents, type_ = self.contents.get(alloc, _EMPTY), buffer(alloc)
         whole = contents.whole
         if whole is None:
-            whole = lax.full(
-                (type_.slots, *self.lead, *type_.shape),
-                np.zeros((), values.raw_dtype(numpy_dtype(type_.element))),
-            )
+            dtype = values.raw_dtype(numpy_dtype(type_.element))
+            whole = self.scope.zeros((type_.slots, *self.lead, *type_.shape), dtype)
         shape = np.broadcast_shapes(whole.shape[1:], *(x.shape for _, x in contents.pending))
         whole = lax.broadcast_in_dim(whole, (type_.slots, *shape), range(whole.ndim))
         for slot, x in contents.pending:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from xdsl.ir import SSAValue
 
 from ...dialects.base import Linear
@@ -15,15 +15,16 @@ from ...dialects.base import Linear
 
 @dataclass(frozen=True)
 class Offset:
-    """An index: an int where it is known, else an i32 scalar; always within [low, high]."""
+    """An index: an int where it is known, else an i32 scalar; always within [low, high]. still: no loop moves it."""
 
     value: Any
     low: int
     high: int
+    still: bool = False
 
     @staticmethod
     def known(value: int) -> Offset:
-        return Offset(value, value, value)
+        return Offset(value, value, value, True)
 
     def scaled(self, factor: int, add: int) -> Offset:
         """`self * factor + add`."""
@@ -31,7 +32,7 @@ class Offset:
         if isinstance(self.value, int):
             return Offset.known(ends[0])
         value = self.value if factor == 1 else self.value * np.int32(factor)
-        return Offset(value + np.int32(add) if add else value, *ends)
+        return Offset(value + np.int32(add) if add else value, ends[0], ends[1], self.still)
 
 
 @dataclass
@@ -44,19 +45,25 @@ class Scope:
     def linear(self, row: Sequence[int], values: Sequence[SSAValue]) -> Offset:
         """One row of a linear expression of index values."""
         value: Any = None
+        still = True
         constant = low = high = row[-1]
         for c, v in zip(row[:-1], values, strict=True):
             if not c:
                 continue
             term = self.index[v].scaled(c, 0)
-            low, high = low + term.low, high + term.high
+            low, high, still = low + term.low, high + term.high, still and term.still
             if isinstance(term.value, int):
                 constant += term.value
             else:
                 value = term.value if value is None else value + term.value
         if value is None:
             return Offset.known(constant)
-        return Offset(value + np.int32(constant) if constant else value, low, high)
+        return Offset(value + np.int32(constant) if constant else value, low, high, still)
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype) -> Array:
+        """Zeros for memory that is written in parts."""
+        one = lax.convert_element_type(lax.abs(self.zero), dtype)
+        return lax.broadcast_in_dim(one, tuple(shape), ())
 
     def rows(self, linear: Linear, values: Sequence[SSAValue]) -> list[Offset]:
         return [self.linear(row, values) for row in linear.rows]
