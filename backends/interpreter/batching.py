@@ -239,34 +239,41 @@ def load(
         o.scaled(1, -(n - 1) * s) if back else o
         for o, n, s, back in zip(offsets, sizes, steps, backwards, strict=True)
     ]
+    # what windows are cut from is taken with all that lies between its elements
     spans = [
-        (n - 1) * s + 1 + sum((count - 1) * c for c, _, count in move)
+        (n - 1) * s + 1 + sum((count - 1) * c for c, _, count in move) if move else n
         for n, s, move in zip(sizes, steps, moves, strict=True)
     ]
-    x = boxes.load(source, view, offsets, spans, [1] * len(spans), fill, spans)
+    strides = [1 if m else s for s, m in zip(steps, moves, strict=True)]
+    x = boxes.load(source, view, offsets, spans, strides, fill, spans)
     order: list[int] = []
-    d = 0
-    for n, s, move, back in zip(sizes, steps, moves, backwards, strict=True):
+    seen: list[int] = []  # the shape of x once it is reshaped, with batched dimensions apart
+    for d, (n, s, move, back) in enumerate(zip(sizes, steps, moves, backwards, strict=True)):
+        rest = spans[d]
         for c, index, count in sorted(move, reverse=True):
-            x = _windows(x, d, c, count)
+            if rest != c * count:
+                x = _windows(lax.reshape(x, (*seen, rest, *spans[d + 1 :])), len(seen), c, count)
+                rest = x.shape[len(seen) + 1]
+            else:
+                rest = c
+            seen.append(count)
             order.append(index)
-            d += 1
-        whole = (n - 1) * s + 1
-        x = x if s == 1 and whole == x.shape[d] else lax.slice_in_dim(x, 0, whole, s, axis=d)
-        x = lax.rev(x, [d]) if back else x
+        thin = bool(move) and s > 1
+        if thin or back:
+            x = lax.reshape(x, (*seen, rest, *spans[d + 1 :]))
+            x = lax.slice_in_dim(x, 0, (n - 1) * s + 1, s, axis=len(seen)) if thin else x
+            x = lax.rev(x, [len(seen)]) if back else x
+        seen.append(n)
         order.append(-1)
-        d += 1
-    return _lead(x, order, batch, tuple(shape))
+    return _lead(x, seen, order, batch, tuple(shape))
 
 
 def _windows(x: Array, d: int, distance: int, count: int) -> Array:
     """Dimension d becomes (count, rest): `count` windows that begin `distance` apart and reach to the end of the
-    last one."""
+    last one, which is not where another would begin."""
     extent = x.shape[d]
     window = extent - (count - 1) * distance
     before, after = x.shape[:d], x.shape[d + 1 :]
-    if window == distance:
-        return lax.reshape(x, (*before, count, distance, *after))
     if window < distance:
         room = [(0, distance - window if i == d else 0, 0) for i in range(x.ndim)]
         x = lax.reshape(lax.pad(x, np.zeros((), x.dtype), room), (*before, count, distance, *after))
@@ -276,15 +283,16 @@ def _windows(x: Array, d: int, distance: int, count: int) -> Array:
     return lax.reshape(boxes.take(x, index.reshape(-1), d), (*before, count, window, *after))
 
 
-def _lead(x: Array, order: Sequence[int], batch: Batch, shape: tuple[int, ...]) -> Array:
-    """Brings batch dimensions to the front, in the batch's order, with size 1 for absent ones."""
+def _lead(x: Array, seen: Sequence[int], order: Sequence[int], batch: Batch, shape: Sequence[int]) -> Array:
+    """Brings batch dimensions of `x`, seen as of shape `seen`, to the front, in the batch's order, with size 1 for
+    absent ones."""
     perm = sorted((i for i, index in enumerate(order) if index >= 0), key=lambda i: order[i])
     perm += [i for i, index in enumerate(order) if index < 0]
     leading = [1] * batch.rank
     for i, index in enumerate(order):
         if index >= 0:
-            leading[index] = x.shape[i]
-    return boxes.turned(x, perm, (*leading, *shape))
+            leading[index] = seen[i]
+    return boxes.turned(x, perm, (*leading, *shape), seen)
 
 
 def _split_offsets(
@@ -344,10 +352,11 @@ def lift(rule: Callable[..., list[Array]], arrays: Sequence[Array], rank: int) -
     """`rule` over the leading dimensions of its operands; one of size 1 in all of them stays so."""
     if rank == 0:
         return rule(*arrays)
-    wide = [a.shape[0] > 1 for a in arrays]
-    if not any(wide):
-        results = lift(rule, [lax.squeeze(a, [0]) for a in arrays], rank - 1)
-        return [lax.expand_dims(r, [0]) for r in results]
-    operands = [a if w else lax.squeeze(a, [0]) for a, w in zip(arrays, wide, strict=True)]
-    axes = [0 if w else None for w in wide]
-    return list(jax.vmap(lambda *xs: lift(rule, xs, rank - 1), in_axes=axes)(*operands))
+    counts = [max((a.shape[d] for a in arrays), default=1) for d in range(rank)]
+    operands = [lax.reshape(a, [*(n for n in a.shape[:rank] if n > 1), *a.shape[rank:]]) for a in arrays]
+    over = rule
+    for d in reversed(range(rank)):
+        if counts[d] > 1:
+            over = jax.vmap(over, in_axes=tuple(0 if a.shape[d] > 1 else None for a in arrays))
+    inner = sum(n > 1 for n in counts)
+    return [lax.reshape(x, (*counts, *x.shape[inner:])) for x in over(*operands)]

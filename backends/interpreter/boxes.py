@@ -22,15 +22,19 @@ from .views import Axis, Plan, View, plan, realise
 LARGE = 1 << 13
 """So many elements take XLA longer to shift than to ask whether they must be."""
 
+MOSTLY = 0.5
+"""The share of boxes inside from which it pays to ask."""
 
-def turned(x: Array, order: Sequence[int], shape: Sequence[int]) -> Array:
-    """`x` with its dimensions in another order, reshaped to `shape`. Those of one element take no part: so XLA sees it
-    where one of these undoes another."""
-    wide = [d for d, n in enumerate(x.shape) if n != 1]
-    moved = [wide.index(d) for d in order if x.shape[d] != 1]
-    if moved == sorted(moved):
-        return lax.reshape(x, tuple(shape))
-    return lax.reshape(lax.transpose(lax.reshape(x, [x.shape[d] for d in wide]), moved), tuple(shape))
+
+def turned(x: Array, order: Sequence[int], shape: Sequence[int], seen: Sequence[int] | None = None) -> Array:
+    """`x`, seen as of shape `seen`, with its dimensions in another order, reshaped to `shape`. Those of one element
+    take no part: so XLA sees it where one of these undoes another."""
+    sizes = x.shape if seen is None else seen
+    wide = [d for d, n in enumerate(sizes) if n != 1]
+    moved = [wide.index(d) for d in order if sizes[d] != 1]
+    if moved != sorted(moved):
+        x = lax.transpose(lax.reshape(x, [sizes[d] for d in wide]), moved)
+    return lax.reshape(x, tuple(shape))
 
 
 @dataclass(frozen=True)
@@ -118,17 +122,18 @@ def load(
             spans[axis.dim] = span_of(
                 axis, view.shape[d], offsets[d], sizes[d], steps[d], window[d], window_steps[d]
             )
-    x = _in_view_order(_take_box(way.rebase(source), spans, fill), spans, way)
-    # x: [*sizes, *window], with size 1 where the view repeats
-    full = (*sizes, *window)
-    if x.shape != full:
-        x = lax.broadcast_in_dim(x, full, range(x.ndim))
+    x = _take_box(way.rebase(source), spans, fill)
+    if None not in way.axes:
+        return _in_view_order(x, spans, way, shape)
+    repeats = [1 if axis is None else n for axis, n in zip(way.axes, sizes, strict=True)]
+    windows = [1 if axis is None else n for axis, n in zip(way.axes, window, strict=True)]
+    between = (*sizes[:-1], *window, sizes[-1])
+    x = _in_view_order(x, spans, way, (*repeats[:-1], *windows, repeats[-1]))
+    x = lax.broadcast_in_dim(x, between, range(x.ndim))
     for d, axis in enumerate(way.axes):
         if axis is None:
             span = Span(offsets[d], sizes[d], steps[d], window[d], window_steps[d], last=view.shape[d])
-            x = _mask_repeated(x, d, span, fill)
-    if any(w > 1 for w in window):
-        x = lax.transpose(x, [*range(rank - 1), *range(rank, 2 * rank), rank - 1])
+            x = _mask_repeated(x, (d if d < rank - 1 else 2 * rank - 1, rank - 1 + d), span, fill)
     return lax.reshape(x, tuple(shape))
 
 
@@ -150,13 +155,18 @@ def _take_box(base: Array, spans: Sequence[Span], fill: np.ndarray) -> Array:
     """[count * window of each span]: the positions of the base, `fill` where they do not exist."""
     places = [_Place.of(s) for s in spans]
     x = slice_at(base, [p.start for p in places], [p.width for p in places])
+    repeated = any(s.window > 1 or not s.step for s in spans)
+    strides = [1 if repeated else abs(s.step) for s in spans]
+    early = [n if s.inside else 1 for n, s in zip(strides, spans, strict=True)]
+    x = _thinned(x, early)
     if not all(s.inside for s in spans):
-        x = _moved(x, [p.shift for p in places], [p.count for p in places], fill)
-    if any(s.window > 1 or not s.step for s in spans):
+        counts = [-(-p.count // n) for p, n in zip(places, early, strict=True)]
+        shifts = [p.shift for p in places]
+        move = _shifted_at_edges if _at_edges(spans, x.size) else _shifted
+        x = move(x, shifts, counts, fill)
+    if repeated:
         return _take_repeated(x, spans)
-    strides = [abs(s.step) for s in spans]
-    if any(n > 1 for n in strides):
-        x = lax.slice(x, [0] * x.ndim, x.shape, strides)
+    x = _thinned(x, [n if e == 1 else 1 for n, e in zip(strides, early, strict=True)])
     reverse = [d for d, s in enumerate(spans) if s.step < 0]
     return lax.rev(x, reverse) if reverse else x
 
@@ -186,13 +196,27 @@ class _Place:
         return _Place(count, width, start, Offset(away, lowest, highest))
 
 
-def _moved(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.ndarray) -> Array:
-    """As `_shifted`. Of many boxes only those at the edge are shifted: a large box that lies inside stays as it is."""
-    away = [lax.ne(s.value, np.int32(0)) for s in shifts if not known(s.value)]
-    always = x.shape != tuple(sizes) or any(known(s.value) and s.value for s in shifts)
-    if always or not away or x.size < LARGE:
-        return _shifted(x, shifts, sizes, fill)
-    return lax.cond(reduce(lax.bitwise_or, away), lambda x: _shifted(x, shifts, sizes, fill), lambda x: x, x)
+def _thinned(x: Array, strides: Sequence[int]) -> Array:
+    """Every so many elements of each dimension."""
+    return lax.slice(x, [0] * x.ndim, x.shape, strides) if any(n > 1 for n in strides) else x
+
+
+def _at_edges(spans: Sequence[Span], size: int) -> bool:
+    """Whether it pays to ask if a box of `size` elements sticks out: loops take many of them, and most lie inside."""
+    if size < LARGE or all(s.start.still for s in spans):
+        return False
+    inside = 1.0
+    for s in spans:
+        low, high = s.reach
+        first, last = max(s.start.low, s.first - low), min(s.start.high, s.last - 1 - high)
+        inside *= max(last - first + 1, 0) / (s.start.high - s.start.low + 1)
+    return inside > MOSTLY
+
+
+def _shifted_at_edges(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.ndarray) -> Array:
+    """As `_shifted`, but a box that lies inside stays as it is."""
+    away = reduce(lax.bitwise_or, [lax.ne(s.value, np.int32(0)) for s in shifts if not known(s.value)])
+    return lax.cond(away, lambda x: _shifted(x, shifts, sizes, fill), lambda x: x, x)
 
 
 def _shifted(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.ndarray) -> Array:
@@ -244,25 +268,24 @@ def take(x: Array, index: Array | np.ndarray, d: int) -> Array:
     return lax.gather(x, rows, numbers, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
-def _in_view_order(x: Array, spans: Sequence[Span], way: Plan) -> Array:
-    """[count * window of each base dimension] to [*counts, *windows] of the view; 1 where the view
-    repeats."""
-    x = lax.reshape(x, [n for s in spans for n in (s.count, s.window)])
+def _in_view_order(x: Array, spans: Sequence[Span], way: Plan, shape: Sequence[int]) -> Array:
+    """[count * window of each base dimension] to [*counts[:-1], *windows, counts[-1]] of the view, without dimensions
+    that it repeats, reshaped to `shape`."""
     named = [a.dim for a in way.axes if a is not None]
     others = [b for b in range(len(spans)) if b not in named]
-    perm = [2 * b for b in named] + [2 * b + 1 for b in named] + [2 * b + i for b in others for i in (0, 1)]
-    if perm != sorted(perm):
-        x = lax.transpose(x, perm)
-    counts = iter([spans[b].count for b in named] + [spans[b].window for b in named])
-    return lax.reshape(x, [1 if a is None else next(counts) for _ in range(2) for a in way.axes])
+    lane = named[-1:] if way.axes and way.axes[-1] is not None else []
+    outer = named[: len(named) - len(lane)]
+    order = [*(2 * b for b in outer), *(2 * b + 1 for b in named), *(2 * b for b in lane)]
+    order += [2 * b + i for b in others for i in (0, 1)]
+    return turned(x, order, shape, [n for s in spans for n in (s.count, s.window)])
 
 
-def _mask_repeated(x: Array, d: int, span: Span, fill: np.ndarray) -> Array:
-    """`fill` where dimension d of the view, which repeats one element, is left. x: [*counts, *windows]."""
+def _mask_repeated(x: Array, dims: tuple[int, int], span: Span, fill: np.ndarray) -> Array:
+    """`fill` where a dimension of the view, which repeats one element, is left. `dims` of x: its count, its window."""
     if span.inside:
         return x
     here = lax.reshape(span.exists(span.positions()), (span.count, span.window))
-    here = lax.broadcast_in_dim(here, x.shape, (d, x.ndim // 2 + d))
+    here = lax.broadcast_in_dim(here if dims[0] < dims[1] else here.T, x.shape, sorted(dims))
     return lax.select(here, x, lax.full_like(x, fill))
 
 
@@ -337,8 +360,11 @@ def _written(spans: Sequence[Span], shifts: Sequence[Any], shape: Sequence[int])
         step = abs(s.step) if s.count > 1 else 1
         if s.inside and step == 1:
             continue
+        low, high = 0, (s.count - 1) * step
+        if step == 1 and known(shift) and low <= -shift and shape[d] - 1 - shift <= high:
+            continue
         at = lax.iota(np.int32, shape[d]) - traced(shift)
-        here = lax.bitwise_and(lax.ge(at, np.int32(0)), lax.lt(at, np.int32((s.count - 1) * step + 1)))
+        here = lax.bitwise_and(lax.ge(at, np.int32(low)), lax.le(at, np.int32(high)))
         if step > 1:
             here = lax.bitwise_and(here, lax.eq(lax.rem(at, np.int32(step)), np.int32(0)))
         here = lax.broadcast_in_dim(here, tuple(shape), (d,))

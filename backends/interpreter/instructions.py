@@ -49,6 +49,7 @@ class Spec:
 
 
 Rule = Callable[[FormattedOp, Scope, Sequence[Array], Sequence[Spec]], list[Array]]
+Leading = Callable[[FormattedOp, Scope, Sequence[Array], Spec, int], Array]
 
 
 def ints_of(op: FormattedOp, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
@@ -75,9 +76,8 @@ def box_of(op: FormattedOp) -> Box:
     return Box(indices, Linear.decode(attr, len(indices)).rows, ints_of(op, "sizes"), steps_of(op))
 
 
-def elementwise(op: Any, sources: Sequence[Array], out: Spec, rank: int = 0) -> Array:
-    """An elementwise instruction on [*leading, *shape], with `rank` leading dimensions, of which some operands may have
-    one; single elements (scalar operands) stand for all lanes."""
+def _elementwise(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, rank: int) -> Array:
+    """Leading dimensions may be 1 in some operands; single elements (scalar operands) stand for all lanes."""
     leading = [max(x.shape[d] for x in sources) for d in range(rank)]
     shape, lanes = (*leading, *out.shape), []
     for x in sources:
@@ -87,8 +87,9 @@ def elementwise(op: Any, sources: Sequence[Array], out: Spec, rank: int = 0) -> 
     return values.apply(op.FUNCTION.name, lanes, out.dtype)
 
 
-def _elementwise(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    return [elementwise(op, sources, out[0])]
+def _broadcast(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, rank: int) -> Array:
+    (x,) = sources
+    return lax.broadcast_in_dim(x, (*x.shape[:rank], *out.shape), range(x.ndim))
 
 
 def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
@@ -131,10 +132,6 @@ def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -
     return [values.mma(a, b, acc, offsets_of(op, scope)[0].value)]
 
 
-def _broadcast(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    return [lax.broadcast_in_dim(sources[0], out[0].shape, range(sources[0].ndim))]
-
-
 def _reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     x = values.reduce(sources[0], text(op.kind), to_ints(op.dims), keep=True)
     return [values.convert(x, out[0].dtype)]
@@ -157,12 +154,12 @@ def _iota(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) 
     return [values.convert(x + hidden, out[0].dtype)]
 
 
-def _fill(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    value = values.scalar(fill_value(op.value), out[0].dtype)
-    if out[0].dtype.kind not in "iub":
+def _fill(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, rank: int) -> Array:
+    value = values.scalar(fill_value(op.value), out.dtype)
+    if out.dtype.kind not in "iub":
         # as a constant, XLA would divide by it with a rounded reciprocal
-        value = lax.sub(value, lax.convert_element_type(scope.zero, out[0].dtype))
-    return [lax.broadcast(value, out[0].shape)]
+        value = lax.sub(value, lax.convert_element_type(scope.zero, out.dtype))
+    return lax.broadcast(value, (*(1 for _ in range(rank)), *out.shape))
 
 
 def _mask(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
@@ -204,15 +201,27 @@ def _sort(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) 
     return [*sorting.sort(sources, keys, 1, out[0].shape[1]), lax.full(out[-1].shape, 0, out[-1].dtype)]
 
 
-RULES: dict[type[NpuOp], Rule] = {
+LEADING: dict[type[NpuOp], Leading] = {
     **dict.fromkeys(ops.ELEMENTWISE.values(), _elementwise),
+    ops.VBroadcastOp: _broadcast,
+    ops.VFillOp: _fill,
+}
+"""Instructions whose operands may be [*leading, *shape], each with a rule that is given the number of leading
+dimensions."""
+
+
+def _alone(rule: Leading) -> Rule:
+    """`rule` without leading dimensions."""
+    return lambda op, scope, sources, out: [rule(op, scope, sources, out[0], 0)]
+
+
+RULES: dict[type[NpuOp], Rule] = {
+    **{cls: _alone(rule) for cls, rule in LEADING.items()},
     ops.CopyL0cOp: _extract,
     ops.LoadL0Op: _matrix,
     ops.MmadOp: _mma,
     ops.VArgReduceOp: _arg_reduce,
-    ops.VBroadcastOp: _broadcast,
     ops.VExtractOp: _extract,
-    ops.VFillOp: _fill,
     ops.VIotaOp: _iota,
     ops.VMaskOp: _mask,
     ops.VReduceOp: _reduce,

@@ -25,7 +25,7 @@ from .batching import NO_BATCH, Batch, find_batches, lift
 from .bytes_mode import BytesMemory
 from .direct import find_direct
 from .grid import GridWalker, Part, coordinates
-from .instructions import RULES, Spec, as_operand, box_of, elementwise, offsets_of
+from .instructions import LEADING, RULES, Spec, as_operand, box_of, offsets_of
 from .liveness import Carried, bounds, carried, perfect_nest
 from .memory import Memory, TypedMemory, known_indices
 from .scope import Box, Offset, Scope, traced
@@ -138,8 +138,9 @@ class NpuKernel(GridWalker):
         sources = [self.memory.read(v) for v in op.reads()]
         targets = op.writes()
         out = [Spec.of(v) for v in targets]
-        if isinstance(op, ops.ElementwiseVectorOp):
-            self.memory.write(targets[0], elementwise(op, sources, out[0], self.batch.rank))
+        leading = LEADING.get(type(op))
+        if leading is not None:
+            self.memory.write(targets[0], leading(op, self.scope, sources, out[0], self.batch.rank))
             return
         named = [v for v in dict.fromkeys(op.index_operands()) if v in self.batch.counts]
 
