@@ -102,38 +102,40 @@ def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:
         candidates[arg] = n
     units = integer(section.units)
     candidates[section.body.block.args[0]] = units
+    inner = list(section.body.walk())
     cells = carried(list(section.body.block.ops), {}).cells
-    for op in section.body.walk():
+    for op in inner:
         if isinstance(op, scf.ForOp) and bounds(op)[1] == 1 and bounds(op)[0] == 0 and not cells.get(op):
             candidates[op.body.block.args[0]] = bounds(op)[2]
     candidates = {v: n for v, n in candidates.items() if n > 1}
-    moved = _dependencies(section)
-    for op in section.body.walk():
+    moved = _dependencies(inner)
+    for op in inner:
         for index in _refused(op, moved):
             candidates.pop(index, None)
-    for op in section.body.walk():
+    for op in inner:
         if isinstance(op, MmadOp):
             _narrow(op, moved, candidates)
-    while not _stores_tile(section, candidates):
+    transfers = [op for op in inner if isinstance(op, TransferOp)]
+    while not _stores_tile(transfers, candidates):
         candidates.popitem()
     return Batch(candidates, moved=moved)
 
 
-def _dependencies(section: SectionOp) -> dict[SSAValue, set[SSAValue]]:
-    """For each buffer, the indices that its contents move with."""
+def _dependencies(inner: Sequence[Operation]) -> dict[SSAValue, set[SSAValue]]:
+    """For each buffer, the indices that its contents move with; `inner` are all ops of a section."""
     moved: dict[SSAValue, set[SSAValue]] = {}
-
+    facts = [
+        (set(op.index_operands()), list(map(whole_buffer, op.reads())), list(map(whole_buffer, op.writes())))
+        for op in inner
+        if isinstance(op, NpuOp)
+    ]
     changed = True
     while changed:
         changed = False
-        for op in section.body.walk():
-            if not isinstance(op, NpuOp):
-                continue
-            found = set(op.index_operands())
-            for v in op.reads():
-                found |= moved.get(whole_buffer(v), set())
-            for v in op.writes():
-                known = moved.setdefault(whole_buffer(v), set())
+        for indices, reads, writes in facts:
+            found = indices.union(*(moved.get(v, ()) for v in reads))
+            for v in writes:
+                known = moved.setdefault(v, set())
                 if not found <= known:
                     known |= found
                     changed = True
@@ -167,11 +169,11 @@ def _narrow(op: MmadOp, moved: Mapping[SSAValue, set[SSAValue]], candidates: dic
         del candidates[index]
 
 
-def _stores_tile(section: SectionOp, candidates: Mapping[SSAValue, int]) -> bool:
+def _stores_tile(transfers: Sequence[TransferOp], candidates: Mapping[SSAValue, int]) -> bool:
     """Whether all boxes that are stored lie side by side as the candidates move."""
     written: set[SSAValue] = set()
-    for op in section.body.walk():
-        if isinstance(op, TransferOp) and not isinstance(op, LoadOp):
+    for op in transfers:
+        if not isinstance(op, LoadOp):
             if any(s != 1 for s in op.box_steps) and set(op.index_operands()) & set(candidates):
                 return False
             written.add(root(op.main_operands()[1]))
@@ -186,7 +188,7 @@ def _stores_tile(section: SectionOp, candidates: Mapping[SSAValue, int]) -> bool
             named = {v for v in candidates if v in op.index_operands()}
             if inside - named:
                 return False
-    loads = [op for op in section.body.walk() if isinstance(op, LoadOp)]
+    loads = [op for op in transfers if isinstance(op, LoadOp)]
     return not any(root(op.main_operands()[0]) in written for op in loads)
 
 

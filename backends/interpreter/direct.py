@@ -24,20 +24,16 @@ def find_direct(
     kernel: KernelOp, section: SectionOp
 ) -> tuple[dict[Operation, tuple[LoadOp, Box]], set[Operation]]:
     """({load to l0: (load to l1, box of its device tensor)}, {loads to l1 that nothing else reads})."""
-    ranges = index_ranges(kernel)
-    stored = {
-        root(op.main_operands()[op.DEVICE_OPERAND])
-        for op in section.body.walk()
-        if isinstance(op, TransferOp) and not isinstance(op, LoadOp)
-    }
+    transfers = [op for op in section.body.walk() if isinstance(op, TransferOp)]
+    loads = [op for op in transfers if isinstance(op, LoadOp) and buffer(op.tile()).space == "l1"]
     direct: dict[Operation, tuple[LoadOp, Box]] = {}
     skipped: set[Operation] = set()
-    for op in section.body.walk():
-        if (
-            not isinstance(op, LoadOp)
-            or buffer(op.tile()).space != "l1"
-            or root(op.main_operands()[0]) in stored
-        ):
+    if not loads:
+        return direct, skipped
+    ranges = index_ranges(kernel)
+    stored = {root(op.main_operands()[op.DEVICE_OPERAND]) for op in transfers if not isinstance(op, LoadOp)}
+    for op in loads:
+        if root(op.main_operands()[0]) in stored:
             continue
         found = {reader: _composed(op, reader, ranges) for reader in _readers(op)}
         if found and all(box is not None for box in found.values()):

@@ -117,6 +117,8 @@ def carried(ops: Sequence[Operation], known: Mapping[SSAValue, int]) -> Carried:
     whose own index is known runs once, for all its iterations (see batching): each has buffers of its
     own."""
     result = Carried()
+    if not any(isinstance(op, scf.ForOp) for op in ops):
+        return result
     constants = {
         inner.result: inner.value.value.data
         for op in ops
