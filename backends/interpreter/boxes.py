@@ -188,10 +188,10 @@ class _Place:
         if s.inside:
             return _Place(count, count, wanted.value, Offset.known(0))
         width = min(count, s.last - s.first)
-        start = _clamp(wanted.value, s.first, s.last - width)
-        away = wanted.value - start
-        if known(away):
-            return _Place(count, width, start, Offset.known(away))
+        start = s.first if width == s.last - s.first else _clamp(wanted.value, s.first, s.last - width)
+        if known(wanted.value):
+            return _Place(count, width, start, Offset.known(wanted.value - start))
+        away = wanted.value if known(start) and not start else lax.sub(wanted.value, traced(start))
         lowest, highest = min(wanted.low - s.first, 0), max(wanted.high - (s.last - width), 0)
         return _Place(count, width, start, Offset(away, lowest, highest))
 
@@ -231,7 +231,7 @@ def _shifted(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.
         before, after = max(-low, 0), max(high + n - extent, 0)
         room.append((before, after, 0))
         value = shift.value if (low, high) == (shift.low, shift.high) else _clamp(shift.value, low, high)
-        starts.append(value + before if known(value) else value + np.int32(before))
+        starts.append(value + before if known(value) else lax.add(value, np.int32(before)) if before else value)
     return slice_at(lax.pad(x, np.asarray(fill, x.dtype), room), starts, sizes)
 
 

@@ -69,7 +69,7 @@ def _readers(load: LoadOp) -> Sequence[Operation]:
 
 def _composed(load: LoadOp, reader: Operation, ranges: Ranges) -> Box | None:
     """The box of the device tensor that `reader` takes, if it is one."""
-    if not isinstance(reader, LoadL0Op) or reader.window is not None or not load.view.dense:
+    if not isinstance(reader, LoadL0Op) or reader.window is not None:
         return None
     outer, inner, shape = box_of(load), box_of(reader), buffer(load.tile()).shape
     wide = [d for d, n in enumerate(outer.sizes) if n > 1]

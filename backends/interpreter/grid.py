@@ -19,7 +19,7 @@ from ...dialects.npu import GmType
 from ...dialects.npu.interface import fill_value, gm
 from . import boxes, values
 from .instructions import ints_of, offsets_of, steps_of
-from .scope import Offset, Scope, traced
+from .scope import Offset, Scope, known, traced
 from .views import View
 
 ORDER = {"cube": 0, "fused": 0, "vector": 1}
@@ -75,7 +75,7 @@ def coordinates(i: Any, counts: Sequence[int]) -> list[Offset]:
             out.append(Offset(i, 0, n - 1))
         else:
             rest = _quotient(i, n, total)
-            out.append(Offset(i - rest * np.int32(n), 0, n - 1))
+            out.append(Offset(lax.sub(i, lax.mul(rest, np.int32(n))), 0, n - 1))
             i, total = rest, total // n
     return out[::-1]
 
@@ -90,7 +90,7 @@ def _quotient(i: Any, n: int, total: int) -> Any:
     for s in range(31):
         m = (1 << s) // n + 1
         if (total - 1) * (m * n - (1 << s)) < 1 << s and (total - 1) * m < 1 << 31:
-            return lax.shift_right_logical(i * np.int32(m), np.int32(s))
+            return lax.shift_right_logical(lax.mul(i, np.int32(m)), np.int32(s))
     return lax.div(i, np.int32(n))
 
 
@@ -155,7 +155,7 @@ class GridWalker:
         def core(i: Any, state: Sequence[Array]) -> Sequence[Array]:
             for axis, at in zip(axes, coordinates(i, counts), strict=True):
                 if part is not None and axis == part.axis:
-                    value = i if only else traced(at.value) + traced(part.start.value)
+                    value = i if only else lax.add(traced(at.value), traced(part.start.value))
                     at = Offset(value, part.start.low, part.start.high + part.count - 1)
                 self.scope.index[self.kernel.body.block.args[axis]] = at
             body()
@@ -216,13 +216,13 @@ class GridWalker:
             i, _, tensors, inner = carry
             self.tensors.update(zip(roots, tensors, strict=True))
             inner = list(step(i, inner))
+            # XLA compiles an op that it does not fuse as a program of its own, which takes as long as a large fusion.
+            # So 1 is added in two ops, and whether to go on is found here.
             after = lax.neg(lax.bitwise_not(i))
-            return after, lax.lt(after - first, np.int32(count)), [self.tensors[r] for r in roots], inner
+            done = after if known(first) and not first else lax.sub(after, traced(first))
+            return after, lax.lt(done, np.int32(count)), [self.tensors[r] for r in roots], inner
 
-        # XLA compiles an op that it does not fuse as a program of its own, which takes as long as a large fusion. So 1
-        # is added in two ops, and whether to go on is found in the body.
-        first = traced(first)
-        start = (first, np.bool_(count > 0), [self.tensors[r] for r in roots], list(state))
+        start = (traced(first), np.bool_(count > 0), [self.tensors[r] for r in roots], list(state))
         _, _, tensors, end = lax.while_loop(lambda c: c[1], body, start)
         self.tensors.update(zip(roots, tensors, strict=True))
         return end

@@ -15,7 +15,10 @@ from ...dialects.base import Linear
 
 @dataclass(frozen=True)
 class Offset:
-    """An index: an int where it is known, else an i32 scalar; always within [low, high]. still: no loop moves it."""
+    """An index: an int where it is known, else an i32 scalar; always within [low, high]. still: no loop moves it.
+
+    Where numbers are traced, JAX takes an operator for a function of its own: `lax` is quicker.
+    """
 
     value: Any
     low: int
@@ -31,8 +34,8 @@ class Offset:
         ends = sorted((self.low * factor + add, self.high * factor + add))
         if isinstance(self.value, int):
             return Offset.known(ends[0])
-        value = self.value if factor == 1 else self.value * np.int32(factor)
-        return Offset(value + np.int32(add) if add else value, ends[0], ends[1], self.still)
+        value = self.value if factor == 1 else lax.mul(self.value, np.int32(factor))
+        return Offset(lax.add(value, np.int32(add)) if add else value, ends[0], ends[1], self.still)
 
 
 @dataclass
@@ -55,10 +58,10 @@ class Scope:
             if isinstance(term.value, int):
                 constant += term.value
             else:
-                value = term.value if value is None else value + term.value
+                value = term.value if value is None else lax.add(value, term.value)
         if value is None:
             return Offset.known(constant)
-        return Offset(value + np.int32(constant) if constant else value, low, high, still)
+        return Offset(lax.add(value, np.int32(constant)) if constant else value, low, high, still)
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype) -> Array:
         """Zeros for memory that is written in parts."""

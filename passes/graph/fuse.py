@@ -243,14 +243,16 @@ class BlockFuser:
             splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp | WindowOp)
         ):
             return None
-        load = resolve(
-            value,
-            [Index.axis(d) for d in range(len(shape_of(value)))],
-            shape_of(value),
-            lambda v: self._stops(v) or own_tensor(v, user),
-        )
-        base = load.base
-        generated = isinstance(base.owner, IotaOp) and load.fill is None
+        base, filled = value, False
+        if is_layout(value.owner):
+            load = resolve(
+                value,
+                [Index.axis(d) for d in range(len(shape_of(value)))],
+                shape_of(value),
+                lambda v: self._stops(v) or own_tensor(v, user),
+            )
+            base, filled = load.base, load.fill is not None
+        generated = isinstance(base.owner, IotaOp) and not filled
         if base.owner in members or (
             generated and isinstance(user, ElementwiseOp | ReduceOp | ArgReduceOp | None)
         ):

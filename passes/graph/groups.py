@@ -63,6 +63,8 @@ class Grouper(Dependencies):
         super().__init__()
         self.machine = machine
         self.facts: dict[SSAValue, Facts] = {}
+        self.arity: dict[Operation, int] = {}
+        """How many operands and results ops have."""
 
     def of(self, value: SSAValue) -> Facts:
         found = self.facts.get(value)
@@ -265,7 +267,7 @@ class Grouper(Dependencies):
         def takes(width: int) -> int:
             return row // run * -(-run * width // ROW_BYTES) * ROW_BYTES
 
-        most = sum(len(op.operands) + len(op.results) for op in members)
+        most = sum(map(self._arity, members))
         if takes(WIDEST) * max(ROW_VALUES, 2 * most + 3) <= room:
             return True  # whatever they hold
         held = spread = 0
@@ -283,6 +285,12 @@ class Grouper(Dependencies):
                 widest = max(widest, mine.width)
                 held += mine.elements >= row and not mine.splat
         return takes(widest) * max(ROW_VALUES, 2 * held + spread + 3) <= room
+
+    def _arity(self, op: Operation) -> int:
+        found = self.arity.get(op)
+        if found is None:
+            found = self.arity[op] = len(op.operands) + len(op.results)
+        return found
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
         group.members.append(op)
@@ -342,7 +350,12 @@ class Grouper(Dependencies):
     def _agrees(self, group: Group, value: SSAValue, axes: Axes) -> bool | None:
         """Whether `value`, used with `axes`, is a value of the group (True), comes from outside (None), or is one
         in a way the group's tiles cannot give (False)."""
-        found = self.axes_in(group, value)
+        return self._matches(group, value, self.axes_in(group, value), axes)
+
+    def _matches(
+        self, group: Group, value: SSAValue, found: Sequence[int | str | None] | None, axes: Axes
+    ) -> bool | None:
+        """`_agrees`, where the axes of `value` in the group are found already."""
         if found is None:
             return (
                 False if self.needs_of(value) & group.bit or base_of(value).owner in group.members else None
@@ -353,15 +366,11 @@ class Grouper(Dependencies):
         """The axes an elementwise op would have in `group`, or None where it cannot join."""
         if group.closed:
             return None
-        shape = shape_of(op.results[0])
-        guesses = [a for v in op.operands if (a := self.axes_in(group, v)) is not None]
-        guesses.sort(key=lambda a: a.count("new"))
+        found = {v: self.axes_in(group, v) for v in op.operands}
+        guesses = [a for a in found.values() if a is not None]
         if not guesses:
             return None
-        axes = self._complete(group, guesses[0], shape)
-        if axes is None:
+        axes = self._complete(group, min(guesses, key=lambda a: a.count("new")), shape_of(op.results[0]))
+        if axes is None or any(self._matches(group, v, a, axes) is False for v, a in found.items()):
             return None
-        for value in op.operands:
-            if self._agrees(group, value, axes) is False:
-                return None
         return axes

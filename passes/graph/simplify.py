@@ -92,7 +92,7 @@ def simplify_block(block: Block, machine: Machine, rules: Rules) -> None:
     visited next."""
     op = block.first_op
     while op is not None:
-        for region in op.regions if not isinstance(op, FusionOp) else ():
+        for region in op.regions if op.regions and not isinstance(op, FusionOp) else ():
             for inner in region.blocks:
                 simplify_block(inner, machine, rules)
         before = op.prev_op
@@ -121,16 +121,19 @@ def _rules_for(kind: type[GraphOp], rules: Rules) -> tuple[Rule, ...]:
 
 def merge_equal(block: Block) -> None:
     """Ops of a block with equal operands and properties become one: layers that each build the same mask."""
-    seen: dict[tuple, Operation] = {}
+    seen: dict[tuple, list[Operation]] = {}
     for op in block.ops:
         if op.regions or not isinstance(op, GraphOp) or type(op) is HostOp:
             continue
         properties, noted = tuple(op.properties.items()), op.attributes.get(NOTE)
-        key = (type(op), tuple(op.operands), properties, noted, tuple(op.result_types))
-        first = seen.setdefault(key, op)
-        if first is not op:
-            for old, new in zip(op.results, first.results, strict=True):
-                old.replace_all_uses_with(new)
+        # types are compared where all else is equal: their hashes take longer than all else
+        same = seen.setdefault((type(op), tuple(op.operands), properties, noted), [])
+        first = next((other for other in same if other.result_types == op.result_types), None)
+        if first is None:
+            same.append(op)
+            continue
+        for old, new in zip(op.results, first.results, strict=True):
+            old.replace_all_uses_with(new)
 
 
 class Rewriter:

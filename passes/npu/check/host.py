@@ -421,25 +421,26 @@ def function_of(op: CallOp) -> FuncOp | None:
 def constants_apart(functions: Sequence[FuncOp]) -> list[Finding]:
     """Constants of functions that work in one arena lie over no argument and no other tensor: they must be there still
     when the program runs again."""
-    ranges: list[tuple[int, int, Operation]] = []
+    ranges: list[tuple[int, int, Operation, bool]] = []
     for func in functions:
         addresses = func.attributes.get("npu.addresses")
         if isinstance(addresses, DenseArrayBase):
             given = zip(to_ints(addresses), func.body.block.args, strict=False)
-            ranges += [(at, at + gm(arg).bytes, func) for at, arg in given]
+            ranges += [(at, at + gm(arg).bytes, func, False) for at, arg in given]
         for op in func.walk():
             if isinstance(op, GmAllocOp | GmConstantOp) and op.address is not None:
-                ranges.append((integer(op.address), integer(op.address) + gm(op.result).bytes, op))
+                first = integer(op.address)
+                ranges.append((first, first + gm(op.result).bytes, op, isinstance(op, GmConstantOp)))
     found = []
-    live: list[tuple[int, Operation]] = []
-    for start, end, op in sorted((r for r in ranges if r[1] > r[0]), key=lambda r: r[:2]):
-        live = [(e, o) for e, o in live if e > start]
-        for until, other in live:
-            first, second = (op, other) if isinstance(op, GmConstantOp) else (other, op)
-            if isinstance(first, GmConstantOp):
+    live: list[tuple[int, Operation, bool]] = []
+    for start, end, op, fixed in sorted((r for r in ranges if r[1] > r[0]), key=lambda r: r[:2]):
+        live = [entry for entry in live if entry[0] > start]
+        for until, other, other_fixed in live:
+            if fixed or other_fixed:
+                first, second = (op, other) if fixed else (other, op)
                 where = Bytes("gm", start, min(end, until))
                 found.append(
                     Finding("device-overlap", "{first} shares bytes with {second}", first, second, where)
                 )
-        live.append((end, op))
+        live.append((end, op, fixed))
     return found
