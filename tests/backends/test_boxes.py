@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.backends.interpreter import boxes
+from tilewright.backends.interpreter.grid import _quotient, coordinates
 from tilewright.backends.interpreter.scope import Offset
 from tilewright.backends.interpreter.views import View
 
@@ -25,7 +26,11 @@ def transfers(draw: st.DrawFn, store: bool = False):
         source = (draw(st.integers(40, 120)),)
     strides = [math.prod(source[d + 1 :]) for d in range(len(source))]
     order = draw(st.permutations(range(len(source))))
-    view = View(tuple(source[d] for d in order), tuple(strides[d] for d in order))
+    extents, steps = [source[d] for d in order], [strides[d] for d in order]
+    if not store and draw(st.integers(0, 3)) == 0:  # a dimension along which the view repeats
+        at = draw(st.integers(0, len(source) - 1))
+        extents[at], steps[at] = draw(st.integers(1, 6)), 0
+    view = View(tuple(extents), tuple(steps))
     rank = len(source)
     sizes = [draw(st.integers(1, min(n + 2, 70))) for n in view.shape]
     steps = [draw(st.sampled_from([1, 1, 2, -1] if store else [1, 1, 2, -1, 0])) for _ in range(rank)]
@@ -48,11 +53,12 @@ def strided(flat: np.ndarray, view: View, writeable: bool = False) -> np.ndarray
     return np.lib.stride_tricks.as_strided(flat, view.shape, steps, writeable=writeable)
 
 
-@pytest.mark.parametrize(("traced", "large"), [(False, boxes.LARGE), (True, boxes.LARGE), (True, 1)])
+@pytest.mark.parametrize("asks", [None, False, True])
 @settings(deadline=None, max_examples=60)
 @given(case=transfers())
-def test_load(traced: bool, large: int, case) -> None:
-    """`large`: from what size on a box is shifted only where it must be."""
+def test_load(asks: bool | None, case) -> None:
+    """`asks`: whether a box at traced offsets is shifted only where it must be; None: offsets are known."""
+    traced = asks is not None
     source, view, offsets, sizes, steps, window, window_steps = case
     flat = np.arange(1, math.prod(source) + 1, dtype=np.float32)
     shown, rank = strided(flat, view), len(sizes)
@@ -69,7 +75,9 @@ def test_load(traced: bool, large: int, case) -> None:
         return boxes.load(x, view, where, sizes, steps, FILL, shape, window, window_steps)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(boxes, "LARGE", large)
+        if asks:
+            patch.setattr(boxes, "LARGE", 0)
+            patch.setattr(boxes, "MOSTLY", 0)
         got = jax.jit(run)(flat.reshape(source), np.asarray(offsets, np.int32))
     np.testing.assert_array_equal(np.asarray(got), want)
 
@@ -105,6 +113,42 @@ def test_a_box_inside_is_one_slice() -> None:
     assert "dynamic_slice" in text
     assert "gather" not in text
     assert "select" not in text
+
+
+def asked(start: Offset, rows: int) -> bool:
+    """Whether loading 1024 columns of some rows from `start` on, out of 64, asks if they stick out."""
+    view, size = View.dense((64, 1024)), [rows, 1024]
+
+    def run(x, at):
+        rows_at = Offset(at, start.low, start.high, start.still)
+        return boxes.load(x, view, [rows_at, Offset.known(0)], size, [1, 1], FILL, tuple(size))
+
+    return "cond" in str(jax.make_jaxpr(run)(jax.ShapeDtypeStruct((64, 1024), np.float32), np.int32(0)))
+
+
+def test_only_loops_ask_for_the_edge() -> None:
+    assert asked(Offset(None, 0, 60), 16)
+    assert not asked(Offset(None, 0, 60, still=True), 16)  # taken once
+    assert not asked(Offset(None, 0, 48), 16)  # inside
+    assert not asked(Offset(None, -1, 1), 64)  # two of three stick out
+    assert not asked(Offset(None, 0, 60), 4)  # small
+
+
+@settings(deadline=None, max_examples=200)
+@given(n=st.integers(1, 5000), total=st.integers(1, 1 << 20), data=st.data())
+def test_quotient(n: int, total: int, data: st.DataObject) -> None:
+    i = data.draw(st.integers(0, total - 1))
+    numbers = np.array([0, i, i // n * n, max(i // n * n - 1, 0), total - 1], np.int32)
+    np.testing.assert_array_equal(np.asarray(_quotient(numbers, n, total)), numbers // n)
+
+
+@pytest.mark.parametrize("counts", [(3, 5, 7), (1, 9, 1, 2), (128, 128), (6,)])
+def test_coordinates(counts: tuple[int, ...]) -> None:
+    at = np.arange(math.prod(counts), dtype=np.int32)
+    want = np.unravel_index(at, counts)
+    for n, offset, row in zip(counts, coordinates(at, counts), want, strict=True):
+        np.testing.assert_array_equal(np.broadcast_to(np.asarray(offset.value), at.shape), row)
+        assert (offset.low, offset.high) == (0, n - 1)
 
 
 def test_store_refuses_a_view_that_repeats() -> None:
