@@ -188,8 +188,7 @@ class Walk:
     def _convert(self, name: str, op: Op, args: list[SSAValue]) -> Sequence[SSAValue]:
         types = [self.type(r.type) for r in op.results]
         rule = self._structural.get(name)
-        if rule is None and self.movable(args, types):
-            native = self.native(args, types)
+        if rule is None and ((native := self.native(args, types)) or self.movable(args, types)):
             rule = (self._rules if native else self._complex).get(name)
             if rule is None and (name.startswith("chlo.") or not native):
                 made = self._expanded(op)

@@ -14,9 +14,10 @@ from ..dtypes import tensor
 
 def shape_of(value: SSAValue) -> tuple[int, ...]:
     """Static shape of a tensor value. Raises TypeError if it is not a tensor."""
-    if not isinstance(value.type, TensorType):
-        raise TypeError(f"expected a tensor, got {value.type}")
-    return value.type.get_shape()
+    type_ = value.type
+    if type(type_) is not TensorType:
+        raise TypeError(f"expected a tensor, got {type_}")
+    return tuple([n.data for n in type_.shape.data])
 
 
 def element_of(value: SSAValue) -> Attribute:
