@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import npu as ops
@@ -207,10 +207,11 @@ class HostProgram:
         self.write(state, op.dest, self.read(state, op.source))
 
     def carried(self, op: Operation, defined: Callable[[SSAValue], bool]) -> list[SSAValue]:
-        """Roots whose contents leave an op with regions: written inside and known outside."""
+        """Roots whose contents leave an op with regions: written inside and known outside, as the results of the
+        function around it are to its callers."""
         local, inside, written = self.local(op), set(op.walk()), self.writes(op)
         roots = [r for r in dict.fromkeys(self.roots.values()) if r in written and r not in local]
-        return [r for r in roots if defined(r) or self._used_outside(r, inside)]
+        return [r for r in roots if isinstance(r, BlockArgument) or defined(r) or self._used_outside(r, inside)]
 
     def _used_outside(self, root: SSAValue, inside: set[Operation]) -> bool:
         values = [v for v, r in self.roots.items() if r is root]

@@ -63,11 +63,21 @@ def nested(x: Any, *weights: Any) -> Any:
     return block(block(x)) + block(x)
 
 
+def branching(x: Any, *weights: Any) -> Any:
+    """What a switch gives is the result of the function, and of that alone."""
+
+    @jax.jit
+    def chosen(x: Any) -> Any:
+        return lax.switch(jnp.int32(7), [lambda x: x * 0.0, lambda x: layer(x, *weights)[0], jnp.cos], x)
+
+    return chosen(chosen(x) * 2.0)
+
+
 def functions(program: tw.Program) -> list[FuncOp]:
     return [op for op in program.module().ops if isinstance(op, FuncOp)]
 
 
-@pytest.mark.parametrize("fn", [network, looped, with_host, nested])
+@pytest.mark.parametrize("fn", [network, looped, with_host, nested, branching])
 def test_every_level_agrees(fn: Any) -> None:
     x = data("f32", (5, 16))
     program = tw.compile(fn, x, *WEIGHTS)
