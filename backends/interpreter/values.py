@@ -450,10 +450,33 @@ def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> 
     # of bf16, XLA on the CPU has some products only in f32, and refuses the others when they run
     if np.dtype(a.dtype) not in _ACCUMULATOR or a.dtype != b.dtype or a.dtype == jnp.bfloat16:
         a, b = convert(a, dtype), convert(b, dtype)
+    over, batch = dimension_numbers
+    kept = [_kept(x, [*o, *d]) for x, o, d in zip((a, b), over, batch, strict=True)]
+    vectors = all(x.shape[d] == 1 for x, others in zip((a, b), kept, strict=True) for d in others)
+    if vectors and jnp.issubdtype(dtype, jnp.floating):
+        return _inner(a, b, over, batch, kept, dtype)
     product = lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
     # XLA makes a product of single terms a multiplication, which it would merge with an addition behind it
-    single = all(a.shape[d] == 1 for d in dimension_numbers[0][0])
+    single = all(a.shape[d] == 1 for d in over[0])
     return settle(product) if single else product
+
+
+def _kept(x: Array, named: Sequence[int]) -> list[int]:
+    """The other dimensions of x."""
+    return [d for d in range(x.ndim) if d not in named]
+
+
+def _inner(a: Array, b: Array, over: Any, batch: Any, kept: Sequence[Sequence[int]], dtype: np.dtype) -> Array:
+    """`dot_general` of vectors, whose `kept` dimensions have one element. XLA makes it a multiplication and a sum, and
+    LLVM merges these or not."""
+    shape = [a.shape[d] for d in batch[0]]
+    count = prod(a.shape[d] for d in over[0])
+    rows = [
+        lax.reshape(lax.transpose(convert(x, dtype), (*first, *last, *others)), (*shape, count))
+        for x, first, last, others in zip((a, b), batch, over, kept, strict=True)
+    ]
+    sums = reduce(settle(lax.mul(*rows)), "sum", [len(shape)])
+    return lax.reshape(sums, (*shape, *(1 for others in kept for _ in others)))
 
 
 def mma(a: Array, b: Array, acc: Array, step: Any) -> Array:

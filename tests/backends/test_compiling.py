@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+import tilewright as tw
 from tilewright.backends.interpreter import values
 from tilewright.backends.interpreter.compiling import (
     OPTIONS,
@@ -155,3 +156,38 @@ def test_what_the_library_does_is_seen(behind: Callable[[Any], Any], allowed: bo
     shape = jax.ShapeDtypeStruct((64, 64), np.float32)
     made = jax.jit(lambda a, b, c: behind(c + a @ b), compiler_options=SUMMING_OPTIONS).lower(shape, shape, shape)
     assert only_summed(made.compile()) == allowed
+
+
+@pytest.mark.parametrize("count", [2, 13, 40, 257])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_products_of_vectors(count: int, batch: tuple[int, ...]) -> None:
+    """XLA makes them multiplications and sums of what came before, and LLVM may merge these."""
+    x = np.round(64 * np.random.default_rng(count).standard_normal((*batch, count))).astype(np.float32) / 64
+    numbers = (([x.ndim - 1],) * 2, (list(range(len(batch))),) * 2)
+
+    def run(x: Any) -> Any:
+        y = jnp.hypot(x, x)
+        return lax.dot_general(y, y, numbers) * 0.277
+
+    program = tw.compile(run, x)
+    typed, addressed = (np.asarray(program.executable(memory)(x)[0]) for memory in ("typed", "bytes"))
+    np.testing.assert_array_equal(typed, addressed)
+    np.testing.assert_allclose(typed, jax.jit(run)(x), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "numbers"),
+    [
+        (((13,), (13,)), (([0], [0]), ([], []))),
+        (((1, 5, 1), (5, 1)), (([1], [0]), ([], []))),
+        (((4, 3, 5), (3, 5, 1, 4)), (([1, 2], [0, 1]), ([0], [3]))),
+        (((3, 5, 4), (5, 3)), (([0, 1], [1, 0]), ([], []))),
+        (((1, 0), (0, 1)), (([1], [0]), ([], []))),
+    ],
+)
+def test_dot_general_of_vectors(shapes: Any, numbers: Any) -> None:
+    a, b = (np.random.default_rng(i).standard_normal(s).astype(np.float32) for i, s in enumerate(shapes))
+    got = values.dot_general(jnp.asarray(a), jnp.asarray(b), numbers, np.dtype(np.float32))
+    want = lax.dot_general(a, b, numbers)
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
