@@ -106,7 +106,7 @@ def trace(
     part = None
     if split is not None:
         cores = to_ints(kernel.grid)[split.axis]
-        part = Part(split.axis, Offset(start, 0, cores - split.size, True), split.size)
+        part = Part(split.axis, Offset(start, 0, cores - split.size, still=True), split.size)
         parts = {i: (signature.tensors[i].shape, d, split.size * n) for i, (d, n) in split.parts.items()}
         core.local = Local(kernel.body.block.args[split.axis], part, parts)
     contents = iter(passed)

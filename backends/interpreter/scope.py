@@ -27,7 +27,7 @@ class Offset:
 
     @staticmethod
     def known(value: int) -> Offset:
-        return Offset(value, value, value, True)
+        return Offset(value, value, value, still=True)
 
     def scaled(self, factor: int, add: int) -> Offset:
         """`self * factor + add`."""
