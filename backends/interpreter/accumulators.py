@@ -17,9 +17,14 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
+from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import MmadOp, SlotOp, whole_buffer
+from ...dialects.npu.interface import buffer
+from .batching import Batch
 from .boxes import turned
 from .liveness import Carried, bounds
+from .scope import Blank
+from .values import raw_dtype
 
 
 @dataclass(frozen=True)
@@ -33,11 +38,14 @@ class Sides:
         rank = len(self.left) + len(self.right)
         return (*self.left, rank, *self.right, rank + 1)
 
+    def shape(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """Rows and columns of `matrix`, for an accumulator of these sizes."""
+        rows = prod(sizes[d] for d in self._order()[: len(self.left) + 1])
+        return rows, prod(sizes) // rows
+
     def matrix(self, x: Array) -> Array:
         """[*lead, m, n] as one matrix."""
-        order = self._order()
-        rows = prod(x.shape[d] for d in order[: len(self.left) + 1])
-        return turned(x, order, (rows, x.size // rows))
+        return turned(x, self._order(), self.shape(x.shape))
 
     def apart(self, x: Array, shape: Sequence[int]) -> Array:
         """The inverse of `matrix`, of shape [*lead, m, n]."""
@@ -59,6 +67,16 @@ def find_sides(
             both = any(v in a and v in b for v in batched)
             found.setdefault(whole_buffer(op.acc), set()).add(None if both else Sides(tuple(left), tuple(right)))
     return {v: s for v, all_ in found.items() if len(all_) == 1 and (s := next(iter(all_))) is not None}
+
+
+def blanks(section: Operation, batch: Batch) -> Iterator[Blank]:
+    """The zeros that loops of a batched section may begin with: those of the accumulators."""
+    sides = find_sides(section, batch.moved, list(batch.counts))
+    for alloc in {whole_buffer(op.acc): None for op in section.walk() if isinstance(op, MmadOp)}:
+        moved, type_ = batch.moved.get(alloc, set()), buffer(alloc)
+        shape = (*(n if v in moved else 1 for v, n in batch.counts.items()), *type_.shape)
+        dtype = raw_dtype(numpy_dtype(type_.element))
+        yield sides[alloc].shape(shape) if alloc in sides else shape, dtype
 
 
 def zeroed(loop: scf.ForOp, known: Collection[SSAValue], carried: Carried) -> dict[Operation, SSAValue]:

@@ -20,7 +20,6 @@ from math import prod
 import jax
 import numpy as np
 from jax import Array, lax
-from jax.experimental.layout import Layout, with_layout_constraint
 from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
@@ -342,9 +341,7 @@ def store(dest: Array, view: View, tiles: Array, box: Box, scope: Scope, batch: 
         perm.append(len(place) + d)
         extents.append(prod(count for _, _, count in move) * sizes[d])
     x = boxes.turned(tiles, perm, extents)
-    x = boxes.store(dest, view, x, offsets, extents, [1] * len(extents))
-    # row-major, or XLA may hand a transposed tensor to the next kernel, whose sums then run in another order
-    return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
+    return boxes.store(dest, view, x, offsets, extents, [1] * len(extents))
 
 
 # -- instructions --------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from functools import wraps
 from typing import Any
 
 import jax
-from jax import lax
+from jax import Array, lax
+from jax.experimental.layout import Layout, with_layout_constraint
 from xdsl.dialects import scf
 from xdsl.ir import Operation
 
@@ -58,6 +59,12 @@ number in all places it gets wrong."""
 def jit(function: Callable[..., Any], options: Options = OPTIONS, **more: Any) -> Any:
     """`jax.jit` for the interpreter."""
     return jax.jit(function, compiler_options=options, keep_unused=True, **more)
+
+
+def in_rows(x: Array) -> Array:
+    """x, row-major: else XLA may hand a product a transposed operand, whose sums then run in another order. It fuses
+    nothing across this."""
+    return with_layout_constraint(x, Layout(tuple(range(x.ndim))))
 
 
 def row_major(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
 from ...dialects.npu.interface import gm
 from ...machine import Machine
+from .compiling import in_rows
 from .graph import Env, GraphRunner
 from .launch import Signature, Tensor, trace
 from .state import State, given, held, on_host, read_view, storage, write_view
@@ -201,7 +202,7 @@ class HostProgram:
         signature, passed, returned = self.bind(op, state.defined)
         results = trace(self.callee(op), signature, zero, [state.get(r) for r in passed], self.machine)
         for r, x in zip(returned, results, strict=True):
-            state.set(r, x)
+            state.set(r, in_rows(x) if self.machine is None else x)
 
     def _copy(self, op: structure.CopyOp, state: State, zero: Array) -> None:
         self.write(state, op.dest, self.read(state, op.source))

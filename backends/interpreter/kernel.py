@@ -23,6 +23,7 @@ from . import batching, boxes, values
 from .accumulators import Sides, find_sides, zeroed
 from .batching import NO_BATCH, Batch, find_batches, lift
 from .bytes_mode import BytesMemory
+from .compiling import in_rows
 from .direct import find_direct
 from .grid import GridWalker, Part, coordinates
 from .instructions import LEADING, RULES, Spec, as_operand, box_of, offsets_of
@@ -72,6 +73,8 @@ class NpuKernel(GridWalker):
         self.sides: Mapping[SSAValue, Sides] = {}
         self.zeroed: set[Operation] = set()
         """Products whose accumulators were zeros when the loop began that resets them."""
+        self.stored: set[int] = set()
+        """The device tensors that sections before this one wrote."""
         self._memory: Memory | None = None
 
     def run(self, part: Part | None = None) -> None:
@@ -93,12 +96,20 @@ class NpuKernel(GridWalker):
                 index = coordinates_[part.axis]
                 self.scope.index[index] = part.start
                 self.batch = self.batch.part(index, part.start, part.count)
+            for tensor in self.loaded(section, "l1") & self.stored:
+                self.tensors[tensor] = in_rows(self.tensors[tensor])
             batched = section.body.block.args[0] in self.batch.counts
             body = self.section if batched else self.units
             self.grid(axes, part, lambda s=section, b=body: b(s))
+            self.stored.update(self._written(section))
         self.batch = NO_BATCH
         self.direct, self.skipped = {}, set()
         self.packed = {}
+
+    def loaded(self, section: SectionOp, space: str) -> set[int]:
+        """The device tensors that a section loads to a memory."""
+        loads = [op for op in section.walk() if isinstance(op, ops.LoadOp) and buffer(op.tile()).space == space]
+        return {self.where[op.main_operands()[0]][0] for op in loads}
 
     @property
     def memory(self) -> Memory:

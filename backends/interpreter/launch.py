@@ -23,13 +23,14 @@ from ...dialects.npu import MmadOp, TransferOp, ViewOp
 from ...dialects.npu.interface import buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
+from .accumulators import blanks
 from .batching import Batch, find_batches
 from .compiling import compile_kernel, lowered, row_major
 from .grid import Local, Part
 from .kernel import NpuKernel
 from .liveness import bounds
 from .ranges import index_ranges
-from .scope import Offset, Ranges, row_range
+from .scope import Blank, Offset, Ranges, row_range
 from .values import cooked, on_device, raw, raw_dtype
 from .views import View
 
@@ -99,10 +100,12 @@ def trace(
     split: Split | None = None,
     start: Any = 0,
     batches: Mapping[SectionOp, Batch] | None = None,
+    blanks: Mapping[Blank, Array] | None = None,
 ) -> list[Array]:
     """The kernel's effect: contents of `signature.passed` in, of `signature.returned` out. With `split`, that of the
-    group of cores from coordinate `start` on. `batches` as `find_batches` gives them."""
+    group of cores from coordinate `start` on. `batches` as `find_batches` gives them, zeros as `find_blanks`."""
     core = NpuKernel(kernel, zero, machine, batches)
+    core.scope.blanks = blanks or {}
     part = None
     if split is not None:
         cores = to_ints(kernel.grid)[split.axis]
@@ -111,16 +114,34 @@ def trace(
         core.local = Local(kernel.body.block.args[split.axis], part, parts)
     contents = iter(passed)
     for i, t in enumerate(signature.tensors):
-        shape = list(t.shape)
-        if split is not None and i in split.parts:
-            d, each = split.parts[i]
-            shape[d] = split.size * each
-        core.tensors[i] = core.scope.zeros(shape, raw_dtype(t.dtype)) if t.fresh else raw(next(contents))
+        core.tensors[i] = core.scope.zeros(*_fresh(signature, i, split)) if t.fresh else raw(next(contents))
     for arg, t in zip(tensor_arguments(kernel), signature.of, strict=True):
         view = View.of(gm(arg))
         core.bind(arg, t, view if core.local is None else core.local.view(t, view))
     core.run(part)
     return [cooked(core.tensors[i], t.dtype) for i, t in enumerate(signature.tensors) if t.written]
+
+
+def _fresh(signature: Signature, tensor: int, split: Split | None) -> Blank:
+    """What a tensor, or the part of it that a group of cores writes, is before it is written."""
+    t = signature.tensors[tensor]
+    shape = list(t.shape)
+    if split is not None and tensor in split.parts:
+        d, each = split.parts[tensor]
+        shape[d] = split.size * each
+    return tuple(shape), raw_dtype(t.dtype)
+
+
+def find_blanks(
+    kernel: KernelOp, signature: Signature, batches: Mapping[SectionOp, Batch], split: Split | None
+) -> list[Blank]:
+    """The zeros that a kernel may begin with: of its fresh tensors and of its accumulators."""
+    found = [_fresh(signature, i, split) for i, t in enumerate(signature.tensors) if t.fresh]
+    for section, batch in batches.items():
+        if split is not None and (index := kernel.body.block.args[split.axis]) in batch.counts:
+            batch = batch.part(index, Offset.known(0), split.size)
+        found += blanks(section, batch)
+    return list(dict.fromkeys(found))
 
 
 class CompiledKernel:
@@ -130,6 +151,8 @@ class CompiledKernel:
         self.kernel, self.signature = kernel, signature
         self.batches = find_batches(kernel)
         self.split = find_split(kernel, signature, self.batches) if pays_to_split(kernel, signature) else None
+        self.blanks = find_blanks(kernel, signature, self.batches, self.split)
+        self.zeros: list[Array] = []
         self.executable: Any = None
 
     def lower(self) -> Callable[[], CompiledKernel]:
@@ -137,20 +160,23 @@ class CompiledKernel:
         shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self.signature.passed]
         zero = jax.ShapeDtypeStruct((), np.float32)
         coordinate = jax.ShapeDtypeStruct((), np.int32)
-        made = lowered(row_major(self._run), [zero, coordinate, *shapes])
+        zeros = [jax.ShapeDtypeStruct(*blank) for blank in self.blanks]
+        made = lowered(row_major(self._run), [zero, coordinate, zeros, *shapes])
 
         def compiled() -> CompiledKernel:
             self.executable = compile_kernel(made, self.kernel)
+            self.zeros = [zeros_of(*blank) for blank in self.blanks]
             return self
 
         return compiled
 
-    def _run(self, zero: Array, start: Array, *passed: Array) -> list[Array]:
-        return trace(self.kernel, self.signature, zero, passed, None, self.split, start, self.batches)
+    def _run(self, zero: Array, start: Array, zeros: Sequence[Array], *passed: Array) -> list[Array]:
+        blanks = dict(zip(self.blanks, zeros, strict=True))
+        return trace(self.kernel, self.signature, zero, passed, None, self.split, start, self.batches, blanks)
 
     def __call__(self, passed: Sequence[Array]) -> list[Array]:
         if self.split is None:
-            return self.executable(ZERO, NONE, *passed)
+            return self.executable(ZERO, NONE, self.zeros, *passed)
         last = to_ints(self.kernel.grid)[self.split.axis] - self.split.size
         whole = [_empty(t.shape, t.dtype) for t in self.signature.returned]
         second = THREADS.submit(self._group, last, passed, whole)
@@ -161,7 +187,7 @@ class CompiledKernel:
     def _group(self, start: int, passed: Sequence[Array], whole: Sequence[np.ndarray]) -> None:
         """Runs the cores from coordinate `start` on, and puts what they give in its place in the whole outputs."""
         assert self.split is not None
-        results = self.executable(ZERO, np.int32(start), *passed)
+        results = self.executable(ZERO, np.int32(start), self.zeros, *passed)
         returned = [i for i, t in enumerate(self.signature.tensors) if t.written]
         for i, out, x in zip(returned, whole, results, strict=True):
             d, each = self.split.parts[i]
@@ -179,6 +205,22 @@ def _empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     return memory[first : first + count].view(dtype).reshape(shape)
 
 
+class _Zeros:
+    """Arrays of zeros that share one memory, as large as the largest of them. The host gives a large one a page of
+    zeros at a time, when it is read."""
+
+    def __init__(self) -> None:
+        self.memory = np.zeros(0, np.uint8)
+
+    def __call__(self, shape: Sequence[int], dtype: np.dtype) -> Array:
+        count = size(shape) * dtype.itemsize
+        if count > self.memory.size:
+            memory = np.zeros(count + XLA_ALIGNMENT, np.uint8)
+            self.memory = memory[-memory.ctypes.data % XLA_ALIGNMENT :]
+        return on_device(self.memory[:count].view(dtype).reshape(shape), own=True)
+
+
+zeros_of = _Zeros()
 ZERO = np.float32(0)
 NONE = np.int32(0)
 

@@ -144,17 +144,25 @@ class TypedMemory:
         return whole
 
     def save(self, loop: scf.ForOp, zeroed: Collection[SSAValue] = ()) -> list[Array]:
-        for cell in self.carried.cells[loop]:
-            if cell.alloc in zeroed and cell.slot is not None:
-                self._write(cell.slot, self._zeros(cell.alloc))
-        state = self.take(loop)
+        state = [
+            self._nothing(c) if c.alloc in zeroed and c.slot is not None else self._state(c)
+            for c in self.carried.cells[loop]
+        ]
         self.outside.append(dict(self.contents))
         return state
 
     def take(self, loop: scf.ForOp) -> list[Array]:
-        cells = self.carried.cells[loop]
-        state = [self._flush(c.alloc) if c.slot is None else self._read(c.slot) for c in cells]
-        return [self._widened(x, c) for x, c in zip(state, cells, strict=True)]
+        return [self._state(c) for c in self.carried.cells[loop]]
+
+    def _state(self, cell: Cell) -> Array:
+        return self._widened(self._flush(cell.alloc) if cell.slot is None else self._read(cell.slot), cell)
+
+    def _nothing(self, cell: Cell) -> Array:
+        """Zeros, as a loop carries them."""
+        shape, type_ = self._carried_shape(cell), buffer(cell.alloc)
+        if self._is_matrix(cell):
+            shape = self.sides[cell.alloc].shape(shape)
+        return self.scope.zeros(shape, values.raw_dtype(numpy_dtype(type_.element)))
 
     def _widened(self, x: Array, cell: Cell) -> Array:
         """`x` as a loop carries it: with the leading dimensions it has anywhere in the loop."""

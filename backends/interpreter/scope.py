@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,12 +38,18 @@ class Offset:
         return Offset(lax.add(value, np.int32(add)) if add else value, ends[0], ends[1], self.still)
 
 
+Blank = tuple[tuple[int, ...], np.dtype]
+"""Shape and dtype of an array of zeros."""
+
+
 @dataclass
 class Scope:
-    """`index` holds what is in scope; `zero` is a 0 (f32, shape []) that XLA cannot see through."""
+    """`index` holds what is in scope; `zero` is a 0 (f32, shape []) that XLA cannot see through, `blanks` are arrays of
+    such zeros."""
 
     zero: Array
     index: dict[SSAValue, Offset] = field(default_factory=dict)
+    blanks: Mapping[Blank, Array] = field(default_factory=dict)
 
     def linear(self, row: Sequence[int], values: Sequence[SSAValue]) -> Offset:
         """One row of a linear expression of index values."""
@@ -64,7 +70,11 @@ class Scope:
         return Offset(lax.add(value, np.int32(constant)) if constant else value, low, high, still)
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype) -> Array:
-        """Zeros for memory that is written in parts."""
+        """Zeros for memory that is written in parts. To copy an array takes no code, to fill one takes XLA as long to
+        compile as any other loop."""
+        blank = self.blanks.get((tuple(shape), np.dtype(dtype)))
+        if blank is not None:
+            return blank
         one = lax.convert_element_type(lax.abs(self.zero), dtype)
         return lax.broadcast_in_dim(one, tuple(shape), ())
 
