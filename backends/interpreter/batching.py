@@ -42,6 +42,7 @@ from .instructions import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_RO
 from .liveness import bounds, carried
 from .scope import Box, Offset, Scope, traced
 from .views import View
+from .wide import Parts, Wide, boxed, extents, grouped
 
 WIDE_BYTES = 1 << 20
 """Up to this size the sums of all tiles side by side are kept at once: they and the products that are added to them at
@@ -60,6 +61,10 @@ class Batch:
     @property
     def rank(self) -> int:
         return len(self.counts)
+
+    @property
+    def sizes(self) -> list[int]:
+        return list(self.counts.values())
 
     def position(self, index: SSAValue) -> int:
         return list(self.counts).index(index)
@@ -229,9 +234,16 @@ def load(
     batch: Batch,
     fill: np.ndarray,
     shape: Sequence[int],
-) -> Array:
-    """The tiles of all batched iterations, [*leading, *shape]."""
+) -> Array | Wide:
+    """The tiles of all batched iterations: as one where they lie side by side, else [*leading, *shape]."""
     offsets, moves = _split_offsets(box, scope, batch)
+    parts = side_by_side(moves, box.sizes) if batch.rank and 0 not in shape else None
+    if parts is not None and all(s > 0 and (s == 1 or not m) for s, m in zip(box.steps, moves, strict=True)):
+        tile = grouped(box.sizes, parts, shape)
+        if tile is not None:
+            spans, whole = extents(box.sizes, parts, batch.sizes), extents(shape, tile, batch.sizes)
+            x = boxes.load(source, view, offsets, spans, box.steps, fill, whole)
+            return Wide(x, tuple(shape), tile)
     sizes = box.sizes
     backwards = [s < 0 for s in box.steps]
     steps = [abs(s) for s in box.steps]
@@ -267,6 +279,19 @@ def load(
         seen.append(n)
         order.append(-1)
     return _lead(x, seen, order, batch, tuple(shape))
+
+
+def side_by_side(moves: Sequence[Sequence[tuple[int, int, int]]], sizes: Sequence[int]) -> Parts | None:
+    """The parts of boxes of `sizes` that batched indices move by these (coefficient, batch dimension, count)."""
+    parts = []
+    for move, n in zip(moves, sizes, strict=True):
+        reach = n
+        for c, _, count in sorted(move):
+            if c != reach:
+                return None
+            reach *= count
+        parts.append(tuple(index for _, index, _ in sorted(move, reverse=True)))
+    return tuple(parts)
 
 
 def _windows(x: Array, d: int, distance: int, count: int) -> Array:
@@ -320,10 +345,16 @@ def _split_offsets(
     return offsets, moves
 
 
-def store(dest: Array, view: View, tiles: Array, box: Box, scope: Scope, batch: Batch) -> Array:
+def store(dest: Array, view: View, tiles: Array | Wide, box: Box, scope: Scope, batch: Batch) -> Array:
     """`dest` with the boxes of all batched iterations replaced by `tiles` [*leading, *tile]."""
     offsets, moves = _split_offsets(box, scope, batch)
     sizes = box.sizes
+    if isinstance(tiles, Wide):
+        parts = side_by_side(moves, sizes)
+        whole = None if parts is None else boxed(tiles, sizes, parts, batch.sizes)
+        if whole is not None:
+            return boxes.store(dest, view, whole, offsets, whole.shape, box.steps)
+        tiles = tiles.tiles(batch.sizes)
     named = [index for move in moves for _, index, _ in move]
     counts = list(batch.counts.values())
     kept = [i for i in range(batch.rank) if i in named]

@@ -25,6 +25,7 @@ from .liveness import slot_of
 from .memory import known_indices, slot_index
 from .scope import Scope, known, traced
 from .values import cooked, raw, raw_dtype
+from .wide import Wide, apart
 
 WORD = np.dtype(np.uint32)
 
@@ -98,11 +99,11 @@ class BytesMemory:
             x = lax.slice(lax.reshape(x, (rows, x.size // rows)), [0, 0], [rows, inner])
         return cooked(lax.reshape(x, type_.shape), dtype)
 
-    def write(self, value: SSAValue, x: Array) -> None:
+    def write(self, value: SSAValue, x: Array | Wide) -> None:
         type_ = buffer(value)
         rows, inner, row_words = _layout(type_)
         row = row_words * 4 // numpy_dtype(type_.element).itemsize
-        x = lax.reshape(raw(x), (rows, inner))
+        x = lax.reshape(raw(apart(x, ())), (rows, inner))
         if row != inner:
             x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0), (0, row - inner, 0)])
         # the barrier keeps the memory out of the computation, so that it is updated in place

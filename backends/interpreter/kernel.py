@@ -19,7 +19,7 @@ from ...dialects.npu import whole_buffer
 from ...dialects.npu.interface import NpuOp, buffer, fill_value, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
-from . import batching, boxes, values
+from . import batching, boxes, values, wide
 from .accumulators import Sides, find_sides, zeroed
 from .batching import NO_BATCH, Batch, find_batches, lift
 from .bytes_mode import BytesMemory
@@ -30,6 +30,7 @@ from .instructions import LEADING, RULES, Spec, as_operand, box_of, offsets_of
 from .liveness import Carried, bounds, carried, perfect_nest
 from .memory import Memory, TypedMemory, known_indices
 from .scope import Box, Offset, Scope, traced
+from .wide import Wide
 
 SILENT = (
     ops.ViewOp,
@@ -145,7 +146,20 @@ class NpuKernel(GridWalker):
         elif not isinstance(op, SILENT):
             raise VerifyException(f"{describe(op)} is not an op of a kernel")
 
+    def _wide(self, values_: Sequence[SSAValue]) -> list[Wide] | None:
+        """The contents of buffers, if the tiles of batched iterations lie side by side in each of them."""
+        if not self.batch.rank or not isinstance(self.memory, TypedMemory):
+            return None
+        found = [self.memory.wide(v) for v in values_]
+        return [x for x in found if x is not None] if None not in found else None
+
     def _instruction(self, op: NpuOp) -> None:
+        if type(op) in LEADING and (tiles := self._wide(op.reads())) is not None:
+            (target,) = op.writes()
+            whole = wide.compute(op, self.scope, tiles, Spec.of(target))
+            if whole is not None:
+                self.memory.write(target, whole)
+                return
         sources = [self.memory.read(v) for v in op.reads()]
         targets = op.writes()
         out = [Spec.of(v) for v in targets]
@@ -223,18 +237,18 @@ class NpuKernel(GridWalker):
                 continue
             if all(inside[v][:2] == (0, 1) for v in moving):
                 batch = Batch({**self.batch.counts, **{v: inside[v][2] for v in moving}}, self.batch.starts)
-                self.packed[op] = self._box(load, box, _matrix_shape(op), batch), moving
+                self.packed[op] = wide.apart(self._box(load, box, _matrix_shape(op), batch), batch.sizes), moving
 
     def load(self, op: ops.LoadOp) -> None:
-        self._put(op.tile(), self._box(op, box_of(op), buffer(op.tile()).shape))
+        self._put(op.tile(), self._box(op, box_of(op), buffer(op.tile()).shape, self.batch))
 
-    def _box(self, op: ops.LoadOp, box: Box, shape: Sequence[int], batch: Batch | None = None) -> Array:
+    def _box(self, op: ops.LoadOp, box: Box, shape: Sequence[int], batch: Batch) -> Array | Wide:
         """The elements in a box of the device tensor that `op` loads from, [*leading, *shape]."""
         tensor, view = self.where[op.main_operands()[0]]
         dtype = numpy_dtype(op.view.element)
         fill = values.raw_scalar(fill_value(op.properties.get("fill")), dtype)
-        x = batching.load(self.tensors[tensor], view, box, self.scope, batch or self.batch, fill, shape)
-        return values.cooked(x, dtype)
+        x = batching.load(self.tensors[tensor], view, box, self.scope, batch, fill, shape)
+        return wide.mapped(lambda y: values.cooked(y, dtype), x)
 
     def _operand(self, op: Operation) -> None:
         """A load to l0a or l0b, straight from device memory."""
@@ -246,18 +260,20 @@ class NpuKernel(GridWalker):
             for v in moving:
                 x = lax.dynamic_index_in_dim(x, traced(self.scope.index[v].value), self.batch.rank, keepdims=False)
         else:
-            x = self._box(load, box, _matrix_shape(op))
+            x = wide.apart(self._box(load, box, _matrix_shape(op), self.batch), self.batch.sizes)
         (x,) = lift(lambda m: [as_operand(op, values.convert(m, between), out)], [x], self.batch.rank)
         self.memory.write(op.dest, x)
 
     def store(self, op: ops.TransferOp) -> None:
-        tiles, dest = self.memory.read(op.tile()), op.main_operands()[1]
+        tile, dest = op.tile(), op.main_operands()[1]
         if not self.batch.rank:
-            self.store_box(op, tiles, dest)
+            self.store_box(op, self.memory.read(tile), dest)
             return
+        tiles = found[0] if (found := self._wide([tile])) else self.memory.read(tile)
         tensor, view = self.where[dest]
         scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
-        x = values.raw(values.convert(tiles, numpy_dtype(gm(dest).element)))
+        dtype = numpy_dtype(gm(dest).element)
+        x = wide.mapped(lambda y: values.raw(values.convert(y, dtype)), tiles)
         self.tensors[tensor] = batching.store(self.tensors[tensor], view, x, box_of(op), scope, self.batch)
 
     def load_indirect(self, op: ops.LoadIndirectOp) -> None:
@@ -266,8 +282,9 @@ class NpuKernel(GridWalker):
         (x,) = lift(lambda i: [self.load_boxes(op, i, shape)], [index], self.batch.rank)
         self._put(op.dest, x)
 
-    def _put(self, target: SSAValue, x: Array) -> None:
-        self.memory.write(target, values.convert(x, numpy_dtype(buffer(target).element)))
+    def _put(self, target: SSAValue, x: Array | Wide) -> None:
+        dtype = numpy_dtype(buffer(target).element)
+        self.memory.write(target, wide.mapped(lambda y: values.convert(y, dtype), x))
 
 
 def _matrix_shape(op: ops.LoadL0Op) -> tuple[int, int]:

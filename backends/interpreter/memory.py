@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from . import values
 from .accumulators import Sides
 from .liveness import Carried, Cell, Slot, slot_of
 from .scope import Scope, traced
+from .wide import Wide, apart, mapped
 
 
 class Memory(Protocol):
@@ -26,7 +27,7 @@ class Memory(Protocol):
         """The contents of a buffer, in its shape and dtype; zeros where nothing was written."""
         ...
 
-    def write(self, value: SSAValue, x: Array) -> None: ...
+    def write(self, value: SSAValue, x: Array | Wide) -> None: ...
 
     def save(self, loop: scf.ForOp, zeroed: Collection[SSAValue] = ()) -> list[Array]:
         """What the loop starts with; buffers that are `zeroed`, with zeros."""
@@ -64,7 +65,7 @@ class _Contents:
     """`whole` [slots, *lead, *shape] as it was before the `pending` writes to single slots."""
 
     whole: Array | None = None
-    pending: tuple[tuple[Slot, Array], ...] = ()
+    pending: tuple[tuple[Slot, Array | Wide], ...] = ()
 
 
 _EMPTY = _Contents()
@@ -92,6 +93,7 @@ class TypedMemory:
         self.batched = batched or {}
         self.moved = moved or {}
         self.sides = sides or {}
+        self.counts = list(self.batched.values())
         self.fixed = dict.fromkeys(self.batched, 0)
         self.lead = (1,) * len(self.batched)
         self.contents: dict[SSAValue, _Contents] = {}
@@ -103,11 +105,22 @@ class TypedMemory:
     def read(self, value: SSAValue) -> Array:
         return values.cooked(self._read(self.slot(value)), numpy_dtype(buffer(value).element))
 
+    def wide(self, value: SSAValue) -> Wide | None:
+        """The contents of a buffer as one tile, if they were written so."""
+        slot = self.slot(value)
+        for other, x in reversed(self.contents.get(slot.alloc, _EMPTY).pending):
+            if other == slot and isinstance(x, Wide):
+                dtype = numpy_dtype(buffer(value).element)
+                return replace(x, x=values.cooked(x.x, dtype))
+            if not other.differs(slot):
+                break
+        return None
+
     def _read(self, slot: Slot) -> Array:
         contents = self.contents.get(slot.alloc, _EMPTY)
         for other, x in reversed(contents.pending):
             if other == slot:
-                return x
+                return apart(x, self.counts)
             if not other.differs(slot):
                 self._flush(slot.alloc)
                 break
@@ -120,10 +133,10 @@ class TypedMemory:
         type_ = buffer(alloc)
         return self.scope.zeros((*self.lead, *type_.shape), values.raw_dtype(numpy_dtype(type_.element)))
 
-    def write(self, value: SSAValue, x: Array) -> None:
-        self._write(self.slot(value), values.raw(x))
+    def write(self, value: SSAValue, x: Array | Wide) -> None:
+        self._write(self.slot(value), mapped(values.raw, x))
 
-    def _write(self, slot: Slot, x: Array) -> None:
+    def _write(self, slot: Slot, x: Array | Wide) -> None:
         old = self.contents.get(slot.alloc, _EMPTY)
         pending = tuple(p for p in old.pending if p[0] != slot)
         self.contents[slot.alloc] = _Contents(old.whole, (*pending, (slot, x)))
@@ -135,9 +148,10 @@ class TypedMemory:
         if whole is None:
             dtype = values.raw_dtype(numpy_dtype(type_.element))
             whole = self.scope.zeros((type_.slots, *self.lead, *type_.shape), dtype)
-        shape = np.broadcast_shapes(whole.shape[1:], *(x.shape for _, x in contents.pending))
+        pending = [(slot, apart(x, self.counts)) for slot, x in contents.pending]
+        shape = np.broadcast_shapes(whole.shape[1:], *(x.shape for _, x in pending))
         whole = lax.broadcast_in_dim(whole, (type_.slots, *shape), range(whole.ndim))
-        for slot, x in contents.pending:
+        for slot, x in pending:
             x = lax.broadcast_in_dim(x, shape, range(x.ndim))
             whole = lax.dynamic_update_index_in_dim(whole, x, traced(slot_index(slot, self.scope)), 0)
         self.contents[alloc] = _Contents(whole)

@@ -1,0 +1,134 @@
+"""The tiles of batched iterations as one larger tile.
+
+Where iterations load and store boxes that lie side by side, and compute element by element in between, nothing need be
+cut apart: the array stays as it lies in device memory. What cannot do with that has the tiles one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from jax import Array, lax
+
+from ...dialects.npu import VBroadcastOp, VFillOp
+from ...dialects.npu.interface import NpuOp
+from .boxes import turned
+from .instructions import LEADING, Spec
+from .scope import Scope
+
+Parts = tuple[tuple[int, ...], ...]
+"""For each dimension of a tile, the batched dimensions whose iterations lie side by side along it, outermost first."""
+
+
+@dataclass(frozen=True)
+class Wide:
+    """The tiles of `shape` of all batched iterations: dimension d of `x` has the tiles of `parts[d]` side by side. It
+    has size 1 where all elements along it are one number, whatever the iteration."""
+
+    x: Array
+    shape: tuple[int, ...]
+    parts: Parts
+
+    def tiles(self, counts: Sequence[int]) -> Array:
+        """[*leading, *shape], with the `counts` of the batched dimensions, or 1 where the tiles do not differ."""
+        apart, order = list[int](), list[int]()
+        leading = [1] * len(counts)
+        for n, parts, extent in zip(self.shape, self.parts, self.x.shape, strict=True):
+            for part in parts:
+                leading[part] = counts[part]
+                apart.append(counts[part])
+                order.append(part)
+            apart.append(min(n, extent))
+            order.append(len(counts))
+        inner = [min(n, extent) for n, extent in zip(self.shape, self.x.shape, strict=True)]
+        x = turned(self.x, sorted(range(len(order)), key=order.__getitem__), (*leading, *inner), apart)
+        return x if inner == list(self.shape) else lax.broadcast_in_dim(x, (*leading, *self.shape), range(x.ndim))
+
+
+def mapped(function: Callable[[Array], Array], x: Array | Wide) -> Array | Wide:
+    """A function of each element."""
+    return replace(x, x=function(x.x)) if isinstance(x, Wide) else function(x)
+
+
+def apart(x: Array | Wide, counts: Sequence[int]) -> Array:
+    """The tiles one by one, [*leading, *shape]."""
+    return x.tiles(counts) if isinstance(x, Wide) else x
+
+
+def grouped(sizes: Sequence[int], parts: Parts, shape: Sequence[int]) -> Parts | None:
+    """The parts of a tile of `shape` whose elements are those of a box of `sizes`, given the parts of the box; None
+    where tiles side by side along the one do not lie so along the other."""
+    if tuple(sizes) == tuple(shape):
+        return parts
+    out: list[tuple[int, ...]] = []
+    left = list(zip(sizes, parts, strict=True))
+    for d, n in enumerate(shape):
+        count, found = 1, tuple[int, ...]()
+        last = d == len(shape) - 1
+        while left and (count < n or last):
+            size, more = left.pop(0)
+            if more and count > 1:
+                return None
+            count, found = count * size, found + more
+        if count != n:
+            return None
+        out.append(found)
+    return None if left else tuple(out)
+
+
+def extents(shape: Sequence[int], parts: Parts, counts: Sequence[int]) -> tuple[int, ...]:
+    """The size of tiles side by side."""
+    return tuple(n * prod(counts[p] for p in part) for n, part in zip(shape, parts, strict=True))
+
+
+def boxed(wide: Wide, sizes: Sequence[int], parts: Parts, counts: Sequence[int]) -> Array | None:
+    """The elements of tiles as those of boxes side by side, of these sizes and parts; None where they lie otherwise."""
+    expected = grouped(sizes, parts, wide.shape)
+    if expected is None:
+        return None
+    whole = extents(wide.shape, expected, counts)
+    for extent, n, here, there in zip(wide.x.shape, whole, wide.parts, expected, strict=True):
+        if extent > 1 and (here != there or extent != n):
+            return None
+    x = wide.x if wide.x.shape == whole else lax.broadcast_in_dim(wide.x, whole, range(len(whole)))
+    return lax.reshape(x, extents(sizes, parts, counts))
+
+
+def compute(op: NpuOp, scope: Scope, sources: Sequence[Wide], out: Spec) -> Wide | None:
+    """An instruction that works on each element by itself; None where its operands do not lie alike."""
+    rank = len(out.shape)
+    if isinstance(op, VFillOp):
+        return Wide(LEADING[VFillOp](op, scope, [], Spec((1,) * rank, out.dtype), 0), out.shape, ((),) * rank)
+    alike = [x for s in sources if (x := _as_shape(s, out.shape)) is not None]
+    if len(alike) < len(sources):
+        return None
+    if isinstance(op, VBroadcastOp):
+        return alike[0]
+    parts: list[tuple[int, ...]] = []
+    whole: list[int] = []
+    for d in range(rank):
+        found = {(s.parts[d], s.x.shape[d]) for s in alike if s.x.shape[d] > 1}
+        if len(found) > 1:
+            return None
+        part, n = found.pop() if found else ((), 1)
+        parts.append(part)
+        whole.append(n)
+    lanes = [s.x if s.x.shape == tuple(whole) else lax.broadcast_in_dim(s.x, whole, range(rank)) for s in alike]
+    return Wide(LEADING[type(op)](op, scope, lanes, Spec(tuple(whole), out.dtype), 0), out.shape, tuple(parts))
+
+
+def _as_shape(source: Wide, shape: tuple[int, ...]) -> Wide | None:
+    """A tile repeated along its dimensions of size 1, or one element of it everywhere; None where these differ from
+    iteration to iteration."""
+    if source.shape == shape:
+        return source
+    if source.x.size == 1:
+        return Wide(lax.reshape(source.x, (1,) * len(shape)), shape, ((),) * len(shape))
+    if len(source.shape) != len(shape):
+        return None
+    for n, m, extent in zip(source.shape, shape, source.x.shape, strict=True):
+        if n != m and extent > 1:
+            return None
+    return replace(source, shape=shape)
