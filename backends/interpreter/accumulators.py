@@ -8,11 +8,8 @@ one matrix, those that share the left side columns.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Collection, Iterator
 
-from jax import Array, lax
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
@@ -21,62 +18,35 @@ from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import MmadOp, SlotOp, whole_buffer
 from ...dialects.npu.interface import buffer
 from .batching import Batch
-from .boxes import turned
 from .liveness import Carried, bounds
 from .scope import Blank
 from .values import raw_dtype
+from .wide import Parts, extents
 
 
-@dataclass(frozen=True)
-class Sides:
-    """The leading dimensions of an accumulator [*lead, m, n] that are rows of a matrix, and those that are columns."""
-
-    left: tuple[int, ...]
-    right: tuple[int, ...]
-
-    def _order(self) -> tuple[int, ...]:
-        rank = len(self.left) + len(self.right)
-        return (*self.left, rank, *self.right, rank + 1)
-
-    def shape(self, sizes: Sequence[int]) -> tuple[int, int]:
-        """Rows and columns of `matrix`, for an accumulator of these sizes."""
-        rows = prod(sizes[d] for d in self._order()[: len(self.left) + 1])
-        return rows, prod(sizes) // rows
-
-    def matrix(self, x: Array) -> Array:
-        """[*lead, m, n] as one matrix."""
-        return turned(x, self._order(), self.shape(x.shape))
-
-    def apart(self, x: Array, shape: Sequence[int]) -> Array:
-        """The inverse of `matrix`, of shape [*lead, m, n]."""
-        order = self._order()
-        x = lax.reshape(x, tuple(shape[d] for d in order))
-        return turned(x, sorted(range(len(order)), key=order.__getitem__), shape)
-
-
-def find_sides(
-    section: Operation, moved: Mapping[SSAValue, set[SSAValue]], batched: Sequence[SSAValue]
-) -> dict[SSAValue, Sides]:
-    """The accumulators whose batched products are one, with `moved` of their `Batch`: no index moves both sides."""
-    found: dict[SSAValue, set[Sides | None]] = {}
+def find_sides(section: Operation, batch: Batch) -> dict[SSAValue, Parts]:
+    """The accumulators whose batched products are one, and how their tiles lie in it: no index moves both sides of a
+    product."""
+    found: dict[SSAValue, set[Parts | None]] = {}
     for op in section.walk():
         if isinstance(op, MmadOp):
-            a, b = (moved.get(whole_buffer(v), set()) for v in (op.a, op.b))
-            right = [i for i, v in enumerate(batched) if v in b]
-            left = [i for i, v in enumerate(batched) if v not in b]
-            both = any(v in a and v in b for v in batched)
-            found.setdefault(whole_buffer(op.acc), set()).add(None if both else Sides(tuple(left), tuple(right)))
-    return {v: s for v, all_ in found.items() if len(all_) == 1 and (s := next(iter(all_))) is not None}
+            acc = whole_buffer(op.acc)
+            a, b, c = (batch.moved.get(whole_buffer(v), set()) for v in (op.a, op.b, acc))
+            right = tuple(i for i, v in enumerate(batch.counts) if v in b)
+            left = tuple(i for i, v in enumerate(batch.counts) if v in c and v not in b)
+            both = any(v in a and v in b for v in batch.counts)
+            found.setdefault(acc, set()).add(None if both else (left, right))
+    return {v: p for v, all_ in found.items() if len(all_) == 1 and (p := next(iter(all_))) is not None}
 
 
 def blanks(section: Operation, batch: Batch) -> Iterator[Blank]:
     """The zeros that loops of a batched section may begin with: those of the accumulators."""
-    sides = find_sides(section, batch.moved, list(batch.counts))
+    sides = find_sides(section, batch)
     for alloc in {whole_buffer(op.acc): None for op in section.walk() if isinstance(op, MmadOp)}:
         moved, type_ = batch.moved.get(alloc, set()), buffer(alloc)
         shape = (*(n if v in moved else 1 for v, n in batch.counts.items()), *type_.shape)
         dtype = raw_dtype(numpy_dtype(type_.element))
-        yield sides[alloc].shape(shape) if alloc in sides else shape, dtype
+        yield extents(type_.shape, sides[alloc], batch.sizes) if alloc in sides else shape, dtype
 
 
 def zeroed(loop: scf.ForOp, known: Collection[SSAValue], carried: Carried) -> dict[Operation, SSAValue]:

@@ -101,9 +101,14 @@ def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]
     return [as_operand(op, values.cooked(x, sources[0].dtype), out[0])]
 
 
+def transposes(op: Any) -> bool:
+    """Whether a load to l0a or l0b turns its matrix."""
+    return op.transpose is not None and bool(integer(op.transpose))
+
+
 def as_operand(op: Any, x: Array, out: Spec) -> Array:
     """A matrix [prod(sizes[:-1]), prod(window) * sizes[-1]] as a load to l0a or l0b leaves it."""
-    swapped = op.transpose is not None and bool(integer(op.transpose))
+    swapped = transposes(op)
     if swapped:
         x = lax.transpose(x, (1, 0))
     x = lax.reshape(x, out.shape)

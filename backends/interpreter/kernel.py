@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, ClassVar
 
-import numpy as np
 from jax import Array, lax
 from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
@@ -19,18 +18,18 @@ from ...dialects.npu import whole_buffer
 from ...dialects.npu.interface import NpuOp, buffer, fill_value, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
-from . import batching, boxes, values, wide
-from .accumulators import Sides, find_sides, zeroed
+from . import batching, values, wide
+from .accumulators import find_sides, zeroed
 from .batching import NO_BATCH, Batch, find_batches, lift
 from .bytes_mode import BytesMemory
 from .compiling import in_rows
 from .direct import find_direct
 from .grid import GridWalker, Part, coordinates
-from .instructions import LEADING, RULES, Spec, as_operand, box_of, offsets_of
+from .instructions import LEADING, RULES, Spec, as_operand, box_of, offsets_of, transposes
 from .liveness import Carried, bounds, carried, perfect_nest
 from .memory import Memory, TypedMemory, known_indices
 from .scope import Box, Offset, Scope, traced
-from .wide import Wide
+from .wide import Parts, Wide
 
 SILENT = (
     ops.ViewOp,
@@ -71,7 +70,7 @@ class NpuKernel(GridWalker):
         self.packed: dict[Operation, tuple[Array, list[SSAValue]]] = {}
         """Operands whose tiles lie one after the other, and the loop variables that count them."""
         self.carried = Carried()
-        self.sides: Mapping[SSAValue, Sides] = {}
+        self.sides: Mapping[SSAValue, Parts] = {}
         self.zeroed: set[Operation] = set()
         """Products whose accumulators were zeros when the loop began that resets them."""
         self.stored: set[int] = set()
@@ -123,7 +122,7 @@ class NpuKernel(GridWalker):
         if self.machine is None:
             known = known_indices(self.scope) | dict.fromkeys(self.batch.counts, 0)
             self.carried = carried(list(op.body.block.ops), known)
-            self.sides = find_sides(op, self.batch.moved, list(self.batch.counts))
+            self.sides = find_sides(op, self.batch)
             self._memory = TypedMemory(self.scope, self.carried, self.batch.counts, self.batch.moved, self.sides)
         else:
             self._memory = BytesMemory(self.scope, op, self.machine)
@@ -180,19 +179,17 @@ class NpuKernel(GridWalker):
 
     def product(self, op: ops.MmadOp) -> None:
         """A product, added to its accumulator; those of batched iterations are one where they share a side."""
-        a, b, acc = (self.memory.read(v) for v in (op.a, op.b, op.acc))
         step = 1 if op in self.zeroed else offsets_of(op, self.scope)[0].value
-        rank = self.batch.rank
-        sides = self.sides.get(whole_buffer(op.acc))
-        if rank and sides is not None:
-            shape = (*np.broadcast_shapes(a.shape[:rank], b.shape[:rank], acc.shape[:rank]), *acc.shape[rank:])
-            a = lax.reshape(a, (prod(a.shape[:-1]), a.shape[-1]))
-            b = boxes.turned(b, (rank, *range(rank), rank + 1), (b.shape[rank], b.size // b.shape[rank]))
-            acc = sides.matrix(lax.broadcast_in_dim(acc, shape, range(acc.ndim)))
-            x = sides.apart(values.mma(a, b, acc, step), shape)
-        else:
-            (x,) = lift(lambda *x: [values.mma(x[0], x[1], x[2], step)], [a, b, acc], rank)
-        self.memory.write(op.acc, x)
+        memory, sides = self.memory, self.sides.get(whole_buffer(op.acc))
+        if self.batch.rank and sides is not None and isinstance(memory, TypedMemory):
+            left, right = sides
+            a, b = memory.together(op.a, (left, ())), memory.together(op.b, ((), right))
+            x = values.mma(a, b, memory.together(op.acc, sides), step)
+            memory.write(op.acc, Wide(x, buffer(op.acc).shape, sides))
+            return
+        operands = [memory.read(v) for v in (op.a, op.b, op.acc)]
+        (x,) = lift(lambda *x: [values.mma(x[0], x[1], x[2], step)], operands, self.batch.rank)
+        memory.write(op.acc, x)
 
     def loop(self, op: scf.ForOp) -> None:
         first, _, trips = bounds(op)
@@ -260,7 +257,15 @@ class NpuKernel(GridWalker):
             for v in moving:
                 x = lax.dynamic_index_in_dim(x, traced(self.scope.index[v].value), self.batch.rank, keepdims=False)
         else:
-            x = wide.apart(self._box(load, box, _matrix_shape(op), self.batch), self.batch.sizes)
+            x = self._box(load, box, _matrix_shape(op), self.batch)
+        if isinstance(x, Wide):
+            parts = x.parts[::-1] if transposes(op) else x.parts
+            whole = Spec(wide.extents(out.shape, parts, self.batch.sizes), out.dtype)
+            if x.shape == (out.shape[::-1] if transposes(op) else out.shape) and x.x.size == prod(whole.shape):
+                y = as_operand(op, values.convert(x.x, between), whole)
+                self.memory.write(op.dest, Wide(y, out.shape, parts))
+                return
+        x = wide.apart(x, self.batch.sizes)
         (x,) = lift(lambda m: [as_operand(op, values.convert(m, between), out)], [x], self.batch.rank)
         self.memory.write(op.dest, x)
 

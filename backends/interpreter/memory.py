@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,10 +14,9 @@ from xdsl.ir import SSAValue
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu.interface import buffer
 from . import values
-from .accumulators import Sides
 from .liveness import Carried, Cell, Slot, slot_of
 from .scope import Scope, traced
-from .wide import Wide, apart, mapped
+from .wide import Parts, Wide, apart, extents, mapped, together
 
 
 class Memory(Protocol):
@@ -84,10 +83,10 @@ class TypedMemory:
         carried: Carried,
         batched: Mapping[SSAValue, int] | None = None,
         moved: Mapping[SSAValue, set[SSAValue]] | None = None,
-        sides: Mapping[SSAValue, Sides] | None = None,
+        sides: Mapping[SSAValue, Parts] | None = None,
     ):
-        """`batched` indices with their counts; `moved`: the indices that each alloc's contents move with; `sides`
-        of accumulators that go through loops as one matrix."""
+        """`batched` indices with their counts; `moved`: the indices that each alloc's contents move with; `sides`:
+        how the tiles lie in accumulators that go through loops as one matrix."""
         self.scope = scope
         self.carried = carried
         self.batched = batched or {}
@@ -107,14 +106,27 @@ class TypedMemory:
 
     def wide(self, value: SSAValue) -> Wide | None:
         """The contents of a buffer as one tile, if they were written so."""
-        slot = self.slot(value)
+        x = self._wide(self.slot(value))
+        return None if x is None else replace(x, x=values.cooked(x.x, numpy_dtype(buffer(value).element)))
+
+    def _wide(self, slot: Slot) -> Wide | None:
         for other, x in reversed(self.contents.get(slot.alloc, _EMPTY).pending):
             if other == slot and isinstance(x, Wide):
-                dtype = numpy_dtype(buffer(value).element)
-                return replace(x, x=values.cooked(x.x, dtype))
+                return x
             if not other.differs(slot):
                 break
         return None
+
+    def together(self, value: SSAValue, parts: Parts) -> Array:
+        """The contents of a buffer as one tile, in which those of batched iterations lie as `parts` say."""
+        x = self._together(self.slot(value), parts)
+        return values.cooked(x, numpy_dtype(buffer(value).element))
+
+    def _together(self, slot: Slot, parts: Parts) -> Array:
+        shape, found = buffer(slot.alloc).shape, self._wide(slot)
+        if found is not None and (found.parts, found.x.shape) == (parts, extents(shape, parts, self.counts)):
+            return found.x
+        return together(self._read(slot), shape, parts, self.counts).x
 
     def _read(self, slot: Slot) -> Array:
         contents = self.contents.get(slot.alloc, _EMPTY)
@@ -169,26 +181,21 @@ class TypedMemory:
         return [self._state(c) for c in self.carried.cells[loop]]
 
     def _state(self, cell: Cell) -> Array:
-        return self._widened(self._flush(cell.alloc) if cell.slot is None else self._read(cell.slot), cell)
+        """The contents of a cell as a loop carries them."""
+        if cell.slot is not None and cell.alloc in self.sides:
+            return self._together(cell.slot, self.sides[cell.alloc])
+        x, shape = self._flush(cell.alloc) if cell.slot is None else self._read(cell.slot), self._shape(cell)
+        return lax.broadcast_in_dim(x, shape, range(x.ndim)) if shape != x.shape else x
 
     def _nothing(self, cell: Cell) -> Array:
         """Zeros, as a loop carries them."""
-        shape, type_ = self._carried_shape(cell), buffer(cell.alloc)
-        if self._is_matrix(cell):
-            shape = self.sides[cell.alloc].shape(shape)
-        return self.scope.zeros(shape, values.raw_dtype(numpy_dtype(type_.element)))
+        return self.scope.zeros(self._shape(cell), values.raw_dtype(numpy_dtype(buffer(cell.alloc).element)))
 
-    def _widened(self, x: Array, cell: Cell) -> Array:
-        """`x` as a loop carries it: with the leading dimensions it has anywhere in the loop."""
-        shape = self._carried_shape(cell)
-        x = lax.broadcast_in_dim(x, shape, range(x.ndim)) if shape != x.shape else x
-        return self.sides[cell.alloc].matrix(x) if self._is_matrix(cell) else x
-
-    def _is_matrix(self, cell: Cell) -> bool:
-        return cell.slot is not None and cell.alloc in self.sides
-
-    def _carried_shape(self, cell: Cell) -> tuple[int, ...]:
+    def _shape(self, cell: Cell) -> tuple[int, ...]:
+        """With the leading dimensions that the contents have anywhere in the loop."""
         moved, type_ = self.moved.get(cell.alloc, set()), buffer(cell.alloc)
+        if cell.slot is not None and cell.alloc in self.sides:
+            return extents(type_.shape, self.sides[cell.alloc], self.counts)
         lead = [n if v in moved else 1 for v, n in self.batched.items()]
         return (*([type_.slots] if cell.slot is None else []), *lead, *type_.shape)
 
@@ -196,25 +203,25 @@ class TypedMemory:
         self.contents = dict(self.outside[-1])
         for alloc in self.carried.written[loop]:
             self.contents[alloc] = _EMPTY
-        for cell, x in self._apart(loop, state):
-            self.contents[cell.alloc] = (
-                _Contents(x) if cell.slot is None else _Contents(None, ((cell.slot, x),))
-            )
+        for cell, x in zip(self.carried.cells[loop], state, strict=True):
+            if cell.slot is None:
+                self.contents[cell.alloc] = _Contents(x)
+            else:
+                self.contents[cell.alloc] = _Contents(None, ((cell.slot, self._tiles(cell, x)),))
 
     def leave(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
         before = self.outside.pop()
         self.contents = dict(before)
         for alloc in self.carried.written[loop]:
             self.contents[alloc] = _EMPTY
-        for cell, x in self._apart(loop, state):
+        for cell, x in zip(self.carried.cells[loop], state, strict=True):
             if cell.slot is None:
                 self.contents[cell.alloc] = _Contents(x)
             else:
                 self.contents[cell.alloc] = before.get(cell.alloc, _EMPTY)
-                self._write(cell.slot, x)
+                self._write(cell.slot, self._tiles(cell, x))
 
-    def _apart(self, loop: scf.ForOp, state: Sequence[Array]) -> Iterator[tuple[Cell, Array]]:
-        """What a loop carries, with the leading dimensions again."""
-        for cell, x in zip(self.carried.cells[loop], state, strict=True):
-            matrix = self._is_matrix(cell)
-            yield cell, self.sides[cell.alloc].apart(x, self._carried_shape(cell)) if matrix else x
+    def _tiles(self, cell: Cell, x: Array) -> Array | Wide:
+        """What a loop carries, as the contents of a cell."""
+        parts = self.sides.get(cell.alloc)
+        return x if parts is None else Wide(x, buffer(cell.alloc).shape, parts)

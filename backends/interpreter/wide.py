@@ -47,6 +47,18 @@ class Wide:
         return x if inner == list(self.shape) else lax.broadcast_in_dim(x, (*leading, *self.shape), range(x.ndim))
 
 
+def together(tiles: Array, shape: Sequence[int], parts: Parts, counts: Sequence[int]) -> Wide:
+    """The inverse of `apart`: [*leading, *shape] with the tiles of `parts` side by side. Those of other batched
+    dimensions do not differ."""
+    rank, named = len(counts), [p for part in parts for p in part]
+    leading = [counts[p] if p in named else 1 for p in range(rank)]
+    if tuple(leading) != tiles.shape[:rank]:
+        tiles = lax.broadcast_in_dim(tiles, (*leading, *shape), range(tiles.ndim))
+    order = [i for d, part in enumerate(parts) for i in (*part, rank + d)]
+    rest = [p for p in range(rank) if p not in named]
+    return Wide(turned(tiles, [*rest, *order], extents(shape, parts, counts)), tuple(shape), parts)
+
+
 def mapped(function: Callable[[Array], Array], x: Array | Wide) -> Array | Wide:
     """A function of each element."""
     return replace(x, x=function(x.x)) if isinstance(x, Wide) else function(x)
