@@ -33,17 +33,17 @@ class Wide:
 
     def tiles(self, counts: Sequence[int]) -> Array:
         """[*leading, *shape], with the `counts` of the batched dimensions, or 1 where the tiles do not differ."""
-        apart, order = list[int](), list[int]()
+        seen, order = list[int](), list[int]()
         leading = [1] * len(counts)
         for n, parts, extent in zip(self.shape, self.parts, self.x.shape, strict=True):
             for part in parts:
                 leading[part] = counts[part]
-                apart.append(counts[part])
+                seen.append(counts[part])
                 order.append(part)
-            apart.append(min(n, extent))
+            seen.append(min(n, extent))
             order.append(len(counts))
         inner = [min(n, extent) for n, extent in zip(self.shape, self.x.shape, strict=True)]
-        x = turned(self.x, sorted(range(len(order)), key=order.__getitem__), (*leading, *inner), apart)
+        x = turned(self.x, sorted(range(len(order)), key=order.__getitem__), (*leading, *inner), seen)
         return x if inner == list(self.shape) else lax.broadcast_in_dim(x, (*leading, *self.shape), range(x.ndim))
 
 

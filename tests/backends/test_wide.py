@@ -1,0 +1,180 @@
+"""Tiles side by side against the same tiles one by one."""
+
+from math import prod
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+from xdsl.dialects import test
+from xdsl.dialects.builtin import Float32Type, IntegerAttr, i64
+
+from tilewright.backends.interpreter import batching, wide
+from tilewright.backends.interpreter.batching import Batch
+from tilewright.backends.interpreter.instructions import LEADING, Spec
+from tilewright.backends.interpreter.scope import Box, Scope
+from tilewright.backends.interpreter.views import View
+from tilewright.backends.interpreter.wide import Wide, apart, boxed, extents, grouped, together
+from tilewright.dialects.npu import ELEMENTWISE, BufferType, VBroadcastOp, VFillOp
+
+jax.config.update("jax_platforms", "cpu")
+
+F32 = np.dtype(np.float32)
+SCOPE = Scope(lax.abs(np.float32(0)))
+
+
+def numbers(shape) -> np.ndarray:
+    return np.arange(1, prod(shape) + 1, dtype=np.float32).reshape(shape)
+
+
+@st.composite
+def layouts(draw: st.DrawFn):
+    """(tile shape, parts, counts of the batched dimensions)."""
+    shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 5]), min_size=1, max_size=3)))
+    counts = draw(st.lists(st.integers(2, 4), max_size=3))
+    where = [draw(st.integers(-1, len(shape) - 1)) for _ in counts]
+    order = draw(st.permutations(range(len(counts))))
+    return shape, tuple(tuple(p for p in order if where[p] == d) for d in range(len(shape))), counts
+
+
+def leading(parts, counts) -> list[int]:
+    return [n if any(p in part for part in parts) else 1 for p, n in enumerate(counts)]
+
+
+def wide_of(tiles: np.ndarray, shape, parts, counts) -> Wide:
+    """By numpy: tile number (i, j, ...) at its place, the first of a dimension's parts the outermost."""
+    out = np.zeros(extents(shape, parts, counts), tiles.dtype)
+    for at in np.ndindex(*leading(parts, counts)):
+        place = []
+        for n, part in zip(shape, parts, strict=True):
+            number = 0
+            for p in part:
+                number = number * counts[p] + at[p]
+            place.append(slice(number * n, (number + 1) * n))
+        out[tuple(place)] = tiles[at]
+    return Wide(jax.numpy.asarray(out), shape, parts)
+
+
+@settings(deadline=None, max_examples=80)
+@given(layouts())
+def test_apart_and_together(layout) -> None:
+    shape, parts, counts = layout
+    tiles = numbers((*leading(parts, counts), *shape))
+    found = together(jax.numpy.asarray(tiles), shape, parts, counts)
+    expected = wide_of(tiles, shape, parts, counts)
+    np.testing.assert_array_equal(found.x, expected.x)
+    np.testing.assert_array_equal(apart(found, counts), tiles)
+    one = jax.numpy.asarray(tiles[tuple(slice(0, 1) for _ in counts)])  # the same in all iterations
+    same = np.broadcast_to(one, tiles.shape)
+    np.testing.assert_array_equal(together(one, shape, parts, counts).tiles(counts), same)
+
+
+def op(name: str, shapes, out):
+    """A vector instruction on buffers of these shapes."""
+    types = [BufferType.of(s, Float32Type(), "ub") for s in (*shapes, out)]
+    values = test.TestOp(result_types=types).results
+    if name == "broadcast":
+        return VBroadcastOp.create(operands=values)
+    if name == "fill":
+        return VFillOp.create(operands=values, properties={"value": IntegerAttr(3, i64)})
+    return ELEMENTWISE[name].create(operands=values)
+
+
+@settings(deadline=None, max_examples=120)
+@given(layouts(), st.data())
+def test_elementwise(layout, data) -> None:
+    """Operands that move with all batched dimensions, with none, that are one element or repeated: where they can be
+    computed side by side, the tiles are those computed one by one."""
+    shape, parts, counts = layout
+    none = ((),) * len(shape)
+    sources: list[Wide] = []
+    for kind in (data.draw(st.sampled_from(["whole", "still", "one", "row"])) for _ in range(2)):
+        if kind == "whole":
+            sources.append(wide_of(numbers((*leading(parts, counts), *shape)), shape, parts, counts))
+        elif kind == "still":
+            sources.append(Wide(jax.numpy.asarray(numbers(shape)), shape, none))
+        elif kind == "one":
+            ones = (1,) * len(shape)
+            sources.append(Wide(jax.numpy.full(ones, 7, F32), ones, none))
+        else:  # one row, repeated by vbroadcast
+            row = (*(1 for _ in shape[1:]), shape[-1])
+            along = (*none[1:], parts[-1])
+            x = wide_of(numbers((*leading(along, counts), *row)), row, along, counts)
+            repeated = wide.compute(op("broadcast", [row], shape), SCOPE, [x], Spec(shape, F32))
+            assert repeated is not None
+            rank = len(counts)
+            tiles = LEADING[VBroadcastOp](
+                op("broadcast", [row], shape), SCOPE, [x.tiles(counts)], Spec(shape, F32), rank
+            )
+            sources.append(repeated)
+            np.testing.assert_array_equal(*np.broadcast_arrays(repeated.tiles(counts), tiles))
+    if all(s.shape != shape for s in sources):
+        return
+    add = op("add", [s.shape for s in sources], shape)
+    found = wide.compute(add, SCOPE, sources, Spec(shape, F32))
+    if len({s.parts for s in sources if s.x.size > 1}) < 2:
+        assert found is not None
+    if found is not None:
+        tiles = [s.tiles(counts) for s in sources]
+        expected = LEADING[type(add)](add, SCOPE, tiles, Spec(shape, F32), len(counts))
+        np.testing.assert_array_equal(*np.broadcast_arrays(found.tiles(counts), expected))
+
+
+def test_fill() -> None:
+    found = wide.compute(op("fill", [], (2, 3)), SCOPE, [], Spec((2, 3), F32))
+    assert found is not None
+    np.testing.assert_array_equal(found.tiles([4]), np.full((1, 2, 3), 3))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts", "shape", "expected"),
+    [
+        ((7, 14, 64), ((1,), (), (0,)), (7, 14, 64), ((1,), (), (0,))),
+        ((64,), ((0,),), (1, 1, 64), ((), (), (0,))),
+        ((1, 14, 64), ((1,), (2,), (0,)), (14, 64), ((1, 2), (0,))),
+        ((7, 14, 64), ((1,), (), (0,)), (98, 64), ((1,), (0,))),
+        ((7, 14, 64), ((), (1,), (0,)), (98, 64), None),
+        ((98, 64), ((), (0,)), (7, 14, 64), None),
+        ((64, 1), ((), (0,)), (64,), None),
+        ((64, 1), ((0,), ()), (64,), ((0,),)),
+    ],
+)
+def test_grouped(sizes, parts, shape, expected) -> None:
+    """Dimensions of a box become dimensions of a tile where what lies side by side still does."""
+    assert grouped(sizes, parts, shape) == expected
+
+
+def test_boxed() -> None:
+    """Tiles go back to where boxes lie alike; one number is repeated; others must be taken apart."""
+    counts = [2, 3]
+    x = wide_of(numbers((2, 3, 4, 5)), (4, 5), ((1,), (0,)), counts)
+    np.testing.assert_array_equal(boxed(x, (4, 5), ((1,), (0,)), counts), x.x)
+    assert boxed(x, (4, 5), ((0,), (1,)), counts) is None
+    assert boxed(x, (4, 5), ((1,), ()), counts) is None
+    one = Wide(jax.numpy.full((1, 1), 7, F32), (4, 5), ((), ()))
+    np.testing.assert_array_equal(boxed(one, (1, 4, 5), ((0,), (1,), ()), counts), np.full((2, 12, 5), 7))
+
+
+@pytest.mark.parametrize(("coefficients", "side_by_side"), [((3, 6), True), ((2, 4), False), ((3, 7), False)])
+def test_load_and_store(coefficients, side_by_side: bool) -> None:
+    """Boxes of three elements at `c0 * i + c1 * j`: a load of those side by side cuts nothing; its tiles are those of
+    numpy, and a store of them gives the tensor back."""
+    block = test.TestOp(result_types=[Float32Type()] * 2)
+    i, j = block.results
+    batch = Batch({i: 2, j: 3})
+    box = Box((i, j), ((*coefficients, 1),), (3,), (1,))
+    source = np.arange(40, dtype=np.float32)
+    found = batching.load(
+        jax.numpy.asarray(source), View.dense((40,)), box, SCOPE, batch, np.float32(0), (3,)
+    )
+    assert isinstance(found, Wide) == side_by_side
+    a, b = coefficients
+    expected = np.stack([[source[a * m + b * n + 1 :][:3] for n in range(3)] for m in range(2)])
+    np.testing.assert_array_equal(apart(found, batch.sizes), expected)
+    if side_by_side:
+        stored = batching.store(jax.numpy.zeros(40), View.dense((40,)), found, box, SCOPE, batch)
+        kept = np.zeros(40, np.float32)
+        kept[1:19] = source[1:19]
+        np.testing.assert_array_equal(stored, kept)
