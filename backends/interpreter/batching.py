@@ -156,8 +156,12 @@ def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAV
         return counters if columns % SAME_KERNEL_PANEL == 0 else moved.get(whole_buffer(op.b), set()) | counters
     if isinstance(op, LoadScalarOp | LoadL0Op | VExtractOp):
         return set(op.index_operands())
-    if isinstance(op, TransferOp) and any(s < 1 for s in op.box_steps):
-        return set(op.index_operands())
+    if isinstance(op, TransferOp):
+        indices, rows = op.index_operands(), op.linear().rows
+        if any(s < 1 for s in op.box_steps):
+            return set(indices)
+        # boxes along a diagonal
+        return {v for i, v in enumerate(indices) if sum(row[i] != 0 for row in rows) > 1}
     return set()
 
 
@@ -283,7 +287,10 @@ def load(
 
 def side_by_side(moves: Sequence[Sequence[tuple[int, int, int]]], sizes: Sequence[int]) -> Parts | None:
     """The parts of boxes of `sizes` that batched indices move by these (coefficient, batch dimension, count)."""
-    parts = []
+    parts: list[tuple[int, ...]] = []
+    named = [index for move in moves for _, index, _ in move]
+    if len(named) != len(set(named)):
+        return None
     for move, n in zip(moves, sizes, strict=True):
         reach = n
         for c, _, count in sorted(move):

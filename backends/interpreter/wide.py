@@ -25,7 +25,8 @@ Parts = tuple[tuple[int, ...], ...]
 @dataclass(frozen=True)
 class Wide:
     """The tiles of `shape` of all batched iterations: dimension d of `x` has the tiles of `parts[d]` side by side. It
-    has size 1 where all elements along it are one number, whatever the iteration."""
+    has size 1 where all elements along it are one number, whatever the iteration. No batched dimension is in two of the
+    parts: such tiles lie along a diagonal."""
 
     x: Array
     shape: tuple[int, ...]
@@ -125,6 +126,8 @@ def compute(op: NpuOp, scope: Scope, sources: Sequence[Wide], out: Spec) -> Wide
         if len(found) > 1:
             return None
         part, n = found.pop() if found else ((), 1)
+        if any(p in other for p in part for other in parts):
+            return None
         parts.append(part)
         whole.append(n)
     lanes = [s.x if s.x.shape == tuple(whole) else lax.broadcast_in_dim(s.x, whole, range(rank)) for s in alike]

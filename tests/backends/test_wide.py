@@ -122,6 +122,18 @@ def test_elementwise(layout, data) -> None:
         np.testing.assert_array_equal(*np.broadcast_arrays(found.tiles(counts), expected))
 
 
+def test_diagonal() -> None:
+    """Rows of a tile that move with an index, and columns of another that move with it too, do not make tiles that lie
+    side by side; nor do boxes that it moves along a diagonal."""
+    out = Spec((2, 3), F32)
+    row = Wide(jax.numpy.ones((8, 1)), (2, 1), ((0,), ()))
+    column = Wide(jax.numpy.ones((1, 12)), (1, 3), ((), (0,)))
+    rows, columns = (wide.compute(op("broadcast", [x.shape], (2, 3)), SCOPE, [x], out) for x in (row, column))
+    assert rows is not None and columns is not None
+    assert wide.compute(op("add", [(2, 3)] * 2, (2, 3)), SCOPE, [rows, columns], out) is None
+    assert batching.side_by_side([[(2, 0, 4)], [(3, 0, 4)]], (2, 3)) is None
+
+
 def test_fill() -> None:
     found = wide.compute(op("fill", [], (2, 3)), SCOPE, [], Spec((2, 3), F32))
     assert found is not None
