@@ -373,13 +373,13 @@ def store(dest: Array, view: View, tiles: Array | Wide, box: Box, scope: Scope, 
         tiles = lax.broadcast_in_dim(tiles, (*full, *tiles.shape[batch.rank :]), range(tiles.ndim))
     tiles = lax.reshape(tiles, (*(counts[i] for i in kept), *sizes))
     place = {index: i for i, index in enumerate(kept)}
-    perm, extents = [], []
+    perm, spans = [], []
     for d, move in enumerate(moves):
         perm += [place[index] for _, index, _ in sorted(move, reverse=True)]
         perm.append(len(place) + d)
-        extents.append(prod(count for _, _, count in move) * sizes[d])
-    x = boxes.turned(tiles, perm, extents)
-    return boxes.store(dest, view, x, offsets, extents, [1] * len(extents))
+        spans.append(prod(count for _, _, count in move) * sizes[d])
+    x = boxes.turned(tiles, perm, spans)
+    return boxes.store(dest, view, x, offsets, spans, [1] * len(spans))
 
 
 # -- instructions --------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ class NpuKernel(GridWalker):
                 index = coordinates_[part.axis]
                 self.scope.index[index] = part.start
                 self.batch = self.batch.part(index, part.start, part.count)
-            for tensor in self.loaded(section, "l1") & self.stored:
+            for tensor in self._operands(section) & self.stored:
                 self.tensors[tensor] = in_rows(self.tensors[tensor])
             batched = section.body.block.args[0] in self.batch.counts
             body = self.section if batched else self.units
@@ -106,9 +106,9 @@ class NpuKernel(GridWalker):
         self.direct, self.skipped = {}, set()
         self.packed = {}
 
-    def loaded(self, section: SectionOp, space: str) -> set[int]:
-        """The device tensors that a section loads to a memory."""
-        loads = [op for op in section.walk() if isinstance(op, ops.LoadOp) and buffer(op.tile()).space == space]
+    def _operands(self, section: SectionOp) -> set[int]:
+        """The device tensors that a section loads to l1, for products."""
+        loads = [op for op in section.walk() if isinstance(op, ops.LoadOp) and buffer(op.tile()).space == "l1"]
         return {self.where[op.main_operands()[0]][0] for op in loads}
 
     @property

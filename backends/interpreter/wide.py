@@ -112,6 +112,8 @@ def boxed(wide: Wide, sizes: Sequence[int], parts: Parts, counts: Sequence[int])
 def compute(op: NpuOp, scope: Scope, sources: Sequence[Wide], out: Spec) -> Wide | None:
     """An instruction that works on each element by itself; None where its operands do not lie alike."""
     rank = len(out.shape)
+    if 0 in out.shape:
+        return None
     if isinstance(op, VFillOp):
         return Wide(LEADING[VFillOp](op, scope, [], Spec((1,) * rank, out.dtype), 0), out.shape, ((),) * rank)
     alike = [x for s in sources if (x := _as_shape(s, out.shape)) is not None]
