@@ -213,11 +213,11 @@ class _Zeros:
         self.memory = np.zeros(0, np.uint8)
 
     def __call__(self, shape: Sequence[int], dtype: np.dtype) -> Array:
-        count = size(shape) * dtype.itemsize
-        if count > self.memory.size:
+        count, memory = size(shape) * dtype.itemsize, self.memory  # another thread may put another there
+        if count > memory.size:
             memory = np.zeros(count + XLA_ALIGNMENT, np.uint8)
-            self.memory = memory[-memory.ctypes.data % XLA_ALIGNMENT :]
-        return on_device(self.memory[:count].view(dtype).reshape(shape), own=True)
+            self.memory = memory = memory[-memory.ctypes.data % XLA_ALIGNMENT :]
+        return on_device(memory[:count].view(dtype).reshape(shape), own=True)
 
 
 zeros_of = _Zeros()

@@ -12,13 +12,14 @@ import pytest
 from jax import lax
 
 import tilewright as tw
-from tilewright.backends.interpreter import values
+from tilewright.backends.interpreter import launch, values
 from tilewright.backends.interpreter.compiling import (
     OPTIONS,
     QUICK_OPTIONS,
     SUMMING_OPTIONS,
     only_summed,
 )
+from tilewright.backends.interpreter.scope import Scope
 from tilewright.dialects.elementwise import FUNCTIONS
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32]
@@ -191,3 +192,27 @@ def test_dot_general_of_vectors(shapes: Any, numbers: Any) -> None:
     want = lax.dot_general(a, b, numbers)
     assert got.shape == want.shape
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(512, 256, 768), (300, 256, 1100)])
+def test_zeros_are_arguments(monkeypatch: pytest.MonkeyPatch, m: int, k: int, n: int) -> None:
+    """What a heavy kernel begins with, accumulators and parts of results, it is given: no code fills an array. All such
+    zeros share one memory, which stays what it is."""
+    asked: list[bool] = []
+    zeros = Scope.zeros
+
+    def counted(self: Scope, shape: Any, dtype: Any) -> Any:
+        asked.append((tuple(shape), np.dtype(dtype)) in self.blanks)
+        return zeros(self, shape, dtype)
+
+    monkeypatch.setattr(Scope, "zeros", counted)
+    rng = np.random.default_rng(1)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n)))
+    program = tw.compile(lambda x, w: jnp.tanh(x @ w), x, w)
+    run = program.executable("typed")
+    first = [np.asarray(y) for y in run(*program.flatten((x, w)))]
+    assert asked and all(asked)
+    second = [np.asarray(y) for y in run(*program.flatten((x, w)))]
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    np.testing.assert_allclose(first[0], np.tanh(x @ w), atol=1e-4)
+    assert launch.zeros_of.memory.size >= 4 * m * n // 2 and not launch.zeros_of.memory.any()
