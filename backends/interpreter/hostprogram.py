@@ -19,7 +19,6 @@ from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
 from ...dialects.npu.interface import gm
 from ...machine import Machine
-from .compiling import in_rows
 from .graph import Env, GraphRunner
 from .launch import Signature, Tensor, trace
 from .state import State, given, held, on_host, read_view, storage, write_view
@@ -200,9 +199,10 @@ class HostProgram:
 
     def _launch(self, op: structure.LaunchOp, state: State, zero: Array) -> None:
         signature, passed, returned = self.bind(op, state.defined)
-        results = trace(self.callee(op), signature, zero, [state.get(r) for r in passed], self.machine)
+        contents = [state.get(r) for r in passed]
+        results = trace(self.callee(op), signature, zero, contents, self.machine, inside=True)
         for r, x in zip(returned, results, strict=True):
-            state.set(r, in_rows(x) if self.machine is None else x)
+            state.set(r, x)
 
     def _copy(self, op: structure.CopyOp, state: State, zero: Array) -> None:
         self.write(state, op.dest, self.read(state, op.source))

@@ -74,7 +74,7 @@ class NpuKernel(GridWalker):
         self.zeroed: set[Operation] = set()
         """Products whose accumulators were zeros when the loop began that resets them."""
         self.stored: set[int] = set()
-        """The device tensors that sections before this one wrote."""
+        """The device tensors that batched iterations stored."""
         self._memory: Memory | None = None
 
     def run(self, part: Part | None = None) -> None:
@@ -101,7 +101,6 @@ class NpuKernel(GridWalker):
             batched = section.body.block.args[0] in self.batch.counts
             body = self.section if batched else self.units
             self.grid(axes, part, lambda s=section, b=body: b(s))
-            self.stored.update(self._written(section))
         self.batch = NO_BATCH
         self.direct, self.skipped = {}, set()
         self.packed = {}
@@ -280,6 +279,7 @@ class NpuKernel(GridWalker):
         dtype = numpy_dtype(gm(dest).element)
         x = wide.mapped(lambda y: values.raw(values.convert(y, dtype)), tiles)
         self.tensors[tensor] = batching.store(self.tensors[tensor], view, x, box_of(op), scope, self.batch)
+        self.stored.add(tensor)
 
     def load_indirect(self, op: ops.LoadIndirectOp) -> None:
         shape = buffer(op.dest).shape

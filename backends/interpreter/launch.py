@@ -25,7 +25,7 @@ from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from .accumulators import blanks
 from .batching import Batch, find_batches
-from .compiling import compile_kernel, lowered, row_major
+from .compiling import compile_kernel, in_rows, lowered, row_major
 from .grid import Local, Part
 from .kernel import NpuKernel
 from .liveness import bounds
@@ -101,9 +101,11 @@ def trace(
     start: Any = 0,
     batches: Mapping[SectionOp, Batch] | None = None,
     blanks: Mapping[Blank, Array] | None = None,
+    inside: bool = False,
 ) -> list[Array]:
     """The kernel's effect: contents of `signature.passed` in, of `signature.returned` out. With `split`, that of the
-    group of cores from coordinate `start` on. `batches` as `find_batches` gives them, zeros as `find_blanks`."""
+    group of cores from coordinate `start` on. `batches` as `find_batches` gives them, zeros as `find_blanks`. inside:
+    other kernels that are compiled with this one take what it gives."""
     core = NpuKernel(kernel, zero, machine, batches)
     core.scope.blanks = blanks or {}
     part = None
@@ -119,6 +121,8 @@ def trace(
         view = View.of(gm(arg))
         core.bind(arg, t, view if core.local is None else core.local.view(t, view))
     core.run(part)
+    for i in sorted(core.stored) if inside else ():
+        core.tensors[i] = in_rows(core.tensors[i])
     return [cooked(core.tensors[i], t.dtype) for i, t in enumerate(signature.tensors) if t.written]
 
 
