@@ -46,7 +46,8 @@ exponential is not always computed like another. A level in XLA_FLAGS is obeyed.
 
 QUICK_OPTIONS: Options = {**OPTIONS, **_unless_set(**{EMITTERS: False})}
 """With XLA's older emitters of fusions. In bytes memory what they make takes twice as long. The newer ones end XLA on
-some programs that it compiles whole (fuzz seed 1041598). Emitters in XLA_FLAGS are obeyed."""
+some programs that it compiles whole (fuzz seed 1041598); the older ones give wrong values for `generate:tiny_beam`
+where the result of a kernel that stores in a loop has a layout constraint. Emitters in XLA_FLAGS are obeyed."""
 
 SUMMING_OPTIONS: Options = {**QUICK_OPTIONS, LIBRARY: f"{KINDS}_DOT,{KINDS}_INDIVIDUAL_CONVOLUTION"}
 """The library adds a product to its accumulator, too, for which the older emitters do not use vectors."""
