@@ -118,6 +118,10 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--peak", choices=("ours", "jax"), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    for model in options.models:
+        file, _, name = model.partition(":")
+        if not name or not (EXAMPLES / file).is_file():
+            parser.exit(1, f"{model!r} names no function of a file in examples/: say gpt2.py:forward\n")
     if options.peak:
         peak_child(options.models[0], options.peak)
         return
