@@ -8,7 +8,7 @@ one matrix, those that share the left side columns.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr
@@ -39,14 +39,21 @@ def find_sides(section: Operation, batch: Batch) -> dict[SSAValue, Parts]:
     return {v: p for v, all_ in found.items() if len(all_) == 1 and (p := next(iter(all_))) is not None}
 
 
-def blanks(section: Operation, batch: Batch) -> Iterator[Blank]:
+def carried_shape(alloc: SSAValue, batch: Batch, sides: Mapping[SSAValue, Parts]) -> tuple[int, ...]:
+    """The shape of a slot of a buffer that a loop carries: a matrix, or with the leading dimensions that the contents
+    have anywhere in the loop."""
+    shape = buffer(alloc).shape
+    if alloc in sides:
+        return extents(shape, sides[alloc], batch.sizes)
+    moved = batch.moved.get(alloc, set())
+    return (*(n if v in moved else 1 for v, n in batch.counts.items()), *shape)
+
+
+def accumulator_blanks(section: Operation, batch: Batch) -> Iterator[Blank]:
     """The zeros that loops of a batched section may begin with: those of the accumulators."""
     sides = find_sides(section, batch)
     for alloc in {whole_buffer(op.acc): None for op in section.walk() if isinstance(op, MmadOp)}:
-        moved, type_ = batch.moved.get(alloc, set()), buffer(alloc)
-        shape = (*(n if v in moved else 1 for v, n in batch.counts.items()), *type_.shape)
-        dtype = raw_dtype(numpy_dtype(type_.element))
-        yield extents(type_.shape, sides[alloc], batch.sizes) if alloc in sides else shape, dtype
+        yield carried_shape(alloc, batch, sides), raw_dtype(numpy_dtype(buffer(alloc).element))
 
 
 def zeroed(loop: scf.ForOp, known: Collection[SSAValue], carried: Carried) -> dict[Operation, SSAValue]:

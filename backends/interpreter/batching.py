@@ -42,7 +42,7 @@ from .instructions import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_RO
 from .liveness import bounds, carried
 from .scope import Box, Offset, Scope, traced
 from .views import View
-from .wide import Parts, Wide, boxed, extents, grouped
+from .wide import Parts, Wide, apart, boxed, extents, grouped, leading, together
 
 WIDE_BYTES = 1 << 20
 """Up to this size the sums of all tiles side by side are kept at once: they and the products that are added to them at
@@ -281,8 +281,8 @@ def load(
             x = lax.slice_in_dim(x, 0, (n - 1) * s + 1, s, axis=len(seen)) if thin else x
             x = lax.rev(x, [len(seen)]) if back else x
         seen.append(n)
-        order.append(-1)
-    return _lead(x, seen, order, batch, tuple(shape))
+        order.append(batch.rank)
+    return leading(x, seen, order, batch.rank, shape)
 
 
 def side_by_side(moves: Sequence[Sequence[tuple[int, int, int]]], sizes: Sequence[int]) -> Parts | None:
@@ -316,18 +316,6 @@ def _windows(x: Array, d: int, distance: int, count: int) -> Array:
     return lax.reshape(boxes.take(x, index.reshape(-1), d), (*before, count, window, *after))
 
 
-def _lead(x: Array, seen: Sequence[int], order: Sequence[int], batch: Batch, shape: Sequence[int]) -> Array:
-    """Brings batch dimensions of `x`, seen as of shape `seen`, to the front, in the batch's order, with size 1 for
-    absent ones."""
-    perm = sorted((i for i, index in enumerate(order) if index >= 0), key=lambda i: order[i])
-    perm += [i for i, index in enumerate(order) if index < 0]
-    leading = [1] * batch.rank
-    for i, index in enumerate(order):
-        if index >= 0:
-            leading[index] = seen[i]
-    return boxes.turned(x, perm, (*leading, *shape), seen)
-
-
 def _split_offsets(
     box: Box, scope: Scope, batch: Batch
 ) -> tuple[list[Offset], list[list[tuple[int, int, int]]]]:
@@ -356,30 +344,14 @@ def store(dest: Array, view: View, tiles: Array | Wide, box: Box, scope: Scope, 
     """`dest` with the boxes of all batched iterations replaced by `tiles` [*leading, *tile]."""
     offsets, moves = _split_offsets(box, scope, batch)
     sizes = box.sizes
-    if isinstance(tiles, Wide):
-        parts = side_by_side(moves, sizes)
-        whole = None if parts is None else boxed(tiles, sizes, parts, batch.sizes)
-        if whole is not None:
-            return boxes.store(dest, view, whole, offsets, whole.shape, box.steps)
-        tiles = tiles.tiles(batch.sizes)
-    named = [index for move in moves for _, index, _ in move]
-    counts = list(batch.counts.values())
-    kept = [i for i in range(batch.rank) if i in named]
-    for i in range(batch.rank):
-        if i not in named and tiles.shape[i] > 1:  # the store does not move with it: all iterations have one value
-            tiles = lax.slice_in_dim(tiles, 0, 1, axis=i)
-    full = [counts[i] if i in named else 1 for i in range(batch.rank)]
-    if full != list(tiles.shape[: batch.rank]):
-        tiles = lax.broadcast_in_dim(tiles, (*full, *tiles.shape[batch.rank :]), range(tiles.ndim))
-    tiles = lax.reshape(tiles, (*(counts[i] for i in kept), *sizes))
-    place = {index: i for i, index in enumerate(kept)}
-    perm, spans = [], []
-    for d, move in enumerate(moves):
-        perm += [place[index] for _, index, _ in sorted(move, reverse=True)]
-        perm.append(len(place) + d)
-        spans.append(prod(count for _, _, count in move) * sizes[d])
-    x = boxes.turned(tiles, perm, spans)
-    return boxes.store(dest, view, x, offsets, spans, [1] * len(spans))
+    parts = side_by_side(moves, sizes)
+    assert parts is not None  # `find_batch` has no others
+    whole = boxed(tiles, sizes, parts, batch.sizes) if isinstance(tiles, Wide) else None
+    if whole is None:
+        tiles = apart(tiles, batch.sizes)
+        tiles = lax.reshape(tiles, (*tiles.shape[: batch.rank], *sizes))
+        whole = together(tiles, sizes, parts, batch.sizes).x
+    return boxes.store(dest, view, whole, offsets, whole.shape, box.steps)
 
 
 # -- instructions --------------------------------------------------------------------------------------------

@@ -99,6 +99,9 @@ class BytesMemory:
             x = lax.slice(lax.reshape(x, (rows, x.size // rows)), [0, 0], [rows, inner])
         return cooked(lax.reshape(x, type_.shape), dtype)
 
+    def wide(self, value: SSAValue) -> Wide | None:
+        return None
+
     def write(self, value: SSAValue, x: Array | Wide) -> None:
         type_ = buffer(value)
         rows, inner, row_words = _layout(type_)

@@ -89,7 +89,8 @@ def _elementwise(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, ran
 
 def _broadcast(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, rank: int) -> Array:
     (x,) = sources
-    return lax.broadcast_in_dim(x, (*x.shape[:rank], *out.shape), range(x.ndim))
+    shape = (*x.shape[:rank], *out.shape)
+    return x if x.shape == shape else lax.broadcast_in_dim(x, shape, range(x.ndim))
 
 
 def _matrix(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:

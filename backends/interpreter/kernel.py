@@ -122,7 +122,7 @@ class NpuKernel(GridWalker):
             known = known_indices(self.scope) | dict.fromkeys(self.batch.counts, 0)
             self.carried = carried(list(op.body.block.ops), known)
             self.sides = find_sides(op, self.batch)
-            self._memory = TypedMemory(self.scope, self.carried, self.batch.counts, self.batch.moved, self.sides)
+            self._memory = TypedMemory(self.scope, self.carried, self.batch, self.sides)
         else:
             self._memory = BytesMemory(self.scope, op, self.machine)
         self.block(op.body.block)
@@ -146,22 +146,19 @@ class NpuKernel(GridWalker):
 
     def _wide(self, values_: Sequence[SSAValue]) -> list[Wide] | None:
         """The contents of buffers, if the tiles of batched iterations lie side by side in each of them."""
-        if not self.batch.rank or not isinstance(self.memory, TypedMemory):
-            return None
-        found = [self.memory.wide(v) for v in values_]
+        found = [self.memory.wide(v) for v in values_] if self.batch.rank else [None]
         return [x for x in found if x is not None] if None not in found else None
 
     def _instruction(self, op: NpuOp) -> None:
-        if type(op) in LEADING and (tiles := self._wide(op.reads())) is not None:
-            (target,) = op.writes()
-            whole = wide.compute(op, self.scope, tiles, Spec.of(target))
-            if whole is not None:
-                self.memory.write(target, whole)
-                return
-        sources = [self.memory.read(v) for v in op.reads()]
         targets = op.writes()
         out = [Spec.of(v) for v in targets]
         leading = LEADING.get(type(op))
+        if leading is not None and (tiles := self._wide(op.reads())) is not None:
+            whole = wide.compute(op, self.scope, tiles, out[0])
+            if whole is not None:
+                self.memory.write(targets[0], whole)
+                return
+        sources = [self.memory.read(v) for v in op.reads()]
         if leading is not None:
             self.memory.write(targets[0], leading(op, self.scope, sources, out[0], self.batch.rank))
             return
@@ -180,7 +177,8 @@ class NpuKernel(GridWalker):
         """A product, added to its accumulator; those of batched iterations are one where they share a side."""
         step = 1 if op in self.zeroed else offsets_of(op, self.scope)[0].value
         memory, sides = self.memory, self.sides.get(whole_buffer(op.acc))
-        if self.batch.rank and sides is not None and isinstance(memory, TypedMemory):
+        if self.batch.rank and sides is not None:
+            assert isinstance(memory, TypedMemory)
             left, right = sides
             a, b = memory.together(op.a, (left, ())), memory.together(op.b, ((), right))
             x = values.mma(a, b, memory.together(op.acc, sides), step)
@@ -259,8 +257,8 @@ class NpuKernel(GridWalker):
             x = self._box(load, box, _matrix_shape(op), self.batch)
         if isinstance(x, Wide):
             parts = x.parts[::-1] if transposes(op) else x.parts
-            whole = Spec(wide.extents(out.shape, parts, self.batch.sizes), out.dtype)
-            if x.shape == (out.shape[::-1] if transposes(op) else out.shape) and x.x.size == prod(whole.shape):
+            if x.shape == (out.shape[::-1] if transposes(op) else out.shape):
+                whole = Spec(wide.extents(out.shape, parts, self.batch.sizes), out.dtype)
                 y = as_operand(op, values.convert(x.x, between), whole)
                 self.memory.write(op.dest, Wide(y, out.shape, parts))
                 return
@@ -273,7 +271,7 @@ class NpuKernel(GridWalker):
         if not self.batch.rank:
             self.store_box(op, self.memory.read(tile), dest)
             return
-        tiles = found[0] if (found := self._wide([tile])) else self.memory.read(tile)
+        tiles = self.memory.wide(tile) or self.memory.read(tile)
         tensor, view = self.where[dest]
         scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
         dtype = numpy_dtype(gm(dest).element)

@@ -23,7 +23,7 @@ from ...dialects.npu import MmadOp, TransferOp, ViewOp
 from ...dialects.npu.interface import buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
-from .accumulators import blanks
+from .accumulators import accumulator_blanks
 from .batching import Batch, find_batches
 from .compiling import compile_kernel, in_rows, lowered, row_major
 from .grid import Local, Part
@@ -144,7 +144,7 @@ def find_blanks(
     for section, batch in batches.items():
         if split is not None and (index := kernel.body.block.args[split.axis]) in batch.counts:
             batch = batch.part(index, Offset.known(0), split.size)
-        found += blanks(section, batch)
+        found += accumulator_blanks(section, batch)
     return list(dict.fromkeys(found))
 
 
@@ -204,9 +204,12 @@ class CompiledKernel:
 def _empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     """An array that XLA takes without a copy: it begins where XLA wants it to."""
     count = size(shape) * dtype.itemsize
-    memory = np.empty(count + XLA_ALIGNMENT, np.uint8)
-    first = -memory.ctypes.data % XLA_ALIGNMENT
-    return memory[first : first + count].view(dtype).reshape(shape)
+    return _aligned(np.empty(count + XLA_ALIGNMENT, np.uint8))[:count].view(dtype).reshape(shape)
+
+
+def _aligned(memory: np.ndarray) -> np.ndarray:
+    """Bytes, from the first one on where XLA takes an array without a copy."""
+    return memory[-memory.ctypes.data % XLA_ALIGNMENT :]
 
 
 class _Zeros:
@@ -219,8 +222,7 @@ class _Zeros:
     def __call__(self, shape: Sequence[int], dtype: np.dtype) -> Array:
         count, memory = size(shape) * dtype.itemsize, self.memory  # another thread may put another there
         if count > memory.size:
-            memory = np.zeros(count + XLA_ALIGNMENT, np.uint8)
-            self.memory = memory = memory[-memory.ctypes.data % XLA_ALIGNMENT :]
+            self.memory = memory = _aligned(np.zeros(count + XLA_ALIGNMENT, np.uint8))
         return on_device(memory[:count].view(dtype).reshape(shape), own=True)
 
 

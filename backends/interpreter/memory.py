@@ -14,6 +14,8 @@ from xdsl.ir import SSAValue
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu.interface import buffer
 from . import values
+from .accumulators import carried_shape
+from .batching import Batch
 from .liveness import Carried, Cell, Slot, slot_of
 from .scope import Scope, traced
 from .wide import Parts, Wide, apart, extents, mapped, together
@@ -24,6 +26,10 @@ class Memory(Protocol):
 
     def read(self, value: SSAValue) -> Array:
         """The contents of a buffer, in its shape and dtype; zeros where nothing was written."""
+        ...
+
+    def wide(self, value: SSAValue) -> Wide | None:
+        """The contents of a buffer as one tile, if they were written so."""
         ...
 
     def write(self, value: SSAValue, x: Array | Wide) -> None: ...
@@ -81,20 +87,16 @@ class TypedMemory:
         self,
         scope: Scope,
         carried: Carried,
-        batched: Mapping[SSAValue, int] | None = None,
-        moved: Mapping[SSAValue, set[SSAValue]] | None = None,
-        sides: Mapping[SSAValue, Parts] | None = None,
+        batch: Batch,
+        sides: Mapping[SSAValue, Parts],
     ):
-        """`batched` indices with their counts; `moved`: the indices that each alloc's contents move with; `sides`:
-        how the tiles lie in accumulators that go through loops as one matrix."""
+        """`sides`: how the tiles lie in accumulators that go through loops as one matrix."""
         self.scope = scope
         self.carried = carried
-        self.batched = batched or {}
-        self.moved = moved or {}
-        self.sides = sides or {}
-        self.counts = list(self.batched.values())
-        self.fixed = dict.fromkeys(self.batched, 0)
-        self.lead = (1,) * len(self.batched)
+        self.batch = batch
+        self.sides = sides
+        self.fixed = dict.fromkeys(batch.counts, 0)
+        self.lead = (1,) * batch.rank
         self.contents: dict[SSAValue, _Contents] = {}
         self.outside: list[dict[SSAValue, _Contents]] = []
 
@@ -105,7 +107,6 @@ class TypedMemory:
         return values.cooked(self._read(self.slot(value)), numpy_dtype(buffer(value).element))
 
     def wide(self, value: SSAValue) -> Wide | None:
-        """The contents of a buffer as one tile, if they were written so."""
         x = self._wide(self.slot(value))
         return None if x is None else replace(x, x=values.cooked(x.x, numpy_dtype(buffer(value).element)))
 
@@ -124,15 +125,15 @@ class TypedMemory:
 
     def _together(self, slot: Slot, parts: Parts) -> Array:
         shape, found = buffer(slot.alloc).shape, self._wide(slot)
-        if found is not None and (found.parts, found.x.shape) == (parts, extents(shape, parts, self.counts)):
+        if found is not None and (found.parts, found.x.shape) == (parts, extents(shape, parts, self.batch.sizes)):
             return found.x
-        return together(self._read(slot), shape, parts, self.counts).x
+        return together(self._read(slot), shape, parts, self.batch.sizes).x
 
     def _read(self, slot: Slot) -> Array:
         contents = self.contents.get(slot.alloc, _EMPTY)
         for other, x in reversed(contents.pending):
             if other == slot:
-                return apart(x, self.counts)
+                return apart(x, self.batch.sizes)
             if not other.differs(slot):
                 self._flush(slot.alloc)
                 break
@@ -160,7 +161,7 @@ class TypedMemory:
         if whole is None:
             dtype = values.raw_dtype(numpy_dtype(type_.element))
             whole = self.scope.zeros((type_.slots, *self.lead, *type_.shape), dtype)
-        pending = [(slot, apart(x, self.counts)) for slot, x in contents.pending]
+        pending = [(slot, apart(x, self.batch.sizes)) for slot, x in contents.pending]
         shape = np.broadcast_shapes(whole.shape[1:], *(x.shape for _, x in pending))
         whole = lax.broadcast_in_dim(whole, (type_.slots, *shape), range(whole.ndim))
         for slot, x in pending:
@@ -192,12 +193,9 @@ class TypedMemory:
         return self.scope.zeros(self._shape(cell), values.raw_dtype(numpy_dtype(buffer(cell.alloc).element)))
 
     def _shape(self, cell: Cell) -> tuple[int, ...]:
-        """With the leading dimensions that the contents have anywhere in the loop."""
-        moved, type_ = self.moved.get(cell.alloc, set()), buffer(cell.alloc)
-        if cell.slot is not None and cell.alloc in self.sides:
-            return extents(type_.shape, self.sides[cell.alloc], self.counts)
-        lead = [n if v in moved else 1 for v, n in self.batched.items()]
-        return (*([type_.slots] if cell.slot is None else []), *lead, *type_.shape)
+        if cell.slot is not None:
+            return carried_shape(cell.alloc, self.batch, self.sides)
+        return (buffer(cell.alloc).slots, *carried_shape(cell.alloc, self.batch, {}))
 
     def enter(self, loop: scf.ForOp, state: Sequence[Array]) -> None:
         self.contents = dict(self.outside[-1])

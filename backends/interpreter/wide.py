@@ -12,7 +12,6 @@ from math import prod
 
 from jax import Array, lax
 
-from ...dialects.npu import VBroadcastOp, VFillOp
 from ...dialects.npu.interface import NpuOp
 from .boxes import turned
 from .instructions import LEADING, Spec
@@ -34,29 +33,38 @@ class Wide:
 
     def tiles(self, counts: Sequence[int]) -> Array:
         """[*leading, *shape], with the `counts` of the batched dimensions, or 1 where the tiles do not differ."""
+        rank = len(counts)
+        inner = tuple(min(n, extent) for n, extent in zip(self.shape, self.x.shape, strict=True))
         seen, order = list[int](), list[int]()
-        leading = [1] * len(counts)
-        for n, parts, extent in zip(self.shape, self.parts, self.x.shape, strict=True):
-            for part in parts:
-                leading[part] = counts[part]
-                seen.append(counts[part])
-                order.append(part)
-            seen.append(min(n, extent))
-            order.append(len(counts))
-        inner = [min(n, extent) for n, extent in zip(self.shape, self.x.shape, strict=True)]
-        x = turned(self.x, sorted(range(len(order)), key=order.__getitem__), (*leading, *inner), seen)
-        return x if inner == list(self.shape) else lax.broadcast_in_dim(x, (*leading, *self.shape), range(x.ndim))
+        for n, part in zip(inner, self.parts, strict=True):
+            seen += [*(counts[p] for p in part), n]
+            order += [*part, rank]
+        x = leading(self.x, seen, order, rank, inner)
+        return x if inner == self.shape else lax.broadcast_in_dim(x, (*x.shape[:rank], *self.shape), range(x.ndim))
+
+
+def leading(x: Array, seen: Sequence[int], order: Sequence[int], rank: int, shape: Sequence[int]) -> Array:
+    """`x`, seen as of shape `seen`, as [*leading, *shape]: dimension i of it is batched dimension `order[i]`, or where
+    that is `rank` of the tile. Absent ones of the `rank` batched dimensions have size 1."""
+    counts = [1] * rank
+    for n, part in zip(seen, order, strict=True):
+        if part < rank:
+            counts[part] = n
+    return turned(x, sorted(range(len(order)), key=order.__getitem__), (*counts, *shape), seen)
 
 
 def together(tiles: Array, shape: Sequence[int], parts: Parts, counts: Sequence[int]) -> Wide:
     """The inverse of `apart`: [*leading, *shape] with the tiles of `parts` side by side. Those of other batched
     dimensions do not differ."""
     rank, named = len(counts), [p for part in parts for p in part]
-    leading = [counts[p] if p in named else 1 for p in range(rank)]
-    if tuple(leading) != tiles.shape[:rank]:
-        tiles = lax.broadcast_in_dim(tiles, (*leading, *shape), range(tiles.ndim))
-    order = [i for d, part in enumerate(parts) for i in (*part, rank + d)]
     rest = [p for p in range(rank) if p not in named]
+    for p in rest:
+        if tiles.shape[p] > 1:
+            tiles = lax.slice_in_dim(tiles, 0, 1, axis=p)
+    full = (*(counts[p] if p in named else 1 for p in range(rank)), *shape)
+    if full != tiles.shape:
+        tiles = lax.broadcast_in_dim(tiles, full, range(tiles.ndim))
+    order = [i for d, part in enumerate(parts) for i in (*part, rank + d)]
     return Wide(turned(tiles, [*rest, *order], extents(shape, parts, counts)), tuple(shape), parts)
 
 
@@ -114,13 +122,9 @@ def compute(op: NpuOp, scope: Scope, sources: Sequence[Wide], out: Spec) -> Wide
     rank = len(out.shape)
     if 0 in out.shape:
         return None
-    if isinstance(op, VFillOp):
-        return Wide(LEADING[VFillOp](op, scope, [], Spec((1,) * rank, out.dtype), 0), out.shape, ((),) * rank)
     alike = [x for s in sources if (x := _as_shape(s, out.shape)) is not None]
     if len(alike) < len(sources):
         return None
-    if isinstance(op, VBroadcastOp):
-        return alike[0]
     parts: list[tuple[int, ...]] = []
     whole: list[int] = []
     for d in range(rank):

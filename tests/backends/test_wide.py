@@ -66,6 +66,8 @@ def test_apart_and_together(layout) -> None:
     expected = wide_of(tiles, shape, parts, counts)
     np.testing.assert_array_equal(found.x, expected.x)
     np.testing.assert_array_equal(apart(found, counts), tiles)
+    copies = jax.numpy.asarray(np.broadcast_to(tiles, (*counts, *shape)))  # other dimensions do not differ
+    np.testing.assert_array_equal(together(copies, shape, parts, counts).x, expected.x)
     one = jax.numpy.asarray(tiles[tuple(slice(0, 1) for _ in counts)])  # the same in all iterations
     same = np.broadcast_to(one, tiles.shape)
     np.testing.assert_array_equal(together(one, shape, parts, counts).tiles(counts), same)
