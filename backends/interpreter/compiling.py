@@ -23,6 +23,7 @@ from ...dialects.npu import MmadOp
 
 LEVEL, EMITTERS = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"
 LIBRARY, KINDS = "xla_cpu_experimental_ynn_fusion_type", "LIBRARY_FUSION_TYPE"
+ROLLED = "xla_cpu_disable_loop_unrolling"
 
 Options = dict[str, bool | int | str]
 
@@ -81,9 +82,43 @@ def row_major(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def lowered(function: Callable[..., Any], shapes: Sequence[Any], **more: Any) -> Any:
     """`function` as XLA is given it, for arguments of these shapes, to be compiled with some options. Python does this,
-    and XLA the rest, which may be done on another thread meanwhile."""
+    and XLA the rest, which may be done on another thread meanwhile. Loops are not unrolled."""
     with jax.enable_x64(True):
-        return jax.jit(function, keep_unused=True, **more).lower(*shapes)
+        made = jax.jit(function, keep_unused=True, **more).lower(*shapes)
+    where = made._lowering.compile_args
+    where["backend"] = _Client(where["backend"])
+    return made
+
+
+class _Client:
+    """XLA's client, but it unrolls no loops: that costs a seventh of the compile time, and what comes of it is not
+    faster. The option is an entry of a map, and JAX has no way to name one. One in XLA_FLAGS is obeyed."""
+
+    def __init__(self, client: Any):
+        self.client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+    def compile_and_load(self, module: Any, executable_devices: Any, compile_options: Any, **more: Any) -> Any:
+        if ROLLED not in os.environ.get("XLA_FLAGS", ""):
+            message = compile_options.SerializeAsString() + EXTRA_OPTION
+            compile_options = type(compile_options).ParseFromString(message)
+        return self.client.compile_and_load(module, executable_devices, compile_options, **more)
+
+
+def _field(number: int, contents: bytes) -> bytes:
+    """A field of a message of Protocol Buffers that holds text or a message: its number and type, length, contents."""
+    return _varint(number << 3 | 2) + _varint(len(contents)) + contents
+
+
+def _varint(n: int) -> bytes:
+    return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + _varint(n >> 7)
+
+
+EXTRA_OPTION = _field(3, _field(3, _field(500, _field(1, ROLLED.encode()) + _field(2, b"true"))))
+"""A CompileOptionsProto with an entry of executable_build_options.debug_options.xla_backend_extra_options. Behind
+another message, it is merged into that."""
 
 
 def compile_kernel(made: Any, kernel: Operation) -> Any:

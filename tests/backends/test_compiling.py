@@ -16,7 +16,9 @@ from tilewright.backends.interpreter import launch, values
 from tilewright.backends.interpreter.compiling import (
     OPTIONS,
     QUICK_OPTIONS,
+    ROLLED,
     SUMMING_OPTIONS,
+    lowered,
     only_summed,
 )
 from tilewright.backends.interpreter.scope import Scope
@@ -157,6 +159,31 @@ def test_what_the_library_does_is_seen(behind: Callable[[Any], Any], allowed: bo
     shape = jax.ShapeDtypeStruct((64, 64), np.float32)
     made = jax.jit(lambda a, b, c: behind(c + a @ b), compiler_options=SUMMING_OPTIONS).lower(shape, shape, shape)
     assert only_summed(made.compile()) == allowed
+
+
+@pytest.mark.parametrize("flags", ["", f"--xla_backend_extra_options={ROLLED}=false"])
+def test_loops_are_not_unrolled(monkeypatch: pytest.MonkeyPatch, flags: str) -> None:
+    """The option reaches XLA behind those that JAX names, unless XLA_FLAGS say something about it."""
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    made = lowered(lambda x: x + 1, [jax.ShapeDtypeStruct((8,), np.float32)])
+    client = made._lowering.compile_args["backend"]
+    real, given = client.client, []
+
+    class Watched:
+        def compile_and_load(self, module: Any, devices: Any, options: Any, **more: Any) -> Any:
+            given.append(options)
+            return real.compile_and_load(module, devices, options, **more)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+    client.client = Watched()
+    executable = made.compile({"xla_cpu_parallel_codegen_split_count": 1})
+    np.testing.assert_array_equal(executable(np.zeros(8, np.float32)), np.ones(8))
+    (options,) = given
+    assert options.env_option_overrides == [("xla_cpu_parallel_codegen_split_count", 1)]
+    entry = f'xla_backend_extra_options {{ key: "{ROLLED}" value: "true" }}'
+    assert (entry in " ".join(str(options.executable_build_options.debug_options).split())) != bool(flags)
 
 
 @pytest.mark.parametrize("count", [2, 13, 40, 257])
