@@ -154,11 +154,10 @@ def extract(
 def _take_box(base: Array, spans: Sequence[Span], fill: np.ndarray) -> Array:
     """[count * window of each span]: the positions of the base, `fill` where they do not exist."""
     places = [_Place.of(s) for s in spans]
-    x = slice_at(base, [p.start for p in places], [p.width for p in places])
     repeated = any(s.window > 1 or not s.step for s in spans)
     strides = [1 if repeated else abs(s.step) for s in spans]
     early = [n if s.inside else 1 for n, s in zip(strides, spans, strict=True)]
-    x = _thinned(x, early)
+    x = slice_at(base, [p.start for p in places], [p.width for p in places], early)
     if not all(s.inside for s in spans):
         counts = [-(-p.count // n) for p, n in zip(places, early, strict=True)]
         shifts = [p.shift for p in places]
@@ -225,9 +224,17 @@ def _shifted(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.
     A slice of x with room around it: XLA makes one loop of that, and copies runs of it.
     """
     room, starts = [], []
-    for shift, n, extent in zip(shifts, sizes, x.shape, strict=True):
-        # from further away nothing of x is seen
-        low, high = (min(max(end, -n), extent) for end in (shift.low, shift.high))
+    # from further away nothing of x is seen
+    reaches = [
+        [min(max(end, -n), extent) for end in (shift.low, shift.high)]
+        for shift, n, extent in zip(shifts, sizes, x.shape, strict=True)
+    ]
+    if all(known(s.value) for s in shifts):
+        ends = [(-at, n + at - extent) for (at, _), n, extent in zip(reaches, sizes, x.shape, strict=True)]
+        if all(low <= 0 and high <= 0 for low, high in ends):
+            return slice_at(x, [-low for low, _ in ends], sizes)
+        return lax.pad(x, np.asarray(fill, x.dtype), [(*end, 0) for end in ends])
+    for shift, (low, high), n, extent in zip(shifts, reaches, sizes, x.shape, strict=True):
         before, after = max(-low, 0), max(high + n - extent, 0)
         room.append((before, after, 0))
         value = shift.value if (low, high) == (shift.low, shift.high) else _clamp(shift.value, low, high)
@@ -289,13 +296,13 @@ def _mask_repeated(x: Array, dims: tuple[int, int], span: Span, fill: np.ndarray
     return lax.select(here, x, lax.full_like(x, fill))
 
 
-def slice_at(x: Array, starts: Sequence[Any], sizes: Sequence[int]) -> Array:
-    """`lax.slice` where all starts are known, `lax.dynamic_slice` elsewhere."""
+def slice_at(x: Array, starts: Sequence[Any], sizes: Sequence[int], strides: Sequence[int] = ()) -> Array:
+    """A slice of these sizes, of which every so many elements: `lax.slice` where all starts are known."""
     if tuple(sizes) == x.shape:
-        return x
+        return _thinned(x, strides)
     if all(known(s) for s in starts):
-        return lax.slice(x, starts, [s + n for s, n in zip(starts, sizes, strict=True)])
-    return lax.dynamic_slice(x, [traced(s) for s in starts], sizes, allow_negative_indices=False)
+        return lax.slice(x, starts, [s + n for s, n in zip(starts, sizes, strict=True)], strides or None)
+    return _thinned(lax.dynamic_slice(x, [traced(s) for s in starts], sizes, allow_negative_indices=False), strides)
 
 
 # -- stores ------------------------------------------------------------------------------------------------
