@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -304,10 +305,18 @@ class HostProgram:
         self.write(state, op.dest, held(self.read(state, op.source)))
 
     def copy_values(self, sources: Sequence[SSAValue], targets: Sequence[SSAValue], state: State) -> None:
-        """Copy tensors, all read before any is written."""
-        contents = [self.read(state, v) for v in sources]
-        for v, x in zip(targets, contents, strict=True):
-            self.write(state, v, x)
+        """Copy tensors, none written before all that read it have: one after the other, in an order that allows it,
+        for XLA copies a whole memory that is read after a write to it. What is in its place already stays there."""
+        pairs = zip(sources, targets, strict=True)
+        moves = [(v, w) for v, w in pairs if self.root(v) is not self.root(w) or storage(v) != storage(w)]
+        while moves:
+            readers = Counter(self.root(v) for v, _ in moves)
+            free = [(v, w) for v, w in moves if readers[self.root(w)] == (self.root(v) is self.root(w))]
+            for group in [[move] for move in free] or [moves]:
+                contents = [self.read(state, v) for v, _ in group]
+                for (_, w), x in zip(group, contents, strict=True):
+                    self.write(state, w, x)
+            moves = [move for move in moves if move not in free] if free else []
 
 
 def written_values(op: Operation) -> Sequence[SSAValue]:
