@@ -80,7 +80,8 @@ class BytesMemory:
                     room = machine.spaces[space].bytes
                     raise VerifyException(f"{describe(op)} ends at byte {end} of {space}, which has {room}")
                 sizes[space] = max(sizes.get(space, 0), end)
-        self.words = {s: lax.full((-(-n // 4),), np.uint32(0)) for s, n in sizes.items()}
+        self.blank = {s: lax.full((-(-n // 4),), np.uint32(0)) for s, n in sizes.items()}
+        self.words = dict(self.blank)
         self.outside: list[dict[str, Array]] = []
 
     def read(self, value: SSAValue) -> Array:
@@ -111,10 +112,12 @@ class BytesMemory:
             x = lax.pad(x, np.zeros((), x.dtype), [(0, 0, 0), (0, row - inner, 0)])
         # the barrier keeps the memory out of the computation, so that it is updated in place
         words = lax.optimization_barrier(to_words(lax.reshape(x, (rows * row,))))
-        memory = self.words[type_.space]
-        self.words[type_.space] = lax.dynamic_update_slice(
-            memory, words, [traced(self._at(value))], allow_negative_indices=False
-        )
+        memory, at = self.words[type_.space], traced(self._at(value))
+        if memory is self.blank[type_.space]:
+            # At a known place XLA pads the words instead, with masked reads of what lies behind them. Where no memory
+            # is mapped, these are slow: an LSTM once took seven times as long.
+            at = lax.add(at, lax.convert_element_type(self.scope.zero, np.int32))
+        self.words[type_.space] = lax.dynamic_update_slice(memory, words, [at], allow_negative_indices=False)
 
     def _at(self, value: SSAValue) -> Any:
         """First word of a buffer."""
