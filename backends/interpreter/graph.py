@@ -179,7 +179,12 @@ def _gather(op: ops.GatherOp, x: Array, indices: Array) -> Array:
         operand_batching_dims=to_ints(op.x_batch),
         start_indices_batching_dims=tuple(d - (d > dim) for d in to_ints(op.indices_batch)),
     )
-    return lax.gather(x, indices, numbers, to_ints(op.slice_sizes), mode=lax.GatherScatterMode.CLIP)
+    sizes = to_ints(op.slice_sizes)
+    # XLA makes one gather of a slice of one, and then clamps the sum of the two places instead of each
+    limits = [values.scalar(x.shape[d] - sizes[d], indices.dtype) for d in to_ints(op.start_map)]
+    last = lax.broadcast_in_dim(np.asarray(limits, indices.dtype), indices.shape, (indices.ndim - 1,))
+    indices = lax.clamp(values.scalar(0, indices.dtype), indices, last)
+    return lax.gather(x, indices, numbers, sizes, mode=lax.GatherScatterMode.CLIP)
 
 
 def _starts(starts: Sequence[Array], x: Array, sizes: Sequence[int]) -> list[Array]:

@@ -203,6 +203,15 @@ def test_products_of_vectors(count: int, batch: tuple[int, ...]) -> None:
     np.testing.assert_allclose(typed, jax.jit(run)(x), rtol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(111,), (2, 4, 37, 3), (16, 64)])
+def test_functions_of_both_signs(shape: tuple[int, ...]) -> None:
+    """An inverse hyperbolic tangent is log1p(x) - log1p(-x), and code for both may share what is equal."""
+    x = (np.round(64 * np.random.default_rng(0).standard_normal(shape)) / 32).astype(np.float32)
+    program = tw.compile(lambda x: jnp.arctanh(x * 0.236), x)
+    typed, addressed = (np.asarray(program.executable(memory)(x)[0]) for memory in ("typed", "bytes"))
+    np.testing.assert_array_equal(typed, addressed)
+
+
 @pytest.mark.parametrize(
     ("shapes", "numbers"),
     [
