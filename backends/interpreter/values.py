@@ -281,7 +281,7 @@ SCALAR: dict[str, Callable[..., Array]] = {
     "exp2": lax.exp2,
     "expm1": lax.expm1,
     "log": lax.log,
-    "log1p": _within(np.float64, lax.log1p),  # of x and -x at once LLVM computes in f32 what it can for both
+    "log1p": _within(np.float32, lambda x: lax.log1p(settle(x))),  # of x and -x LLVM would compute parts once
     "sqrt": lax.sqrt,
     "rsqrt": _within(np.float32, _reciprocal_root),
     "cbrt": _within(np.float64, _cube_root),
