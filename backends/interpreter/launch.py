@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any
 
 import jax
@@ -38,7 +35,7 @@ from .values import cooked, on_device, raw, raw_dtype
 from .views import View
 
 THREADS = ThreadPoolExecutor(2, thread_name_prefix="tilewright")
-"""Compiles kernels; XLA releases the interpreter lock meanwhile."""
+"""Runs and compiles kernels; XLA releases the interpreter lock meanwhile."""
 
 HEAVY_FLOPS = 30e6
 HEAVY_BYTES = 2e6
@@ -186,9 +183,9 @@ class CompiledKernel:
             return self.executable(ZERO, NONE, self.zeros, *passed)
         last = to_ints(self.kernel.grid)[self.split.axis] - self.split.size
         whole = [_empty(t.shape, t.dtype) for t in self.signature.returned]
-        finish = _helper().start(lambda: self._group(last, passed, whole))
+        second = THREADS.submit(self._group, last, passed, whole)
         self._group(0, passed, whole)
-        finish()
+        second.result()
         return [on_device(x, own=True) for x in whole]
 
     def _group(self, start: int, passed: Sequence[Array], whole: Sequence[np.ndarray]) -> None:
@@ -202,43 +199,6 @@ class CompiledKernel:
             here, there = ([slice(None)] * x.ndim for _ in range(2))
             here[d], there[d] = slice(0, count), slice(start * each, start * each + count)
             out[tuple(there)] = np.asarray(x)[tuple(here)]
-
-
-class _Helper:
-    """A second thread that runs kernels. It takes work from a queue, somewhat sooner than a pool would."""
-
-    def __init__(self) -> None:
-        self.work: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        Thread(target=self._serve, daemon=True, name="tilewright").start()
-
-    def _serve(self) -> None:
-        while True:
-            self.work.get()()
-
-    def start(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Begins work. What it gives waits for the end, and raises what the work raised."""
-        done: SimpleQueue[Exception | None] = SimpleQueue()
-
-        def run() -> None:
-            try:
-                work()
-            except Exception as error:
-                done.put(error)
-            else:
-                done.put(None)
-
-        def finish() -> None:
-            error = done.get()
-            if error is not None:
-                raise error
-
-        self.work.put(run)
-        return finish
-
-
-@cache
-def _helper() -> _Helper:
-    return _Helper()
 
 
 def _empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
