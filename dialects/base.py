@@ -12,6 +12,7 @@ types agree, the type is written once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import (
@@ -34,6 +35,8 @@ from xdsl.utils.exceptions import VerifyException
 INDEX = IndexType()
 
 OpT = TypeVar("OpT", bound="FormattedOp")
+
+INTEGERS_KEPT = 4096
 
 _INTS: dict[tuple[int, ...], DenseArrayBase] = {}
 _VALUES: dict[bytes, tuple[int, ...]] = {}
@@ -137,6 +140,9 @@ class FormattedOp(IRDLOperation):
 
     SYMBOL: ClassVar[str | None] = None
     """The property that holds the op's symbol, printed as `@name` before the operands."""
+
+    # as IRDLOperation's, which is written in Python; passes keep ops in sets and dicts
+    __hash__ = object.__hash__
 
     @property
     def level(self) -> str:
@@ -330,6 +336,12 @@ def text(attr: Attribute) -> str:
     """The Python string of a string property."""
     assert isinstance(attr, StringAttr)
     return attr.data
+
+
+@lru_cache(INTEGERS_KEPT)
+def integer_attr(value: int) -> IntegerAttr:
+    """`value` as the i64 attribute that properties hold; those made lately are shared."""
+    return IntegerAttr(int(value), i64)
 
 
 def integer(attr: Attribute) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import ml_dtypes
 import numpy as np
@@ -29,6 +30,9 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.ir import Attribute
+
+TYPES_KEPT = 4096
+"""How many types of each kind are kept: passes ask for the same few again and again, and making one verifies it."""
 
 _NUMPY: dict[str, np.dtype] = {
     "f64": np.dtype(np.float64),
@@ -174,7 +178,12 @@ def is_float(element: Attribute | str) -> bool:
 
 
 def tensor(shape: Sequence[int], element: Attribute) -> TensorType:
-    return TensorType(element, list(shape))
+    return _tensor(tuple(shape), element)
+
+
+@lru_cache(TYPES_KEPT)
+def _tensor(shape: tuple[int, ...], element: Attribute) -> TensorType:
+    return TensorType(element, shape)
 
 
 def size(shape: Sequence[int]) -> int:

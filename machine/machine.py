@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
@@ -240,4 +241,9 @@ class Machine:
     @staticmethod
     def names() -> list[str]:
         """The known targets."""
-        return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+        return list(_names())
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))

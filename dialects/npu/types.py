@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import lru_cache
 
 from xdsl.dialects.builtin import DenseArrayBase, IntAttr, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
@@ -13,7 +14,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..base import ints, to_ints
-from ..dtypes import itemsize, size
+from ..dtypes import TYPES_KEPT, itemsize, size
 
 SPACES = ("gm", "l1", "l0a", "l0b", "l0c", "ub", "bt", "fb")
 """Named memory spaces: device memory, the cube core's l1, l0a, l0b, l0c, the vector core's ub, bias table and
@@ -69,7 +70,7 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
 
     @staticmethod
     def of(shape: Sequence[int], element: Attribute, space: str, slots: int = 1) -> BufferType:
-        return BufferType(ints(shape), element, StringAttr(space), IntAttr(slots))
+        return _buffer(tuple(shape), element, space, slots)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -131,9 +132,7 @@ class GmType(ParametrizedAttribute, TypeAttribute):
     def of(
         shape: Sequence[int], element: Attribute, strides: Sequence[int] | None = None, offset: int = 0
     ) -> GmType:
-        return GmType(
-            ints(shape), element, ints(row_strides(shape) if strides is None else strides), IntAttr(offset)
-        )
+        return _gm(tuple(shape), element, row_strides(shape) if strides is None else tuple(strides), offset)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -194,3 +193,13 @@ class GmType(ParametrizedAttribute, TypeAttribute):
                 parser.parse_keyword("offset")
                 offset = parser.parse_integer()
         return [ints(shape), element, ints(strides), IntAttr(offset)]
+
+
+@lru_cache(TYPES_KEPT)
+def _buffer(shape: tuple[int, ...], element: Attribute, space: str, slots: int) -> BufferType:
+    return BufferType(ints(shape), element, StringAttr(space), IntAttr(slots))
+
+
+@lru_cache(TYPES_KEPT)
+def _gm(shape: tuple[int, ...], element: Attribute, strides: tuple[int, ...], offset: int) -> GmType:
+    return GmType(ints(shape), element, ints(strides), IntAttr(offset))

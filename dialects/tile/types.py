@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
@@ -12,6 +13,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..base import ints, to_ints
+from ..dtypes import TYPES_KEPT
 from ..npu.types import SPACES, print_shape
 
 
@@ -26,7 +28,7 @@ class TileType(ParametrizedAttribute, TypeAttribute):
 
     @staticmethod
     def of(shape: Sequence[int], element: Attribute, space: str) -> TileType:
-        return TileType(ints(shape), element, StringAttr(space))
+        return _tile(tuple(shape), element, space)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -54,3 +56,8 @@ class TileType(ParametrizedAttribute, TypeAttribute):
             parser.parse_punctuation(",")
             space = parser.parse_identifier()
         return [ints(shape), element, StringAttr(space)]
+
+
+@lru_cache(TYPES_KEPT)
+def _tile(shape: tuple[int, ...], element: Attribute, space: str) -> TileType:
+    return TileType(ints(shape), element, StringAttr(space))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...dialects.base import integer_attr
 from ...dialects.dtypes import dtype_name, element_type, tensor
 from ...dialects.graph import CaseOp, ReduceOp, WhileOp
 from ...dialects.graph.interface import element_of, shape_of
@@ -100,7 +101,7 @@ def _while(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     loop = walk.emit_control(WhileOp, args, types, [condition, body])
     counted = count_trips(loop)
     if counted is not None:
-        loop.counter, loop.trip_count = map(walk.number, counted)
+        loop.counter, loop.trip_count = map(integer_attr, counted)
     return loop.results
 
 

@@ -12,16 +12,14 @@ import numpy as np
 from xdsl.dialects.builtin import (
     FileLineColLoc,
     IntAttr,
-    IntegerAttr,
     LocationAttr,
     StringAttr,
     TensorType,
     UnknownLoc,
-    i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.base import ints
+from ...dialects.base import integer_attr, ints
 from ...dialects.dtypes import dtype_name, element_type, is_float, numpy_dtype, tensor
 from ...dialects.elementwise import FUNCTIONS, Function
 from ...dialects.graph import (
@@ -106,7 +104,6 @@ class Builder:
         """Scalars that cannot be negative: the counters of loops from 0 up."""
         self._files: dict[str, StringAttr] = {}
         self._places: dict[tuple[int, int], LocationAttr] = {}
-        self._integers: dict[int, IntegerAttr] = {}
         self._scalars: dict[tuple[str, str], DataAttr] = {}
 
     # -- ops -----------------------------------------------------------------------------------------------
@@ -162,10 +159,7 @@ class Builder:
         if isinstance(value, Attribute):
             return value
         if isinstance(value, int):
-            found = self._integers.get(value)
-            if found is None:
-                found = self._integers[value] = IntegerAttr(value, i64)
-            return found
+            return integer_attr(value)
         return StringAttr(value) if isinstance(value, str) else ints(value)
 
     # -- constants -----------------------------------------------------------------------------------------

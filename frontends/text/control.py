@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import (
-    IntegerAttr,
     TensorType,
-    i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from ...dialects.base import integer_attr
 from ...dialects.dtypes import dtype_name, tensor
 from ...dialects.graph import ELEMENTWISE, CaseOp, WhileOp, YieldOp
 from ...dialects.graph.interface import element_of, shape_of
@@ -310,7 +309,7 @@ class Control(Quantization):
         op = WhileOp.create(operands=every, result_types=[v.type for v in every], regions=regions)
         counted = count_trips(op)
         if counted is not None:
-            op.counter, op.trip_count = IntegerAttr(counted[0], i64), IntegerAttr(counted[1], i64)
+            op.counter, op.trip_count = integer_attr(counted[0]), integer_attr(counted[1])
         self.append(op)
         for n, value in zip(names, op.results[len(first) + len(second) :], strict=True):
             value.name_hint = hint(n) if n != _COUNTER else None

@@ -9,13 +9,12 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
     FloatAttr,
-    IntegerAttr,
     StringAttr,
     f64,
-    i64,
 )
 from xdsl.ir import Attribute, OpResult, SSAValue
 
+from ...dialects.base import integer_attr
 from ...dialects.dtypes import is_float
 from ...dialects.graph.interface import shape_of
 from . import syntax
@@ -126,8 +125,8 @@ class Quantization(Expressions):
         made: dict[str, Attribute] = {
             "type": StringAttr(narrow),
             "scale": ArrayAttr([FloatAttr(float(v), f64) for v in scales]),
-            "zero": ArrayAttr([IntegerAttr(v, i64) for v in zeros]),
+            "zero": ArrayAttr([integer_attr(v) for v in zeros]),
         }
         if axis is not None:
-            made["axis"] = IntegerAttr(axis % len(shape), i64)
+            made["axis"] = integer_attr(axis % len(shape))
         return DictionaryAttr(made)

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType, IntegerAttr, LocationAttr, ModuleOp, TensorType, i64
+from xdsl.dialects.builtin import FunctionType, LocationAttr, ModuleOp, TensorType
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.base import describe, integer, ints, text
+from ...dialects.base import describe, integer, integer_attr, ints, text
 from ...dialects.dtypes import COMPLEX, paired, part, tensor
 from ...dialects.graph import (
     ELEMENTWISE,
@@ -256,7 +256,7 @@ class Splitter:
         """Both parts along a new last dimension."""
         shape = shape_of(pair.re)
         parts = [builder.reshape(half, [*shape, 1]) for half in (pair.re, pair.im)]
-        dim = IntegerAttr(len(shape), i64)
+        dim = integer_attr(len(shape))
         return builder.add(ConcatOp, parts, tensor([*shape, 2], REAL), dim=dim)
 
     def flat(self, values: Sequence[SSAValue]) -> list[SSAValue]:
@@ -425,7 +425,7 @@ class Splitter:
             self.ops(list(region.block.ops))
         properties: dict[str, Attribute] = dict(op.properties)
         if op.counter is not None:
-            properties["counter"] = IntegerAttr(self.place(inits, integer(op.counter)), i64)
+            properties["counter"] = integer_attr(self.place(inits, integer(op.counter)))
         self.control(op, self.flat(inits), properties, builder)
 
     def case(self, op: CaseOp, builder: Builder) -> None:

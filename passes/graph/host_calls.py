@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.base import source_of, text
+from ...dialects.base import integer_attr, source_of, text
 from ...dialects.graph import HostOp
 from ..errors import PassError
 
@@ -120,7 +120,7 @@ def merge(block: Block, group: Sequence[HostOp]) -> None:
         properties={
             "op": StringAttr(", ".join(dict.fromkeys(text(op.op) for op in group))),
             "module": StringAttr(joined(group, inputs, outputs)),
-            "work": IntegerAttr(sum(op.host_bytes() for op in group), i64),
+            "work": integer_attr(sum(op.host_bytes() for op in group)),
         },
         location=group[0].location,
     )

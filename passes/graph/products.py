@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialects.base import integer, ints, to_ints
+from ...dialects.base import integer, integer_attr, ints, to_ints
 from ...dialects.dtypes import element_type, is_float, itemsize, size, tensor
 from ...dialects.graph import ELEMENTWISE, ContractOp, ConvOp
 from ...dialects.graph.interface import element_of, shape_of
@@ -179,7 +178,7 @@ def split_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
         shape = [*out[:features], many * n, *out[features + 1 :]]
         kept = {name: value for name, value in op.properties.items() if name != "groups"}
         made = rewriter.add(
-            ConvOp, [lhs, rhs], tensor(shape, _wide(op)), groups=IntegerAttr(many, i64), **kept
+            ConvOp, [lhs, rhs], tensor(shape, _wide(op)), groups=integer_attr(many), **kept
         )
         return _grouped(rewriter, made, features, groups)
 

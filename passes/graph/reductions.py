@@ -7,10 +7,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, i1, i64
+from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialects.base import text, to_ints
+from ...dialects.base import integer_attr, text, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size, tensor
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import ELEMENTWISE, IotaOp, ReduceOp, ScatterOp
@@ -90,7 +90,7 @@ def split_scatter(op: ScatterOp, rewriter: Rewriter, machine: Machine) -> bool:
 
     short = parts * length - count
     index = rewriter.reshape(rewriter.pad(op.index, -1, [0], [short], [0]), [parts, length])
-    part = rewriter.add(IotaOp, [], tensor([parts, length], numbers), dim=IntegerAttr(0, i64))
+    part = rewriter.add(IotaOp, [], tensor([parts, length], numbers), dim=integer_attr(0))
     inside = combine(
         "and",
         combine("ge", index, tensor_of(0), result=i1),
@@ -101,7 +101,7 @@ def split_scatter(op: ScatterOp, rewriter: Rewriter, machine: Machine) -> bool:
     index = rewriter.reshape(combine("select", inside, moved, tensor_of(-1)), [parts * length])
     updates = rewriter.pad(op.updates, 0, [0, 0], [short, 0], [0, 0])
     neutral = rewriter.constant(identity(kind, dtype_name(element)), [parts * rows, columns], element)
-    properties = {"kind": op.kind, "groups": IntegerAttr(parts, i64)}
+    properties = {"kind": op.kind, "groups": integer_attr(parts)}
     copies = rewriter.add(ScatterOp, [neutral, index, updates], neutral.type, **properties)
     total = rewriter.reduce(rewriter.reshape(copies, [parts, rows, columns]), kind, [0])
     result = rewriter.add(ELEMENTWISE[REDUCTION_FUNCTION[kind]], [op.x, total], op.x.type)

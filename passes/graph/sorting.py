@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialects.base import integer
+from ...dialects.base import integer, integer_attr
 from ...dialects.dtypes import dtype_name, is_float, itemsize, numpy_dtype, tensor
 from ...dialects.graph import ConcatOp, HostOp, SortOp
 from ...dialects.graph.interface import element_of, shape_of
@@ -51,7 +51,7 @@ def sort_in_parts(op: SortOp, rewriter: Rewriter, machine: Machine) -> bool:
         tail = [rewriter.slice(x, [*zeros, parts * length], [*outer, n], ones) for x in op.xs]
         kept = min(keep, rest)
         last = _sorted(rewriter, op, tail, kept)
-        shape, dim = [*outer, parts * keep + kept], IntegerAttr(len(outer), i64)
+        shape, dim = [*outer, parts * keep + kept], integer_attr(len(outer))
         candidates = [
             rewriter.add(ConcatOp, [a, b], tensor(shape, element_of(a)), dim=dim)
             for a, b in zip(candidates, last, strict=True)
@@ -67,8 +67,8 @@ def _sorted(rewriter: Rewriter, op: SortOp, xs: Sequence[SSAValue], keep: int) -
         result_types=[tensor([*outer, keep], element_of(x)) for x in xs],
         properties={
             **op.properties,
-            "dim": IntegerAttr(len(outer), i64),
-            "keep": IntegerAttr(keep, i64),
+            "dim": integer_attr(len(outer)),
+            "keep": integer_attr(keep),
         },
         location=op.location,
     )

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, f32, i64
+from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialects.base import integer, ints, to_ints
+from ...dialects.base import integer, integer_attr, ints, to_ints
 from ...dialects.dtypes import dtype_name, is_float, size, tensor
 from ...dialects.graph import ELEMENTWISE, ConcatOp, ContractOp, ConvOp
 from ...dialects.graph.interface import element_of, shape_of
@@ -116,7 +116,7 @@ def _by_place(op: ConvOp, rewriter: Rewriter, lhs: SSAValue, rhs: SSAValue, work
         )
         places.append(rewriter.reshape(product, [1, groups, batch, features // groups]))
     shape = [len(places), groups, batch, features // groups]
-    stacked = rewriter.add(ConcatOp, places, tensor(shape, work), dim=IntegerAttr(0, i64))
+    stacked = rewriter.add(ConcatOp, places, tensor(shape, work), dim=integer_attr(0))
     spatial = range(rank - 2)
     placed = rewriter.reshape(stacked, [*out, *shape[1:]])
     return rewriter.transpose(placed, [rank - 2, rank - 1, *spatial, rank])

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import IntegerAttr, f32, i64
+from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from ...dialects.base import text, to_ints
+from ...dialects.base import integer_attr, text, to_ints
 from ...dialects.dtypes import dtype_name, is_float, tensor
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import ELEMENTWISE, CumulateOp, ReduceWindowOp
@@ -42,8 +42,8 @@ def cumulative(op: ReduceWindowOp, rewriter: Rewriter, machine: Machine) -> bool
         [op.x],
         op.result.type,
         kind=op.kind,
-        dim=IntegerAttr(d, i64),
-        reverse=IntegerAttr(int(high[d] > 0), i64),
+        dim=integer_attr(d),
+        reverse=integer_attr(int(high[d] > 0)),
     )
     return rewriter.replace(made)
 

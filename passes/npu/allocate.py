@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.base import integer, source_of, text
+from ...dialects.base import integer, integer_attr, source_of, text
 from ...dialects.dtypes import itemsize
 from ...dialects.npu import AllocOp, BufferType, ElementwiseVectorOp, NpuOp, Pipe, SlotOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
@@ -114,7 +114,7 @@ def allocate_section(section: SectionOp, kernel: KernelOp, machine: Machine) -> 
 
 
 def _place(alloc: AllocOp, address: int) -> None:
-    alloc.properties["address"] = IntegerAttr(address, i64)
+    alloc.properties["address"] = integer_attr(address)
 
 
 def _share(block: Block, pool: list[Usage], start: int, align: int) -> int:

@@ -17,12 +17,12 @@ from itertools import accumulate
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from ...dialects.base import integer, ints, text, to_ints
+from ...dialects.base import integer, integer_attr, ints, text, to_ints
 from ...dialects.graph.donation import donated
 from ...dialects.npu import ViewOp, gm
 from ...dialects.npu.structure import WRITERS, GmAllocOp, GmConstantOp
@@ -88,7 +88,7 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
     places: dict[SSAValue, int] = {a: fixed(gm(a).bytes) for a in block.args if a not in given}
     for op in (op for f in (func, *inner) for op in f.walk()):
         if isinstance(op, GmConstantOp):
-            op.properties["address"] = IntegerAttr(fixed(gm(op.result).bytes), i64)
+            op.properties["address"] = integer_attr(fixed(gm(op.result).bytes))
     end += share(block, end, align, given, places)
     first = dict.fromkeys((text(f.sym_name) for f in inner), end)
     for callee in inner:
@@ -98,7 +98,7 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         first.update((name, max(first[name], behind)) for name in calls_of(callee))
         end = max(end, behind)
     func.attributes["npu.addresses"] = ints([places[a] for a in block.args])
-    func.attributes["npu.arena_bytes"] = IntegerAttr(end, i64)
+    func.attributes["npu.arena_bytes"] = integer_attr(end)
     if end > machine.spaces["gm"].bytes:
         raise PassError(
             f"the program needs {end} bytes of device memory, but {machine.name} has {machine.spaces['gm'].bytes}"
@@ -129,7 +129,7 @@ def share(
         found = min(found, by_size(lives), key=lambda at: top_of(lives, at))
     for (_, _, tensor), at in zip(spans, found, strict=True):
         if isinstance(tensor.owner, GmAllocOp):
-            tensor.owner.properties["address"] = IntegerAttr(start + at, i64)
+            tensor.owner.properties["address"] = integer_attr(start + at)
         elif places is not None:
             places[tensor] = start + at
     return top_of(lives, found)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import FunctionType, IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects import graph, tile
-from ...dialects.base import describe, integer, text, to_ints
+from ...dialects.base import describe, integer, integer_attr, text, to_ints
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, HostOp, ReshapeOp, ToHostOp, WhileOp, YieldOp
 from ...dialects.graph.donation import donated
 from ...dialects.npu import GmType, ViewOp, structure
@@ -127,8 +127,8 @@ class ProgramLowering(Homes):
                 operands=[*operands, *(outputs[o] for o in range(len(inits))), *spaces],
                 properties={
                     "callee": op.callee,
-                    "outputs": IntegerAttr(len(outputs), i64),
-                    "workspaces": IntegerAttr(n, i64),
+                    "outputs": integer_attr(len(outputs)),
+                    "workspaces": integer_attr(n),
                 },
                 location=op.location,
             )
@@ -176,7 +176,7 @@ class ProgramLowering(Homes):
         self.add(
             structure.CallOp.create(
                 operands=[*inputs, *outputs],
-                properties={"callee": op.callee, "outputs": IntegerAttr(len(outputs), i64)},
+                properties={"callee": op.callee, "outputs": integer_attr(len(outputs))},
                 location=op.location,
             )
         )
@@ -186,7 +186,7 @@ class ProgramLowering(Homes):
         call = structure.HostCallOp.create(
             operands=[self.fetched(v, op) for v in op.inputs],
             result_types=list(op.result_types),
-            properties={"op": op.op, "module": op.module, "work": IntegerAttr(op.host_bytes(), i64)},
+            properties={"op": op.op, "module": op.module, "work": integer_attr(op.host_bytes())},
             location=op.location,
         )
         self.add(call)

@@ -24,12 +24,12 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 from xdsl.passes import ModulePass
 
-from ...dialects.base import describe, integer
+from ...dialects.base import describe, integer, integer_attr
 from ...dialects.npu.streams import COMPUTE, QUEUES, Command, EventOp, RecordEventOp, WaitEventOp
 from ...dialects.npu.structure import BranchOp, LoopOp, NpuYieldOp
 from ..calls import callers_first
@@ -116,7 +116,7 @@ class Schedule:
         for op in func.walk():
             if isinstance(op, EventOp):
                 new = numbers.setdefault(integer(op.event), len(numbers))
-                op.properties["event"] = IntegerAttr(new, i64)
+                op.properties["event"] = integer_attr(new)
 
     def prune(self, func: FuncOp) -> None:
         """Leaves out each wait without which the function is still safe: what its blocks needed one by one may follow
@@ -220,7 +220,7 @@ class Schedule:
 
 
 def _event(kind: type[EventOp], event: int, queue: int, near: Operation) -> EventOp:
-    properties = {"event": IntegerAttr(event, i64), "stream": StringAttr(QUEUES[queue])}
+    properties = {"event": integer_attr(event), "stream": StringAttr(QUEUES[queue])}
     return kind.create(properties=properties, location=near.location)
 
 

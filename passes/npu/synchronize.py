@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from ...dialects.affine import Affine
-from ...dialects.base import describe, ints, text
+from ...dialects.base import describe, integer_attr, ints, text
 from ...dialects.npu import (
     AllocOp,
     FixpipeOp,
@@ -222,11 +222,6 @@ def _string(value: str) -> StringAttr:
     return StringAttr(value)
 
 
-@cache
-def _number(value: int) -> IntegerAttr:
-    return IntegerAttr(value, i64)
-
-
 def _make(cls: type[SyncOp], flag: Flag, indices: Iterable[SSAValue], offsets: DenseArrayBase) -> SyncOp:
     return cls.create(
         operands=list(indices),
@@ -234,8 +229,8 @@ def _make(cls: type[SyncOp], flag: Flag, indices: Iterable[SSAValue], offsets: D
             "offsets": offsets,
             "source": _string(flag.pair[0]),
             "target": _string(flag.pair[1]),
-            "event": _number(flag.event),
-            "slots": _number(flag.slots),
+            "event": integer_attr(flag.event),
+            "slots": integer_attr(flag.slots),
         },
     )
 
@@ -306,7 +301,7 @@ def synchronize_cores(kernel: KernelOp) -> None:
         depth = _depth(store, cube)
         block = store.parent
         assert block is not None
-        number = IntegerAttr(event, i64)
+        number = integer_attr(event)
         block.insert_op_after(
             SetCrossOp.create(
                 properties={"source": StringAttr(Pipe.FIX), "event": number}, location=store.location

@@ -25,7 +25,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialects import tile as ops
-from ...dialects.base import INDEX, Expr, ints, pack
+from ...dialects.base import INDEX, Expr, integer_attr, ints, pack
 from ...dialects.npu.types import GmType, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
@@ -39,10 +39,6 @@ def number(value: float | int) -> FloatAttr | IntegerAttr:
     if float(value) == value or value != value:
         return FloatAttr(float(value), f64)
     return IntegerAttr(int(value), i64 if value < 2**63 else IntegerType(64, Signedness.UNSIGNED))
-
-
-def integer_attr(value: int) -> IntegerAttr:
-    return IntegerAttr(int(value), i64)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, describe, ints, pack
+from ...dialects.base import Expr, describe, integer_attr, ints, pack
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import FusionOp
 from ...dialects.graph.interface import element_of
@@ -25,7 +25,7 @@ from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError, TooLarge
 from ..pins import CUBE_FIELDS, FREE, Pins, cannot_obey, schedule_for
-from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, integer_attr
+from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back
 from .contraction_axes import ContractionSteps, Operand
 from .cube_cost import CubeProblem
 from .cube_schedule import CubeSchedule, choose_cube, refusal

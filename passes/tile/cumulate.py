@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, describe, integer, ints, pack, text
+from ...dialects.base import Expr, describe, integer, integer_attr, ints, pack, text
 from ...dialects.dtypes import dtype_name, element_type, is_float, itemsize, size
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import CumulateOp, FusionOp
@@ -19,7 +19,7 @@ from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
 from ..pins import Pins, schedule_for
-from .builder import KernelBuilder, dense, divide_grid, gm_of, integer_attr, number
+from .builder import KernelBuilder, dense, divide_grid, gm_of, number
 from .cores import copy_cycles, worth_waking
 from .schedule import UB_FRACTION, choose_tile
 

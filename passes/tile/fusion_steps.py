@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, describe, integer, ints, pack, text, to_ints
+from ...dialects.base import Expr, describe, integer, integer_attr, ints, pack, text, to_ints
 from ...dialects.dtypes import dtype_name, element_type, itemsize, signed, size
 from ...dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION
 from ...dialects.graph import ArgReduceOp, ElementwiseOp, FusionOp, IotaOp, ReduceOp
@@ -20,7 +20,7 @@ from ..access import Load, splat_of
 from ..errors import PassError
 from ..pins import FREE, Schedule
 from .axes import FusionAxes
-from .builder import integer_attr, number
+from .builder import number
 from .steps import Emitter, Ref, Step, Steps
 
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, describe, integer, ints, pack, to_ints
+from ...dialects.base import Expr, describe, integer, integer_attr, ints, pack, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import FusionOp, GatherOp
 from ...dialects.graph.interface import element_of, shape_of
@@ -19,7 +19,7 @@ from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
 from ..pins import Pins, schedule_for
-from .builder import KernelBuilder, dense, divide_grid, integer_attr, number
+from .builder import KernelBuilder, dense, divide_grid, number
 from .cores import copy_cycles, worth_waking
 from .schedule import UB_FRACTION, cut_tile, largest_tile, merge_axes
 

@@ -9,13 +9,13 @@ from typing import Any
 from xdsl.ir import Attribute
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, pack
+from ...dialects.base import Expr, integer_attr, pack
 from ...dialects.dtypes import itemsize, size
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
-from .builder import KernelBuilder, dense, divide_grid, integer_attr
+from .builder import KernelBuilder, dense, divide_grid
 from .cores import copy_cycles, pieces_of, worth_waking
 from .schedule import UB_FRACTION, cut_tile, largest_tile, merge_axes
 

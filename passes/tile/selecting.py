@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import i1, i32
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, describe, ints, pack, text, to_ints
+from ...dialects.base import Expr, describe, integer_attr, ints, pack, text, to_ints
 from ...dialects.dtypes import dtype_name, element_type, itemsize, size
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import FusionOp, SelectAndScatterOp
@@ -28,7 +28,7 @@ from ...machine import Machine
 from ..access import Index, resolve
 from ..errors import PassError
 from ..pins import Pins, schedule_for
-from .builder import KernelBuilder, divide_grid, gm_of, integer_attr, number
+from .builder import KernelBuilder, divide_grid, gm_of, number
 from .schedule import UB_FRACTION, choose_tile
 
 

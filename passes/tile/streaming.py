@@ -10,11 +10,11 @@ from xdsl.dialects.builtin import i1 as I1
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, ints, pack
+from ...dialects.base import Expr, integer_attr, ints, pack
 from ...dialects.dtypes import dtype_name
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.tile import TileType, tile_type
-from .builder import hand_back, integer_attr, number
+from .builder import hand_back, number
 from .steps import Emitter, Ref, Steps, tile_bytes
 
 
