@@ -10,18 +10,16 @@ import numpy as np
 from xdsl.dialects.builtin import (
     FileLineColLoc,
     IntAttr,
-    IntegerAttr,
     LocationAttr,
     ModuleOp,
     StringAttr,
     TensorType,
     UnknownLoc,
-    i64,
 )
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ..dialects.base import ints
+from ..dialects.base import integer_attr, ints
 from ..dialects.dtypes import COMPLEX, element_type, numpy_dtype, tensor
 from ..dialects.graph import ELEMENTWISE, PART_OPS, BroadcastOp, ConstantOp, DataAttr, HostOp, YieldOp
 from ..dialects.graph.attributes import Literal
@@ -85,13 +83,14 @@ class Walk:
         self.symbols = bindings.functions(module)
         self._values: dict[Value, SSAValue] = {}
         self._out: list[Operation] = []
+        self._shared: dict[Any, SSAValue] = {}
+        """Constants and broadcasts of them that the current block has already: layers ask for the same ones."""
         self._here: LocationAttr = _UNKNOWN
         self._doing = "func.func"
         self._types: dict[Any, TensorType] = {}
         self._locations: dict[Any, LocationAttr | None] = {}
         self._data: dict[Any, DataAttr] = {}
         self._expansions: dict[str, Any] = {}
-        self._integers: dict[int, IntegerAttr] = {}
         self._calls = CallPlan(self.symbols)
         self._functions: dict[str, FuncOp] = {}
         self._active: list[str] = []
@@ -118,12 +117,12 @@ class Walk:
         block = Block(arg_types=[self.type(a.type) for a in source.arguments])
         for value, arg in zip(source.arguments, block.args, strict=True):
             arg.name_hint = _hint(bindings.given_name(value))
-        saved, self._out = self._out, []
+        saved, self._out, self._shared = (self._out, self._shared), [], {}
         self._active.append(symbol)
         results = self.inline(source, block.args)
         self._active.pop()
         block.add_ops([*self._out, ReturnOp(*results)])
-        self._out = saved
+        self._out, self._shared = saved
         visibility = None if symbol == "main" else "private"
         kind = ([a.type for a in block.args], [r.type for r in results])
         made = FuncOp(symbol, kind, Region(block), visibility)
@@ -154,11 +153,11 @@ class Walk:
 
     def region(self, region: Any, arg_types: Sequence[Attribute]) -> Region:
         """Convert a single-block region; its terminator becomes graph.yield."""
-        block, saved = Block(arg_types=arg_types), self._out
-        self._out = []
+        block, saved = Block(arg_types=arg_types), (self._out, self._shared)
+        self._out, self._shared = [], {}
         self.emit(YieldOp, self.inline(region.blocks[0], block.args), [])
         block.add_ops(self._out)
-        self._out = saved
+        self._out, self._shared = saved
         return Region(block)
 
     def call(self, symbol: str, args: Sequence[SSAValue]) -> list[SSAValue]:
@@ -272,15 +271,28 @@ class Walk:
         return self._constant(DataAttr(literal), tensor(literal.shape, element_type(literal.dtype)))
 
     def constant_of(self, op: Op, result: TensorType) -> SSAValue | None:
-        """Append the value of a StableHLO constant op; None where the bindings cannot give it."""
+        """The value of a StableHLO constant op; None where the bindings cannot give it."""
         key = bindings.value_key(op)
         if key is None:
             return None
-        data = self._data.get(key)
-        if data is None:
-            dtype = numpy_dtype(result.element_type)
-            data = self._data[key] = DataAttr(bindings.literal(key, result.get_shape(), dtype))
-        return self._constant(data, result)
+        made = self._shared.get(key)
+        if made is None:
+            data = self._data.get(key)
+            if data is None:
+                dtype = numpy_dtype(result.element_type)
+                data = self._data[key] = DataAttr(bindings.literal(key, result.get_shape(), dtype))
+            made = self._shared[key] = self._constant(data, result)
+        return made
+
+    def broadcast(self, x: SSAValue, result: TensorType, dims: Sequence[int]) -> SSAValue:
+        """`x` as a tensor of type `result`; `dims` are where its dimensions are in there."""
+        key = (x, result, dims) if isinstance(x.owner, ConstantOp) else None
+        made = None if key is None else self._shared.get(key)
+        if made is None:
+            made = self.emit(BroadcastOp, [x], [result], dims=dims)[0]
+            if key is not None:
+                self._shared[key] = made
+        return made
 
     def _constant(self, data: DataAttr, result: TensorType) -> SSAValue:
         return self.emit(ConstantOp, [], [result], value=data)[0]
@@ -299,15 +311,8 @@ class Walk:
         if isinstance(value, Attribute):
             return value
         if isinstance(value, int):
-            return self.number(value)
+            return integer_attr(value)
         return StringAttr(value) if isinstance(value, str) else ints(value)
-
-    def number(self, value: int) -> IntegerAttr:
-        """An integer property."""
-        found = self._integers.get(value)
-        if found is None:
-            found = self._integers[value] = IntegerAttr(value, i64)
-        return found
 
     # -- types and places ----------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import dtype_name, element_type, numpy_dtype, tensor
 from ...dialects.graph import (
-    BroadcastOp,
     ConcatOp,
     ConstantOp,
     DynamicSliceOp,
@@ -56,7 +55,7 @@ def _spread(walk: Walk, args: Values, types: Types, dims: Sequence[int]) -> Resu
         return _spread_constant(walk, args[0], types[0].get_shape())
     if args[0].type == types[0] and all(i == d for i, d in enumerate(dims)):
         return args
-    return walk.emit(BroadcastOp, args, types, dims=dims)
+    return [walk.broadcast(args[0], types[0], tuple(dims))]
 
 
 def _spread_constant(walk: Walk, value: SSAValue, shape: tuple[int, ...]) -> Results:

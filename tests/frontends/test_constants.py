@@ -75,3 +75,38 @@ def test_a_uniform_constant_of_another_type_is_spread_without_the_host():
 def test_padding_by_default_is_one_kernel(dtype: type):
     program = tw.compile(lambda x: jnp.pad(x, ((1, 0), (0, 2))), jnp.ones((4, 5), dtype))
     assert sum(op.name == "npu.launch" for op in program.module().walk()) == 1
+
+
+def test_a_block_has_each_constant_once():
+    """So that a network does not have the constants of its layers once for each of them; a loop has its own."""
+    text = """func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<4xf32> {
+      %a = stablehlo.constant dense<2.0> : tensor<f32>
+      %b = stablehlo.constant dense<2.0> : tensor<f32>
+      %c = stablehlo.constant dense<3.0> : tensor<f32>
+      %0 = stablehlo.broadcast_in_dim %a, dims = [] : (tensor<f32>) -> tensor<4xf32>
+      %1 = stablehlo.multiply %x, %0 : tensor<4xf32>
+      %2 = stablehlo.broadcast_in_dim %b, dims = [] : (tensor<f32>) -> tensor<4xf32>
+      %3 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32>
+      %4 = stablehlo.add %2, %3 : tensor<4xf32>
+      %5 = stablehlo.multiply %1, %4 : tensor<4xf32>
+      %i = stablehlo.constant dense<0> : tensor<i32>
+      %6:2 = stablehlo.while(%j = %i, %y = %5) : tensor<i32>, tensor<4xf32>
+      cond {
+        %t = stablehlo.compare LT, %j, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %t : tensor<i1>
+      } do {
+        %d = stablehlo.constant dense<2.0> : tensor<f32>
+        %7 = stablehlo.broadcast_in_dim %d, dims = [] : (tensor<f32>) -> tensor<4xf32>
+        %8 = stablehlo.subtract %y, %7 : tensor<4xf32>
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %9 = stablehlo.add %j, %one : tensor<i32>
+        stablehlo.return %9, %8 : tensor<i32>, tensor<4xf32>
+      }
+      return %6#1 : tensor<4xf32>
+    }"""
+    found = names(text)
+    assert (found.count("graph.constant"), found.count("graph.broadcast")) == (5, 3)
+    x = np.arange(4, dtype=np.float32)
+    for memory in ("typed", "bytes"):
+        program = tw.compile(text, options=tw.Options(memory=memory))
+        np.testing.assert_array_equal(np.asarray(program(x, np.int32(3))), x * 2 * 5 - 6)
