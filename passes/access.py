@@ -238,3 +238,16 @@ def resolve(
         tuple(Index.axis(a) for a in axes),
         tuple(current),
     )
+
+
+def base_behind(value: SSAValue, is_base: Callable[[SSAValue], bool]) -> tuple[SSAValue, bool]:
+    """Where `resolve` ends for a whole tensor, and whether the load fills in padding."""
+    end = value
+    while rearranges(op := end.owner) and not isinstance(op, ReshapeOp) and not is_base(end):
+        end = op.operands[0]
+    if not is_layout(end.owner) or is_base(end):
+        return end, False
+    # only the indices say whether a reshape or a pad can be followed
+    shape = shape_of(value)
+    load = resolve(value, [Index.axis(d) for d in range(len(shape))], shape, is_base)
+    return load.base, load.fill is not None

@@ -17,6 +17,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -48,16 +49,17 @@ from ...dialects.graph import (
 from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import shape_of
 from ...machine import Machine
-from ..access import Index, is_layout, resolve, splat_of
+from ..access import base_behind, is_layout, splat_of
 from .dependencies import Group
 from .groups import Grouper
 
 WindowOp = ReduceWindowOp | SelectAndScatterOp
 
 
-def reads_through_layout(op: Operation) -> bool:
+@cache
+def reads_through_layout(kind: type[Operation]) -> bool:
     """True for ops whose kernels fold layout ops on their operands into loads; others read dense tensors."""
-    return isinstance(op, ElementwiseOp | ReduceOp | ArgReduceOp | ContractOp | ConvOp | WindowOp)
+    return issubclass(kind, ElementwiseOp | ReduceOp | ArgReduceOp | ContractOp | ConvOp | WindowOp)
 
 
 def own_tensor(value: SSAValue, user: Operation | None) -> bool:
@@ -122,6 +124,8 @@ class BlockFuser:
         """For each group, how many outputs it had, and the tensors that it reads."""
         self.axes: dict[tuple[int, Operation], Attribute] = {}
         """The axes of each group's ops, found before any of them moves."""
+        self.staying: set[Operation] = set()
+        """Ops that stay outside of fusions."""
         self.moved: dict[Operation, tuple[Sequence[SSAValue], dict[str, Attribute]]] = {}
         """Of ops that are in fusions now, the operands and attributes that they had."""
 
@@ -237,21 +241,13 @@ class BlockFuser:
 
     def _base(self, members: set[Operation], value: SSAValue, user: Operation | None) -> SSAValue | None:
         """The tensor that `value`, as `user` or an output, is read from; None for one that the group has."""
-        if user is not None and not reads_through_layout(user):
+        if user is not None and not reads_through_layout(type(user)):
             return None if shape_of(value) == () and splat_of(value) is not None else value
         if value.owner in members or (
             splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp | WindowOp)
         ):
             return None
-        base, filled = value, False
-        if is_layout(value.owner):
-            load = resolve(
-                value,
-                [Index.axis(d) for d in range(len(shape_of(value)))],
-                shape_of(value),
-                lambda v: self._stops(v) or own_tensor(v, user),
-            )
-            base, filled = load.base, load.fill is not None
+        base, filled = base_behind(value, lambda v: self._stops(v) or own_tensor(v, user))
         generated = isinstance(base.owner, IotaOp) and not filled
         if base.owner in members or (
             generated and isinstance(user, ElementwiseOp | ReduceOp | ArgReduceOp | None)
@@ -284,8 +280,9 @@ class BlockFuser:
 
         def place(unit: Operation | Group) -> int:
             if isinstance(unit, Group):
-                ops = unit.members or [v.owner for v in unit.outputs if isinstance(v.owner, Operation)]
-                return min((position[o] for o in ops if o in position), default=0)
+                if unit.members:
+                    return position[unit.members[0]]
+                return min((position[v.owner] for v in unit.outputs if isinstance(v.owner, Operation)), default=0)
             return position[unit]
 
         terminator = self.block.last_op
@@ -303,6 +300,7 @@ class BlockFuser:
         if len(order) != len(units):
             raise RuntimeError("graph-fuse: groups depend on each other in a circle")
         fused: dict[SSAValue, SSAValue] = {}
+        self.staying.update(self.kept)
         new_ops: list[Operation] = []
         for i in order:
             unit = units[i][0]
@@ -354,7 +352,7 @@ class BlockFuser:
     def _fusion(self, group: Group, inputs: list[SSAValue], fused: dict[SSAValue, SSAValue]) -> FusionOp:
         block = Block(arg_types=[v.type for v in inputs])
         inside: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
-        members = set(group.members)
+        staying = self.staying
 
         def given(op: Operation) -> Sequence[SSAValue]:
             return self.moved[op][0] if op in self.moved else op.operands
@@ -377,12 +375,12 @@ class BlockFuser:
             return copied.result
 
         def place(op: Operation) -> None:
-            """Puts an op into the fusion: itself where it is the group's and in no other fusion yet, else a copy."""
+            """Puts an op into the fusion: itself where it is in no other yet and not needed outside, else a copy."""
             operands = [operand(op, v) for v in given(op)]
             axes = self.axes.get((group.number, op))
             attributes = self.moved[op][1] if op in self.moved else op.attributes
             attributes = {**attributes, **({} if axes is None else {AXES: axes})}
-            if op in members and op not in self.moved:
+            if op.parent is self.block and op not in staying:
                 self.moved[op] = tuple(op.operands), dict(op.attributes)
                 op.attributes = attributes
                 op.detach()

@@ -163,7 +163,9 @@ class Grouper(Dependencies):
         return True
 
     def _fits(self, group: Group, op: ElementwiseOp) -> bool:
-        return len(group.members) < 200 and self._rows_fit(group.domain, group.reduced, {*group.members, op})
+        if len(group.members) >= 200:
+            return False
+        return not group.reduced or self._rows_fit(group.domain, group.reduced, {*group.members, op})
 
     def _join(self, group: Group, op: Operation, axes: Axes) -> None:
         group.members.append(op)

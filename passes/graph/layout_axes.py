@@ -14,8 +14,8 @@ from ..access import is_layout, reshape_groups
 Axes = tuple[int | None, ...]
 
 
-def forward_axes(op: Operation, axes: Axes) -> list[int | str | None] | None:
-    """Axes of a layout op's result from those of its operand; "new" for a dimension that a broadcast adds.
+def forward_axes(op: Operation, axes: Sequence[int | str | None]) -> list[int | str | None] | None:
+    """Axes of a layout op's result from those of its operand; "new" for a dimension that a broadcast adds or added.
 
     None where the op does more than add, drop or permute dimensions.
     """
@@ -47,11 +47,10 @@ def axes_behind(chain: Sequence[Operation], start: Axes) -> list[int | str | Non
     dimension that a broadcast adds. None where they do not say."""
     axes: list[int | str | None] = list(start)
     for op in reversed(chain):
-        step = forward_axes(op, tuple(a if isinstance(a, int) else None for a in axes))
-        added = forward_axes(op, tuple(-2 if a == "new" else None for a in axes))
-        if step is None or added is None:
+        step = forward_axes(op, axes)
+        if step is None:
             return None
-        axes = ["new" if f == -2 else s for s, f in zip(step, added, strict=True)]
+        axes = step
     return axes
 
 

@@ -21,7 +21,7 @@ from functools import cache
 
 import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
@@ -96,7 +96,7 @@ def simplify_block(block: Block, machine: Machine, rules: Rules) -> None:
             for inner in region.blocks:
                 simplify_block(inner, machine, rules)
         before = op.prev_op
-        if isinstance(op, GraphOp) and simplify_op(op, Rewriter(block, op), machine, rules):
+        if isinstance(op, GraphOp) and simplify_op(op, block, machine, rules):
             op.detach()
             op.erase()
             op = before.next_op if before is not None else block.first_op
@@ -109,9 +109,15 @@ def simplify_block(block: Block, machine: Machine, rules: Rules) -> None:
             op.erase()
 
 
-def simplify_op(op: GraphOp, rewriter: Rewriter, machine: Machine, rules: Rules) -> bool:
-    """Replaces `op` by the first rule that applies; False where none does."""
-    return empty(op, rewriter) or any(rule(op, rewriter, machine) for rule in _rules_for(type(op), rules))
+def simplify_op(op: GraphOp, block: Block, machine: Machine, rules: Rules) -> bool:
+    """Replaces `op` of `block` by the first rule that applies; False where none does."""
+    if has_empty(op) and empty(op, Rewriter(block, op)):
+        return True
+    applicable = _rules_for(type(op), rules)
+    if not applicable:
+        return False
+    rewriter = Rewriter(block, op)
+    return any(rule(op, rewriter, machine) for rule in applicable)
 
 
 @cache
@@ -125,15 +131,25 @@ def merge_equal(block: Block) -> None:
     for op in block.ops:
         if op.regions or not isinstance(op, GraphOp) or type(op) is HostOp:
             continue
-        properties, noted = tuple(op.properties.items()), op.attributes.get(NOTE)
-        # types are compared where all else is equal: their hashes take longer than all else
-        same = seen.setdefault((type(op), tuple(op.operands), properties, noted), [])
-        first = next((other for other in same if other.result_types == op.result_types), None)
+        # types are compared where all else is equal, and of arrays the bytes are hashed: hashes of attributes would
+        # take longer than all else
+        given = [a.data.data if type(a) is DenseArrayBase else a for a in op.properties.values()]
+        same = seen.setdefault((type(op), *op.operands, *given), [])
+        first = next((other for other in same if _equal(op, other)), None)
         if first is None:
             same.append(op)
             continue
         for old, new in zip(op.results, first.results, strict=True):
             old.replace_all_uses_with(new)
+
+
+def _equal(op: Operation, other: Operation) -> bool:
+    """Whether two ops of one class and with the same operands give the same."""
+    return (
+        op.properties == other.properties
+        and op.attributes.get(NOTE) == other.attributes.get(NOTE)
+        and op.result_types == other.result_types
+    )
 
 
 class Rewriter:
@@ -228,6 +244,15 @@ class Rewriter:
         return self.add(ReduceOp, [x], tensor(shape, element_of(x)), kind=StringAttr(kind), dims=ints(dims))
 
 
+def has_empty(op: GraphOp) -> bool:
+    """Whether an operand or a result has no elements."""
+    for values in (op.operands, op.results):
+        for value in values:
+            if type(value.type) is TensorType and 0 in shape_of(value):
+                return True
+    return False
+
+
 def empty(op: GraphOp, rewriter: Rewriter) -> bool:
     """Results without elements, and reductions over none, are constants."""
     if op.regions or type(op) in (ConstantOp, HostOp) or not op.results:
@@ -236,8 +261,6 @@ def empty(op: GraphOp, rewriter: Rewriter) -> bool:
         for r in op.results:
             r.replace_all_uses_with(rewriter.constant(0, shape_of(r), element_of(r)))
         return True
-    if not any(type(v.type) is TensorType and 0 in shape_of(v) for v in op.operands):
-        return False
     out = op.results[0]
     if isinstance(op, ReduceOp):
         value = identity(text(op.kind), dtype_name(element_of(out)))

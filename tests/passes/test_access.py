@@ -11,10 +11,10 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from jax import lax
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument
+from xdsl.ir import BlockArgument, SSAValue
 
 from tilewright.frontends import lower_function
-from tilewright.passes.access import Index, Load, reshape_groups, resolve
+from tilewright.passes.access import Index, Load, base_behind, reshape_groups, resolve
 
 SIZES = st.sampled_from([1, 2, 3, 4, 6])
 
@@ -100,8 +100,10 @@ def test_resolve(shape: list[int], draw: st.DataObject) -> None:
     assert returned is not None
     value = returned.operands[0]
     out = tuple(value.type.get_shape())
-    load = resolve(
-        value, [Index.axis(d) for d in range(len(out))], out, lambda v: isinstance(v, BlockArgument)
-    )
+    def is_argument(v: SSAValue) -> bool:
+        return isinstance(v, BlockArgument)
+
+    load = resolve(value, [Index.axis(d) for d in range(len(out))], out, is_argument)
+    assert base_behind(value, is_argument) == (load.base, load.fill is not None)
     if isinstance(load.base, BlockArgument):
         np.testing.assert_array_equal(read(load, x, out), want)
