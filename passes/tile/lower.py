@@ -77,28 +77,19 @@ class GraphToTilePass(ModulePass):
         order_launches(op, lowering.costs, machine)
 
 
-def fingerprint(fusion: FusionOp) -> tuple:
-    """What makes two fusions the same kernel: ops, wiring, properties and types; not names or places."""
+def fingerprint(fusion: FusionOp) -> tuple[tuple, tuple]:
+    """What makes two fusions the same kernel, not names or places: kind, domain, ops and wiring; and properties and
+    types, whose hashes would take longer than all else."""
     block = fusion.body.block
     numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(block.args)}
-    parts: list[Any] = [
-        fusion.properties["kind"],
-        fusion.properties["domain"],
-        tuple(a.type for a in block.args),
-    ]
+    shape: list[Any] = [text(fusion.kind), to_ints(fusion.domain)]
+    details: list[Any] = [a.type for a in block.args]
     for op in block.ops:
-        parts.append(
-            (
-                op.name,
-                tuple(numbers[v] for v in op.operands),
-                tuple(op.properties.items()),
-                tuple(op.attributes.items()),
-                tuple(r.type for r in op.results),
-            )
-        )
+        shape += (op.name, tuple(numbers[v] for v in op.operands))
+        details += (op.properties, op.attributes, op.result_types)
         for r in op.results:
             numbers[r] = len(numbers)
-    return tuple(parts)
+    return tuple(shape), tuple(details)
 
 
 class Lowering:
@@ -108,12 +99,14 @@ class Lowering:
         self.module = module
         self.machine = machine
         self.pins = pins
-        self.kernels: dict[tuple, ops.KernelOp] = {}
+        self.kernels: dict[tuple, list[tuple[tuple, ops.KernelOp]]] = {}
+        """By what is hashed of what makes a kernel, the rest of it and the kernel."""
         self.names: dict[str, int] = {}
         self.costs: dict[Operation, float] = {}
         """Microseconds of launches, estimated."""
         self.estimates: dict[tuple[ops.KernelOp, tuple[int, ...]], float] = {}
         """The same for each kernel and what it starts with."""
+        self.symbols: dict[ops.KernelOp, SymbolRefAttr] = {}
 
     def block(self, block: Block) -> None:
         for op in list(block.ops):
@@ -132,16 +125,22 @@ class Lowering:
         """Every kernel that a schedule names exists. Raises PassError."""
         if self.pins is None or isinstance(self.pins, Schedule):
             return
-        known = [text(kernel.sym_name) for kernel in self.kernels.values()]
+        known = [text(kernel.sym_name) for alike in self.kernels.values() for _, kernel in alike]
         for name in self.pins:
             if name not in known:
                 raise PassError(f"schedule: there is no kernel {name!r}; there are {', '.join(known)}")
 
-    def kernel(self, key: tuple, stem: str, build: Callable[[str], ops.KernelOp]) -> ops.KernelOp:
-        found = self.kernels.get(key)
+    def kernel(
+        self, key: tuple, stem: str, build: Callable[[str], ops.KernelOp], details: tuple = ()
+    ) -> ops.KernelOp:
+        """The kernel of this key and these details, built where there is none yet."""
+        alike = self.kernels.setdefault(key, [])
+        found = next((kernel for other, kernel in alike if other == details), None)
         if found is None:
             number = self.names.get(stem, 0)
-            found = self.kernels[key] = build(f"{stem}_{number}")
+            found = build(f"{stem}_{number}")
+            alike.append((details, found))
+            self.symbols[found] = SymbolRefAttr(text(found.sym_name))
             self.names[stem] = number + 1
             self.module.body.block.add_op(found)
         return found
@@ -155,10 +154,9 @@ class Lowering:
         else:
             build = next((BUILDERS[c] for c in BUILDERS if c in kinds), lower_vector)
             try:
+                key, details = fingerprint(fusion)
                 kernel = self.kernel(
-                    fingerprint(fusion),
-                    stem_of(fusion),
-                    lambda name: build(fusion, self.machine, name, self.pins),
+                    key, stem_of(fusion), lambda name: build(fusion, self.machine, name, self.pins), details
                 )
             except TooLarge:
                 halves = cut_in_two(fusion)
@@ -186,7 +184,7 @@ class Lowering:
         op = ops.LaunchOp.create(
             operands=operands,
             result_types=results,
-            properties={"callee": SymbolRefAttr(text(kernel.sym_name)), "inits": ints(starts)},
+            properties={"callee": self.symbols[kernel], "inits": ints(starts)},
             location=fusion.location,
         )
         block = fusion.parent

@@ -78,7 +78,8 @@ class HostProgram:
         self.roots: dict[SSAValue, SSAValue] = {}
         self.ranges: dict[SSAValue, tuple[int, int]] = {}
         self.makers: dict[SSAValue, Operation] = {}
-        self.neighbours: dict[SSAValue, list[SSAValue]] = {}
+        self.neighbours: dict[SSAValue, dict[SSAValue, None]] = {}
+        """For each tensor those that share bytes with it, in order."""
         self.states: dict[SSAValue, State] = {}
         self.kept: set[SSAValue] = set()
         """Arguments that the function must leave as they are."""
@@ -116,12 +117,15 @@ class HostProgram:
 
     def _together_at_the_start(self) -> None:
         """Arguments are there at once; what constants share, `constants_apart` says."""
-        full = [arg for arg in self.func.body.block.args if self.states[arg] is WHOLE]
-        for i, root in enumerate(full):
-            for other in set(self.neighbours.get(root, ())) & set(full[:i]):
-                what = "{first} has a device tensor over another one that is there from the start"
-                where = self._shared(root, other)
-                self.findings.append(Finding("device-overlap", what, self.makers[root], bytes=where))
+        earlier: set[SSAValue] = set()
+        for root in self.func.body.block.args:
+            if self.states[root] is WHOLE:
+                for other in self.neighbours.get(root, ()):
+                    if other in earlier:
+                        what = "{first} has a device tensor over another one that is there from the start"
+                        where = self._shared(root, other)
+                        self.findings.append(Finding("device-overlap", what, self.makers[root], bytes=where))
+                earlier.add(root)
 
     def _unchanged(self, arg: SSAValue) -> None:
         """Nothing was written over an argument that is not donated."""
@@ -169,8 +173,8 @@ class HostProgram:
         ):
             live = [(e, r) for e, r in live if e > start]
             for _, other in live:
-                self.neighbours.setdefault(root, []).append(other)
-                self.neighbours.setdefault(other, []).append(root)
+                self.neighbours.setdefault(root, {})[other] = None
+                self.neighbours.setdefault(other, {})[root] = None
             live.append((end, root))
 
     def _shared(self, a: SSAValue, b: SSAValue) -> Bytes:
@@ -221,9 +225,10 @@ class HostProgram:
             self.states[root] = WHOLE
         elif old.kind in ("nothing", "part"):
             self.states[root] = State("part", op, None, part)
+        gone = State("other", op, root)
         for other in self.neighbours.get(root, ()):
             if self.states[other].kind != "nothing":
-                self.states[other] = State("other", op, root)
+                self.states[other] = gone
 
     def _apart(self, written: SSAValue, used: SSAValue, op: Operation) -> None:
         """What an op writes shares no bytes with other tensors that it uses."""
