@@ -53,6 +53,9 @@ where the result of a kernel that stores in a loop has a layout constraint. Emit
 SUMMING_OPTIONS: Options = {**QUICK_OPTIONS, LIBRARY: f"{KINDS}_DOT,{KINDS}_INDIVIDUAL_CONVOLUTION"}
 """The library adds a product to its accumulator, too, for which the older emitters do not use vectors."""
 
+COPY_OPTIONS: Options = QUICK_OPTIONS | _unless_set(**{LEVEL: 0})
+"""For what only copies: LLVM has nothing to make faster there, and XLA takes two thirds of the time."""
+
 SUMMED = frozenset({"add", "bitcast", "constant", "dot", "pad", "parameter"})
 """What the library may do around a product. It has functions of its own, with other roundings, and a product with one
 number in all places it gets wrong."""

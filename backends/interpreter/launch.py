@@ -1,7 +1,9 @@
 """Kernels as compiled functions of arrays, on one host thread or split over two.
 
 XLA runs the small products of a tiled loop on one thread each, so a heavy kernel is run as two groups of
-cores, each of which fills its own part of the outputs.
+cores, each of which fills its own part of the outputs. Nobody waits for them here: Python goes on to the next kernel
+while XLA computes. A group works in memory that it is given, which the next run of the kernel gets again: to copy zeros
+there took a tenth of a kernel's time. What a kernel leaves unwritten holds what was there before, as on the device.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from xdsl.dialects import scf
 from xdsl.ir import SSAValue
 
@@ -25,7 +27,7 @@ from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from .accumulators import accumulator_blanks
 from .batching import Batch, find_batches
-from .compiling import compile_kernel, in_rows, lowered, row_major
+from .compiling import COPY_OPTIONS, compile_kernel, in_rows, lowered, row_major
 from .grid import Local, Part
 from .kernel import NpuKernel
 from .liveness import bounds
@@ -102,10 +104,12 @@ def trace(
     batches: Mapping[SectionOp, Batch] | None = None,
     blanks: Mapping[Blank, Array] | None = None,
     inside: bool = False,
+    room: Sequence[Array] | None = None,
 ) -> list[Array]:
     """The kernel's effect: contents of `signature.passed` in, of `signature.returned` out. With `split`, that of the
     group of cores from coordinate `start` on. `batches` as `find_batches` gives them, zeros as `find_blanks`. inside:
-    other kernels that are compiled with this one take what it gives."""
+    other kernels that are compiled with this one take what it gives. room: what the fresh tensors are before they are
+    written, instead of zeros; then contents of all of them come out."""
     core = NpuKernel(kernel, zero, machine, batches)
     core.scope.blanks = blanks or {}
     part = None
@@ -114,15 +118,22 @@ def trace(
         part = Part(split.axis, Offset(start, 0, cores - split.size, still=True), split.size)
         parts = {i: (signature.tensors[i].shape, d, split.size * n) for i, (d, n) in split.parts.items()}
         core.local = Local(kernel.body.block.args[split.axis], part, parts)
-    contents = iter(passed)
+    contents, rooms = iter(passed), iter(room or ())
     for i, t in enumerate(signature.tensors):
-        core.tensors[i] = core.scope.zeros(*_fresh(signature, i, split)) if t.fresh else raw(next(contents))
+        if not t.fresh:
+            core.tensors[i] = raw(next(contents))
+        elif room is not None:
+            core.tensors[i] = next(rooms)
+        else:
+            core.tensors[i] = core.scope.zeros(*_fresh(signature, i, split))
     for arg, t in zip(tensor_arguments(kernel), signature.of, strict=True):
         view = View.of(gm(arg))
         core.bind(arg, t, view if core.local is None else core.local.view(t, view))
     core.run(part)
     for i in sorted(core.stored) if inside else ():
         core.tensors[i] = in_rows(core.tensors[i])
+    if room is not None:
+        return [core.tensors[i] for i, t in enumerate(signature.tensors) if t.fresh]
     return [cooked(core.tensors[i], t.dtype) for i, t in enumerate(signature.tensors) if t.written]
 
 
@@ -139,8 +150,8 @@ def _fresh(signature: Signature, tensor: int, split: Split | None) -> Blank:
 def find_blanks(
     kernel: KernelOp, signature: Signature, batches: Mapping[SectionOp, Batch], split: Split | None
 ) -> list[Blank]:
-    """The zeros that a kernel may begin with: of its fresh tensors and of its accumulators."""
-    found = [_fresh(signature, i, split) for i, t in enumerate(signature.tensors) if t.fresh]
+    """The zeros that a kernel may begin with: of its accumulators and, without rooms, of its fresh tensors."""
+    found = [_fresh(signature, i, None) for i, t in enumerate(signature.tensors) if t.fresh and split is None]
     for section, batch in batches.items():
         if split is not None and (index := kernel.body.block.args[split.axis]) in batch.counts:
             batch = batch.part(index, Offset.known(0), split.size)
@@ -158,6 +169,15 @@ class CompiledKernel:
         self.blanks = find_blanks(kernel, signature, self.batches, self.split)
         self.zeros: list[Array] = []
         self.executable: Any = None
+        self.join: Any = None
+        self.spare: list[list[Array]] = []
+        """The rooms of groups that are done, or done before whoever is given them."""
+
+    @property
+    def rooms(self) -> list[Blank]:
+        """What a group of cores works in: the fresh tensors, or its parts of them."""
+        fresh = enumerate(self.signature.tensors) if self.split is not None else ()
+        return [_fresh(self.signature, i, self.split) for i, t in fresh if t.fresh]
 
     def lower(self) -> Callable[[], CompiledKernel]:
         """Traces the kernel. What it gives compiles it, and may run on another thread."""
@@ -165,46 +185,62 @@ class CompiledKernel:
         zero = jax.ShapeDtypeStruct((), np.float32)
         coordinate = jax.ShapeDtypeStruct((), np.int32)
         zeros = [jax.ShapeDtypeStruct(*blank) for blank in self.blanks]
-        made = lowered(row_major(self._run), [zero, coordinate, zeros, *shapes])
+        rooms = [jax.ShapeDtypeStruct(*room) for room in self.rooms]
+        made = lowered(row_major(self._run), [zero, coordinate, zeros, rooms, *shapes], donate_argnums=3)
+        join = None if self.split is None else lowered(self._join, [rooms, rooms])
 
         def compiled() -> CompiledKernel:
             self.executable = compile_kernel(made, self.kernel)
+            self.join = None if join is None else join.compile(COPY_OPTIONS)
             self.zeros = [zeros_of(*blank) for blank in self.blanks]
             return self
 
         return compiled
 
-    def _run(self, zero: Array, start: Array, zeros: Sequence[Array], *passed: Array) -> list[Array]:
-        blanks = dict(zip(self.blanks, zeros, strict=True))
-        return trace(self.kernel, self.signature, zero, passed, None, self.split, start, self.batches, blanks)
+    def _run(
+        self, zero: Array, start: Array, zeros: Sequence[Array], rooms: Sequence[Array], *passed: Array
+    ) -> list[Array]:
+        blanks, room = dict(zip(self.blanks, zeros, strict=True)), None if self.split is None else rooms
+        return trace(
+            self.kernel, self.signature, zero, passed, None, self.split, start, self.batches, blanks, room=room
+        )
 
     def __call__(self, passed: Sequence[Array]) -> list[Array]:
         if self.split is None:
-            return self.executable(ZERO, NONE, self.zeros, *passed)
-        last = to_ints(self.kernel.grid)[self.split.axis] - self.split.size
-        whole = [_empty(t.shape, t.dtype) for t in self.signature.returned]
-        second = THREADS.submit(self._group, last, passed, whole)
-        self._group(0, passed, whole)
-        second.result()
-        return [on_device(x, own=True) for x in whole]
+            return self.executable(ZERO, NONE, self.zeros, [], *passed)
+        second = THREADS.submit(self._group, self._last, passed)
+        groups = self._group(0, passed), second.result()
+        whole = self.join(*groups)
+        self.spare += groups
+        return whole
 
-    def _group(self, start: int, passed: Sequence[Array], whole: Sequence[np.ndarray]) -> None:
-        """Runs the cores from coordinate `start` on, and puts what they give in its place in the whole outputs."""
+    @property
+    def _last(self) -> int:
+        """The coordinate from which on the second group works."""
         assert self.split is not None
-        results = self.executable(ZERO, np.int32(start), self.zeros, *passed)
-        returned = [i for i, t in enumerate(self.signature.tensors) if t.written]
-        for i, out, x in zip(returned, whole, results, strict=True):
-            d, each = self.split.parts[i]
-            count = max(min(x.shape[d], out.shape[d] - start * each), 0)
-            here, there = ([slice(None)] * x.ndim for _ in range(2))
-            here[d], there[d] = slice(0, count), slice(start * each, start * each + count)
-            out[tuple(there)] = np.asarray(x)[tuple(here)]
+        return to_ints(self.kernel.grid)[self.split.axis] - self.split.size
 
+    def _group(self, start: int, passed: Sequence[Array]) -> list[Array]:
+        """Starts the cores from coordinate `start` on; the fresh tensors as they leave them, or their parts of them."""
+        try:
+            room = self.spare.pop()
+        except IndexError:
+            room = [on_device(np.zeros(*blank), own=True) for blank in self.rooms]
+        return self.executable(ZERO, np.int32(start), self.zeros, room, *passed)
 
-def _empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """An array that XLA takes without a copy: it begins where XLA wants it to."""
-    count = size(shape) * dtype.itemsize
-    return _aligned(np.empty(count + XLA_ALIGNMENT, np.uint8))[:count].view(dtype).reshape(shape)
+    def _join(self, first: Sequence[Array], second: Sequence[Array]) -> list[Array]:
+        """The outputs, of which each group wrote a part."""
+        assert self.split is not None
+        fresh = [i for i, t in enumerate(self.signature.tensors) if t.fresh]
+        out = []
+        for i, a, b in zip(fresh, first, second, strict=True):
+            t = self.signature.tensors[i]
+            if t.written:
+                d, each = self.split.parts[i]
+                border = self._last * each
+                parts = lax.slice_in_dim(a, 0, border, axis=d), lax.slice_in_dim(b, 0, t.shape[d] - border, axis=d)
+                out.append(cooked(lax.concatenate(parts, d), t.dtype))
+        return out
 
 
 def _aligned(memory: np.ndarray) -> np.ndarray:
