@@ -18,6 +18,7 @@ from jax import Array, lax
 
 from ...dialects.dtypes import name_of_numpy
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
+from .compiling import in_rows
 
 NARROW_FLOATS = (np.dtype(np.float16), np.dtype(jnp.bfloat16))
 
@@ -463,6 +464,10 @@ def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> 
     vectors = all(x.shape[d] == 1 for x, others in zip((a, b), kept, strict=True) for d in others)
     if vectors and jnp.issubdtype(dtype, jnp.floating):
         return _inner(a, b, over, batch, kept, dtype)
+    line = any(prod(x.shape[d] for d in others) == 1 for x, others in zip((a, b), kept, strict=True))
+    if line and jnp.issubdtype(dtype, jnp.floating):
+        # XLA fuses a product of one row or column with what is around it, and adds up in another order then
+        return in_rows(lax.dot_general(in_rows(a), in_rows(b), dimension_numbers, preferred_element_type=dtype))
     product = lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
     # XLA makes a product of single terms a multiplication, which it would merge with an addition behind it
     single = all(a.shape[d] == 1 for d in over[0])

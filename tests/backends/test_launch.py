@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,8 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from npu_programs import MACHINE, matmul, parse, random, run
 
 import tilewright as tw
+from tilewright.backends.interpreter import Executable, launch
+from tilewright.dialects.npu.structure import KernelOp
 
 jax.config.update("jax_platforms", "cpu")
 
@@ -41,10 +45,10 @@ CASES: dict[str, tuple[Callable[..., Any], str, list[tuple[int, ...]]]] = {
 def test_groups_of_cores_use_their_memory_again(name: str) -> None:
     """What a run leaves behind is in no later result, and no later run changes a result; runs may overlap."""
     fn, dtype, shapes = CASES[name]
-    random = np.random.default_rng(0)
+    numbers = np.random.default_rng(0)
 
     def draw() -> list[Any]:
-        return [jnp.asarray(random.standard_normal(s) / 8, dtype) for s in shapes]
+        return [jnp.asarray(numbers.standard_normal(s) / 8, dtype) for s in shapes]
 
     program = tw.compile(fn, *draw())
     typed, in_bytes = program.executable("typed"), program.executable("bytes")
@@ -56,3 +60,79 @@ def test_groups_of_cores_use_their_memory_again(name: str) -> None:
         found += list(pool.map(lambda args: typed(*args)[0], inputs * 4))
     for x, y in zip(found, want * 5, strict=True):
         np.testing.assert_array_equal(np.asarray(x), y)
+
+
+def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = random(100, 45), random(45, 70)
+    (one,) = run(matmul(100, 70, 45), x, w)
+    monkeypatch.setattr(launch, "HEAVY_FLOPS", 0)
+    (two,) = run(matmul(100, 70, 45), x, w)
+    np.testing.assert_array_equal(one, two)
+
+
+def convolve(strides: tuple[int, int], x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
+    layout = ("NHWC", "HWIO", "NHWC")
+    return jax.nn.relu(jax.lax.conv_general_dilated(x, w, strides, "SAME", dimension_numbers=layout) + b)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "strides"),
+    [
+        ((1, 14, 14, 32), (3, 3, 32, 48), (1, 1)),  # rows of the image to each core
+        ((1, 7, 7, 64), (3, 3, 64, 160), (1, 1)),  # columns
+        ((1, 7, 7, 64), (1, 1, 64, 200), (1, 1)),  # stored as a matrix, cores with less to do
+        ((2, 16, 12, 16), (3, 3, 16, 32), (2, 1)),
+    ],
+)
+def test_convolutions_do_not_depend_on_threads(
+    monkeypatch: pytest.MonkeyPatch, x: tuple[int, ...], w: tuple[int, ...], strides: tuple[int, int]
+) -> None:
+    arrays = random(*x), random(*w), random(w[-1])
+    program = tw.compile(functools.partial(convolve, strides), *arrays)
+    whole, addressed = (np.asarray(program.executable(m)(*arrays)[0]) for m in ("typed", "bytes"))
+    splits: list[launch.Split | None] = []
+
+    def find(*args: Any) -> launch.Split | None:
+        splits.append(launch_find_split(*args))
+        return splits[-1]
+
+    launch_find_split = launch.find_split
+    for name, value in (("HEAVY_FLOPS", 0), ("JOIN_FLOPS", 0), ("find_split", find)):
+        monkeypatch.setattr(launch, name, value)
+    monkeypatch.setattr(launch, "batched_axes", lambda kernel, batches: set())
+    parts = np.asarray(Executable(program.module("npu"), MACHINE, "typed")(*arrays)[0])
+    assert any(splits)
+    np.testing.assert_array_equal(parts, whole)
+    np.testing.assert_array_equal(addressed, whole)
+
+
+@pytest.mark.parametrize(("out", "splits"), [("6x8", True), ("1x6x8", True), ("48", False)])
+def test_an_output_is_split_only_where_each_view_of_it_has_the_dimension(out: str, splits: bool) -> None:
+    (kernel,) = parse(f"""
+npu.kernel @copy {{kind="vector", grid=[2], outputs=1, workspaces=0}} {{
+^bb0(%g: index, %x: !npu.gm<6x8xf32>, %o: !npu.gm<{out}xf32>):
+  %v = npu.view %o : (!npu.gm<{out}xf32>) -> !npu.gm<6x8xf32>
+  npu.section {{core="vector", units=1}} {{
+  ^bb1(%u: index):
+    %t = npu.alloc {{address=0}} : () -> !npu.buffer<3x8xf32, ub>
+    npu.load_nd %x, %t at [%g * 3, 0] {{sizes=[3,8]}} : (!npu.gm<6x8xf32>, !npu.buffer<3x8xf32, ub>)
+    npu.store_nd %t, %v at [%g * 3, 0] {{sizes=[3,8]}} : (!npu.buffer<3x8xf32, ub>, !npu.gm<6x8xf32>)
+  }}
+}}""").ops
+    assert isinstance(kernel, KernelOp)
+    f32 = np.dtype(np.float32)
+    tensors = launch.Tensor((6, 8), f32, False, False), launch.Tensor((6, 8), f32, True, True)
+    signature = launch.Signature((0, 1), tensors)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "batched_axes", lambda kernel, batches: set())
+        split = launch.find_split(kernel, signature, {})
+    assert (split is not None) == splits
+    x = random(6, 8)
+
+    def run_part(start: jax.Array) -> jax.Array:
+        return launch.trace(
+            kernel, signature, jax.numpy.float32(0), [jax.numpy.asarray(x)], None, split, start
+        )[0]
+
+    parts = [np.asarray(jax.jit(run_part)(np.int32(i))) for i in ((0, 1) if splits else (0,))]
+    np.testing.assert_array_equal(np.concatenate(parts), x)

@@ -1,0 +1,48 @@
+"""Products in both memory modes where XLA has threads of its own, as users have it and workers of this suite do not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from npu_programs import matmul, random, run
+
+import tilewright as tw
+
+SHAPES = [(1, 3, 2), (1, 129, 5), (2, 129, 1), (33, 7, 1), (1, 600, 300)]
+
+
+def differing() -> list[str]:
+    """The products that are not the same bits in both memory modes."""
+    found = []
+    for m, k, n in SHAPES:
+        x, w, b = random(m, k), random(n, k), random(n)
+        for name, fn, rows in (
+            ("rows", lambda x, w, b: x @ w, w.T.copy()),
+            ("columns", lambda x, w, b: jnp.tanh(x) @ w.T, w),
+            ("bias", lambda x, w, b: jax.nn.relu(x @ w.T + b), w),
+        ):
+            program = tw.compile(fn, x, rows, b)
+            typed, in_bytes = (np.asarray(program.executable(mode)(x, rows, b)[0]) for mode in ("typed", "bytes"))
+            found += [] if np.array_equal(typed, in_bytes) else [f"{name} of {m} x {k} x {n}"]
+    x, w = random(33, 7), random(7, 1)
+    (typed,), (in_bytes,) = (run(matmul(33, 1, 7), x, w, memory=mode) for mode in ("typed", "bytes"))
+    return found + ([] if np.array_equal(typed, in_bytes) else ["tiles wider than the tensor"])
+
+
+def test_both_modes_add_up_alike() -> None:
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    here = Path(__file__)
+    made = subprocess.run(
+        [sys.executable, str(here)], capture_output=True, text=True, env=env, cwd=here.parent, check=False
+    )
+    assert (made.returncode, made.stdout) == (0, ""), made.stdout + made.stderr
+
+
+if __name__ == "__main__":
+    print("\n".join(differing()), end="")
