@@ -305,7 +305,7 @@ class Walk:
         """A scalar repeated into `shape`; a value that has this shape already is left as it is."""
         if shape_of(scalar) == tuple(shape):
             return scalar
-        return self.emit(BroadcastOp, [scalar], [tensor(shape, element_of(scalar))], dims=())[0]
+        return self.broadcast(scalar, tensor(shape, element_of(scalar)), ())
 
     def _property(self, value: Property) -> Attribute:
         if isinstance(value, Attribute):

@@ -151,7 +151,8 @@ def find_blanks(
     kernel: KernelOp, signature: Signature, batches: Mapping[SectionOp, Batch], split: Split | None
 ) -> list[Blank]:
     """The zeros that a kernel may begin with: of its accumulators and, without rooms, of its fresh tensors."""
-    found = [_fresh(signature, i, None) for i, t in enumerate(signature.tensors) if t.fresh and split is None]
+    fresh = enumerate(signature.tensors) if split is None else ()
+    found = [_fresh(signature, i, split) for i, t in fresh if t.fresh]
     for section, batch in batches.items():
         if split is not None and (index := kernel.body.block.args[split.axis]) in batch.counts:
             batch = batch.part(index, Offset.known(0), split.size)

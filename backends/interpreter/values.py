@@ -461,11 +461,10 @@ def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> 
         a, b = convert(a, dtype), convert(b, dtype)
     over, batch = dimension_numbers
     kept = [_kept(x, [*o, *d]) for x, o, d in zip((a, b), over, batch, strict=True)]
-    vectors = all(x.shape[d] == 1 for x, others in zip((a, b), kept, strict=True) for d in others)
-    if vectors and jnp.issubdtype(dtype, jnp.floating):
+    lines = [all(x.shape[d] == 1 for d in others) for x, others in zip((a, b), kept, strict=True)]
+    if all(lines) and jnp.issubdtype(dtype, jnp.floating):
         return _inner(a, b, over, batch, kept, dtype)
-    line = any(prod(x.shape[d] for d in others) == 1 for x, others in zip((a, b), kept, strict=True))
-    if line and jnp.issubdtype(dtype, jnp.floating):
+    if any(lines) and jnp.issubdtype(dtype, jnp.floating):
         # XLA fuses a product of one row or column with what is around it, and adds up in another order then
         return in_rows(lax.dot_general(in_rows(a), in_rows(b), dimension_numbers, preferred_element_type=dtype))
     product = lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)

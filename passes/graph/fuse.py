@@ -113,7 +113,8 @@ class BlockFuser:
     def __init__(self, block: Block, machine: Machine):
         self.block = block
         self.grouper = Grouper(machine)
-        self.kept: list[Operation] = []
+        self.kept: dict[Operation, None] = {}
+        """Ops that stay outside of fusions, in order."""
         self.required: set[SSAValue] = set()
         self.live: list[Group] = []
         self.seen_groups: set[int] = set()
@@ -124,8 +125,6 @@ class BlockFuser:
         """For each group, how many outputs it had, and the tensors that it reads."""
         self.axes: dict[tuple[int, Operation], Attribute] = {}
         """The axes of each group's ops, found before any of them moves."""
-        self.staying: set[Operation] = set()
-        """Ops that stay outside of fusions."""
         self.moved: dict[Operation, tuple[Sequence[SSAValue], dict[str, Attribute]]] = {}
         """Of ops that are in fusions now, the operands and attributes that they had."""
 
@@ -147,7 +146,7 @@ class BlockFuser:
         for op in kept:
             if op.results and all(not r.uses for r in op.results):
                 continue
-            self.kept.append(op)
+            self.kept[op] = None
             pending += self._outer_operands(op)
         while pending:
             value = pending.pop()
@@ -179,7 +178,7 @@ class BlockFuser:
         if value in self.grouper.owner:
             return self._output(self.grouper.owner[value].find(), value)
         if isinstance(op, ReshapeOp):
-            self.kept.append(op)
+            self.kept[op] = None
             return [op.x]
         if isinstance(op, TransposeOp) and op.x in self.grouper.owner:
             group = self.grouper.owner[op.x].find()
@@ -188,7 +187,7 @@ class BlockFuser:
                 group.axes[value] = tuple(axes[p] for p in to_ints(op.perm))
                 return self._output(group, value)
         if isinstance(op, ConstantOp):
-            self.kept.append(op)
+            self.kept[op] = None
             return []
         if is_layout(op) or isinstance(op, IotaOp):
             splat = splat_of(value)
@@ -300,7 +299,6 @@ class BlockFuser:
         if len(order) != len(units):
             raise RuntimeError("graph-fuse: groups depend on each other in a circle")
         fused: dict[SSAValue, SSAValue] = {}
-        self.staying.update(self.kept)
         new_ops: list[Operation] = []
         for i in order:
             unit = units[i][0]
@@ -352,7 +350,6 @@ class BlockFuser:
     def _fusion(self, group: Group, inputs: list[SSAValue], fused: dict[SSAValue, SSAValue]) -> FusionOp:
         block = Block(arg_types=[v.type for v in inputs])
         inside: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
-        staying = self.staying
 
         def given(op: Operation) -> Sequence[SSAValue]:
             return self.moved[op][0] if op in self.moved else op.operands
@@ -380,7 +377,7 @@ class BlockFuser:
             axes = self.axes.get((group.number, op))
             attributes = self.moved[op][1] if op in self.moved else op.attributes
             attributes = {**attributes, **({} if axes is None else {AXES: axes})}
-            if op.parent is self.block and op not in staying:
+            if op.parent is self.block and op not in self.kept:
                 self.moved[op] = tuple(op.operands), dict(op.attributes)
                 op.attributes = attributes
                 op.detach()
