@@ -38,8 +38,8 @@ from ...dialects.npu import (
 from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
 from . import boxes
-from .instructions import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_ROWS
 from .liveness import bounds, carried
+from .products import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_ROWS
 from .scope import Box, Offset, Scope, traced
 from .views import View
 from .wide import Parts, Wide, apart, boxed, extents, grouped, leading, together

@@ -34,14 +34,13 @@ def _unless_set(**options: bool | int) -> Options:
 
 OPTIONS: Options = {
     "xla_allow_excess_precision": False,
-    "xla_disable_hlo_passes": "while-loop-invariant-code-motion,transpose-folding",
+    "xla_disable_hlo_passes": "while-loop-invariant-code-motion",
     "xla_cpu_parallel_codegen_split_count": 1,
     LIBRARY: f"{KINDS}_INDIVIDUAL_DOT,{KINDS}_INDIVIDUAL_CONVOLUTION",
     **_unless_set(**{LEVEL: 2}),
 }
 """A rounding to f16 or bf16 is never skipped. What loops repeat in vain is little, and moving it out costs a tenth of
-the compile time. A product of a transposed matrix is that of the matrix as it is then: the library adds up in another
-order where it gets it untransposed. Two functions are compiled at a time, each on one thread: parts of one for several
+the compile time. Two functions are compiled at a time, each on one thread: parts of one for several
 threads cost up to a sixth more. A library may compute products, but not reductions over windows: those of f16 it gets
 wrong where the input is dilated. LLVM's last level costs another tenth, and what it makes is not faster; at its first,
 one exponential is not always computed like another. A level in XLA_FLAGS is obeyed."""

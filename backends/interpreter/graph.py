@@ -28,6 +28,7 @@ from ...dialects.graph import (
 )
 from . import scattering, selecting, sorting, values
 from .compiling import QUICK_OPTIONS
+from .products import accumulator, dot_general
 
 Rule = Callable[..., Array | Sequence[Array]]
 
@@ -133,7 +134,7 @@ def _contract(op: ops.ContractOp, lhs: Array, rhs: Array) -> Array:
         (to_ints(op.lhs_contract), to_ints(op.rhs_contract)),
         (to_ints(op.lhs_batch), to_ints(op.rhs_batch)),
     )
-    return values.convert(values.dot_general(lhs, rhs, numbers, values.accumulator(lhs.dtype, dtype)), dtype)
+    return values.convert(dot_general(lhs, rhs, numbers, accumulator(lhs.dtype, dtype)), dtype)
 
 
 def convolve(op: ops.ConvOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
@@ -157,7 +158,7 @@ def convolve(op: ops.ConvOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
 
 def _conv(op: ops.ConvOp, lhs: Array, rhs: Array) -> Array:
     dtype = result_dtype(op)
-    wide = acc = values.accumulator(lhs.dtype, dtype)
+    wide = acc = accumulator(lhs.dtype, dtype)
     lb = to_ints(op.rhs_layout)
     taps = size([rhs.shape[d] for d in (lb[0], *lb[2:])])
     bits = sum(8 * x.dtype.itemsize - (x.dtype.kind == "i") for x in (lhs, rhs))

@@ -20,19 +20,14 @@ from ...dialects.base import FormattedOp, Linear, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import BufferType
 from ...dialects.npu.cumulate import VCumulateOp
-from ...dialects.npu.interface import NpuOp, buffer, fill_value
+from ...dialects.npu.interface import NpuOp, fill_value
 from ...dialects.npu.scatter import VScatterOp
 from ...dialects.npu.sorting import VSortOp
 from ...dialects.shapes import Keys
 from ...dialects.tile import TileType
 from . import boxes, scattering, sorting, values
+from .products import mma
 from .scope import Box, Offset, Scope, traced
-
-SAME_KERNEL_ROWS, SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL = 64, 8, 64
-"""XLA's kernel for a product, and with it the order of its additions, follows the numbers of rows and columns. From
-these numbers of rows and columns on, more rows have never changed a bit (measured over k = 8..128); and with so many
-rows, tiles of whole panels of columns side by side, as a batch, or taken from a transposed matrix have never either
-(k = 1..512). Smaller tiles stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -109,33 +104,14 @@ def transposes(op: Any) -> bool:
 
 def as_operand(op: Any, x: Array, out: Spec) -> Array:
     """A matrix [prod(sizes[:-1]), prod(window) * sizes[-1]] as a load to l0a or l0b leaves it."""
-    swapped = transposes(op)
-    if swapped:
+    if transposes(op):
         x = lax.transpose(x, (1, 0))
-    x = lax.reshape(x, out.shape)
-    # XLA may fold the transpose into the product, which is quicker, unless it then adds in another order
-    folds = isinstance(op, ops.LoadL0Op) and _folds(op)
-    return values.convert(values.settle(x) if swapped and not folds else x, out.dtype)
-
-
-def _folds(op: ops.LoadL0Op) -> bool:
-    """Whether all products that read a transposed matrix are the right operands of products that add in one order."""
-    whole = ops.whole_buffer(op.dest)
-    slots = [u.operation.result for u in whole.uses if isinstance(u.operation, ops.SlotOp)]
-    users = [u.operation for v in (whole, *slots) for u in v.uses]
-    return all(
-        isinstance(p, ops.MmadOp)
-        and ops.whole_buffer(p.a) is not whole
-        and buffer(p.a).shape[0] >= SAME_KERNEL_ROWS
-        and buffer(p.b).shape[1] % SAME_KERNEL_PANEL == 0
-        for p in users
-        if not isinstance(p, ops.SlotOp | ops.LoadL0Op)
-    )
+    return values.convert(lax.reshape(x, out.shape), out.dtype)
 
 
 def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     a, b, acc = sources
-    return [values.mma(a, b, acc, offsets_of(op, scope)[0].value)]
+    return [mma(a, b, acc, offsets_of(op, scope)[0].value)]
 
 
 def _reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:

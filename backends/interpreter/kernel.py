@@ -28,6 +28,7 @@ from .grid import GridWalker, Part, coordinates
 from .instructions import LEADING, RULES, Spec, as_operand, box_of, offsets_of, transposes
 from .liveness import Carried, bounds, carried, perfect_nest
 from .memory import Memory, TypedMemory, known_indices
+from .products import mma
 from .scope import Box, Offset, Scope, traced
 from .wide import Parts, Wide
 
@@ -181,11 +182,11 @@ class NpuKernel(GridWalker):
             assert isinstance(memory, TypedMemory)
             left, right = sides
             a, b = memory.together(op.a, (left, ())), memory.together(op.b, ((), right))
-            x = values.mma(a, b, memory.together(op.acc, sides), step)
+            x = mma(a, b, memory.together(op.acc, sides), step)
             memory.write(op.acc, Wide(x, buffer(op.acc).shape, sides))
             return
         operands = [memory.read(v) for v in (op.a, op.b, op.acc)]
-        (x,) = lift(lambda *x: [values.mma(x[0], x[1], x[2], step)], operands, self.batch.rank)
+        (x,) = lift(lambda *x: [mma(x[0], x[1], x[2], step)], operands, self.batch.rank)
         memory.write(op.acc, x)
 
     def loop(self, op: scf.ForOp) -> None:

@@ -1,4 +1,4 @@
-"""What each scalar function, reduction and matrix product computes, once for all three levels.
+"""What each scalar function and reduction computes, once for all three levels.
 
 Arithmetic is in the operands' own dtype, and every op rounds its result to it: f16 and bf16 chains lose what
 they lose on the device. XLA would contract a multiply and an add into one instruction where it fuses them;
@@ -18,7 +18,6 @@ from jax import Array, lax
 
 from ...dialects.dtypes import name_of_numpy
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
-from .compiling import in_rows
 
 NARROW_FLOATS = (np.dtype(np.float16), np.dtype(jnp.bfloat16))
 
@@ -436,65 +435,3 @@ def arg_reduce(
     if keep:
         return value, index
     return lax.squeeze(value, [dim]), lax.squeeze(index, [dim])
-
-
-# -- matrix products ---------------------------------------------------------------------------------------
-
-_ACCUMULATOR = {
-    np.dtype(np.float32): np.dtype(np.float32),
-    np.dtype(np.float16): np.dtype(np.float32),
-    np.dtype(jnp.bfloat16): np.dtype(np.float32),
-    np.dtype(np.int8): np.dtype(np.int32),
-}
-
-
-def accumulator(operand: np.dtype, result: np.dtype) -> np.dtype:
-    """The dtype that products of `operand` add up in: f32 for f16, bf16, f32; i32 for i8; else the
-    result's."""
-    return _ACCUMULATOR.get(np.dtype(operand), np.dtype(result))
-
-
-def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> Array:
-    """A product in `dtype` (see `accumulator`); operands of other dtypes are converted to it first."""
-    # of bf16, XLA on the CPU has some products only in f32, and refuses the others when they run
-    if np.dtype(a.dtype) not in _ACCUMULATOR or a.dtype != b.dtype or a.dtype == jnp.bfloat16:
-        a, b = convert(a, dtype), convert(b, dtype)
-    over, batch = dimension_numbers
-    kept = [_kept(x, [*o, *d]) for x, o, d in zip((a, b), over, batch, strict=True)]
-    lines = [all(x.shape[d] == 1 for d in others) for x, others in zip((a, b), kept, strict=True)]
-    if all(lines) and jnp.issubdtype(dtype, jnp.floating):
-        return _inner(a, b, over, batch, kept, dtype)
-    if any(lines) and jnp.issubdtype(dtype, jnp.floating):
-        # XLA fuses a product of one row or column with what is around it, and adds up in another order then
-        return in_rows(lax.dot_general(in_rows(a), in_rows(b), dimension_numbers, preferred_element_type=dtype))
-    product = lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
-    # XLA makes a product of single terms a multiplication, which it would merge with an addition behind it
-    single = all(a.shape[d] == 1 for d in over[0])
-    return settle(product) if single else product
-
-
-def _kept(x: Array, named: Sequence[int]) -> list[int]:
-    """The other dimensions of x."""
-    return [d for d in range(x.ndim) if d not in named]
-
-
-def _inner(a: Array, b: Array, over: Any, batch: Any, kept: Sequence[Sequence[int]], dtype: np.dtype) -> Array:
-    """`dot_general` of vectors, whose `kept` dimensions have one element. XLA makes it a multiplication and a sum, and
-    LLVM merges these or not."""
-    shape = [a.shape[d] for d in batch[0]]
-    count = prod(a.shape[d] for d in over[0])
-    rows = [
-        lax.reshape(lax.transpose(convert(x, dtype), (*first, *last, *others)), (*shape, count))
-        for x, first, last, others in zip((a, b), batch, over, kept, strict=True)
-    ]
-    sums = reduce(settle(lax.mul(*rows)), "sum", [len(shape)])
-    return lax.reshape(sums, (*shape, *(1 for others in kept for _ in others)))
-
-
-def mma(a: Array, b: Array, acc: Array, step: Any) -> Array:
-    """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; from zeros where `step` (int or i32) is 0."""
-    product = dot_general(a, b, (((1,), (0,)), ((), ())), np.dtype(acc.dtype))
-    if isinstance(step, int):
-        return product if step == 0 else lax.add(acc, product)
-    first = lax.broadcast(lax.eq(step, np.int32(0)), acc.shape)
-    return lax.add(lax.select(first, lax.full_like(acc, 0), acc), product)

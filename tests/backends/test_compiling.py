@@ -21,6 +21,7 @@ from tilewright.backends.interpreter.compiling import (
     lowered,
     only_summed,
 )
+from tilewright.backends.interpreter.products import accumulator, dot_general, mma
 from tilewright.backends.interpreter.scope import Scope
 from tilewright.dialects.elementwise import FUNCTIONS
 
@@ -128,7 +129,7 @@ def loops(a: jax.Array, b: jax.Array, acc: jax.Array, room: int, apart: bool) ->
         nothing = np.zeros((), a.dtype)
         left = lax.pad(left, nothing, [(0, 0, 0), (0, room, 0)])
         right = lax.pad(right, nothing, [(0, room, 0), (0, 0, 0)])
-        return acc + values.mma(left, right, acc, 0) if apart else values.mma(left, right, acc, 1)
+        return acc + mma(left, right, acc, 0) if apart else mma(left, right, acc, 1)
 
     return lax.fori_loop(0, 3, step, acc)
 
@@ -142,7 +143,7 @@ def test_products_with_their_sums(shape: tuple[int, int, int], dtype: type, room
     rng = np.random.default_rng(3)
     scale = 1 if dtype is np.int8 else 7
     a, b = ((rng.integers(-100, 100, s) / scale).astype(dtype) for s in ((3, m, k), (3, k, n)))
-    acc = values.accumulator(np.dtype(dtype), np.dtype(np.float32))
+    acc = accumulator(np.dtype(dtype), np.dtype(np.float32))
     start = (1000 * rng.standard_normal((m, n))).astype(acc)
     alone, *others = (
         np.asarray(jax.jit(partial(loops, room=room, apart=apart), compiler_options=options)(a, b, start))
@@ -225,7 +226,7 @@ def test_functions_of_both_signs(shape: tuple[int, ...]) -> None:
 )
 def test_dot_general_of_vectors(shapes: Any, numbers: Any) -> None:
     a, b = (np.random.default_rng(i).standard_normal(s).astype(np.float32) for i, s in enumerate(shapes))
-    got = values.dot_general(jnp.asarray(a), jnp.asarray(b), numbers, np.dtype(np.float32))
+    got = dot_general(jnp.asarray(a), jnp.asarray(b), numbers, np.dtype(np.float32))
     want = lax.dot_general(a, b, numbers)
     assert got.shape == want.shape
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

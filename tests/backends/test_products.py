@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -10,11 +11,15 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from npu_programs import matmul, random, run
 
 import tilewright as tw
+from tilewright.backends.interpreter.compiling import OPTIONS, QUICK_OPTIONS
+from tilewright.backends.interpreter.products import dot_general
 
-SHAPES = [(1, 3, 2), (1, 129, 5), (2, 129, 1), (33, 7, 1), (1, 600, 300)]
+SHAPES = [(1, 3, 2), (1, 129, 5), (2, 129, 1), (33, 7, 1), (1, 600, 300), (70, 40, 192)]
+SIDES = [2, 15, 16, 31, 48, 63, 64, 65, 128, 192]
 
 
 def differing() -> list[str]:
@@ -35,6 +40,27 @@ def differing() -> list[str]:
     return found + ([] if np.array_equal(typed, in_bytes) else ["tiles wider than the tensor"])
 
 
+def turned() -> list[str]:
+    """The products whose bits change where XLA is given an operand transposed."""
+
+    def product(a: Array, b: Array) -> Array:
+        return dot_general(a, b, (((1,), (0,)), ((), ())), np.dtype(np.float32))
+
+    turns = {
+        "left": (lambda a, b: product(a.T, b), lambda a, b: (a.T.copy(), b)),
+        "right": (lambda a, b: product(a, b.T), lambda a, b: (a, b.T.copy())),
+    }
+    found = []
+    for m, n in itertools.product(SIDES, SIDES):
+        a, b = random(m, 33), random(33, n)
+        straight = jax.jit(product).lower(a, b).compile(OPTIONS)(a, b)
+        for side, (function, given) in turns.items():
+            operands = given(a, b)
+            got = jax.jit(function).lower(*operands).compile(QUICK_OPTIONS)(*operands)
+            found += [] if np.array_equal(got, straight) else [f"{m} x 33 x {n} with its {side} side transposed"]
+    return found
+
+
 def test_both_modes_add_up_alike() -> None:
     env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
     here = Path(__file__)
@@ -45,4 +71,4 @@ def test_both_modes_add_up_alike() -> None:
 
 
 if __name__ == "__main__":
-    print("\n".join(differing()), end="")
+    print("\n".join([*differing(), *turned()]), end="")

@@ -8,6 +8,7 @@ import pytest
 
 from tilewright.backends.interpreter import values
 from tilewright.backends.interpreter.compiling import OPTIONS
+from tilewright.backends.interpreter.products import mma
 from tilewright.dialects.elementwise import FUNCTIONS, PARTS
 
 jax.config.update("jax_platforms", "cpu")
@@ -136,17 +137,17 @@ def test_arg_reduce(kind: str, row: list[float], value: float, index: int) -> No
 
 
 def test_mma_starts_from_zero_at_step_zero() -> None:
-    a, b = np.ones((4, 8), np.float16), np.ones((8, 3), np.float16)
+    a, b = jnp.ones((4, 8), np.float16), jnp.ones((8, 3), np.float16)
     acc = np.full((4, 3), 100, np.float32)
     for step, expected in ((0, 8), (2, 108)):
-        assert (np.asarray(values.mma(a, b, acc, step)) == expected).all()
-        assert (np.asarray(jax.jit(values.mma)(a, b, acc, np.int32(step))) == expected).all()
+        assert (np.asarray(mma(a, b, acc, step)) == expected).all()
+        assert (np.asarray(jax.jit(mma)(a, b, acc, np.int32(step))) == expected).all()
 
 
 def test_int8_products_are_exact() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.integers(-128, 128, (16, 300), np.int8), rng.integers(-128, 128, (300, 8), np.int8)
-    got = values.mma(a, b, np.zeros((16, 8), np.int32), 0)
+    got = mma(a, b, np.zeros((16, 8), np.int32), 0)
     np.testing.assert_array_equal(np.asarray(got), a.astype(np.int64) @ b.astype(np.int64))
 
 

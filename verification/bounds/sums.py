@@ -10,6 +10,7 @@ from jax import numpy as jnp
 
 from ...backends.interpreter import values
 from ...backends.interpreter.graph import convolve, over_windows
+from ...backends.interpreter.products import accumulator
 from ...dialects import graph as ops
 from ...dialects.base import integer, text, to_ints
 from ...dialects.dtypes import size
@@ -157,7 +158,7 @@ def _product(
 ) -> Bound:
     """Bound of a bilinear op that adds n products for each result."""
     a, b = (wide(x) for x in xs)
-    acc = values.accumulator(np.dtype(xs[0].dtype), np.dtype(y.dtype))
+    acc = accumulator(np.dtype(xs[0].dtype), np.dtype(y.dtype))
     own = sum_error(n + 1, acc, acc, mode)
     if acc.kind == "c":  # of each part: twice as many terms, of no larger magnitude together
         own = 2**0.5 * sum_error(2 * n + 1, acc, acc, mode)

@@ -1,0 +1,87 @@
+"""What a matrix product computes, once for all three levels.
+
+XLA gives products to a library, whose order of additions follows the shape, and takes a transpose of an operand into
+the product where it can, which is quicker. Where the order would change by that, it may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from .compiling import in_rows
+from .values import convert, reduce, settle
+
+_ACCUMULATOR = {
+    np.dtype(np.float32): np.dtype(np.float32),
+    np.dtype(np.float16): np.dtype(np.float32),
+    np.dtype(jnp.bfloat16): np.dtype(np.float32),
+    np.dtype(np.int8): np.dtype(np.int32),
+}
+
+
+def accumulator(operand: np.dtype, result: np.dtype) -> np.dtype:
+    """The dtype that products of `operand` add up in: f32 for f16, bf16, f32; i32 for i8; else the
+    result's."""
+    return _ACCUMULATOR.get(np.dtype(operand), np.dtype(result))
+
+
+SAME_KERNEL_ROWS, SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL = 64, 8, 64
+"""XLA's kernel for a product, and with it the order of its additions, follows the numbers of rows and columns. From
+these numbers of rows and columns on, more rows have never changed a bit (measured over k = 8..128); and with so many
+rows, tiles of whole panels of columns side by side, as a batch, or taken from a transposed right side have never either
+(k = 1..512). Smaller tiles stay as they are."""
+
+
+def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> Array:
+    """A product in `dtype` (see `accumulator`); operands of other dtypes are converted to it first."""
+    # of bf16, XLA on the CPU has some products only in f32, and refuses the others when they run
+    if np.dtype(a.dtype) not in _ACCUMULATOR or a.dtype != b.dtype or a.dtype == jnp.bfloat16:
+        a, b = convert(a, dtype), convert(b, dtype)
+    over, batch = dimension_numbers
+    kept = [_kept(x, [*o, *d]) for x, o, d in zip((a, b), over, batch, strict=True)]
+    rows, columns = (prod(x.shape[d] for d in dims) for x, dims in zip((a, b), kept, strict=True))
+    if not jnp.issubdtype(dtype, jnp.floating):
+        return lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
+    if rows == columns == 1:
+        return _inner(a, b, over, batch, kept, dtype)
+    if rows < SAME_KERNEL_ROWS or columns % SAME_KERNEL_PANEL:
+        b = in_rows(b)
+    product = lax.dot_general(in_rows(a), b, dimension_numbers, preferred_element_type=dtype)
+    if rows == 1 or columns == 1:
+        return in_rows(product)  # XLA fuses it with what is around it, and adds up in another order then
+    # XLA makes a product of single terms a multiplication, which it would merge with an addition behind it
+    single = all(a.shape[d] == 1 for d in over[0])
+    return settle(product) if single else product
+
+
+def _kept(x: Array, named: Sequence[int]) -> list[int]:
+    """The other dimensions of x."""
+    return [d for d in range(x.ndim) if d not in named]
+
+
+def _inner(a: Array, b: Array, over: Any, batch: Any, kept: Sequence[Sequence[int]], dtype: np.dtype) -> Array:
+    """`dot_general` of vectors, whose `kept` dimensions have one element. XLA makes it a multiplication and a sum, and
+    LLVM merges these or not."""
+    shape = [a.shape[d] for d in batch[0]]
+    count = prod(a.shape[d] for d in over[0])
+    rows = [
+        lax.reshape(lax.transpose(convert(x, dtype), (*first, *last, *others)), (*shape, count))
+        for x, first, last, others in zip((a, b), batch, over, kept, strict=True)
+    ]
+    sums = reduce(settle(lax.mul(*rows)), "sum", [len(shape)])
+    return lax.reshape(sums, (*shape, *(1 for others in kept for _ in others)))
+
+
+def mma(a: Array, b: Array, acc: Array, step: Any) -> Array:
+    """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; from zeros where `step` (int or i32) is 0."""
+    product = dot_general(a, b, (((1,), (0,)), ((), ())), np.dtype(acc.dtype))
+    if isinstance(step, int):
+        return product if step == 0 else lax.add(acc, product)
+    first = lax.broadcast(lax.eq(step, np.int32(0)), acc.shape)
+    return lax.add(lax.select(first, lax.full_like(acc, 0), acc), product)
