@@ -191,7 +191,7 @@ class CompiledKernel:
         join = None if self.split is None else lowered(self._join, [rooms, rooms])
 
         def compiled() -> CompiledKernel:
-            self.executable = compile_kernel(made, self.kernel)
+            self.executable = compile_kernel(made, self.kernel, self.split is not None)
             self.join = None if join is None else join.compile(COPY_OPTIONS)
             self.zeros = [zeros_of(*blank) for blank in self.blanks]
             return self
