@@ -102,6 +102,14 @@ def transposes(op: Any) -> bool:
     return op.transpose is not None and bool(integer(op.transpose))
 
 
+def from_turned(value: SSAValue) -> bool:
+    """Whether all loads to a buffer of l0a or l0b turn their matrix."""
+    whole = ops.whole_buffer(value)
+    slots = [u.operation.result for u in whole.uses if isinstance(u.operation, ops.SlotOp)]
+    loads = [u.operation for v in (whole, *slots) for u in v.uses if isinstance(u.operation, ops.LoadL0Op)]
+    return bool(loads) and all(map(transposes, loads))
+
+
 def as_operand(op: Any, x: Array, out: Spec) -> Array:
     """A matrix [prod(sizes[:-1]), prod(window) * sizes[-1]] as a load to l0a or l0b leaves it."""
     if transposes(op):

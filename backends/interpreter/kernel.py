@@ -25,7 +25,7 @@ from .bytes_mode import BytesMemory
 from .compiling import in_rows
 from .direct import find_direct
 from .grid import GridWalker, Part, coordinates
-from .instructions import LEADING, RULES, Spec, as_operand, box_of, offsets_of, transposes
+from .instructions import LEADING, RULES, Spec, as_operand, box_of, from_turned, offsets_of, transposes
 from .liveness import Carried, bounds, carried, perfect_nest
 from .memory import Memory, TypedMemory, known_indices
 from .products import mma
@@ -178,15 +178,16 @@ class NpuKernel(GridWalker):
         """A product, added to its accumulator; those of batched iterations are one where they share a side."""
         step = 1 if op in self.zeroed else offsets_of(op, self.scope)[0].value
         memory, sides = self.memory, self.sides.get(whole_buffer(op.acc))
+        turned = self.machine is None and from_turned(op.b)
         if self.batch.rank and sides is not None:
             assert isinstance(memory, TypedMemory)
             left, right = sides
             a, b = memory.together(op.a, (left, ())), memory.together(op.b, ((), right))
-            x = mma(a, b, memory.together(op.acc, sides), step)
+            x = mma(a, b, memory.together(op.acc, sides), step, turned)
             memory.write(op.acc, Wide(x, buffer(op.acc).shape, sides))
             return
         operands = [memory.read(v) for v in (op.a, op.b, op.acc)]
-        (x,) = lift(lambda *x: [mma(x[0], x[1], x[2], step)], operands, self.batch.rank)
+        (x,) = lift(lambda *x: [mma(x[0], x[1], x[2], step, turned)], operands, self.batch.rank)
         memory.write(op.acc, x)
 
     def loop(self, op: scf.ForOp) -> None:

@@ -1,7 +1,7 @@
 """What a matrix product computes, once for all three levels.
 
-XLA gives products to a library, whose order of additions follows the shape, and takes a transpose of an operand into
-the product where it can, which is quicker. Where the order would change by that, it may not.
+XLA gives products to a library, whose order of additions follows the shape. It would take a transpose of an operand
+into the product, too, where that changes the order; `OPTIONS` forbids it, and `mma` does it where it does not.
 """
 
 from __future__ import annotations
@@ -50,11 +50,10 @@ def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> 
         return lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
     if rows == columns == 1:
         return _inner(a, b, over, batch, kept, dtype)
-    if rows < SAME_KERNEL_ROWS or columns % SAME_KERNEL_PANEL:
-        b = in_rows(b)
-    product = lax.dot_general(in_rows(a), b, dimension_numbers, preferred_element_type=dtype)
     if rows == 1 or columns == 1:
-        return in_rows(product)  # XLA fuses it with what is around it, and adds up in another order then
+        # XLA fuses such a product with what is around it, and adds up in another order then
+        return in_rows(lax.dot_general(in_rows(a), in_rows(b), dimension_numbers, preferred_element_type=dtype))
+    product = lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
     # XLA makes a product of single terms a multiplication, which it would merge with an addition behind it
     single = all(a.shape[d] == 1 for d in over[0])
     return settle(product) if single else product
@@ -78,9 +77,13 @@ def _inner(a: Array, b: Array, over: Any, batch: Any, kept: Sequence[Sequence[in
     return lax.reshape(sums, (*shape, *(1 for others in kept for _ in others)))
 
 
-def mma(a: Array, b: Array, acc: Array, step: Any) -> Array:
-    """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; from zeros where `step` (int or i32) is 0."""
-    product = dot_general(a, b, (((1,), (0,)), ((), ())), np.dtype(acc.dtype))
+def mma(a: Array, b: Array, acc: Array, step: Any, turned: bool = False) -> Array:
+    """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; from zeros where `step` (int or i32) is 0. turned: b is the
+    transpose of something, which the library is given instead where it adds up alike: it takes it in less time."""
+    over = 0
+    if turned and a.shape[0] >= SAME_KERNEL_ROWS and b.shape[1] % SAME_KERNEL_PANEL == 0:
+        b, over = lax.transpose(b, (1, 0)), 1  # XLA takes a transpose of a transpose away
+    product = dot_general(a, b, (((1,), (over,)), ((), ())), np.dtype(acc.dtype))
     if isinstance(step, int):
         return product if step == 0 else lax.add(acc, product)
     first = lax.broadcast(lax.eq(step, np.int32(0)), acc.shape)

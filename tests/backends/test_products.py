@@ -11,12 +11,11 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from npu_programs import matmul, random, run
 
 import tilewright as tw
-from tilewright.backends.interpreter.compiling import OPTIONS, QUICK_OPTIONS
-from tilewright.backends.interpreter.products import dot_general
+from tilewright.backends.interpreter.compiling import OPTIONS, SUMMING_OPTIONS
+from tilewright.backends.interpreter.products import mma
 
 SHAPES = [(1, 3, 2), (1, 129, 5), (2, 129, 1), (33, 7, 1), (1, 600, 300), (70, 40, 192)]
 SIDES = [2, 15, 16, 31, 48, 63, 64, 65, 128, 192]
@@ -41,24 +40,28 @@ def differing() -> list[str]:
 
 
 def turned() -> list[str]:
-    """The products whose bits change where XLA is given an operand transposed."""
-
-    def product(a: Array, b: Array) -> Array:
-        return dot_general(a, b, (((1,), (0,)), ((), ())), np.dtype(np.float32))
-
-    turns = {
-        "left": (lambda a, b: product(a.T, b), lambda a, b: (a.T.copy(), b)),
-        "right": (lambda a, b: product(a, b.T), lambda a, b: (a, b.T.copy())),
+    """The products whose bits change where an operand is the transpose of another array."""
+    ways = {
+        "as it is": (lambda a, b, acc: mma(a, b, acc, 1), lambda a, b: (a, b)),
+        "left side transposed": (lambda a, b, acc: mma(a.T, b, acc, 1), lambda a, b: (a.T.copy(), b)),
+        "right side transposed": (lambda a, b, acc: mma(a, b.T, acc, 1), lambda a, b: (a, b.T.copy())),
+        "right side taken turned": (lambda a, b, acc: mma(a, b.T, acc, 1, True), lambda a, b: (a, b.T.copy())),
     }
     found = []
     for m, n in itertools.product(SIDES, SIDES):
-        a, b = random(m, 33), random(33, n)
-        straight = jax.jit(product).lower(a, b).compile(OPTIONS)(a, b)
-        for side, (function, given) in turns.items():
-            operands = given(a, b)
-            got = jax.jit(function).lower(*operands).compile(QUICK_OPTIONS)(*operands)
-            found += [] if np.array_equal(got, straight) else [f"{m} x 33 x {n} with its {side} side transposed"]
+        a, b, acc = random(m, 33), random(33, n), random(m, n)
+        straight = jax.jit(ways["as it is"][0]).lower(a, b, acc).compile(OPTIONS)(a, b, acc)
+        for name, (function, given) in ways.items():
+            operands = (*given(a, b), acc)
+            got = jax.jit(function).lower(*operands).compile(SUMMING_OPTIONS)(*operands)
+            found += [] if np.array_equal(got, straight) else [f"{m} x 33 x {n}, {name}"]
     return found
+
+
+def test_xla_is_given_a_turned_right_side_as_it_is() -> None:
+    a, b, acc = random(64, 32), random(128, 32), random(64, 128)
+    made = jax.jit(lambda a, b, acc: mma(a, b.T, acc, 1, True)).lower(a, b, acc).compile(SUMMING_OPTIONS)
+    assert " transpose(" not in made.as_text()
 
 
 def test_both_modes_add_up_alike() -> None:
