@@ -44,10 +44,14 @@ from .scope import Box, Offset, Scope, traced
 from .views import View
 from .wide import Parts, Wide, apart, boxed, extents, grouped, leading, together
 
-WIDE_BYTES = 1 << 18
-"""Up to this size the sums of all tiles side by side are kept at once. The library cuts larger products up for its
-threads, and where another group of cores keeps these busy, that costs more than it brings (GPT-2 runs a tenth longer
-with 1 MB, and with 128 KB)."""
+WIDE_BYTES = 1 << 20
+"""Up to this size the sums of all tiles side by side are kept at once: they and the products that are added to them at
+each step should stay in a core's cache (2 MB)."""
+
+THREAD_BYTES = 1 << 18
+"""The same for a group of cores that stays on one thread. The library cuts larger products up for its threads; where
+these are busy with the other group, that takes longer than it saves (GPT-2 runs a tenth longer with 1 MB, and with
+128 KB)."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +121,24 @@ def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:
     for op in inner:
         for index in _refused(op, moved):
             candidates.pop(index, None)
+    return _fitting(inner, candidates, moved, WIDE_BYTES)
+
+
+def narrowed(batches: Mapping[SectionOp, Batch]) -> dict[SectionOp, Batch]:
+    """The batches of a kernel, with as many indices as a group of cores on one thread should have."""
+    return {
+        op: _fitting(list(op.body.walk()), dict(batch.counts), batch.moved, THREAD_BYTES)
+        for op, batch in batches.items()
+    }
+
+
+def _fitting(
+    inner: Sequence[Operation], candidates: dict[SSAValue, int], moved: Mapping[SSAValue, set[SSAValue]], most: int
+) -> Batch:
+    """Those of the candidates with which sums have at most so many bytes, and stored boxes lie side by side."""
     for op in inner:
         if isinstance(op, MmadOp):
-            _narrow(op, moved, candidates)
+            _narrow(op, moved, candidates, most)
     transfers = [op for op in inner if isinstance(op, TransferOp)]
     while not _stores_tile(transfers, candidates):
         candidates.popitem()
@@ -166,14 +185,17 @@ def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAV
     return set()
 
 
-def _narrow(op: MmadOp, moved: Mapping[SSAValue, set[SSAValue]], candidates: dict[SSAValue, int]) -> None:
-    """Drops candidates that move the right side of a product, outermost first, until its sums fit WIDE_BYTES."""
+def _narrow(
+    op: MmadOp, moved: Mapping[SSAValue, set[SSAValue]], candidates: dict[SSAValue, int], most: int
+) -> None:
+    """Drops candidates that move the right side of a product, outermost first, until its sums have at most so many
+    bytes."""
     (acc,) = op.writes()
     right = moved.get(whole_buffer(op.b), set())
     all_moves = right | moved.get(whole_buffer(op.a), set())
     tile = prod(buffer(acc).shape) * numpy_dtype(buffer(acc).element).itemsize
     for index in [v for v in candidates if v in right]:
-        if tile * prod(n for v, n in candidates.items() if v in all_moves) <= WIDE_BYTES:
+        if tile * prod(n for v, n in candidates.items() if v in all_moves) <= most:
             return
         del candidates[index]
 

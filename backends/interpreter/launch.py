@@ -26,7 +26,7 @@ from ...dialects.npu.interface import buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
 from .accumulators import accumulator_blanks
-from .batching import Batch, find_batches
+from .batching import Batch, find_batches, narrowed
 from .compiling import COPY_OPTIONS, compile_kernel, in_rows, lowered, row_major
 from .grid import Local, Part
 from .kernel import NpuKernel
@@ -167,6 +167,8 @@ class CompiledKernel:
         self.kernel, self.signature = kernel, signature
         self.batches = find_batches(kernel)
         self.split = find_split(kernel, signature, self.batches) if pays_to_split(kernel, signature) else None
+        if self.split is not None:
+            self.batches = narrowed(self.batches)
         self.blanks = find_blanks(kernel, signature, self.batches, self.split)
         self.zeros: list[Array] = []
         self.executable: Any = None
