@@ -41,7 +41,12 @@ THREADS = ThreadPoolExecutor(2, thread_name_prefix="tilewright")
 
 HEAVY_FLOPS = 30e6
 HEAVY_BYTES = 2e6
-"""From this much work on, two threads pay off."""
+"""From this much work on, a kernel is compiled by itself."""
+
+SPLIT_FLOPS = 300e6
+"""Flops of matrix products from which on two groups of cores pay. XLA takes 30 to 40 ms longer for a kernel that is
+split, and one with fewer flops saves less than one ms a run (ResNet-50 without its nine: the first call takes 1.40 s
+instead of 1.65, a run 70 ms instead of 63)."""
 
 JOIN_FLOPS = 200
 """Flops of matrix products for each byte of the outputs from which two threads pay, which write the outputs in parts
@@ -274,16 +279,17 @@ NONE = np.int32(0)
 
 
 def is_heavy(kernel: KernelOp) -> bool:
-    """Whether a kernel's arithmetic or traffic is worth two threads."""
+    """Whether a kernel's arithmetic or traffic is worth being compiled by itself."""
     flops, traffic = work(kernel)
     return flops > HEAVY_FLOPS or traffic > HEAVY_BYTES
 
 
 def pays_to_split(kernel: KernelOp, signature: Signature) -> bool:
-    """Whether a kernel is heavy, and its products, if it has any, take longer than joining the parts of its outputs."""
+    """Whether a kernel is heavy, and its products, if it has any, are worth compiling more and joining the parts of its
+    outputs."""
     flops, _ = work(kernel)
     written = sum(size(t.shape) * t.dtype.itemsize for t in signature.returned)
-    return is_heavy(kernel) and (not flops or flops >= JOIN_FLOPS * written)
+    return is_heavy(kernel) and (not flops or flops >= max(SPLIT_FLOPS, JOIN_FLOPS * written))
 
 
 def work(kernel: KernelOp) -> tuple[float, float]:
