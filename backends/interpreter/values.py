@@ -49,6 +49,9 @@ def convert(x: Array, dtype: np.dtype) -> Array:
     true."""
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = lax.real(x)
+    if x.dtype == np.bool_ and jnp.issubdtype(dtype, jnp.floating):
+        # XLA takes a multiplication by a converted i1 for a selection, and gives 0 for the -0 of -1 x 0
+        return lax.select(x, lax.full_like(x, 1, dtype), lax.full_like(x, 0, dtype))
     return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
 
 

@@ -214,6 +214,16 @@ def test_functions_of_both_signs(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(typed, addressed)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_mask_of_zeros_and_ones_keeps_the_sign_of_zero(dtype: str) -> None:
+    """XLA selects where a converted i1 is multiplied: 0 for -1 x 0."""
+    x, y = jnp.asarray([-1, 2, -3, -0.0, 5], dtype), jnp.asarray([-1, 3, 4, 0, 5], dtype)
+    program = tw.compile(lambda x, y: x * (x == y).astype(dtype), x, y)
+    for memory in ("typed", "bytes"):
+        found = np.asarray(program.executable(memory)(x, y)[0], np.float32)
+        np.testing.assert_array_equal(np.signbit(found), [True, False, True, True, False])
+
+
 @pytest.mark.parametrize(
     ("shapes", "numbers"),
     [
