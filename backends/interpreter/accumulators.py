@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.dtypes import numpy_dtype
-from ...dialects.npu import MmadOp, SlotOp, whole_buffer
+from ...dialects.npu import MmadOp, buffer_users, whole_buffer
 from ...dialects.npu.interface import buffer
 from .batching import Batch
 from .liveness import Carried, bounds
@@ -64,7 +64,7 @@ def zeroed(loop: scf.ForOp, known: Collection[SSAValue], carried: Carried) -> di
     for op in loop.walk():
         if isinstance(op, MmadOp) and _first_of(op, known) is loop:
             alloc = whole_buffer(op.acc)
-            if slots.get(alloc) is not None and all(user is op for user in _users(alloc, loop)):
+            if slots.get(alloc) is not None and all(u is op or not loop.is_ancestor(u) for u in buffer_users(alloc)):
                 found[op] = alloc
     return found
 
@@ -99,12 +99,3 @@ def _around(op: Operation) -> Iterator[scf.ForOp]:
         if isinstance(parent, scf.ForOp):
             yield parent
         parent = parent.parent_op()
-
-
-def _users(alloc: SSAValue, loop: Operation) -> Iterator[Operation]:
-    """The ops in `loop` that name a buffer or a slot of it."""
-    for use in alloc.uses:
-        if isinstance(use.operation, SlotOp):
-            yield from _users(use.operation.result, loop)
-        elif loop.is_ancestor(use.operation):
-            yield use.operation

@@ -127,11 +127,14 @@ another message, it is merged into that."""
 
 def compile_kernel(made: Any, kernel: Operation, alone: bool) -> Any:
     """What a kernel in typed memory was lowered to as an executable. alone: on one thread."""
-    one = on_one_thread if alone else dict
+
+    def compiled(options: Options) -> Any:
+        return made.compile(on_one_thread(options) if alone else options)
+
     if not _sums(kernel):
-        return made.compile(one(QUICK_OPTIONS))
-    executable = made.compile(one(SUMMING_OPTIONS))
-    return executable if only_summed(executable) else made.compile(one(OPTIONS))
+        return compiled(QUICK_OPTIONS)
+    executable = compiled(SUMMING_OPTIONS)
+    return executable if only_summed(executable) else compiled(OPTIONS)
 
 
 def on_one_thread(options: Options) -> Options:

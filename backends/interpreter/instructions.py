@@ -104,9 +104,7 @@ def transposes(op: Any) -> bool:
 
 def from_turned(value: SSAValue) -> bool:
     """Whether all loads to a buffer of l0a or l0b turn their matrix."""
-    whole = ops.whole_buffer(value)
-    slots = [u.operation.result for u in whole.uses if isinstance(u.operation, ops.SlotOp)]
-    loads = [u.operation for v in (whole, *slots) for u in v.uses if isinstance(u.operation, ops.LoadL0Op)]
+    loads = [op for op in ops.buffer_users(ops.whole_buffer(value)) if isinstance(op, ops.LoadL0Op)]
     return bool(loads) and all(map(transposes, loads))
 
 

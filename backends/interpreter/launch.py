@@ -285,11 +285,11 @@ def is_heavy(kernel: KernelOp) -> bool:
 
 
 def pays_to_split(kernel: KernelOp, signature: Signature) -> bool:
-    """Whether a kernel is heavy, and its products, if it has any, are worth compiling more and joining the parts of its
+    """Whether the products of a heavy kernel, if it has any, are worth compiling more and joining the parts of its
     outputs."""
     flops, _ = work(kernel)
     written = sum(size(t.shape) * t.dtype.itemsize for t in signature.returned)
-    return is_heavy(kernel) and (not flops or flops >= max(SPLIT_FLOPS, JOIN_FLOPS * written))
+    return not flops or flops >= max(SPLIT_FLOPS, JOIN_FLOPS * written)
 
 
 def work(kernel: KernelOp) -> tuple[float, float]:

@@ -43,11 +43,11 @@ def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> 
     # of bf16, XLA on the CPU has some products only in f32, and refuses the others when they run
     if np.dtype(a.dtype) not in _ACCUMULATOR or a.dtype != b.dtype or a.dtype == jnp.bfloat16:
         a, b = convert(a, dtype), convert(b, dtype)
+    if not jnp.issubdtype(dtype, jnp.floating):
+        return lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
     over, batch = dimension_numbers
     kept = [_kept(x, [*o, *d]) for x, o, d in zip((a, b), over, batch, strict=True)]
     rows, columns = (prod(x.shape[d] for d in dims) for x, dims in zip((a, b), kept, strict=True))
-    if not jnp.issubdtype(dtype, jnp.floating):
-        return lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
     if rows == columns == 1:
         return _inner(a, b, over, batch, kept, dtype)
     if rows == 1 or columns == 1:

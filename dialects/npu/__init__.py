@@ -3,7 +3,7 @@
 from xdsl.ir import Dialect
 
 from . import structure
-from .buffers import AllocOp, SlotOp, ViewOp, whole_buffer
+from .buffers import AllocOp, SlotOp, ViewOp, buffer_users, whole_buffer
 from .cube import CopyL0cOp, LoadL0Op, MmadOp
 from .cumulate import VCumulateOp
 from .interface import Cost, NpuOp, buffer, gm
@@ -132,5 +132,6 @@ __all__ = [
     "buffer",
     "gm",
     "structure",
+    "buffer_users",
     "whole_buffer",
 ]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -60,6 +60,15 @@ class SlotOp(FormattedOp):
 def whole_buffer(value: SSAValue) -> SSAValue:
     """The buffer that a slot is of; any other value itself."""
     return value.owner.source if isinstance(value.owner, SlotOp) else value
+
+
+def buffer_users(alloc: SSAValue) -> Iterator[Operation]:
+    """The ops that name a buffer or a slot of it, but for those that choose the slots."""
+    for use in alloc.uses:
+        if isinstance(use.operation, SlotOp):
+            yield from buffer_users(use.operation.result)
+        else:
+            yield use.operation
 
 
 @irdl_op_definition
