@@ -1,5 +1,6 @@
 """Code that XLA compiles in two ways gives the same bits: typed memory is compiled quickly, bytes memory runs fast."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -119,6 +120,26 @@ def test_reductions(kind: str, shape: tuple[int, ...]) -> None:
         x = (numbers(int(np.prod(shape)), np.float32, 2) % 2).astype(dtype).reshape(shape)
         (a,), (b,) = both(lambda x: (values.reduce(x, kind, [x.ndim - 1]),), x)
         assert same(a, b), dtype
+
+
+def additions(run: Callable[..., Any], shape: tuple[int, ...]) -> list[int]:
+    """How many additions there are in each loop that XLA makes of a function of f32."""
+    made = lowered(run, [jax.ShapeDtypeStruct(shape, np.float32)])
+    (module,) = made.compile(QUICK_OPTIONS).runtime_executable().hlo_modules()
+    computations = re.split(r"^\}", module.to_string(), flags=re.MULTILINE)
+    return [n for text in computations if (n := len(re.findall(r" = \S+ add\(", text)))]
+
+
+@pytest.mark.parametrize("count", [17, 128, 768, 5003])
+def test_a_sum_is_added_up_once(count: int) -> None:
+    """XLA computes no part of a sum again for each part that reads it."""
+    found = additions(lambda x: values.reduce(x, "sum", [1]), (16, count))
+    assert found
+    assert max(found) < values.AT_ONCE
+
+
+def test_each_step_of_a_running_sum_is_computed_once() -> None:
+    assert additions(lambda x: values.cumulate(x, "sum", 1, False), (16, 1000)) == [1] * 10
 
 
 def loops(a: jax.Array, b: jax.Array, acc: jax.Array, room: int, apart: bool) -> jax.Array:
