@@ -36,8 +36,8 @@ from .scope import Blank, Offset, Ranges, row_range
 from .values import cooked, on_device, raw, raw_dtype
 from .views import View
 
-THREADS = ThreadPoolExecutor(2, thread_name_prefix="tilewright")
-"""Runs and compiles kernels; XLA releases the interpreter lock meanwhile."""
+GROUPS = ThreadPoolExecutor(1, thread_name_prefix="tilewright-group")
+"""Runs the second group of cores of a kernel."""
 
 HEAVY_FLOPS = 30e6
 HEAVY_BYTES = 2e6
@@ -216,7 +216,7 @@ class CompiledKernel:
     def __call__(self, passed: Sequence[Array]) -> list[Array]:
         if self.split is None:
             return self.executable(ZERO, NONE, self.zeros, [], *passed)
-        second = THREADS.submit(self._group, self._last, passed)
+        second = GROUPS.submit(self._group, self._last, passed)
         groups = self._group(0, passed), second.result()
         whole = self.join(*groups)
         self.spare += groups

@@ -4,7 +4,9 @@ calls."""
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -25,10 +27,14 @@ from .arena import Arena
 from .graph import needs_host
 from .host import run_text
 from .hostprogram import PASSIVE, HostProgram, yielded
-from .launch import THREADS, ZERO, CompiledKernel, is_heavy
+from .launch import ZERO, CompiledKernel, is_heavy
 from .segments import Segment
 from .state import ArenaState, State, TypedState, given, held, on_host
 from .values import on_device, plain
+
+COMPILERS = ThreadPoolExecutor((os.cpu_count() or 1) + 1, thread_name_prefix="tilewright-compiler")
+"""Has XLA compile kernels. It releases the interpreter lock, and leaves much of the work to threads of its own: one
+more than there are processors keeps all of them busy."""
 
 SEGMENT_LAUNCHES = 8
 """From this many launches on, a segment ends where a kernel comes again: so the layers of a network are
@@ -77,14 +83,14 @@ class Executable:
         self.steps = self._plan(self.host.block, known, False)
 
     def compile(self) -> None:
-        """Compile everything that is not compiled yet, the largest first: Python traces, and two threads have XLA
-        compile what is traced already."""
+        """Compile everything that is not compiled yet, the largest first: Python traces, and other threads have
+        XLA compile what is traced already."""
         missing = [key for key in self.compilers if key not in self.compiled]
         if not missing:
             return
         missing.sort(key=lambda key: -self.host.size(self.compilers[key].ops))
         with collector_paused():
-            waiting = [(key, THREADS.submit(self.compilers[key].lower())) for key in missing]
+            waiting = [(key, COMPILERS.submit(self.compilers[key].lower())) for key in missing]
             for key, future in waiting:
                 self.compiled[key] = future.result()
 
