@@ -21,7 +21,8 @@ Op = Any
 
 def ints(op: Op, name: str) -> tuple[int, ...]:
     """A dense integer array attribute (booleans as 0 and 1); () where it is absent."""
-    return tuple(op.attributes[name]) if name in op.attributes else ()
+    found = op.attributes
+    return tuple(found[name]) if name in found else ()
 
 
 def integer(op: Op, name: str, default: int = 0) -> int:

@@ -378,10 +378,13 @@ class BlockFuser:
             attributes = self.moved[op][1] if op in self.moved else op.attributes
             attributes = {**attributes, **({} if axes is None else {AXES: axes})}
             if op.parent is self.block and op not in self.kept:
-                self.moved[op] = tuple(op.operands), dict(op.attributes)
+                before = tuple(op.operands)
+                self.moved[op] = before, op.attributes
                 op.attributes = attributes
                 op.detach()
-                op.operands = operands
+                for i, (old, new) in enumerate(zip(before, operands, strict=True)):
+                    if new is not old:
+                        op.operands[i] = new
                 block.add_op(op)
                 inside.update((r, r) for r in op.results)
                 return
