@@ -327,6 +327,22 @@ def nested(op: Op) -> Iterator[Op]:
                 yield from nested(inner)
 
 
+def single_op(region: Any) -> tuple[str | int, ...] | None:
+    """The name of the op without attributes that a region consists of, which gives what it makes of arguments, and the
+    numbers of these; None for other regions."""
+    ops = region.blocks[0].operations
+    if len(ops) != 2:
+        return None
+    only, end = ops
+    arguments = [v for v in only.operands if isinstance(v, ir.BlockArgument)]
+    given = list(end.operands)
+    if len(only.attributes) or len(arguments) != len(only.operands) or given != list(only.results):
+        return None
+    if len(only.operation.regions) or any(v.owner != region.blocks[0] for v in arguments):
+        return None
+    return (only.operation.name, *(v.arg_number for v in arguments))
+
+
 def _captured(op: Op) -> list[Value]:
     inner = list(nested(op))
     defined = {r for o in inner for r in o.results}
@@ -422,6 +438,7 @@ __all__ = [
     "scalar_constant",
     "scatter_dimensions",
     "string",
+    "single_op",
     "tensor_parts",
     "text_of",
     "user_frame",

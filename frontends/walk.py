@@ -88,6 +88,8 @@ class Walk:
         self._here: LocationAttr = _UNKNOWN
         self._doing = "func.func"
         self._types: dict[Any, TensorType] = {}
+        self.bodies: dict[tuple[Any, ...], Any] = {}
+        """What bodies of one op compute, for rules that recognise them."""
         self._locations: dict[Any, LocationAttr | None] = {}
         self._data: dict[Any, DataAttr] = {}
         self._expansions: dict[str, Any] = {}

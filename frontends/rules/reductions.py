@@ -60,7 +60,18 @@ def _tree(value: SSAValue) -> Tree | None:
 
 def body_trees(walk: Walk, op: Op, types: Sequence[Any]) -> list[Tree] | None:
     """What the body of `op` makes of two elements of each of `types`; None where it is not scalar functions."""
-    scalars = [tensor([], t.element_type) for t in types]
+    elements = [t.element_type for t in types]
+    key = bindings.single_op(op.regions[0])
+    if key is None:
+        return _converted(walk, op, elements)
+    key = (*key, *elements)
+    if key not in walk.bodies:
+        walk.bodies[key] = _converted(walk, op, elements)
+    return walk.bodies[key]
+
+
+def _converted(walk: Walk, op: Op, elements: Sequence[Attribute]) -> list[Tree] | None:
+    scalars = [tensor([], element) for element in elements]
     return trees_of(walk.region(op.regions[0], [*scalars, *scalars]))
 
 

@@ -12,7 +12,8 @@ from graph_reference import run, run_stablehlo
 from jax import export
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 
-from tilewright.dialects.graph import ArgReduceOp, CaseOp, GatherOp, GraphOp, HostOp
+from tilewright.dialects.base import text as text_of
+from tilewright.dialects.graph import ArgReduceOp, CaseOp, GatherOp, GraphOp, HostOp, ReduceOp
 from tilewright.frontends import FrontendError, bindings, is_stablehlo, lower_stablehlo
 
 ADD = """func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {
@@ -83,6 +84,37 @@ def test_reductions_are_recognised_by_their_bodies(body: str, init: str, expecte
     assert names(convert(text)) == expected
     if "host" not in expected[-1]:
         check(text, floats(4, 5))
+
+
+@pytest.mark.parametrize(
+    ("element", "body", "given", "kinds"),
+    [
+        ("f32", "stablehlo.add %p, %q", "%r", ["sum"]),
+        ("f32", "stablehlo.add %p, %p", "%r", []),
+        ("f32", "stablehlo.add %p, %q", "%p", []),
+        ("f32", "stablehlo.maximum %p, %q", "%r", ["max"]),
+        ("i1", "stablehlo.add %p, %q", "%r", ["or"]),
+    ],
+)
+def test_a_body_of_one_op_is_not_taken_for_another(element: str, body: str, given: str, kinds: list[str]) -> None:
+    text = f"""func.func @main(%a: tensor<4x5xf32>, %b: tensor<4x5x{element}>, %j: tensor<{element}>)
+        -> (tensor<5xf32>, tensor<5x{element}>) {{
+      %i = stablehlo.constant dense<0.0> : tensor<f32>
+      %0 = stablehlo.reduce(%a init: %i) across dimensions = [0]
+          : (tensor<4x5xf32>, tensor<f32>) -> tensor<5xf32> reducer(%p: tensor<f32>, %q: tensor<f32>) {{
+        %r = stablehlo.add %p, %q : tensor<f32>
+        stablehlo.return %r : tensor<f32>
+      }}
+      %1 = stablehlo.reduce(%b init: %j) across dimensions = [0]
+          : (tensor<4x5x{element}>, tensor<{element}>) -> tensor<5x{element}>
+          reducer(%p: tensor<{element}>, %q: tensor<{element}>) {{
+        %r = {body} : tensor<{element}>
+        stablehlo.return {given} : tensor<{element}>
+      }}
+      return %0, %1 : tensor<5xf32>, tensor<5x{element}>
+    }}"""
+    found = [text_of(op.kind) for op in convert(text).walk() if isinstance(op, ReduceOp)]
+    assert found == ["sum", *kinds]
 
 
 ARGMAX = """func.func @main(%x: tensor<3x6xf32>) -> (tensor<3xf32>, tensor<3xi32>) {{
