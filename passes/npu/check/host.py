@@ -78,7 +78,7 @@ class HostProgram:
         self.roots: dict[SSAValue, SSAValue] = {}
         self.ranges: dict[SSAValue, tuple[int, int]] = {}
         self.makers: dict[SSAValue, Operation] = {}
-        self.neighbours: dict[SSAValue, dict[SSAValue, None]] = {}
+        self.neighbours: dict[SSAValue, list[SSAValue]] = {}
         """For each tensor those that share bytes with it, in order."""
         self.states: dict[SSAValue, State] = {}
         self.kept: set[SSAValue] = set()
@@ -167,15 +167,20 @@ class HostProgram:
 
     def _neighbours(self) -> None:
         """Pairs of tensors that share bytes."""
-        live: list[tuple[int, SSAValue]] = []
+        live: list[tuple[int, SSAValue, list[SSAValue]]] = []
         for start, end, root in sorted(
             ((s, e, r) for r, (s, e) in self.ranges.items() if e > s), key=lambda t: t[:2]
         ):
-            live = [(e, r) for e, r in live if e > start]
-            for _, other in live:
-                self.neighbours.setdefault(root, {})[other] = None
-                self.neighbours.setdefault(other, {})[root] = None
-            live.append((end, root))
+            live = [entry for entry in live if entry[0] > start]
+            mine = [other for _, other, _ in live]
+            for _, _, its in live:
+                its.append(root)
+            self.neighbours[root] = mine
+            live.append((end, root, mine))
+
+    def _overlap(self, a: SSAValue, b: SSAValue) -> bool:
+        (s, e), (t, f) = self.ranges.get(a, (0, 0)), self.ranges.get(b, (0, 0))
+        return max(s, t) < min(e, f)
 
     def _shared(self, a: SSAValue, b: SSAValue) -> Bytes:
         (s, e), (t, f) = self.ranges[a], self.ranges[b]
@@ -233,7 +238,7 @@ class HostProgram:
     def _apart(self, written: SSAValue, used: SSAValue, op: Operation) -> None:
         """What an op writes shares no bytes with other tensors that it uses."""
         a, b = self.roots[written], self.roots.get(used)
-        if b is not None and a is not b and b in self.neighbours.get(a, ()):
+        if b is not None and a is not b and self._overlap(a, b):
             what = "{first} writes a device tensor over another one that it uses"
             self.findings.append(Finding("device-overlap", what, op, bytes=self._shared(a, b)))
 
