@@ -146,7 +146,7 @@ def rearranges(op: object) -> TypeGuard[Operation]:
 
 def is_layout(op: object) -> TypeGuard[Operation]:
     """True for ops that only rearrange elements and can be folded into a load."""
-    return rearranges(op) or is_plain_pad(op)
+    return type(op) in BACKWARD or is_plain_pad(op)
 
 
 def splat_of(value: SSAValue) -> float | int | None:
