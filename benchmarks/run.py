@@ -16,6 +16,7 @@ import importlib.util
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,20 +43,24 @@ def load(model: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     return getattr(module, name), getattr(module, f"{name}_inputs")()
 
 
-def timed(run: Callable[[], Any], repeat: int = 1) -> tuple[float, Any]:
-    """(best seconds of `repeat` runs, last result), waiting for the device each time."""
-    import jax
+class Best:
+    """The shortest time of each thing that is timed, in seconds."""
 
-    best, result = float("inf"), None
-    for _ in range(repeat):
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(lambda: float("inf"))
+
+    def keep(self, what: str, run: Callable[[], Any]) -> Any:
+        """What `run` gives, timed until the device has it."""
+        import jax
+
         start = time.perf_counter()
         result = jax.block_until_ready(run())
-        best = min(best, time.perf_counter() - start)
-    return best, result
+        self.seconds[what] = min(self.seconds[what], time.perf_counter() - start)
+        return result
 
 
 def measure(model: str, repeat: int) -> dict[str, tuple[float, float]]:
-    """{what: (Tilewright, JAX)} in seconds for one model."""
+    """{what: (Tilewright, JAX)} in seconds for one model. The two take turns, so both have the machine as it is."""
     import jax
 
     import tilewright as tw
@@ -63,40 +68,35 @@ def measure(model: str, repeat: int) -> dict[str, tuple[float, float]]:
     fn, args = load(model)
     tw.compile(lambda x: x + 1, jax.ShapeDtypeStruct((8,), "float32"))
     jax.jit(lambda x: x + 1).lower(jax.ShapeDtypeStruct((8,), "float32")).compile()
-    best = dict.fromkeys(("compile", "first call", "XLA compile"), float("inf"))
+    best = Best()
     jitted: Any = None
     program: Any = None
     flat: list[Any] = []
-
-    def keep(what: str, run: Callable[[], Any]) -> Any:
-        seconds, result = timed(run)
-        best[what] = min(best[what], seconds)
-        return result
-
     for _ in range(repeat):
         jitted = program = None
         gc.collect()  # what the last round made is not to be freed on the clock of this one
         jax.clear_caches()
-        jitted = keep("XLA compile", lambda: jax.jit(fn).lower(*args).compile())
+        jitted = best.keep("XLA", lambda: jax.jit(fn).lower(*args).compile())
         jax.clear_caches()
-        program = keep("compile", lambda: tw.compile(fn, *args))
+        program = best.keep("compile", lambda: tw.compile(fn, *args))
         flat = program.flatten(args)
-        keep("first call", lambda p=program, f=flat: p.executable("typed")(*f))
-    found = {
-        "compile": (best["compile"], best["XLA compile"]),
-        "first call / XLA compile": (best["first call"], best["XLA compile"]),
-    }
-    timed(lambda: jitted(*args))
-    run_jax, _ = timed(lambda: jitted(*args), repeat + 2)
+        best.keep("first call", lambda p=program, f=flat: p.executable("typed")(*f))
     for memory in ("typed", "bytes"):
         executable = program.executable(memory)
-        timed(lambda e=executable: e(*flat))
-        second, _ = timed(lambda e=executable: e(*flat), repeat + 2)
-        found[f"second call, {memory}"] = (second, run_jax)
-    start = time.perf_counter()
-    program.report()
-    found["report, s"] = (time.perf_counter() - start, float("nan"))
-    return found
+        jax.block_until_ready(executable(*flat))
+        jax.block_until_ready(jitted(*args))
+        for _ in range(repeat):
+            best.keep(memory, lambda e=executable: e(*flat))
+            best.keep("JAX", lambda: jitted(*args))
+    best.keep("report", program.report)
+    seconds = best.seconds
+    return {
+        "compile": (seconds["compile"], seconds["XLA"]),
+        "first call / XLA compile": (seconds["first call"], seconds["XLA"]),
+        "second call, typed": (seconds["typed"], seconds["JAX"]),
+        "second call, bytes": (seconds["bytes"], seconds["JAX"]),
+        "report, s": (seconds["report"], float("nan")),
+    }
 
 
 def peak(model: str, who: str) -> float:
@@ -125,7 +125,7 @@ def peak_child(model: str, who: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("models", nargs="*", default=list(MODELS))
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=8)
     parser.add_argument("--peak", choices=("ours", "jax"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     for model in options.models:

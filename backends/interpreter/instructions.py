@@ -197,6 +197,14 @@ LEADING: dict[type[NpuOp], Leading] = {
 """Instructions whose operands may be [*leading, *shape], each with a rule that is given the number of leading
 dimensions."""
 
+ALONG: dict[type[NpuOp], Callable[[Any], Sequence[int]]] = {
+    ops.VArgReduceOp: lambda op: [integer(op.dim)],
+    ops.VReduceOp: lambda op: to_ints(op.dims),
+    VCumulateOp: lambda op: [integer(op.dim)],
+}
+"""Instructions that combine elements along the dimensions that are given here, and do the same everywhere along the
+others."""
+
 
 def _alone(rule: Leading) -> Rule:
     """`rule` without leading dimensions."""

@@ -25,7 +25,7 @@ from .bytes_mode import BytesMemory
 from .compiling import in_rows
 from .direct import find_direct
 from .grid import GridWalker, Part, coordinates
-from .instructions import LEADING, RULES, Spec, as_operand, box_of, from_turned, offsets_of, transposes
+from .instructions import ALONG, LEADING, RULES, Spec, as_operand, box_of, from_turned, offsets_of, transposes
 from .liveness import Carried, bounds, carried, perfect_nest
 from .memory import Memory, TypedMemory, known_indices
 from .products import mma
@@ -154,10 +154,11 @@ class NpuKernel(GridWalker):
         targets = op.writes()
         out = [Spec.of(v) for v in targets]
         leading = LEADING.get(type(op))
-        if leading is not None and (tiles := self._wide(op.reads())) is not None:
-            whole = wide.compute(op, self.scope, tiles, out[0])
-            if whole is not None:
-                self.memory.write(targets[0], whole)
+        if (leading is not None or type(op) in ALONG) and (tiles := self._wide(op.reads())) is not None:
+            wholes = wide.compute(op, self.scope, tiles, out)
+            if wholes is not None:
+                for v, x in zip(targets, wholes, strict=True):
+                    self.memory.write(v, x)
                 return
         sources = [self.memory.read(v) for v in op.reads()]
         if leading is not None:

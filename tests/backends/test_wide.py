@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 from xdsl.dialects import test
-from xdsl.dialects.builtin import Float32Type, IntegerAttr, i64
+from xdsl.dialects.builtin import Float32Type, IntegerAttr, StringAttr, i64
 
 from tilewright.backends.interpreter import batching, wide
 from tilewright.backends.interpreter.batching import Batch
-from tilewright.backends.interpreter.instructions import LEADING, Spec
+from tilewright.backends.interpreter.instructions import LEADING, RULES, Spec
 from tilewright.backends.interpreter.scope import Box, Scope
 from tilewright.backends.interpreter.views import View
 from tilewright.backends.interpreter.wide import Wide, apart, boxed, extents, grouped, together
-from tilewright.dialects.npu import ELEMENTWISE, BufferType, VBroadcastOp, VFillOp
+from tilewright.dialects.base import ints
+from tilewright.dialects.npu import ELEMENTWISE, BufferType, VBroadcastOp, VFillOp, VReduceOp
+from tilewright.dialects.npu.cumulate import VCumulateOp
 
 jax.config.update("jax_platforms", "cpu")
 
@@ -73,14 +75,19 @@ def test_apart_and_together(layout) -> None:
     np.testing.assert_array_equal(together(one, shape, parts, counts).tiles(counts), same)
 
 
-def op(name: str, shapes, out):
-    """A vector instruction on buffers of these shapes."""
+def op(name: str, shapes, out, along=()):
+    """A vector instruction on buffers of these shapes, `along` some dimensions."""
     types = [BufferType.of(s, Float32Type(), "ub") for s in (*shapes, out)]
     values = test.TestOp(result_types=types).results
     if name == "broadcast":
         return VBroadcastOp.create(operands=values)
     if name == "fill":
         return VFillOp.create(operands=values, properties={"value": IntegerAttr(3, i64)})
+    if name == "reduce":
+        return VReduceOp.create(operands=values, properties={"kind": StringAttr("sum"), "dims": ints(along)})
+    if name == "cumulate":
+        number = {"dim": IntegerAttr(along[0], i64), "reverse": IntegerAttr(0, i64)}
+        return VCumulateOp.create(operands=values, properties={"kind": StringAttr("max"), **number})
     return ELEMENTWISE[name].create(operands=values)
 
 
@@ -104,42 +111,66 @@ def test_elementwise(layout, data) -> None:
             row = (*(1 for _ in shape[1:]), shape[-1])
             along = (*none[1:], parts[-1])
             x = wide_of(numbers((*leading(along, counts), *row)), row, along, counts)
-            repeated = wide.compute(op("broadcast", [row], shape), SCOPE, [x], Spec(shape, F32))
+            repeated = wide.compute(op("broadcast", [row], shape), SCOPE, [x], [Spec(shape, F32)])
             assert repeated is not None
             rank = len(counts)
             tiles = LEADING[VBroadcastOp](
                 op("broadcast", [row], shape), SCOPE, [x.tiles(counts)], Spec(shape, F32), rank
             )
-            sources.append(repeated)
-            np.testing.assert_array_equal(*np.broadcast_arrays(repeated.tiles(counts), tiles))
+            sources += repeated
+            np.testing.assert_array_equal(*np.broadcast_arrays(repeated[0].tiles(counts), tiles))
     if all(s.shape != shape for s in sources):
         return
     add = op("add", [s.shape for s in sources], shape)
-    found = wide.compute(add, SCOPE, sources, Spec(shape, F32))
+    found = wide.compute(add, SCOPE, sources, [Spec(shape, F32)])
     if len({s.parts for s in sources if s.x.size > 1}) < 2:
         assert found is not None
     if found is not None:
         tiles = [s.tiles(counts) for s in sources]
         expected = LEADING[type(add)](add, SCOPE, tiles, Spec(shape, F32), len(counts))
-        np.testing.assert_array_equal(*np.broadcast_arrays(found.tiles(counts), expected))
+        np.testing.assert_array_equal(*np.broadcast_arrays(found[0].tiles(counts), expected))
+
+
+@settings(deadline=None, max_examples=120)
+@given(layouts(), st.sampled_from(["reduce", "cumulate"]), st.data())
+def test_along_dimensions(layout, name: str, data) -> None:
+    """Tiles are combined along some dimensions where they lie side by side: unless they lie so along one of these."""
+    shape, parts, counts = layout
+    dims = sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1, max_size=len(shape))))
+    dims = dims[:1] if name == "cumulate" else dims
+    out = Spec(tuple(1 if d in dims and name == "reduce" else n for d, n in enumerate(shape)), F32)
+    x = wide_of(numbers((*leading(parts, counts), *shape)), shape, parts, counts)
+    if data.draw(st.booleans()):  # all elements along a dimension may be one number
+        d = data.draw(st.integers(0, len(shape) - 1))
+        alike = tuple(() if i == d else part for i, part in enumerate(parts))
+        x = Wide(lax.slice_in_dim(x.x, 0, 1, axis=d), shape, alike)
+    instruction = op(name, [shape], out.shape, dims)
+    found = wide.compute(instruction, SCOPE, [x], [out])
+    assert (found is None) == any(x.parts[d] for d in dims)
+    if found is not None:
+        (y,) = found
+        assert y.shape == out.shape
+        tiles, rule = x.tiles(counts), RULES[type(instruction)]
+        expected = batching.lift(lambda t: rule(instruction, SCOPE, [t], [out]), [tiles], len(counts))
+        np.testing.assert_array_equal(*np.broadcast_arrays(y.tiles(counts), expected[0]))
 
 
 def test_diagonal() -> None:
     """Rows of a tile that move with an index, and columns of another that move with it too, do not make tiles that lie
     side by side; nor do boxes that it moves along a diagonal."""
-    out = Spec((2, 3), F32)
+    out = [Spec((2, 3), F32)]
     row = Wide(jax.numpy.ones((8, 1)), (2, 1), ((0,), ()))
     column = Wide(jax.numpy.ones((1, 12)), (1, 3), ((), (0,)))
     rows, columns = (wide.compute(op("broadcast", [x.shape], (2, 3)), SCOPE, [x], out) for x in (row, column))
     assert rows is not None and columns is not None
-    assert wide.compute(op("add", [(2, 3)] * 2, (2, 3)), SCOPE, [rows, columns], out) is None
+    assert wide.compute(op("add", [(2, 3)] * 2, (2, 3)), SCOPE, [*rows, *columns], out) is None
     assert batching.side_by_side([[(2, 0, 4)], [(3, 0, 4)]], (2, 3)) is None
 
 
 def test_fill() -> None:
-    found = wide.compute(op("fill", [], (2, 3)), SCOPE, [], Spec((2, 3), F32))
+    found = wide.compute(op("fill", [], (2, 3)), SCOPE, [], [Spec((2, 3), F32)])
     assert found is not None
-    np.testing.assert_array_equal(found.tiles([4]), np.full((1, 2, 3), 3))
+    np.testing.assert_array_equal(found[0].tiles([4]), np.full((1, 2, 3), 3))
 
 
 @pytest.mark.parametrize(
