@@ -1,7 +1,8 @@
 """The tiles of batched iterations as one larger tile.
 
-Where iterations load and store boxes that lie side by side, and compute element by element in between, nothing need be
-cut apart: the array stays as it lies in device memory. What cannot do with that has the tiles one by one.
+Where iterations load and store boxes that lie side by side, and in between compute element by element, or combine
+elements along dimensions along which no tiles lie, nothing need be cut apart: the array stays as it lies in device
+memory. What cannot do with that has the tiles one by one.
 """
 
 from __future__ import annotations
