@@ -298,7 +298,7 @@ def parse_shapes(text: str) -> list[Spec]:
 
     out: list[Spec] = []
     for part in filter(None, re.split(r",(?![^\[]*\])", text.replace(" ", ""))):
-        match = re.fullmatch(r"(\w+)(?:\[((?:\d+(?:,\d+)*)?)\])?", part)
+        match = re.fullmatch(r"([A-Za-z]\w*)(?:\[((?:\d+(?:,\d+)*)?)\])?", part)
         if match is None:
             raise CliError(f"cannot read '{part}' in --shapes; {_SHAPES}")
         try:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr,
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.parser import Parser
-from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.exceptions import ParseError, VerifyException
 
 from .base import source_of
 from .graph.donation import verify_donation
@@ -39,7 +39,21 @@ def parse_module(
     context: Context, text: str, filename: str, first_line: int = 1, implicit_module: bool = True
 ) -> ModuleOp:
     """The module in `text`, not verified; `first_line` is its first line's number. Raises ParseError."""
-    return _PlacingParser(context, text, filename, first_line).parse_module(implicit_module)
+    try:
+        return _PlacingParser(context, text, filename, first_line).parse_module(implicit_module)
+    except ParseError as error:
+        raise ParseError(error.span, _what_is_wrong(error)) from None
+
+
+def _what_is_wrong(error: ParseError) -> str:
+    """xDSL's message, but for the two that files get which are no MLIR at all: these say nothing of what stands
+    there."""
+    found = error.span.text
+    if error.msg.startswith("Expected suffix identifier after"):
+        return f"expected a name after '{found[-1:]}'"
+    if error.msg == "Could not parse entire input!":
+        return f"expected an operation, found '{one_line(found)}'" if found else "expected an operation, found none"
+    return error.msg
 
 
 def verify(module: ModuleOp) -> None:

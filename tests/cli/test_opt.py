@@ -203,6 +203,9 @@ def test_unreadable_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     binary = tmp_path / "b.mlir"
     binary.write_bytes(bytes(range(128, 255)))
     assert "neither text nor MLIR bytecode" in complaint(capsys, str(binary))
+    empty = tmp_path / "empty.mlir"
+    empty.write_text("")
+    assert "empty.mlir:1:1: expected an operation, found none" in complaint(capsys, str(empty))
     (tmp_path / "x.onnx").write_text("")
     assert "x.onnx: unknown file type; known are .mlir" in complaint(capsys, str(tmp_path / "x.onnx"))
 

@@ -52,6 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (path / f"noise.{suffix}").write_bytes(NOISE)
         (path / f"empty.{suffix}").write_bytes(b"")
         (path / f"folder.{suffix}").mkdir()
+    (path / "readme.mlir").write_text("# A title\n")
+    (path / "json.mlir").write_text('{"a": 1}\n')
     (path / "unclosed.toml").write_text("x = [")
     (path / "long.tw").write_text(f"fn f(x: f32[4]) -> f32[4] {{\n    return x{' + x' * 4000} + y\n}}\n")
     return path
@@ -79,6 +81,7 @@ MISTAKES = {
     f"report {N4} --schedule contract_0:": "schedule: nothing is pinned of contract_0, as in contract_0:cores=4",
     "run mlp.tw --shapes f32[4,16": "cannot read 'f32[4' in --shapes",
     "run mlp.tw --shapes ,": "--shapes is empty",
+    "run mlp.tw --shapes 4x16xf32": "cannot read '4x16xf32' in --shapes; write f32[8,128]",
     "run mlp.tw --shapes f33[4]": "unknown element type 'f33' in --shapes; did you mean f32",
     "run mlp.tw --shapes f32[4,16],f32[3]": "`mlp` takes 1 input, got 2",
     "run model.py:mlp --shapes f32[4]": "model.py:mlp does not take 1 input: missing a required argument: 'w'",
@@ -91,6 +94,8 @@ MISTAKES = {
     "run empty.tw": "empty.tw has no function",
     "run empty.py:f": "empty.py has no function f",
     "run empty.mlir": "empty.mlir: there is nothing in it",
+    "run readme.mlir": "readme.mlir:1:1: expected a name after '#'",
+    "run json.mlir": "json.mlir:1:1: expected an operation, found '{'",
     "run folder.tw": "folder.tw: Is a directory",
     "run folder.py:f": "folder.py: Is a directory",
     "run folder.mlir": "folder.mlir: Is a directory",
