@@ -15,7 +15,7 @@ from jax import Array, lax
 
 from ...dialects.npu.interface import NpuOp
 from .boxes import turned
-from .instructions import ALONG, LEADING, RULES, Spec
+from .instructions import ALONG, RULES, Spec
 from .scope import Scope
 
 Parts = tuple[tuple[int, ...], ...]
@@ -119,21 +119,14 @@ def boxed(wide: Wide, sizes: Sequence[int], parts: Parts, counts: Sequence[int])
 
 
 def compute(op: NpuOp, scope: Scope, sources: Sequence[Wide], out: Sequence[Spec]) -> list[Wide] | None:
-    """What an instruction of `LEADING` or `ALONG` gives; None where the tiles do not lie as it would need them."""
-    if type(op) in ALONG:
-        (source,) = sources
-        return _along(op, scope, source, out)
-    (result,) = out
-    whole = _each(op, scope, sources, result)
-    return None if whole is None else [whole]
-
-
-def _each(op: NpuOp, scope: Scope, sources: Sequence[Wide], out: Spec) -> Wide | None:
-    """An instruction that works on each element by itself; None where its operands do not lie alike."""
-    rank = len(out.shape)
-    if 0 in out.shape:
+    """What an instruction of `LEADING` or `ALONG` gives; None where its operands do not lie alike, or tiles lie side by
+    side along a dimension along which it combines elements."""
+    dims = set(ALONG[type(op)](op)) if type(op) in ALONG else set[int]()
+    shape = sources[0].shape if dims else out[0].shape
+    rank = len(shape)
+    if 0 in shape:
         return None
-    alike = [x for s in sources if (x := _as_shape(s, out.shape)) is not None]
+    alike = [x for s in sources if (x := _as_shape(s, shape)) is not None]
     if len(alike) < len(sources):
         return None
     parts: list[tuple[int, ...]] = []
@@ -143,25 +136,15 @@ def _each(op: NpuOp, scope: Scope, sources: Sequence[Wide], out: Spec) -> Wide |
         if len(found) > 1:
             return None
         part, n = found.pop() if found else ((), 1)
-        if any(p in other for p in part for other in parts):
+        if any(p in other for p in part for other in parts) or (part and d in dims):
             return None
         parts.append(part)
-        whole.append(n)
+        whole.append(shape[d] if d in dims else n)
     lanes = [s.x if s.x.shape == tuple(whole) else lax.broadcast_in_dim(s.x, whole, range(rank)) for s in alike]
-    return Wide(LEADING[type(op)](op, scope, lanes, Spec(tuple(whole), out.dtype), 0), out.shape, tuple(parts))
-
-
-def _along(op: NpuOp, scope: Scope, source: Wide, out: Sequence[Spec]) -> list[Wide] | None:
-    """An instruction that combines elements along some dimensions; None where tiles lie side by side along one of
-    them."""
-    dims = set(ALONG[type(op)](op))
-    if 0 in source.shape or any(source.parts[d] for d in dims):
-        return None
-    shape = tuple(n if d in dims else source.x.shape[d] for d, n in enumerate(source.shape))
-    x = source.x if source.x.shape == shape else lax.broadcast_in_dim(source.x, shape, range(len(shape)))
-    kept = [tuple(n if d in dims else shape[d] for d, n in enumerate(result.shape)) for result in out]
-    results = RULES[type(op)](op, scope, [x], [Spec(n, result.dtype) for n, result in zip(kept, out, strict=True)])
-    return [Wide(y, result.shape, source.parts) for y, result in zip(results, out, strict=True)]
+    kept = [tuple(result.shape[d] if d in dims else n for d, n in enumerate(whole)) for result in out]
+    specs = [Spec(n, result.dtype) for n, result in zip(kept, out, strict=True)]
+    results = RULES[type(op)](op, scope, lanes, specs)
+    return [Wide(y, result.shape, tuple(parts)) for y, result in zip(results, out, strict=True)]
 
 
 def _as_shape(source: Wide, shape: tuple[int, ...]) -> Wide | None:

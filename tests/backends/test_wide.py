@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 from xdsl.dialects import test
-from xdsl.dialects.builtin import Float32Type, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import Float32Type, IntegerAttr, StringAttr, i32, i64
 
 from tilewright.backends.interpreter import batching, wide
 from tilewright.backends.interpreter.batching import Batch
@@ -18,7 +18,7 @@ from tilewright.backends.interpreter.scope import Box, Scope
 from tilewright.backends.interpreter.views import View
 from tilewright.backends.interpreter.wide import Wide, apart, boxed, extents, grouped, together
 from tilewright.dialects.base import ints
-from tilewright.dialects.npu import ELEMENTWISE, BufferType, VBroadcastOp, VFillOp, VReduceOp
+from tilewright.dialects.npu import ELEMENTWISE, BufferType, VArgReduceOp, VBroadcastOp, VFillOp, VReduceOp
 from tilewright.dialects.npu.cumulate import VCumulateOp
 
 jax.config.update("jax_platforms", "cpu")
@@ -78,7 +78,11 @@ def test_apart_and_together(layout) -> None:
 def op(name: str, shapes, out, along=()):
     """A vector instruction on buffers of these shapes, `along` some dimensions."""
     types = [BufferType.of(s, Float32Type(), "ub") for s in (*shapes, out)]
+    types += [BufferType.of(out, i32, "ub")] * (name == "arg_reduce")
     values = test.TestOp(result_types=types).results
+    if name == "arg_reduce":
+        number = {"dim": IntegerAttr(along[0], i64)}
+        return VArgReduceOp.create(operands=values, properties={"kind": StringAttr("max"), **number})
     if name == "broadcast":
         return VBroadcastOp.create(operands=values)
     if name == "fill":
@@ -132,27 +136,28 @@ def test_elementwise(layout, data) -> None:
 
 
 @settings(deadline=None, max_examples=120)
-@given(layouts(), st.sampled_from(["reduce", "cumulate"]), st.data())
+@given(layouts(), st.sampled_from(["reduce", "arg_reduce", "cumulate"]), st.data())
 def test_along_dimensions(layout, name: str, data) -> None:
     """Tiles are combined along some dimensions where they lie side by side: unless they lie so along one of these."""
     shape, parts, counts = layout
     dims = sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1, max_size=len(shape))))
-    dims = dims[:1] if name == "cumulate" else dims
-    out = Spec(tuple(1 if d in dims and name == "reduce" else n for d, n in enumerate(shape)), F32)
+    dims = dims if name == "reduce" else dims[:1]
+    smaller = tuple(1 if d in dims and name != "cumulate" else n for d, n in enumerate(shape))
+    out = [Spec(smaller, F32), Spec(smaller, np.dtype(np.int32))][: 1 + (name == "arg_reduce")]
     x = wide_of(numbers((*leading(parts, counts), *shape)), shape, parts, counts)
     if data.draw(st.booleans()):  # all elements along a dimension may be one number
         d = data.draw(st.integers(0, len(shape) - 1))
         alike = tuple(() if i == d else part for i, part in enumerate(parts))
         x = Wide(lax.slice_in_dim(x.x, 0, 1, axis=d), shape, alike)
-    instruction = op(name, [shape], out.shape, dims)
-    found = wide.compute(instruction, SCOPE, [x], [out])
+    instruction = op(name, [shape], smaller, dims)
+    found = wide.compute(instruction, SCOPE, [x], out)
     assert (found is None) == any(x.parts[d] for d in dims)
     if found is not None:
-        (y,) = found
-        assert y.shape == out.shape
         tiles, rule = x.tiles(counts), RULES[type(instruction)]
-        expected = batching.lift(lambda t: rule(instruction, SCOPE, [t], [out]), [tiles], len(counts))
-        np.testing.assert_array_equal(*np.broadcast_arrays(y.tiles(counts), expected[0]))
+        expected = batching.lift(lambda t: rule(instruction, SCOPE, [t], out), [tiles], len(counts))
+        for y, tile, spec in zip(found, expected, out, strict=True):
+            assert (y.shape, y.x.dtype) == (spec.shape, spec.dtype)
+            np.testing.assert_array_equal(*np.broadcast_arrays(y.tiles(counts), tile))
 
 
 def test_diagonal() -> None:
