@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .api.jitted import jit
+    from .api.program import CompileError, Options, Program, Verification, compile, verify
     from .backends.simulator.errors import SimulationError
-    from .jitted import jit
     from .machine import Machine, MachineError
     from .passes.pins import Schedule
-    from .program import CompileError, Options, Program, Verification, compile, verify
 
 __all__ = [
     "CompileError",
@@ -36,9 +36,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     homes = {
-        **{"Machine": ".machine", "MachineError": ".machine", "Schedule": ".passes.pins", "jit": ".jitted"},
+        **{"Machine": ".machine", "MachineError": ".machine", "Schedule": ".passes.pins", "jit": ".api.jitted"},
         "SimulationError": ".backends.simulator.errors",
     }
-    home = import_module(homes.get(name, ".program"), __name__)
+    home = import_module(homes.get(name, ".api.program"), __name__)
     globals()[name] = getattr(home, name)
     return globals()[name]

@@ -23,13 +23,13 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.api.program import CompileError, Program
 from tilewright.calibration import Record, load_records
 from tilewright.calibration.compare import WHOLE, program_of, times_on
 from tilewright.calibration.express import express
 from tilewright.calibration.expressed import Expressed, Inexpressible
 from tilewright.calibration.summary import percentile
 from tilewright.machine import Machine
-from tilewright.program import CompileError, Program
 
 CUT = 0.5
 SCALES = (0.5, 0.8, 1 / 1.1, 1.0, 1.1, 1.25, 2.0)

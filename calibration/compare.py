@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..api.program import CompileError, Options, Program, compile
 from ..backends.simulator import HostCall, Launch, SimulationError, simulate
 from ..machine import Machine
 from ..passes.errors import PassError
-from ..program import CompileError, Options, Program, compile
 from .express import express
 from .expressed import Expressed, Inexpressible
 from .records import Record

@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..api.program import Options, Program, compile, lower, verify
+from ..api.sources import input_types
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..passes.pipeline import pinned
-from ..program import Options, Program, compile, lower, verify
-from ..sources import input_types
 from . import inspect
 from .calibrate import calibrate
 from .common import CliError, table, working, write_whole
@@ -40,8 +40,8 @@ from .source import (
 )
 
 if TYPE_CHECKING:
+    from ..api.program import Verification
     from ..passes.pipeline import Stage
-    from ..program import Verification
 
 
 def build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:

@@ -207,8 +207,8 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError):
         return os_message(error)
     # what only the compiler itself can have raised, so that it is loaded
+    from ..api.program import CompileError
     from ..backends.simulator.errors import SimulationError
-    from ..program import CompileError
 
     if isinstance(error, CompileError | SimulationError):
         return str(error)

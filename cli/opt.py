@@ -25,8 +25,8 @@ from ..frontends.errors import FrontendError
 from ..machine import MachineError
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, check_requirements, properties_of, without_need
-from ..universe import TILEWRIGHT_UNIVERSE
 from .common import CliError, complain, os_message, quiet_pipe, suggestion, write_whole
+from .universe import TILEWRIGHT_UNIVERSE
 
 PROGRAM = "tilewright-opt"
 

@@ -14,7 +14,7 @@ from .common import table, write_whole
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from ..program import FlagCost
+    from ..api.program import FlagCost
     from ..verification.results import Reproducer, Verification
 
 

@@ -186,7 +186,7 @@ def _place(error: BaseException, path: Path) -> str | None:
 
 def _tracing(error: BaseException) -> bool:
     """Whether an exception is JAX's, about the function that it was given, and not the compiler's."""
-    from ..program import CompileError
+    from ..api.program import CompileError
 
     frames = traceback.extract_tb(error.__traceback__)
     calls = ("lower_function", "reference_values")
@@ -212,7 +212,7 @@ def example_inputs(source: Source, shapes: str | None, file: str | None) -> list
     if dimensions is not None and source.path.suffix in (".py", ".mlir", ".mlirbc"):
         raise CliError(f"--shapes {shapes}: only .tw functions have dimensions with names; {_SHAPES}")
     if dimensions is not None:
-        from ..sources import tw_input_types
+        from ..api.sources import tw_input_types
 
         args = list(random_inputs(tw_input_types(str(source.path), dimensions)))
     elif shapes is not None:

@@ -15,6 +15,8 @@ from importlib.resources import files
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
+from ..api.program import CompileError
+from ..api.sources import read_module
 from ..dialects.elementwise import FUNCTIONS
 from ..dialects.npu import NpuOp, Pipe, SetCrossOp, SyncOp, WaitCrossOp
 from ..dialects.npu.structure import HostCallOp, KernelOp
@@ -24,8 +26,6 @@ from ..frontends.rules.elementwise import NAMES
 from ..machine import Machine
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, run_pipeline
-from ..program import CompileError
-from ..sources import read_module
 
 DTYPES = (
     *("f32", "f16", "bf16", "f64", "f8E4M3FN", "i8", "i16", "i32", "i64"),

@@ -26,11 +26,11 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from .. import frontends
+from ..api.program import Program
 from ..backends.report import report_of
 from ..backends.simulator import Launch, Placed, place, simulate
 from ..dialects.base import text, to_ints
 from ..passes.pipeline import level_of
-from ..program import Program
 from ..verification.results import Progress
 from .advice import findings
 from .levels import LONGEST, LevelView, values_in, views_of

@@ -6,7 +6,7 @@ import json
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
-from ..program import Program
+from ..api.program import Program
 from ..verification.results import Progress
 from .data import page_data
 

@@ -9,31 +9,28 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 RANK = {
-    "collector": 0,
+    "support": 0,
     "machine": 0,
     "dialects": 1,
     "passes": 2,
     "frontends": 2,
     "backends": 2,
-    "universe": 3,
-    "signature": 3,
     "verification": 3,
-    "donation": 4,
-    "sources": 4,
-    "program": 5,
-    "jitted": 6,
-    "calibration": 6,
-    "explain": 6,
-    "cli": 7,
-    "__init__": 8,
+    "api": 4,
+    "calibration": 5,
+    "explain": 5,
+    "cli": 6,
+    "__init__": 7,
 }
 FOLDERS = (
+    "support",
     "machine",
     "dialects",
     "passes",
     "frontends",
     "backends",
     "verification",
+    "api",
     "calibration",
     "explain",
     "cli",
@@ -41,11 +38,7 @@ FOLDERS = (
 
 
 def modules() -> list[Path]:
-    files = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
-    return [
-        *files,
-        *(ROOT / f"{n}.py" for n in RANK if n not in ("__init__", *FOLDERS)),
-    ]
+    return [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
 
 
 def layer(path: Path) -> str:
@@ -79,5 +72,5 @@ def test_no_jax_at_import() -> None:
     import subprocess
     import sys
 
-    code = "import sys, tilewright, tilewright.universe; assert 'jax' not in sys.modules, 'jax imported'"
+    code = "import sys, tilewright, tilewright.cli.universe; assert 'jax' not in sys.modules, 'jax imported'"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,12 +17,12 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...collector import collector_paused
 from ...dialects.base import integer, text
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
 from ...dialects.npu.interface import gm
 from ...machine import Machine
+from ...support.collector import collector_paused
 from .arena import Arena
 from .graph import needs_host
 from .host import run_text

@@ -122,7 +122,7 @@ def test_a_failed_check_is_exit_code_1(
     def too_much(self: object, memory: str) -> object:
         return lambda *xs: [np.asarray(x) + 5 for x in xs]
 
-    monkeypatch.setattr("tilewright.program.Program.executable", too_much)
+    monkeypatch.setattr("tilewright.api.program.Program.executable", too_much)
     assert main(["run", f"{model}:single", "--check"]) == 1
     assert "DIFFERS" in capsys.readouterr().out
 

@@ -61,7 +61,7 @@ def test_loads_only_what_the_passes_asked_for_need(relu: Path) -> None:
         "tilewright.backends.interpreter",
         "tilewright.backends.simulator",
         "tilewright.verification",
-        "tilewright.program",
+        "tilewright.api.program",
     )
     assert not [name for name in loaded if name.startswith(other)]
 
@@ -105,7 +105,7 @@ def test_xdsl_passes_and_plugins(
     """Installed as an entry point, our universe comes twice: that is no clash."""
     from xdsl.universe import XDSL_UNIVERSE, Universe
 
-    from tilewright.universe import TILEWRIGHT_UNIVERSE
+    from tilewright.cli.universe import TILEWRIGHT_UNIVERSE
 
     both = Universe(
         all_dialects=XDSL_UNIVERSE.all_dialects | TILEWRIGHT_UNIVERSE.all_dialects,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from visible import check_visible
 
 import tilewright as tw
-from tilewright.program import Program
+from tilewright.api.program import Program
 
 DTYPES = ("f32", "f16", "bf16", "i8", "i32", "i1")
 FLOATS = ("f32", "f16", "bf16")

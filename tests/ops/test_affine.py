@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 import tilewright as tw
+from tilewright.api.program import lower
 from tilewright.backends.interpreter import run_graph
-from tilewright.program import lower
 
 MODES, TARGETS = modes(), targets()
 Shape = tuple[int, ...]

@@ -17,12 +17,12 @@ from wrong_passes import CASES, Case, Mistake, corrupted
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 import tilewright as tw
+from tilewright.api.program import CompileError
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
 from tilewright.frontends import lower_function
 from tilewright.passes.errors import PassError
 from tilewright.passes.pipeline import PIPELINE, Stage
-from tilewright.program import CompileError
 from tilewright.verification.results import Verification
 from tilewright.verification.run import verify_module
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tilewright import collector
-from tilewright.collector import collector_paused
+from tilewright.support import collector
+from tilewright.support.collector import collector_paused
 
 
 class Knot:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 import tilewright as tw
+from tilewright.api.program import Program
 from tilewright.dialects.npu.structure import CopyOp, LaunchOp
-from tilewright.program import Program
 
 X = np.linspace(0.1, 1, 37 * 53, dtype=np.float32).reshape(37, 53)
 

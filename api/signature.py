@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .dialects.dtypes import name_of_numpy, numpy_dtype
-from .passes.errors import CompileError
+from ..dialects.dtypes import name_of_numpy, numpy_dtype
+from ..passes.errors import CompileError
 
 
 def _other_structure(name: str, wanted: Any, given: Any) -> str:

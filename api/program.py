@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 
-from .backends.html import folded_html
-from .backends.report import Report, build_report
-from .backends.simulator.flags import cycles_without
-from .backends.trace import write_trace
-from .collector import collector_paused
-from .dialects.base import integer, source_of, text
-from .dialects.graph.donation import donated, keep_all
-from .dialects.npu.structure import KernelOp
-from .dialects.text import verify as verify_module
+from ..backends.html import folded_html
+from ..backends.report import Report, build_report
+from ..backends.simulator.flags import cycles_without
+from ..backends.trace import write_trace
+from ..dialects.base import integer, source_of, text
+from ..dialects.graph.donation import donated, keep_all
+from ..dialects.npu.structure import KernelOp
+from ..dialects.text import verify as verify_module
+from ..machine import Machine
+from ..passes.npu.check import removable_flags
+from ..passes.pins import Pins, Schedule, pins_text
+from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned, run_pipeline
+from ..support.collector import collector_paused
+from ..verification.results import Progress, Verification
 from .donation import Donate, Donations, donate_inputs, main_of
-from .machine import Machine
-from .passes.npu.check import removable_flags
-from .passes.pins import Pins, Schedule, pins_text
-from .passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned, run_pipeline
 from .signature import CompileError, Signature, check_twin, physical
 from .sources import Source, as_compile_error, main_results, origin_of
-from .verification.results import Progress, Verification
 
 if TYPE_CHECKING:
-    from .backends.interpreter import Executable
+    from ..backends.interpreter import Executable
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
@@ -142,7 +142,7 @@ class Program:
 
     def tw(self) -> str:
         """The graph level before any pass as .tw text. Raises CompileError for what the language cannot say."""
-        from .frontends.text.printer import print_tw
+        from ..frontends.text.printer import print_tw
 
         module, _ = self._source.lower()
         if level_of(module) != "graph":
@@ -172,7 +172,7 @@ class Program:
 
     def executable(self, memory: Literal["typed", "bytes"]) -> Executable:
         """The interpreter of the npu level in a memory mode; made on first use, then kept."""
-        from .backends.interpreter import Executable
+        from ..backends.interpreter import Executable
 
         if memory not in self._executables:
             self._executables[memory] = Executable(self._module, self.machine, memory)
@@ -303,7 +303,7 @@ def verify(
     program: the compiled source, if there is one already; its target and options count then. progress: is told of
     each step: its name, steps done, steps in all (0: unknown). Raises CompileError for arguments that do not fit.
     """
-    from .verification.run import verify_module as run_verification
+    from ..verification.run import verify_module as run_verification
 
     options = options or Options()
     origin = program.source if program is not None else _donating(origin_of(source, args), options, source)

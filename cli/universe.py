@@ -5,23 +5,23 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 from xdsl.universe import Universe
 
-from .passes.pipeline import all_passes
+from ..passes.pipeline import all_passes
 
 
 def _graph() -> Dialect:
-    from .dialects.graph import Graph
+    from ..dialects.graph import Graph
 
     return Graph
 
 
 def _tile() -> Dialect:
-    from .dialects.tile import Tile
+    from ..dialects.tile import Tile
 
     return Tile
 
 
 def _npu() -> Dialect:
-    from .dialects.npu import Npu
+    from ..dialects.npu import Npu
 
     return Npu
 

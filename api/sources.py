@@ -13,16 +13,16 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import ParseError, VerifyException
 
-from .dialects import make_context
-from .dialects.base import describe
-from .dialects.callbacks import MissingCallback
-from .dialects.dtypes import dtype_name, name_of_numpy
-from .dialects.npu import GmType
-from .dialects.text import one_line, parse_module
-from .dialects.text import verify as verify_module
-from .frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
-from .frontends.text import TwError, decoded, find_tw
-from .passes.errors import PassError
+from ..dialects import make_context
+from ..dialects.base import describe
+from ..dialects.callbacks import MissingCallback
+from ..dialects.dtypes import dtype_name, name_of_numpy
+from ..dialects.npu import GmType
+from ..dialects.text import one_line, parse_module
+from ..dialects.text import verify as verify_module
+from ..frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
+from ..frontends.text import TwError, decoded, find_tw
+from ..passes.errors import PassError
 from .signature import CompileError, Signature, described, physical, signature_of, types_of
 
 
@@ -94,7 +94,7 @@ def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
     inputs = [(tuple(t.shape), name_of_numpy(t.dtype)) for t in flat] or None
 
     def lower() -> tuple[ModuleOp, Signature]:
-        from .frontends.text.frontend import lower_tw
+        from ..frontends.text.frontend import lower_tw
 
         made = lower_tw(path, text, function, inputs)
         return made.module, Signature(made.inputs)
@@ -163,7 +163,7 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
 
 def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tuple[int, ...], str], ...]:
     """Shape and element type of each input of `model.tw[:fn]` with these symbolic dimensions. Raises CompileError."""
-    from .frontends.text.frontend import tw_inputs
+    from ..frontends.text.frontend import tw_inputs
 
     found = find_tw(source)
     if found is None:

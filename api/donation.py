@@ -12,10 +12,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
-from .dialects.dtypes import dtype_name
-from .dialects.graph.donation import donate, donated
-from .dialects.npu import gm
-from .passes.npu.plan_memory import reused
+from ..dialects.dtypes import dtype_name
+from ..dialects.graph.donation import donate, donated
+from ..dialects.npu import gm
+from ..passes.npu.plan_memory import reused
 from .signature import CompileError, Signature
 
 Donate = int | str | Sequence[int | str]
