@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..api.program import Options, Program, compile, lower, verify
 from ..api.sources import input_types
+from ..dialects.module import target_of
+from ..machine import DEFAULT_TARGET
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..passes.pipeline import pinned
@@ -145,6 +147,7 @@ def verify_passes(args: argparse.Namespace) -> int:
     if args.stages is not None:
         options["stages"] = _stages(args)
     found = _verify(args, source, inputs, **options)
+    args.target = found.target
     files = None
     if found.culprit is not None and found.culprit.reproducer is not None:
         files = write_reproducer(args, found.culprit.reproducer, found.culprit.stage)
@@ -211,12 +214,13 @@ def reduce_program(args: argparse.Namespace) -> int:
     if args.tests is not None and args.tests < 1:
         raise CliError("--tests must be at least 1")
     stages = _stages(args)
+    with user_code(*_user(source)):
+        module, flat = lower(source.compiled, *inputs, options=_options(args))
+    args.target = args.target or target_of(module) or DEFAULT_TARGET
     try:
         check = parse_check(args.check, args.shell, args.target, stages)
     except ValueError as error:
         raise CliError(str(error)) from None
-    with user_code(*_user(source)):
-        module, flat = lower(source.compiled, *inputs, options=_options(args))
     before = count_ops(module)
     try:
         with working(f"reducing {source.name}") as say:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..machine import Machine, MachineError
+from ..machine import DEFAULT_TARGET, Machine, MachineError
 from .common import (
     CliError,
     OneLineParser,
@@ -25,7 +25,6 @@ from .help import texts
 from .inspect import add_commands
 
 PROGRAM = "tilewright"
-TARGET = "ascend-910b1"
 
 _READ = ("source", "inputs", "against", "stages", "target", "records")
 """Arguments that name files, or what is in a file: `model.py:fn`."""
@@ -37,7 +36,9 @@ def make_parser() -> argparse.ArgumentParser:
     common.add_argument(
         "source", metavar="SOURCE", help="model.py:function, model.tw[:function], or an .mlir file"
     )
-    common.add_argument("--target", default=TARGET, metavar="T", help=f"chip, or a .toml (default {TARGET})")
+    common.add_argument(
+        "--target", metavar="T", help=f"chip, or a .toml (default: what an .mlir file says, else {DEFAULT_TARGET})"
+    )
     common.add_argument(
         "--shapes",
         metavar="S",

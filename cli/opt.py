@@ -24,7 +24,6 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 from ..frontends.errors import FrontendError
 from ..machine import MachineError
 from ..passes.errors import PassError
-from ..passes.pipeline import PIPELINE, check_requirements, properties_of, without_need
 from .common import CliError, complain, os_message, quiet_pipe, suggestion, write_whole
 from .universe import TILEWRIGHT_UNIVERSE
 
@@ -125,17 +124,11 @@ class TilewrightOptMain(xDSLOptMain):
 
     def _between(self) -> Callable[[ModulePass | None, ModuleOp, ModulePass | None], None]:
         started = time.perf_counter()
-        stages = {stage.name: stage for stage in PIPELINE}
-        established: set[str] = set()
 
         def callback(previous: ModulePass | None, module: ModuleOp, following: ModulePass | None) -> None:
             from ..dialects.text import verify
 
             nonlocal started
-            if previous is None:  # another chunk
-                established.clear()
-            elif previous.name in stages:
-                established.update(stages[previous.name].establishes)
             if self.args.time_passes and previous is not None:
                 print(f"{previous.name}: {time.perf_counter() - started:.3f} s", file=sys.stderr)
             if not self.args.disable_verify:
@@ -144,9 +137,6 @@ class TilewrightOptMain(xDSLOptMain):
                 print(f"// after {previous.name}")
                 Printer(stream=sys.stdout).print_op(module)
                 print("\n")
-            if following is not None and following.name in stages:
-                have = established | properties_of(module) | without_need(module)
-                check_requirements(stages[following.name], have)
             started = time.perf_counter()
 
         return callback
@@ -218,7 +208,7 @@ def _pass(spec: ArgSpec, available: dict[str, Callable[[], type[ModulePass]]]) -
     except ValueError as error:
         for name, values in spec.parameters.items():
             if str(tuple(values)) in str(error):
-                wanted = options[name.replace("_", "-")].expected_type.strip("'")
+                wanted = options[name.replace("_", "-")].expected_type.strip("'").removesuffix(" | None")
                 given = ",".join(map(str, values))
                 raise CliError(
                     f"option '{name}' of pass {spec.name} must be {wanted}, not '{given}'"

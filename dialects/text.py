@@ -14,6 +14,8 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 
 from .base import source_of
 from .graph.donation import verify_donation
+from .npu.legality import MachineViolation
+from .symbols import verify_symbols
 
 
 class _PlacingParser(Parser):
@@ -65,6 +67,7 @@ def verify(module: ModuleOp) -> None:
                 verify_donation(op)
     except VerifyException as error:
         raise VerifyException(_sentence(module, error)) from error
+    verify_symbols(module)
 
 
 def _sentence(module: ModuleOp, error: VerifyException) -> str:
@@ -74,11 +77,19 @@ def _sentence(module: ModuleOp, error: VerifyException) -> str:
             if isinstance(op, FuncOp):
                 verify_donation(op)
         except VerifyException as own:
+            if isinstance(cause := _first_cause(own), MachineViolation):
+                return str(cause)
             message = one_line(str(own))
             named = message if message.startswith(f"'{op.name}'") else f"'{op.name}' {message}"
             place = source_of(op)
             return f"{place}: {named}" if place else named
     return one_line(str(error))
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _inner_first(op: Operation) -> Iterator[Operation]:

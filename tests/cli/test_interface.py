@@ -219,7 +219,7 @@ def test_a_failed_check_is_1(folder: Path, capsys: pytest.CaptureFixture[str]) -
         "                new = ELEMENTWISE['mul'].create(operands=o.operands, result_types=[o.results[0].type])\n"
         "                o.parent.insert_op_before(new, o)\n"
         "                o.results[0].replace_all_uses_with(new.results[0])\n                o.detach(); o.erase()\n"
-        "stages = [replace(s, load=lambda: Wrong) if s.name == Wrong.name else s for s in PIPELINE]\n"
+        "stages = [replace(s, implementation=Wrong) if s.name == Wrong.name else s for s in PIPELINE]\n"
     )
     assert main(["verify", "program.mlir", "--stages", "stages.py:stages"]) == 1
     assert "DIFFERS" in capsys.readouterr().out

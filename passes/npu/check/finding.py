@@ -9,6 +9,7 @@ from xdsl.ir import Operation
 from ....dialects.base import describe
 
 BLAME = {
+    "wrong-machine": "graph-to-tile",
     "race": "npu-synchronize",
     "unpaired-flag": "npu-synchronize",
     "reused-flag": "npu-synchronize",
