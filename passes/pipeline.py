@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 
 from ..dialects.graph import FusionOp, GraphOp
 from .calls import callers_first
-from .errors import PassError
+from .errors import PassError, SeveralErrors
 
 STATES = (
     "real",
@@ -228,9 +228,14 @@ def run_pipeline(
     callers_first(module)
     context = Context()
     have = properties_of(module)
+    ran: list[str] = []
     for stage in remaining(module, until, stages, have):
         check_requirements(stage, have)
-        make_pass(stage, target).apply(context, module)
+        try:
+            make_pass(stage, target).apply(context, module)
+        except SeveralErrors as error:
+            raise error.blaming(ran) from None
+        ran.append(stage.name)
         have |= stage.establishes
 
 

@@ -19,11 +19,10 @@ from ....dialects.base import integer
 from ....dialects.npu.structure import KernelOp
 from ....machine import Machine
 from ...calls import callers_first
-from ...errors import PassError
 from ..plan_memory import reached
 from .device import Summary, summarise
 from .explain import explained
-from .finding import BLAME, Bytes, Finding
+from .finding import BLAME, Bytes, Finding, Hazards
 from .host import HostProgram, constants_apart
 from .minimal import FlagPair, removable
 from .model import Kernel
@@ -34,7 +33,7 @@ from .streams import check_streams
 
 @dataclass(frozen=True)
 class NpuCheckPass(ModulePass):
-    """Fails with the first hazard and the number of others; changes nothing."""
+    """Raises Hazards with all that it finds; changes nothing."""
 
     name = "npu-check"
     target: str = "ascend-910b1"
@@ -42,8 +41,7 @@ class NpuCheckPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         found = check(op, Machine.load(self.target))
         if found:
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            raise PassError(f"{found[0]}{more}")
+            raise Hazards(found)
 
 
 def check(module: ModuleOp, machine: Machine, full: bool = False) -> list[Finding]:
@@ -102,6 +100,7 @@ __all__ = [
     "Bytes",
     "Finding",
     "FlagPair",
+    "Hazards",
     "NpuCheckPass",
     "check",
     "check_kernel",
