@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import stat
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,10 @@ class Say(Protocol):
     """Changes what a terminal says that is being done; done, steps: for a bar, where the number of steps is known."""
 
     def __call__(self, said: str, done: int = 0, steps: int = 0) -> None: ...
+
+
+STDIN = "-"
+"""Standard input where a file is read, standard output where one is written."""
 
 
 class CliError(Exception):
@@ -107,6 +112,25 @@ def check_output(path: str, read: Iterable[str] = ()) -> None:
         raise CliError(f"{path}: {os.strerror(errno.EACCES)}")
     if target.is_file() and any(Path(r).is_file() and target.samefile(r) for r in read):
         raise CliError(f"{path}: the command reads this file; write the output to another one")
+
+
+def check_plain(path: str) -> None:
+    """Raises CliError where what is to be read is a device or a pipe with a name, of which nobody knows the end."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return  # whoever opens it says so
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise CliError(f"{path}: {kind}, not a file; redirect it to stdin and read that, as -")
+
+
+def same_as_stdin(path: str) -> bool:
+    """Whether stdin is redirected from the file that is to be written."""
+    try:
+        return Path(path).is_file() and os.path.samestat(os.fstat(sys.stdin.fileno()), os.stat(path))
+    except (OSError, ValueError):  # no stdin, or one that is no file of the system
+        return False
 
 
 @contextmanager

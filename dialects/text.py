@@ -70,6 +70,14 @@ class _PlacingParser(Parser):
             self.raise_error(f"'{op.name}' {problem}", name)
         return op
 
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        try:
+            return super()._get_op_by_name(name)
+        except ParseError as error:  # xDSL complains about what stands behind the name
+            start = self._names[-1]
+            quoted = self.lexer.input.content[start] == '"'
+            self.raise_error(error.msg, start, start + len(name) + 2 * quoted)
+
     def _parse_op_result_list(self) -> list[tuple[Span, int]]:
         results = super()._parse_op_result_list()
         self._names[-1] = self._current_token.span.start

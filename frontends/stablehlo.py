@@ -11,9 +11,16 @@ from .errors import FrontendError
 
 _BYTECODE = b"ML\xefR"
 _OPERATION = re.compile(
-    r"""^\s*(?:%[\w:,\s%\#$.-]+=\s*)?"?(?:stablehlo|chlo|mhlo|vhlo)\.[a-z]\w*"?[\s(]""", re.MULTILINE
+    r"""//[^\n]*
+      | (?P<location>\bloc\()?"(?P<generic>[^"\\\n]*)(?:\\.[^"\\\n]*)*"(?P<operands>\s*\()?
+      | (?<![\w.$#!@%^-])(?P<custom>(?:stablehlo|chlo|mhlo|vhlo)\.[a-z]\w*)(?!\w|\s*[=,}])
+    """,
+    re.VERBOSE,
 )
-_COMMENT = re.compile(r"//.*")
+"""What may name an operation: a comment or a string, which does not, unless the string is the name of a generic
+operation, before its operands and not of a location; or a name on its own, anywhere on a line, that is no attribute's."""
+
+_NAME = re.compile(r"(?:stablehlo|chlo|mhlo|vhlo)\.[a-z]\w*")
 
 
 def is_stablehlo(source: str | bytes) -> bool:
@@ -22,7 +29,11 @@ def is_stablehlo(source: str | bytes) -> bool:
         if source.startswith(_BYTECODE):
             return True
         source = source.decode("utf-8", errors="replace")
-    return _OPERATION.search(_COMMENT.sub("", source)) is not None
+    return any(
+        found["custom"]
+        or (found["operands"] and not found["location"] and _NAME.fullmatch(found["generic"]))
+        for found in _OPERATION.finditer(source)
+    )
 
 
 def lower_stablehlo(source: str | bytes, filename: str | None = None) -> ModuleOp:
