@@ -7,6 +7,8 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..api.program import compile, lower, verify
@@ -14,7 +16,7 @@ from ..api.sources import input_types
 from . import inspect
 from .build import build, options_of, stages_of, user_of
 from .calibrate import calibrate
-from .common import CliError, table, working, write_whole
+from .common import STDIN, CliError, table, working, write_whole
 from .completion import completion
 from .output import (
     finite,
@@ -130,6 +132,12 @@ def trace(args: argparse.Namespace) -> int:
     source, program, _ = build(args)
     try:
         with working(f"simulating {source.name}"):
+            if args.output == STDIN:
+                with TemporaryDirectory() as folder:
+                    program.trace(Path(folder) / "trace.json")
+                    text = (Path(folder) / "trace.json").read_text()
+                print(text)
+                return 0
             program.trace(args.output)
     except OSError as error:
         raise CliError(f"{args.output}: {error.strerror}") from error
@@ -147,6 +155,8 @@ def emit(args: argparse.Namespace) -> int:
         text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
         write_whole(args.output, text)
+    if args.output == STDIN:
+        return 0
     if args.json:
         result = {"source": args.source, "target": program.target, "level": args.emit}
         _print_json(result | ({"ir": text} if args.output is None else {"output": args.output}))

@@ -91,7 +91,11 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
-    """Writes a file in one step. Raises CliError."""
+    """Writes a file in one step; `-` is stdout. Raises CliError."""
+    if path == STDIN:
+        text = content if isinstance(content, str) else content.decode()
+        print(text, end="")
+        return
     try:
         files.write_whole(path, content)
     except OSError as error:
@@ -100,8 +104,10 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 def check_output(path: str, read: Iterable[str] = ()) -> None:
     """Raises CliError where a file cannot be written, so that nobody waits for a result that has no place, or where
-    it is one of those that are `read`, which would be lost."""
+    it is one of those that are `read`, which would be lost: by whatever name, or as stdin where `-` is read."""
     target = Path(path)
+    if path == STDIN:
+        return
     if not path:
         raise CliError("the name of the output file is empty")
     if target.is_dir():
@@ -110,7 +116,9 @@ def check_output(path: str, read: Iterable[str] = ()) -> None:
         raise CliError(f"{path}: {os.strerror(errno.ENOENT)}")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise CliError(f"{path}: {os.strerror(errno.EACCES)}")
-    if target.is_file() and any(Path(r).is_file() and target.samefile(r) for r in read):
+    if target.is_file() and any(
+        _is_stdin(target) if r == STDIN else Path(r).is_file() and target.samefile(r) for r in read
+    ):
         raise CliError(f"{path}: the command reads this file; write the output to another one")
 
 
@@ -125,11 +133,11 @@ def check_plain(path: str) -> None:
         raise CliError(f"{path}: {kind}, not a file; redirect it to stdin and read that, as -")
 
 
-def same_as_stdin(path: str) -> bool:
-    """Whether stdin is redirected from the file that is to be written."""
+def _is_stdin(path: Path) -> bool:
+    """Whether stdin is redirected from a file."""
     try:
-        return Path(path).is_file() and os.path.samestat(os.fstat(sys.stdin.fileno()), os.stat(path))
-    except (OSError, ValueError):  # no stdin, or one that is no file of the system
+        return os.path.samestat(os.fstat(sys.stdin.fileno()), path.stat())
+    except (AttributeError, OSError, ValueError):  # no stdin, or one that is no file of the system
         return False
 
 

@@ -7,7 +7,17 @@ import os
 from pathlib import Path
 
 from ..machine import Machine, MachineError
-from .common import CliError, check_output, complain, os_message, quiet_pipe, say, short_warnings
+from .common import (
+    STDIN,
+    CliError,
+    check_output,
+    check_plain,
+    complain,
+    os_message,
+    quiet_pipe,
+    say,
+    short_warnings,
+)
 from .fmt import fmt
 from .grammar import PROGRAM, make_parser
 from .interrupt import interrupted
@@ -51,8 +61,13 @@ def _run(given: list[str]) -> int:
     if args.command == "fmt":
         return fmt(args)
     read = [v for v in (getattr(args, name, None) for name in _READ) if v]
-    for path in _outputs(args):
-        check_output(path, {r for v in read for r in (v, v.rpartition(":")[0])})
+    files = {r for v in read for r in (v, v.rpartition(":")[0]) if r}
+    for path in files - {STDIN}:
+        check_plain(path)
+    outputs = _outputs(args)
+    for path in outputs:
+        check_output(path, files)
+    _check_stdout(args, outputs)
     if getattr(args, "target", None) is not None:
         Machine.load(args.target)
     # XLA greets on stderr unless it is told not to before JAX is imported.
@@ -62,13 +77,26 @@ def _run(given: list[str]) -> int:
     return COMMANDS[args.command](args)
 
 
+def _check_stdout(args: argparse.Namespace, outputs: list[str]) -> None:
+    """Raises CliError where stdout cannot take the output."""
+    if STDIN not in outputs:
+        return
+    if len(outputs) > 1:
+        raise CliError(f"{args.command} writes more than one file: give the name of one, and not -")
+    if args.json:
+        raise CliError("-o - and --json would both write to stdout; give the name of a file")
+
+
 def _outputs(args: argparse.Namespace) -> list[str]:
     """The files that a command is going to write."""
     if args.command == "verify" and not args.bisect:
         return []
     found = [getattr(args, option, None) for option in ("output", "page", "plot")]
     if args.command in ("verify", "reduce"):  # inputs go beside the program
-        found += [str(Path(path).with_suffix(".npz")) for path in found if path and Path(path).name]
+        named = [Path(path) for path in found if path and Path(path).name]
+        found += [str(path.with_suffix(".npz")) for path in named]
+        # the program right before the pass that is found, whichever it is
+        found += [str(old) for path in named for old in path.parent.glob(f"{path.stem}.before-*.mlir")]
     return [path for path in found if path is not None]
 
 

@@ -29,7 +29,6 @@ from .common import (
     complain,
     os_message,
     quiet_pipe,
-    same_as_stdin,
     write_whole,
 )
 from .diagnostics import DIAGNOSTICS, Chunk, diagnostics_of
@@ -87,7 +86,9 @@ class TilewrightOptMain(xDSLOptMain):
         arg_parser.error = _usage  # pyright: ignore[reportAttributeAccessIssue]  # as argparse's users do
         arg_parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         arg_parser.add_argument(
-            "--all", action="store_true", help="show every error of the verifier and of npu-check, not only the first"
+            "--all",
+            action="store_true",
+            help="show every error of the verifier and of npu-check, not only the first",
         )
         arg_parser.add_argument(
             "--print-ir-after-all",
@@ -243,9 +244,7 @@ class TilewrightOptMain(xDSLOptMain):
         well."""
         output = None if self.args.output_file == STDIN else self.args.output_file
         if output is not None:
-            check_output(output, [self.args.input_file] if self.args.input_file is not None else [])
-            if self.args.input_file in (None, STDIN) and same_as_stdin(output):
-                raise CliError(f"{output}: the command reads this file; write the output to another one")
+            check_output(output, [self.args.input_file or STDIN])
         chunks, extension = self._chunks()
         self.expecting = self.args.verify_diagnostics and any(expects(chunk.content) for chunk in chunks)
         texts = []

@@ -1,8 +1,9 @@
-"""`// expected-error @+1 {{text}}`: what a file says that its own errors are, as `mlir-opt --verify-diagnostics` reads it.
+"""`// expected-error @+1 {{text}}`: the errors that a file says it has, in the language of mlir-opt.
 
-The place is `@+N` or `@-N` (lines from the comment), `@above` or `@below` (the next line there that is no expectation),
-`@unknown` (an error without a place), or nothing for the line of the comment. With `-re` parts of the text in `{{...}}`
-are regular expressions. Every error must be expected, and every expectation met; one error meets one of them.
+The place is `@+N` or `@-N` (lines from the comment), `@above` or `@below` (the next line there that is no
+expectation), `@unknown` (an error without a place), or nothing for the line of the comment. With `-re` parts of the
+text in `{{...}}` are regular expressions. Every error must be expected, and every expectation met; one error meets
+one of them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class Expectation:
     def met_by(self, diagnostic: Diagnostic, file: str) -> bool:
         """Whether a diagnostic is this one; one in another file has no line in this one."""
         line = diagnostic.line if diagnostic.file == file else 0
-        return self.kind == "error" and line == self.line and self.pattern.search(diagnostic.message) is not None
+        return (
+            self.kind == "error" and line == self.line and self.pattern.search(diagnostic.message) is not None
+        )
 
 
 def expects(content: bytes) -> bool:
@@ -100,6 +103,4 @@ def mismatches(
             f"unexpected error: {diagnostic.message}", diagnostic.file, diagnostic.line, diagnostic.column
         )
     for e in left:
-        yield Diagnostic(
-            f'expected {e.kind} "{e.text}" was not produced', chunk.name, e.written, e.column
-        )
+        yield Diagnostic(f'expected {e.kind} "{e.text}" was not produced', chunk.name, e.written, e.column)

@@ -17,7 +17,9 @@ def make_parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
     common = OneLineParser(add_help=False)
     common.add_argument(
-        "source", metavar="SOURCE", help="model.py:function, model.tw[:function], or an .mlir file"
+        "source",
+        metavar="SOURCE",
+        help="model.py:function, model.tw[:function], or an .mlir file; - is MLIR from stdin",
     )
     common.add_argument("--target", default=TARGET, metavar="T", help=f"chip, or a .toml (default {TARGET})")
     common.add_argument(

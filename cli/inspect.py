@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..machine import Machine
-from .common import CliError, suggestion, table, working, write_whole
+from .common import STDIN, CliError, suggestion, table, working, write_whole
 from .help import texts
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def explain(args: argparse.Namespace) -> int:
             "bytes": len(page.encode()),
         }
         print(json.dumps(result, indent=2))
-    else:
+    elif args.output != STDIN:
         print(f"wrote {args.output}: open it in a browser")
     return 0
 

@@ -50,7 +50,7 @@ def _pass(spec: ArgSpec, available: Passes, ours: list[str]) -> ModulePass:
                 wanted = options[name.replace("_", "-")].expected_type.strip("'")
                 given = ",".join(str(v).lower() if isinstance(v, bool) else str(v) for v in values)
                 text = "str" in wanted.split("|") and not (len(values) == 1 and isinstance(values[0], str))
-                quoted = f"; as text it is {name}=\"{given}\"" if text and values else ""
+                quoted = f'; as text it is {name}="{given}"' if text and values else ""
                 raise CliError(
                     f"option '{name}' of pass {spec.name} must be {wanted}, not '{given}'{quoted}"
                 ) from None
@@ -63,8 +63,18 @@ _PLAIN = re.compile(r"[\w-]+|[-+]?\d+(\.\d*([eE][-+]?\d+)?)?")
 """A value that needs no quotes."""
 
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
-_OPTION = re.compile(r'\s*(?P<key>[\w-]+)(?:(?P<sign>\s*[=:]\s*)(?P<value>"(?:\\.|[^"\\])*"|[^\s{}"]*))?(?P<end>[\s,;]*)')
-_PASS = re.compile(r"\s*(?P<name>[\w-]+)\s*(?:\{(?P<options>(?:\"(?:\\.|[^\"\\])*\"|[^{}\"])*)\})?\s*(?P<end>[,;]?)\s*")
+_OPTION = re.compile(
+    r"""\s*(?P<key>[\w-]+)
+    (?:\s*[=:]\s*(?P<value>"(?:\\.|[^"\\])*"|[^\s{}"]*))?
+    (?P<end>[\s,;]*)""",
+    re.VERBOSE,
+)
+_PASS = re.compile(
+    r"""\s*(?P<name>[\w-]+)\s*
+    (?:\{(?P<options>(?:"(?:\\.|[^"\\])*"|[^{}"])*)\})?
+    \s*[,;]?\s*""",
+    re.VERBOSE,
+)
 _NESTED = re.compile(r"\s*([\w.-]+)\((.*)\)\s*", re.DOTALL)
 
 

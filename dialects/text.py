@@ -58,8 +58,10 @@ class _PlacingParser(Parser):
         self._names.append(start)
         try:
             op = super().parse_operation()
+        except PlacedError:
+            raise
         except VerifyException as error:  # of a type or an attribute
-            raise PlacedError(one_line(str(error)), self._place(self._current_token.span.start)) from error
+            raise PlacedError(one_line(str(error)), self._place(self._names[-1])) from error
         name = self._names.pop()
         if isinstance(op.location, UnknownLoc):
             op.location = self._place(name)
@@ -124,7 +126,8 @@ class _PlacingParser(Parser):
         except RecursionError:
             reason = "operations, types or attributes are nested too deeply"
         except (ValueError, OverflowError) as error:  # of an attribute that takes no such number
-            reason = one_line(str(error))
+            digits = "integer string conversion" in str(error)
+            reason = "the number has too many digits" if digits else one_line(str(error))
         self.raise_error(reason)
 
 
@@ -146,13 +149,20 @@ def _what_is_wrong(error: ParseError) -> str:
     if error.msg.startswith("Expected suffix identifier after"):
         return f"expected a name after '{found[-1:]}'"
     if error.msg == "Could not parse entire input!":
-        return f"expected an operation, found '{one_line(found)}'" if found else "expected an operation, found none"
+        return (
+            f"expected an operation, found '{one_line(found)}'"
+            if found
+            else "expected an operation, found none"
+        )
     return error.msg
 
 
 def oversized(op: Operation) -> str | None:
     """What is wrong with the sizes of an op's results and block arguments; None where memory could hold them."""
-    for value in (*op.results, *(arg for region in op.regions for block in region.blocks for arg in block.args)):
+    for value in (
+        *op.results,
+        *(arg for region in op.regions for block in region.blocks for arg in block.args),
+    ):
         elements = prod(max(n, 1) for n in _shape(value.type))
         if elements >= ELEMENTS_LIMIT:
             return f"has a value of type {value.type}: no memory holds {elements} elements"
@@ -193,7 +203,9 @@ def complaints(module: ModuleOp) -> Iterator[PlacedError]:
             attribute = _wrong_attribute(op, message)
             if attribute is not None:
                 message = f"{attribute}: {message}"
-            yield PlacedError(message if message.startswith(f"'{op.name}'") else f"'{op.name}' {message}", place_of(op))
+            yield PlacedError(
+                message if message.startswith(f"'{op.name}'") else f"'{op.name}' {message}", place_of(op)
+            )
 
 
 def _wrong_attribute(op: Operation, message: str) -> str | None:
@@ -201,7 +213,10 @@ def _wrong_attribute(op: Operation, message: str) -> str | None:
     if not isinstance(op, IRDLOperation):
         return None
     definition = op.get_irdl_definition()
-    given = (("property", definition.properties, op.properties), ("attribute", definition.attributes, op.attributes))
+    given = (
+        ("property", definition.properties, op.properties),
+        ("attribute", definition.attributes, op.attributes),
+    )
     for kind, constraints, values in given:
         for name, constraint in constraints.items():
             try:
