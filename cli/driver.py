@@ -191,7 +191,7 @@ class TilewrightOptMain(xDSLOptMain):
 
         def callback(previous: ModulePass | None, module: ModuleOp, following: ModulePass | None) -> None:
             nonlocal started
-            self.running = following
+            self.running = None
             if previous is None:  # another chunk
                 established.clear()
                 self.ran.clear()
@@ -214,6 +214,7 @@ class TilewrightOptMain(xDSLOptMain):
             if following is not None and following.name in stages:
                 have = established | properties_of(module) | without_need(module)
                 check_requirements(stages[following.name], have)
+            self.running = following
             started = time.perf_counter()
 
         return callback

@@ -92,7 +92,10 @@ def test_place_line_and_caret(name: str, file: Path, capsys: pytest.CaptureFixtu
     assert run(file, BEFORE + line + AFTER) == 1
     first, *shown = capsys.readouterr().err.splitlines()
     assert first == f"{file}:2:{column}: error: {message}"
-    assert shown == [line.rstrip("\n"), "".join(c if c == "\t" else " " for c in line[: column - 1]) + "^" * width]
+    assert shown == [
+        line.rstrip("\n"),
+        "".join(c if c == "\t" else " " for c in line[: column - 1]) + "^" * width,
+    ]
 
 
 def test_a_value_of_another_function_is_not_defined(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,12 +106,16 @@ def test_a_value_of_another_function_is_not_defined(file: Path, capsys: pytest.C
 
 
 def test_a_value_may_be_used_before_its_definition(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = f"{BEFORE}  cf.br ^b\n^a:\n  func.return %y : tensor<8x16xf32>\n^b:\n  %y = graph.neg %x : tensor<8x16xf32>\n"
-    assert run(file, text + "  cf.br ^a\n}\n") == 0, capsys.readouterr().err
+    early = "  cf.br ^b\n^a:\n  func.return %y : tensor<8x16xf32>\n"
+    text = f"{BEFORE}{early}^b:\n  %y = graph.neg %x : tensor<8x16xf32>\n  cf.br ^a\n}}\n"
+    assert run(file, text) == 0, capsys.readouterr().err
 
 
 def test_a_long_line_is_shown_around_the_caret(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(file, f"{BEFORE}  /* no comment */ {'x' * 3000} %y\n{AFTER}".replace("/* no comment */ ", "")) == 1
+    assert (
+        run(file, f"{BEFORE}  /* no comment */ {'x' * 3000} %y\n{AFTER}".replace("/* no comment */ ", ""))
+        == 1
+    )
     _, line, caret = capsys.readouterr().err.splitlines()
     assert len(line) == 160
     assert len(caret) <= 160
@@ -127,7 +134,9 @@ def test_an_op_with_a_location_is_shown_in_its_file(file: Path, capsys: pytest.C
 
 
 def test_an_error_of_stablehlo_has_its_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = stablehlo.add %a, %b : tensor<4xf32>\n"
+    text = (
+        "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n  %0 = stablehlo.add %a, %b : tensor<4xf32>\n"
+    )
     assert run(file, f"{FINE}// -----\n{text}  return %0 : tensor<4xf32>\n}}\n", "--split-input-file") == 1
     first, line, _ = capsys.readouterr().err.splitlines()
     assert first.startswith(f"{file}:6:")
@@ -189,10 +198,14 @@ EXPECTED = {
     "the same line": LINE.replace("\n", " // expected-error {{'graph.reshape'}}\n"),
     "-re": f"  // expected-error-re @+1 {{{{[{{{{[0-9]+}}}}, 16] into}}}}\n{LINE}",
     "two errors": (
-        "  // expected-error @+2 {{cannot reshape}}\n  // expected-error @+2 {{cannot reshape}}\n" + LINE + LINE.replace("%y", "%z")
+        "  // expected-error @+2 {{cannot reshape}}\n  // expected-error @+2 {{cannot reshape}}\n"
+        f"{LINE}{LINE.replace('%y', '%z')}"
     ),
     "two above": f"{LINE}  %z = graph.max %x, %x : tensor<8x16xf32>\n  // expected-error @-2 {{{{cannot}}}}\n",
-    "a parse error": "  // expected-error @+1 {{%b is used here, but not defined}}\n  %y = graph.neg %b : tensor<8x16xf32>\n",
+    "a parse error": (
+        "  // expected-error @+1 {{%b is used here, but not defined}}\n"
+        "  %y = graph.neg %b : tensor<8x16xf32>\n"
+    ),
 }
 
 
@@ -204,9 +217,18 @@ def test_an_expected_error_is_none(name: str, file: Path, capsys: pytest.Capture
 
 
 UNMET = {
-    "another text": (f"  // expected-error @+1 {{{{nothing}}}}\n{LINE}", ["3:8: error: unexpected error: ", "2:6: error: expected error"]),
-    "another line": (f"{LINE}  // expected-error @+1 {{{{cannot}}}}\n", ["2:8: error: unexpected error: ", "3:6: error: expected error"]),
-    "no error": ("  // expected-error @+1 {{cannot}}\n", ['2:6: error: expected error "cannot" was not produced']),
+    "another text": (
+        f"  // expected-error @+1 {{{{nothing}}}}\n{LINE}",
+        ["3:8: error: unexpected error: ", '2:6: error: expected error "nothing"'],
+    ),
+    "another line": (
+        f"{LINE}  // expected-error @+1 {{{{cannot}}}}\n",
+        ["2:8: error: unexpected error: ", '3:6: error: expected error "cannot"'],
+    ),
+    "no error": (
+        "  // expected-error @+1 {{cannot}}\n",
+        ['2:6: error: expected error "cannot" was not produced'],
+    ),
     "twice": (
         f"  // expected-error @+2 {{{{cannot}}}}\n  // expected-error @+1 {{{{cannot}}}}\n{LINE}",
         ['3:6: error: expected error "cannot" was not produced'],

@@ -11,7 +11,10 @@ from tilewright.cli import opt
 
 QUOTES = "needs double quotes, which the shell keeps within single ones"
 MISTAKES = {
-    "graph-to-tile{schedule=base_m=64}": (f"the value base_m=64 {QUOTES}", 'graph-to-tile{schedule="base_m=64"}'),
+    "graph-to-tile{schedule=base_m=64}": (
+        f"the value base_m=64 {QUOTES}",
+        'graph-to-tile{schedule="base_m=64"}',
+    ),
     "graph-to-tile{schedule=base_m=64,split_n=2 target=a}": (
         f"the value base_m=64,split_n=2 {QUOTES}",
         'graph-to-tile{schedule="base_m=64,split_n=2" target=a}',
@@ -38,7 +41,10 @@ MISTAKES = {
         "graph-to-tile{target=a schedule=b}",
     ),
     "graph-fuse graph-to-tile": ("passes are separated by commas", "graph-fuse,graph-to-tile"),
-    "graph-fuse;graph-to-tile{target=a}": ("passes are separated by commas", "graph-fuse,graph-to-tile{target=a}"),
+    "graph-fuse;graph-to-tile{target=a}": (
+        "passes are separated by commas",
+        "graph-fuse,graph-to-tile{target=a}",
+    ),
     "builtin.module(graph-fuse,cse)": (
         "passes stand there without builtin.module(...) around them",
         "graph-fuse,cse",
@@ -48,7 +54,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_a_pipeline_that_cannot_be_read(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipeline_that_cannot_be_read(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     reason, better = MISTAKES[text]
     assert opt.main([str(tmp_path / "none.mlir"), "-p", text]) == 1
     said = capsys.readouterr().err
@@ -68,7 +76,10 @@ def test_a_pipeline_that_cannot_be_read(text: str, tmp_path: Path, capsys: pytes
         ("graph-fuse{target=true}", "must be str, not 'true'; as text it is target=\"true\"\n"),
         ("graph-to-tile{schedule=a,b}", "must be str, not 'a,b'; as text it is schedule=\"a,b\"\n"),
         ("graph-fuse{target}", "must be str, not ''\n"),
-        ("graph-fuse{targt=a}", "pass graph-fuse has no option 'targt'; did you mean target; its options are target\n"),
+        (
+            "graph-fuse{targt=a}",
+            "pass graph-fuse has no option 'targt'; did you mean target; its options are target\n",
+        ),
     ],
 )
 def test_an_option_of_a_wrong_type(

@@ -49,7 +49,6 @@ ROUGH = {
         f"%b = npu.alloc : () -> !npu.buffer<{WIDE}xf32, ub>\n",
         f"no memory holds {2**80} elements",
     ),
-    "5,000 digits": (GRAPH.format(4, f"graph.neg {{x = {'9' * 5000}}}"), "expected"),
     "digits of a property": (
         f"%b = npu.alloc {{address = {'9' * 5000}}} : () -> !npu.buffer<4xf32, ub>\n",
         "the number has too many digits",
@@ -61,7 +60,6 @@ ROUGH = {
         "regions are nested more than 4000 deep",
     ),
 }
-del ROUGH["5,000 digits"]
 
 
 @pytest.mark.parametrize("name", ROUGH)
@@ -80,9 +78,7 @@ def test_modules_within_each_other_are_read(tmp_path: Path) -> None:
     assert opt.main([str(path), "-o", "-"]) == 0
 
 
-def test_a_pipe_or_a_device_is_no_file(
-    tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pipe_or_a_device_is_no_file(tool: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody would ever write to the pipe, and the device never ends."""
     pipe = tmp_path / "pipe.mlir"
     os.mkfifo(pipe)
@@ -113,7 +109,11 @@ def test_a_dash_is_stdin_and_stdout(
     stdin(monkeypatch, "%x = graph.nothing : f32\n")
     assert opt.main(["-"]) == 1
     assert capsys.readouterr().err.startswith("stdin:1:6: error: ")
-    for command, shown in (("compile", "builtin.module"), ("trace", '{"traceEvents"'), ("explain", "<!doctype html>")):
+    for command, shown in (
+        ("compile", "builtin.module"),
+        ("trace", '{"traceEvents"'),
+        ("explain", "<!doctype html>"),
+    ):
         stdin(monkeypatch, ADD)
         assert main.main([command, "-", "-o", "-"]) == 0
         assert capsys.readouterr().out.lower().startswith(shown.lower())
@@ -126,7 +126,10 @@ def test_a_dash_is_stdin_and_stdout(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["verify", "x.mlir", "--bisect", "-o", "-"], "verify writes more than one file: give the name of one"),
+        (
+            ["verify", "x.mlir", "--bisect", "-o", "-"],
+            "verify writes more than one file: give the name of one",
+        ),
         (["reduce", "x.mlir", "--check", "crash", "-o", "-"], "reduce writes more than one file"),
         (["trace", "x.mlir", "-o", "-", "--json"], "-o - and --json would both write to stdout"),
     ],
@@ -156,16 +159,23 @@ def test_the_input_is_not_overwritten(name: str, tmp_path: Path, capsys: pytest.
     (tmp_path / "link.mlir").symlink_to(path)
     os.link(path, tmp_path / "hard.mlir")
     out = str(tmp_path / name)
-    for call in (opt.main, lambda args: main.main(["compile", *args]), lambda args: main.main(["trace", *args])):
+    for call in (
+        opt.main,
+        lambda args: main.main(["compile", *args]),
+        lambda args: main.main(["trace", *args]),
+    ):
         assert call([str(path), "-o", out]) == 1
-        assert capsys.readouterr().err.endswith(f"{out}: the command reads this file; write the output to another one\n")
+        said = capsys.readouterr().err
+        assert said.endswith(f"error: {out}: the command reads this file; write the output to another one\n")
     command = [sys.executable, "-m", "tilewright.cli.opt", "-", "-o", out]
     with path.open() as stream:
         assert subprocess.run(command, stdin=stream, capture_output=True, check=False).returncode == 1
     assert path.read_text() == ADD
 
 
-def test_a_reproducer_does_not_overwrite_its_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reproducer_does_not_overwrite_its_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = tmp_path / "small.before-graph-fuse.mlir"
     source.write_text(ADD)
     assert main.main(["verify", str(source), "--bisect", "-o", str(tmp_path / "small.mlir")]) == 1
@@ -174,8 +184,17 @@ def test_a_reproducer_does_not_overwrite_its_source(tmp_path: Path, capsys: pyte
 
 # -- Ctrl-C --------------------------------------------------------------------------------------------------
 
-STARTED = "import sys; print(flush=True); from tilewright.cli.{0} import main; sys.exit(main())"
+STARTED = "import sys; from tilewright.cli.{0} import main; print(flush=True); sys.exit(main())"
 """A tool that says when Python itself has started."""
+
+
+@pytest.mark.parametrize("module", ["opt", "main"])
+def test_little_is_imported_before_interrupts_are_handled(module: str) -> None:
+    code = f"import sys; before = set(sys.modules); import tilewright.cli.{module}; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names}
+    ours = {"tilewright", "tilewright.cli", f"tilewright.cli.{module}", "tilewright.cli.interrupt"}
+    assert loaded <= ours
 
 
 @pytest.mark.parametrize("module", ["opt", "main"])
@@ -183,7 +202,11 @@ def test_interrupted_in_the_first_second(module: str, tmp_path: Path) -> None:
     """At any time, within imports too, of which some in C print what stops them."""
     path = tmp_path / "add.mlir"
     path.write_text(ADD)
-    args = [str(path), "-p", "graph-fuse,graph-to-tile,tile-to-npu"] if module == "opt" else ["report", str(path)]
+    args = (
+        [str(path), "-p", "graph-fuse,graph-to-tile,tile-to-npu"]
+        if module == "opt"
+        else ["report", str(path)]
+    )
     handled = 0
     for i in range(8):
         process = subprocess.Popen(
@@ -194,7 +217,7 @@ def test_interrupted_in_the_first_second(module: str, tmp_path: Path) -> None:
         )
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(0.15 + 0.1 * i)
+        time.sleep(0.05 + 0.12 * i)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
         if process.returncode:
