@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, SSAValue
-from xdsl.utils.exceptions import VerifyException
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from . import tile
-from .base import integer, source_of, to_ints
+from .base import integer, to_ints
 from .npu import structure as npu
 from .npu.legality import Kernel
 from .npu.streams import is_number
 from .npu.types import GmType
 
 
-def verify_symbols(module: ModuleOp) -> None:
-    """Raises VerifyException, with the op and its line, for a launch of a kernel that is not there or takes something
-    else."""
+def misfits(module: ModuleOp) -> Iterator[tuple[Operation, str]]:
+    """Each launch of a kernel that is not there or takes something else, and what is wrong with it."""
     kernels = {op.sym_name.data: op for op in module.ops if isinstance(op, Kernel)}
     for op in module.ops:
         for region in op.regions if not isinstance(op, Kernel) else ():
@@ -26,8 +24,7 @@ def verify_symbols(module: ModuleOp) -> None:
                 if isinstance(inner, tile.LaunchOp | npu.LaunchOp):
                     problem = _misfit(inner, kernels)
                     if problem is not None:
-                        place = source_of(inner)
-                        raise VerifyException(f"{place + ': ' if place else ''}'{inner.name}' {problem}")
+                        yield inner, problem
 
 
 def _misfit(launch: tile.LaunchOp | npu.LaunchOp, kernels: dict[str, Kernel]) -> str | None:

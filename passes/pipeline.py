@@ -12,7 +12,7 @@ from xdsl.passes import ModulePass
 from ..dialects.module import target_of
 from .base import LevelPass, settle_target
 from .calls import callers_first
-from .errors import PassError
+from .errors import PassError, SeveralErrors
 from .stages import (
     PIPELINE,
     STATES,
@@ -56,8 +56,13 @@ def run_pipeline(
     """
     callers_first(module)
     settle_target(module, target)
+    ran: list[str] = []
     for stage in remaining(module, until, stages):
-        run_stage(stage, module)
+        try:
+            run_stage(stage, module)
+        except SeveralErrors as error:
+            raise error.blaming(ran) from None
+        ran.append(stage.name)
 
 
 def run_stage(stage: Stage, module: ModuleOp, target: str | None = None) -> None:

@@ -14,7 +14,7 @@ from xdsl.irdl import prop_def, region_def
 from xdsl.utils.exceptions import VerifyException
 
 from ...machine import Machine
-from ..base import INDEX, FormattedOp, integer, source_of, text, to_ints
+from ..base import INDEX, FormattedOp, describe, integer, text, to_ints
 from ..module import machine_of
 from .types import GmType, OnChipType, Pipe
 
@@ -27,8 +27,7 @@ class MachineViolation(VerifyException):
     """Something that the module's machine cannot run: `op`, and the `problem` in words."""
 
     def __init__(self, op: Operation, problem: str):
-        place = source_of(op)
-        super().__init__(f"{place}: '{op.name}' {problem}" if place else f"'{op.name}' {problem}")
+        super().__init__(f"{describe(op)} {problem}")
         self.op, self.problem = op, problem
 
 
@@ -67,10 +66,8 @@ class Kernel(FormattedOp):
             raise self.error(f"@{name} has an empty grid")
         if text(self.kind) not in KINDS:
             raise self.error(f"@{name} is of kind {text(self.kind)!r}, which is not one of {', '.join(KINDS)}")
-        machine = machine_of(self)
-        if machine is not None:
-            for violation in violations(self, machine):
-                raise violation
+        for violation in refused(self):
+            raise violation
 
     def sections(self) -> list[Section]:
         """The sections of the kernel, in their order."""
@@ -91,6 +88,13 @@ class Section(FormattedOp):
             raise self.error("has one index argument, the unit's number")
         if integer(self.units) < 1:
             raise self.error(f"has {integer(self.units)} units; it needs at least one")
+
+
+def refused(kernel: Kernel) -> Iterator[MachineViolation]:
+    """Everything in a kernel that the machine of its module cannot run; nothing where the module says none."""
+    machine = machine_of(kernel)
+    if machine is not None:
+        yield from violations(kernel, machine)
 
 
 def violations(kernel: Kernel, machine: Machine) -> Iterator[MachineViolation]:

@@ -19,11 +19,10 @@ from ....dialects.npu.structure import KernelOp
 from ....machine import Machine
 from ...base import TargetPass
 from ...calls import callers_first
-from ...errors import PassError
 from ..plan_memory import reached
 from .device import Summary, summarise
 from .explain import explained
-from .finding import BLAME, Bytes, Finding
+from .finding import BLAME, Bytes, Finding, Hazards
 from .host import HostProgram, constants_apart
 from .minimal import FlagPair, removable
 from .model import Kernel
@@ -34,15 +33,14 @@ from .streams import check_streams
 
 @dataclass(frozen=True)
 class NpuCheckPass(TargetPass):
-    """Fails with the first hazard and the number of others; changes nothing."""
+    """Raises Hazards with all that it finds; changes nothing."""
 
     name = "npu-check"
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         found = check(module, machine)
         if found:
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            raise PassError(f"{found[0]}{more}")
+            raise Hazards(found)
 
 
 def check(module: ModuleOp, machine: Machine, full: bool = False) -> list[Finding]:
@@ -104,6 +102,7 @@ __all__ = [
     "Bytes",
     "Finding",
     "FlagPair",
+    "Hazards",
     "NpuCheckPass",
     "check",
     "check_kernel",
