@@ -53,7 +53,7 @@ def test_python_scalars_are_weak() -> None:
 def test_a_fraction_is_no_integer() -> None:
     x = np.ones(3, np.float32)
     program = tw.compile(lambda x, n: x + n, x, 2)
-    with pytest.raises(tw.CompileError, match=r"input 1 of <lambda> must be i32\[\], got float64\[\]"):
+    with pytest.raises(tw.CompileError, match=r"argument n of <lambda> must be i32\[\], got f64\[\]"):
         program(x, 2.5)
 
 
@@ -82,10 +82,10 @@ def test_gradients_of_integers_are_float0() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("three", r"argument 1\['n'\] of f is a str: give an array, a number or a jax.ShapeDtypeStruct"),
-        (memoryview(b"x"), r"argument 1\['n'\] of f is a memoryview: give an array"),
-        (np.array(["a"]), r"argument 1\['n'\] of f is a ndarray of <U1: give an array"),
-        (2**40, r"argument 1\['n'\] of f is 1099511627776, which no integer of JAX's default type holds"),
+        ("three", r"argument p\['n'\] of f is a str: give an array, a number or a jax.ShapeDtypeStruct"),
+        (memoryview(b"x"), r"argument p\['n'\] of f is a memoryview: give an array"),
+        (np.array(["a"]), r"argument p\['n'\] of f is a ndarray of <U1: give an array"),
+        (2**40, r"argument p\['n'\] of f is 1099511627776, which no integer of JAX's default type holds"),
     ],
 )
 def test_what_is_no_array_is_named(value: Any, message: str) -> None:
