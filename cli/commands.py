@@ -35,6 +35,7 @@ from .source import (
     find_function,
     find_source,
     find_stages,
+    input_structs,
     random_inputs,
     user_code,
 )
@@ -44,17 +45,18 @@ if TYPE_CHECKING:
     from ..passes.pipeline import Stage
 
 
-def build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
-    """The compiled source and its inputs."""
+def build(args: argparse.Namespace, values: bool = False) -> tuple[Source, Program, list[Any]]:
+    """The compiled source and its inputs: arrays where their `values` count, and else their types alone, of which
+    no array is made, however large it would be."""
     source = find_source(args.source)
-    inputs = example_inputs(source, args.shapes, args.inputs)
+    inputs = example_inputs(source, args.shapes, args.inputs, values)
     options = _options(args)
     with working(f"compiling {source.name}"), user_code(*_user(source)):
         program = compile(source.compiled, *(inputs or ()), target=args.target, options=options)
+    if inputs is None:
+        inputs = random_inputs(program.inputs) if values else input_structs(program.inputs)
     if source.fn is None:
-        inputs = list(random_inputs(program.inputs)) if inputs is None else inputs
-        program.flatten(inputs)
-    assert inputs is not None
+        program.check(*inputs)
     return source, program, inputs
 
 
@@ -95,7 +97,7 @@ def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **o
 
 def run(args: argparse.Namespace) -> int:
     """Executes the npu level and sums up each output."""
-    source, program, inputs = build(args)
+    source, program, inputs = build(args, values=True)
     checked = args.check or args.against is not None
     # first, since the program deletes arrays that are donated to it
     check = _verify(args, source, inputs, program=program, quick=True) if checked else None
