@@ -193,10 +193,20 @@ def jit(
 ) -> Any:
     """Decorator: compiles a function or method on its first call for each structure, shape and dtype of its arguments.
 
-    As in jax.jit: static_argnums, static_argnames: arguments that are Python values; donate_argnums, donate_argnames:
-    arguments whose memory the program may use, so that the arrays passed there are deleted. The result is a `Jitted`:
-    callable, with `program(*args)` for the compiled program. Raises CompileError for a static or donated argument that
-    the function does not have.
+    fn: a function, also a jax.jit, a functools.partial or an object with `__call__`, of pytrees of arrays; without it
+        the result is the decorator with these options.
+    target: a chip, as `tilewright machines` lists them, or the path of a machine's `.toml` file.
+    options: a tw.Options, as for tw.compile.
+    static_argnums, static_argnames: as in jax.jit, the arguments, by position and by name, that are Python values;
+        they have to be hashable, and each new value compiles anew.
+    donate_argnums, donate_argnames: as in jax.jit, the arguments whose memory the program may use, so that the arrays
+        of JAX passed there are deleted.
+
+    Returns a callable that takes arguments as `fn` does; `program(*args, **kwargs)` is the tw.Program behind it,
+    `programs` are all of them. It has to be outermost: `tw.jit(jax.grad(f))`, not `jax.grad(tw.jit(f))`.
+
+    Raises CompileError for a static or donated argument that the function does not have; when called, for arguments
+    that cannot be compiled and inside jax.grad, jax.vmap or jax.jit; MachineError for an unknown target.
     """
     if fn is None:
         return functools.partial(
