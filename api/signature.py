@@ -80,40 +80,46 @@ class Signature:
         for i, (value, (shape, dtype)) in enumerate(
             zip(self.leaves(name, args, kwargs), self.inputs, strict=True)
         ):
-            want = f"{self.parameters.noun} {{}} of {name} must be {dtype}{list(shape)}, got {{}}"
+            want = numpy_dtype(dtype)
             try:
-                array = _array(value, numpy_dtype(dtype))
+                array = _array(value, want)
             except (TypeError, ValueError, OverflowError):
-                raise CompileError(want.format(self.names[i], described(value))) from None
-            if tuple(array.shape) != shape or array.dtype != numpy_dtype(dtype):
-                raise CompileError(want.format(self.names[i], _shown(array, value)))
+                raise self._misfit(name, i, described(value)) from None
+            if tuple(array.shape) != shape or array.dtype != want:
+                raise self._misfit(name, i, _shown(array, value))
             out.append(array)
         return out
+
+    def _misfit(self, name: str, i: int, given: str) -> CompileError:
+        shape, dtype = self.inputs[i]
+        return CompileError(f"{self.place(i)} of {name} must be {dtype}{list(shape)}, got {given}")
 
     def check(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> None:
         """Raises CompileError where the types of arguments do not fit: arrays, or jax.ShapeDtypeStructs."""
         for i, (value, (shape, dtype)) in enumerate(
             zip(self.leaves(name, args, kwargs), self.inputs, strict=True)
         ):
-            if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-                self.flatten(name, args, kwargs)  # which takes Python's numbers, too
-                return
-            aval = physical(_struct(value))
-            if (tuple(aval.shape), _narrowed(aval.dtype, numpy_dtype(dtype))) != (shape, numpy_dtype(dtype)):
-                raise CompileError(
-                    f"{self.place(i)} of {name} must be {dtype}{list(shape)}, got {_shown(aval, value)}"
-                )
+            want, typed = numpy_dtype(dtype), hasattr(value, "shape") and hasattr(value, "dtype")
+            try:
+                aval = physical(_struct(value)) if typed else _array(value, want)
+            except (TypeError, ValueError, OverflowError):
+                raise self._misfit(name, i, described(value)) from None
+            if (tuple(aval.shape), _narrowed(aval.dtype, want)) != (shape, want):
+                raise self._misfit(name, i, _shown(aval, value))
 
     def leaves(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """The flat inputs as they were passed. Raises CompileError, which calls the program `name`, for arguments of
         another structure."""
         import jax
 
-        arguments = self.parameters.arranged(name, *self.form, (tuple(args), dict(kwargs or {})))
+        arguments = (tuple(args), dict(kwargs or {}))
         flat, tree = jax.tree.flatten(arguments)
-        if self.in_tree is None:
-            refuse_tracers(name, flat, None)
-            return list(arguments[0])
+        if self.in_tree is None or tree != self.in_tree:
+            arguments = self.parameters.arranged(name, *self.form, arguments)
+            if self.in_tree is None:
+                refuse_tracers(name, flat, None)
+                return list(arguments[0])
+            flat, tree = jax.tree.flatten(arguments)
         refuse_tracers(name, flat, "tw.compile")
         if tree == self.in_tree:
             return flat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -117,3 +118,24 @@ def test_buffers_are_arrays_when_called() -> None:
         np.asfortranarray(x),
     ):
         np.testing.assert_array_equal(program(given), x + 1)
+
+
+def test_types_are_checked_without_values() -> None:
+    program = tw.compile(
+        lambda x, n, key: x * n + jax.random.uniform(key), np.ones(3, np.float32), 2, jax.random.key(0)
+    )
+    x, key = jax.ShapeDtypeStruct((3,), np.float32), jax.random.key(1)
+    program.check(x, 2, key)
+    program.check(key=key, n=jax.ShapeDtypeStruct((), np.int64), x=np.ones(3))
+    for args, said in (
+        (
+            (jax.ShapeDtypeStruct((4,), np.float32), 2, key),
+            "argument x of <lambda> must be f32[3], got f32[4]",
+        ),
+        ((x, 2.5, key), "argument n of <lambda> must be i32[], got f64[]"),
+        ((x, "2", key), "argument n of <lambda> must be i32[], got a value of type str"),
+        ((x, 2, x), "argument key of <lambda> must be ui32[2], got f32[3]"),
+        ((np.array(["a"] * 3), 2, key), "argument x of <lambda> must be f32[3], got an array of <U1"),
+    ):
+        with pytest.raises(tw.CompileError, match=re.escape(said)):
+            program.check(*args)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -105,6 +106,10 @@ def test_types_are_checked_without_values(tmp_path: Path, capsys: pytest.Capture
     np.savez(npz, np.ones(5, np.float32))
     assert main(["report", path, "--inputs", npz]) == 1
     assert "must be f32[4], got f32[5]" in capsys.readouterr().err
+    half = str(tmp_path / "bf16.npz")
+    np.savez(half, np.ones(4, jnp.bfloat16))  # as bytes of no type
+    (tmp_path / "half.mlir").write_text((tmp_path / "f.mlir").read_text().replace("f32", "bf16"))
+    assert main(["report", str(tmp_path / "half.mlir"), "--inputs", half]) == 0
     np.savez(npz, np.ones(4, np.float64))  # which JAX narrows
     args = make_parser().parse_args(["report", path, "--inputs", npz])
     (struct,) = build(args)[2]
