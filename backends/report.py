@@ -12,7 +12,10 @@
      "memory": {"arena_bytes": int, "constant_bytes": int, "capacity_bytes": int,
                 "donated_bytes": int, "undonated_arena_bytes": int | null,
                 "spaces": {space: {"peak_bytes": int, "capacity_bytes": int, "kernel": str}}},
-     "kernels": [{"name": str, "kind": str, "launches": int, "cores": int,
+     "kernel_count": int,              kernels of the program, launched or not
+     "launches": int, "copies": int,   commands to the device: launches of kernels, copies of device memory
+     "kernels": [{"name": str, "kind": str, "launches": int, "cores": int,      what was launched; of kind "copy":
+                                       all copies, whose launches are those of "copies"
                   "microseconds": float, "launch_microseconds": float,    all launches
                   "bound": "launch" | "HBM" | "L2" | pipe | "<pipe> (HBM)" | "<pipe> (L2)",
                   "pipes": {pipe: microseconds},      busy, of the heaviest core, all launches
@@ -139,6 +142,9 @@ class Report:
     energy_joules: float
     energy: dict[str, float]
     memory: MemoryReport
+    kernel_count: int
+    launches: int
+    copies: int
     kernels: list[KernelReport]
     host_ops: list[HostOpReport]
     host_scalars: HostScalarsReport
@@ -156,12 +162,13 @@ class Report:
         return json.dumps(self.to_dict(), indent=2)
 
     def __str__(self) -> str:
-        launches = _count(sum(kernel.launches for kernel in self.kernels), "launch", "launches")
-        kernels = _count(len(self.kernels), "kernel", "kernels")
+        launches = _count(self.launches, "launch", "launches")
+        kernels = _count(self.kernel_count, "kernel", "kernels")
+        copies = f", {_count(self.copies, 'copy', 'copies')}" if self.copies else ""
         calls = _count(sum(op.calls for op in self.host_ops), "host call", "host calls")
         host = f", {calls}" if self.host_ops else ""
         return (
-            f"{self.microseconds:,.1f} us on {self.target}: {launches} of {kernels}{host}, "
+            f"{self.microseconds:,.1f} us on {self.target}: {launches} of {kernels}{copies}{host}, "
             f"{self.energy_joules * 1e3:.3g} mJ (modelled)"
         )
 
@@ -317,6 +324,9 @@ def report_of(simulation: Simulation, undonated_arena: int | None = None) -> Rep
         energy_joules=sum(joules.values()),
         energy=joules,
         memory=_memory(simulation, undonated_arena),
+        kernel_count=len(simulation.kernels),
+        launches=launches,
+        copies=sum(total.launches for total in kernels.values() if total.kernel is None),
         kernels=reports,
         host_ops=[total.report(name, source) for (name, source), total in host.items()],
         host_scalars=HostScalarsReport(operations, operations * simulation.machine.host.scalar_us),

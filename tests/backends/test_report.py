@@ -161,6 +161,9 @@ def test_json_schema(report: Report):
         "kernels",
         "host_ops",
         "host_scalars",
+        "kernel_count",
+        "launches",
+        "copies",
         "npu_flops_fraction",
         "npu_ops_fraction",
         "assumed_trips",
@@ -205,7 +208,7 @@ def test_json_schema(report: Report):
 
 
 def test_text(report: Report):
-    assert str(report) == f"{report.microseconds:,.1f} us on ascend-910b1: 7 launches of 3 kernels, " + (
+    assert str(report) == f"{report.microseconds:,.1f} us on ascend-910b1: 6 launches of 2 kernels, 1 copy, " + (
         f"1 host call, {report.energy_joules * 1e3:.3g} mJ (modelled)"
     )
     table = report.table()
