@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..backends.counts import kernels_text
 from ..backends.html import folded_html
-from ..backends.report import Report, build_report
+from ..backends.report import Report, report_of
+from ..backends.simulator import Simulation, simulate
 from ..backends.simulator.flags import cycles_without
 from ..backends.trace import write_trace
 from ..dialects.base import integer, source_of, text
@@ -88,6 +90,7 @@ class Program:
         self._signature = signature
         self._executables: dict[str, Executable] = {}
         self._report: Report | None = None
+        self._simulation: Simulation | None = None
         self.donations = Donations(module, source.name)
         self.target = target
         self.machine = Machine.load(target)
@@ -99,8 +102,7 @@ class Program:
         return self._source
 
     def __repr__(self) -> str:
-        kernels = sum(op.name == "npu.kernel" for op in self._module.ops)
-        said = f"{kernels} kernel{'s' if kernels != 1 else ''}"
+        said = kernels_text(sum(op.name == "npu.kernel" for op in self._module.ops))
         return f"<tilewright.Program {self._source.name}: {said} for {self.machine.name}>"
 
     def _repr_html_(self) -> str:
@@ -191,8 +193,15 @@ class Program:
         """Time, traffic and energy by kernel, from the simulator."""
         if self._report is None:
             undonated = self._undonated_arena() if any(donated(main_of(self._module))) else None
-            self._report = build_report(self._module, self.machine, undonated)
+            self._report = report_of(self.simulation(), undonated)
         return self._report
+
+    def simulation(self) -> Simulation:
+        """What the program does in time; made on first use, then kept. The report, the trace and the explain page are
+        all made of it. Raises SimulationError."""
+        if self._simulation is None:
+            self._simulation = simulate(self._module, self.machine)
+        return self._simulation
 
     def _undonated_arena(self) -> int | None:
         """Bytes of device memory that the program would need if no argument were donated."""
@@ -221,7 +230,7 @@ class Program:
 
     def trace(self, path: str | Path) -> None:
         """Writes the timeline as Chrome/Perfetto trace-event JSON."""
-        write_trace(self._module, self.machine, path)
+        write_trace(self.simulation(), path)
 
 
 def compile(

@@ -122,6 +122,14 @@ def views_of(module: ModuleOp, target: str, stages: Sequence[Stage]) -> list[Lev
     return found
 
 
+def of_module(view: LevelView, module: ModuleOp) -> LevelView | None:
+    """The view with an equal module in place of its own, op by op; None where the text is another."""
+    if str(view.module) != str(module):
+        return None
+    ops = [op for op in module.walk() if op is not module]
+    return LevelView(view.name, module, ops, view.origins, [source_of(op) for op in ops], printed(module))
+
+
 def _origin(op: Operation) -> list[int]:
     location = op.location
     if isinstance(location, NameLoc) and location.desc.data.startswith(_MARK):

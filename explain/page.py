@@ -9,19 +9,16 @@ from importlib.resources import files
 from ..api.program import Program
 from ..verification.results import Progress
 from .data import page_data
+from .errors import ExplainError
 
 INSTALL = "pip install 'tilewright[explain]'"
 SCRIPTS = ("state.js", "levels.js", "table.js", "charts.js", "main.js")
 
 
-class ExplainError(Exception):
-    """The page cannot be made: one sentence."""
-
-
 def render(program: Program, progress: Progress | None = None) -> str:
     """The page of a program as HTML text that needs no network. progress: is told of each step.
 
-    Raises ExplainError where the packages that draw are not installed.
+    Raises ExplainError where the packages that draw are not installed, or the program cannot be made again.
     """
     try:
         import bokeh
