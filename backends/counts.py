@@ -20,19 +20,19 @@ class Counts:
 
     def __str__(self) -> str:
         """`5 launches of 2 kernels, 1 copy`; what there is none of is left out, except launches."""
-        said = f"{_count(self.launches, 'launch', 'launches')} of {kernels_text(self.launched_kernels)}"
+        said = f"{counted(self.launches, 'launch', 'launches')} of {kernels_text(self.launched_kernels)}"
         if self.launched_kernels < self.kernels:
             said += f" ({self.kernels - self.launched_kernels} more not launched)"
         if self.copies:
-            said += f", {_count(self.copies, 'copy', 'copies')}"
+            said += f", {counted(self.copies, 'copy', 'copies')}"
         if self.host_calls:
-            said += f", {_count(self.host_calls, 'host call', 'host calls')}"
+            said += f", {counted(self.host_calls, 'host call', 'host calls')}"
         return said
 
 
 def kernels_text(kernels: int) -> str:
     """`1 kernel`, `2 kernels`."""
-    return _count(kernels, "kernel", "kernels")
+    return counted(kernels, "kernel", "kernels")
 
 
 def counts_of(simulation: Simulation) -> Counts:
@@ -50,5 +50,6 @@ def counts_of(simulation: Simulation) -> Counts:
     return Counts(len(simulation.kernels), len(launched), launches, copies, host_calls)
 
 
-def _count(number: int, one: str, many: str) -> str:
+def counted(number: int, one: str, many: str) -> str:
+    """`1 copy`, `1,200 copies`."""
     return f"{number:,} {one if number == 1 else many}"

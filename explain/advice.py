@@ -209,7 +209,7 @@ def _vector(f: Figures) -> Iterator[Finding]:
                 width[dtype_name(buffer(work.op.main_operands()[-1]).element)] += cost
     (slow, amount), (dtype, _) = cycles.most_common(1)[0], width.most_common(1)[0]
     share = amount / max(sum(cycles.values()), 1)
-    help = f"{slow} is {percent(share)} of a pass over its instructions"
+    help = f"the slowest instruction, {slow}, is {percent(share)} of a pass over all"
     halves = [d for d in f.machine.vector.native if d[0] == dtype[0] and itemsize(d) * 2 == itemsize(dtype)]
     if halves and dtype.startswith("f"):
         help += f"; {halves[0]} has twice the lanes of {dtype}"

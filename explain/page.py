@@ -12,7 +12,7 @@ from .data import page_data
 from .errors import ExplainError
 
 INSTALL = "pip install 'tilewright[explain]'"
-SCRIPTS = ("state.js", "levels.js", "table.js", "charts.js", "main.js")
+SCRIPTS = ("state.js", "levels.js", "table.js", "charts.js", "program.js", "kernel.js", "main.js")
 
 
 def render(program: Program, progress: Progress | None = None) -> str:

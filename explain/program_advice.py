@@ -7,11 +7,15 @@ from typing import Any
 
 from xdsl.ir import Operation
 
+from ..backends.counts import counted
 from ..backends.report import HostOpReport, HostScalarsReport, KernelReport, Report
 from ..backends.simulator import Copy, Launch, Simulation
 from ..dialects.npu.structure import NpuYieldOp, ToDeviceOp
 from .advice import SHARE, Finding, findings
 from .units import data_size, duration, percent
+
+LEAST = 5e-4
+"""Microseconds from which on a time is spoken of: less is 0 ns."""
 
 Json = dict[str, Any]
 
@@ -25,7 +29,7 @@ def advice(longest: Mapping[str, Launch], simulation: Simulation, report: Report
     kernels = {k.name: k for k in report.kernels if k.kind != "copy"}
     copies = next((k for k in report.kernels if k.kind == "copy"), None)
     return {
-        "program": _plain([*_launches(report), *_side_by_side(report)]),
+        "program": _plain([*_launches(report), *_side_by_side(report), *_assumed(report)]),
         "kernels": {
             name: _plain(findings(launch, kernels[name], simulation.machine))
             for name, launch in longest.items()
@@ -48,12 +52,13 @@ def _launches(report: Report) -> Iterator[Finding]:
         return
     counts = report.counts
     what = (
-        f"Launches: starting {counts.launches:,} kernel launches"
-        + (f" and {counts.copies:,} copies" if counts.copies else "")
+        f"Launches: starting {counted(counts.launches, 'kernel launch', 'kernel launches')}"
+        + (f" and {counted(counts.copies, 'copy', 'copies')}" if counts.copies else "")
         + f" takes {duration(starting)}, {percent(starting / report.microseconds)} of the program's time"
     )
     if bound:
-        what += f"; {bound} of {counts.launched_kernels} kernels take longer to start than to work"
+        kernels = counted(counts.launched_kernels, "kernel", "kernels")
+        what += f"; {bound} of {kernels} take{'s' if bound == 1 else ''} longer to start than to work"
     yield Finding(
         what,
         "fewer and longer launches: fuse neighbours, a larger batch, more work in each pass of a loop",
@@ -75,6 +80,14 @@ def _side_by_side(report: Report) -> Iterator[Finding]:
         )
 
 
+def _assumed(report: Report) -> Iterator[Finding]:
+    """What the figures take for granted."""
+    for loop in report.assumed_trips:
+        yield Finding(f"Assumed: {loop} runs 1 pass, since its trip count is not known", "", "assumed")
+    for branch in report.assumed_branches:
+        yield Finding(f"Assumed: {branch} takes the branch that is longest", "", "assumed")
+
+
 def _copies(simulation: Simulation, report: KernelReport) -> list[Finding]:
     """Why there are copies, the costliest reason first."""
     times: dict[str, float] = {}
@@ -91,7 +104,7 @@ def _copies(simulation: Simulation, report: KernelReport) -> list[Finding]:
     )
     return [
         Finding(
-            f"{numbers[why]:,} {'copy' if numbers[why] == 1 else 'copies'} of {data_size(moved[why] / numbers[why])} "
+            f"{counted(numbers[why], 'copy', 'copies')} of {data_size(moved[why] / numbers[why])} "
             f"{_REASONS[why][0]}: {duration(times[why])}; {starting}",
             _REASONS[why][1],
             "copies",
@@ -122,13 +135,15 @@ def _host_op(op: HostOpReport) -> Finding:
     """Where the time of a host op goes."""
     link = op.transfer_microseconds
     other = max(0.0, op.microseconds - link - op.compute_microseconds)
-    what = f"On the host: {op.calls:,} {'call' if op.calls == 1 else 'calls'}"
+    what = f"On the host: {counted(op.calls, 'call', 'calls')}"
     parts = [
         (link, f"the link ({data_size(op.bytes)})"),
         (op.compute_microseconds, "computing"),
         (other, "calling"),
     ]
-    spent = ", ".join(f"{duration(time)} {name}" for time, name in sorted(parts, key=lambda p: -p[0]) if time)
+    spent = ", ".join(
+        f"{duration(time)} {name}" for time, name in sorted(parts, key=lambda p: -p[0]) if time >= LEAST
+    )
     help = (
         "the NPU has no instruction for it: fewer or smaller operands move less, and work that does not "
         "need its result runs beside it"
@@ -141,5 +156,8 @@ def _host_op(op: HostOpReport) -> Finding:
 def _scalars(report: HostScalarsReport) -> list[Finding]:
     if not report.operations:
         return []
-    what = f"{report.operations:,} operations on single numbers take {duration(report.microseconds)}"
+    what = (
+        f"{counted(report.operations, 'operation', 'operations')} on single numbers: "
+        f"{duration(report.microseconds)}"
+    )
     return [Finding(f"{what} of the program's own thread, beside the streams", "", "numbers")]
