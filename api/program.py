@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
+Lowering = Callable[[ModuleOp, str, Sequence[Stage]], None]
+"""Runs the passes of a list on a module for a target, in place."""
+
 ON_CHIP = ("npu-allocate", "npu-synchronize", "npu-check")
 """Passes that the plan of device memory does not need."""
 
@@ -233,6 +236,11 @@ class Program:
         write_trace(self.simulation(), path)
 
 
+def run_passes(module: ModuleOp, target: str, stages: Sequence[Stage]) -> None:
+    """Takes a module down to the npu level. Raises PassError."""
+    run_pipeline(module, target, stages=stages)
+
+
 def compile(
     source: Any,
     *args: Any,
@@ -246,6 +254,18 @@ def compile(
     example `args` where dimensions are symbolic. Raises CompileError with one sentence
     for a program that cannot be compiled, MachineError for an unknown target.
     """
+    return compile_with(run_passes, source, *args, target=target, options=options)
+
+
+def compile_with(
+    lowering: Lowering,
+    source: Any,
+    *args: Any,
+    target: str = "ascend-910b1",
+    options: Options | None = None,
+) -> Program:
+    """Compiles as `compile` does, with `lowering` in place of `run_passes`: it runs the same passes, and may look at
+    the module between them."""
     Machine.load(target)
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
@@ -254,7 +274,7 @@ def compile(
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
         check_pinnable(module, options.stages())
-        run_pipeline(module, target, stages=options.stages())
+        lowering(module, target, options.stages())
         verify_module(module)
     program = Program(origin, module, signature, target, options)
     program.donations.warn()

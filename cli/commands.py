@@ -44,13 +44,15 @@ if TYPE_CHECKING:
     from ..passes.pipeline import Stage
 
 
-def build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
-    """The compiled source and its inputs."""
+def build(
+    args: argparse.Namespace, compiler: Callable[..., Program] = compile
+) -> tuple[Source, Program, list[Any]]:
+    """The compiled source and its inputs. compiler: called as `compile` is."""
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs)
     options = _options(args)
     with working(f"compiling {source.name}"), user_code(*_user(source)):
-        program = compile(source.compiled, *(inputs or ()), target=args.target, options=options)
+        program = compiler(source.compiled, *(inputs or ()), target=args.target, options=options)
     if source.fn is None:
         inputs = list(random_inputs(program.inputs)) if inputs is None else inputs
         program.flatten(inputs)

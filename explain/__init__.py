@@ -4,8 +4,8 @@
 `page.py` puts it into the template with the drawing library inlined. Nothing here is a model of its own.
 """
 
-from .data import SCHEMA, page_data
+from .data import SCHEMA, compile_with_levels, page_data
 from .errors import ExplainError
 from .page import render
 
-__all__ = ["SCHEMA", "ExplainError", "page_data", "render"]
+__all__ = ["SCHEMA", "ExplainError", "compile_with_levels", "page_data", "render"]

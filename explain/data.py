@@ -18,19 +18,20 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase, SymbolRefAttr
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from .. import frontends
-from ..api.program import Program
+from ..api.program import Options, Program, compile_with
 from ..backends.simulator import Launch, Rest
 from ..backends.spans import Span, program_spans
 from ..dialects.base import text, to_ints
+from ..passes.pipeline import Stage
 from ..verification.results import Progress
 from .errors import ExplainError
 from .levels import LONGEST, LevelView, of_module, values_in, views_of
@@ -48,16 +49,31 @@ AROUND = 3
 Json = dict[str, Any]
 
 
-def page_data(program: Program, progress: Progress | None = None) -> Json:
-    """Everything the page shows of a program; progress: is told of each step. Raises CompileError, PassError,
-    SimulationError, and ExplainError for a source that gives another program when it is lowered again."""
+def compile_with_levels(
+    source: Any, *args: Any, target: str = "ascend-910b1", options: Options | None = None
+) -> tuple[Program, list[LevelView]]:
+    """A program, and its levels as they were on its way down. Raises as `compile`."""
+    views: list[LevelView] = []
+
+    def lowering(module: ModuleOp, target: str, stages: Sequence[Stage]) -> None:
+        views.extend(views_of(module, target, stages))
+
+    return compile_with(lowering, source, *args, target=target, options=options), views
+
+
+def page_data(
+    program: Program, progress: Progress | None = None, views: list[LevelView] | None = None
+) -> Json:
+    """Everything the page shows of a program; progress: is told of each step; views: its levels, where they were kept
+    (see `compile_with_levels`), else they are made again. Raises CompileError, PassError, SimulationError, and
+    ExplainError for a source that gives another program when it is lowered again."""
 
     def step(what: str) -> None:
         if progress is not None:
             progress(what, STEPS.index(what), len(STEPS))
 
     step("levels")
-    views = _views(program)
+    views = views or _views(program)
     npu = views[-1]
     step("simulation")
     simulation, report = program.simulation(), program.report()

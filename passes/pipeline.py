@@ -15,6 +15,9 @@ from ..dialects.graph import FusionOp, GraphOp
 from .calls import callers_first
 from .errors import PassError
 
+ORDER = ("graph", "tile", "npu")
+"""The levels from the top."""
+
 STATES = (
     "real",
     "partitioned",
@@ -218,27 +221,38 @@ def _has_kernels(block: Block) -> bool:
 
 
 def run_pipeline(
-    module: ModuleOp, target: str, until: str = "npu", stages: Sequence[Stage] = PIPELINE
+    module: ModuleOp,
+    target: str,
+    until: str = "npu",
+    stages: Sequence[Stage] = PIPELINE,
+    reached: Callable[[str], object] | None = None,
 ) -> None:
     """Runs what is left of the pipeline on a module, up to the end of level `until`.
 
-    A module that starts in the middle (a hand-written tile or npu program) only gets the passes below it. Raises
+    A module that starts in the middle (a hand-written tile or npu program) only gets the passes below it. `reached`:
+    is told of each level from the module's own on, when the module has been through all passes of the level. Raises
     PassError.
     """
     callers_first(module)
     context = Context()
     have = properties_of(module)
-    for stage in remaining(module, until, stages, have):
-        check_requirements(stage, have)
-        make_pass(stage, target).apply(context, module)
-        have |= stage.establishes
+    left = remaining(module, until, stages, have)
+    for level in ORDER[ORDER.index(level_of(module)) : ORDER.index(until) + 1]:
+        for stage in (s for s in left if s.level == level):
+            check_requirements(stage, have)
+            make_pass(stage, target).apply(context, module)
+            have |= stage.establishes
+        if reached is not None:
+            reached(level)
 
 
 def check_pinnable(module: ModuleOp, stages: Sequence[Stage]) -> None:
     """Raises PassError where choices are pinned that a module has behind it."""
     level = level_of(module)
     if level != "graph" and any(stage.schedule for stage in stages):
-        raise PassError(f"schedule: the program is written at the {level} level, where tiles are chosen already")
+        raise PassError(
+            f"schedule: the program is written at the {level} level, where tiles are chosen already"
+        )
 
 
 def check_requirements(stage: Stage, have: Set[str]) -> None:
@@ -257,10 +271,9 @@ def remaining(
     """The stages that a module, of which `have` holds (see `properties_of`), has not been through, up to the end of
     level `until`."""
     have, start = properties_of(module) if have is None else have, level_of(module)
-    order = ("graph", "tile", "npu")
     out = []
     for stage in stages:
-        if order.index(stage.level) > order.index(until):
+        if ORDER.index(stage.level) > ORDER.index(until):
             break
         if stage.level == "graph" and start != "graph":
             continue

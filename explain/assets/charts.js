@@ -41,8 +41,9 @@ TW.chart = (() => {
   };
   const inTime = scaled([[" s", 1e6], [" ms", 1e3], [" \u00b5s", 1], [" ns", 1e-3]]);
   const inBytes = scaled([[" GB", 1e9], [" MB", 1e6], [" KB", 1e3], [" B", 1]]);
-  const inKib = scaled([[" KiB", 1024], [" B", 1]]);
-  const inCycles = scaled([["", 1]]);
+  const inKib = (values) => values.map((v) => v === 0 ? "0" : `${(v / 1024).toFixed(v % 1024 ? 1 : 0)} KiB`);
+  const plain = scaled([["", 1]]);
+  const inCycles = (values) => plain(values).map((text, i) => i ? text : `${text} cycles`);
 
   function tools(fig, renderers, tooltip) {
     const pan = new Bokeh.PanTool({ dimensions: "width" });

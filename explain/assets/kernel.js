@@ -52,7 +52,7 @@
     members.forEach((n) => { const b = k.buffers[n]; peak = Math.max(peak, b.address + b.bytes * b.slots); });
     const capacity = data.capacity[k.buffers[members[0]].space];
     const source = new Bokeh.ColumnDataSource({ data: m });
-    const map = chart.figure({ height: last ? 128 : 92, min_border_bottom: 9, x_range, y_range: new Bokeh.Range1d({ start: 0, end: peak * 1.35 || 1 }), ...(last ? { x_axis_label: "cycles" } : {}) });
+    const map = chart.figure({ height: last ? 112 : 92, min_border_bottom: 9, x_range, y_range: new Bokeh.Range1d({ start: 0, end: peak * 1.35 || 1 }) });
     map.left[0].ticker = new Bokeh.FixedTicker({ ticks: [0, peak / 2, peak] });
     map.left[0].formatter = new Bokeh.BasicTickFormatter();
     map.left[0].formatter.doFormat = chart.inKib;

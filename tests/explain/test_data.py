@@ -24,7 +24,9 @@ from tilewright.cli.main import main
 from tilewright.dialects.npu.streams import QUEUES
 from tilewright.explain import ExplainError, page_data, render
 from tilewright.explain.units import data_size, duration
+from tilewright.passes import pipeline
 from tilewright.passes.pins import parse_pins
+from tilewright.passes.pipeline import Stage, make_pass
 
 THIS = str(Path(__file__).with_name("explain_models.py"))
 cases = pytest.mark.parametrize("name", CASES)
@@ -287,6 +289,32 @@ def test_the_page_simulates_nothing_itself(monkeypatch: pytest.MonkeyPatch) -> N
     made.report()
     assert len(runs) == 1 and runs[0][0] is made.module()
     assert page["report"] == made.report().to_dict()
+
+
+def test_the_command_compiles_and_simulates_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pass runs once for the command, and the page is of that program."""
+    passes: list[str] = []
+    runs: list[Any] = []
+
+    def counted(stage: Stage, target: str) -> Any:
+        passes.append(stage.name)
+        return make_pass(stage, target)
+
+    def simulated(*args: Any, **kwargs: Any) -> Any:
+        runs.append(args)
+        return simulate(*args, **kwargs)
+
+    monkeypatch.setattr(pipeline, "make_pass", counted)
+    monkeypatch.setattr(api_program, "simulate", simulated)
+    out = tmp_path / "page.html"
+    assert main(["explain", f"{THIS}:big", "--shapes", "f16[1024,512],f16[512,2048]", "-o", str(out)]) == 0
+    assert sorted(passes) == sorted(set(passes)) and "graph-simplify" in passes and "npu-check" in passes
+    assert len(runs) == 1
+    page = json.loads(Page(out.read_text()).texts["data"])
+    assert page["report"] == json.loads(program("big").report().to_json())
+    assert [one["lines"] for one in page["levels"]] == [
+        one["lines"] for one in json.loads(json.dumps(data("big")))["levels"]
+    ]
 
 
 def test_a_source_that_changes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
