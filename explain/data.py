@@ -50,12 +50,12 @@ Json = dict[str, Any]
 
 
 def compile_with_levels(
-    source: Any, *args: Any, target: str = "ascend-910b1", options: Options | None = None
+    source: Any, *args: Any, target: str | None = None, options: Options | None = None
 ) -> tuple[Program, list[LevelView]]:
     """A program, and its levels as they were on its way down. Raises as `compile`."""
     views: list[LevelView] = []
 
-    def lowering(module: ModuleOp, target: str, stages: Sequence[Stage]) -> None:
+    def lowering(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> None:
         views.extend(views_of(module, target, stages))
 
     return compile_with(lowering, source, *args, target=target, options=options), views

@@ -98,7 +98,7 @@ def printed(module: ModuleOp) -> list[Line]:
     return lines
 
 
-def views_of(module: ModuleOp, target: str, stages: Sequence[Stage]) -> list[LevelView]:
+def views_of(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> list[LevelView]:
     """The levels of a module, from the one it is written in down to npu. The module is compiled on the way, and is that
     of the last view.
 
