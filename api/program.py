@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..backends.counts import kernels_text
 from ..backends.html import folded_html
-from ..backends.report import Report, build_report
+from ..backends.report import Report, report_of
+from ..backends.simulator import Simulation, simulate
 from ..backends.simulator.flags import cycles_without
 from ..backends.trace import write_trace
 from ..dialects.base import integer, source_of, text
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
+Lowering = Callable[[ModuleOp, str | None, Sequence[Stage]], None]
+"""Runs the passes of a list on a module, in place: for a target, or for the one that the module says."""
+
 ON_CHIP = ("npu-allocate", "npu-synchronize", "npu-check")
 """Passes that the plan of device memory does not need."""
 
@@ -92,6 +97,7 @@ class Program:
         self._signature = signature
         self._executables: dict[str, Executable] = {}
         self._report: Report | None = None
+        self._simulation: Simulation | None = None
         self.donations = Donations(module, source.name, signature)
         self.target = target
         self.machine = Machine.load(target)
@@ -103,8 +109,7 @@ class Program:
         return self._source
 
     def __repr__(self) -> str:
-        kernels = sum(op.name == "npu.kernel" for op in self._module.ops)
-        said = f"{kernels} kernel{'s' if kernels != 1 else ''}"
+        said = kernels_text(sum(op.name == "npu.kernel" for op in self._module.ops))
         return f"<tilewright.Program {self._source.name}: {said} for {self.machine.name}>"
 
     def _repr_html_(self) -> str:
@@ -207,8 +212,15 @@ class Program:
         """Time, traffic and energy by kernel, from the simulator."""
         if self._report is None:
             undonated = self._undonated_arena() if any(donated(main_of(self._module))) else None
-            self._report = build_report(self._module, self.machine, undonated)
+            self._report = report_of(self.simulation(), undonated)
         return self._report
+
+    def simulation(self) -> Simulation:
+        """What the program does in time; made on first use, then kept. The report, the trace and the explain page are
+        all made of it. Raises SimulationError."""
+        if self._simulation is None:
+            self._simulation = simulate(self._module, self.machine)
+        return self._simulation
 
     def _undonated_arena(self) -> int | None:
         """Bytes of device memory that the program would need if no argument were donated."""
@@ -237,7 +249,12 @@ class Program:
 
     def trace(self, path: str | Path) -> None:
         """Writes the timeline as Chrome/Perfetto trace-event JSON."""
-        write_trace(self._module, self.machine, path)
+        write_trace(self.simulation(), path)
+
+
+def run_passes(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> None:
+    """Takes a module down to the npu level. Raises PassError."""
+    run_pipeline(module, target, stages=stages)
 
 
 def compile(
@@ -270,6 +287,20 @@ def compile(
     that make no sense; MachineError for an unknown target; and what the function itself raises while JAX traces it.
     """
     _check_own(source, args, {"target": target is not None, "options": options is not None}, "tw.compile")
+    return compile_with(run_passes, source, *args, target=target, options=options, **kwargs)
+
+
+def compile_with(
+    lowering: Lowering,
+    source: ProgramSource,
+    /,
+    *args: Any,
+    target: str | None = None,
+    options: Options | None = None,
+    **kwargs: Any,
+) -> Program:
+    """Compiles as `compile` does, with `lowering` in place of `run_passes`: it runs the same passes, and may look at
+    the module between them."""
     if target is not None:
         Machine.load(target)
     if not isinstance(options, Options | None):
@@ -279,7 +310,7 @@ def compile(
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
         check_pinnable(module, options.stages())
-        run_pipeline(module, target, stages=options.stages())
+        lowering(module, target, options.stages())
         verify_module(module)
     program = Program(origin, module, signature, target_of(module) or DEFAULT_TARGET, options)
     program.donations.warn()

@@ -12,10 +12,9 @@
      "memory": {"arena_bytes": int, "constant_bytes": int, "capacity_bytes": int,
                 "donated_bytes": int, "undonated_arena_bytes": int | null,
                 "spaces": {space: {"peak_bytes": int, "capacity_bytes": int, "kernel": str}}},
-     "kernel_count": int,              kernels of the program, launched or not
-     "launches": int, "copies": int,   commands to the device: launches of kernels, copies of device memory
-     "kernels": [{"name": str, "kind": str, "launches": int, "cores": int,      what was launched; of kind "copy":
-                                       all copies, whose launches are those of "copies"
+     "counts": {"kernels": int,         in the program; copies are no kernels
+                "launched_kernels": int, "launches": int, "copies": int, "host_calls": int},
+     "kernels": [{"name": str, "kind": str, "launches": int, "cores": int,    kind "copy": all copies
                   "microseconds": float, "launch_microseconds": float,    all launches
                   "bound": "launch" | "HBM" | "L2" | pipe | "<pipe> (HBM)" | "<pipe> (L2)",
                   "pipes": {pipe: microseconds},      busy, of the heaviest core, all launches
@@ -47,6 +46,7 @@ from ..dialects.base import integer
 from ..dialects.npu import buffer
 from ..dialects.npu.streams import QUEUES
 from ..machine import Machine
+from .counts import Counts, counts_of
 from .html import table_html
 from .simulator import (
     HBM,
@@ -142,9 +142,7 @@ class Report:
     energy_joules: float
     energy: dict[str, float]
     memory: MemoryReport
-    kernel_count: int
-    launches: int
-    copies: int
+    counts: Counts
     kernels: list[KernelReport]
     host_ops: list[HostOpReport]
     host_scalars: HostScalarsReport
@@ -162,13 +160,8 @@ class Report:
         return json.dumps(self.to_dict(), indent=2)
 
     def __str__(self) -> str:
-        launches = _count(self.launches, "launch", "launches")
-        kernels = _count(self.kernel_count, "kernel", "kernels")
-        copies = f", {_count(self.copies, 'copy', 'copies')}" if self.copies else ""
-        calls = _count(sum(op.calls for op in self.host_ops), "host call", "host calls")
-        host = f", {calls}" if self.host_ops else ""
         return (
-            f"{self.microseconds:,.1f} us on {self.target}: {launches} of {kernels}{copies}{host}, "
+            f"{self.microseconds:,.1f} us on {self.target}: {self.counts}, "
             f"{self.energy_joules * 1e3:.3g} mJ (modelled)"
         )
 
@@ -278,10 +271,6 @@ def _nearby(source: str | None) -> str:
     return source.removeprefix(here)
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
 def build_report(module: ModuleOp, machine: Machine, undonated_arena: int | None = None) -> Report:
     """Simulate the npu-level `module` on `machine` and sum up. Raises SimulationError."""
     return report_of(simulate(module, machine), undonated_arena)
@@ -324,9 +313,7 @@ def report_of(simulation: Simulation, undonated_arena: int | None = None) -> Rep
         energy_joules=sum(joules.values()),
         energy=joules,
         memory=_memory(simulation, undonated_arena),
-        kernel_count=len(simulation.kernels),
-        launches=launches,
-        copies=sum(total.launches for total in kernels.values() if total.kernel is None),
+        counts=counts_of(simulation),
         kernels=reports,
         host_ops=[total.report(name, source) for (name, source), total in host.items()],
         host_scalars=HostScalarsReport(operations, operations * simulation.machine.host.scalar_us),

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from ..passes.pipeline import Stage
 
 
-def build(args: argparse.Namespace, values: bool = False) -> tuple[Source, Program, list[Any]]:
+def build(
+    args: argparse.Namespace, values: bool = False, compiler: Callable[..., Program] = compile
+) -> tuple[Source, Program, list[Any]]:
     """The compiled source and its inputs: arrays where their `values` count, and else their types alone, of which
-    no array is made, however large it would be."""
+    no array is made, however large it would be. compiler: called as `compile` is."""
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs, values)
     options = options_of(args)
     with working(f"compiling {source.name}"), user_code(*user_of(source)):
-        program = compile(source.compiled, *(inputs or ()), target=args.target, options=options)
+        program = compiler(source.compiled, *(inputs or ()), target=args.target, options=options)
     if inputs is None:
         inputs = random_inputs(program.inputs) if values else input_structs(program.inputs)
     if source.fn is None:

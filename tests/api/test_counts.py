@@ -45,13 +45,13 @@ def test_counts_agree(case: str) -> None:
     found = json.loads(report.to_json())
     (shown,) = re.findall(r": (\d+) kernels?", repr(program))
     (said,) = re.findall(r"(\d+) launch(?:es)? of (\d+) kernels?(?:, (\d+) cop(?:y|ies))?", str(report))
-    assert int(shown) == int(said[1]) == report.kernel_count == program.ir("npu").count("npu.kernel @")
-    assert (report.kernel_count, report.launches, report.copies) == (
+    assert int(shown) == int(said[1]) == report.counts.kernels == program.ir("npu").count("npu.kernel @")
+    assert (report.counts.kernels, report.counts.launches, report.counts.copies) == (
         int(said[1]),
         int(said[0]),
         int(said[2] or 0),
     )
-    assert (found["kernel_count"], found["launches"], found["copies"]) == counts
+    assert tuple(found["counts"][k] for k in ("kernels", "launches", "copies")) == counts
     by_kind = {
         copy: sum(k["launches"] for k in found["kernels"] if (k["kind"] == "copy") is copy)
         for copy in (False, True)
