@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..machine import Machine
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, Stage, all_passes, level_of, make_pass, properties_of, remaining
 from .bounds import Bound
-from .compare import Difference, compare
+from .compare import Difference, compare, largest_finite, same_bits
 from .hostwalk import HostWalk, Memory
 from .results import Check, Progress
 from .structure import Cache, structure
@@ -75,6 +75,29 @@ class State:
 
 
 @dataclass
+class Standing:
+    """The program's results beside the reference. error, tolerance, ratio: as in a `Check`."""
+
+    reference: Sequence[Any] | None
+    results: Sequence[Any]
+    differences: list[Difference] = field(default_factory=list)
+    error: float = 0.0
+    tolerance: float = 0.0
+    ratio: float = 0.0
+
+    def add(self, x: Any, want: Any, bound: Bound) -> None:
+        """Compares the next result. bound: one standard deviation of it, None where it must be equal."""
+        allowed = None if bound is None else 2 * LIKELY * np.asarray(bound)
+        d = compare(x, np.asarray(want).reshape(np.shape(x)), allowed)
+        self.differences.append(d)
+        self.error = max(self.error, d.error)
+        self.ratio = max(self.ratio, d.ratio)
+        if allowed is not None and np.size(x):
+            finite = allowed[np.isfinite(allowed)]
+            self.tolerance = max(self.tolerance, float(finite.max() if finite.size else 0) / _scale(want))
+
+
+@dataclass
 class Examiner:
     """One program with its inputs, its reference (flat results, or None: the source's own level) and its stages.
     further: steps that the caller takes after those of `run`, for `progress`."""
@@ -98,6 +121,7 @@ class Examiner:
         self.tolerances: list[Bound] = []
         self.tags = Tags()
         self.bitwise = True
+        self._standing: Standing | None = None
         self._taken = self._steps = 0
 
     # -- the stages ----------------------------------------------------------------------------------------
@@ -237,7 +261,7 @@ class Examiner:
             if after.level == "npu":
                 self._judge_npu(stage, before, after, golden)
             else:
-                settings = Settings(golden=golden, once=self.options.once, record=self.options.once)
+                settings = Settings(golden=golden, once=self.options.once)
                 isolated = Walk(after.module, self.cache, settings).run(self.inputs)
                 self._note(stage, before, after, golden, isolated)
                 self._accumulated(after, isolated)
@@ -248,8 +272,9 @@ class Examiner:
 
     def _accumulated(self, after: State, isolated: Trace) -> None:
         """The whole program after a graph or tile pass, on its own values."""
-        if self.options.once or self._done():
-            # what was right on golden inputs stays golden: the next pass is judged against that
+        if self.options.once or self._done() or not isolated.replaced:
+            # what was right on golden inputs stays golden: the next pass is judged against that; and where each op
+            # gave the golden bits, the values are the program's own
             trace = isolated
         else:
             trace = Walk(after.module, self.cache, Settings()).run(self.inputs)
@@ -327,31 +352,38 @@ class Examiner:
         note: str = "",
     ) -> list[Difference]:
         """Adds a check; gives the difference of each result from the reference."""
-        differences = []
-        scale_of: Callable[[Any], float] = _scale
-        error = ratio = tolerance = 0.0
-        for i, x in enumerate(results if self.reference is not None else ()):
-            assert self.reference is not None
-            want = self.reference[i] if i < len(self.reference) else None
-            bound = self.tolerances[i] if i < len(self.tolerances) else None
-            allowed = None if bound is None else 2 * LIKELY * np.asarray(bound, np.float64)
-            d = compare(x, np.asarray(want).reshape(np.shape(x)), allowed)
-            differences.append(d)
-            error = max(error, d.error)
-            ratio = max(ratio, d.ratio) if self.options.accumulated else 0.0
-            if allowed is not None and np.size(x):
-                finite = allowed[np.isfinite(allowed)]
-                tolerance = max(tolerance, float(finite.max() if finite.size else 0) / scale_of(want))
+        standing = self._standing_of(results)
+        ratio = standing.ratio if self.options.accumulated else 0.0
         self.checks.append(
-            Check(stage, level, memory, error, tolerance, ratio, isolated, compared, exact, note)
+            Check(
+                stage, level, memory, standing.error, standing.tolerance, ratio, isolated, compared, exact, note
+            )
         )
-        return differences
+        return standing.differences
+
+    def _standing_of(self, results: Sequence[Any]) -> Standing:
+        """Results beside the reference; those with the bits of the row before stand as they do."""
+        last = self._standing
+        known = self.reference if self.reference is not None else ()
+        if (
+            last is not None
+            and last.reference is self.reference
+            and len(last.results) == len(results)
+            and all(same_bits(np.asarray(a), np.asarray(b)) for a, b in zip(last.results, results, strict=True))
+        ):
+            return last
+        found = Standing(self.reference, results)
+        for i, x in enumerate(results if self.reference is not None else ()):
+            want = known[i] if i < len(known) else None
+            bound = self.tolerances[i] if i < len(self.tolerances) else None
+            found.add(x, want, bound)
+        self._standing = found if results else last
+        return found
 
 
 def _scale(x: Any) -> float:
-    values = np.abs(np.asarray(x).astype(np.complex128 if np.asarray(x).dtype.kind == "c" else np.float64))
-    finite = values[np.isfinite(values)]
-    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    largest = largest_finite(np.asarray(x))
+    return largest if largest > 0 else 1.0
 
 
 def _main_end(module: ModuleOp) -> Operation:

@@ -97,6 +97,8 @@ class Trace:
     """Values that were held against golden ones."""
     proven: int = 0
     """Values that needed no run: the same op on the same operands as before."""
+    replaced: bool = False
+    """Whether a golden value went on in place of one with other bits. If not, all values are the module's own."""
 
     def value(self, path: Path, tag: str | None) -> Array | None:
         """The value under a tag as seen from `path`: its own, or one of a loop around it."""

@@ -42,7 +42,8 @@ Env = dict[SSAValue, Pair]
 @dataclass
 class Settings:
     """How to walk. likely: compute the bounds of a whole program on the way; golden: the run to compare with;
-    once: what is equal to something already judged is not run again; record: keep values for the next level."""
+    once: a kernel that gave the right values once is not run again, whatever the values; record: keep values for
+    the next level."""
 
     likely: bool = False
     golden: Trace | None = None
@@ -96,11 +97,10 @@ class Walk:
                 else [env[v][0] for v in op.operands]
             )
             for i, (value, pair) in enumerate(zip(op.results, results, strict=True)):
-                env[value] = self._settle(op, i, value, pair, path, number)
+                env[value], replaced = self._settle(op, i, value, pair, path, number)
+                self.trace.replaced |= replaced
                 if self.settings.record:
-                    own, ends = pair[0], env[value][0]
-                    went_on = own.shape != ends.shape or same_bits(own, ends)
-                    self._record(op, i, value, ends, operands, path, None if went_on else own)
+                    self._record(op, i, value, env[value][0], operands, path, pair[0] if replaced else None)
             if number is not None:
                 launch, own = self.trace.launches[number], [x for x, _ in results]
                 launch.outputs, launch.own = [env[v][0] for v in op.results], lambda own=own: own
@@ -128,24 +128,25 @@ class Walk:
 
     def _settle(
         self, op: Operation, i: int, value: SSAValue, pair: Pair, path: Path, number: int | None
-    ) -> Pair:
-        """Compares a result with the golden one; gives what goes on."""
+    ) -> tuple[Pair, bool]:
+        """Compares a result with the golden one; gives what goes on, and whether it has other bits than the result."""
         golden, key = self.settings.golden, (path, value.name_hint or "")
         if golden is None or key not in golden.values:
-            return pair
+            return pair, False
         (x, e), want = pair, golden.values[key]
         if want.shape != x.shape or want.dtype != x.dtype:
-            return pair
+            return pair, False
         # an op of several results may make one from another, which is its own and not yet the golden one
         unsettled = (
             frozenset(r.name_hint or "" for r in op.results) if len(op.results) > 1 else frozenset[str]()
         )
-        difference = self._compare(x, want, e, self._golden_bound(key, unsettled))
+        same = same_bits(x, want)
+        difference = SAME if same else self._compare(x, want, e, self._golden_bound(key, unsettled))
         self.trace.judge(Finding(op, i, path, difference, number))
         if number is not None and difference.ratio <= 1:
             assert isinstance(op, tile.LaunchOp)
             self.judged.add((op.callee, op.inits))
-        return want, None
+        return (want, None), not same
 
     def _compare(self, x: Any, want: Any, mine: Late | None, golden: Late | None) -> Difference:
         """Both sides may be off, each by its own bound. A level without bounds rounds as the golden one; so does a
@@ -198,7 +199,7 @@ class Walk:
     def _proven(self, op: Operation, env: Env, path: Path) -> bool:
         """Whether the golden run had this op on these operands: then its results are the golden ones."""
         golden = self.settings.golden
-        if golden is None or not self.settings.once or not op.results:
+        if golden is None or not op.results:
             return False
         if isinstance(op, (control.WhileOp, control.CaseOp, control.HostOp, func.CallOp)):
             return False
@@ -210,7 +211,8 @@ class Walk:
             return False
         xs = [x for x, _ in operands]
         if isinstance(op, tile.LaunchOp):
-            if (op.callee, op.inits) not in self.judged or not self._same_operands(golden, keys[0], xs):
+            known = self.settings.once and (op.callee, op.inits) in self.judged
+            if not known or not self._same_operands(golden, keys[0], xs):
                 return False
             self._note_launch(op, xs, path)
             self.trace.launches[-1].outputs = [golden.values[k] for k in keys]
