@@ -15,7 +15,8 @@ from ..calibration import (
     to_dict,
     write_page,
 )
-from .common import CliError, working
+from ..support.progress import showing
+from .common import CliError
 
 
 def calibrate(args: argparse.Namespace) -> int:
@@ -23,7 +24,7 @@ def calibrate(args: argparse.Namespace) -> int:
     try:
         records = load_records(args.records)
         outcomes = []
-        with working("simulating the measured kernels") as say:
+        with showing("simulating the measured kernels") as say:
             for record in records:
                 say(f"simulating {record.id}", len(outcomes), len(records))
                 outcomes.append(compare(record))

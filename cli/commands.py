@@ -16,9 +16,10 @@ from ..api.sources import input_types
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..passes.pipeline import pinned
+from ..support.progress import showing
 from . import inspect
 from .calibrate import calibrate
-from .common import CliError, table, working, write_whole
+from .common import CliError, table, write_whole
 from .output import (
     finite,
     print_culprit,
@@ -49,7 +50,7 @@ def build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs)
     options = _options(args)
-    with working(f"compiling {source.name}"), user_code(*_user(source)):
+    with showing(f"compiling {source.name}"), user_code(*_user(source)):
         program = compile(source.compiled, *(inputs or ()), target=args.target, options=options)
     if source.fn is None:
         inputs = list(random_inputs(program.inputs)) if inputs is None else inputs
@@ -88,7 +89,7 @@ def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **o
     if twin is not None:
         check_takes(twin, inputs)
         options["against"] = twin.fn
-    with working(f"verifying {source.name}") as say, user_code(*_user(user)):
+    with showing(f"verifying {source.name}") as say, user_code(*_user(user)):
         options["progress"] = lambda what, done, steps: say(f"verifying {source.name}: {what}", done, steps)
         return verify(source.compiled, *inputs, target=args.target, **options)
 
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     checked = args.check or args.against is not None
     # first, since the program deletes arrays that are donated to it
     check = _verify(args, source, inputs, program=program, quick=True) if checked else None
-    with working(f"running {source.name}"), user_code(*_user(source)):
+    with showing(f"running {source.name}"), user_code(*_user(source)):
         outputs = _describe_outputs(program(*inputs))
     if args.json:
         result: dict[str, Any] = {"source": args.source, "target": program.target, "memory": args.memory}
@@ -122,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
 def report(args: argparse.Namespace) -> int:
     """Prints where the time goes."""
     source, program, _ = build(args)
-    with working(f"simulating {source.name}"):
+    with showing(f"simulating {source.name}"):
         found = program.report()
     if args.json:
         print(found.to_json())
@@ -150,7 +151,7 @@ def verify_passes(args: argparse.Namespace) -> int:
         files = write_reproducer(args, found.culprit.reproducer, found.culprit.stage)
     flags = None
     if args.flags:
-        with working(f"looking for flags that {source.name} does not need"):
+        with showing(f"looking for flags that {source.name} does not need"):
             program = compile(source.compiled, *inputs, target=args.target, options=options["options"])
             flags = program.removable_flags()
     if args.json:
@@ -172,7 +173,7 @@ def trace(args: argparse.Namespace) -> int:
     """Writes the timeline."""
     source, program, _ = build(args)
     try:
-        with working(f"simulating {source.name}"):
+        with showing(f"simulating {source.name}"):
             program.trace(args.output)
     except OSError as error:
         raise CliError(f"{args.output}: {error.strerror}") from error
@@ -186,7 +187,7 @@ def trace(args: argparse.Namespace) -> int:
 def emit(args: argparse.Namespace) -> int:
     """Prints or writes the program at a level."""
     _, program, _ = build(args)
-    with working(f"printing the {args.emit} level"):
+    with showing(f"printing the {args.emit} level"):
         text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
         write_whole(args.output, text)
@@ -219,7 +220,7 @@ def reduce_program(args: argparse.Namespace) -> int:
         module, flat = lower(source.compiled, *inputs, options=_options(args))
     before = count_ops(module)
     try:
-        with working(f"reducing {source.name}") as say:
+        with showing(f"reducing {source.name}") as say:
             reducer = Reducer(module, flat, check, args.tests or TESTS)
             reducer.progress = lambda what, done, steps: say(f"reducing {source.name}: {what}", done, steps)
             found = reducer.run()

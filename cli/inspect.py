@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..machine import Machine
-from .common import CliError, suggestion, table, working, write_whole
+from ..support.progress import showing
+from .common import CliError, suggestion, table, write_whole
 from .help import texts
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def explain(args: argparse.Namespace) -> int:
 
     _, program, _ = build(args)
     try:
-        with working("drawing the page") as say:
+        with showing("drawing the page") as say:
             page = render(program, lambda what, done, steps: say(f"drawing the page: {what}", done, steps))
     except ExplainError as error:
         raise CliError(str(error)) from None
@@ -144,7 +145,7 @@ def ops(args: argparse.Namespace) -> int:
             near = f"; did you mean {' or '.join(longer[:2])}?" if longer else suggestion(name.lower(), every)
             raise CliError(f"StableHLO has no op {name}{near}")
     found: list[Row] = []
-    with working("compiling a form of each op") as say:
+    with showing("compiling a form of each op") as say:
         for row in rows(args.target, names):
             found.append(row)
             say(f"compiling a form of each op: {row.name}", len(found), len(names or every))

@@ -68,11 +68,13 @@ def compare(got: Any, want: Any, allowed: Any = None, bits: bool = False) -> Dif
         return SAME
     flat_a, flat_b = (np.ascontiguousarray(x).reshape(-1) for x in (a, b))
     room = None if allowed is None else np.broadcast_to(np.asarray(allowed), a.shape).reshape(-1)
-    scale = largest_finite(flat_b)
+    scale = largest_finite(flat_b) or 1.0
     worst, at, count, unsettled = (0.0, 0.0), 0, 0, 0
     for first in range(0, a.size, CHUNK):
         here = slice(first, first + CHUNK)
-        ratio, gap, free = _apart(flat_a[here], flat_b[here], None if room is None else room[here], bits, scale)
+        ratio, gap, free = _apart(
+            flat_a[here], flat_b[here], None if room is None else room[here], bits, scale
+        )
         unsettled += free
         count += int((ratio > 1).sum())
         top = float(ratio.max())
@@ -85,7 +87,7 @@ def compare(got: Any, want: Any, allowed: Any = None, bits: bool = False) -> Dif
     if worst[0] == 0:
         return Difference(open=unsettled)
     element = tuple(int(i) for i in np.unravel_index(at, a.shape))
-    error = worst[1] / (scale or 1.0)
+    error = worst[1] / scale
     return Difference(worst[0], error, element, a[element], b[element], count, unsettled)
 
 

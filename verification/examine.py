@@ -84,6 +84,8 @@ class Standing:
     error: float = 0.0
     tolerance: float = 0.0
     ratio: float = 0.0
+    numbers: int = 0
+    open: int = 0
 
     def add(self, x: Any, want: Any, bound: Bound) -> None:
         """Compares the next result. bound: one standard deviation of it, None where it must be equal."""
@@ -92,9 +94,11 @@ class Standing:
         self.differences.append(d)
         self.error = max(self.error, d.error)
         self.ratio = max(self.ratio, d.ratio)
+        self.numbers += int(np.size(x))
         if allowed is not None and np.size(x):
-            finite = allowed[np.isfinite(allowed)]
-            self.tolerance = max(self.tolerance, float(finite.max() if finite.size else 0) / _scale(want))
+            scale, finite = _scale(want), allowed[np.isfinite(allowed)]
+            self.tolerance = max(self.tolerance, float(finite.max() if finite.size else 0) / scale)
+            self.open += int((~(allowed <= scale)).sum())
 
 
 @dataclass
@@ -201,7 +205,7 @@ class Examiner:
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)
         if failure.finding is None:
-            self.row(failure.stage, failure.level, "typed", [], None, 0, False, failure.problem)
+            self.row(failure.stage, failure.level, "typed", [], note=failure.problem)
 
     # -- values --------------------------------------------------------------------------------------------
 
@@ -218,7 +222,7 @@ class Examiner:
         if self.reference is None:
             self.reference = trace.results
         memory = "bytes" if self._addressed(state) else "typed"
-        differences = self.row(SOURCE, state.level, memory, trace.results, None, 0, False)
+        differences = self.row(SOURCE, state.level, memory, trace.results)
         worst = max(differences, key=lambda d: d.ratio, default=None)
         if worst is not None and worst.ratio > 1:
             end = _main_end(state.module)
@@ -279,8 +283,7 @@ class Examiner:
         else:
             trace = Walk(after.module, self.cache, Settings()).run(self.inputs)
         after.golden = self.goldens[after.name] = trace
-        compared = isolated.compared + isolated.proven
-        self.row(after.name, after.level, "typed", trace.results, isolated.worst, compared, False)
+        self.row(after.name, after.level, "typed", trace.results, isolated)
 
     def _judge_npu(self, stage: Stage, before: State, after: State, golden: Trace) -> None:
         exact = before.level != "graph"
@@ -288,11 +291,12 @@ class Examiner:
         for memory in modes:
             if self._unchanged(before, after, memory):
                 last = next(c for c in reversed(self.checks) if c.memory == memory)
-                self.checks.append(replace(last, stage=stage.name, isolated=0.0, compared=0, exact=exact))
+                alone = {"isolated": 0.0, "compared": 0, "numbers_alone": 0, "open_alone": 0}
+                self.checks.append(replace(last, stage=stage.name, exact=exact, **alone))
                 continue
             trace = self._host_run(after, golden, memory)
             self._note(stage, before, after, golden, trace)
-            self.row(after.name, "npu", memory, trace.results, trace.worst, trace.compared, exact)
+            self.row(after.name, "npu", memory, trace.results, trace, exact)
             if self._done():
                 return
             if memory == "bytes" and trace.findings:
@@ -346,18 +350,19 @@ class Examiner:
         level: str,
         memory: str,
         results: Sequence[Any],
-        isolated: float | None = None,
-        compared: int = 0,
+        run: Trace | None = None,
         exact: bool = False,
         note: str = "",
     ) -> list[Difference]:
-        """Adds a check; gives the difference of each result from the reference."""
+        """Adds a check; gives the difference of each result from the reference. run: the judged one, on golden
+        inputs."""
+        isolated, compared = (None, 0) if run is None else (run.worst, run.compared + run.proven)
         standing = self._standing_of(results)
         ratio = standing.ratio if self.options.accumulated else 0.0
+        values = (isolated, compared, exact, note, standing.numbers, standing.open)
+        alone = (0, 0) if run is None else (run.numbers, run.open)
         self.checks.append(
-            Check(
-                stage, level, memory, standing.error, standing.tolerance, ratio, isolated, compared, exact, note
-            )
+            Check(stage, level, memory, standing.error, standing.tolerance, ratio, *values, *alone)
         )
         return standing.differences
 
@@ -369,7 +374,9 @@ class Examiner:
             last is not None
             and last.reference is self.reference
             and len(last.results) == len(results)
-            and all(same_bits(np.asarray(a), np.asarray(b)) for a, b in zip(last.results, results, strict=True))
+            and all(
+                same_bits(np.asarray(a), np.asarray(b)) for a, b in zip(last.results, results, strict=True)
+            )
         ):
             return last
         found = Standing(self.reference, results)

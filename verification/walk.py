@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.interpreter.compiling import jit, row_major
+from ..backends.interpreter.compiling import QUICK_OPTIONS, jit, row_major
 from ..backends.interpreter.graph import RULES, called, main_of
 from ..backends.interpreter.host import run_text
 from ..backends.interpreter.launch import ZERO
@@ -77,7 +77,7 @@ class Walk:
             if golden is not None and last is not None:
                 # the values were judged where they were made: here only which ones are returned
                 for i, ((x, e), want) in enumerate(zip(ends, golden.results, strict=False)):
-                    self.trace.judge(Finding(last, i, (), self._compare(x, want, e, None)))
+                    self.trace.judge(Finding(last, i, (), self._compare(x, want, e, None)), x.size)
         return self.trace
 
     # -- blocks and ops ------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class Walk:
         )
         same = same_bits(x, want)
         difference = SAME if same else self._compare(x, want, e, self._golden_bound(key, unsettled))
-        self.trace.judge(Finding(op, i, path, difference, number))
+        self.trace.judge(Finding(op, i, path, difference, number), x.size)
         if number is not None and difference.ratio <= 1:
             assert isinstance(op, tile.LaunchOp)
             self.judged.add((op.callee, op.inits))
@@ -185,11 +185,23 @@ class Walk:
 
         return Late(make, max([coarsest(made.op), *(b.coarsest for b in behind if b is not None)]))
 
+    def _with_bounds(
+        self, op: Operation, xs: Sequence[Array], es: Sequence[Bound]
+    ) -> tuple[list[Array], list[Bound]]:
+        """The results of an op and what each may be off over a whole program."""
+        exact = tuple(e is None for e in es)
+
+        def make() -> Any:
+            return jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), "likely"), QUICK_OPTIONS)
+
+        known = [e for e in es if e is not None]
+        return self.cache.get(("likely", structure(op), exact), make)(list(xs), known)
+
     def _bounds(self, op: Operation, xs: Sequence[Array], es: Sequence[Bound], mode: Mode) -> list[Bound]:
         exact = tuple(e is None for e in es)
 
         def make() -> Any:
-            return jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1])
+            return jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1], QUICK_OPTIONS)
 
         known = [e for e in es if e is not None]
         return self.cache.get(("bounds", structure(op), mode, exact), make)(list(xs), known)
@@ -227,6 +239,7 @@ class Walk:
                 made = golden.made.get(key)
                 self._record(op, i, value, golden.values[key], xs, path, None if made is None else made.own)
         self.trace.proven += 1
+        self.trace.numbers += sum(golden.values[k].size for k in keys)
         return True
 
     def _same_op(self, op: Operation, golden: Trace, keys: Sequence[Key], xs: Sequence[Array]) -> bool:
@@ -284,15 +297,18 @@ class Walk:
         return self._compiled(op, xs, es)
 
     def _compiled(self, op: Operation, xs: Sequence[Array], es: Sequence[Late | None]) -> list[Pair]:
-        """A graph op as a compiled function; its bounds are computed where they are asked for."""
-        key = ("values", structure(op))
-        ys = self.cache.get(key, lambda: jit(lambda xs: evaluate(op, xs, [], None)[0]))(list(xs))
+        """A graph op as a compiled function; its bounds are computed where they are asked for, those of a whole program
+        by the same function."""
         if self.settings.likely:
             known = [None if e is None else e() for e in es]
-            if isinstance(op, EXACT) and all(e is None for e in known):
-                return [(y, None) for y in ys]
-            found = self._bounds(op, xs, known, "likely")
-            return [(y, Late(lambda b=b: b)) for y, b in zip(ys, found, strict=True)]
+            if not (isinstance(op, EXACT) and all(e is None for e in known)):
+                ys, found = self._with_bounds(op, xs, known)
+                return [(y, Late(lambda b=b: b)) for y, b in zip(ys, found, strict=True)]
+        key = ("values", structure(op))
+        function = self.cache.get(key, lambda: jit(lambda xs: evaluate(op, xs, [], None)[0], QUICK_OPTIONS))
+        ys = function(list(xs))
+        if self.settings.likely:
+            return [(y, None) for y in ys]
         if self.settings.golden is None:
             return [(y, None) for y in ys]
         grain = max([coarsest(op), *(e.coarsest for e in es if e is not None)])

@@ -51,7 +51,9 @@ def loss(params: Params, tokens: jax.Array, targets: jax.Array, key: jax.Array) 
     return -picked.mean()
 
 
-def train_step(params: Params, tokens: jax.Array, targets: jax.Array, key: jax.Array) -> tuple[jax.Array, Params]:
+def train_step(
+    params: Params, tokens: jax.Array, targets: jax.Array, key: jax.Array
+) -> tuple[jax.Array, Params]:
     """One step of gradient descent; the loss before it and the new parameters."""
     value, gradients = jax.value_and_grad(loss)(params, tokens, targets, key)
     return value, jax.tree.map(lambda p, g: p - RATE * g, params, gradients)
