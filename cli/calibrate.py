@@ -15,8 +15,7 @@ from ..calibration import (
     to_dict,
     write_page,
 )
-from ..support.progress import showing
-from .common import CliError
+from .common import CliError, working
 
 
 def calibrate(args: argparse.Namespace) -> int:
@@ -24,7 +23,7 @@ def calibrate(args: argparse.Namespace) -> int:
     try:
         records = load_records(args.records)
         outcomes = []
-        with showing("simulating the measured kernels") as say:
+        with working("simulating the measured kernels") as say:
             for record in records:
                 say(f"simulating {record.id}", len(outcomes), len(records))
                 outcomes.append(compare(record))

@@ -103,8 +103,8 @@ def test_what_a_pass_left_as_it_was_is_not_compiled_again(monkeypatch: pytest.Mo
 
 
 def test_a_launch_that_was_right_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three passes have bytes memory, and none but the first changes a kernel or what it reads. The kernel has no scratch
-    memory in the arena, where others leave something."""
+    """Three passes have bytes memory, and none but the first changes a kernel or what it reads. The kernel has no
+    scratch memory in the arena, where others leave something."""
     from tilewright.verification.hostwalk import HostWalk
 
     ran: list[str] = []
