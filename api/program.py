@@ -27,6 +27,7 @@ from ..passes.npu.check import removable_flags
 from ..passes.pins import Pins, Schedule, pins_text
 from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned, run_pipeline
 from ..support.collector import collector_paused
+from ..support.progress import showing
 from ..verification.results import Progress, Verification
 from .calls import Call
 from .donation import Donate, Donations, donate_inputs
@@ -44,6 +45,8 @@ Lowering = Callable[[ModuleOp, str | None, Sequence[Stage]], None]
 
 ON_CHIP = ("npu-allocate", "npu-synchronize", "npu-check")
 """Passes that the plan of device memory does not need."""
+BAR_SECONDS = 2.0
+"""A verification that takes longer shows how far it is."""
 
 
 @dataclass(frozen=True)
@@ -380,7 +383,7 @@ def verify(
     stages: Sequence[Stage] | None = None,
     bisect: bool = False,
     quick: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool = True,
     against: Callable[..., Any] | None = None,
     **kwargs: Any,
 ) -> Verification:
@@ -393,16 +396,41 @@ def verify(
     of the level that it is written in, which shows what the passes do and not whether it says what is meant
     (`result.reference` names what was compared with). bisect: stop at
     the first bad pass and find the op, the tile, the line and a small program that shows it (`result.culprit`).
-    quick: compare only the compiled program, in both memory modes. stages: passes to run instead of the usual ones.
-    program: the compiled source, if there is one already; its target and options count then. progress: is told of
-    each step: its name, steps done, steps in all (0: unknown). Raises CompileError for arguments that do not fit.
+    quick: compare only the compiled program, in both memory modes, and not each pass: several times faster, but a
+    mistake that stays within the tolerance of the whole program is not seen, nor is it said which pass made it.
+    stages: passes to run instead of the usual ones. program: the compiled source, if there is one already; its target
+    and options count then. progress: a bar after two seconds, on a terminal or in a notebook and nowhere else; False:
+    none; or a function that is told of each step: its name, steps done, steps in all (0: unknown).
+    Raises CompileError for arguments that do not fit.
     """
+    own = {"target": target, "options": options, "program": program, "stages": stages}
+    own |= {"bisect": bisect, "quick": quick, "progress": progress is not True, "against": against}
+    _check_own(source, args, {name: value not in (None, False) for name, value in own.items()}, "tw.verify")
+    given = (source, args, kwargs, target, options or Options(), program, stages, bisect, quick)
+    if not isinstance(progress, bool):
+        return _verify(*given, progress, against)
+    if not progress:
+        return _verify(*given, None, against)
+    with showing("verifying", BAR_SECONDS) as say:
+        return _verify(*given, lambda what, done, steps: say(f"verifying: {what}", done, steps), against)
+
+
+def _verify(
+    source: ProgramSource,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    target: str | None,
+    options: Options,
+    program: Program | None,
+    stages: Sequence[Stage] | None,
+    bisect: bool,
+    quick: bool,
+    progress: Progress | None,
+    against: Callable[..., Any] | None,
+) -> Verification:
+    """`verify`, which tells `progress` of each step."""
     from ..verification.run import verify_module as run_verification
 
-    given = {"target": target, "options": options, "program": program, "stages": stages}
-    given |= {"bisect": bisect, "quick": quick, "progress": progress, "against": against}
-    _check_own(source, args, {name: value not in (None, False) for name, value in given.items()}, "tw.verify")
-    options = options or Options()
     origin = program.source if program is not None else _donating(origin_of(source, args, kwargs), options)
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()

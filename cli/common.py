@@ -9,19 +9,13 @@ import stat
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TextIO
+from typing import Any, NoReturn, TextIO
 
 from ..backends import files
-
-
-class Say(Protocol):
-    """Changes what a terminal says that is being done; done, steps: for a bar, where the number of steps is known."""
-
-    def __call__(self, said: str, done: int = 0, steps: int = 0) -> None: ...
-
+from ..support.progress import Say, showing
 
 STDIN = "-"
 """Standard input where a file is read, standard output where one is written."""
@@ -192,30 +186,7 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
         print("  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
 
 
-@contextmanager
-def working(what: str) -> Iterator[Say]:
+def working(what: str) -> AbstractContextManager[Say]:
     """Says on a terminal that something takes its time; the value changes what is said, and draws a bar where it is
     known how many steps there are. Silent elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda said, done=0, steps=0: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, Task, TextColumn
-    from rich.text import Text
-
-    class Bar(BarColumn):
-        def render(self, task: Task) -> Any:
-            return super().render(task) if task.total else Text()
-
-    class Count(MofNCompleteColumn):
-        def render(self, task: Task) -> Text:
-            return super().render(task) if task.total else Text()
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), Bar(), Count())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(what, total=None)
-
-        def say(said: str, done: int = 0, steps: int = 0) -> None:
-            shown.update(task, description=said, completed=done, total=steps or None)
-
-        yield say
+    return showing(what)
