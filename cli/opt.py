@@ -69,6 +69,9 @@ class TilewrightOptMain(xDSLOptMain):
         arg_parser.prog = PROGRAM
         arg_parser.error = _usage  # pyright: ignore[reportAttributeAccessIssue]  # as argparse's users do
         arg_parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        arg_parser.add_argument(
+            "--list-patterns", action=_ListPatterns, nargs=0, help="list the patterns of graph-simplify"
+        )
         ours = ", ".join(TILEWRIGHT_UNIVERSE.all_passes)
         for action in arg_parser._actions:
             if action.dest == "passes":
@@ -179,6 +182,14 @@ class TilewrightOptMain(xDSLOptMain):
                 whole.write(text)
         if self.args.output_file is not None:
             write_whole(self.args.output_file, whole.getvalue())
+
+
+class _ListPatterns(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from ..passes.graph.patterns import listing
+
+        print(listing())
+        parser.exit()
 
 
 def _usage(message: str) -> NoReturn:
