@@ -8,8 +8,9 @@ from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import to_ints
 from ...dialects.dtypes import dtype_name, is_float, size
-from ...dialects.graph import ContractOp
+from ...dialects.graph import ContractOp, TransposeOp
 from ...dialects.graph.interface import element_of, shape_of
+from ..rewriting import NOTE
 from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder
 
@@ -18,33 +19,43 @@ MULTIPLIED_AS_THEY_ARE = ("f16", "bf16", "f32")
 
 
 class ContractAsMultiply(GraphPattern):
-    """A product whose contracted dimensions hold one element, or that has none, is a broadcast multiplication."""
+    """A product that has no contracted dimension, or only of one element, is a broadcast multiplication.
+
+    Its factors are brought to the order that a transpose behind it asks for.
+    """
 
     name = "contract-as-multiply"
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ContractOp, rewriter: PatternRewriter, /) -> None:
         lhs_k, rhs_k = to_ints(op.lhs_contract), to_ints(op.rhs_contract)
-        if size([shape_of(op.lhs)[d] for d in lhs_k]) != 1:
+        if size([shape_of(op.lhs)[d] for d in lhs_k]) != 1 or element_of(op.lhs) != element_of(op.rhs):
             return
-        if element_of(op.lhs) != element_of(op.rhs):
-            return
+        user = op.result.get_user_of_unique_use()
+        turned = user if isinstance(user, TransposeOp) and NOTE not in op.attributes else None
+        m, n = op.free_dims()
+        rank, batch = len(shape_of(op.result)), len(to_ints(op.lhs_batch))
+        perm = tuple(range(rank)) if turned is None else to_ints(turned.perm)
+        place = [perm.index(d) for d in range(rank)]
+        batches, rows, columns = place[:batch], place[batch : batch + len(m)], place[batch + len(m) :]
         build = RewriteBuilder(rewriter)
-        out, work = shape_of(op.result), _work_type(op)
-        batch, (m, n) = len(to_ints(op.lhs_batch)), op.free_dims()
-        batches, rows = range(batch), range(batch, batch + len(m))
-        columns = range(batch + len(m), len(out))
+        out, work = [shape_of(op.result)[p] for p in perm], _work_type(op)
         factors = []
-        for x, over, free, summed, dims in (
-            (op.lhs, op.lhs_batch, m, lhs_k, [*batches, *rows]),
-            (op.rhs, op.rhs_batch, n, rhs_k, [*batches, *columns]),
+        for x, kept, places, summed in (
+            (op.lhs, [*to_ints(op.lhs_batch), *m], [*batches, *rows], lhs_k),
+            (op.rhs, [*to_ints(op.rhs_batch), *n], [*batches, *columns], rhs_k),
         ):
-            x = build.transpose(x, [*to_ints(over), *free, *summed])
+            ordered = sorted(zip(places, kept, strict=True))
+            x = build.transpose(x, [*(d for _, d in ordered), *summed])
             if summed:
-                x = build.reshape(x, [out[d] for d in dims])
-            factors.append(build.broadcast(build.convert(x, work), out, dims))
-        product = build.elementwise("mul", *factors)
-        rewriter.replace(op, (), [build.convert(product, element_of(op.result))])
+                x = build.reshape(x, [out[at] for at, _ in ordered])
+            factors.append(build.broadcast(build.convert(x, work), out, [at for at, _ in ordered]))
+        product = build.convert(build.elementwise("mul", *factors), element_of(op.result))
+        if turned is None:
+            rewriter.replace(op, (), [product])
+        else:
+            rewriter.replace(turned, (), [product])
+            rewriter.erase(op)
 
 
 def _work_type(op: ContractOp) -> Attribute:

@@ -423,3 +423,30 @@ func.func @main(%a: tensor<4x1xi8>, %b: tensor<1x3xi8>, %c: tensor<4xf16>, %d: t
 // CHECK: graph.convert %c : (tensor<4xf16>) -> tensor<4xf32>
 // CHECK: %[[Q:.*]] = graph.mul %{{.*}}, %{{.*}} : tensor<4x3xf32>
 // CHECK-NEXT: func.return %[[P]], %[[Q]]
+
+// -----
+
+// A narrower result: floats are multiplied in f32 and rounded then, integers wrap in the result's type.
+func.func @main(%a: tensor<4xf32>, %b: tensor<3xf32>, %c: tensor<4xi32>, %d: tensor<3xi32>) -> (tensor<4x3xf16>, tensor<4x3xi8>) {
+  %p = graph.contract %a, %b {lhs_batch = [], lhs_contract = [], rhs_batch = [], rhs_contract = []} : (tensor<4xf32>, tensor<3xf32>) -> tensor<4x3xf16>
+  %q = graph.contract %c, %d {lhs_batch = [], lhs_contract = [], rhs_batch = [], rhs_contract = []} : (tensor<4xi32>, tensor<3xi32>) -> tensor<4x3xi8>
+  func.return %p, %q : tensor<4x3xf16>, tensor<4x3xi8>
+}
+// CHECK: func.func @main
+// CHECK: %[[M:.*]] = graph.mul %{{.*}}, %{{.*}} : tensor<4x3xf32>
+// CHECK-NEXT: %[[P:.*]] = graph.convert %[[M]] : (tensor<4x3xf32>) -> tensor<4x3xf16>
+// CHECK: %[[Q:.*]] = graph.mul %{{.*}}, %{{.*}} : tensor<4x3xi8>
+// CHECK-NEXT: func.return %[[P]], %[[Q]]
+
+// -----
+
+// A transpose behind the mask is in how it is broadcast.
+func.func @main(%mask: tensor<12xf16>, %x: tensor<1x12x16x16xf16>) -> tensor<1x12x16x16xf16> {
+  %y = graph.contract %mask, %x {lhs_batch = [0], lhs_contract = [], rhs_batch = [1], rhs_contract = []} : (tensor<12xf16>, tensor<1x12x16x16xf16>) -> tensor<12x1x16x16xf16>
+  %t = graph.transpose %y {perm = [1, 0, 2, 3]} : (tensor<12x1x16x16xf16>) -> tensor<1x12x16x16xf16>
+  func.return %t : tensor<1x12x16x16xf16>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[M:.*]] = graph.broadcast %mask {dims = [1]} : (tensor<12xf16>) -> tensor<1x12x16x16xf16>
+// CHECK-NEXT: %[[Y:.*]] = graph.mul %[[M]], %x : tensor<1x12x16x16xf16>
+// CHECK-NEXT: func.return %[[Y]]
