@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
@@ -14,11 +15,12 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
+from xdsl.traits import EffectInstance, Pure
 
 from .. import npu
 from ..base import INDEX, to_ints
 from ..dtypes import size
+from ..effects import allocates
 from ..npu.interface import NpuOp
 from ..shapes import check_box, check_extract, check_matmul
 from .interface import TileOp, tile_type
@@ -83,7 +85,9 @@ class ZeroOp(TileOp):
 
     name = "tile.zero"
     result = result_def(TileType)
-    traits = traits_def(Pure())
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return allocates(self.results)
 
     def verify_(self) -> None:
         self.check_space(self.result, space="l0c")

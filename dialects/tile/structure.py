@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolRefAttr
 from xdsl.irdl import irdl_op_definition, prop_def, region_def, traits_def, var_operand_def, var_result_def
-from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
+from xdsl.traits import EffectInstance, IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 
 from .. import npu
 from ..base import INDEX, FormattedOp, integer, text, to_ints
+from ..effects import ORDERS
 from ..npu.interface import NpuOp
 from ..npu.structure import CORES
 from ..npu.types import GmType
@@ -90,3 +92,6 @@ class BarrierOp(TileOp):
 
     name = "tile.barrier"
     INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.BarrierOp
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return ORDERS

@@ -8,9 +8,9 @@ from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 from ...dialects.base import ints, to_ints
 from ...dialects.dtypes import tensor
 from ...dialects.graph import BroadcastOp, ConstantOp, DataAttr, DynamicUpdateSliceOp, PadOp
+from ...dialects.graph import movement as canonical
 from ...dialects.graph.interface import INDEX_TENSOR, element_of, shape_of
 from ..access import splat_of
-from ..rewriting import NOTE
 from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder
 
@@ -22,13 +22,7 @@ class MergeBroadcasts(GraphPattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter, /) -> None:
-        inner = op.x.owner
-        if not isinstance(inner, BroadcastOp) or NOTE in inner.attributes:
-            return
-        dims = to_ints(op.dims)
-        through = ints([dims[d] for d in to_ints(inner.dims)])
-        merged = RewriteBuilder(rewriter).add(BroadcastOp, [inner.x], op.result.type, dims=through)
-        rewriter.replace(op, (), [merged])
+        canonical.MergeBroadcasts().match_and_rewrite(op, rewriter)
 
 
 class DropIdentityBroadcast(GraphPattern):
@@ -38,9 +32,8 @@ class DropIdentityBroadcast(GraphPattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter, /) -> None:
-        dims = to_ints(op.dims)
-        if dims == tuple(range(len(dims))) and shape_of(op.x) == shape_of(op.result):
-            rewriter.replace(op, (), [op.x])
+        if (same := op.fold()) is not None:
+            rewriter.replace(op, (), same)
 
 
 class PadAsUpdate(GraphPattern):
