@@ -170,8 +170,13 @@ class Driver:
 
     def _rewrite(self, op: Operation, rewriter: Rewriter) -> bool:
         """Applies the first pattern that matches `op`; False where none does."""
-        for pattern in self.patterns_for(type(op)):
-            rewriter.start(op)
+        chosen = self._by_class.get(type(op))
+        if chosen is None:
+            chosen = self.patterns_for(type(op))
+        if not chosen:
+            return False
+        rewriter.start(op)
+        for pattern in chosen:
             pattern.match_and_rewrite(op, rewriter)
             if rewriter.has_done_action:
                 self._count(pattern, op, rewriter)

@@ -29,9 +29,13 @@ class FoldEmptyResults(GraphPattern):
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: GraphOp, rewriter: PatternRewriter, /) -> None:
-        if not op.results or any(0 not in shape_of(r) for r in op.results):
+        if not op.results or 0 not in shape_of(op.results[0]):  # asked of every op
             return
-        if not op.regions and type(op) not in (ConstantOp, HostOp):
+        if (
+            all(0 in shape_of(r) for r in op.results)
+            and not op.regions
+            and type(op) not in (ConstantOp, HostOp)
+        ):
             build = RewriteBuilder(rewriter)
             constants = [build.constant(0, shape_of(r), element_of(r)) for r in op.results]
             rewriter.replace(op, (), constants)
