@@ -17,6 +17,7 @@ from ..base import FormattedOp, Linear, to_ints
 from ..dtypes import dtype_name, itemsize, size
 from ..effects import MemoryEffectInterface, effects_on
 from ..shapes import check_offsets
+from .legality import EngineOp
 from .types import BufferType, GmType, Pipe
 
 
@@ -68,11 +69,15 @@ class SourceBox:
         return SourceBox(to_ints(sizes), *found)
 
 
-class NpuOp(FormattedOp, MemoryEffectInterface):
+class NpuOp(EngineOp, MemoryEffectInterface):
     """One machine instruction. Operands come in the order sources, destinations, indices."""
 
     PIPE: ClassVar[Pipe]
     N_OUTPUTS: ClassVar[int] = 1
+
+    def pipes(self) -> Sequence[Pipe]:
+        """The pipe that the instruction runs on; those of a flag are the two that it orders."""
+        return (self.PIPE,)
 
     def sources(self) -> Sequence[SSAValue]:
         main = self.main_operands()

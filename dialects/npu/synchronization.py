@@ -49,6 +49,9 @@ class SyncOp(OrderOp):
     def target_pipe(self) -> Pipe:
         return Pipe(text(self.properties["target"]))
 
+    def pipes(self) -> Sequence[Pipe]:
+        return self.source_pipe(), self.target_pipe()
+
     def sources(self) -> Sequence[SSAValue]:
         return ()
 
@@ -109,6 +112,9 @@ class SetCrossOp(OrderOp):
     source = prop_def(StringAttr)
     event = prop_def(IntegerAttr)
 
+    def pipes(self) -> Sequence[Pipe]:
+        return (Pipe(text(self.source)),)
+
     def verify_(self) -> None:
         super().verify_()
         check_pipes(self)
@@ -122,6 +128,9 @@ class WaitCrossOp(OrderOp):
     N_OUTPUTS: ClassVar[int] = 0
     target = prop_def(StringAttr)
     event = prop_def(IntegerAttr)
+
+    def pipes(self) -> Sequence[Pipe]:
+        return (Pipe(text(self.target)),)
 
     def verify_(self) -> None:
         super().verify_()

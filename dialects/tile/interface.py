@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
@@ -11,9 +12,11 @@ from xdsl.dialects.scf import YieldOp as ForYieldOp
 from xdsl.ir import SSAValue
 from xdsl.traits import EffectInstance
 
-from ..base import FormattedOp, Linear
+from ..base import Linear
 from ..effects import MemoryEffectInterface, allocates
 from ..npu.interface import NpuOp
+from ..npu.legality import EngineOp
+from ..npu.types import Pipe
 from ..shapes import check_offsets
 from .types import TileType
 
@@ -38,7 +41,7 @@ ACCUMULATOR = 2
 """The operand of tile.mma that it adds to."""
 
 
-class TileOp(FormattedOp, MemoryEffectInterface):
+class TileOp(EngineOp, MemoryEffectInterface):
     """An op on tiles; `INSTRUCTION` is the npu op that computes it. It has no effect but the memory of a result
     that is updated in place."""
 
@@ -46,6 +49,10 @@ class TileOp(FormattedOp, MemoryEffectInterface):
 
     def effects(self) -> AbstractSet[EffectInstance]:
         return allocates(v for v in self.results if is_updated(v))
+
+    def pipes(self) -> Sequence[Pipe]:
+        """The pipe of the instruction that the op becomes."""
+        return () if self.INSTRUCTION is None else (self.INSTRUCTION.PIPE,)
 
     def linear(self) -> Linear:
         attr = self.properties["offsets"]

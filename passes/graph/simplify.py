@@ -10,35 +10,33 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, OpResult
-from xdsl.passes import ModulePass
 
 from ...dialects.graph import FusionOp, GraphOp, HostOp
 from ...machine import Machine
+from ..base import TargetPass
 from ..pins import parse_pins
 from ..rewriting import NOTE, Driver, walk_ops
 from .patterns import GraphPattern, selected
 
 
 @dataclass(frozen=True)
-class GraphSimplifyPass(ModulePass):
+class GraphSimplifyPass(TargetPass):
     """Canonical forms for a target."""
 
     name = "graph-simplify"
-    target: str = "ascend-910b1"
     schedule: str = ""
     """Pinned choices: with any, sums of products are not cut here; where a tile is pinned for all kernels, reductions
     are cut as it says and not here."""
     only: tuple[str, ...] = ()
     """Names of patterns: with any, these alone run, and equal ops stay."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def run_for(self, module: ModuleOp, machine: Machine) -> None:
         pins = parse_pins(self.schedule)
         chosen = [p for p in selected(self.only) if p.allowed(pins)]
-        simplify(op, Machine.load(self.target), chosen, merge=not self.only)
+        simplify(module, machine, chosen, merge=not self.only)
 
 
 def simplify(
