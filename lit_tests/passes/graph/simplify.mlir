@@ -450,3 +450,14 @@ func.func @main(%mask: tensor<12xf16>, %x: tensor<1x12x16x16xf16>) -> tensor<1x1
 // CHECK-NEXT: %[[M:.*]] = graph.broadcast %mask {dims = [1]} : (tensor<12xf16>) -> tensor<1x12x16x16xf16>
 // CHECK-NEXT: %[[Y:.*]] = graph.mul %[[M]], %x : tensor<1x12x16x16xf16>
 // CHECK-NEXT: func.return %[[Y]]
+
+// -----
+
+// A product of bytes that is wanted as bytes: the cube adds up in i32, the vector cores convert.
+func.func @main(%a: tensor<4x2xi8>, %b: tensor<2x3xi8>) -> tensor<4x3xi8> {
+  %p = graph.contract %a, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4x2xi8>, tensor<2x3xi8>) -> tensor<4x3xi8>
+  func.return %p : tensor<4x3xi8>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[P:.*]] = graph.contract %a, %b {{.*}} -> tensor<4x3xi32>
+// CHECK-NEXT: graph.convert %[[P]] : (tensor<4x3xi32>) -> tensor<4x3xi8>
