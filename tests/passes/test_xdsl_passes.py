@@ -77,7 +77,7 @@ def with_theirs(places: tuple[str, ...]) -> list[Stage]:
     for stage in PIPELINE:
         stages.append(stage)
         if stage.name in places:
-            stages += [Stage(p.name, lambda p=p: p, stage.level) for p in THEIRS]
+            stages += [Stage(p.name, p, stage.level) for p in THEIRS]
     return stages
 
 
