@@ -85,6 +85,9 @@ class TilewrightOptMain(xDSLOptMain):
         arg_parser.error = _usage  # pyright: ignore[reportAttributeAccessIssue]  # as argparse's users do
         arg_parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         arg_parser.add_argument(
+            "--list-patterns", action=_ListPatterns, nargs=0, help="list the patterns of graph-simplify"
+        )
+        arg_parser.add_argument(
             "--all",
             action="store_true",
             help="show every error of the verifier and of npu-check, not only the first",
@@ -309,6 +312,14 @@ def _dump(module: ModuleOp, what: str) -> None:
     print(f"// -----// IR Dump After {what} //----- //", file=sys.stderr)
     Printer(stream=sys.stderr).print_op(module)
     print("\n", file=sys.stderr, flush=True)
+
+
+class _ListPatterns(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from ..passes.graph.patterns import listing
+
+        print(listing())
+        parser.exit()
 
 
 def _usage(message: str) -> NoReturn:

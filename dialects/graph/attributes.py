@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.ir import Data
@@ -66,6 +66,10 @@ class DataAttr(Data[Literal]):
     @staticmethod
     def of(array: np.ndarray | Sequence | float) -> DataAttr:
         return DataAttr(Literal.of(np.asarray(array)))
+
+    def reshaped(self, shape: Sequence[int]) -> DataAttr:
+        """The same elements in another shape."""
+        return DataAttr(replace(self.data, shape=tuple(shape)))
 
     def print_parameter(self, printer: Printer) -> None:
         lit = self.data

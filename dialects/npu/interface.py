@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
+from xdsl.traits import EffectInstance
 
 from ...machine import Machine
 from ..base import FormattedOp, Linear, to_ints
 from ..dtypes import dtype_name, itemsize, size
+from ..effects import MemoryEffectInterface, effects_on
 from ..shapes import check_offsets
 from .legality import EngineOp
 from .types import BufferType, GmType, Pipe
@@ -66,7 +69,7 @@ class SourceBox:
         return SourceBox(to_ints(sizes), *found)
 
 
-class NpuOp(EngineOp):
+class NpuOp(EngineOp, MemoryEffectInterface):
     """One machine instruction. Operands come in the order sources, destinations, indices."""
 
     PIPE: ClassVar[Pipe]
@@ -90,6 +93,9 @@ class NpuOp(EngineOp):
 
     def writes(self) -> Sequence[SSAValue]:
         return self.destinations()
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return effects_on(self.reads(), self.writes())
 
     def in_place(self) -> bool:
         """Whether a destination may be a source too: each lane is read before it is written."""

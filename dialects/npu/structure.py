@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, TensorType, i1
@@ -19,10 +20,19 @@ from xdsl.irdl import (
     var_region_def,
     var_result_def,
 )
-from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
+from xdsl.traits import (
+    EffectInstance,
+    IsolatedFromAbove,
+    IsTerminator,
+    NoTerminator,
+    Pure,
+    RecursiveMemoryEffect,
+    SymbolOpInterface,
+)
 
 from ..base import FormattedOp, integer
 from ..dtypes import element_type, itemsize, size, tensor
+from ..effects import MemoryEffectInterface, allocates, effects_on
 from ..graph import ConstantOp, YieldOp
 from ..graph.attributes import DataAttr
 from .interface import gm
@@ -50,22 +60,28 @@ class SectionOp(Section):
 
 
 @irdl_op_definition
-class GmAllocOp(FormattedOp):
+class GmAllocOp(FormattedOp, MemoryEffectInterface):
     """A tensor in device memory; `address` (bytes) comes with npu-plan-memory."""
 
     name = "npu.gm_alloc"
     address = opt_prop_def(IntegerAttr)
     result = result_def(GmType)
 
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return allocates(self.results)
+
 
 @irdl_op_definition
-class GmConstantOp(FormattedOp):
+class GmConstantOp(FormattedOp, MemoryEffectInterface):
     """A constant that is in device memory before the program starts."""
 
     name = "npu.gm_constant"
     value = prop_def(DataAttr)
     address = opt_prop_def(IntegerAttr)
     result = result_def(GmType)
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return allocates(self.results)
 
     def verify_(self) -> None:
         data = self.value.data
@@ -116,7 +132,7 @@ class LaunchOp(Command):
 
 
 @irdl_op_definition
-class CallOp(FormattedOp):
+class CallOp(FormattedOp, MemoryEffectInterface):
     """Runs a function of the host program on device tensors: its inputs, then the `outputs` that it writes. The
     function has a frame of its own in device memory for everything else, since no function calls itself."""
 
@@ -131,6 +147,9 @@ class CallOp(FormattedOp):
 
     def written(self) -> Sequence[SSAValue]:
         return self.operands[len(self.operands) - integer(self.outputs) :]
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return effects_on(self.inputs(), self.written())
 
     def verify_(self) -> None:
         name = self.callee.root_reference.data
@@ -322,7 +341,7 @@ def check_yields(op: FormattedOp, what: str, block: Block, types: Sequence[Attri
 
 
 @irdl_op_definition
-class LoopOp(FormattedOp):
+class LoopOp(FormattedOp, MemoryEffectInterface):
     """Repeats `body` while `condition` yields the number true, or `trip_count` times where that is known.
 
     `initial` has device tensors first: they are the loop's state, which the body's end updates in place. After them
@@ -335,6 +354,7 @@ class LoopOp(FormattedOp):
     trip_count = opt_prop_def(IntegerAttr)
     condition = region_def("single_block")
     body = region_def("single_block")
+    traits = traits_def(RecursiveMemoryEffect())
 
     @property
     def state(self) -> Sequence[SSAValue]:
@@ -357,6 +377,9 @@ class LoopOp(FormattedOp):
     def written(self) -> Sequence[SSAValue]:
         return self.state
 
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return effects_on(self.operands, self.written())
+
     def verify_(self) -> None:
         types = [v.type for v in self.operands]
         if not all(isinstance(v.type, GmType) for v in self.state) or not all(
@@ -375,7 +398,7 @@ class LoopOp(FormattedOp):
 
 
 @irdl_op_definition
-class BranchOp(FormattedOp):
+class BranchOp(FormattedOp, MemoryEffectInterface):
     """Runs the branch that the first operand, a number of the host, selects (the last one where it is out of range).
     Device tensors that a branch yields are copied to `outputs`; numbers after them are the op's results."""
 
@@ -384,9 +407,13 @@ class BranchOp(FormattedOp):
     outputs = var_operand_def(GmType)
     results_ = var_result_def(TensorType)
     branches = var_region_def("single_block")
+    traits = traits_def(RecursiveMemoryEffect())
 
     def written(self) -> Sequence[SSAValue]:
         return self.outputs
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return effects_on(self.operands, self.written())
 
     def verify_(self) -> None:
         if not self.branches:

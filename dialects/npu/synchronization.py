@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, var_operand_def
+from xdsl.traits import EffectInstance
 
 from ...machine import Machine
 from ..base import INDEX, integer, text
+from ..effects import ORDERS
 from .interface import FREE, Cost, NpuOp
 from .types import Pipe
 
@@ -24,7 +27,17 @@ def check_pipes(op: NpuOp) -> None:
             )
 
 
-class SyncOp(NpuOp):
+class OrderOp(NpuOp):
+    """Moves nothing, and nothing moves across it."""
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return ORDERS
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return FREE
+
+
+class SyncOp(OrderOp):
     """Orders two pipes of one core through event `event` + (counter modulo `slots`)."""
 
     ADDRESSED: ClassVar[bool] = True
@@ -54,9 +67,6 @@ class SyncOp(NpuOp):
         if event < 0 or slots < 1 or event + slots > 8:
             raise self.error(f"uses events {event}..{event + slots - 1}; a pipe pair has 0..7")
 
-    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        return FREE
-
 
 @irdl_op_definition
 class SetFlagOp(SyncOp):
@@ -85,19 +95,16 @@ class WaitFlagOp(SyncOp):
 
 
 @irdl_op_definition
-class BarrierOp(NpuOp):
+class BarrierOp(OrderOp):
     """Waits until all pipes of the core are idle."""
 
     name = "npu.barrier"
     PIPE: ClassVar[Pipe] = Pipe.S
     N_OUTPUTS: ClassVar[int] = 0
 
-    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        return FREE
-
 
 @irdl_op_definition
-class SetCrossOp(NpuOp):
+class SetCrossOp(OrderOp):
     """Tells the other cores of the block that pipe `source` finished what it was given (a counting flag)."""
 
     name = "npu.set_cross"
@@ -112,12 +119,9 @@ class SetCrossOp(NpuOp):
         super().verify_()
         check_pipes(self)
 
-    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        return FREE
-
 
 @irdl_op_definition
-class WaitCrossOp(NpuOp):
+class WaitCrossOp(OrderOp):
     """Holds pipe `target` until the block's other core set the event once more."""
 
     name = "npu.wait_cross"
@@ -131,6 +135,3 @@ class WaitCrossOp(NpuOp):
     def verify_(self) -> None:
         super().verify_()
         check_pipes(self)
-
-    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        return FREE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
@@ -14,12 +15,13 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
+from xdsl.traits import EffectInstance, Pure
 
 from ...machine import Machine
 from .. import npu
 from ..base import INDEX, to_ints
 from ..dtypes import dtype_name, size
+from ..effects import allocates
 from ..npu.interface import NpuOp
 from ..npu.legality import refuse_drain, refuse_path, refuse_product
 from ..npu.types import Pipe
@@ -93,7 +95,9 @@ class ZeroOp(TileOp):
 
     name = "tile.zero"
     result = result_def(TileType)
-    traits = traits_def(Pure())
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return allocates(self.results)
 
     def verify_(self) -> None:
         self.check_space(self.result, space="l0c")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, SymbolRefAttr
 from xdsl.irdl import irdl_op_definition, prop_def, traits_def, var_operand_def, var_result_def
-from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
+from xdsl.traits import EffectInstance, IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 
 from .. import npu
 from ..base import FormattedOp, text, to_ints
+from ..effects import ORDERS
 from ..npu.interface import NpuOp
 from ..npu.legality import Kernel, Section
 from .interface import TileOp
@@ -66,3 +68,6 @@ class BarrierOp(TileOp):
 
     name = "tile.barrier"
     INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.BarrierOp
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return ORDERS

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
+from xdsl.interfaces import HasFolderInterface
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -15,12 +18,13 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
+from xdsl.traits import EffectInstance, Pure
 
 from ...machine import Machine
 from .. import npu
 from ..base import INDEX, to_ints
 from ..dtypes import dtype_name, size
+from ..effects import effects_on
 from ..npu.buffers import check_indirect, check_scalar, check_view
 from ..npu.interface import NpuOp
 from ..npu.legality import refuse_drain, refuse_path
@@ -31,13 +35,16 @@ from .types import TileType
 
 
 @irdl_op_definition
-class ViewOp(TileOp):
+class ViewOp(TileOp, HasFolderInterface):
     """A strided view of a whole device tensor; moves nothing."""
 
     name = "tile.view"
     source = operand_def(GmType)
     result = result_def(GmType)
     traits = traits_def(Pure())
+
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        return [self.source] if self.source.type == self.result.type else None
 
     def verify_(self) -> None:
         assert isinstance(self.source.type, GmType) and isinstance(self.result.type, GmType)
@@ -70,7 +77,9 @@ class LoadOp(BoxOp):
     steps = opt_prop_def(DenseArrayBase)
     fill = opt_prop_def(FloatAttr | IntegerAttr)
     result = result_def(TileType)
-    traits = traits_def(Pure())
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return super().effects() | effects_on([self.source], [])
 
     def verify_(self) -> None:
         super().verify_()
@@ -99,6 +108,9 @@ class StoreOp(BoxOp):
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
     steps = opt_prop_def(DenseArrayBase)
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return effects_on([self.source], [self.dest])
 
     def verify_(self) -> None:
         super().verify_()
@@ -131,7 +143,9 @@ class LoadIndirectOp(TileOp):
     index = operand_def(TileType)
     sizes = prop_def(DenseArrayBase)
     result = result_def(TileType)
-    traits = traits_def(Pure())
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return super().effects() | effects_on([self.source], [])
 
     def verify_(self) -> None:
         super().verify_()
@@ -155,7 +169,9 @@ class ScalarOp(TileOp):
     low = prop_def(IntegerAttr)
     high = prop_def(IntegerAttr)
     result = result_def(INDEX)
-    traits = traits_def(Pure())
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return super().effects() | effects_on([self.source], [])
 
     def verify_(self) -> None:
         super().verify_()

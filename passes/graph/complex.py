@@ -47,7 +47,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ..base import LevelPass
 from ..errors import PassError
 from .complex_functions import FORMULAS, Pair, Parts
-from .simplify import Rewriter
+from .tensor_builder import TensorBuilder
 
 REAL = part(COMPLEX)
 
@@ -117,12 +117,12 @@ def half(whole: Literal, elements: np.ndarray) -> Literal:
     return Literal(made.dtype, whole.shape, made.data, whole.splat or made.splat)
 
 
-class Builder(Rewriter):
+class Builder(TensorBuilder):
     """Builds ops before `at`, each with a location that is given, and remembers them."""
 
     def __init__(self, at: Operation, location: LocationAttr, made: list[Operation]):
         assert at.parent is not None
-        super().__init__(at.parent, at)
+        self.block, self.at = at.parent, at
         self.location, self.made = location, made
 
     def add(
