@@ -19,7 +19,7 @@ from xdsl.universe import Universe
 from xdsl.utils.exceptions import ParseError, ShrinkException, VerifyException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from ..passes.errors import SeveralErrors
+from ..passes.errors import SeveralErrors, StateMissing
 from .common import (
     STDIN,
     CliError,
@@ -229,6 +229,8 @@ class TilewrightOptMain(xDSLOptMain):
             super().apply_passes(prog)
         except SeveralErrors as error:
             raise error.blaming(tuple(self.ran)) from None
+        except StateMissing:
+            raise
         except Exception:
             if self.args.print_ir_after_all and self.running is not None:
                 _dump(prog, f"{self.running.name} Failed")

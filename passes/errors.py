@@ -13,6 +13,10 @@ class PassError(CompileError):
     """One clear sentence: the op, its place, and what to do."""
 
 
+class StateMissing(PassError):
+    """A module lacks what a pass requires; the pass has not begun."""
+
+
 class TooLarge(PassError):
     """A fusion whose values do not fit on chip together; in parts it may."""
 

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from xdsl.passes import ModulePass
 
-from .errors import PassError
+from .errors import StateMissing
 
 STATES = (
     "real",
@@ -89,11 +89,11 @@ def all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
 
 
 def check_requirements(stage: Stage, have: Set[str]) -> None:
-    """Raises PassError where a module of which only `have` holds lacks what a pass requires."""
+    """Raises StateMissing where a module of which only `have` holds lacks what a pass requires."""
     lacking = [state for state in stage.requires if state not in have]
     if lacking:
         makers = [s.name for s in PIPELINE if set(s.establishes) & set(lacking)]
-        raise PassError(
+        raise StateMissing(
             f"{stage.name} needs a module that is {' and '.join(lacking)}: run {', '.join(makers)} before it"
         )
 

@@ -147,6 +147,20 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
 
 // -----
 
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "vector", units = 1} {
+    ^bb1(%u: index):
+      %x = tile.fill {value = 0.0 : f64} : () -> !tile.tile<16x16xf16, ub>
+      tile.store %x, %b at [0, 0] {sizes = [16, 16]} : (!tile.tile<16x16xf16, ub>, !npu.gm<16x16xf32>)
+    }
+  }
+}
+// CHECK: 'tile.store' moves !tile.tile<16x16xf16, ub> to f32, and converts nothing
+
+// -----
+
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = tile.launch @gone %x {inits = [-1]} : tensor<4xf32>
   func.return %0 : tensor<4xf32>
