@@ -28,7 +28,6 @@ from .simulator import (
     simulate,
     track,
 )
-from .simulator.section import PIPES
 
 DEVICE, HOST = 1, 2
 """Process ids of the two groups of tracks."""
@@ -142,7 +141,7 @@ class _Timeline:
                 found.append(
                     {
                         "name": op.name.removeprefix("npu."),
-                        "thread": self._thread(f"{trace.core} {PIPES[event.work.pipe].value}"),
+                        "thread": self._thread(f"{trace.core} {op.PIPE}"),
                         "cycles": (event.start, event.end),
                         "args": args,
                     }

@@ -490,3 +490,16 @@ func.func @main(%x: !npu.gm<64xf32>) -> !npu.gm<64xf32> attributes {npu.addresse
   func.return %x : !npu.gm<64xf32>
 }
 // CHECK: error: event-deadlock: 'npu.wait_event' ({{.*}}check_errors.mlir:486) waits for event 0, which only 'npu.record_event' ({{.*}}check_errors.mlir:489) behind it records: it never ends; npu-schedule-host is to blame
+
+// -----
+
+// A pipe that the machine does not have.
+npu.kernel @pipes {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%core: index):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    npu.set_flag at [0] {event = 0, slots = 1, source = "PX", target = "V"}
+    npu.wait_flag at [0] {event = 0, slots = 1, source = "PX", target = "V"}
+  }
+}
+// CHECK: error: kernel @pipes: unknown-pipe: 'npu.set_flag' ({{.*}}check_errors.mlir:{{.*}}) uses pipe PX, which ascend-910b1 does not have; tile-to-npu is to blame

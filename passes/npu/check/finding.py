@@ -18,6 +18,7 @@ BLAME = {
     "uninitialised": "tile-to-npu",
     "out-of-bounds": "npu-allocate",
     "misaligned": "npu-allocate",
+    "unknown-pipe": "tile-to-npu",
     "bad-box": "tile-to-npu",
     "bad-call": "tile-to-npu",
     "uncovered": "graph-to-tile",
