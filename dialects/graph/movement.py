@@ -12,7 +12,7 @@ from xdsl.traits import Pure
 
 from ..base import integer, to_ints
 from ..dtypes import is_complex, paired, size, tensor
-from .interface import GraphOp, check_ranks, element_of, shape_of
+from .interface import GraphOp, Grouping, check_ranks, element_of, shape_of
 
 
 @irdl_op_definition
@@ -171,6 +171,7 @@ class ConcatOp(GraphOp):
     """Operands one after the other along `dim`."""
 
     name = "graph.concat"
+    GROUPING: ClassVar[Grouping] = "move"
     PARTWISE: ClassVar[bool] = True
     parts = var_operand_def()
     dim = prop_def(IntegerAttr)

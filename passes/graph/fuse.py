@@ -17,7 +17,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -28,12 +27,9 @@ from xdsl.passes import ModulePass
 from ...dialects.base import ints, to_ints
 from ...dialects.graph import (
     ArgReduceOp,
-    ConcatOp,
     ConstantOp,
     ContractOp,
     ConvOp,
-    DynamicSliceOp,
-    DynamicUpdateSliceOp,
     ElementwiseOp,
     FusionOp,
     GraphOp,
@@ -56,10 +52,9 @@ from .groups import Grouper
 WindowOp = ReduceWindowOp | SelectAndScatterOp
 
 
-@cache
 def reads_through_layout(kind: type[Operation]) -> bool:
     """True for ops whose kernels fold layout ops on their operands into loads; others read dense tensors."""
-    return issubclass(kind, ElementwiseOp | ReduceOp | ArgReduceOp | ContractOp | ConvOp | WindowOp)
+    return issubclass(kind, GraphOp) and kind.READS_THROUGH_LAYOUT
 
 
 def own_tensor(value: SSAValue, user: Operation | None) -> bool:
@@ -72,13 +67,6 @@ def own_tensor(value: SSAValue, user: Operation | None) -> bool:
     if isinstance(user, SelectAndScatterOp) and value is user.x and value is not user.source:
         return any((*to_ints(user.low), *to_ints(user.high)))
     return isinstance(user, ConvOp | WindowOp)
-
-
-MOVES: dict[type[Operation], str] = {
-    ConcatOp: "move",
-    DynamicSliceOp: "index",
-    DynamicUpdateSliceOp: "index",
-}
 
 
 @dataclass(frozen=True)
@@ -131,9 +119,7 @@ class BlockFuser:
     def run(self) -> None:
         kept: list[Operation] = []
         for op in self.block.ops:
-            if type(op) in MOVES:
-                self.grouper.single(op, MOVES[type(op)])
-            elif isinstance(op, GraphOp) and not op.regions and self.grouper.add(op):
+            if isinstance(op, GraphOp) and not op.regions and self.grouper.add(op):
                 continue
             elif not (is_layout(op) or isinstance(op, ConstantOp)):
                 kept.append(op)

@@ -75,6 +75,11 @@ def call(source: str, dest: str, outputs: int = 1) -> str:
 
 
 CASES: dict[str, tuple[str, str]] = {
+    "an instruction's pipe": (
+        "unknown-pipe",
+        kernel(f"""{flag("set", pipes="PX V")} // 1
+    {flag("wait", pipes="PX V")}"""),
+    ),
     "a load and a use without a flag": ("race", kernel(f"{A}\n{LOAD} // 1\n{STORE} // 2")),
     "a flag that nothing consumes": ("unpaired-flag", kernel(f"{flag('set')} // 1")),
     "a flag raised twice": (
