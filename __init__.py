@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from .backends.simulator.errors import SimulationError
     from .machine import Machine, MachineError
     from .passes.pins import Schedule
+    from .support.plugins import AddedPass, Plugin, PluginError
 
 __all__ = [
+    "AddedPass",
     "CompileError",
     "Machine",
     "MachineError",
     "Options",
+    "Plugin",
+    "PluginError",
     "Program",
     "Schedule",
     "SimulationError",
@@ -37,6 +41,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     homes = {
         **{"Machine": ".machine", "MachineError": ".machine", "Schedule": ".passes.pins", "jit": ".api.jitted"},
+        **dict.fromkeys(("AddedPass", "Plugin", "PluginError"), ".support.plugins"),
         "SimulationError": ".backends.simulator.errors",
     }
     home = import_module(homes.get(name, ".api.program"), __name__)

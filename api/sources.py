@@ -21,8 +21,10 @@ from ..dialects.npu import GmType
 from ..dialects.text import one_line, parse_module
 from ..dialects.text import verify as verify_module
 from ..frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
+from ..frontends.added import frontend_of, read_with
 from ..frontends.text import TwError, decoded, find_tw
 from ..passes.errors import PassError
+from ..support.plugins import Entry, PluginError
 from .signature import CompileError, Signature, described, physical, signature_of, types_of
 
 
@@ -47,7 +49,7 @@ class as_compile_error:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TwError):
             raise SourceError(str(error)) from error
-        if isinstance(error, PassError | FrontendError | VerifyException | MissingCallback):
+        if isinstance(error, PassError | FrontendError | VerifyException | MissingCallback | PluginError):
             raise CompileError(one_line(str(error))) from error
 
 
@@ -66,6 +68,10 @@ def origin_of(source: Any, args: Sequence[Any]) -> Source:
     found = find_tw(str(source)) if isinstance(source, str | Path) else None
     if found is not None:
         return _from_tw(*found, args)
+    added = _frontend_of(source)
+    if added is not None:
+        path, entry = Path(source), added
+        return Source(lambda: _from_plugin(entry, _read(path), str(path)), path.name)
     if isinstance(source, Path) or (
         isinstance(source, str) and "\n" not in source and source.endswith((".mlir", ".mlirbc"))
     ):
@@ -122,6 +128,20 @@ def _from_function(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ModuleO
     lowered = lower_function(fn, args)
     signature = signature_of(lowered.in_avals, lowered.out_avals, lowered.in_tree, lowered.out_tree)
     return lowered.module, signature
+
+
+def _frontend_of(source: Any) -> Entry | None:
+    """The frontend of a plugin for a source that is a path."""
+    if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source):
+        return frontend_of(source)
+    return None
+
+
+def _from_plugin(entry: Entry, content: bytes, filename: str) -> tuple[ModuleOp, Signature]:
+    with as_compile_error():
+        module = read_with(entry, content, filename)
+        verify_module(module)
+    return module, Signature(_main_inputs(module, filename))
 
 
 def _from_text(content: bytes, filename: str | None) -> tuple[ModuleOp, Signature]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..machine import Machine, MachineError
+from ..support.plugins import PluginError
 from .common import (
     CliError,
     OneLineParser,
@@ -202,7 +203,7 @@ def _outputs(args: argparse.Namespace) -> list[str]:
 
 
 def _message(error: Exception) -> str:
-    if isinstance(error, CliError | MachineError):
+    if isinstance(error, CliError | MachineError | PluginError):
         return str(error)
     if isinstance(error, OSError):
         return os_message(error)

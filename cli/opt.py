@@ -21,16 +21,18 @@ from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError, ShrinkException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from ..frontends.added import FILE_TYPES, read_with
 from ..frontends.errors import FrontendError
 from ..machine import MachineError
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, check_requirements, properties_of, without_need
-from .common import CliError, complain, os_message, quiet_pipe, suggestion, write_whole
+from ..support.plugins import PluginError, entries
+from .common import CliError, complain, os_message, quiet_pipe, short_warnings, suggestion, write_whole
 from .universe import TILEWRIGHT_UNIVERSE
 
 PROGRAM = "tilewright-opt"
 
-DIAGNOSTICS = (DiagnosticException, PassError, FrontendError, MachineError)
+DIAGNOSTICS = (DiagnosticException, PassError, FrontendError, MachineError, PluginError)
 """What the IR or a pass has to say about a program: one sentence each, printed by `--verify-diagnostics`."""
 
 EXTENSIONS = ("mlir", "mlirbc")
@@ -63,6 +65,8 @@ class TilewrightOptMain(xDSLOptMain):
     def register_all_frontends(self) -> None:
         for extension in EXTENSIONS:
             self.available_frontends[extension] = lambda io: self._read(io.read(), 1)
+        for name, entry in entries("frontends", FILE_TYPES).items():
+            self.available_frontends[name] = lambda io, e=entry: read_with(e, io.read(), self.get_input_name())
 
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         super().register_all_arguments(arg_parser)
@@ -115,7 +119,7 @@ class TilewrightOptMain(xDSLOptMain):
             return super().prepare_input()
         except ValueError:
             name = self.args.input_file
-            known = ", ".join(f".{e}" for e in EXTENSIONS)
+            known = ", ".join(f".{e}" for e in (*EXTENSIONS, *entries("frontends", FILE_TYPES)))
             raise CliError(f"{name}: unknown file type; known are {known}") from None
 
     # -- running ---------------------------------------------------------------------------------------------
@@ -230,7 +234,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Runs the driver; 0, or 1 after an error."""
     given = list(sys.argv[1:] if args is None else args)
     try:
-        with quiet_pipe():
+        with quiet_pipe(), short_warnings(PROGRAM):
             TilewrightOptMain(given).run()
         return 0
     except ShrinkException:

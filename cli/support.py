@@ -23,9 +23,11 @@ from ..dialects.npu.structure import HostCallOp, KernelOp
 from ..frontends import FrontendError, bindings
 from ..frontends.rules import ON_COMPLEX, RULES, STRUCTURAL
 from ..frontends.rules.elementwise import NAMES
+from ..frontends.walk import CUSTOM_CALL
 from ..machine import Machine
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, run_pipeline
+from ..support.plugins import entries
 
 DTYPES = (
     *("f32", "f16", "bf16", "f64", "f8E4M3FN", "i8", "i16", "i32", "i64"),
@@ -80,11 +82,13 @@ def rows(target: str, names: list[str] | None = None) -> Iterator[Row]:
 
 
 def known() -> set[str]:
-    """The ops of StableHLO, as its own bindings list them."""
+    """The ops of StableHLO, as its own bindings list them, and the custom calls that have a rule."""
     from jaxlib.mlir.dialects import stablehlo
 
     listed = (getattr(value, "OPERATION_NAME", "") for value in vars(stablehlo).values())
-    return {n.removeprefix("stablehlo.") for n in listed if n.startswith("stablehlo.")} - {"return"}
+    ops = {n.removeprefix("stablehlo.") for n in listed if n.startswith("stablehlo.")} - {"return"}
+    calls = {n.removeprefix("stablehlo.") for n in RULES if n.startswith(f"{CUSTOM_CALL} @")}
+    return ops | calls
 
 
 def _probe(form: str, dtype: str, target: str) -> Support | None:
@@ -154,6 +158,9 @@ def form_of(name: str) -> str | None:
     """StableHLO text of a function with the op, `$T` for the element type; None for ops whose engine is that of what
     they contain, such as `while`."""
     ours = NAMES.get(name, name)
+    added = entries("forms")
+    if name in added:
+        return added[name].given
     if name in forms():
         return forms()[name]
     if ours not in FUNCTIONS or f"stablehlo.{name}" not in RULES:
@@ -161,8 +168,10 @@ def form_of(name: str) -> str | None:
     function, shape = FUNCTIONS[ours], "tensor<24x40x$T>"
     result = "tensor<24x40xi1>" if function.result == "i1" else shape
     names = [f"%{i}" for i in range(function.arity)]
+    op, _, called = name.partition(" @")
+    target = f' {{call_target_name = "{called}"}}' if called else ""
     return (
         f"func.func @main({', '.join(f'{n}: {shape}' for n in names)}) -> {result} {{\n"
-        f'  %r = "stablehlo.{name}"({", ".join(names)}) : ({", ".join([shape] * len(names))}) -> {result}\n'
+        f'  %r = "stablehlo.{op}"({", ".join(names)}){target} : ({", ".join([shape] * len(names))}) -> {result}\n'
         f"  return %r : {result}\n}}\n"
     )
