@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .api.jitted import jit
     from .api.program import CompileError, Options, Program, Verification, compile, verify
     from .backends.simulator.errors import SimulationError
+    from .frontends.custom import custom_call
     from .machine import Machine, MachineError
     from .passes.pins import Schedule
     from .support.plugins import AddedPass, Plugin, PluginError
@@ -30,6 +31,7 @@ __all__ = [
     "SimulationError",
     "Verification",
     "compile",
+    "custom_call",
     "jit",
     "verify",
 ]
@@ -42,6 +44,7 @@ def __getattr__(name: str) -> Any:
     homes = {
         **{"Machine": ".machine", "MachineError": ".machine", "Schedule": ".passes.pins", "jit": ".api.jitted"},
         **dict.fromkeys(("AddedPass", "Plugin", "PluginError"), ".support.plugins"),
+        "custom_call": ".frontends.custom",
         "SimulationError": ".backends.simulator.errors",
     }
     home = import_module(homes.get(name, ".api.program"), __name__)

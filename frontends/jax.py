@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 
 from ..dialects.callbacks import Callback
 from ..dialects.graph.donation import donate
+from .custom import private_parameters
 from .stablehlo import convert_module
 
 
@@ -41,7 +42,7 @@ def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
     # Without keep_unused, @main would lose the inputs that fn ignores; custom calls follow the platform, and
     # the host of the device is a CPU.
     traced = jax.jit(fn, keep_unused=True).trace(*args)
-    lowered = traced.lower(lowering_platforms=("cpu",))
+    lowered = traced.lower(lowering_platforms=("cpu",), **private_parameters())
     source: Any = lowered.compiler_ir("stablehlo")
     number_callbacks(source, _callbacks(lowered))
     module = convert_module(source)
