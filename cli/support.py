@@ -24,7 +24,7 @@ from ..frontends import FrontendError, bindings
 from ..frontends.rules import ON_COMPLEX, RULES, STRUCTURAL
 from ..frontends.rules.elementwise import NAMES
 from ..frontends.walk import CUSTOM_CALL
-from ..machine import Machine
+from ..machine import PIPES, Machine
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, run_pipeline
 from ..support.plugins import entries
@@ -43,7 +43,7 @@ DMA, HOST, FOLDED = "dma", "host", "folded"
 
 @dataclass(frozen=True)
 class Support:
-    """What an op on an element type becomes. engines: in the order cube, vector, dma, host, folded; instructions: the
+    """What an op on an element type becomes. engines: in the order cube, vector, pipes of the chip's own, dma, host, folded; instructions: the
     npu ops that compute, each once, with the elements or multiply-accumulates that it does in a cycle of one core;
     problem: why it cannot be compiled, or ""."""
 
@@ -100,6 +100,10 @@ def _probe(form: str, dtype: str, target: str) -> Support | None:
         return None
     try:
         module = read_module(content.encode(), "probe.mlir")
+    except CompileError as error:
+        # of a custom call its own rule says which types there are
+        return None if f'"{CUSTOM_CALL}"' in form else Support((), {}, str(error))
+    try:
         run_pipeline(module, target, stages=[s for s in PIPELINE if s.name != "npu-check"])
     except (CompileError, PassError) as error:
         return Support((), {}, str(error))
@@ -114,13 +118,21 @@ def _engines(module: ModuleOp, machine: Machine) -> Support:
         if isinstance(op, HostCallOp):
             engines.add(HOST)
         elif isinstance(op, NpuOp) and not isinstance(op, FLAGS) and _in_kernel(op):
-            engines.add(ENGINES.get(op.PIPE, DMA))
-            if op.PIPE in ENGINES:
+            own = op.PIPE not in PIPES  # of a pipe of the chip's own only the cost says whether it computes
+            if op.PIPE not in ENGINES and not own:
+                engines.add(DMA)
+                continue
+            try:
                 cost = op.cost(machine, [0] * len(op.index_operands()))
+            except KeyError as error:
+                return Support((), {}, f"{op.name} has no cost on {machine.name}: {error.args[0]}")
+            computes = not own or bool(cost.macs or cost.elements)
+            engines.add(ENGINES.get(op.PIPE, str(op.PIPE)) if computes else DMA)
+            if computes:
                 rate = (cost.macs or cost.elements) / max(cost.cycles, 1)
                 name = op.name.removeprefix("npu.")
                 instructions[name] = max(instructions.get(name, 0.0), round(rate, 2))
-    order = (*ENGINES.values(), HOST)
+    order = (*ENGINES.values(), *sorted(engines - {*ENGINES.values(), DMA, HOST}), HOST)
     found = tuple(e for e in order if e in engines) or ((DMA,) if DMA in engines else (FOLDED,))
     return Support(found, instructions)
 

@@ -98,6 +98,14 @@ class Function:
         if self.complex_flops and self.complex_error is None:
             raise missing("complex_error", "say its largest error on complex numbers, in roundoffs")
 
+    def defined_on(self, dtype: str) -> bool:
+        """Whether its operands may have this element type (but for the mask of a select)."""
+        floating = dtype[0] in "fb"
+        kinds = {"any", "float" if floating else "whole"}
+        if dtype != "i1":
+            kinds |= {"number"} if floating else {"number", "integer"}
+        return self.domain in kinds
+
     def ulps_in(self, dtype: str) -> float:
         """The largest error for a result of an element type, in its units in the last place."""
         assert self.ulps is not None

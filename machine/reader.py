@@ -218,7 +218,7 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
 def _check_energy(table: _Table, found: Mapping[str, Any]) -> None:
     """Every level, lane and product has its energy. Raises MachineError."""
     energy: Energy = found["energy"]
-    own = [space.level for space in found["spaces"].values() if space.name not in LEVELS]
+    own = [space.level for space in found["spaces"].values() if space.name not in (*LEVELS, "gm")]
     for level in dict.fromkeys(("gm", "l2", "l1", "l0", "ub", *own)):
         if level not in energy.pj_per_byte:
             raise table.error(f"pj_per_byte.{level}", "is missing")

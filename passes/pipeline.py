@@ -12,6 +12,8 @@ from xdsl.ir import Block
 from xdsl.passes import ModulePass
 
 from ..dialects.graph import FusionOp, GraphOp
+from ..support.plugins import Entry
+from .added import load, loaders, with_added
 from .calls import callers_first
 from .errors import PassError
 
@@ -136,9 +138,21 @@ PIPELINE: tuple[Stage, ...] = (
 )
 
 
+def _added(entry: Entry) -> Stage:
+    given = entry.given
+    states = frozenset(given.requires), frozenset(given.establishes)
+    return Stage(entry.name, lambda: load(entry), given.level, *states)
+
+
+OURS = tuple(s.name for s in PIPELINE)
+"""The passes of this package, in order."""
+
+PIPELINE = with_added(PIPELINE, STATES, _added)
+
+
 def all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
     """Pass factories by name, for the driver."""
-    return {s.name: s.load for s in PIPELINE}
+    return {s.name: s.load for s in PIPELINE} | loaders(OURS)
 
 
 def level_of(module: ModuleOp) -> str:

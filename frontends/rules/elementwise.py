@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.dtypes import dtype_name, element_type, is_complex, is_float, itemsize, tensor
-from ...dialects.elementwise import FUNCTIONS, PARTS
+from ...dialects.elementwise import FUNCTIONS, PARTS, function_of
 from ...dialects.graph import BroadcastOp, ConstantOp, IotaOp, ReshapeOp, SliceOp
 from ...dialects.graph.interface import element_of, shape_of
 from .. import bindings
@@ -23,10 +23,14 @@ _ON_BOOLEANS = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "not",
 
 def same_shape(name: str) -> Rule:
     """The rule of an op that is graph.<name> on operands of one shape."""
+    function = function_of(name)
+    called = " @" in (function.stablehlo or "")
 
     def rule(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         if element_of(args[0]) == _BOOLEAN and name not in _ON_BOOLEANS:
             return None
+        if called and not function.defined_on(dtype_name(element_of(args[-1]))):
+            return None  # of its own ops StableHLO has seen to that
         return [walk.elementwise(name, args, types[0])]
 
     return rule
