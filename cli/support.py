@@ -43,9 +43,9 @@ DMA, HOST, FOLDED = "dma", "host", "folded"
 
 @dataclass(frozen=True)
 class Support:
-    """What an op on an element type becomes. engines: in the order cube, vector, pipes of the chip's own, dma, host, folded; instructions: the
-    npu ops that compute, each once, with the elements or multiply-accumulates that it does in a cycle of one core;
-    problem: why it cannot be compiled, or ""."""
+    """What an op on an element type becomes. engines: in the order cube, vector, pipes of the chip's own, dma, host,
+    folded; instructions: the npu ops that compute, each once, with the elements or multiply-accumulates that it does in
+    a cycle of one core; problem: why it cannot be compiled, or ""."""
 
     engines: tuple[str, ...]
     instructions: dict[str, float]
