@@ -16,9 +16,10 @@ from ..backends.simulator.flags import cycles_without
 from ..backends.trace import write_trace
 from ..dialects.base import integer, source_of, text
 from ..dialects.graph.donation import donated, keep_all
+from ..dialects.module import target_of
 from ..dialects.npu.structure import KernelOp
 from ..dialects.text import verify as verify_module
-from ..machine import Machine
+from ..machine import DEFAULT_TARGET, Machine
 from ..passes.npu.check import removable_flags
 from ..passes.pins import Pins, Schedule, pins_text
 from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned, run_pipeline
@@ -227,17 +228,19 @@ class Program:
 def compile(
     source: Any,
     *args: Any,
-    target: str = "ascend-910b1",
+    target: str | None = None,
     options: Options | None = None,
 ) -> Program:
     """Compiles a program for a target.
 
+    target: the name of a chip or the path of a .toml; None: what the module in `source` says, else ascend-910b1.
     source: a JAX function with example `args` (arrays or jax.ShapeDtypeStruct, any pytree); StableHLO text or
     bytes; or the path of an .mlir file of StableHLO or any of our levels; or `model.tw` or `model.tw:fn`, with
     example `args` where dimensions are symbolic. Raises CompileError with one sentence
     for a program that cannot be compiled, MachineError for an unknown target.
     """
-    Machine.load(target)
+    if target is not None:
+        Machine.load(target)
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     options = options or Options()
@@ -247,7 +250,7 @@ def compile(
         check_pinnable(module, options.stages())
         run_pipeline(module, target, stages=options.stages())
         verify_module(module)
-    program = Program(origin, module, signature, target, options)
+    program = Program(origin, module, signature, target_of(module) or DEFAULT_TARGET, options)
     program.donations.warn()
     return program
 
@@ -283,7 +286,7 @@ def reference_values(fn: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
 def verify(
     source: Callable[..., Any] | Any,
     *args: Any,
-    target: str = "ascend-910b1",
+    target: str | None = None,
     options: Options | None = None,
     program: Program | None = None,
     stages: Sequence[Stage] | None = None,
@@ -294,9 +297,9 @@ def verify(
 ) -> Verification:
     """Compares a program's values after every pass, at every level, with JAX and with the pass before.
 
-    source and args: as for `compile`. against: a JAX function that takes the same `args` and gives the same outputs,
-    to compare with; the source itself where that is a function. Without either a program is compared with the values
-    of the level that it is written in, which shows what the passes do and not whether it says what is meant
+    source, args and target: as for `compile`. against: a JAX function that takes the same `args` and gives the same
+    outputs, to compare with; the source itself where that is a function. Without either a program is compared with
+    the values of the level that it is written in, which shows what the passes do and not whether it says what is meant
     (`result.reference` names what was compared with). bisect: stop at
     the first bad pass and find the op, the tile, the line and a small program that shows it (`result.culprit`).
     quick: compare only the compiled program, in both memory modes. stages: passes to run instead of the usual ones.
@@ -332,7 +335,7 @@ def verify(
             module,
             flat,
             reference,
-            target,
+            target or target_of(module) or DEFAULT_TARGET,
             options.stages() if stages is None else stages,
             execute if stages is None else None,
             bisect,

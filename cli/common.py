@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import stat
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,10 @@ class Say(Protocol):
     """Changes what a terminal says that is being done; done, steps: for a bar, where the number of steps is known."""
 
     def __call__(self, said: str, done: int = 0, steps: int = 0) -> None: ...
+
+
+STDIN = "-"
+"""Standard input where a file is read, standard output where one is written."""
 
 
 class CliError(Exception):
@@ -86,7 +91,11 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
-    """Writes a file in one step. Raises CliError."""
+    """Writes a file in one step; `-` is stdout. Raises CliError."""
+    if path == STDIN:
+        text = content if isinstance(content, str) else content.decode()
+        print(text, end="")
+        return
     try:
         files.write_whole(path, content)
     except OSError as error:
@@ -95,8 +104,10 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 def check_output(path: str, read: Iterable[str] = ()) -> None:
     """Raises CliError where a file cannot be written, so that nobody waits for a result that has no place, or where
-    it is one of those that are `read`, which would be lost."""
+    it is one of those that are `read`, which would be lost: by whatever name, or as stdin where `-` is read."""
     target = Path(path)
+    if path == STDIN:
+        return
     if not path:
         raise CliError("the name of the output file is empty")
     if target.is_dir():
@@ -105,8 +116,29 @@ def check_output(path: str, read: Iterable[str] = ()) -> None:
         raise CliError(f"{path}: {os.strerror(errno.ENOENT)}")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise CliError(f"{path}: {os.strerror(errno.EACCES)}")
-    if target.is_file() and any(Path(r).is_file() and target.samefile(r) for r in read):
+    if target.is_file() and any(
+        _is_stdin(target) if r == STDIN else Path(r).is_file() and target.samefile(r) for r in read
+    ):
         raise CliError(f"{path}: the command reads this file; write the output to another one")
+
+
+def check_plain(path: str) -> None:
+    """Raises CliError where what is to be read is a device or a pipe with a name, of which nobody knows the end."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return  # whoever opens it says so
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise CliError(f"{path}: {kind}, not a file; redirect it to stdin and read that, as -")
+
+
+def _is_stdin(path: Path) -> bool:
+    """Whether stdin is redirected from a file."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdin.fileno()), path.stat())
+    except (AttributeError, OSError, ValueError):  # no stdin, or one that is no file of the system
+        return False
 
 
 @contextmanager

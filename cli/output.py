@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import table, write_whole
+from .common import check_output, table, write_whole
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -92,6 +92,7 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
     target = Path(args.output)
     inputs = target.with_suffix(".npz")
     before = target.with_suffix(f".before-{stage}.mlir")
+    check_output(str(before), [args.source])
     write_whole(inputs, _packed(found.inputs))
     write_whole(before, found.before.rstrip() + "\n")
     write_whole(target, found.source.rstrip() + "\n")

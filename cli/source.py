@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 from ..frontends.added import frontend_of
-from .common import CliError, os_message, suggestion
+from .common import STDIN, CliError, os_message, suggestion
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,21 +33,27 @@ Spec = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Source:
-    """`model.py:fn` (then `fn` is the function), `model.tw:fn` or the path of a .tw or .mlir file."""
+    """`model.py:fn` (then `fn` is the function), `model.tw:fn` or the path of a .tw or .mlir file; or what stdin has,
+    then `content`."""
 
     path: Path
     name: str
     fn: Callable[..., Any] | None = None
     module: ModuleType | None = None
+    content: bytes | None = None
 
     @property
-    def compiled(self) -> Callable[..., Any] | Path:
+    def compiled(self) -> Callable[..., Any] | Path | bytes:
         """What `tilewright.compile` takes."""
+        if self.content is not None:
+            return self.content
         return self.fn if self.fn is not None else self.path
 
 
 def find_source(text: str) -> Source:
     """The source called `text`. Raises CliError where there is none, or where its Python file fails."""
+    if text == STDIN:
+        return Source(Path("stdin.mlir"), "stdin", content=sys.stdin.buffer.read())
     path, colon, name = text.rpartition(":")
     if not colon or not path.endswith((".py", ".tw")):
         path, name = text, ""

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from . import files, reader
 from .parts import PIPES, CubeRate, Energy, HostCost, MachineError, MemorySpace, Move, VectorUnit
+
+DEFAULT_TARGET = "ascend-910b1"
+"""The machine of a program for which nobody names one."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,7 @@ class Machine:
     scalar unit works. pipes: the queues of a core, those that every chip has first.
     wait_cycles: by pipe, what a wait for a flag costs. hbm_turn_share: how much longer HBM takes
     to read and write alike, as a share. atomic_us: one of several additions to one address, which take turns.
+    max_blocks: blocks that the grid of a launch has at most.
     library_*: see calibration/.
     """
 
@@ -46,6 +51,7 @@ class Machine:
     energy: Energy
     flags: int = 8
     pipes: tuple[str, ...] = PIPES
+    max_blocks: int = 65_535
     issue_cycles: int = 1
     row_instructions: int = 1
     vector_issue_cycles: int = 1
@@ -58,6 +64,43 @@ class Machine:
     library_issue_factor: float = 1.0
     library_constant_factor: float = 1.0
     library_start_us: float = 0.0
+
+    @property
+    def core_kinds(self) -> tuple[str, ...]:
+        """The kinds of cores: one that has everything, or cube and vector cores."""
+        return ("fused",) if self.fused else ("cube", "vector")
+
+    @cached_property
+    def _pipes(self) -> Mapping[str, frozenset[str]]:
+        found: dict[str, set[str]] = {core: {"S"} for core in self.core_kinds}
+        found[self.core_kinds[0]].add("M")
+        found[self.core_kinds[-1]].add("V")
+        for (source, target), move in self.moves.items():
+            for name in (source, target):
+                if self.spaces[name].core:
+                    found[self.spaces[name].core].add(move.pipe)
+        moving = {move.pipe for move in self.moves.values()}
+        for pipes in found.values():  # a chip's own unit that moves nothing may be of either
+            pipes.update(p for p in self.pipes if p not in PIPES and p not in moving)
+        return {core: frozenset(pipes) for core, pipes in found.items()}
+
+    def pipes_of(self, core: str) -> frozenset[str]:
+        """The pipes of a kind of core: the scalar unit, its engines, and those that move bytes of its memories."""
+        return self._pipes[core]
+
+    @staticmethod
+    def accumulator(dtype: str) -> str:
+        """The type in which the cube adds up products of `dtype`."""
+        return "i32" if dtype.startswith(("i", "ui")) else "f32"
+
+    def holds(self, space: str, dtype: str) -> bool:
+        """Whether an engine that works on a memory space of a core takes elements of a type there."""
+        moved = self.vector.runs("copy", dtype)
+        if space == "ub":
+            return moved
+        if space == "l0c":
+            return dtype in {self.accumulator(d) for d in self.cube}
+        return dtype in self.cube or (space not in ("l1", "l0a", "l0b") and moved)
 
     def cycles_to_microseconds(self, cycles: float) -> float:
         """Core cycles as microseconds at this chip's clock."""

@@ -19,13 +19,12 @@ class MachineError(Exception):
 
 @dataclass(frozen=True)
 class MemorySpace:
-    """One memory: per core, except `gm`, whose size is the device's. core: the kind of core that has it, `cube` or
-    `vector`."""
+    """One memory: of each `core` of that kind ("cube", "vector", "fused"), or of the device ("")."""
 
     name: str
     bytes: int
     align: int
-    core: str = "cube"
+    core: str = ""
 
     @property
     def level(self) -> str:
@@ -97,6 +96,10 @@ class VectorUnit:
         if rates is None:
             raise KeyError(f"no vector instruction or expansion for {op} on {dtype}")
         return sum(math.ceil(elements / rate) + self.streamed_cycles for rate in rates)
+
+    def runs(self, op: str, dtype: str) -> bool:
+        """Whether there is an instruction, or an expansion into instructions, for `op` on `dtype` itself."""
+        return self._own_rates(op, dtype) is not None
 
     def supports(self, op: str, dtype: str) -> bool:
         """Whether `cycles` has an answer for `op` on `dtype`."""

@@ -151,15 +151,16 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     scalar = table.child("scalar")
     issue = scalar.integer("issue_cycles")
     waits = {p: int(n) for p, n in table.numbers("waits").items()} if "waits" in table.table else {}
-    spaces, l2 = _spaces(table.child("spaces")), memory.number("l2_tb_per_s")
+    fused = table.flag("fused")
+    spaces, l2 = _spaces(table.child("spaces"), fused), memory.number("l2_tb_per_s")
     counts = {"cube": cores.integer("cube"), "vector": cores.integer("vector")}
-    units = {target: clock * counts[space.core] for target, space in spaces.items()}
+    units = {t: clock * counts["vector" if t == "ub" or s.core == "vector" else "cube"] for t, s in spaces.items()}
     pipes = (*PIPES, *_pipes(table))
     rates, k0 = _cube(cube.child("rates"))
     found: dict[str, Any] = {
         "name": name,
         "clock_mhz": clock,
-        "fused": table.flag("fused"),
+        "fused": fused,
         "cube_cores": counts["cube"],
         "vector_cores": counts["vector"],
         "spaces": spaces,
@@ -176,6 +177,7 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         "gm_align": memory.integer("gm_align"),
         "launch_us": launch.number("one_core_us"),
         "launch_us_all": launch.number("all_cores_us"),
+        "max_blocks": launch.integer("max_blocks") if "max_blocks" in launch.table else 65_535,
         "host": HostCost(
             host.number("pcie_gb_per_s") * 1e3,
             host.number("call_us"),
@@ -243,7 +245,7 @@ def _pipes(table: _Table) -> tuple[str, ...]:
     return names
 
 
-def _spaces(table: _Table) -> dict[str, MemorySpace]:
+def _spaces(table: _Table, fused: bool) -> dict[str, MemorySpace]:
     for required in _REQUIRED_SPACES:
         if required not in table.table:
             raise table.error(required, "is missing")
@@ -256,6 +258,7 @@ def _spaces(table: _Table) -> dict[str, MemorySpace]:
         core = ("vector" if name == "ub" else "cube") if known else entry.text("core")
         if core not in ("cube", "vector"):
             raise entry.error("core", "must be cube or vector")
+        core = "" if name == "gm" else "fused" if fused else core
         spaces[name] = MemorySpace(name, entry.integer("bytes"), entry.integer("align"), core)
         if spaces[name].align & (spaces[name].align - 1):
             raise entry.error("align", "must be a power of two")

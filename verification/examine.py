@@ -17,7 +17,7 @@ from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..machine import Machine
 from ..passes.errors import PassError
-from ..passes.pipeline import PIPELINE, Stage, all_passes, level_of, make_pass, properties_of, remaining
+from ..passes.pipeline import PIPELINE, Stage, all_passes, level_of, remaining, run_stage, states_of
 from .bounds import Bound
 from .compare import Difference, compare
 from .hostwalk import HostWalk, Memory
@@ -109,11 +109,10 @@ class Examiner:
         state = State(SOURCE, module, level_of(module))
         self.snapshots[SOURCE] = module
         following = remaining(module, "npu", self.stages)
-        self._have = properties_of(module)
         self._steps = 1 + len(following) + self.further
         self.step(SOURCE)
         self._source(state)
-        if state.level == "npu" and "synchronized" in self._have:
+        if state.level == "npu" and "synchronized" in states_of(module):
             self._hazards(SOURCE, state, state)
         for stage in following:
             if self._done():
@@ -150,17 +149,13 @@ class Examiner:
     def _apply(self, stage: Stage, state: State) -> State | None:
         """The module after a stage; None, with a failure noted, where the pass raises or leaves invalid IR."""
         module = state.module.clone()
-        lacking = ", ".join(sorted(stage.requires - self._have))
         try:
-            if lacking:
-                raise PassError(f"{stage.name} needs a module that is {lacking}")
-            make_pass(stage, self.target).apply(Context(), module)
+            run_stage(stage, module, self.target)
         except Exception as error:
             kind, said = type(error).__name__, one_line(str(error))
             problem = said if isinstance(error, PassError | VerifyException) else f"{kind}: {said[:200]}"
             self._fail(Failure(stage.name, "crash", state.level, state.module, None, problem=problem))
             return None
-        self._have |= stage.establishes
         try:
             verify_module(module)
         except VerifyException as error:
@@ -218,8 +213,7 @@ class Examiner:
         return Walk(module, self.cache, Settings()).run(self.inputs)
 
     def _addressed(self, state: State) -> bool:
-        have = properties_of(state.module)
-        return state.level == "npu" and "addressed" in have
+        return state.level == "npu" and "addressed" in states_of(state.module)
 
     def _host_run(self, state: State, golden: Trace | None = None, memory: Memory | None = None) -> Trace:
         if memory is None:
@@ -229,7 +223,7 @@ class Examiner:
 
     def _judge(self, stage: Stage, before: State, after: State) -> None:
         if not self.options.values:
-            if "synchronized" in self._have:
+            if "synchronized" in states_of(after.module):
                 self._hazards(stage.name, before, after)
             return
         try:
@@ -275,7 +269,7 @@ class Examiner:
         # equal bits launch by launch: the golden run is this one's too
         after.golden = golden
         self.goldens[after.name] = golden
-        if "synchronized" in self._have:
+        if "synchronized" in states_of(after.module):
             self._hazards(stage.name, before, after)
 
     def _unchanged(self, before: State, after: State, memory: Memory) -> bool:
@@ -289,7 +283,7 @@ class Examiner:
         return structure(before.module, addressed) == structure(after.module, addressed)
 
     def _planned(self, state: State) -> bool:
-        return "planned" in properties_of(state.module)
+        return "planned" in states_of(state.module)
 
     def _hazards(self, name: str, before: State, after: State) -> None:
         """What values cannot show: a deadlock, and where there is a checker a race."""
@@ -298,7 +292,7 @@ class Examiner:
             simulate(after.module, self.machine)
             checker = all_passes().get(CHECKER)
             if checker is not None:
-                make_pass(Stage(CHECKER, checker, "npu"), self.target).apply(Context(), after.module.clone())
+                checker()().apply(Context(), after.module.clone())
         except (SimulationError, PassError, VerifyException) as error:
             problem = one_line(str(error))
         if problem:

@@ -158,6 +158,8 @@ class Verification:
     """What results are compared with."""
     hazards: list[str] = field(default_factory=list)
     """Races, deadlocks and the like that npu-check or the simulator found; each has a row of its own too."""
+    target: str = ""
+    """The machine that the program was compiled for."""
 
     def __repr__(self) -> str:
         errors = ", ".join(f"{level} {error:.2g}" for level, error in self.levels.items())

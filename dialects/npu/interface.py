@@ -14,6 +14,7 @@ from ...machine import Machine
 from ..base import FormattedOp, Linear, to_ints
 from ..dtypes import dtype_name, itemsize, size
 from ..shapes import check_offsets
+from .legality import EngineOp
 from .types import BufferType, GmType, Pipe
 
 
@@ -65,11 +66,15 @@ class SourceBox:
         return SourceBox(to_ints(sizes), *found)
 
 
-class NpuOp(FormattedOp):
+class NpuOp(EngineOp):
     """One machine instruction. Operands come in the order sources, destinations, indices."""
 
     PIPE: ClassVar[Pipe]
     N_OUTPUTS: ClassVar[int] = 1
+
+    def pipes(self) -> Sequence[Pipe]:
+        """The pipe that the instruction runs on; those of a flag are the two that it orders."""
+        return (self.PIPE,)
 
     def sources(self) -> Sequence[SSAValue]:
         main = self.main_operands()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolRefAttr, TensorType, i1
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, TensorType, i1
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -21,59 +21,32 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
 
-from ..base import INDEX, FormattedOp, integer, text, to_ints
+from ..base import FormattedOp, integer
 from ..dtypes import element_type, itemsize, size, tensor
 from ..graph import ConstantOp, YieldOp
 from ..graph.attributes import DataAttr
 from .interface import gm
+from .legality import Kernel, Section
 from .streams import COMPUTE, COPY_IN, COPY_OUT, HOST, Command, RecordEventOp, WaitEventOp, is_number
 from .types import GmType
 
-CORES = ("cube", "vector", "fused")
-
 
 @irdl_op_definition
-class KernelOp(FormattedOp):
+class KernelOp(Kernel):
     """A program that all cores of `grid` run: block arguments are the grid coordinates, the device tensors read,
     then the `outputs` written (with mix kernels also `workspaces`, private scratch in device memory)."""
 
     name = "npu.kernel"
-    SYMBOL: ClassVar[str | None] = "sym_name"
-    sym_name = prop_def(StringAttr)
-    kind = prop_def(StringAttr)
-    grid = prop_def(DenseArrayBase)
-    outputs = prop_def(IntegerAttr)
-    workspaces = prop_def(IntegerAttr)
-    body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
-
-    def verify_(self) -> None:
-        n = len(to_ints(self.grid))
-        args = self.body.block.args
-        if any(a.type != INDEX for a in args[:n]) or any(not isinstance(a.type, GmType) for a in args[n:]):
-            raise self.error(f"@{text(self.sym_name)} needs {n} index arguments, then device tensors")
-        if len(args) - n < integer(self.outputs) + integer(self.workspaces):
-            raise self.error(f"@{text(self.sym_name)} has fewer arguments than outputs")
-        if any(g < 1 for g in to_ints(self.grid)):
-            raise self.error(f"@{text(self.sym_name)} has an empty grid")
 
 
 @irdl_op_definition
-class SectionOp(FormattedOp):
+class SectionOp(Section):
     """What one kind of core runs. The sections of a kernel run side by side; a vector section of a mix kernel
     runs on `units` vector cores for each cube core, numbered by its block argument."""
 
     name = "npu.section"
-    core = prop_def(StringAttr)
-    units = prop_def(IntegerAttr)
-    body = region_def("single_block")
     traits = traits_def(NoTerminator())
-
-    def verify_(self) -> None:
-        if text(self.core) not in CORES:
-            raise self.error(f"core {text(self.core)!r} is not one of {', '.join(CORES)}")
-        if [a.type for a in self.body.block.args] != [INDEX]:
-            raise self.error("has one index argument, the unit's number")
 
 
 @irdl_op_definition

@@ -34,6 +34,9 @@ class SyncOp(NpuOp):
     def target_pipe(self) -> Pipe:
         return Pipe(text(self.properties["target"]))
 
+    def pipes(self) -> Sequence[Pipe]:
+        return self.source_pipe(), self.target_pipe()
+
     def sources(self) -> Sequence[SSAValue]:
         return ()
 
@@ -100,6 +103,9 @@ class SetCrossOp(NpuOp):
     source = prop_def(StringAttr)
     event = prop_def(IntegerAttr)
 
+    def pipes(self) -> Sequence[Pipe]:
+        return (Pipe(text(self.source)),)
+
     def verify_(self) -> None:
         super().verify_()
         check_pipes(self)
@@ -116,6 +122,9 @@ class WaitCrossOp(NpuOp):
     N_OUTPUTS: ClassVar[int] = 0
     target = prop_def(StringAttr)
     event = prop_def(IntegerAttr)
+
+    def pipes(self) -> Sequence[Pipe]:
+        return (Pipe(text(self.target)),)
 
     def verify_(self) -> None:
         super().verify_()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import SSAValue
 
-from ..base import FormattedOp, Linear
+from ..base import Linear
 from ..npu.interface import NpuOp
+from ..npu.legality import EngineOp
+from ..npu.types import Pipe
 from ..shapes import check_offsets
 from .types import TileType
 
@@ -20,10 +23,14 @@ def tile_type(value: SSAValue) -> TileType:
     return value.type
 
 
-class TileOp(FormattedOp):
+class TileOp(EngineOp):
     """A pure op on tiles; `instruction` is the npu op that computes it."""
 
     INSTRUCTION: ClassVar[type[NpuOp] | None] = None
+
+    def pipes(self) -> Sequence[Pipe]:
+        """The pipe of the instruction that the op becomes."""
+        return () if self.INSTRUCTION is None else (self.INSTRUCTION.PIPE,)
 
     def linear(self) -> Linear:
         attr = self.properties["offsets"]

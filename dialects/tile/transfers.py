@@ -17,12 +17,14 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from ...machine import Machine
 from .. import npu
 from ..base import INDEX, to_ints
-from ..dtypes import size
+from ..dtypes import dtype_name, size
 from ..npu.buffers import check_indirect, check_scalar, check_view
 from ..npu.interface import NpuOp
-from ..npu.types import GmType
+from ..npu.legality import refuse_drain, refuse_path
+from ..npu.types import GmType, Pipe
 from ..shapes import check_ranks
 from .interface import TileOp, tile_type
 from .types import TileType
@@ -76,6 +78,14 @@ class LoadOp(BoxOp):
         self.check_box_of(self.source.type, tile_type(self.result), to_ints(self.sizes))
         if tile_type(self.result).space not in ("l1", "ub"):
             raise self.error(f"fills l1 or ub, not {tile_type(self.result).space}")
+        if self.source.type.element != tile_type(self.result).element:
+            raise self.error(f"moves {self.source.type.element} into {self.result.type}, and converts nothing")
+
+    def pipes(self) -> Sequence[Pipe]:
+        return (Pipe.MTE2,)
+
+    def refused_by(self, machine: Machine) -> str | None:
+        return refuse_path(machine, "gm", tile_type(self.result).space, Pipe.MTE2)
 
 
 @irdl_op_definition
@@ -96,6 +106,19 @@ class StoreOp(BoxOp):
         self.check_box_of(self.dest.type, tile_type(self.source), to_ints(self.sizes))
         if tile_type(self.source).space not in ("l0c", "ub"):
             raise self.error(f"drains l0c or ub, not {tile_type(self.source).space}")
+        if self.dest.type.element != tile_type(self.source).element and tile_type(self.source).space == "ub":
+            raise self.error(f"moves {self.source.type} to {self.dest.type.element}, and converts nothing")
+
+    def pipes(self) -> Sequence[Pipe]:
+        return (Pipe.FIX if tile_type(self.source).space == "l0c" else Pipe.MTE3,)
+
+    def refused_by(self, machine: Machine) -> str | None:
+        assert isinstance(self.dest.type, GmType)
+        source = tile_type(self.source)
+        refused = refuse_path(machine, source.space, "gm", self.pipes()[0])
+        if refused is not None or source.space == "ub":
+            return refused
+        return refuse_drain(machine, dtype_name(source.element), dtype_name(self.dest.type.element))
 
 
 @irdl_op_definition

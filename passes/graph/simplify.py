@@ -5,6 +5,7 @@
 * a contraction in a type the cube does not have becomes multiply and add on the vector cores; a convolution first
   becomes contractions, one for each window position or for each place of the result (vector_products.py);
 * a depthwise convolution, which has nothing to contract, becomes multiply and add over the window on the vector cores;
+* a product of integers that is wanted as i8 becomes one in i32 and a conversion (accumulators.py);
 * a product that is only wanted with a row dimension last swaps its operands, so that its rows are written in one go;
 * a reduction to few values over very many is done in two steps, so that all cores take part;
 * a window over all that is before or behind an element is a cumulative reduction;
@@ -20,11 +21,9 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
-from xdsl.passes import ModulePass
 
 from ...dialects.base import ints, text, to_ints
 from ...dialects.dtypes import dtype_name, is_float, numpy_dtype, tensor
@@ -52,7 +51,9 @@ from ...dialects.graph import (
 from ...dialects.graph.interface import INDEX_TENSOR, element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
+from ..base import TargetPass
 from ..pins import Schedule, parse_pins
+from .accumulators import convert_accumulators
 from .products import conv_as_product, split_contract, split_conv
 from .reductions import split_reduce, split_scatter
 from .sorting import sort_in_parts, sort_last
@@ -67,22 +68,21 @@ NOTE = "quant"
 
 
 @dataclass(frozen=True)
-class GraphSimplifyPass(ModulePass):
+class GraphSimplifyPass(TargetPass):
     """Canonical forms for a target."""
 
     name = "graph-simplify"
-    target: str = "ascend-910b1"
     schedule: str = ""
     """Pinned choices: with any, sums of products are not cut here; where a tile is pinned for all kernels, reductions
     are cut as it says and not here."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        machine, pins = Machine.load(self.target), parse_pins(self.schedule)
+    def run_for(self, module: ModuleOp, machine: Machine) -> None:
+        pins = parse_pins(self.schedule)
         left_out: list[Rule] = [] if pins is None else [split_contract, split_conv]
         if isinstance(pins, Schedule) and pins.tile is not None:
             left_out.append(split_reduce)
         rules = tuple(rule for rule in RULES if rule[1] not in left_out)
-        for func in op.ops:
+        for func in module.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
                 simplify_block(func.body.block, machine, rules)
 
@@ -389,11 +389,13 @@ RULES: tuple[tuple[type[GraphOp], Rule], ...] = (
     (PadOp, spread_pad),
     (ConvOp, spread_conv),
     (ConvOp, same_inputs),
+    (ConvOp, convert_accumulators),
     (ConvOp, depthwise_conv),
     (ConvOp, conv_as_product),
     (ConvOp, vector_conv),
     (ConvOp, split_conv),
     (ContractOp, same_inputs),
+    (ContractOp, convert_accumulators),
     (ContractOp, vector_contract),
     (ContractOp, split_contract),
     (TransposeOp, swap_operands),

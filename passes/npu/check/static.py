@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import IntegerAttr
 
 from ....dialects import npu as ops
 from ....dialects.base import integer
@@ -19,11 +18,6 @@ def check_section(kernel: Kernel, section: Section, machine: Machine) -> list[Fi
     out: list[Finding] = []
     for alloc in section.allocs:
         out += _check_alloc(kernel, alloc, machine)
-    for pipe in section.queues:
-        if pipe not in machine.pipes:
-            op = next(op for op in section.op.walk() if _uses_pipe(op, pipe))
-            what = f"{{first}} uses pipe {pipe}, which {machine.name} does not have"
-            out.append(Finding("unknown-pipe", what, op, kernel=kernel.name))
     kernel.counts[kernel.unit] = section.units
     for node in section.works:
         for written in node.writes:
@@ -31,12 +25,6 @@ def check_section(kernel: Kernel, section: Section, machine: Machine) -> list[Fi
         out += _check_box(kernel, node)
     _check_events(kernel, section.nodes, machine, out)
     return out
-
-
-def _uses_pipe(op: Operation, pipe: str) -> bool:
-    """Whether an op runs on a pipe, or is a flag that names it."""
-    named = [op.properties[key] for key in ("source", "target") if key in op.properties]
-    return getattr(op, "PIPE", None) == pipe or any(isinstance(p, StringAttr) and p.data == pipe for p in named)
 
 
 def _check_alloc(kernel: Kernel, alloc: ops.AllocOp, machine: Machine) -> list[Finding]:
