@@ -13,23 +13,26 @@ from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..passes.pipeline import pinned
 from .common import CliError, working
-from .source import Source, example_inputs, find_source, find_stages, random_inputs, user_code
+from .source import Source, example_inputs, find_source, find_stages, input_structs, random_inputs, user_code
 
 if TYPE_CHECKING:
     from ..passes.pipeline import Stage
 
 
-def build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
-    """The compiled source and its inputs."""
+def build(
+    args: argparse.Namespace, values: bool = False, compiler: Callable[..., Program] = compile
+) -> tuple[Source, Program, list[Any]]:
+    """The compiled source and its inputs: arrays where their `values` count, and else their types alone, of which
+    no array is made, however large it would be. compiler: called as `compile` is."""
     source = find_source(args.source)
-    inputs = example_inputs(source, args.shapes, args.inputs)
+    inputs = example_inputs(source, args.shapes, args.inputs, values)
     options = options_of(args)
     with working(f"compiling {source.name}"), user_code(*user_of(source)):
-        program = compile(source.compiled, *(inputs or ()), target=args.target, options=options)
+        program = compiler(source.compiled, *(inputs or ()), target=args.target, options=options)
+    if inputs is None:
+        inputs = random_inputs(program.inputs) if values else input_structs(program.inputs)
     if source.fn is None:
-        inputs = list(random_inputs(program.inputs)) if inputs is None else inputs
-        program.flatten(inputs)
-    assert inputs is not None
+        program.check(*inputs)
     return source, program, inputs
 
 

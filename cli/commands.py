@@ -56,7 +56,7 @@ def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **o
 
 def run(args: argparse.Namespace) -> int:
     """Executes the npu level and sums up each output."""
-    source, program, inputs = build(args)
+    source, program, inputs = build(args, values=True)
     checked = args.check or args.against is not None
     # first, since the program deletes arrays that are donated to it
     check = _verify(args, source, inputs, program=program, quick=True) if checked else None

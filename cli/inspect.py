@@ -12,6 +12,8 @@ from .common import STDIN, CliError, suggestion, table, working, write_whole
 from .help import texts
 
 if TYPE_CHECKING:
+    from ..api.program import Program
+    from ..explain.levels import LevelView
     from .engines import Row
 
 SHELLS = ("bash", "zsh", "fish")
@@ -20,13 +22,22 @@ _WIDEST = 64
 
 def explain(args: argparse.Namespace) -> int:
     """Writes the page that explains a program."""
-    from ..explain import ExplainError, render
+    from ..explain import ExplainError, compile_with_levels, render
     from .build import build
 
-    _, program, _ = build(args)
+    levels: list[LevelView] = []
+
+    def compiler(*inputs: Any, **how: Any) -> Program:
+        program, found = compile_with_levels(*inputs, **how)
+        levels.extend(found)
+        return program
+
+    _, program, _ = build(args, compiler=compiler)
     try:
         with working("drawing the page") as say:
-            page = render(program, lambda what, done, steps: say(f"drawing the page: {what}", done, steps))
+            page = render(
+                program, lambda what, done, steps: say(f"drawing the page: {what}", done, steps), levels
+            )
     except ExplainError as error:
         raise CliError(str(error)) from None
     write_whole(args.output, page)

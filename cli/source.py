@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 from ..frontends.added import frontend_of
 from .common import STDIN, CliError, os_message, suggestion
@@ -209,9 +209,13 @@ def _definition(path: Path, fn: Callable[..., Any]) -> str:
 # -- inputs --------------------------------------------------------------------------------------------------
 
 
-def example_inputs(source: Source, shapes: str | None, file: str | None) -> list[Any] | None:
+def example_inputs(
+    source: Source, shapes: str | None, file: str | None, values: bool = True
+) -> list[Any] | None:
     """Arguments for a source: from `--shapes`, from `--inputs`, or from `<fn>_inputs()`; None for an .mlir
-    file without either, whose inputs follow from @main. Raises CliError."""
+    file without either, whose inputs follow from @main. Without `values` those of the first two are
+    jax.ShapeDtypeStructs: nothing is drawn, and of a file only the headers are read. Raises CliError."""
+    make = random_inputs if values else input_structs
     if shapes is not None and file is not None:
         raise CliError("give either --shapes or --inputs")
     args: list[Any]
@@ -221,11 +225,11 @@ def example_inputs(source: Source, shapes: str | None, file: str | None) -> list
     if dimensions is not None:
         from ..api.sources import tw_input_types
 
-        args = list(random_inputs(tw_input_types(str(source.path), dimensions)))
+        args = make(tw_input_types(str(source.path), dimensions))
     elif shapes is not None:
-        args = list(random_inputs(parse_shapes(shapes)))
+        args = make(parse_shapes(shapes))
     elif file is not None:
-        args = _read_inputs(file)
+        args = _read_inputs(file) if values else _read_types(file)
     elif source.fn is None:
         return None
     else:
@@ -272,9 +276,35 @@ def _own_inputs(source: Source) -> list[Any]:
 def _read_inputs(file: str) -> list[Any]:
     import numpy as np
 
+    with _npz(file), np.load(file, allow_pickle=False) as arrays:
+        return [arrays[name] for name in arrays.files]
+
+
+def _read_types(file: str) -> list[Any]:
+    """The types of the arrays of an .npz file, from its headers."""
+    import jax
+    from numpy.lib import format as npy
+
+    def read(stream: Any) -> Any:
+        version = npy.read_magic(stream)
+        shape, _, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(stream)
+        if dtype.hasobject:
+            raise ValueError("arrays of objects")
+        return jax.ShapeDtypeStruct(shape, dtype)
+
+    with _npz(file), ZipFile(file) as arrays:
+        made = []
+        for name in arrays.namelist():
+            with arrays.open(name) as stream:
+                made.append(read(stream))
+        return made
+
+
+@contextmanager
+def _npz(file: str) -> Iterator[None]:
+    """Raises CliError for what is wrong with an .npz file."""
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return [arrays[name] for name in arrays.files]
+        yield
     except FileNotFoundError as error:
         raise CliError(os_message(error)) from None
     except (OSError, EOFError, ValueError, BadZipFile, AttributeError, TypeError):
@@ -331,6 +361,15 @@ def _of_numpy(name: str) -> str:
         return f"; write {name_of_numpy(np.dtype(name))}"
     except (TypeError, KeyError):
         return ""
+
+
+def input_structs(specs: Sequence[Spec]) -> list[Any]:
+    """Inputs of these shapes without values: a jax.ShapeDtypeStruct each."""
+    import jax
+
+    from ..dialects.dtypes import numpy_dtype
+
+    return [jax.ShapeDtypeStruct(shape, numpy_dtype(dtype)) for shape, dtype in specs]
 
 
 def random_inputs(specs: Sequence[Spec]) -> list[np.ndarray]:

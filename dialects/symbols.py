@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Operation
 
 from . import tile
 from .base import integer, to_ints
@@ -16,8 +16,13 @@ from .npu.types import GmType
 
 
 def misfits(module: ModuleOp) -> Iterator[tuple[Operation, str]]:
-    """Each launch of a kernel that is not there or takes something else, and what is wrong with it."""
+    """Each launch of a kernel that is not there or takes something else, and what is wrong with it.
+
+    A host program without any kernel is a fragment, as tests of host passes have it: npu-check refuses it.
+    """
     kernels = {op.sym_name.data: op for op in module.ops if isinstance(op, Kernel)}
+    if not kernels:
+        return
     for op in module.ops:
         for region in op.regions if not isinstance(op, Kernel) else ():
             for inner in region.walk():
@@ -35,16 +40,12 @@ def _misfit(launch: tile.LaunchOp | npu.LaunchOp, kernels: dict[str, Kernel]) ->
         return f"launches @{name}, which does not exist"
     if kernel.level != launch.level:
         return f"launches @{name}, which is a kernel of the {kernel.level} level"
-    takes = [a.type for a in kernel.body.block.args[len(to_ints(kernel.grid)) :]]
-    given: Sequence[SSAValue] = launch.operands
     if isinstance(launch, tile.LaunchOp):
-        takes = takes[: len(takes) - integer(kernel.workspaces)]
-        started = {i for i in to_ints(launch.inits) if i >= 0}
-        given = [*(v for i, v in enumerate(given) if i not in started), *launch.results]
-    elif (integer(launch.outputs), integer(launch.workspaces)) != (
-        integer(kernel.outputs),
-        integer(kernel.workspaces),
-    ):
+        return None  # what it gives and takes tile-to-npu compares, with the line of the kernel
+    takes = [a.type for a in kernel.body.block.args[len(to_ints(kernel.grid)) :]]
+    given = launch.operands
+    ends = (integer(launch.outputs), integer(launch.workspaces))
+    if ends != (integer(kernel.outputs), integer(kernel.workspaces)):
         return f"names other outputs and workspaces than @{name}"
     if len(given) != len(takes):
         return f"gives @{name} {len(given)} tensors, but it takes {len(takes)}"

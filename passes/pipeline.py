@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import fields, replace
 
 from xdsl.context import Context
@@ -25,7 +25,11 @@ from .stages import (
 )
 from .states import level_of, recording, states_of
 
+ORDER = ("graph", "tile", "npu")
+"""The levels from the top."""
+
 __all__ = [
+    "ORDER",
     "PIPELINE",
     "STATES",
     "Stage",
@@ -47,22 +51,31 @@ __all__ = [
 
 
 def run_pipeline(
-    module: ModuleOp, target: str | None = None, until: str = "npu", stages: Sequence[Stage] = PIPELINE
+    module: ModuleOp,
+    target: str | None = None,
+    until: str = "npu",
+    stages: Sequence[Stage] = PIPELINE,
+    reached: Callable[[str], object] | None = None,
 ) -> None:
     """Runs what is left of the pipeline on a module, up to the end of level `until`.
 
     target: the machine, for a module that does not say its own. A module that starts in the middle (a hand-written
-    tile or npu program) only gets the passes below it. Raises PassError.
+    tile or npu program) only gets the passes below it. `reached`: is told of each level from the module's own on,
+    when the module has been through all passes of the level. Raises PassError.
     """
     callers_first(module)
     settle_target(module, target)
     ran: list[str] = []
-    for stage in remaining(module, until, stages):
-        try:
-            run_stage(stage, module)
-        except SeveralErrors as error:
-            raise error.blaming(ran) from None
-        ran.append(stage.name)
+    left = remaining(module, until, stages)
+    for level in ORDER[ORDER.index(level_of(module)) : ORDER.index(until) + 1]:
+        for stage in (s for s in left if s.level == level):
+            try:
+                run_stage(stage, module)
+            except SeveralErrors as error:
+                raise error.blaming(ran) from None
+            ran.append(stage.name)
+        if reached is not None:
+            reached(level)
 
 
 def run_stage(stage: Stage, module: ModuleOp, target: str | None = None) -> None:
@@ -83,7 +96,9 @@ def check_pinnable(module: ModuleOp, stages: Sequence[Stage]) -> None:
     """Raises PassError where choices are pinned that a module has behind it."""
     level = level_of(module)
     if level != "graph" and any(stage.schedule for stage in stages):
-        raise PassError(f"schedule: the program is written at the {level} level, where tiles are chosen already")
+        raise PassError(
+            f"schedule: the program is written at the {level} level, where tiles are chosen already"
+        )
 
 
 def remaining(
@@ -92,10 +107,9 @@ def remaining(
     """The stages that a module in the states `have` (None: in its own) has not been through, up to the end of level
     `until`. What has been proven of it is proven anew."""
     have, start = states_of(module) if have is None else have, level_of(module)
-    order = ("graph", "tile", "npu")
     out = []
     for stage in stages:
-        if order.index(stage.level) > order.index(until):
+        if ORDER.index(stage.level) > ORDER.index(until):
             break
         if stage.level == "graph" and start != "graph":
             continue

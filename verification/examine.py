@@ -16,6 +16,7 @@ from ..backends.simulator import SimulationError, simulate
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..machine import Machine
+from ..passes.base import LevelPass
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, Stage, all_passes, level_of, remaining, run_stage, states_of
 from .bounds import Bound
@@ -292,7 +293,9 @@ class Examiner:
             simulate(after.module, self.machine)
             checker = all_passes().get(CHECKER)
             if checker is not None:
-                checker()().apply(Context(), after.module.clone())
+                judge, copy = checker()(), after.module.clone()
+                # of a program halfway down it judges what is there
+                judge.run(copy) if isinstance(judge, LevelPass) else judge.apply(Context(), copy)
         except (SimulationError, PassError, VerifyException) as error:
             problem = one_line(str(error))
         if problem:

@@ -26,6 +26,10 @@ class Literal:
 
     @staticmethod
     def of(array: np.ndarray) -> Literal:
+        if array.size > 1 and all(n == 1 or not step for n, step in zip(array.shape, array.strides, strict=True)):
+            # one element, seen many times: it may be more than memory holds
+            one = array[(slice(1),) * array.ndim]
+            return Literal(name_of_numpy(array.dtype), array.shape, one.tobytes(), True)
         array = np.asarray(array, order="C")
         dtype = name_of_numpy(array.dtype)
         if array.size > 1:

@@ -345,6 +345,9 @@ func.func @main(%x: !npu.gm<4xf32>) {
   npu.launch @gone %x {outputs = 1, workspaces = 0} : (!npu.gm<4xf32>)
   func.return
 }
+npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%i: index):
+}
 // CHECK: 'npu.launch' launches @gone, which does not exist
 
 // -----
