@@ -49,8 +49,7 @@ class Plugin:
 
     functions: places of `dialects.elementwise.Function` rows, or of sequences of them; dialects: places of xDSL
     dialects, by name; rules: places of frontend rules, by StableHLO op (`stablehlo.name`) or custom call
-    (`custom_call @target`); forms: StableHLO text by the same names, which `tilewright ops` compiles; patterns: places
-    of the `GraphPattern`s of graph-simplify; passes: by name; machines: places of machine files, by target name;
+    (`custom_call @target`); forms: StableHLO text by the same names, which `tilewright ops` compiles;  passes: by name; machines: places of machine files, by target name;
     frontends: places of functions (content: bytes, filename) -> module, by the extension of the files.
     """
 
@@ -58,7 +57,6 @@ class Plugin:
     dialects: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
     forms: Mapping[str, str] = field(default_factory=dict)
-    patterns: Sequence[str] = ()
     passes: Mapping[str, AddedPass] = field(default_factory=dict)
     machines: Mapping[str, str] = field(default_factory=dict)
     frontends: Mapping[str, str] = field(default_factory=dict)
@@ -195,7 +193,7 @@ def _checked(plugin: Any) -> Plugin:
         raise TypeError(f"expected a tilewright.Plugin, got {type(plugin).__name__}")
     for known in fields(Plugin):
         given = getattr(plugin, known.name)
-        if known.name in ("functions", "patterns"):
+        if known.name == "functions":
             good = isinstance(given, Sequence) and not isinstance(given, str)
             wanted, values = "a sequence of places", given if good else ()
         else:

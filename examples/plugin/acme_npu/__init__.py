@@ -14,7 +14,6 @@ func.func @main(%x: tensor<24x40x$T>) -> tensor<24x40x$T> {
 }
 """
     },
-    patterns=["acme_npu.patterns:MergePrefixXors"],
     passes={"acme-expand": AddedPass(load="acme_npu.passes:AcmeExpandPass", after="graph-complex")},
     machines={"acme-1": "acme_npu:chips/acme-1.toml"},
     frontends={"chain": "acme_npu.frontend:read"},
