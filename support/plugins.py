@@ -48,9 +48,10 @@ class Plugin:
     """What a package adds. Places are `module:attribute`; those of files are `package:path/in/it`.
 
     functions: places of `dialects.elementwise.Function` rows, or of sequences of them; dialects: places of xDSL
-    dialects, by name; rules: places of frontend rules, by StableHLO op (`stablehlo.name`) or custom call
-    (`custom_call @target`); forms: StableHLO text by the same names, which `tilewright ops` compiles;  passes: by name; machines: places of machine files, by target name;
-    frontends: places of functions (content: bytes, filename) -> module, by the extension of the files.
+    dialects, by name; rules: places of frontend rules, by op (`stablehlo.name`, `stablehlo.custom_call @target`);
+    forms: StableHLO text that `tilewright ops` compiles, by the same without `stablehlo.`; passes: by name; machines:
+    places of machine files, by target name; frontends: places of functions (content: bytes, filename) -> module, by the
+    extension of the files.
     """
 
     functions: Sequence[str] = ()
