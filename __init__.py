@@ -14,20 +14,26 @@ if TYPE_CHECKING:
     from .api.program import CompileError, Options, Program, Verification, compile, verify
     from .api.sources import ProgramSource
     from .backends.simulator.errors import SimulationError
+    from .frontends.custom import custom_call
     from .machine import Machine, MachineError
     from .passes.pins import Schedule
+    from .support.plugins import AddedPass, Plugin, PluginError
 
 __all__ = [
+    "AddedPass",
     "CompileError",
     "Machine",
     "MachineError",
     "Options",
+    "Plugin",
+    "PluginError",
     "Program",
     "ProgramSource",
     "Schedule",
     "SimulationError",
     "Verification",
     "compile",
+    "custom_call",
     "jit",
     "verify",
 ]
@@ -56,6 +62,8 @@ def __getattr__(name: str) -> Any:
             "jit": ".api.jitted",
         },
         **{"SimulationError": ".backends.simulator.errors", "ProgramSource": ".api.sources"},
+        **dict.fromkeys(("AddedPass", "Plugin", "PluginError"), ".support.plugins"),
+        "custom_call": ".frontends.custom",
     }
     home = import_module(homes.get(name, ".api.program"), __name__)
     globals()[name] = getattr(home, name)

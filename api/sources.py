@@ -23,8 +23,11 @@ from ..dialects.npu import GmType
 from ..dialects.text import one_line, parse_module
 from ..dialects.text import verify as verify_module
 from ..frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo, lower_staged
+from ..frontends.added import frontend_of, read_with
+from ..frontends.custom import private_parameters
 from ..frontends.text import TwError, decoded, find_tw
 from ..passes.errors import PassError
+from ..support.plugins import Entry, PluginError
 from .calls import Call, call_of, parameters_of
 from .parameters import INPUTS, Parameters, check_binds, title_of
 from .signature import CompileError, Signature, described, physical, signature_of, types_of
@@ -73,7 +76,7 @@ class as_compile_error:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TwError):
             raise SourceError(str(error)) from error
-        if isinstance(error, PassError | FrontendError | VerifyException | MissingCallback):
+        if isinstance(error, PassError | FrontendError | VerifyException | MissingCallback | PluginError):
             raise CompileError(one_line(str(error))) from error
 
 
@@ -132,6 +135,10 @@ def origin_of(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     found = find_tw(str(source)) if isinstance(source, str | Path) else None
     if found is not None:
         return _from_tw(*found, args)
+    added = _frontend_of(source)
+    if added is not None:
+        path, entry = Path(source), added
+        return Source(lambda: _from_plugin(entry, _read(path), str(path)), path.name)
     if isinstance(source, Path) or (
         isinstance(source, str) and "\n" not in source and source.endswith((".mlir", ".mlirbc"))
     ):
@@ -199,6 +206,20 @@ def _with_signature(lowered: Lowered, parameters: Parameters) -> tuple[ModuleOp,
     return lowered.module, signature
 
 
+def _frontend_of(source: Any) -> Entry | None:
+    """The frontend of a plugin for a source that is a path."""
+    if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source):
+        return frontend_of(source)
+    return None
+
+
+def _from_plugin(entry: Entry, content: bytes, filename: str) -> tuple[ModuleOp, Signature]:
+    with as_compile_error():
+        module = read_with(entry, content, filename)
+        verify_module(module)
+    return module, Signature(_main_inputs(module, filename))
+
+
 def _from_export(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Source:
     """A `jax.export.Exported`, on arguments or else on those that it was exported with."""
     import jax
@@ -231,7 +252,7 @@ def _from_export(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 def _lowered(source: Any) -> Any:
     """What JAX has traced, lowered for the host of the device; what it has lowered, as it is."""
-    return source.lower(lowering_platforms=("cpu",)) if hasattr(source, "lower") else source
+    return source.lower(lowering_platforms=("cpu",), **private_parameters()) if hasattr(source, "lower") else source
 
 
 def _from_stage(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Source:

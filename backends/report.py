@@ -45,7 +45,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.base import integer
 from ..dialects.npu import buffer
 from ..dialects.npu.streams import QUEUES
-from ..machine import Machine
+from ..machine import LEVELS, Machine
 from .counts import Counts, counts_of
 from .html import table_html
 from .simulator import (
@@ -329,8 +329,9 @@ class _Energy:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
+        own = [space.level for space in machine.spaces.values() if space.name not in (*LEVELS, "gm")]
         self._picojoules: dict[str, float] = dict.fromkeys(
-            ("macs", "vector", "gm", "l2", "l1", "l0", "ub"), 0.0
+            ("macs", "vector", "gm", "l2", "l1", "l0", "ub", *own), 0.0
         )
 
     def macs(self, dtype: str, count: int) -> None:

@@ -14,7 +14,6 @@ from ..dialects.npu.streams import PROGRAM, QUEUES
 from .counts import counts_of
 from .files import write_whole
 from .simulator import HostCall, Kernel, KernelRun, Launch, Placed, Rest, Scalars, Simulation
-from .simulator.section import PIPES
 from .spans import Span, program_spans
 
 DEVICE, HOST = 1, 2
@@ -102,7 +101,7 @@ class _Timeline:
                 found.append(
                     {
                         "name": op.name.removeprefix("npu."),
-                        "thread": self._thread(f"{trace.core} {PIPES[event.work.pipe].value}"),
+                        "thread": self._thread(f"{trace.core} {op.PIPE}"),
                         "cycles": (event.start, event.end),
                         "args": args,
                     }

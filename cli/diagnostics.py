@@ -14,9 +14,10 @@ from ..dialects.text import PlacedError, one_line
 from ..frontends.errors import FrontendError
 from ..machine import MachineError
 from ..passes.errors import PassError, SeveralErrors
+from ..support.plugins import PluginError
 from .common import complain, say
 
-DIAGNOSTICS = (DiagnosticException, PassError, FrontendError, MachineError)
+DIAGNOSTICS = (DiagnosticException, PassError, FrontendError, MachineError, PluginError)
 """What the IR or a pass has to say about a program, one sentence each."""
 
 WIDEST = 160

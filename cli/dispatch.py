@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from ..machine import Machine, MachineError
+from ..support.plugins import PluginError
 from .common import (
     STDIN,
     CliError,
@@ -101,7 +102,7 @@ def _outputs(args: argparse.Namespace) -> list[str]:
 
 
 def _message(error: Exception) -> str:
-    if isinstance(error, CliError | MachineError):
+    if isinstance(error, CliError | MachineError | PluginError):
         return str(error)
     if isinstance(error, OSError):
         return os_message(error)

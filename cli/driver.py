@@ -19,7 +19,9 @@ from xdsl.universe import Universe
 from xdsl.utils.exceptions import ParseError, ShrinkException, VerifyException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from ..frontends.added import FILE_TYPES, read_with
 from ..passes.errors import SeveralErrors, StateMissing
+from ..support.plugins import entries
 from .common import (
     STDIN,
     CliError,
@@ -28,6 +30,7 @@ from .common import (
     complain,
     os_message,
     quiet_pipe,
+    short_warnings,
     write_whole,
 )
 from .diagnostics import DIAGNOSTICS, Chunk, diagnostics_of
@@ -78,6 +81,8 @@ class TilewrightOptMain(xDSLOptMain):
     def register_all_frontends(self) -> None:
         for extension in EXTENSIONS:
             self.available_frontends[extension] = lambda io: self._read(io.read(), 1)
+        for name, entry in entries("frontends", FILE_TYPES).items():
+            self.available_frontends[name] = lambda io, e=entry: read_with(e, io.read(), self.get_input_name())
 
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         super().register_all_arguments(arg_parser)
@@ -162,7 +167,7 @@ class TilewrightOptMain(xDSLOptMain):
                 check_plain(name)
             with open(name, "rb") as file:
                 if (self.args.frontend or extension) not in self.available_frontends:
-                    known = ", ".join(f".{e}" for e in EXTENSIONS)
+                    known = ", ".join(f".{e}" for e in (*EXTENSIONS, *entries("frontends", FILE_TYPES)))
                     raise CliError(f"{name}: unknown file type; known are {known}")
                 content = file.read()
         chunks, line = [], 1
@@ -348,7 +353,7 @@ def drive(given: Sequence[str]) -> int:
     """Runs the driver on a command line; 0, or 1 after an error."""
     driver = None
     try:
-        with quiet_pipe():
+        with quiet_pipe(), short_warnings(PROGRAM):
             driver = TilewrightOptMain(given)
             return driver.run()
     except ShrinkException:

@@ -23,9 +23,11 @@ from ..dialects.npu.structure import HostCallOp, KernelOp
 from ..frontends import FrontendError, bindings
 from ..frontends.rules import ON_COMPLEX, RULES, STRUCTURAL
 from ..frontends.rules.elementwise import NAMES
-from ..machine import Machine
+from ..frontends.walk import CUSTOM_CALL
+from ..machine import PIPES, Machine
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, run_pipeline
+from ..support.plugins import entries
 
 DTYPES = (
     *("f32", "f16", "bf16", "f64", "f8E4M3FN", "i8", "i16", "i32", "i64"),
@@ -41,9 +43,9 @@ DMA, HOST, FOLDED = "dma", "host", "folded"
 
 @dataclass(frozen=True)
 class Support:
-    """What an op on an element type becomes. engines: in the order cube, vector, dma, host, folded; instructions: the
-    npu ops that compute, each once, with the elements or multiply-accumulates that it does in a cycle of one core;
-    problem: why it cannot be compiled, or ""."""
+    """What an op on an element type becomes. engines: in the order cube, vector, pipes of the chip's own, dma, host,
+    folded; instructions: the npu ops that compute, each once, with the elements or multiply-accumulates that it does in
+    a cycle of one core; problem: why it cannot be compiled, or ""."""
 
     engines: tuple[str, ...]
     instructions: dict[str, float]
@@ -80,11 +82,13 @@ def rows(target: str, names: list[str] | None = None) -> Iterator[Row]:
 
 
 def known() -> set[str]:
-    """The ops of StableHLO, as its own bindings list them."""
+    """The ops of StableHLO, as its own bindings list them, and the custom calls that have a rule."""
     from jaxlib.mlir.dialects import stablehlo
 
     listed = (getattr(value, "OPERATION_NAME", "") for value in vars(stablehlo).values())
-    return {n.removeprefix("stablehlo.") for n in listed if n.startswith("stablehlo.")} - {"return"}
+    ops = {n.removeprefix("stablehlo.") for n in listed if n.startswith("stablehlo.")} - {"return"}
+    calls = {n.removeprefix("stablehlo.") for n in RULES if n.startswith(f"{CUSTOM_CALL} @")}
+    return ops | calls
 
 
 def _probe(form: str, dtype: str, target: str) -> Support | None:
@@ -96,6 +100,10 @@ def _probe(form: str, dtype: str, target: str) -> Support | None:
         return None
     try:
         module = read_module(content.encode(), "probe.mlir")
+    except CompileError as error:
+        # of a custom call its own rule says which types there are
+        return None if f'"{CUSTOM_CALL}"' in form else Support((), {}, str(error))
+    try:
         run_pipeline(module, target, stages=[s for s in PIPELINE if s.name != "npu-check"])
     except (CompileError, PassError) as error:
         return Support((), {}, str(error))
@@ -110,13 +118,21 @@ def _engines(module: ModuleOp, machine: Machine) -> Support:
         if isinstance(op, HostCallOp):
             engines.add(HOST)
         elif isinstance(op, NpuOp) and not isinstance(op, FLAGS) and _in_kernel(op):
-            engines.add(ENGINES.get(op.PIPE, DMA))
-            if op.PIPE in ENGINES:
+            own = op.PIPE not in PIPES  # of a pipe of the chip's own only the cost says whether it computes
+            if op.PIPE not in ENGINES and not own:
+                engines.add(DMA)
+                continue
+            try:
                 cost = op.cost(machine, [0] * len(op.index_operands()))
+            except KeyError as error:
+                return Support((), {}, f"{op.name} has no cost on {machine.name}: {error.args[0]}")
+            computes = not own or bool(cost.macs or cost.elements)
+            engines.add(ENGINES.get(op.PIPE, str(op.PIPE)) if computes else DMA)
+            if computes:
                 rate = (cost.macs or cost.elements) / max(cost.cycles, 1)
                 name = op.name.removeprefix("npu.")
                 instructions[name] = max(instructions.get(name, 0.0), round(rate, 2))
-    order = (*ENGINES.values(), HOST)
+    order = (*ENGINES.values(), *sorted(engines - {*ENGINES.values(), DMA, HOST}), HOST)
     found = tuple(e for e in order if e in engines) or ((DMA,) if DMA in engines else (FOLDED,))
     return Support(found, instructions)
 
@@ -154,6 +170,9 @@ def form_of(name: str) -> str | None:
     """StableHLO text of a function with the op, `$T` for the element type; None for ops whose engine is that of what
     they contain, such as `while`."""
     ours = NAMES.get(name, name)
+    added = entries("forms")
+    if name in added:
+        return added[name].given
     if name in forms():
         return forms()[name]
     if ours not in FUNCTIONS or f"stablehlo.{name}" not in RULES:
@@ -161,8 +180,10 @@ def form_of(name: str) -> str | None:
     function, shape = FUNCTIONS[ours], "tensor<24x40x$T>"
     result = "tensor<24x40xi1>" if function.result == "i1" else shape
     names = [f"%{i}" for i in range(function.arity)]
+    op, _, called = name.partition(" @")
+    target = f' {{call_target_name = "{called}"}}' if called else ""
     return (
         f"func.func @main({', '.join(f'{n}: {shape}' for n in names)}) -> {result} {{\n"
-        f'  %r = "stablehlo.{name}"({", ".join(names)}) : ({", ".join([shape] * len(names))}) -> {result}\n'
+        f'  %r = "stablehlo.{op}"({", ".join(names)}){target} : ({", ".join([shape] * len(names))}) -> {result}\n'
         f"  return %r : {result}\n}}\n"
     )

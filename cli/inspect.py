@@ -141,8 +141,9 @@ def ops(args: argparse.Namespace) -> int:
     """Prints which op and element type runs on which engine."""
     from .engines import DTYPES, known, rows
 
-    names = [name.removeprefix("stablehlo.") for name in args.names] or None
     every = known()
+    bare = [name.removeprefix("stablehlo.") for name in args.names]
+    names = [call if (call := f"custom_call @{name}") in every else name for name in bare] or None
     for name in names or ():
         if name not in every:
             longer = sorted(op for op in every if op.startswith(name.lower())) if len(name) > 2 else []

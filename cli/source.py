@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile, ZipFile
 
+from ..frontends.added import frontend_of
 from .common import STDIN, CliError, os_message, suggestion
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def find_source(text: str) -> Source:
     if not colon or not path.endswith((".py", ".tw")):
         path, name = text, ""
     file = Path(path)
-    if file.suffix not in (".py", ".tw", ".mlir", ".mlirbc"):
+    if file.suffix not in (".py", ".tw", ".mlir", ".mlirbc") and frontend_of(file) is None:
         raise CliError(f"{text}: neither a Python function (model.py:fn) nor a .tw or .mlir file")
     try:
         file.open("rb").close()

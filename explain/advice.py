@@ -14,7 +14,6 @@ from xdsl.ir import SSAValue
 
 from ..backends.report import KernelReport
 from ..backends.simulator import HBM, Kernel, KernelRun, Launch
-from ..backends.simulator.section import PIPES
 from ..dialects import npu as ops
 from ..dialects.dtypes import dtype_name, itemsize
 from ..dialects.npu import Pipe, buffer, gm
@@ -121,7 +120,7 @@ def _bandwidth(f: Figures) -> Iterator[Finding]:
 
 def _transfers(f: Figures) -> Iterator[Finding]:
     pipe = f.busiest
-    if pipe != Pipe.MTE2.value or f.share(pipe) < 0.5:
+    if pipe != Pipe.MTE2 or f.share(pipe) < 0.5:
         return
     rate = f.read / f.working / 1e6
     what = f"MTE2 bound: {data_size(f.read)} read at {_rate(rate)}, MTE2 works {percent(f.share(pipe))} of the time"
@@ -172,7 +171,7 @@ def _larger(f: Figures, knob: str, saved: str) -> str:
 
 
 def _cube(f: Figures) -> Iterator[Finding]:
-    pipe = Pipe.M.value
+    pipe = Pipe.M
     for dtype, macs in f.kernel.totals.macs.items():
         rate = f.machine.cube[dtype].macs * f.machine.cube_cores
         used = macs / (rate * f.cycles)
@@ -195,14 +194,14 @@ def _cube(f: Figures) -> Iterator[Finding]:
 
 
 def _vector(f: Figures) -> Iterator[Finding]:
-    pipe = Pipe.V.value
+    pipe = Pipe.V
     if f.busiest != pipe or f.share(pipe) < 0.5:
         return
     cycles: Counter[str] = Counter()
     width: Counter[str] = Counter()
     for section in f.kernel.sections:
         for work in section.works:
-            if PIPES[work.pipe] is Pipe.V:
+            if work.op.PIPE is Pipe.V:
                 op = work.op.name.removeprefix("npu.")
                 cost = max((v.cycles for v in work.variants), default=0)
                 cycles[op] += cost
@@ -218,18 +217,19 @@ def _vector(f: Figures) -> Iterator[Finding]:
 
 def _other_pipes(f: Figures) -> Iterator[Finding]:
     pipe = f.busiest
-    if pipe in (Pipe.M.value, Pipe.V.value, Pipe.MTE2.value, "") or f.share(pipe) < 0.5:
+    if pipe in (Pipe.M, Pipe.V, Pipe.MTE2, "") or f.share(pipe) < 0.5:
         return
     says = {
-        Pipe.MTE1.value: ("copies from l1 to l0", "a larger base_m and base_n copy less for each product"),
-        Pipe.MTE3.value: (
+        Pipe.MTE1: ("copies from l1 to l0", "a larger base_m and base_n copy less for each product"),
+        Pipe.MTE3: (
             "writes from ub",
             "larger tiles have longer runs; narrower results are fewer bytes",
         ),
-        Pipe.FIX.value: ("writes out of l0c", "a longer k per tile, or narrower results, write less"),
-        Pipe.S.value: ("issues instructions", "larger tiles need fewer instructions"),
+        Pipe.FIX: ("writes out of l0c", "a longer k per tile, or narrower results, write less"),
+        Pipe.S: ("issues instructions", "larger tiles need fewer instructions"),
     }
-    what, help = says[Pipe(pipe).value]
+    own = ("works", "the instructions of this pipe are the chip's own: fewer or wider ones take less")
+    what, help = says.get(Pipe(pipe), own)
     yield Finding(f"{pipe} bound: it {what} {percent(f.share(pipe))} of the time", help)
 
 

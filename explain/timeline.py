@@ -11,7 +11,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ..backends.simulator import Kernel, KernelRun, Placed, Rest
-from ..backends.simulator.section import PIPES
 from ..backends.spans import Span
 from ..dialects.base import integer, to_ints
 from ..dialects.graph.donation import donated
@@ -57,8 +56,8 @@ def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]
     shown = 0
     complete = True
     for trace in kernel.trace(run, EVENTS):
-        for pipe in sorted({event.work.pipe for event in trace.events}):
-            lanes.setdefault(f"{trace.core} {PIPES[pipe].value}", len(lanes))
+        for _, pipe in sorted({(event.work.pipe, event.work.op.PIPE) for event in trace.events}):
+            lanes.setdefault(f"{trace.core} {pipe}", len(lanes))
         open_spans: dict[tuple[Operation, int], _Span] = {}
         for event in trace.events:
             op = event.work.op
@@ -85,7 +84,7 @@ def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]
                 for (alloc, slot) in used
                 for kind in [buffer(alloc.results[0])]
             )
-            lane = lanes[f"{trace.core} {PIPES[event.work.pipe].value}"]
+            lane = lanes[f"{trace.core} {op.PIPE}"]
             cost = event.work.variants[event.variant]
             text = texts.setdefault(said, len(texts))
             events += [lane, number[op], event.start, event.end, cost.gm_bytes, text]

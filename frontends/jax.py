@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 
 from ..dialects.callbacks import Callback
 from ..dialects.graph.donation import donate
+from .custom import private_parameters
 from .errors import FrontendError
 from .stablehlo import convert_module
 
@@ -68,7 +69,7 @@ def lower_function(
     # Without keep_unused, @main would lose the inputs that fn ignores; custom calls follow the platform, and
     # the host of the device is a CPU.
     traced = jax.jit(fn, keep_unused=True).trace(*args, **(kwargs or {}))
-    made = lower_staged(traced.lower(lowering_platforms=("cpu",)))
+    made = lower_staged(traced.lower(lowering_platforms=("cpu",), **private_parameters()))
     donate(_main(made.module), donated_inputs(fn, args, kwargs or {}))
     return made
 

@@ -38,6 +38,8 @@ Rule = Callable[["Walk", Op, list[SSAValue], list[TensorType]], Sequence[SSAValu
 """Converts an op: gets its operands and result types, appends graph ops, and gives the values of the results,
 or None where this form of the op has to run on the host."""
 
+CUSTOM_CALL = "stablehlo.custom_call"
+
 TERMINATORS = frozenset({"func.return", "stablehlo.return", "sdy.return", "mhlo.return"})
 
 OpT = TypeVar("OpT", bound=Operation)
@@ -196,6 +198,22 @@ class Walk:
                 return self.host(op, types) if made is None else made
         made = None if rule is None else rule(self, op, args, types)
         return self.host(op, types) if made is None else made
+
+    def knows_call(self, target: str) -> bool:
+        """Whether there is a rule for custom calls of `target`."""
+        return f"{CUSTOM_CALL} @{target}" in self._rules
+
+    def custom_call(
+        self, target: str, op: Op, args: list[SSAValue], types: list[TensorType]
+    ) -> Sequence[SSAValue]:
+        """Convert a custom call by the rule for its target. Raises FrontendError where the rule does not cover these
+        types or this form: no host has the function either."""
+        rule = self._rules[f"{CUSTOM_CALL} @{target}"]
+        made = rule(self, op, args, types) if self.native(args, types) else None
+        if made is None:
+            found = ", ".join(str(a.type) for a in args)
+            raise FrontendError(f"{self.named()} calls '{target}' with ({found}), which its rule does not cover")
+        return made
 
     def movable(self, args: Sequence[SSAValue], types: Sequence[TensorType]) -> bool:
         """Whether the device has all of these: in an element type that it computes with, or complex numbers."""

@@ -1,25 +1,18 @@
-"""What a chip is: sizes, rates and costs, one TOML file per chip. Knows nothing else of the package."""
+"""What a chip is: sizes, rates and costs, one TOML file per chip. Knows nothing of the compiler."""
 
-from .machine import (
-    DEFAULT_TARGET,
-    CubeRate,
-    Energy,
-    HostCost,
-    Machine,
-    MachineError,
-    MemorySpace,
-    Move,
-    VectorUnit,
-)
+from .machine import DEFAULT_TARGET, Machine
+from .parts import LEVELS, PIPES, CubeRate, Energy, HostCost, MachineError, MemorySpace, Move, VectorUnit
 
 __all__ = [
     "DEFAULT_TARGET",
     "CubeRate",
     "Energy",
     "HostCost",
+    "LEVELS",
     "Machine",
     "MachineError",
     "MemorySpace",
     "Move",
+    "PIPES",
     "VectorUnit",
 ]

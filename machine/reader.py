@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .machine import (
-    CubeRate,
-    Energy,
-    HostCost,
-    Machine,
-    MachineError,
-    MemorySpace,
-    Move,
-    VectorUnit,
-)
+from . import files
+from .parts import LEVELS, PIPES, CubeRate, Energy, HostCost, MachineError, MemorySpace, Move, VectorUnit
 
-_FOLDER = Path(__file__).parent
 _REQUIRED_SPACES = ("gm", "l1", "l0a", "l0b", "l0c", "ub")
-_MOVE_PIPES = ("MTE1", "MTE2", "MTE3", "FIX", "V")
+_COMPUTING_PIPES = ("S", "M")
+"""Pipes that move nothing."""
+
 LANES = ("f16", "f32", "i8", "i16", "i32")
 """Types of a lane of the vector unit that the energy table must have."""
 
@@ -36,14 +28,12 @@ _REQUIRED_MOVES = (
 )
 
 
-@functools.lru_cache(maxsize=64)
-def read(path: Path, modified: int) -> Machine:
-    """The machine in a file, read once for each time it was `modified` (ns): every pass asks for its target."""
-    return _machine(_Table(path, "", _tables(path, ())))
+def tables(path: Path) -> tuple[dict[str, Any], list[Path]]:
+    """The tables of a file over those of the target that it `extends`, if any; and the files. Raises MachineError."""
+    return _tables(path, ())
 
 
-def _tables(path: Path, seen: tuple[str, ...]) -> dict[str, Any]:
-    """The tables of a file over those of the known target that it `extends`, if any."""
+def _tables(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], list[Path]]:
     try:
         with path.open("rb") as file:
             own = tomllib.load(file)
@@ -55,11 +45,15 @@ def _tables(path: Path, seen: tuple[str, ...]) -> dict[str, Any]:
         raise MachineError(f"{path}: not TOML: {error}") from error
     base = own.pop("extends", None)
     if base is None:
-        return own
-    known = sorted(p.stem for p in _FOLDER.glob("*.toml"))
-    if base not in known or base in seen:
-        raise MachineError(f"{path}: key 'extends' must name another target: {', '.join(known)}")
-    return _over(_tables(_FOLDER / f"{base}.toml", (*seen, base)), own)
+        return own, [path]
+    if not isinstance(base, str):
+        raise MachineError(f"{path}: key 'extends' must be a string")
+    seen = (*seen, path.resolve())
+    found = files.find(base, path)
+    if found.resolve() in seen:
+        raise MachineError(f"{path}: key 'extends' leads from {seen[0].name} back to {found.name}")
+    below, read = _tables(found, seen)
+    return _over(below, own), [path, *read]
 
 
 def _over(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
@@ -148,7 +142,9 @@ class _Table:
             raise self.error(key, "is not known")
 
 
-def _machine(table: _Table) -> Machine:
+def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `Machine`, from the tables of a file. Raises MachineError."""
+    table = _Table(path, "", content)
     name, clock = table.text("name"), table.number("clock_mhz")
     cores, memory, launch = table.child("cores"), table.child("memory"), table.child("launch")
     host, energy, cube = table.child("host"), table.child("energy"), table.child("cube")
@@ -158,70 +154,95 @@ def _machine(table: _Table) -> Machine:
     fused = table.flag("fused")
     spaces, l2 = _spaces(table.child("spaces"), fused), memory.number("l2_tb_per_s")
     counts = {"cube": cores.integer("cube"), "vector": cores.integer("vector")}
-    units = {target: clock * counts["vector" if target == "ub" else "cube"] for target in spaces}
+    units = {t: clock * counts["vector" if t == "ub" or s.core == "vector" else "cube"] for t, s in spaces.items()}
+    pipes = (*PIPES, *_pipes(table))
     rates, k0 = _cube(cube.child("rates"))
-    machine = Machine(
-        name=name,
-        clock_mhz=clock,
-        fused=fused,
-        cube_cores=counts["cube"],
-        vector_cores=counts["vector"],
-        spaces=spaces,
-        moves=_moves(table.child("moves"), spaces, units),
-        cube=rates,
-        cube_k0=k0,
-        cube_fixed_cycles=cube.integer("fixed_cycles"),
-        cube_head_cycles=int(cube.optional("head_cycles", 0)),
-        vector=_vector(table.child("vector")),
-        l2_bytes=memory.integer("l2_bytes"),
-        l2_bytes_per_cycle=l2 * 1e6 / clock,
-        hbm_bytes_per_cycle=memory.number("hbm_tb_per_s") * 1e6 / clock,
-        burst_bytes=memory.integer("burst_bytes"),
-        gm_align=memory.integer("gm_align"),
-        launch_us=launch.number("one_core_us"),
-        launch_us_all=launch.number("all_cores_us"),
-        max_blocks=launch.integer("max_blocks") if "max_blocks" in launch.table else 65_535,
-        host=HostCost(
+    found: dict[str, Any] = {
+        "name": name,
+        "clock_mhz": clock,
+        "fused": fused,
+        "cube_cores": counts["cube"],
+        "vector_cores": counts["vector"],
+        "spaces": spaces,
+        "moves": _moves(table.child("moves"), spaces, units, pipes),
+        "cube": rates,
+        "cube_k0": k0,
+        "cube_fixed_cycles": cube.integer("fixed_cycles"),
+        "cube_head_cycles": int(cube.optional("head_cycles", 0)),
+        "vector": _vector(table.child("vector")),
+        "l2_bytes": memory.integer("l2_bytes"),
+        "l2_bytes_per_cycle": l2 * 1e6 / clock,
+        "hbm_bytes_per_cycle": memory.number("hbm_tb_per_s") * 1e6 / clock,
+        "burst_bytes": memory.integer("burst_bytes"),
+        "gm_align": memory.integer("gm_align"),
+        "launch_us": launch.number("one_core_us"),
+        "launch_us_all": launch.number("all_cores_us"),
+        "max_blocks": launch.integer("max_blocks") if "max_blocks" in launch.table else 65_535,
+        "host": HostCost(
             host.number("pcie_gb_per_s") * 1e3,
             host.number("call_us"),
             host.number("scalar_ns") * 1e-3,
             host.number("compute_gb_per_s") * 1e3,
         ),
-        energy=Energy(
+        "energy": Energy(
             energy.numbers("pj_per_mac"),
             energy.numbers("pj_per_lane"),
             energy.numbers("pj_per_byte"),
             energy.number("idle_watts"),
         ),
-        flags=table.integer("flags"),
-        issue_cycles=issue,
-        row_instructions=scalar.integer("row_instructions"),
-        vector_issue_cycles=int(scalar.optional("vector_issue_cycles", issue)),
-        vector_slot_cycles=int(scalar.optional("vector_slot_cycles", 0)),
-        atomic_us=memory.optional("atomic_us", 0.0),
-        hbm_turn_share=memory.optional("hbm_turn_share", 0.0),
-        scalar_start_us=scalar.optional("start_us", 0.0),
-        wait_cycles=waits,
-        library_issue_factor=scalar.optional("library_issue_factor", 1.0),
-        library_constant_factor=scalar.optional("library_constant_factor", 1.0),
-        library_start_us=scalar.optional("library_start_us", 0.0),
-    )
-    if not machine.fused and machine.vector_cores < machine.cube_cores:
+        "flags": table.integer("flags"),
+        "issue_cycles": issue,
+        "row_instructions": scalar.integer("row_instructions"),
+        "vector_issue_cycles": int(scalar.optional("vector_issue_cycles", issue)),
+        "vector_slot_cycles": int(scalar.optional("vector_slot_cycles", 0)),
+        "atomic_us": memory.optional("atomic_us", 0.0),
+        "hbm_turn_share": memory.optional("hbm_turn_share", 0.0),
+        "scalar_start_us": scalar.optional("start_us", 0.0),
+        "pipes": pipes,
+        "wait_cycles": waits,
+        "library_issue_factor": scalar.optional("library_issue_factor", 1.0),
+        "library_constant_factor": scalar.optional("library_constant_factor", 1.0),
+        "library_start_us": scalar.optional("library_start_us", 0.0),
+    }
+    if not found["fused"] and counts["vector"] < counts["cube"]:
         raise cores.error("vector", "must be at least cores.cube: a split chip has a vector core beside each cube core")
-    if machine.fused and ("l0c", "ub") not in machine.moves:
+    if found["fused"] and ("l0c", "ub") not in found["moves"]:
         raise table.error("moves", "lacks l0c.ub, which a fused chip has")
-    for level in ("gm", "l2", "l1", "l0", "ub"):
-        if level not in machine.energy.pj_per_byte:
-            raise energy.error(f"pj_per_byte.{level}", "is missing")
-    for lane in LANES:
-        if lane not in machine.energy.pj_per_lane:
-            raise energy.error(f"pj_per_lane.{lane}", "is missing")
-    for dtype in machine.cube:
-        if dtype not in machine.energy.pj_per_mac:
-            raise energy.error(f"pj_per_mac.{dtype}", "is missing")
+    for pipe in waits:
+        if pipe not in pipes:
+            raise table.error(f"waits.{pipe}", f"is not a pipe ({', '.join(pipes)})")
+    _check_energy(energy, found)
     for part in (cores, memory, launch, host, energy, cube, scalar, table):
         part.close()
-    return machine
+    return found
+
+
+def _check_energy(table: _Table, found: Mapping[str, Any]) -> None:
+    """Every level, lane and product has its energy. Raises MachineError."""
+    energy: Energy = found["energy"]
+    own = [space.level for space in found["spaces"].values() if space.name not in (*LEVELS, "gm")]
+    for level in dict.fromkeys(("gm", "l2", "l1", "l0", "ub", *own)):
+        if level not in energy.pj_per_byte:
+            raise table.error(f"pj_per_byte.{level}", "is missing")
+    for lane in LANES:
+        if lane not in energy.pj_per_lane:
+            raise table.error(f"pj_per_lane.{lane}", "is missing")
+    for dtype in found["cube"]:
+        if dtype not in energy.pj_per_mac:
+            raise table.error(f"pj_per_mac.{dtype}", "is missing")
+
+
+def _pipes(table: _Table) -> tuple[str, ...]:
+    """The pipes that a chip has beyond those of all."""
+    if "pipes" not in table.table:
+        return ()
+    names = table.texts("pipes")
+    for i, name in enumerate(names):
+        if not name.isidentifier():
+            raise table.error("pipes", f"has '{name}', which is no identifier")
+        if name in (*PIPES, *names[:i]):
+            raise table.error("pipes", f"has '{name}', which is there already")
+    return names
 
 
 def _spaces(table: _Table, fused: bool) -> dict[str, MemorySpace]:
@@ -230,10 +251,14 @@ def _spaces(table: _Table, fused: bool) -> dict[str, MemorySpace]:
             raise table.error(required, "is missing")
     spaces: dict[str, MemorySpace] = {}
     for name in list(table.table):
-        if name not in (*_REQUIRED_SPACES, "bt", "fb"):
-            raise table.error(name, "is not known")
+        if not name.isidentifier():
+            raise table.error(name, "is no identifier")
         entry = table.child(name)
-        core = "" if name == "gm" else "fused" if fused else "vector" if name == "ub" else "cube"
+        known = name in (*_REQUIRED_SPACES, "bt", "fb")
+        core = ("vector" if name == "ub" else "cube") if known else entry.text("core")
+        if core not in ("cube", "vector"):
+            raise entry.error("core", "must be cube or vector")
+        core = "" if name == "gm" else "fused" if fused else core
         spaces[name] = MemorySpace(name, entry.integer("bytes"), entry.integer("align"), core)
         if spaces[name].align & (spaces[name].align - 1):
             raise entry.error("align", "must be a power of two")
@@ -242,7 +267,7 @@ def _spaces(table: _Table, fused: bool) -> dict[str, MemorySpace]:
 
 
 def _moves(
-    table: _Table, spaces: Mapping[str, MemorySpace], units: Mapping[str, float]
+    table: _Table, spaces: Mapping[str, MemorySpace], units: Mapping[str, float], pipes: tuple[str, ...]
 ) -> dict[tuple[str, str], Move]:
     """`units`: cores that have a space, times the clock in MHz."""
     moves: dict[tuple[str, str], Move] = {}
@@ -253,8 +278,9 @@ def _moves(
                 raise targets.error(target, "joins a memory space that 'spaces' does not have")
             entry = targets.child(target)
             pipe = entry.text("pipe")
-            if pipe not in _MOVE_PIPES:
-                raise entry.error("pipe", f"must be one of {', '.join(_MOVE_PIPES)}")
+            movers = [p for p in pipes if p not in _COMPUTING_PIPES]
+            if pipe not in movers:
+                raise entry.error("pipe", f"must be one of {', '.join(movers)}")
             moves[source, target] = Move(
                 source,
                 target,

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .machine import Machine, MachineError
+from . import files
+from .machine import Machine
+from .parts import MachineError
 
-_FOLDER = Path(__file__).parent
 _TABLE = re.compile(r"\[([\w.\-]+)\]")
 _KEY = re.compile(r"([\w\-]+)\s*=")
 
@@ -33,9 +34,7 @@ def figures(name_or_path: str) -> tuple[str, list[Figure]]:
     Raises MachineError for an unknown target.
     """
     Machine.load(name_or_path)
-    path = _FOLDER / f"{name_or_path}.toml"
-    if name_or_path not in Machine.names():
-        path = Path(name_or_path)
+    path = files.find(name_or_path)
     found: dict[str, Figure] = {}
     about = _collect(path, found)
     return about, list(found.values())
@@ -50,7 +49,7 @@ def _collect(path: Path, found: dict[str, Figure]) -> str:
     about, comments = _comments(content)
     base = table.pop("extends", None)
     if base is not None:
-        _collect(_FOLDER / f"{base}.toml", found)
+        _collect(files.find(base, path), found)
     for key, value in _leaves(table, "", comments):
         if value == {}:
             for old in [k for k in found if k == key or k.startswith(f"{key}.")]:

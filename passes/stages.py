@@ -11,6 +11,8 @@ from importlib import import_module
 
 from xdsl.passes import ModulePass
 
+from ..support.plugins import AddedPass, Entry
+from .added import load, loaders, with_added
 from .errors import StateMissing
 
 STATES = (
@@ -66,7 +68,30 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("npu-schedule-host", ".npu.schedule_host:NpuScheduleHostPass", "npu", ("planned",), ("scheduled",)),
     Stage("npu-check", ".npu.check:NpuCheckPass", "npu", ("addressed", "planned"), ("checked",)),
 )
-"""The pipeline of this package."""
+"""The pipeline of this package, and behind it that with the passes of plugins."""
+
+OURS = tuple(s.name for s in PIPELINE)
+"""The names of our own passes."""
+
+
+@dataclass(frozen=True)
+class _Added(Stage):
+    """A pass of a plugin."""
+
+    entry: Entry | None = None
+
+    def load(self) -> type[ModulePass]:
+        """The class of the pass. Raises PluginError."""
+        assert self.entry is not None
+        return load(self.entry)
+
+
+def _added(entry: Entry) -> Stage:
+    given: AddedPass = entry.given
+    return _Added(entry.name, given.load, given.level, given.requires, given.establishes, entry=entry)
+
+
+PIPELINE = with_added(PIPELINE, STATES, _added)
 
 
 def stage_of(name: str, stages: Sequence[Stage] = PIPELINE) -> Stage | None:
@@ -85,7 +110,7 @@ def insert_stage(stage: Stage, after: str, stages: Sequence[Stage] = PIPELINE) -
 
 def all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
     """Pass factories by name, for drivers."""
-    return {s.name: s.load for s in PIPELINE}
+    return {s.name: s.load for s in PIPELINE} | loaders(OURS)
 
 
 def check_requirements(stage: Stage, have: Set[str]) -> None:

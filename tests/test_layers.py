@@ -10,17 +10,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 RANK = {
     "support": 0,
-    "machine": 0,
-    "dialects": 1,
-    "passes": 2,
-    "frontends": 2,
-    "backends": 2,
-    "verification": 3,
-    "api": 4,
-    "calibration": 5,
-    "explain": 5,
-    "cli": 6,
-    "__init__": 7,
+    "machine": 1,
+    "dialects": 2,
+    "passes": 3,
+    "frontends": 3,
+    "backends": 3,
+    "verification": 4,
+    "api": 5,
+    "calibration": 6,
+    "explain": 6,
+    "cli": 7,
+    "__init__": 8,
 }
 FOLDERS = (
     "support",

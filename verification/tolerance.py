@@ -17,6 +17,9 @@ from typing import Literal
 import ml_dtypes
 import numpy as np
 
+from ..dialects.dtypes import name_of_numpy
+from ..dialects.elementwise import EXACT, FUNCTIONS, ROUNDED, function_of
+
 Mode = Literal["worst", "likely"]
 """`worst`: bounds add up (one op or kernel on given inputs); `likely`: they add in squares (a whole program)."""
 
@@ -26,72 +29,21 @@ LIKELY = 8.0
 PIECE = 2048
 """A row that does not fit on chip is reduced in pieces of at least so many elements, each rounded to its type."""
 
-ULPS: dict[str, float] = {
-    "div": 2.5,
-    "sqrt": 3.0,
-    "rsqrt": 2.0,
-    "cbrt": 2.0,
-    "exp": 3.0,
-    "exp2": 3.0,
-    "expm1": 3.0,
-    "log": 3.0,
-    "log1p": 2.0,
-    "sin": 4.0,
-    "cos": 4.0,
-    "tan": 5.0,
-    "tanh": 5.0,
-    "atan2": 6.0,
-    "pow": 16.0,
-    "erf": 16.0,
-    "logistic": 7.0,
-}
-"""Largest error of a function in units in the last place: the limits of the OpenCL C specification, section 7.4
-(relative error as ULPs, full profile); `logistic` is exp, an add and a division."""
-
 HOST_FUNCTIONS: dict[str, float] = {
-    **dict.fromkeys(("stablehlo.add", "stablehlo.subtract", "stablehlo.convert"), 0.5),
-    **{"stablehlo.multiply": 0.5, "stablehlo.divide": 2.5, "stablehlo.abs": 4.0},
-    **{"stablehlo.sqrt": 3.0, "stablehlo.rsqrt": 3.0, "stablehlo.cbrt": 2.0, "stablehlo.exponential": 3.0},
-    **{"stablehlo.exponential_minus_one": 3.0, "stablehlo.log": 3.0, "stablehlo.log_plus_one": 3.0},
-    **{"stablehlo.sine": 4.0, "stablehlo.cosine": 4.0, "stablehlo.tan": 5.0, "stablehlo.tanh": 5.0},
-    **{"stablehlo.atan2": 6.0, "stablehlo.power": 16.0, "stablehlo.logistic": 7.0},
+    **{f"stablehlo.{f.stablehlo}": f.ulps_in("f32") for f in FUNCTIONS.values() if f.stablehlo and f.ulps_in("f32")},
+    **{"stablehlo.abs": 4.0, "stablehlo.rsqrt": 3.0, "stablehlo.log_plus_one": 3.0, "stablehlo.convert": ROUNDED},
     **dict.fromkeys(("chlo.erf", "chlo.erfc", "chlo.erf_inv", "chlo.lgamma", "chlo.digamma"), 16.0),
     **dict.fromkeys(("chlo.bessel_i1e", "chlo.zeta", "chlo.polygamma"), 16.0),
 }
-"""Ulps that a host op may be off by what it is compiled together with: the limits of `ULPS`, and for what OpenCL does
-not have those of its erf and pow, the widest. Others move or select data, or are one library call wherever they
-stand."""
+"""Ulps that a host op may be off by what it is compiled together with: the limits of the device's functions but for
+those that it computes otherwise (`abs` of complex numbers), and for what OpenCL does not have those of its erf and pow,
+the widest. Others move or select data, or are one library call wherever they stand."""
 
 HOST_SUMS = frozenset(
     f"stablehlo.{name}"
     for name in ("reduce", "reduce_window", "dot_general", "convolution", "scatter", "select_and_scatter")
 )
 """Host ops that add up."""
-
-ROUNDED_ONCE = frozenset(["add", "sub", "mul", "convert"])
-"""Functions whose result is the exact one, rounded: half a unit in the last place."""
-
-
-COMPLEX_ERROR: dict[str, float] = {
-    **dict.fromkeys(("add", "sub"), 1.0),
-    "mul": 2 * 2**0.5,
-    "abs": 8.0,
-    "div": 20.0,
-    "sign": 20.0,
-    "sin": 30.0,
-    "cos": 30.0,
-    "tanh": 40.0,
-    "tan": 40.0,
-    "rsqrt": 40.0,
-    "expm1": 24.0,
-    "logistic": 40.0,
-    "cbrt": 40.0,
-    "pow": 60.0,
-}
-"""Largest relative error of functions of complex numbers, in unit roundoffs of the parts: add and mul by Higham's lemma
-3.5 (section 3.6), sqrt(2) gamma(2) for a product. The others are sums of the limits of what their formulas apply: a
-division 5, a root 6, a cube root 4, sin, cos, exp, expm1 and log 8 each, atan2 12, a power 32."""
-
 
 def roundoff(dtype: np.dtype) -> float:
     """Unit roundoff of an element type; 0 for integers and bools."""
@@ -114,14 +66,15 @@ def _real(dtype: np.dtype) -> np.dtype:
 def function_error(name: str, dtype: np.dtype, of_complex: bool = False) -> float:
     """Largest relative error of one application of function `name` with a result of `dtype`; of_complex: on complex
     numbers, relative to the magnitude."""
-    u = roundoff(dtype)
+    u, function = roundoff(dtype), function_of(name)
     if of_complex:
-        return COMPLEX_ERROR.get(name, 0.0) * u
-    if name in ULPS:
-        # an ulp is at most 2u of the value; in a narrow type the f32 function is rounded once more
-        wide = min(u, roundoff(np.dtype(np.float32)))
-        return ULPS[name] * 2 * wide + (u if u > wide else 0.0)
-    return u if name in ROUNDED_ONCE else 0.0
+        return (function.complex_error or 0.0) * u
+    ulps = function.ulps_in(name_of_numpy(dtype))
+    if ulps in (EXACT, ROUNDED):
+        return u * 2 * ulps
+    # an ulp is at most 2u of the value; in a narrow type the f32 function is rounded once more
+    wide = min(u, roundoff(np.dtype(np.float32)))
+    return ulps * 2 * wide + (u if u > wide else 0.0)
 
 
 def gamma(n: int, u: float, mode: Mode) -> float:

@@ -452,9 +452,10 @@ def evaluate(
     if isinstance(op, tile.ViewOp):
         assert isinstance(op.result.type, GmType)
         return [realise(xs[0], View.of(op.result.type))], [None]
-    if type(op) not in RULES:
+    rule = RULES.of(type(op))
+    if rule is None:
         raise VerifyException(f"{describe(op)} cannot be executed at the graph level")
-    found: Any = RULES[type(op)](op, *xs)
+    found: Any = rule(op, *xs)
     ys: list[Array] = list(found) if isinstance(found, (list, tuple)) else [found]
     if mode is None:
         return ys, [None] * len(ys)

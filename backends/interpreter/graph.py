@@ -18,14 +18,14 @@ from ...dialects import graph as ops
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype, size
 from ...dialects.graph import (
-    ELEMENTWISE,
-    PART_OPS,
     CumulateOp,
+    GraphOp,
     ScatterOp,
     SelectAndScatterOp,
     SortOp,
     control,
 )
+from ...support.rules import Rules
 from . import scattering, selecting, sorting, values
 from .compiling import QUICK_OPTIONS
 from .products import accumulator, dot_general
@@ -238,8 +238,8 @@ def _sort(op: SortOp, *xs: Array) -> list[Array]:
     return sorting.sort(xs, op.order(), integer(op.dim), op.kept())
 
 
-RULES: dict[type[Operation], Rule] = {
-    **dict.fromkeys([*ELEMENTWISE.values(), *PART_OPS.values()], _elementwise),
+_TABLE: dict[type[Operation], Rule] = {
+    ops.ElementwiseOp: _elementwise,
     ops.ArgReduceOp: _arg_reduce,
     ops.BroadcastOp: _broadcast,
     ops.ConcatOp: _concat,
@@ -264,6 +264,8 @@ RULES: dict[type[Operation], Rule] = {
     ops.ViewOp: _view,
     control.ToHostOp: _same,
 }
+
+RULES: Rules[Rule] = Rules(GraphOp, "evaluate", _TABLE)
 """Ops without regions: a function of the op and its operands."""
 
 
@@ -276,7 +278,7 @@ class GraphRunner:
     """Runs blocks of tensor ops. `rules` may be extended with ops of other levels that work on tensors."""
 
     def __init__(self, rules: dict[type[Operation], Rule] | None = None):
-        self.rules = RULES | (rules or {})
+        self.rules = RULES if rules is None else Rules(GraphOp, "evaluate", {**_TABLE, **rules})
 
     def block(self, block: Block, env: Env) -> list[Array]:
         """Run a block's ops; returns what its last op (yield or return) is given."""
@@ -290,8 +292,8 @@ class GraphRunner:
         special = _CONTROL.get(type(op))
         if special is not None:
             results: Any = special(self, op, env)
-        elif type(op) in self.rules:
-            results = self.rules[type(op)](op, *(env[v] for v in op.operands))
+        elif (rule := self.rules.of(type(op))) is not None:
+            results = rule(op, *(env[v] for v in op.operands))
         else:
             raise VerifyException(f"{describe(op)} cannot be executed at the graph level")
         results = [results] if not isinstance(results, (list, tuple)) else results

@@ -25,6 +25,7 @@ from ...dialects.npu.scatter import VScatterOp
 from ...dialects.npu.sorting import VSortOp
 from ...dialects.shapes import Keys
 from ...dialects.tile import TileType
+from ...support.rules import Rules
 from . import boxes, scattering, sorting, values
 from .products import mma
 from .scope import Box, Offset, Scope, traced
@@ -189,19 +190,24 @@ def _sort(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) 
     return [*sorting.sort(sources, keys, 1, out[0].shape[1]), lax.full(out[-1].shape, 0, out[-1].dtype)]
 
 
-LEADING: dict[type[NpuOp], Leading] = {
-    **dict.fromkeys(ops.ELEMENTWISE.values(), _elementwise),
+_LEADING: dict[type[NpuOp], Leading] = {
+    ops.ElementwiseVectorOp: _elementwise,
     ops.VBroadcastOp: _broadcast,
     ops.VFillOp: _fill,
 }
+LEADING: Rules[Leading] = Rules(NpuOp, "", _LEADING)
 """Instructions whose operands may be [*leading, *shape], each with a rule that is given the number of leading
 dimensions."""
 
-ALONG: dict[type[NpuOp], Callable[[Any], Sequence[int]]] = {
-    ops.VArgReduceOp: lambda op: [integer(op.dim)],
-    ops.VReduceOp: lambda op: to_ints(op.dims),
-    VCumulateOp: lambda op: [integer(op.dim)],
-}
+ALONG: Rules[Callable[[Any], Sequence[int]]] = Rules(
+    NpuOp,
+    "combines_along",
+    {
+        ops.VArgReduceOp: lambda op: [integer(op.dim)],
+        ops.VReduceOp: lambda op: to_ints(op.dims),
+        VCumulateOp: lambda op: [integer(op.dim)],
+    },
+)
 """Instructions that combine elements along the dimensions that are given here, and do the same everywhere along the
 others."""
 
@@ -211,19 +217,23 @@ def _alone(rule: Leading) -> Rule:
     return lambda op, scope, sources, out: [rule(op, scope, sources, out[0], 0)]
 
 
-RULES: dict[type[NpuOp], Rule] = {
-    **{cls: _alone(rule) for cls, rule in LEADING.items()},
-    ops.CopyL0cOp: _extract,
-    ops.LoadL0Op: _matrix,
-    ops.MmadOp: _mma,
-    ops.VArgReduceOp: _arg_reduce,
-    ops.VExtractOp: _extract,
-    ops.VIotaOp: _iota,
-    ops.VMaskOp: _mask,
-    ops.VReduceOp: _reduce,
-    VCumulateOp: _cumulate,
-    VScatterOp: _scatter,
-    VSortOp: _sort,
-    ops.VTransposeOp: _transpose,
-}
+RULES: Rules[Rule] = Rules(
+    NpuOp,
+    "evaluate",
+    {
+        **{cls: _alone(rule) for cls, rule in _LEADING.items()},
+        ops.CopyL0cOp: _extract,
+        ops.LoadL0Op: _matrix,
+        ops.MmadOp: _mma,
+        ops.VArgReduceOp: _arg_reduce,
+        ops.VExtractOp: _extract,
+        ops.VIotaOp: _iota,
+        ops.VMaskOp: _mask,
+        ops.VReduceOp: _reduce,
+        VCumulateOp: _cumulate,
+        VScatterOp: _scatter,
+        VSortOp: _sort,
+        ops.VTransposeOp: _transpose,
+    },
+)
 """Instructions that work on on-chip memory alone."""

@@ -25,7 +25,18 @@ from .bytes_mode import BytesMemory
 from .compiling import in_rows
 from .direct import find_direct
 from .grid import GridWalker, Part, coordinates
-from .instructions import ALONG, LEADING, RULES, Spec, as_operand, box_of, from_turned, offsets_of, transposes
+from .instructions import (
+    ALONG,
+    LEADING,
+    RULES,
+    Rule,
+    Spec,
+    as_operand,
+    box_of,
+    from_turned,
+    offsets_of,
+    transposes,
+)
 from .liveness import Carried, bounds, carried, perfect_nest
 from .memory import Memory, TypedMemory, known_indices
 from .products import mma
@@ -142,8 +153,8 @@ class NpuKernel(GridWalker):
             self._operand(op)
         elif rule is not None:
             rule(self, op)
-        elif isinstance(op, NpuOp) and type(op) in RULES:
-            self._instruction(op)
+        elif isinstance(op, NpuOp) and (known := RULES.of(type(op))) is not None:
+            self._instruction(op, known)
         elif not isinstance(op, SILENT):
             raise VerifyException(f"{describe(op)} is not an op of a kernel")
 
@@ -152,11 +163,11 @@ class NpuKernel(GridWalker):
         found = [self.memory.wide(v) for v in values_] if self.batch.rank else [None]
         return [x for x in found if x is not None] if None not in found else None
 
-    def _instruction(self, op: NpuOp) -> None:
+    def _instruction(self, op: NpuOp, known: Rule) -> None:
         targets = op.writes()
         out = [Spec.of(v) for v in targets]
-        leading = LEADING.get(type(op))
-        if (leading is not None or type(op) in ALONG) and (tiles := self._wide(op.reads())) is not None:
+        leading = LEADING.of(type(op))
+        if (leading or ALONG.of(type(op))) and (tiles := self._wide(op.reads())) is not None:
             wholes = wide.compute(op, self.scope, tiles, out)
             if wholes is not None:
                 for v, x in zip(targets, wholes, strict=True):
@@ -171,7 +182,7 @@ class NpuKernel(GridWalker):
         def rule(*arrays: Array) -> list[Array]:
             here = {v: Offset(x, 0, self.batch.reach(v)) for v, x in zip(named, arrays, strict=False)}
             scope = Scope(self.scope.zero, {**self.scope.index, **here}) if named else self.scope
-            return RULES[type(op)](op, scope, arrays[len(named) :], out)
+            return known(op, scope, arrays[len(named) :], out)
 
         results = lift(rule, [*map(self.batch.values, named), *sources], self.batch.rank)
         for v, x in zip(targets, results, strict=True):

@@ -52,10 +52,9 @@ class TileKernel(GridWalker):
         rule = EXECUTE.get(type(op))
         if rule is not None:
             rule(self, op)
-        elif isinstance(op, TileOp) and op.INSTRUCTION in RULES:
-            assert op.INSTRUCTION is not None
+        elif isinstance(op, TileOp) and op.INSTRUCTION and (known := RULES.of(op.INSTRUCTION)) is not None:
             sources = [self.get(v) for v in op.main_operands()]
-            results = RULES[op.INSTRUCTION](op, self.scope, sources, [Spec.of(v) for v in op.results])
+            results = known(op, self.scope, sources, [Spec.of(v) for v in op.results])
             for v, x in zip(op.results, results, strict=True):
                 self.put(v, x)
         elif not isinstance(op, (ops.ViewOp, ops.BarrierOp, scf.YieldOp)):

@@ -1,8 +1,7 @@
 """What each scalar function and reduction computes, once for all three levels.
 
 Arithmetic is in the operands' own dtype, and every op rounds its result to it: f16 and bf16 chains lose what
-they lose on the device. XLA would contract a multiply and an add into one instruction where it fuses them;
-`settle` stops that, so that a value does not depend on which ops happen to be compiled together.
+they lose on the device. What a scalar function computes stands in its row of `dialects/elementwise.py`.
 """
 
 from __future__ import annotations
@@ -17,14 +16,11 @@ import numpy as np
 from jax import Array, lax
 
 from ...dialects.dtypes import name_of_numpy
-from ...dialects.elementwise import REDUCTION_FUNCTION, identity
+from ...dialects.elementwise import REDUCTION_FUNCTION, function_of, identity, value_of
+from ...dialects.scalars import convert, is_float, settle
 from .compiling import in_rows
 
 NARROW_FLOATS = (np.dtype(np.float16), np.dtype(jnp.bfloat16))
-
-
-def is_float(x: Array) -> bool:
-    return jnp.issubdtype(x.dtype, jnp.floating)
 
 
 def full(shape: Sequence[int], value: float | int | bool, dtype: np.dtype) -> Array:
@@ -38,22 +34,6 @@ def scalar(value: float | int | bool, dtype: np.dtype) -> np.ndarray:
         info = np.iinfo(dtype)
         value = int(min(max(value, info.min), info.max))
     return np.asarray(value).astype(dtype)
-
-
-def settle(x: Array) -> Array:
-    """x itself, written so that no later operation can be merged with the one that made it."""
-    return lax.select(lax.eq(x, x), x, lax.full_like(x, np.nan)) if is_float(x) else x
-
-
-def convert(x: Array, dtype: np.dtype) -> Array:
-    """x in another dtype: floats round to nearest even; to integers they truncate; to i1, non-zero is
-    true."""
-    if x.dtype.kind == "c" and dtype.kind != "c":
-        x = lax.real(x)
-    if x.dtype == np.bool_ and jnp.issubdtype(dtype, jnp.floating):
-        # XLA takes a multiplication by a converted i1 for a selection, and gives 0 for the -0 of -1 x 0
-        return lax.select(x, lax.full_like(x, 1, dtype), lax.full_like(x, 0, dtype))
-    return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
 
 
 def side_by_side(x: Array) -> Array:
@@ -152,193 +132,16 @@ def raw_dtype(dtype: np.dtype) -> np.dtype:
 # -- scalar functions --------------------------------------------------------------------------------------
 
 
-def _cube_root(x: Array) -> Array:
-    """JAX has no cube root of complex numbers: the principal one, as XLA computes it."""
-    return (
-        lax.pow(x, lax.full_like(x, 1 / 3)) if jnp.issubdtype(x.dtype, jnp.complexfloating) else lax.cbrt(x)
-    )
+class _Scalars(dict[str, Callable[..., Array]]):
+    """Values of scalar functions, each loaded when it is first asked for."""
+
+    def __missing__(self, name: str) -> Callable[..., Array]:
+        self[name] = made = value_of(name)
+        return made
 
 
-def _power(x: Array, y: Array) -> Array:
-    """x ** y; for integers by squaring, where a negative power of anything but 1 and -1 is 0."""
-    if is_float(x) or jnp.issubdtype(x.dtype, jnp.complexfloating):
-        return lax.pow(x, y)
-    one, zero = lax.full_like(x, 1), lax.full_like(x, 0)
-    signed = jnp.issubdtype(x.dtype, jnp.signedinteger)
-    negative = lax.lt(y, zero) if signed else lax.full_like(x, False, np.bool_)
-    result, base, left = one, x, lax.select(negative, zero, y)
-    for _ in range(jnp.iinfo(x.dtype).bits):
-        odd = lax.ne(lax.bitwise_and(left, one), zero)
-        result = lax.select(odd, lax.mul(result, base), result)
-        base, left = lax.mul(base, base), lax.shift_right_logical(left, one)
-    if not signed:
-        return result
-    odd = lax.ne(lax.bitwise_and(y, one), zero)
-    minus = lax.full_like(x, -1)
-    inverse = lax.select(lax.eq(x, one), one, zero)
-    inverse = lax.select(lax.eq(x, minus), lax.select(odd, minus, one), inverse)
-    return lax.select(negative, inverse, result)
-
-
-def _multiply(x: Array, y: Array) -> Array:
-    """x * y; integers wrap around. XLA takes the square of an integer for one that is never negative, and so must not
-    see one."""
-    return lax.mul(x, lax.optimization_barrier(y) if x.dtype.kind == "i" else y)
-
-
-def _divide(x: Array, y: Array) -> Array:
-    """x / y. XLA multiplies by the reciprocal, which rounds twice, where y is the same for many elements; so y is made
-    to depend on x and on the place: no place is below -|x|."""
-    if is_float(x):
-        place = lax.reshape(lax.iota(x.dtype, x.size), x.shape)
-        return lax.div(x, lax.select(lax.lt(place, lax.neg(lax.abs(x))), x, y))
-    if x.dtype.kind == "c":
-        return lax.div(x, y)
-    zero, divisor = _divisor(x, y)
-    return lax.select(
-        zero, lax.full_like(x, -1 if x.dtype.kind == "i" else jnp.iinfo(x.dtype).max), lax.div(x, divisor)
-    )
-
-
-def _remainder(x: Array, y: Array) -> Array:
-    if is_float(x):
-        return lax.rem(x, y)
-    zero, divisor = _divisor(x, y)
-    return lax.select(zero, x, lax.rem(x, divisor))
-
-
-def _divisor(x: Array, y: Array) -> tuple[Array, Array]:
-    """Where y is 0, and y with 1 where integers have no quotient: there x / 1 is what XLA gives for the lowest number
-    by -1. XLA stops the process where it divides such constants while it compiles."""
-    zero = lax.eq(y, lax.full_like(y, 0))
-    none = zero
-    if x.dtype.kind == "i":
-        lowest, minus = lax.full_like(x, jnp.iinfo(x.dtype).min), lax.full_like(y, -1)
-        none = lax.bitwise_or(zero, lax.bitwise_and(lax.eq(x, lowest), lax.eq(y, minus)))
-    return zero, lax.select(none, lax.full_like(y, 1), y)
-
-
-def _absolute(x: Array) -> Array:
-    return x if x.dtype.kind == "u" else lax.abs(x)
-
-
-def _leading_zeros(x: Array) -> Array:
-    """Zeros above the highest one. XLA finds -32 for a negative constant."""
-    zero = lax.full_like(x, 0)
-    return lax.select(lax.lt(x, zero), zero, lax.clz(x)) if x.dtype.kind == "i" else lax.clz(x)
-
-
-def _denormal(x: Array, negative: bool) -> Array:
-    """Where x is a denormal number of this sign; i1. XLA:CPU takes denormals for zeros in every operation on floats,
-    so this looks at the bits."""
-    info = jnp.finfo(x.dtype)
-    unsigned = np.dtype(f"u{x.dtype.itemsize}")
-    first = int(negative) * 2 ** (info.bits - 1) + 1
-    count = 2**info.nmant - 1
-    above = lax.sub(lax.bitcast_convert_type(x, unsigned), lax.full(x.shape, first, unsigned))
-    return lax.lt(above, lax.full_like(above, count))
-
-
-def _with_denormals(function: Callable[[Array], Array], negative: float, positive: float) -> Any:
-    """`function` on x, and these values where x is a negative or positive denormal."""
-
-    def run(x: Array) -> Array:
-        y = function(x)
-        for value, below in ((negative, True), (positive, False)):
-            if value and is_float(x):
-                y = lax.select(_denormal(x, below), lax.full_like(y, value), y)
-        return y
-
-    return run
-
-
-def _within(wide: type, function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """`function`, of narrower floats in `wide`: not all code that XLA makes for it rounds alike, but rounded once
-    more it is one number."""
-
-    def run(x: Array) -> Array:
-        narrow = is_float(x) and x.dtype.itemsize < np.dtype(wide).itemsize
-        with jax.enable_x64(True):
-            return convert(function(convert(x, np.dtype(wide)) if narrow else x), np.dtype(x.dtype))
-
-    return run
-
-
-def _reciprocal_root(x: Array) -> Array:
-    """1 / sqrt(x), each of the two rounded. XLA makes `1 / sqrt(x)` a function of its own, which it takes as long to
-    compile as whole kernels; with both signs turned it does not."""
-    if not is_float(x):
-        return lax.rsqrt(x)
-    return lax.div(lax.full_like(x, -1), lax.neg(lax.sqrt(x)))
-
-
-def _logical(boolean: Callable[[Array, Array], Array], other: Callable[[Array, Array], Array]) -> Any:
-    """A binary function that is `boolean` on i1."""
-    return lambda x, y: boolean(x, y) if x.dtype == np.bool_ else other(x, y)
-
-
-SCALAR: dict[str, Callable[..., Array]] = {
-    "abs": _absolute,
-    "neg": lax.neg,
-    "sign": _with_denormals(lax.sign, -1, 1),
-    "exp": lax.exp,
-    "exp2": lax.exp2,
-    "expm1": lax.expm1,
-    "log": lax.log,
-    "log1p": _within(np.float32, lambda x: lax.log1p(settle(x))),  # of x and -x LLVM would compute parts once
-    "sqrt": lax.sqrt,
-    "rsqrt": _within(np.float32, _reciprocal_root),
-    "cbrt": _within(np.float64, _cube_root),
-    "tanh": lax.tanh,
-    "logistic": lax.logistic,
-    "sin": lax.sin,
-    "cos": lax.cos,
-    "tan": _within(np.float64, lax.tan),
-    "erf": _within(np.float64, lax.erf),
-    "floor": _with_denormals(lax.floor, -1, 0),
-    "ceil": _with_denormals(lax.ceil, 0, 1),
-    "round_even": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
-    "round_away": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
-    "not": lax.bitwise_not,
-    "popcnt": lax.population_count,
-    "clz": _leading_zeros,
-    "is_finite": lax.is_finite,
-    "add": _logical(lax.bitwise_or, lax.add),
-    "sub": lax.sub,
-    "mul": _logical(lax.bitwise_and, _multiply),
-    "div": _divide,
-    "max": lax.max,
-    "min": lax.min,
-    "pow": _power,
-    "rem": _remainder,
-    "atan2": lax.atan2,
-    "and": lax.bitwise_and,
-    "or": lax.bitwise_or,
-    "xor": lax.bitwise_xor,
-    "shl": lax.shift_left,
-    "shr_logical": lax.shift_right_logical,
-    "shr_arithmetic": lax.shift_right_arithmetic,
-    "eq": lax.eq,
-    "ne": lax.ne,
-    "lt": lax.lt,
-    "le": lax.le,
-    "gt": lax.gt,
-    "ge": lax.ge,
-    "real": lax.real,
-    "imag": lax.imag,
-    "complex": lax.complex,
-    "select": lax.select,
-    "clamp": lax.clamp,
-}
-"""jnp implementation of each row of `dialects.elementwise.FUNCTIONS` and `PARTS`, with StableHLO's semantics."""
-
-_EXACT = frozenset(
-    ["abs", "neg", "sign", "floor", "ceil", "round_even", "round_away", "not", "popcnt", "clz", "is_finite"]
-    + ["add", "sub", "and", "or", "xor", "shl", "shr_logical", "shr_arithmetic"]
-    + ["eq", "ne", "lt", "le", "gt", "ge", "select", "real", "imag", "complex"]
-)
-"""Functions that XLA merges with no operation on their result. Those of which code that XLA compiles twice may take
-another NaN (`max`, `min`, `clamp`, `rem`) are not among them: `settle` makes all NaNs one."""
+SCALAR: dict[str, Callable[..., Array]] = _Scalars()
+"""What each row of `dialects.elementwise` with a value computes, with StableHLO's semantics."""
 
 
 def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
@@ -348,7 +151,7 @@ def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
     if name == "bitcast":
         return lax.bitcast_convert_type(operands[0], dtype)
     result = SCALAR[name](*operands)
-    return convert(result if name in _EXACT else settle(result), dtype)
+    return convert(settle(result) if function_of(name).merges else result, dtype)
 
 
 # -- reductions --------------------------------------------------------------------------------------------

@@ -125,7 +125,8 @@ def boxed(wide: Wide, sizes: Sequence[int], parts: Parts, counts: Sequence[int])
 def compute(op: NpuOp, scope: Scope, sources: Sequence[Wide], out: Sequence[Spec]) -> list[Wide] | None:
     """What an instruction of `LEADING` or `ALONG` gives; None where its operands do not lie alike, or tiles lie side by
     side along a dimension along which it combines elements."""
-    dims = set(ALONG[type(op)](op)) if type(op) in ALONG else set[int]()
+    along = ALONG.of(type(op))
+    dims = set[int]() if along is None else set(along(op))
     shape = sources[0].shape if dims else out[0].shape
     rank = len(shape)
     if 0 in shape:

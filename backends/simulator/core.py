@@ -27,7 +27,6 @@ from .errors import SimulationError
 from .section import (
     BARRIER,
     LOOP,
-    PIPES,
     SET,
     SET_CROSS,
     WAIT,
@@ -71,7 +70,7 @@ class Core:
     def __init__(self, section: Section, env: Env, busy: Busy, matrices: dict[Hashable, Any] | None) -> None:
         """`matrices` keeps loop matrices for cores with the same `busy`; where None, loops run in full."""
         self.section, self.env, self.busy, self.matrices = section, env, busy, matrices
-        self.pipes: list[Time] = [0] * len(PIPES)
+        self.pipes: list[Time] = [0] * len(section.machine.pipes)
         self.flags: dict[int, deque[Time]] = {}
         self.join: Callable[[Time, Time], Time] = max
         self.events: list[Event] = []
@@ -79,8 +78,8 @@ class Core:
         self.unrecorded = False
         self.symbolic = False
         machine = section.machine
-        self.heads = [machine.cube_head_cycles if pipe is Pipe.M else 0 for pipe in PIPES]
-        self.waits = [machine.wait_cycles.get(pipe.value, 0) for pipe in PIPES]
+        self.heads = [machine.cube_head_cycles if pipe == Pipe.M else 0 for pipe in machine.pipes]
+        self.waits = [machine.wait_cycles.get(pipe, 0) for pipe in machine.pipes]
 
     @property
     def end(self) -> int:
@@ -171,8 +170,8 @@ class Core:
         before = np.array([*self.pipes, *[time for fifo in fifos for time in fifo]], dtype=np.int64)
         after = maxplus.product(matrix, before)
         times = list(after) if self.symbolic else after.tolist()
-        self.pipes[:] = times[: len(PIPES)]
-        at = len(PIPES)
+        self.pipes[:] = times[: len(self.pipes)]
+        at = len(self.pipes)
         for fifo, depth in zip(fifos, depths, strict=True):
             fifo.clear()
             fifo.extend(times[at : at + depth])
@@ -181,10 +180,10 @@ class Core:
 
     def _matrix(self, loop: Loop, first: int, start: int, depths: Sequence[int]) -> maxplus.Matrix | None:
         """The max-plus matrix of one period over the pipes and the pending flags; None if flags pile up."""
-        rows = deque(maxplus.identity(len(PIPES) + sum(depths)))
+        rows = deque(maxplus.identity(len(self.pipes) + sum(depths)))
         inner = Core(self.section, list(self.env), self.busy, self.matrices)
         inner.join, inner.symbolic = np.maximum, True
-        inner.pipes = [rows.popleft() for _ in PIPES]
+        inner.pipes = [rows.popleft() for _ in self.pipes]
         inner.flags = {
             channel: deque([rows.popleft() for _ in range(depth)])
             for channel, depth in zip(loop.channels, depths, strict=True)

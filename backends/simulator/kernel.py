@@ -188,13 +188,13 @@ class Kernel:
                 for pipe, cycles in busy.items():
                     pipes[name, pipe] += round(min(cycles, end) * alike.size)
                 for (number, _), n in counts.items():
-                    ran[name, price.section.works[number].op.PIPE.value] += n * alike.size
+                    ran[name, price.section.works[number].op.PIPE] += n * alike.size
                 _, issued = price.section.issued(env)
-                pipes[name, Pipe.S.value] += round((issued + start) * alike.size)
+                pipes[name, Pipe.S] += round((issued + start) * alike.size)
         mean = {(name, pipe): cycles / cores[name] for (name, pipe), cycles in pipes.items()}
         instructions = {(name, pipe): n / cores[name] for (name, pipe), n in ran.items()}
         for (name, pipe), n in instructions.items():
-            if pipe == Pipe.M.value:
+            if pipe == Pipe.M:
                 idle = max(0.0, 1 - mean[name, pipe] / ends[name])
                 mean[name, pipe] += n * self.machine.cube_head_cycles * idle
         return Averages(ends, mean, instructions)

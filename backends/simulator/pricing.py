@@ -9,7 +9,7 @@ from typing import Any
 
 from ...dialects.npu import Cost
 from ...machine import Machine
-from .section import LOOP, PIPES, WORK, Env, Loop, Node, Section, Work
+from .section import LOOP, WORK, Env, Loop, Node, Section, Work
 
 Counts = Counter[tuple[int, int]]
 """How often a core runs each instruction: (number, variant) -> times."""
@@ -44,7 +44,7 @@ class Price:
         busy: Counter[str] = Counter()
         limited: dict[str, Counter[str]] = {}
         for (number, variant), times in counts.items():
-            pipe = PIPES[self.section.works[number].pipe].value
+            pipe = self.section.works[number].op.PIPE
             cycles = self.busy[number][variant] * times
             busy[pipe] += cycles
             limiter = self.limiter[number][variant]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
@@ -20,16 +21,26 @@ from ...dialects import npu as ops
 from ...dialects.affine import Affine, Range
 from ...dialects.base import Linear, describe, integer, text, to_ints
 from ...dialects.dtypes import itemsize, size
-from ...dialects.npu import BufferType, Cost, GmType, NpuOp, Pipe, buffer, structure
-from ...machine import Machine
+from ...dialects.npu import BufferType, Cost, GmType, NpuOp, buffer, structure
+from ...machine import LEVELS, Machine
 from .affine import Clip, Row, steady_runs
 from .errors import SimulationError
 from .validity import Extents, Validity
 
-PIPES: tuple[Pipe, ...] = tuple(Pipe)
-"""The pipes in the order of a core's list of times; the scalar unit, which issues, is first."""
 
-INDEX_OF = {pipe: i for i, pipe in enumerate(PIPES)}
+@cache
+def _numbers(pipes: tuple[str, ...]) -> dict[str, int]:
+    return {pipe: i for i, pipe in enumerate(pipes)}
+
+
+def number_of(pipe: str, machine: Machine, op: Operation) -> int:
+    """Where a pipe is in a core's list of times, which is in the order of the machine's. Raises SimulationError."""
+    found = _numbers(machine.pipes).get(pipe)
+    if found is None:
+        raise SimulationError(f"{describe(op)} uses pipe {pipe}, which {machine.name} does not have")
+    return found
+
+
 _EVENTS = 64
 """More than the event ids of any machine: channel = pipe pair * this + event."""
 
@@ -90,7 +101,7 @@ class Work(Node):
     ) -> None:
         """`counted`: the extents that its cost goes by, where they may be less than the buffers'."""
         super().__init__(WORK, op)
-        self.number, self.pipe, self.operand = number, INDEX_OF[op.PIPE], operand
+        self.number, self.pipe, self.operand = number, number_of(op.PIPE, machine, op), operand
         self.guards: tuple[Row, ...] = ()
         self.counted = counted if any(counted) else ()
         self.indices, self.rows = tuple(indices), (*rows, *(row for row in self.counted if row is not None))
@@ -142,9 +153,6 @@ class Work(Node):
         return self.op.cost_of_part(self._machine, indices, valid)
 
 
-_LEVELS = {"l1": "l1", "l0a": "l0", "l0b": "l0", "l0c": "l0", "ub": "ub", "bt": "l0", "fb": "l0"}
-
-
 def _tile_bytes(op: NpuOp) -> dict[str, int]:
     """Bytes of on-chip buffers read and written, by level of the machine's energy table (l1, l0, ub)."""
     moved: dict[str, int] = {}
@@ -154,7 +162,7 @@ def _tile_bytes(op: NpuOp) -> dict[str, int]:
             amount = value.type.slot_bytes
             if isinstance(boxed, DenseArrayBase):
                 amount = min(amount, size(to_ints(boxed)) * itemsize(value.type.element))
-            level = _LEVELS[value.type.space]
+            level = LEVELS.get(value.type.space, value.type.space)
             moved[level] = moved.get(level, 0) + amount
     return moved
 
@@ -176,12 +184,12 @@ class Flag(Node):
 
     __slots__ = ("channel", "counter", "pipe", "slots")
 
-    def __init__(self, op: ops.SyncOp, counter: Affine) -> None:
-        source, target = INDEX_OF[op.source_pipe()], INDEX_OF[op.target_pipe()]
+    def __init__(self, op: ops.SyncOp, counter: Affine, machine: Machine) -> None:
+        source, target = (number_of(pipe, machine, op) for pipe in (op.source_pipe(), op.target_pipe()))
         waits = isinstance(op, ops.WaitFlagOp)
         super().__init__(WAIT if waits else SET, op)
         self.pipe = target if waits else source
-        self.channel = (source * len(PIPES) + target) * _EVENTS + integer(op.properties["event"])
+        self.channel = (source * len(machine.pipes) + target) * _EVENTS + integer(op.properties["event"])
         self.slots = integer(op.properties["slots"])
         self.counter = counter
 
@@ -197,10 +205,10 @@ class Cross(Node):
 
     __slots__ = ("event", "pipe")
 
-    def __init__(self, op: ops.SetCrossOp | ops.WaitCrossOp) -> None:
+    def __init__(self, op: ops.SetCrossOp | ops.WaitCrossOp, machine: Machine) -> None:
         waits = isinstance(op, ops.WaitCrossOp)
         super().__init__(WAIT_CROSS if waits else SET_CROSS, op)
-        self.pipe = INDEX_OF[Pipe(text(op.properties["target" if waits else "source"]))]
+        self.pipe = number_of(text(op.properties["target" if waits else "source"]), machine, op)
         self.event = integer(op.event)
 
 
@@ -414,9 +422,9 @@ class Section(Scope):
         elif isinstance(op, ops.SyncOp):
             indices = [self._affine(v, op) for v in op.index_operands()]
             row = op.linear().rows[0]
-            self._put(scope, Flag(op, Affine.combine(row[-1], zip(row, indices, strict=False))))
+            self._put(scope, Flag(op, Affine.combine(row[-1], zip(row, indices, strict=False)), self.machine))
         elif isinstance(op, ops.SetCrossOp | ops.WaitCrossOp):
-            self._put(scope, Cross(op))
+            self._put(scope, Cross(op, self.machine))
         elif isinstance(op, ops.BarrierOp):
             self._put(scope, Node(BARRIER, op))
         elif isinstance(op, NpuOp):

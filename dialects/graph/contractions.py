@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
@@ -11,7 +12,7 @@ from xdsl.traits import Pure
 
 from ..base import integer, to_ints
 from ..dtypes import is_complex, size, tensor
-from .interface import GraphOp, element_of, shape_of
+from .interface import GraphOp, Grouping, element_of, shape_of
 from .reductions import window_count
 
 
@@ -23,6 +24,8 @@ class ContractOp(GraphOp):
     """
 
     name = "graph.contract"
+    GROUPING: ClassVar[Grouping] = "contraction"
+    READS_THROUGH_LAYOUT: ClassVar[bool] = True
     lhs = operand_def()
     rhs = operand_def()
     lhs_batch = prop_def(DenseArrayBase)
@@ -76,6 +79,8 @@ class ConvOp(GraphOp):
     """
 
     name = "graph.conv"
+    GROUPING: ClassVar[Grouping] = "contraction"
+    READS_THROUGH_LAYOUT: ClassVar[bool] = True
     lhs = operand_def()
     rhs = operand_def()
     strides = prop_def(DenseArrayBase)

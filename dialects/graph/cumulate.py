@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
@@ -12,7 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, text
 from ..dtypes import size
 from ..elementwise import LINEAR, REDUCTIONS
-from .interface import GraphOp, shape_of
+from .interface import GraphOp, Grouping, shape_of
 
 
 @irdl_op_definition
@@ -21,6 +22,7 @@ class CumulateOp(GraphOp):
     `reverse` is 1."""
 
     name = "graph.cumulate"
+    GROUPING: ClassVar[Grouping] = "vector"
     x = operand_def()
     kind = prop_def(StringAttr)
     dim = prop_def(IntegerAttr)

@@ -17,11 +17,14 @@ from ..dtypes import COMPLEX, element_type, is_complex, part, same_width, size, 
 from ..elementwise import PARTS, Function
 from ..factory import make_elementwise
 from .attributes import DataAttr
-from .interface import GraphOp, element_of, shape_of
+from .interface import GraphOp, Grouping, element_of, shape_of
 
 
 class ElementwiseOp(GraphOp, HasFolderInterface):
     """One scalar function over each element; all operands have the result's shape."""
+
+    GROUPING: ClassVar[Grouping] = "elementwise"
+    READS_THROUGH_LAYOUT: ClassVar[bool] = True
 
     FUNCTION: ClassVar[Function]
 
@@ -93,6 +96,7 @@ class IotaOp(GraphOp):
     """Each element is its own coordinate along `dim`."""
 
     name = "graph.iota"
+    GROUPING: ClassVar[Grouping] = "generated"
     dim = prop_def(IntegerAttr)
     result = result_def()
     traits = traits_def(Pure())

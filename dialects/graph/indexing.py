@@ -20,7 +20,7 @@ from xdsl.traits import Pure
 
 from ..base import integer, to_ints
 from ..dtypes import tensor
-from .interface import GraphOp, element_of, shape_of
+from .interface import GraphOp, Grouping, element_of, shape_of
 
 
 @irdl_op_definition
@@ -28,6 +28,7 @@ class GatherOp(GraphOp):
     """StableHLO's gather: slices of `slice_sizes` of x at clamped starts read from `indices`."""
 
     name = "graph.gather"
+    GROUPING: ClassVar[Grouping] = "index"
     PARTWISE: ClassVar[bool] = True
     x = operand_def()
     indices = operand_def()
@@ -78,6 +79,7 @@ class DynamicSliceOp(GraphOp):
     """The box of `sizes` of x that starts at the (clamped) scalar operands."""
 
     name = "graph.dynamic_slice"
+    GROUPING: ClassVar[Grouping] = "index"
     PARTWISE: ClassVar[bool] = True
     x = operand_def()
     starts = var_operand_def()
@@ -102,6 +104,7 @@ class DynamicUpdateSliceOp(GraphOp):
     """x with the box at the (clamped) scalar operands replaced by `update`."""
 
     name = "graph.dynamic_update_slice"
+    GROUPING: ClassVar[Grouping] = "index"
     PARTWISE: ClassVar[bool] = True
     x = operand_def()
     update = operand_def()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 from xdsl.dialects.builtin import TensorType, i32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
+from ...machine import Machine
 from ..base import FormattedOp
 from ..dtypes import tensor
 
@@ -32,8 +33,23 @@ def check_ranks(what: str, rank: int, *lists: Sequence[int]) -> None:
         raise ValueError(f"needs {what} for each of {rank} dimensions")
 
 
+Grouping = Literal["", "elementwise", "reduction", "contraction", "generated", "vector", "index", "move"]
+"""How an op joins kernels: with any over its domain; with the rows that it reduces; as the product that others follow;
+wherever it is used; or in a kernel of its own of this kind. "": not in kernels."""
+
+
 class GraphOp(FormattedOp):
-    """A pure tensor op. `infer` gives the result types that its operands and properties imply."""
+    """A pure tensor op. `infer` gives the result types that its operands and properties imply.
+
+    `evaluate`, `build_kernel` and `error_bound` are asked of ops that the tables of the layers above do not have, such
+    as those of plugins (support/rules.py).
+    """
+
+    GROUPING: ClassVar[Grouping] = ""
+    """How graph-fuse groups it."""
+
+    READS_THROUGH_LAYOUT: ClassVar[bool] = False
+    """Whether its kernels fold layout ops on their operands into loads; others read dense tensors."""
 
     KERNEL: ClassVar[bool] = True
     """Whether it runs in a kernel; else it stays in the program around the kernels."""
@@ -49,6 +65,18 @@ class GraphOp(FormattedOp):
         return self.PARTWISE
 
     def infer(self) -> Sequence[Attribute]:
+        raise NotImplementedError
+
+    def evaluate(self, *operands: Any) -> Any:
+        """The results, or the only one, for operands that are JAX arrays."""
+        raise NotImplementedError
+
+    def build_kernel(self, fusion: Operation, machine: Machine, name: str, pins: Any) -> Operation:
+        """The `tile.kernel` called `name` of a fusion that holds this op; pins: as `schedule_for` takes them."""
+        raise NotImplementedError
+
+    def error_bound(self, xs: Sequence[Any], es: Sequence[Any], ys: Sequence[Any], mode: str) -> Sequence[Any]:
+        """How far the results `ys` may be off for operands `xs` that may be off by `es` (verification/bounds)."""
         raise NotImplementedError
 
     def flops(self) -> int:

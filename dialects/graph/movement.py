@@ -15,7 +15,7 @@ from xdsl.traits import ConstantLike, Pure
 from ..base import integer, ints, to_ints
 from ..dtypes import is_complex, paired, size, tensor
 from .attributes import DataAttr
-from .interface import GraphOp, check_ranks, element_of, shape_of
+from .interface import GraphOp, Grouping, check_ranks, element_of, shape_of
 
 
 @irdl_op_definition
@@ -211,6 +211,7 @@ class ConcatOp(GraphOp, HasFolderInterface):
     """Operands one after the other along `dim`."""
 
     name = "graph.concat"
+    GROUPING: ClassVar[Grouping] = "move"
     PARTWISE: ClassVar[bool] = True
     parts = var_operand_def()
     dim = prop_def(IntegerAttr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
@@ -12,7 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, text, to_ints
 from ..dtypes import size, tensor
 from ..elementwise import LINEAR, REDUCTIONS
-from .interface import GraphOp, check_ranks, element_of, shape_of
+from .interface import GraphOp, Grouping, check_ranks, element_of, shape_of
 
 
 def _reduced(shape: Sequence[int], dims: Sequence[int]) -> list[int]:
@@ -26,6 +27,8 @@ class ReduceOp(GraphOp):
     """Combines all elements along `dims` with `kind` (sum, prod, max, min, and, or), from its neutral element."""
 
     name = "graph.reduce"
+    GROUPING: ClassVar[Grouping] = "reduction"
+    READS_THROUGH_LAYOUT: ClassVar[bool] = True
     x = operand_def()
     kind = prop_def(StringAttr)
     dims = prop_def(DenseArrayBase)
@@ -49,6 +52,8 @@ class ArgReduceOp(GraphOp):
     """The largest (`max`) or smallest (`min`) element along `dim` and its first index; NaN wins."""
 
     name = "graph.arg_reduce"
+    GROUPING: ClassVar[Grouping] = "reduction"
+    READS_THROUGH_LAYOUT: ClassVar[bool] = True
     x = operand_def()
     kind = prop_def(StringAttr)
     dim = prop_def(IntegerAttr)
@@ -76,6 +81,8 @@ class ReduceWindowOp(GraphOp):
     """Reduces windows of x: window, strides and dilation per dimension; the border counts as neutral."""
 
     name = "graph.reduce_window"
+    GROUPING: ClassVar[Grouping] = "vector"
+    READS_THROUGH_LAYOUT: ClassVar[bool] = True
     x = operand_def()
     kind = prop_def(StringAttr)
     window = prop_def(DenseArrayBase)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
@@ -12,7 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, text
 from ..dtypes import dtype_name, size
 from ..elementwise import LINEAR, SCATTERS
-from .interface import GraphOp, element_of, shape_of
+from .interface import GraphOp, Grouping, element_of, shape_of
 
 
 @irdl_op_definition
@@ -24,6 +25,7 @@ class ScatterOp(GraphOp):
     put into a row of another run than its own: a batch of scatters."""
 
     name = "graph.scatter"
+    GROUPING: ClassVar[Grouping] = "index"
     x = operand_def()
     index = operand_def()
     updates = operand_def()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr
 from xdsl.ir import Attribute
@@ -11,7 +12,7 @@ from xdsl.traits import Pure
 
 from ..base import text, to_ints
 from ..dtypes import size, tensor
-from .interface import GraphOp, check_ranks, element_of, shape_of
+from .interface import GraphOp, Grouping, check_ranks, element_of, shape_of
 from .reductions import window_count
 
 SELECTS = ("ge", "gt", "le", "lt")
@@ -29,6 +30,8 @@ class SelectAndScatterOp(GraphOp):
     border of `low` and `high` positions is never selected."""
 
     name = "graph.select_and_scatter"
+    GROUPING: ClassVar[Grouping] = "vector"
+    READS_THROUGH_LAYOUT: ClassVar[bool] = True
     x = operand_def()
     source = operand_def()
     select = prop_def(StringAttr)

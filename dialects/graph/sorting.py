@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute
@@ -12,7 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, to_ints
 from ..dtypes import tensor
 from ..shapes import Keys
-from .interface import GraphOp, element_of, shape_of
+from .interface import GraphOp, Grouping, element_of, shape_of
 
 
 @irdl_op_definition
@@ -25,6 +26,7 @@ class SortOp(GraphOp):
     """
 
     name = "graph.sort"
+    GROUPING: ClassVar[Grouping] = "vector"
     xs = var_operand_def()
     dim = prop_def(IntegerAttr)
     keys = prop_def(DenseArrayBase)

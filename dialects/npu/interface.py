@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
@@ -108,6 +108,16 @@ class NpuOp(EngineOp, MemoryEffectInterface):
     def source_box(self) -> SourceBox | None:
         """The box of the first source that the instruction reads, for those that read a part of it."""
         return None
+
+    def evaluate(self, scope: Any, sources: Sequence[Any], out: Sequence[Any]) -> Sequence[Any]:
+        """What it writes, as JAX arrays of the shapes and dtypes that `out` says, for the contents of its sources.
+        `scope` knows the loops' indices. Asked of ops that backends/interpreter/instructions.py does not have."""
+        raise NotImplementedError
+
+    def combines_along(self) -> Sequence[int]:
+        """The dimensions along which it combines elements, where it does the same everywhere along the others: then
+        tiles that lie side by side along those are computed as one."""
+        raise NotImplementedError
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         """Cost on `machine` where the `at [...]` indices have these values. Raises KeyError for a move or rate

@@ -140,7 +140,7 @@ def _in_section(section: Section, core: str, machine: Machine) -> Iterator[Machi
                 problem = op.refused_by(machine)
             else:
                 lacking = next(p for p in needed if p not in pipes)
-                have = ", ".join(p for p in Pipe if p in pipes)
+                have = ", ".join(p for p in machine.pipes if p in pipes)
                 problem = f"needs pipe {lacking}, which a {core} core of {machine.name} does not have ({have})"
         if problem is not None:
             yield MachineViolation(op, problem)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from functools import lru_cache
+from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntAttr, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
@@ -13,27 +13,52 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from ...machine import PIPES
 from ..base import ints, to_ints
 from ..dtypes import TYPES_KEPT, dtype_name, itemsize, size
 
 SPACES = ("gm", "l1", "l0a", "l0b", "l0c", "ub", "bt", "fb")
-"""Named memory spaces: device memory, the cube core's l1, l0a, l0b, l0c, the vector core's ub, bias table and
-fixpipe parameters."""
+"""Memory spaces that every chip has: device memory, the cube core's l1, l0a, l0b, l0c, the vector core's ub, bias table
+and fixpipe parameters. A machine file may name more."""
+
+
+def check_on_chip(kind: str, space: str) -> None:
+    """Whether a type may be in a space: any but device memory, since a machine file may name its own; the passes that
+    know the machine refuse those that it lacks. Raises VerifyException."""
+    if space == "gm" or not space.isidentifier():
+        raise VerifyException(f"!{kind}: {space!r} is not an on-chip space, such as {', '.join(SPACES[1:])}")
 
 ROW_BYTES = 32
 """A row of an on-chip buffer starts at a multiple of this many bytes (the DaVinci block, C0)."""
 
 
-class Pipe(StrEnum):
-    """Instruction queues of a core; each runs in order, all run in parallel."""
+class Pipe(str):
+    """An instruction queue of a core; each runs in order, all run in parallel. `Pipe(name)` is one object for each
+    name: those below that every chip has, and others that a machine file names."""
 
-    S = "S"
-    V = "V"
-    M = "M"
-    MTE1 = "MTE1"
-    MTE2 = "MTE2"
-    MTE3 = "MTE3"
-    FIX = "FIX"
+    __slots__ = ()
+    S: ClassVar[Pipe]
+    V: ClassVar[Pipe]
+    M: ClassVar[Pipe]
+    MTE1: ClassVar[Pipe]
+    MTE2: ClassVar[Pipe]
+    MTE3: ClassVar[Pipe]
+    FIX: ClassVar[Pipe]
+
+    def __new__(cls, name: str) -> Pipe:
+        found = _PIPES.get(name)
+        if found is None:
+            found = _PIPES[name] = super().__new__(cls, name)
+        return found
+
+    def __reduce__(self) -> tuple[type[Pipe], tuple[str]]:
+        return Pipe, (str(self),)
+
+
+_PIPES: dict[str, Pipe] = {}
+
+for _name in PIPES:
+    setattr(Pipe, _name, Pipe(_name))
 
 
 def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -106,10 +131,7 @@ class BufferType(OnChipType):
         return padded_bytes(self.shape, self.element)
 
     def verify(self) -> None:
-        if self.space not in SPACES[1:]:
-            raise VerifyException(
-                f"!npu.buffer: {self.space!r} is not an on-chip space ({', '.join(SPACES[1:])})"
-            )
+        check_on_chip("npu.buffer", self.space)
         if self.slots < 1:
             raise VerifyException("!npu.buffer: needs at least one slot")
 

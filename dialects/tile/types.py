@@ -10,11 +10,10 @@ from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
-from xdsl.utils.exceptions import VerifyException
 
 from ..base import ints, to_ints
 from ..dtypes import TYPES_KEPT, dtype_name
-from ..npu.types import SPACES, OnChipType, print_shape
+from ..npu.types import OnChipType, check_on_chip, print_shape
 
 
 @irdl_attr_definition
@@ -42,10 +41,7 @@ class TileType(OnChipType):
         return dtype_name(self.element)
 
     def verify(self) -> None:
-        if self.space not in SPACES[1:]:
-            raise VerifyException(
-                f"!tile.tile: {self.space!r} is not an on-chip space ({', '.join(SPACES[1:])})"
-            )
+        check_on_chip("tile.tile", self.space)
 
     def print_parameters(self, printer: Printer) -> None:
         printer.print_string("<")

@@ -80,7 +80,7 @@ def entry(op: type[Operation]) -> str:
         ("results", ", ".join(_value(name, d) for name, d in definition.results)),
         ("properties", ", ".join(_property(name, d) for name, d in definition.properties.items())),
         ("regions", ", ".join(_value(name, d) for name, d in definition.regions)),
-        ("pipe", str(op.PIPE.value) if issubclass(op, NpuOp) and hasattr(op, "PIPE") else ""),
+        ("pipe", str(op.PIPE) if issubclass(op, NpuOp) and hasattr(op, "PIPE") else ""),
         ("traits", ", ".join(_traits(op))),
     ]
     shown = [(name, said) for name, said in rows if said]

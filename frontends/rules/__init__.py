@@ -1,5 +1,11 @@
-"""How each StableHLO op becomes graph ops: tables from op name to rule."""
+"""How each StableHLO op becomes graph ops: tables from op name to rule, to which plugins add.
 
+A custom call has the name `stablehlo.custom_call @target`.
+"""
+
+from collections.abc import Collection
+
+from ...support.plugins import Entry, entries
 from ..walk import Rule
 from . import (
     contractions,
@@ -12,6 +18,24 @@ from . import (
     selecting,
     sorting,
 )
+
+
+def _of_plugins(taken: Collection[str]) -> dict[str, Rule]:
+    """The rules of plugins, each loaded when it is first used."""
+
+    def lazy(entry: Entry) -> Rule:
+        loaded: list[Rule] = []
+
+        def rule(*arguments):
+            if not loaded:
+                loaded.append(entry.load())
+            return loaded[0](*arguments)
+
+        rule.__module__ = entry.given.partition(":")[0]
+        return rule
+
+    return {name: lazy(entry) for name, entry in entries("rules", taken).items()}
+
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES,
@@ -40,5 +64,7 @@ STRUCTURAL: dict[str, Rule] = {
     **scatter.STRUCTURAL,
 }
 """Rules for any element types."""
+
+RULES |= _of_plugins({*RULES, *ON_COMPLEX, *STRUCTURAL})
 
 __all__ = ["ON_COMPLEX", "RULES", "STRUCTURAL"]

@@ -80,6 +80,8 @@ def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
                 f"{walk.named()} calls a Python function, which StableHLO alone does not hold"
             )
         return None
+    if walk.knows_call(target):
+        return walk.custom_call(target, op, args, types)
     if target == "check.eq":
         return _all_equal(walk, args, types)
     if not target.startswith(_OF_THE_HOST) and target not in bindings.host_targets():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.dtypes import dtype_name, element_type, is_complex, is_float, itemsize, tensor
-from ...dialects.elementwise import FUNCTIONS
+from ...dialects.elementwise import FUNCTIONS, PARTS, function_of
 from ...dialects.graph import BroadcastOp, ConstantOp, IotaOp, ReshapeOp, SliceOp
 from ...dialects.graph.interface import element_of, shape_of
 from .. import bindings
@@ -14,28 +14,8 @@ from ..walk import Rule, Walk
 from .base import Results, Types, Values, converted
 from .precision import reduce_precision
 
-NAMES = {
-    "negate": "neg",
-    "exponential": "exp",
-    "exponential_minus_one": "expm1",
-    "log_plus_one": "log1p",
-    "sine": "sin",
-    "cosine": "cos",
-    "round_nearest_even": "round_even",
-    "round_nearest_afz": "round_away",
-    "count_leading_zeros": "clz",
-    "subtract": "sub",
-    "multiply": "mul",
-    "divide": "div",
-    "maximum": "max",
-    "minimum": "min",
-    "power": "pow",
-    "remainder": "rem",
-    "shift_left": "shl",
-    "shift_right_logical": "shr_logical",
-    "shift_right_arithmetic": "shr_arithmetic",
-}
-"""StableHLO's names of functions where ours differ."""
+NAMES = {f.stablehlo: f.name for f in (*FUNCTIONS.values(), *PARTS.values()) if f.stablehlo}
+"""Our functions by the ops of StableHLO that mean them, without the dialect, and by `custom_call @target`."""
 
 _BOOLEAN = element_type("i1")
 _ON_BOOLEANS = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "not", "convert"})
@@ -43,10 +23,14 @@ _ON_BOOLEANS = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "not",
 
 def same_shape(name: str) -> Rule:
     """The rule of an op that is graph.<name> on operands of one shape."""
+    function = function_of(name)
+    called = " @" in (function.stablehlo or "")
 
     def rule(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         if element_of(args[0]) == _BOOLEAN and name not in _ON_BOOLEANS:
             return None
+        if called and not function.defined_on(dtype_name(element_of(args[-1]))):
+            return None  # of its own ops StableHLO has seen to that
         return [walk.elementwise(name, args, types[0])]
 
     return rule
@@ -199,17 +183,14 @@ _SPECIAL: dict[str, Rule] = {
     "is_pos_inf": _is_infinite(float("inf")),
     "is_neg_inf": _is_infinite(float("-inf")),
 }
-_THEIR_NAMES = {ours: theirs for theirs, ours in NAMES.items()}
-_COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
-
 FUNCTION_RULES: dict[str, Rule] = {
-    **{_THEIR_NAMES.get(name, name): same_shape(name) for name in FUNCTIONS if name not in _COMPARISONS},
+    **{theirs: same_shape(ours) for theirs, ours in NAMES.items() if ours in FUNCTIONS},
     **_SPECIAL,
 }
 """Rules by function name, without the dialect; StableHLO and CHLO share them."""
 
 COMPLEX_RULES: dict[str, Rule] = {
-    **{_THEIR_NAMES.get(n, n): same_shape(n) for n, f in FUNCTIONS.items() if f.complex_flops},
+    **{theirs: same_shape(n) for theirs, n in NAMES.items() if n in FUNCTIONS and FUNCTIONS[n].complex_flops},
     **{name: _SPECIAL[name] for name in ("compare", "select", "real", "imag")},
     "complex": same_shape("complex"),
 }

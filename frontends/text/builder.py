@@ -377,13 +377,7 @@ class Builder:
 def check_domain(function: Function, element: Attribute, called: str) -> None:
     """Raises Problem where a function is not defined on an element type."""
     name = dtype_name(element)
-    kinds = {"any"}
-    if name != "i1":
-        kinds.add("number")
-    kinds |= {"float"} if is_float(name) else {"whole"}
-    if not is_float(name) and name != "i1":
-        kinds.add("integer")
-    if function.domain not in kinds:
+    if not function.defined_on(name):
         wanted = {"number": "numbers", "float": "floats", "whole": "integers or i1", "integer": "integers"}
         help = "convert with `as f32`" if function.domain == "float" else ""
         if name == "i1" and function.domain == "number":

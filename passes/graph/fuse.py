@@ -17,7 +17,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
@@ -26,12 +25,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from ...dialects.base import ints, to_ints
 from ...dialects.graph import (
     ArgReduceOp,
-    ConcatOp,
     ConstantOp,
     ContractOp,
     ConvOp,
-    DynamicSliceOp,
-    DynamicUpdateSliceOp,
     ElementwiseOp,
     FusionOp,
     GraphOp,
@@ -55,10 +51,9 @@ from .groups import Grouper
 WindowOp = ReduceWindowOp | SelectAndScatterOp
 
 
-@cache
 def reads_through_layout(kind: type[Operation]) -> bool:
     """True for ops whose kernels fold layout ops on their operands into loads; others read dense tensors."""
-    return issubclass(kind, ElementwiseOp | ReduceOp | ArgReduceOp | ContractOp | ConvOp | WindowOp)
+    return issubclass(kind, GraphOp) and kind.READS_THROUGH_LAYOUT
 
 
 def own_tensor(value: SSAValue, user: Operation | None) -> bool:
@@ -71,13 +66,6 @@ def own_tensor(value: SSAValue, user: Operation | None) -> bool:
     if isinstance(user, SelectAndScatterOp) and value is user.x and value is not user.source:
         return any((*to_ints(user.low), *to_ints(user.high)))
     return isinstance(user, ConvOp | WindowOp)
-
-
-MOVES: dict[type[Operation], str] = {
-    ConcatOp: "move",
-    DynamicSliceOp: "index",
-    DynamicUpdateSliceOp: "index",
-}
 
 
 @dataclass(frozen=True)
@@ -128,9 +116,7 @@ class BlockFuser:
     def run(self) -> None:
         kept: list[Operation] = []
         for op in self.block.ops:
-            if type(op) in MOVES:
-                self.grouper.single(op, MOVES[type(op)])
-            elif isinstance(op, GraphOp) and not op.regions and self.grouper.add(op):
+            if isinstance(op, GraphOp) and not op.regions and self.grouper.add(op):
                 continue
             elif not (is_layout(op) or isinstance(op, ConstantOp)):
                 kept.append(op)

@@ -6,8 +6,9 @@ value's dimensions (None where a dimension has size 1 and no axis).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -17,17 +18,10 @@ from ...dialects.graph import (
     ArgReduceOp,
     ContractOp,
     ConvOp,
-    CumulateOp,
     ElementwiseOp,
-    GatherOp,
-    IotaOp,
     ReduceOp,
-    ReduceWindowOp,
-    ScatterOp,
-    SelectAndScatterOp,
-    SortOp,
 )
-from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
 from ...machine import Machine
 from ..access import is_layout, splat_of
@@ -74,23 +68,17 @@ class Grouper(Dependencies):
             self.facts[value] = found
         return found
 
-    def add(self, op: Operation) -> bool:
+    def add(self, op: GraphOp) -> bool:
         """Puts `op` into a group; False for ops that are not grouped."""
-        if isinstance(op, ElementwiseOp):
-            self.elementwise(op)
-        elif isinstance(op, ReduceOp | ArgReduceOp):
-            self.reduction(op)
-        elif isinstance(op, ContractOp | ConvOp):
-            self.contraction(op)
-        elif isinstance(op, CumulateOp | ReduceWindowOp | SelectAndScatterOp | SortOp):
-            self.single(op, "vector")
-        elif isinstance(op, GatherOp | ScatterOp):
-            self.single(op, "index")
-        elif isinstance(op, IotaOp):
-            self.owner.pop(op.result, None)
-        else:
-            return False
-        return True
+        rule = GROUPINGS.get(op.GROUPING)
+        if rule is not None:
+            rule(self, op)
+        return rule is not None
+
+    def generated(self, op: Operation) -> None:
+        """Leaves an op out, which each group makes anew where it is used."""
+        for result in op.results:
+            self.owner.pop(result, None)
 
     def elementwise(self, op: ElementwiseOp) -> None:
         """Adds an elementwise op to the best group its operands come from, or starts one."""
@@ -405,3 +393,15 @@ class Grouper(Dependencies):
         if axes is None or any(self._matches(group, v, a, axes) is False for v, a in found.items()):
             return None
         return axes
+
+
+GROUPINGS: dict[Grouping, Callable[[Grouper, Any], None]] = {
+    "elementwise": Grouper.elementwise,
+    "reduction": Grouper.reduction,
+    "contraction": Grouper.contraction,
+    "generated": Grouper.generated,
+    "vector": lambda grouper, op: grouper.single(op, "vector"),
+    "index": lambda grouper, op: grouper.single(op, "index"),
+    "move": lambda grouper, op: grouper.single(op, "move"),
+}
+"""What is done with an op, by its `GROUPING`."""

@@ -194,7 +194,8 @@ class Bufferizer:
             self.env[value] = self.wanted[value]
             return self.env[value]
         kind = tile_type(value)
-        slots = self.slots[kind.space] if self.loops and crosses_pipes(value) else 1
+        # a chip's own memory feeds the vector unit as ub does, and has as many
+        slots = self.slots.get(kind.space, self.slots["ub"]) if self.loops and crosses_pipes(value) else 1
         alloc = npu.AllocOp.create(
             result_types=[BufferType.of(kind.shape, kind.element, kind.space, slots)],
             location=value.owner.location if isinstance(value.owner, Operation) else None,

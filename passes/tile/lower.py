@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
@@ -40,6 +41,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
+from ...support.rules import Rules
 from ..access import splat_of
 from ..base import TargetPass
 from ..errors import PassError, TooLarge
@@ -144,12 +146,12 @@ class Lowering:
 
     def fusion(self, fusion: FusionOp) -> None:
         body = fusion.body.block
-        kinds = {type(o): o for o in body.ops}
-        special = next((kinds[c] for c in SPECIAL if c in kinds), None)
-        if special is not None and text(fusion.kind) in ("move", "index") and type(special) in COPIES:
+        special = next((op for op in body.ops if type(op) in COPIES), None)
+        if special is not None and text(fusion.kind) in ("move", "index"):
             results = COPIES[type(special)](self, fusion, special)
         else:
-            build = next((BUILDERS[c] for c in BUILDERS if c in kinds), lower_vector)
+            shaping = shaping_op(fusion)
+            build = partial(BUILDERS[type(shaping)], shaping) if shaping is not None else lower_vector
             try:
                 key, details = fingerprint(fusion)
                 kernel = self.kernel(
@@ -325,39 +327,42 @@ COPIES: dict[type[Operation], Callable[..., list[SSAValue]]] = {
     DynamicSliceOp: Lowering.dynamic_slice,
     DynamicUpdateSliceOp: Lowering.update,
 }
-SPECIAL = tuple(COPIES)
 
-BUILDERS: dict[type[Operation], Callable[[FusionOp, Machine, str, Pins], ops.KernelOp]] = {
-    ContractOp: lower_contract,
-    ConvOp: lower_contract,
-    ReduceWindowOp: lower_window,
-    GatherOp: lower_gather,
-    CumulateOp: lower_cumulate,
-    ScatterOp: lower_scatter,
-    SelectAndScatterOp: lower_select_and_scatter,
-    SortOp: lower_sort,
-}
+Builder = Callable[[Any, FusionOp, Machine, str, Pins], ops.KernelOp]
+
+
+def _of_fusion(build: Callable[[FusionOp, Machine, str, Pins], ops.KernelOp]) -> Builder:
+    return lambda op, *arguments: build(*arguments)
+
+
+BUILDERS: Rules[Builder] = Rules(
+    GraphOp,
+    "build_kernel",
+    {
+        ContractOp: _of_fusion(lower_contract),
+        ConvOp: _of_fusion(lower_contract),
+        ReduceWindowOp: _of_fusion(lower_window),
+        GatherOp: _of_fusion(lower_gather),
+        CumulateOp: _of_fusion(lower_cumulate),
+        ScatterOp: _of_fusion(lower_scatter),
+        SelectAndScatterOp: _of_fusion(lower_select_and_scatter),
+        SortOp: _of_fusion(lower_sort),
+    },
+)
 """The lowering of a fusion by the op that gives it its class; without one it is a vector kernel."""
+
+
+def shaping_op(fusion: FusionOp) -> Operation | None:
+    """The op that gives a fusion its class; None for a vector kernel."""
+    return next((op for op in fusion.body.block.ops if BUILDERS.of(type(op)) is not None), None)
 
 
 def stem_of(fusion: FusionOp) -> str:
     """A readable stem for the kernel's name: the op that shapes it."""
     body = fusion.body.block
-    order = (
-        ContractOp,
-        ConvOp,
-        ReduceWindowOp,
-        SelectAndScatterOp,
-        GatherOp,
-        CumulateOp,
-        ScatterOp,
-        SortOp,
-        ReduceOp,
-    )
-    kinds = {type(op) for op in body.ops}
-    for cls in order:
-        if cls in kinds:
-            return cls.name.split(".")[1]
+    shaping = shaping_op(fusion) or next((op for op in body.ops if isinstance(op, ReduceOp)), None)
+    if shaping is not None:
+        return shaping.name.split(".")[1]
     if text(fusion.kind) == "move":
         return "move"
     named = [o for o in body.ops if "axes" in o.attributes]

@@ -12,7 +12,6 @@ from tilewright.backends.simulator.pricing import Price
 from tilewright.backends.simulator.section import (
     BARRIER,
     LOOP,
-    PIPES,
     SET,
     SET_CROSS,
     WAIT,
@@ -25,6 +24,7 @@ from tilewright.backends.simulator.section import (
     Work,
 )
 from tilewright.dialects.npu import Pipe
+from tilewright.machine import PIPES
 
 
 @dataclass
@@ -80,7 +80,7 @@ def run(kernel, point: tuple[int, ...], prices: Sequence[Price]) -> list[int]:
     """When each core of the block at a grid point is done, in cycles."""
     machine = kernel.machine
     heads = [machine.cube_head_cycles if pipe is Pipe.M else 0 for pipe in PIPES]
-    waits = [machine.wait_cycles.get(pipe.value, 0) for pipe in PIPES]
+    waits = [machine.wait_cycles.get(pipe, 0) for pipe in PIPES]
     cores = [
         PlainCore(
             i,

@@ -22,7 +22,7 @@ def run(name: str, *operands: np.ndarray, dtype: type | np.dtype | None = None) 
 
 
 def test_every_function_has_a_rule() -> None:
-    assert set(values.SCALAR) == {*FUNCTIONS, *PARTS} - {"convert", "bitcast"}
+    assert all(callable(values.SCALAR[name]) for name in {*FUNCTIONS, *PARTS} - {"convert", "bitcast"})
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])

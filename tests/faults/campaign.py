@@ -239,7 +239,7 @@ class KernelSubject:
                 self.given = set(range(len(self.types)))
                 plain = self.outcome(kernel, every, 1)
             used = sorted(
-                {o.PIPE.value for o in kernel.walk() if isinstance(o, NpuOp) and hasattr(o, "PIPE")}
+                {o.PIPE for o in kernel.walk() if isinstance(o, NpuOp) and hasattr(o, "PIPE")}
             )
             room = max(5 * MOST_WORK // (self.work * len(self.points(every))), 8)
             for i, schedule in enumerate(itertools.islice(schedules(used, RANDOM_ORDERS), room)):

@@ -53,7 +53,7 @@ def retarget_cross(kernel: Operation, rng: Random, machine: Machine) -> str | No
     if op is None:
         return None
     said, side = described(op), "source" if isinstance(op, ops.SetCrossOp) else "target"
-    used = {o.PIPE.value for o in every(section_of(op), NpuOp) if hasattr(o, "PIPE")}
+    used = {o.PIPE for o in every(section_of(op), NpuOp) if hasattr(o, "PIPE")}
     others = sorted(used - {text(op.properties[side])})
     if others and rng.random() < 0.5:
         op.properties[side] = StringAttr(rng.choice(others))
@@ -123,7 +123,7 @@ def retarget(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     if key == "event":
         op.properties["event"] = IntegerAttr((integer(op.properties["event"]) + rng.randint(1, 7)) % 8, i64)
     else:
-        used = {o.PIPE.value for o in every(section_of(op), NpuOp) if hasattr(o, "PIPE")}
+        used = {o.PIPE for o in every(section_of(op), NpuOp) if hasattr(o, "PIPE")}
         others = sorted(used - {text(op.properties[key])})
         if not others:
             return None

@@ -105,11 +105,11 @@ class Plan:
             elif isinstance(op, ops.WaitCrossOp):
                 yield Item("receive", text(op.target), integer(op.event))
             elif isinstance(op, ops.BarrierOp):
-                yield Item("barrier", op.PIPE.value)
+                yield Item("barrier", op.PIPE)
             elif isinstance(op, NpuOp) and not isinstance(op, ops.ViewOp):
                 offsets = tuple(self._evaluated(op, env)) if "offsets" in op.properties else ()
                 slots = {v: env.get(v, 0) for v in op.operands if isinstance(v.type, BufferType)}
-                yield Item("work", op.PIPE.value, work=self.compiler.work(op, offsets, slots))
+                yield Item("work", op.PIPE, work=self.compiler.work(op, offsets, slots))
 
     def _evaluated(self, op: Any, env: dict[SSAValue, int]) -> list[int]:
         indices = op.indices if isinstance(op, ops.SlotOp) else op.index_operands()

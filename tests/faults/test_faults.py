@@ -119,7 +119,7 @@ def test_the_host_oracle_sees_what_the_checker_sees(kind: str) -> None:
 def differs(subject: KernelSubject, kernel) -> bool:
     """Whether some order of instructions ends with other bytes than program order, or gets stuck."""
     plain = subject.outcome(kernel, False, 1)
-    used = sorted({o.PIPE.value for o in kernel.walk() if isinstance(o, NpuOp) and hasattr(o, "PIPE")})
+    used = sorted({o.PIPE for o in kernel.walk() if isinstance(o, NpuOp) and hasattr(o, "PIPE")})
     try:
         return any(
             not np.array_equal(plain, subject.outcome(kernel, False, 3 + i, s))

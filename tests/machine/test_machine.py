@@ -226,7 +226,7 @@ def test_load_path(tmp_path: Path):
         ("fused = false", "fused = 0", "'fused' must be true or false"),
         ("fused = false", "fused = true", "'moves' lacks l0c.ub"),
         ("ub = { bytes = 196608", "uc = { bytes = 196608", "'spaces.ub' is missing"),
-        ("bt = { bytes = 1024", "bu = { bytes = 1024", "'spaces.bu' is not known"),
+        ("bt = { bytes = 1024", "bu = { bytes = 1024", "'spaces.bu.core' is missing"),
         ('l0a = { pipe = "MTE1"', 'l0c = { pipe = "MTE1"', "'moves.l1.l0a' is missing"),
         ('l0a = { pipe = "MTE1"', 'l0a = { pipe = "MTE9"', "'moves.l1.l0a.pipe' must be one of"),
         ('l0a = { pipe = "MTE1"', 'l9 = { pipe = "MTE1"', "'moves.l1.l9' joins a memory space"),

@@ -11,12 +11,9 @@ from jax import numpy as jnp
 
 from ...backends.interpreter import values
 from ...dialects import graph as ops
+from ...dialects.elementwise import function_of
 from ..tolerance import Mode, function_error, roundoff
 from .base import Bound, both, distance, or_zeros, reach, rounding, scaled, signed, wide
-
-MONOTONE = ("floor", "ceil", "round_even", "round_away", "sign")
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-BITS = ("bitcast", "and", "or", "xor", "not", "popcnt", "clz", "shl", "shr_logical", "shr_arithmetic")
 
 
 def elementwise(
@@ -66,10 +63,11 @@ def _passed_on(
     name: str, xs: Sequence[Array], es: Sequence[Bound], full: Sequence[Array], y: Array, mode: Mode
 ) -> Bound:
     """What the operands' errors do to the result of a function."""
-    if name in COMPARISONS:
+    passing = function_of(name).passing
+    if passing == "order":
         near = wide(signed(xs[0]) - signed(xs[1])) <= reach(full[0] + full[1], mode)
         return (near & (full[0] + full[1] > 0)).astype(np.float32)
-    if name in BITS or name == "is_finite":
+    if passing == "bits":
         unsure = sum((e > 0).astype(np.float32) for e in full)
         return jnp.where(unsure > 0, 1 if y.dtype == np.bool_ else jnp.inf, 0).astype(wide(y).dtype)
     if y.dtype == np.bool_:  # add, mul, max, min, select, convert on bools
@@ -104,7 +102,7 @@ def _passed_on(
             return jnp.where(full[0] > 0, apart + jnp.maximum(full[1], full[2]), chosen)
         case "convert":
             return _converted(xs[0], full[0], y, mode)
-        case _ if name in MONOTONE:
+        case _ if passing == "steps":
             step = values.SCALAR[name]
             x, r = signed(xs[0]), reach(full[0], mode)
             return jnp.abs(step(x + r) - step(x - r))

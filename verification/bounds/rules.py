@@ -17,7 +17,10 @@ from xdsl.ir import Operation
 
 from ...backends.interpreter.graph import RULES
 from ...dialects import graph as ops
+from ...dialects.base import describe
 from ...dialects.graph import CumulateOp, ScatterOp, SelectAndScatterOp, SortOp, control
+from ...support.plugins import PluginError
+from ...support.rules import Rules
 from ..tolerance import HOST_FUNCTIONS, HOST_SUMS, Mode, gamma, roundoff
 from . import indexed, sums
 from .base import Bound, or_zeros, rounding, scaled, wide
@@ -78,8 +81,12 @@ def _propagate(
         moved = RULES[type(op)](op, *(or_zeros(e, x) for e, x in zip(es, xs, strict=True)))
         assert not isinstance(moved, Sequence)
         return [moved]
-    rule = _RULES.get(type(op))
-    return [None] * len(ys) if rule is None else rule(op, xs, es, ys, mode)
+    rule = BOUNDS.of(type(op))
+    if rule is not None:
+        return list(rule(op, xs, es, ys, mode))
+    if isinstance(op, EXACT) or (all(e is None for e in es) and not any(roundoff(np.dtype(y.dtype)) for y in ys)):
+        return [None] * len(ys)
+    raise PluginError(f"{describe(op)} has no `error_bound`, so nobody knows how far its results may be off")
 
 
 def _view(
@@ -115,18 +122,23 @@ def host_errors(
 
 Rule = Callable[..., list[Bound]]
 
-_RULES: dict[type[Operation], Rule] = {
-    ops.ArgReduceOp: sums.arg_reduce,
-    ops.ContractOp: sums.contract,
-    ops.ConvOp: sums.conv,
-    ops.DynamicSliceOp: indexed.indexed,
-    ops.DynamicUpdateSliceOp: indexed.indexed,
-    ops.GatherOp: indexed.indexed,
-    ops.ReduceOp: sums.reduce,
-    ops.ReduceWindowOp: sums.reduce_window,
-    CumulateOp: sums.cumulate,
-    ScatterOp: indexed.scatter,
-    SelectAndScatterOp: indexed.select_and_scatter,
-    SortOp: indexed.sort,
-    ops.ViewOp: _view,
-}
+BOUNDS: Rules[Rule] = Rules(
+    ops.GraphOp,
+    "error_bound",
+    {
+        ops.ArgReduceOp: sums.arg_reduce,
+        ops.ContractOp: sums.contract,
+        ops.ConvOp: sums.conv,
+        ops.DynamicSliceOp: indexed.indexed,
+        ops.DynamicUpdateSliceOp: indexed.indexed,
+        ops.GatherOp: indexed.indexed,
+        ops.ReduceOp: sums.reduce,
+        ops.ReduceWindowOp: sums.reduce_window,
+        CumulateOp: sums.cumulate,
+        ScatterOp: indexed.scatter,
+        SelectAndScatterOp: indexed.select_and_scatter,
+        SortOp: indexed.sort,
+        ops.ViewOp: _view,
+    },
+)
+"""How errors get through ops, and what they add."""

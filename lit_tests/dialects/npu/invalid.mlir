@@ -2,7 +2,7 @@
 
 %x = "test.op"() : () -> (!npu.buffer<8x16xf32, gm>)
 
-// CHECK: !npu.buffer: 'gm' is not an on-chip space (l1, l0a, l0b, l0c, ub, bt, fb)
+// CHECK: !npu.buffer: 'gm' is not an on-chip space, such as l1, l0a, l0b, l0c, ub, bt, fb
 
 // -----
 
@@ -203,13 +203,13 @@ npu.copy_l0c %x, %y at [0, 0] {sizes = [8, 16]} : (!npu.buffer<8x16xf32, l0c>, !
 
 // -----
 
-npu.set_flag at [0] {event = 0, slots = 1, source = "MTE4", target = "V"}
-// CHECK: 'npu.set_flag' source 'MTE4' is not a pipe (S, V, M, MTE1, MTE2, MTE3, FIX)
+npu.set_flag at [0] {event = 0, slots = 1, source = "no pipe", target = "V"}
+// CHECK: 'npu.set_flag' source 'no pipe' is not a pipe, such as S, V, M, MTE1, MTE2, MTE3, FIX
 
 // -----
 
-npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "X"}
-// CHECK: 'npu.wait_flag' target 'X' is not a pipe (S, V, M, MTE1, MTE2, MTE3, FIX)
+npu.wait_flag at [0] {event = 0, slots = 1, source = "V", target = "no pipe"}
+// CHECK: 'npu.wait_flag' target 'no pipe' is not a pipe, such as S, V, M, MTE1, MTE2, MTE3, FIX
 
 // -----
 
@@ -218,13 +218,13 @@ npu.set_flag at [0] {event = 7, slots = 2, source = "MTE2", target = "V"}
 
 // -----
 
-npu.set_cross {event = 0, source = "V2"}
-// CHECK: 'npu.set_cross' source 'V2' is not a pipe (S, V, M, MTE1, MTE2, MTE3, FIX)
+npu.set_cross {event = 0, source = "no pipe"}
+// CHECK: 'npu.set_cross' source 'no pipe' is not a pipe, such as S, V, M, MTE1, MTE2, MTE3, FIX
 
 // -----
 
-npu.wait_cross {event = 0, target = "V2"}
-// CHECK: 'npu.wait_cross' target 'V2' is not a pipe (S, V, M, MTE1, MTE2, MTE3, FIX)
+npu.wait_cross {event = 0, target = "no pipe"}
+// CHECK: 'npu.wait_cross' target 'no pipe' is not a pipe, such as S, V, M, MTE1, MTE2, MTE3, FIX
 
 // -----
 

@@ -1,8 +1,8 @@
 // RUN: INVALID
 
-%x = "test.op"() : () -> (!tile.tile<8x16xf32, l3>)
+%x = "test.op"() : () -> (!tile.tile<8x16xf32, gm>)
 
-// CHECK: !tile.tile: 'l3' is not an on-chip space (l1, l0a, l0b, l0c, ub, bt, fb)
+// CHECK: !tile.tile: 'gm' is not an on-chip space, such as l1, l0a, l0b, l0c, ub, bt, fb
 
 // -----
 

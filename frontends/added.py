@@ -1,0 +1,31 @@
+"""Frontends of plugins: other files that hold programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..support.plugins import Entry, PluginError, entries
+from .errors import FrontendError
+
+FILE_TYPES = ("mlir", "mlirbc", "tw", "py")
+"""Extensions of the files that we read ourselves."""
+
+
+def frontend_of(path: str | Path) -> Entry | None:
+    """The frontend of a plugin for a file, by the file's extension; None where there is none."""
+    return entries("frontends", FILE_TYPES).get(Path(path).suffix.removeprefix("."))
+
+
+def read_with(entry: Entry, content: bytes, filename: str) -> ModuleOp:
+    """The module in the content of a file. Raises PluginError where the frontend cannot be loaded or gives no module;
+    FrontendError, which names the file, where it refuses the content (ValueError)."""
+    read = entry.load()
+    try:
+        module = read(content, filename)
+    except ValueError as error:
+        raise FrontendError(f"{filename}: {error}") from error
+    if not isinstance(module, ModuleOp):
+        raise PluginError(f"{entry.found}: the frontend for .{entry.name} gave no module")
+    return module

@@ -1,0 +1,50 @@
+"""Where machine files are: beside this module, in plugins, or wherever a path says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from ..support.plugins import Entry, PluginError, entries
+from .parts import MachineError
+
+
+@cache
+def known() -> Mapping[str, Path | Entry]:
+    """Ours and those of plugins, by target."""
+    ours = {path.stem: path for path in Path(__file__).parent.glob("*.toml")}
+    return {**ours, **entries("machines", ours)}
+
+
+def find(name: str, beside: Path | None = None) -> Path:
+    """The file of a target, or of a path to a .toml (from the folder of the file `beside`). Raises MachineError."""
+    there = known().get(name)
+    if isinstance(there, Path):
+        return there
+    if there is not None:
+        try:
+            return there.file()
+        except PluginError as error:
+            raise MachineError(str(error)) from error
+    path = Path(name) if beside is None else beside.parent / name
+    if path.suffix != ".toml":
+        listed = ", ".join(sorted(known()))
+        if beside is not None:
+            raise MachineError(f"{beside}: key 'extends' must name another target: {listed}, or a path to a .toml")
+        raise MachineError(f"unknown target '{name}': known are {listed}, or a path to a .toml")
+    if not path.is_file():
+        place = f"{beside}: key 'extends': " if beside is not None else ""
+        raise MachineError(f"{place}{path}: {'not a file' if path.exists() else 'no such file'}")
+    return path
+
+
+def stamps(paths: Iterable[Path]) -> dict[Path, int]:
+    """When files were changed last, in ns; -1 for those that are gone."""
+    found = {}
+    for path in paths:
+        try:
+            found[path] = path.stat().st_mtime_ns
+        except OSError:
+            found[path] = -1
+    return found

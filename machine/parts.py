@@ -1,0 +1,161 @@
+"""What a chip is made of. Times are core cycles unless a name says otherwise; sizes are bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+"""The instruction queues that every chip has. The scalar unit S, which issues, is first."""
+
+LEVELS = {"l1": "l1", "l0a": "l0", "l0b": "l0", "l0c": "l0", "ub": "ub", "bt": "l0", "fb": "l0"}
+"""Where the energy table has the bytes of the spaces that the compiler knows; those of others have their own names."""
+
+
+class MachineError(Exception):
+    """A target that is unknown, or a machine file that is malformed; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class MemorySpace:
+    """One memory: of each `core` of that kind ("cube", "vector", "fused"), or of the device ("")."""
+
+    name: str
+    bytes: int
+    align: int
+    core: str = ""
+
+    @property
+    def level(self) -> str:
+        """Its key in the table of energy by bytes."""
+        return LEVELS.get(self.name, self.name)
+
+
+@dataclass(frozen=True)
+class Move:
+    """A data path of one core, on `pipe`.
+
+    An instruction takes fixed_cycles, and for each contiguous run in device memory the longer of run_cycles and
+    its bytes over bytes_per_cycle. Bytes that miss L2 come at miss_bytes_per_cycle at best, bytes that all cores
+    read at the same time at shared_bytes_per_cycle: a core's part of what L2 gives of the same lines. Where the
+    source is filled while it is read (a multi-buffer), everything takes overlap_factor times as long.
+    """
+
+    source: str
+    target: str
+    pipe: str
+    bytes_per_cycle: float
+    fixed_cycles: int
+    run_cycles: float = 0.0
+    miss_bytes_per_cycle: float = math.inf
+    shared_bytes_per_cycle: float = math.inf
+    overlap_factor: float = 1.0
+
+    def cycles(self, bytes: float, runs: int = 0, overlapped: bool = False) -> int:
+        """Whole cycles of one instruction whose bytes all hit L2."""
+        streamed = bytes / self.bytes_per_cycle
+        alone = self.fixed_cycles + max(self.run_cycles * runs, streamed)
+        return math.ceil(alone * (self.overlap_factor if overlapped else 1))
+
+    @property
+    def miss_cycles(self) -> float:
+        """Cycles that a byte takes more where it misses L2."""
+        return max(0.0, 1 / self.miss_bytes_per_cycle - 1 / self.bytes_per_cycle)
+
+
+@dataclass(frozen=True)
+class CubeRate:
+    """The block of a matrix product that one cube finishes in one cycle."""
+
+    m: int
+    k: int
+    n: int
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates per cycle."""
+        return self.m * self.k * self.n
+
+
+@dataclass(frozen=True)
+class VectorUnit:
+    """One vector core: elements per cycle by instruction and dtype, and what other ops are built of."""
+
+    repeat_bytes: int
+    streamed_cycles: int
+    bank_window_bytes: int
+    native: frozenset[str]
+    compute_as: Mapping[str, str]
+    rates: Mapping[str, Mapping[str, float]]
+    expansions: Mapping[str, tuple[str, ...]]
+
+    def cycles(self, op: str, dtype: str, elements: int) -> int:
+        """Cycles of `op` on `elements` values when the pipe is already busy; KeyError if unsupported."""
+        rates = self._instruction_rates(op, dtype)
+        if rates is None:
+            raise KeyError(f"no vector instruction or expansion for {op} on {dtype}")
+        return sum(math.ceil(elements / rate) + self.streamed_cycles for rate in rates)
+
+    def runs(self, op: str, dtype: str) -> bool:
+        """Whether there is an instruction, or an expansion into instructions, for `op` on `dtype` itself."""
+        return self._own_rates(op, dtype) is not None
+
+    def supports(self, op: str, dtype: str) -> bool:
+        """Whether `cycles` has an answer for `op` on `dtype`."""
+        return self._instruction_rates(op, dtype) is not None
+
+    def computes(self, op: str, dtype: str) -> str:
+        """The dtype that `op` on `dtype` runs in: its own where the unit has it and an instruction for it."""
+        if dtype in self.native and self._own_rates(op, dtype) is not None:
+            return dtype
+        return self.compute_as.get(dtype, dtype)
+
+    def _instruction_rates(self, op: str, dtype: str) -> tuple[float, ...] | None:
+        """Elements per cycle of each instruction of `op`, or None.
+
+        A rate at `dtype` wins; then an expansion every part of which is supported at `dtype`; then the
+        dtype it is computed as. Conversions to that dtype are ops of their own and are not counted here.
+        """
+        own = self._own_rates(op, dtype)
+        if own is not None or dtype not in self.compute_as:
+            return own
+        return self._instruction_rates(op, self.compute_as[dtype])
+
+    def _own_rates(self, op: str, dtype: str) -> tuple[float, ...] | None:
+        """As `_instruction_rates`, without going to the dtype it is computed as."""
+        rate = self.rates.get(op, {}).get(dtype)
+        if rate is not None:
+            return (rate,)
+        if op not in self.expansions:
+            return None
+        found: list[float] = []
+        for part in self.expansions[op]:
+            rates = self._own_rates(part, dtype)
+            if rates is None:
+                return None
+            found += rates
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class HostCost:
+    """What leaving the device costs: link bytes per microsecond, microseconds per runtime call, microseconds per
+    operation on numbers that the host program does between calls, and bytes of operands and results that the host
+    computes with per microsecond."""
+
+    pcie_bytes_per_us: float
+    call_us: float
+    scalar_us: float
+    compute_bytes_per_us: float
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Modelled energy: picojoules per multiply-accumulate by dtype, per cycle of a busy lane of the vector unit by
+    the type of the lane, and per byte by memory level."""
+
+    pj_per_mac: Mapping[str, float]
+    pj_per_lane: Mapping[str, float]
+    pj_per_byte: Mapping[str, float]
+    idle_watts: float
