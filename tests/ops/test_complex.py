@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jax import Array, lax
+from tiers import examples
 
 import tilewright as tw
 from tilewright.dialects.elementwise import FUNCTIONS
@@ -58,6 +59,7 @@ def check(
 
 
 @FEW
+@examples(6)
 @given(shape=st.lists(EXTENTS, max_size=3))
 def test_arithmetic(shape: list[int]) -> None:
     def fn(x: Array, y: Array) -> Any:
@@ -68,6 +70,7 @@ def test_arithmetic(shape: list[int]) -> None:
 
 
 @FEW
+@examples(6)
 @given(rows=EXTENTS.filter(bool), columns=EXTENTS.filter(bool))
 def test_movement(rows: int, columns: int) -> None:
     def fn(x: Array, i: Array) -> Any:
@@ -87,6 +90,7 @@ def test_indexing() -> None:
 
 
 @FEW
+@examples(6)
 @given(rows=EXTENTS.filter(bool), columns=EXTENTS.filter(bool))
 def test_sums_and_products(rows: int, columns: int) -> None:
     def fn(x: Array) -> Any:
@@ -96,6 +100,7 @@ def test_sums_and_products(rows: int, columns: int) -> None:
 
 
 @FEW
+@examples(6)
 @given(m=EXTENTS, k=EXTENTS, n=EXTENTS)
 def test_matrix_products(m: int, k: int, n: int) -> None:
     check(lambda x, y: x @ y, numbers(m, k), numbers(k, n), units=64)
@@ -301,7 +306,7 @@ def test_more_functions_at_special_values() -> None:
         )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32 - 1), st.floats(-38, 0), st.floats(0, 38), st.booleans())
 def test_functions_of_numbers_of_all_sizes(seed: int, low: float, high: float, poles: bool) -> None:
     """Parts of any magnitude, or as close to the poles of the tangents and the zeros of expm1 as f32 has numbers."""

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import assert_close, data, tolerance
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from jax import lax
 from programs import programs
+from tiers import examples
 from xdsl.context import Context
 
 from tilewright import Machine
@@ -87,7 +88,7 @@ def test_each_pass_keeps_the_values(name: str) -> None:
     check_levels(fn, tuple(data("f32", s, i) for i, s in enumerate(shapes)), target, 4096)
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(programs())
 def test_each_pass_keeps_the_values_of_random_programs(program: Any) -> None:
     note(str(program))
