@@ -46,18 +46,18 @@ class Elements:
         self.source = source
         self.bounds: list[Bound] | None = None
 
-    def hold(self, got: Sequence[Any], want: Sequence[Any], both: bool = True) -> None:
-        """Raises AssertionError where an element of `got` is too far from that of `want`. both: either may be off."""
+    def hold(self, got: Sequence[Any], want: Sequence[Any], what: str = "") -> None:
+        """Raises AssertionError where an element of `got` is too far from that of `want`; either may be off by its
+        bound. what: comes before the message."""
         for i, (a, b) in enumerate(zip(got, want, strict=True)):
             x, y = np.asarray(a), np.asarray(b)
             if compare(x, y, near(y)).ratio <= 1:
                 continue
             bound = self._bound(i)
-            sides = 2 if both else 1
-            room = None if bound is None else sides * LIKELY * np.asarray(bound, np.float64)
+            room = None if bound is None else 2 * LIKELY * np.asarray(bound, np.float64)
             found = compare(x, y, room)
             assert found.ratio <= 1, (
-                f"result {i} at {list(found.element)} is {found.got} where {found.want} is expected: "
+                f"{what} result {i} at {list(found.element)} is {found.got} where {found.want} is expected: "
                 f"{found.ratio:.3g} times what its roundings allow ({found.count} of {y.size} elements)"
             )
 
