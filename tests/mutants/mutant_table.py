@@ -141,7 +141,7 @@ TABLE: dict[str, Tests] = {
 }
 
 
-def tests_of(module: str) -> Tests:
+def covering(module: str) -> Tests:
     """The tests of a module, given by its path from the root."""
     return next(tests for prefix, tests in TABLE.items() if module.startswith(prefix))
 

@@ -14,6 +14,7 @@ import json
 import os
 import queue
 import random
+import re
 import resource
 import shutil
 import subprocess
@@ -27,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mutant_edits import Edit, edits_of
-from mutant_table import ROOT, modules, tests_of
+from mutant_table import ROOT, modules, covering
 
 REASONS = Path(__file__).with_name("reasons.json")
 LEFT_OUT = shutil.ignore_patterns(
@@ -94,6 +95,7 @@ class Copy:
         self.options = options
         self.folder = tempfile.mkdtemp(prefix="tilewright-mutants-")
         self.root = Path(self.folder) / "tilewright"
+        self.sound: dict[str, bool] = {}
         shutil.copytree(ROOT, self.root, ignore=LEFT_OUT)
         shared = ROOT.parent / "shared"
         if shared.is_dir():
@@ -117,15 +119,25 @@ class Copy:
         path.write_text(e.source)
         start, end = children(), time.monotonic() + self.options.patience
         try:
-            for test in tests_of(mutant.module):
+            for test in covering(mutant.module):
                 verdict = self.run(test, end - time.monotonic())
                 if verdict:
                     outcome.by = verdict
                     break
+            path.write_text(before)
+            if outcome.by and not self.passes(outcome.by):
+                raise RuntimeError(f"{outcome.by} fails without a mutant")
         finally:
             path.write_text(before)
         outcome.seconds = round(children() - start, 1)
         return outcome
+
+    def passes(self, killer: str) -> bool:
+        """Whether what killed a mutant passes without it. Of what took too long nothing is known."""
+        if killer not in self.sound:
+            test = re.sub(r": (too long|code -?\d+)$", "", killer).replace("tilewright :: ", "lit/")
+            self.sound[killer] = killer.endswith("too long") or not self.run(test, self.options.patience)
+        return self.sound[killer]
 
     def run(self, test: str, seconds: float) -> str:
         """Empty where the tests pass, or what fails."""
