@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mutant_edits import Edit, edits_of
-from mutant_table import ROOT, modules, covering
+from mutant_table import ROOT, covering, modules
 
 REASONS = Path(__file__).with_name("reasons.json")
 LEFT_OUT = shutil.ignore_patterns(

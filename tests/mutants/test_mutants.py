@@ -10,7 +10,7 @@ import mutant_table
 import pytest
 import run_mutants
 from mutant_edits import Edit, edits, edits_of
-from mutant_table import ROOT, TABLE, modules, covering
+from mutant_table import ROOT, TABLE, covering, modules
 from run_mutants import REASONS, Mutant, Outcome, drawn, summary
 
 SOURCE = '''
