@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import Array, lax
 from tiers import examples
@@ -21,7 +21,7 @@ from tilewright.passes.pipeline import PIPELINE, remaining
 
 from .harness import host_ops
 
-FEW = settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = examples(3)
 EXTENTS = st.sampled_from([0, 1, 2, 3, 7, 13, 31])
 
 
@@ -59,7 +59,6 @@ def check(
 
 
 @FEW
-@examples(6)
 @given(shape=st.lists(EXTENTS, max_size=3))
 def test_arithmetic(shape: list[int]) -> None:
     def fn(x: Array, y: Array) -> Any:
@@ -70,7 +69,6 @@ def test_arithmetic(shape: list[int]) -> None:
 
 
 @FEW
-@examples(6)
 @given(rows=EXTENTS.filter(bool), columns=EXTENTS.filter(bool))
 def test_movement(rows: int, columns: int) -> None:
     def fn(x: Array, i: Array) -> Any:
@@ -90,7 +88,6 @@ def test_indexing() -> None:
 
 
 @FEW
-@examples(6)
 @given(rows=EXTENTS.filter(bool), columns=EXTENTS.filter(bool))
 def test_sums_and_products(rows: int, columns: int) -> None:
     def fn(x: Array) -> Any:
@@ -100,7 +97,6 @@ def test_sums_and_products(rows: int, columns: int) -> None:
 
 
 @FEW
-@examples(6)
 @given(m=EXTENTS, k=EXTENTS, n=EXTENTS)
 def test_matrix_products(m: int, k: int, n: int) -> None:
     check(lambda x, y: x @ y, numbers(m, k), numbers(k, n), units=64)
