@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .api.jitted import jit
     from .api.program import CompileError, Options, Program, Verification, compile, verify
+    from .api.sources import ProgramSource
     from .backends.simulator.errors import SimulationError
     from .machine import Machine, MachineError
     from .passes.pins import Schedule
@@ -22,6 +23,7 @@ __all__ = [
     "MachineError",
     "Options",
     "Program",
+    "ProgramSource",
     "Schedule",
     "SimulationError",
     "Verification",
@@ -31,13 +33,29 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """The public names, loaded or not, and what every module has."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
 def __getattr__(name: str) -> Any:
-    """Loads the compiler on first use, so that tools which need little of it start at once."""
+    """Loads the compiler on first use, so that tools which need little of it start at once. Raises AttributeError,
+    with the name that is meant, for one that there is not."""
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from difflib import get_close_matches
+
+        lower = {each.lower(): each for each in __all__}
+        near = get_close_matches(name.lower(), lower, 1)
+        hint = f"; did you mean tw.{lower[near[0]]}?" if near else f"; it has {', '.join(__all__)}"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
     homes = {
-        **{"Machine": ".machine", "MachineError": ".machine", "Schedule": ".passes.pins", "jit": ".api.jitted"},
-        "SimulationError": ".backends.simulator.errors",
+        **{
+            "Machine": ".machine",
+            "MachineError": ".machine",
+            "Schedule": ".passes.pins",
+            "jit": ".api.jitted",
+        },
+        **{"SimulationError": ".backends.simulator.errors", "ProgramSource": ".api.sources"},
     }
     home = import_module(homes.get(name, ".api.program"), __name__)
     globals()[name] = getattr(home, name)

@@ -8,11 +8,16 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..frontends.jax import jit_arguments
+from ..machine import DEFAULT_TARGET
+from .calls import Call, call_of, refuse_tracers
+from .parameters import Arguments, Parameters, check_binds, title_of
 from .program import CompileError, Options, Program, compile
 from .signature import not_an_array
+from .sources import Recompiling
 
 
-class Jitted:
+class Jitted(Recompiling):
     """A function, or a method, compiled for a target by structure, shape and dtype of its arguments.
 
     Arguments are pytrees of arrays. Static ones are Python values that the function sees as they are; each new value
@@ -30,22 +35,33 @@ class Jitted:
         donated: Sequence[int | str] = (),
     ) -> None:
         functools.update_wrapper(self, fn)
-        self._fn, self.target, self.options = fn, target, options
-        self._numbers, self._names = _chosen(fn, static_argnums, static_argnames, "be static")
-        given = [d for d in donated if not isinstance(d, str)], [d for d in donated if isinstance(d, str)]
+        self._fn, self._title, self.target, self.options = fn, title_of(fn), target, options
+        said = jit_arguments(fn)
+        static = [*static_argnums, *said.static_numbers], [*static_argnames, *said.static_names]
+        self._numbers, self._names = _chosen(fn, *static, "be static")
+        donate = (*donated, *said.donated_numbers, *said.donated_names)
+        given = [d for d in donate if not isinstance(d, str)], [d for d in donate if isinstance(d, str)]
         self._donated, self._donated_names = _chosen(fn, *given, "donate")
         for both in sorted(self._names & self._donated_names):
             raise CompileError(f"argument {both!r} of {self._title} cannot be static and donated")
         self._programs: dict[Hashable, Program] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the npu level. Raises CompileError for arguments that cannot be compiled."""
-        program, given = self.find(args, kwargs)
-        return program(*given)
+        """Runs the npu level. Raises CompileError for arguments that cannot be compiled, and inside jax.grad, jax.vmap
+        or jax.jit."""
+        return self.run(args, kwargs)
+
+    def run(self, args: Sequence[Any], kwargs: dict[str, Any], also: Sequence[int] = ()) -> Any:
+        """Runs the npu level; `also`: more static arguments, by position."""
+        import jax
+
+        refuse_tracers(self._title, jax.tree.leaves((args, kwargs)), "tw.jit")
+        program, (free, keywords) = self.find(args, kwargs, also)
+        return program(*free, **keywords)
 
     def program(self, *args: Any, **kwargs: Any) -> Program:
-        """The compiled program for such arguments (arrays, or jax.ShapeDtypeStruct), which is not run. It takes the
-        arguments that are not static: positional ones, then those by keyword in the order of their names."""
+        """The compiled program for such arguments (arrays, or jax.ShapeDtypeStruct), which is not run. It takes those
+        that are not static, by position or by keyword."""
         return self.find(args, kwargs)[0]
 
     @property
@@ -55,7 +71,7 @@ class Jitted:
 
     def __repr__(self) -> str:
         count = len(self._programs)
-        name = getattr(self._fn, "__qualname__", type(self._fn).__name__)
+        name = getattr(self._fn, "__qualname__", self._title)
         return f"<tilewright.jit {name} for {self.target}: {count} program{'s' if count != 1 else ''}>"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Jitted | Bound:
@@ -64,85 +80,52 @@ class Jitted:
 
     def find(
         self, args: Sequence[Any], kwargs: dict[str, Any], also: Sequence[int] = ()
-    ) -> tuple[Program, list[Any]]:
+    ) -> tuple[Program, Arguments]:
         """The program for such arguments, and those that it takes; `also`: more static ones, by position."""
         import jax
 
-        fixed = {i: args[i] for i in sorted({*self._numbers, *also}) if i < len(args)}
-        named = {n: kwargs[n] for n in self._names if n in kwargs}
-        for which, value in [*fixed.items(), *named.items()]:
-            if not isinstance(value, Hashable) or _hash(value) is None:
-                raise CompileError(
-                    f"argument {which} of {self._title} is static and must be hashable, got {type(value).__name__}"
-                )
-        free = [a for i, a in enumerate(args) if i not in fixed]
-        keywords = sorted(set(kwargs) - set(named))
-        given = [*free, *(kwargs[k] for k in keywords)]
-        leaves, tree = jax.tree.flatten(tuple(given))
-        kinds = tuple(self._kind(leaf) for leaf in leaves)
+        check_binds(self._fn, self._title, args, kwargs)
+        call = call_of(self._fn, args, kwargs, {*self._numbers, *also}, self._names)
+        given = call.args, call.kwargs
+        leaves, tree = jax.tree.flatten(given)
+        try:
+            kinds = tuple(map(_kind, leaves))
+        except (TypeError, OverflowError):
+            raise self._no_array(call) from None
         # 1, 1.0 and True are equal, and not alike
-        static = tuple((k, type(v), v) for k, v in [*fixed.items(), *named.items()])
-        key = (tree, kinds, len(args), tuple(keywords), static)
+        free = {*call.places}
+        static = tuple((i, type(v), v) for i, v in enumerate(args) if i not in free)
+        named = tuple((k, type(v), v) for k, v in sorted(kwargs.items()) if k not in call.kwargs)
+        key = (tree, kinds, len(args), static, named)
         found = self._programs.get(key)
         if found is None:
-            fn = self._fn
-            gone = {i for i in self._donated if i not in fixed}, self._donated_names
-            if fixed or kwargs:
-                fn = self._closed(len(args), fixed, named, keywords)
-                gone = self._given_away(gone, args, kwargs)
-            order = [*(i for i in range(len(args)) if i not in fixed), *keywords]
-            donate = tuple(n for n, which in enumerate(order) if which in gone[isinstance(which, str)])
-            options = replace(self.options or Options(), donate=donate)
-            found = self._programs[key] = compile(fn, *given, target=self.target, options=options)
+            donate = [n for n, i in enumerate(call.places) if i in self._donated]
+            by_name = [k for k in call.kwargs if k in self._donated_names]
+            options = replace(self.options or Options(), donate=(*donate, *by_name))
+            found = compile(call.fn, *call.args, target=self.target, options=options, **call.kwargs)
+            self._programs[key] = found
         return found, given
 
-    def _given_away(
-        self, gone: tuple[set[int], frozenset[str]], args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> tuple[set[int], set[str]]:
-        """The arguments that are donated, by position and by name, those that a jax.jit inside donates included."""
+    def _no_array(self, call: Call) -> CompileError:
+        """Says which argument of a call is no array."""
         import jax
 
-        numbers, names = set(gone[0]), set(gone[1])
-        if isinstance(self._fn, jax.stages.Wrapped):
-            info = self._fn.trace(*args, **kwargs).args_info
-            found = jax.tree.map(
-                lambda leaf: leaf.donated, info, is_leaf=lambda leaf: hasattr(leaf, "donated")
-            )
-            by_place, by_name = found
-            places = [i for i in range(len(args)) if i not in self._numbers]
-            numbers |= {i for i, leaf in zip(places, by_place, strict=False) if any(jax.tree.leaves(leaf))}
-            names |= {name for name, leaf in by_name.items() if any(jax.tree.leaves(leaf))}
-        return numbers, names
+        parameters = Parameters.of(call.fn)
+        for path, leaf in jax.tree_util.tree_leaves_with_path((call.args, call.kwargs)):
+            try:
+                _kind(leaf)
+            except (TypeError, OverflowError) as error:
+                said = not_an_array(f"argument {parameters.path(path)} of {self._title}", leaf, error)
+                return CompileError(f"{said}, or name it in static_argnames")
+        raise AssertionError("all are arrays")
 
-    def _kind(self, leaf: Any) -> tuple[tuple[int, ...], str, bool]:
-        """Shape, dtype and whether it is weak, as a Python scalar's is."""
-        import jax
 
-        try:
-            aval: Any = leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
-        except (TypeError, OverflowError) as error:
-            said = not_an_array(f"an argument of {self._title}", leaf, error)
-            raise CompileError(f"{said}, or name it in static_argnames") from None
-        return tuple(aval.shape), str(aval.dtype), bool(aval.weak_type)
+def _kind(leaf: Any) -> tuple[tuple[int, ...], str, bool]:
+    """Shape, dtype and whether it is weak, as a Python scalar's is. Raises TypeError and OverflowError."""
+    import jax
 
-    def _closed(
-        self, count: int, fixed: dict[int, Any], named: dict[str, Any], keywords: Sequence[str]
-    ) -> Callable[..., Any]:
-        """The function of the free arguments alone."""
-        fn = self._fn
-
-        @functools.wraps(fn)
-        def closed(*given: Any) -> Any:
-            free = iter(given)
-            args = [fixed[i] if i in fixed else next(free) for i in range(count)]
-            return fn(*args, **named, **dict(zip(keywords, free)))
-
-        del closed.__wrapped__  # its signature is another
-        return closed
-
-    @property
-    def _title(self) -> str:
-        return getattr(self._fn, "__name__", type(self._fn).__name__)
+    aval: Any = leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
+    return tuple(aval.shape), str(aval.dtype), bool(aval.weak_type)
 
 
 class Bound:
@@ -155,8 +138,7 @@ class Bound:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the npu level."""
-        program, given = self._jitted.find((self._instance, *args), kwargs, self._also)
-        return program(*given)
+        return self._jitted.run((self._instance, *args), kwargs, self._also)
 
     def program(self, *args: Any, **kwargs: Any) -> Program:
         """As `Jitted.program`; where the object is a pytree, the program takes it first."""
@@ -164,13 +146,6 @@ class Bound:
 
     def __repr__(self) -> str:
         return f"<bound {self._jitted!r} of {type(self._instance).__name__}>"
-
-
-def _hash(value: Hashable) -> int | None:
-    try:
-        return hash(value)
-    except TypeError:
-        return None
 
 
 def _is_tree(value: Any) -> bool:
@@ -185,10 +160,10 @@ def _chosen(
 ) -> tuple[frozenset[int], frozenset[str]]:
     """Arguments by position and by name, each found from the other. Raises CompileError for one that is not there to
     `what`."""
-    title = getattr(fn, "__name__", type(fn).__name__)
+    title = title_of(fn)
     try:
         parameters = list(inspect.signature(fn).parameters.values())
-    except ValueError:  # a callable without a signature
+    except (TypeError, ValueError):  # a callable without a signature
         return frozenset(numbers), frozenset(names)
     listed = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     variadic = any(p.kind == p.VAR_POSITIONAL for p in parameters)
@@ -210,7 +185,7 @@ def _chosen(
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
-    target: str = "ascend-910b1",
+    target: str = DEFAULT_TARGET,
     options: Options | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
@@ -219,10 +194,20 @@ def jit(
 ) -> Any:
     """Decorator: compiles a function or method on its first call for each structure, shape and dtype of its arguments.
 
-    As in jax.jit: static_argnums, static_argnames: arguments that are Python values; donate_argnums, donate_argnames:
-    arguments whose memory the program may use, so that the arrays passed there are deleted. The result is a `Jitted`:
-    callable, with `program(*args)` for the compiled program. Raises CompileError for a static or donated argument that
-    the function does not have.
+    fn: a function, also a jax.jit, a functools.partial or an object with `__call__`, of pytrees of arrays; without it
+        the result is the decorator with these options.
+    target: a chip, as `tilewright machines` lists them, or the path of a machine's `.toml` file.
+    options: a tw.Options, as for tw.compile.
+    static_argnums, static_argnames: as in jax.jit, the arguments, by position and by name, that are Python values;
+        they have to be hashable, and each new value compiles anew.
+    donate_argnums, donate_argnames: as in jax.jit, the arguments whose memory the program may use, so that the arrays
+        of JAX passed there are deleted.
+
+    Returns a callable that takes arguments as `fn` does; `program(*args, **kwargs)` is the tw.Program behind it,
+    `programs` are all of them. It has to be outermost: `tw.jit(jax.grad(f))`, not `jax.grad(tw.jit(f))`.
+
+    Raises CompileError for a static or donated argument that the function does not have; when called, for arguments
+    that cannot be compiled and inside jax.grad, jax.vmap or jax.jit; MachineError for an unknown target.
     """
     if fn is None:
         return functools.partial(

@@ -5,36 +5,48 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..backends.counts import kernels_text
 from ..backends.html import folded_html
-from ..backends.report import Report, build_report
+from ..backends.report import Report, report_of
+from ..backends.simulator import Simulation, simulate
 from ..backends.simulator.flags import cycles_without
 from ..backends.trace import write_trace
 from ..dialects.base import integer, source_of, text
 from ..dialects.graph.donation import donated, keep_all
+from ..dialects.module import target_of
 from ..dialects.npu.structure import KernelOp
 from ..dialects.text import verify as verify_module
-from ..machine import Machine
+from ..machine import DEFAULT_TARGET, Machine
 from ..passes.npu.check import removable_flags
 from ..passes.pins import Pins, Schedule, pins_text
 from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned, run_pipeline
 from ..support.collector import collector_paused
+from ..support.progress import showing
 from ..verification.results import Progress, Verification
-from .donation import Donate, Donations, donate_inputs, main_of
+from .calls import Call
+from .donation import Donate, Donations, donate_inputs
+from .parameters import Parameters, title_of
 from .signature import CompileError, Signature, check_twin, physical
-from .sources import Source, as_compile_error, main_results, origin_of
+from .sources import ProgramSource, Source, as_compile_error, called, main_of, main_results, origin_of
 
 if TYPE_CHECKING:
     from ..backends.interpreter import Executable
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
+Lowering = Callable[[ModuleOp, str | None, Sequence[Stage]], None]
+"""Runs the passes of a list on a module, in place: for a target, or for the one that the module says."""
+
 ON_CHIP = ("npu-allocate", "npu-synchronize", "npu-check")
 """Passes that the plan of device memory does not need."""
+BAR_SECONDS = 2.0
+"""A verification that takes longer shows how far it is."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,8 @@ class Program:
         self._signature = signature
         self._executables: dict[str, Executable] = {}
         self._report: Report | None = None
-        self.donations = Donations(module, source.name)
+        self._simulation: Simulation | None = None
+        self.donations = Donations(module, source.name, signature)
         self.target = target
         self.machine = Machine.load(target)
         self.options = options
@@ -99,13 +112,13 @@ class Program:
         return self._source
 
     def __repr__(self) -> str:
-        kernels = sum(op.name == "npu.kernel" for op in self._module.ops)
-        said = f"{kernels} kernel{'s' if kernels != 1 else ''}"
+        said = kernels_text(sum(op.name == "npu.kernel" for op in self._module.ops))
         return f"<tilewright.Program {self._source.name}: {said} for {self.machine.name}>"
 
     def _repr_html_(self) -> str:
         """Inputs, kernels and their cost, and the levels to unfold, for notebooks."""
-        inputs = ", ".join(f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in self.inputs[:8])
+        typed = zip(self.input_names[:8], self.inputs, strict=False)
+        inputs = ", ".join(f"{name} {dtype}[{', '.join(map(str, shape))}]" for name, (shape, dtype) in typed)
         more = f" and {len(self.inputs) - 8} more" if len(self.inputs) > 8 else ""
         levels = "".join(folded_html(f"{level} level", self.ir(level)) for level in self.levels)
         return folded_html(repr(self), f"inputs: {inputs}{more}") + self.report()._repr_html_() + levels
@@ -114,6 +127,11 @@ class Program:
     def inputs(self) -> tuple[tuple[tuple[int, ...], str], ...]:
         """Shape and element type of each flat input."""
         return self._signature.inputs
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """What messages call each flat input: its path in the arguments, such as `params['w']`, or its number."""
+        return self._signature.names
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -153,18 +171,19 @@ class Program:
         with as_compile_error():
             return print_tw(module, name if name.isidentifier() else "main")
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the npu level on arrays; gives the pytree that the function gives.
 
-        Arrays of JAX that are passed for donated arguments are deleted. Raises CompileError where `args` do not have
-        the compiled structure, shapes or dtypes, or an array was deleted before, and where the program calls a Python
-        function of another process.
+        The arguments are those that it was compiled for, each by position or by keyword, without the static ones of a
+        jax.jit. Arrays of JAX that are passed for donated arguments are deleted. Raises CompileError where arguments do
+        not have the compiled structure, shapes or dtypes, or an array was deleted before, and where the program calls
+        a Python function of another process.
         """
-        flat = self.flatten(args)
+        flat = self.flatten(args, kwargs)
         with as_compile_error():
             if not self.donations.taken:
                 return self.unflatten(self.executable(self.options.memory)(*flat))
-            leaves = self._signature.leaves(args)
+            leaves = self._signature.leaves(self._source.name, args, kwargs)
             self.donations.check(leaves)
             results = self.donations.keep(self.executable(self.options.memory)(*flat), flat)
             self.donations.delete(leaves)
@@ -178,10 +197,15 @@ class Program:
             self._executables[memory] = Executable(self._module, self.machine, memory)
         return self._executables[memory]
 
-    def flatten(self, args: Sequence[Any]) -> list[Any]:
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """The flat inputs in @main's order, checked against the signature. Raises CompileError for other shapes, dtypes
-        or trees."""
-        return self._signature.flatten(self._source.name, args)
+        or trees, and for the tracers of a function of JAX."""
+        return self._signature.flatten(self._source.name, args, kwargs)
+
+    def check(self, /, *args: Any, **kwargs: Any) -> None:
+        """Raises CompileError where a call with such arguments would: arrays, or jax.ShapeDtypeStructs, since no values
+        are looked at."""
+        self._signature.check(self._source.name, args, kwargs)
 
     def unflatten(self, flat: Sequence[Any]) -> Any:
         """The function's pytree from flat outputs."""
@@ -191,8 +215,15 @@ class Program:
         """Time, traffic and energy by kernel, from the simulator."""
         if self._report is None:
             undonated = self._undonated_arena() if any(donated(main_of(self._module))) else None
-            self._report = build_report(self._module, self.machine, undonated)
+            self._report = report_of(self.simulation(), undonated)
         return self._report
+
+    def simulation(self) -> Simulation:
+        """What the program does in time; made on first use, then kept. The report, the trace and the explain page are
+        all made of it. Raises SimulationError."""
+        if self._simulation is None:
+            self._simulation = simulate(self._module, self.machine)
+        return self._simulation
 
     def _undonated_arena(self) -> int | None:
         """Bytes of device memory that the program would need if no argument were donated."""
@@ -221,110 +252,205 @@ class Program:
 
     def trace(self, path: str | Path) -> None:
         """Writes the timeline as Chrome/Perfetto trace-event JSON."""
-        write_trace(self._module, self.machine, path)
+        write_trace(self.simulation(), path)
+
+
+def run_passes(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> None:
+    """Takes a module down to the npu level. Raises PassError."""
+    run_pipeline(module, target, stages=stages)
 
 
 def compile(
-    source: Any,
+    source: ProgramSource,
+    /,
     *args: Any,
-    target: str = "ascend-910b1",
+    target: str | None = None,
     options: Options | None = None,
+    **kwargs: Any,
 ) -> Program:
-    """Compiles a program for a target.
+    """Compiles a program for a target; no array is made for it, however large.
 
-    source: a JAX function with example `args` (arrays or jax.ShapeDtypeStruct, any pytree); StableHLO text or
-    bytes; or the path of an .mlir file of StableHLO or any of our levels; or `model.tw` or `model.tw:fn`, with
-    example `args` where dimensions are symbolic. Raises CompileError with one sentence
-    for a program that cannot be compiled, MachineError for an unknown target.
+    source: what is compiled. A JAX function: also a jax.jit, whose static arguments are compiled in, a
+        functools.partial, a bound method or an object with `__call__`. What JAX has lowered: `jax.jit(f).lower(x)`,
+        `jax.jit(f).trace(x)` or a jax.export.Exported. StableHLO, or one of our levels, as text or bytes; the path of
+        an `.mlir` file of those; or `model.tw`, `model.tw:fn`.
+    args, kwargs: example arguments of a function, pytrees of arrays of any shape, numbers and jax.ShapeDtypeStructs;
+        only shapes and dtypes count, and those are the ones that the program takes. For a `.tw` file whose dimensions
+        are symbolic, its inputs; for what JAX has lowered nothing, or arguments of the same types.
+    target: a chip, as `tilewright machines` lists them, or the path of a machine's `.toml` file; None: the one that
+        the module in `source` says, else ascend-910b1.
+    options: a tw.Options: memory mode, checks, pinned schedule, calls of the host, donated arguments.
+
+    An argument of the function's own that is called `target` or `options` goes by position, or into a
+    functools.partial.
+
+    Returns a tw.Program: `program(*args)` gives values, `program.report()` microseconds, joules and bytes.
+
+    Raises CompileError, with one sentence, for a program that cannot be compiled, arguments that do not fit and options
+    that make no sense; MachineError for an unknown target; and what the function itself raises while JAX traces it.
     """
-    Machine.load(target)
+    _check_own(source, args, {"target": target is not None, "options": options is not None}, "tw.compile")
+    return compile_with(run_passes, source, *args, target=target, options=options, **kwargs)
+
+
+def compile_with(
+    lowering: Lowering,
+    source: ProgramSource,
+    /,
+    *args: Any,
+    target: str | None = None,
+    options: Options | None = None,
+    **kwargs: Any,
+) -> Program:
+    """Compiles as `compile` does, with `lowering` in place of `run_passes`: it runs the same passes, and may look at
+    the module between them."""
+    if target is not None:
+        Machine.load(target)
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     options = options or Options()
-    origin = _donating(origin_of(source, args), options, source)
+    origin = _donating(origin_of(source, args, kwargs), options)
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
         check_pinnable(module, options.stages())
-        run_pipeline(module, target, stages=options.stages())
+        lowering(module, target, options.stages())
         verify_module(module)
-    program = Program(origin, module, signature, target, options)
+    program = Program(origin, module, signature, target_of(module) or DEFAULT_TARGET, options)
     program.donations.warn()
     return program
 
 
-def _donating(origin: Source, options: Options, source: Any) -> Source:
+def _check_own(source: Any, args: Sequence[Any], options: Mapping[str, bool], caller: str) -> None:
+    """Raises CompileError where a function has a parameter that is called as an option of `caller`, and it cannot be
+    told which one a keyword is. options: for each, whether it was given."""
+    if not callable(source):
+        return
+    fixed: set[str] = set()
+    inner: Any = source
+    while isinstance(inner, partial):
+        fixed |= set(inner.keywords)
+        inner = inner.func
+    parameters = Parameters.of(source)
+    for name in (n for n, is_given in options.items() if is_given and n not in fixed):
+        by_keyword = name in parameters.keyword or name in parameters.positional[parameters.only :]
+        if by_keyword and name not in parameters.positional[: len(args)]:
+            title = title_of(source)
+            raise CompileError(
+                f"{title} has an argument {name} of its own, and {name}= is {caller}'s: give it by position, or "
+                f"as functools.partial({title}, {name}=...)"
+            )
+
+
+def _donating(origin: Source, options: Options) -> Source:
     """The source with the arguments donated that the options say."""
     if options.donate == ():
         return origin
 
     def lower() -> tuple[ModuleOp, Signature]:
         module, signature = origin.lower()
-        donate_inputs(module, signature, options.donate, source if callable(source) else None, origin.name)
+        donate_inputs(module, signature, options.donate, origin.name, origin.places)
         return module, signature
 
-    return Source(lower, origin.name)
+    return Source(lower, origin.name, origin.places)
 
 
-def lower(source: Any, *args: Any, options: Options | None = None) -> tuple[ModuleOp, list[Any]]:
-    """A source's module before any pass, and `args` as the flat inputs of its @main. Raises CompileError."""
-    origin = _donating(origin_of(source, args), options or Options(), source)
+def lower(
+    source: ProgramSource, /, *args: Any, options: Options | None = None, **kwargs: Any
+) -> tuple[ModuleOp, list[Any]]:
+    """A source's module before any pass, and its arguments as the flat inputs of @main. Raises CompileError."""
+    origin = _donating(origin_of(source, args, kwargs), options or Options())
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
-    return module, signature.flatten(origin.name, args)
+    call = called(source, args, kwargs)
+    return module, signature.flatten(origin.name, *((call.args, call.kwargs) if call else (args, kwargs)))
 
 
-def reference_values(fn: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
+def reference_values(call: Call) -> list[Any]:
     """What JAX itself computes, as flat arrays."""
     import jax
 
-    return [physical(leaf) for leaf in jax.tree.leaves(jax.jit(fn)(*args))]
+    run = call.fn if call.compiled else jax.jit(call.fn)
+    return [physical(leaf) for leaf in jax.tree.leaves(run(*call.args, **call.kwargs))]
 
 
 def verify(
-    source: Callable[..., Any] | Any,
+    source: ProgramSource,
+    /,
     *args: Any,
-    target: str = "ascend-910b1",
+    target: str | None = None,
     options: Options | None = None,
     program: Program | None = None,
     stages: Sequence[Stage] | None = None,
     bisect: bool = False,
     quick: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool = True,
     against: Callable[..., Any] | None = None,
+    **kwargs: Any,
 ) -> Verification:
     """Compares a program's values after every pass, at every level, with JAX and with the pass before.
 
-    source and args: as for `compile`. against: a JAX function that takes the same `args` and gives the same outputs,
+    source, args, kwargs and target: as for `compile`, but the arguments have values, and what JAX has lowered needs
+    them, too; an argument of the function's own that is called as one of the options goes by position, or into a
+    functools.partial. against: a JAX function that takes the same `args` and gives the same outputs,
     to compare with; the source itself where that is a function. Without either a program is compared with the values
     of the level that it is written in, which shows what the passes do and not whether it says what is meant
     (`result.reference` names what was compared with). bisect: stop at
     the first bad pass and find the op, the tile, the line and a small program that shows it (`result.culprit`).
-    quick: compare only the compiled program, in both memory modes. stages: passes to run instead of the usual ones.
-    program: the compiled source, if there is one already; its target and options count then. progress: is told of
-    each step: its name, steps done, steps in all (0: unknown). Raises CompileError for arguments that do not fit.
+    quick: compare only the compiled program, in both memory modes, and not each pass: several times faster, but a
+    mistake that stays within the tolerance of the whole program is not seen, nor is it said which pass made it.
+    stages: passes to run instead of the usual ones. program: the compiled source, if there is one already; its target
+    and options count then. progress: a bar after two seconds, on a terminal or in a notebook and nowhere else; False:
+    none; or a function that is told of each step: its name, steps done, steps in all (0: unknown).
+    Raises CompileError for arguments that do not fit.
     """
+    own = {"target": target, "options": options, "program": program, "stages": stages}
+    own |= {"bisect": bisect, "quick": quick, "progress": progress is not True, "against": against}
+    _check_own(source, args, {name: value not in (None, False) for name, value in own.items()}, "tw.verify")
+    given = (source, args, kwargs, target, options or Options(), program, stages, bisect, quick)
+    if not isinstance(progress, bool):
+        return _verify(*given, progress, against)
+    if not progress:
+        return _verify(*given, None, against)
+    with showing("verifying", BAR_SECONDS) as say:
+        return _verify(*given, lambda what, done, steps: say(f"verifying: {what}", done, steps), against)
+
+
+def _verify(
+    source: ProgramSource,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    target: str | None,
+    options: Options,
+    program: Program | None,
+    stages: Sequence[Stage] | None,
+    bisect: bool,
+    quick: bool,
+    progress: Progress | None,
+    against: Callable[..., Any] | None,
+) -> Verification:
+    """`verify`, which tells `progress` of each step."""
     from ..verification.run import verify_module as run_verification
 
-    options = options or Options()
-    origin = program.source if program is not None else _donating(origin_of(source, args), options, source)
+    origin = program.source if program is not None else _donating(origin_of(source, args, kwargs), options)
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
         check_pinnable(module, options.stages() if stages is None else stages)
     name = origin.name
-    flat = signature.flatten(name, args)
-    twin = against if against is not None else source if callable(source) else None
+    call = called(source, args, kwargs)
+    flat = signature.flatten(name, *((call.args, call.kwargs) if call else (args, kwargs)))
+    twin = call if against is None else called(against, args, kwargs)
     reference = None
     if twin is not None:
-        reference = reference_values(twin, args)
+        reference = reference_values(twin)
         if against is not None:
-            check_twin(name, main_results(module), getattr(twin, "__name__", type(twin).__name__), reference)
+            check_twin(name, main_results(module), title_of(against), reference)
     known = program
     if program is not None:
         target, options = program.target, program.options
 
     def execute(memory: str) -> Sequence[Any]:
         nonlocal known
-        known = known or compile(source, *args, target=target, options=options)
+        known = known or compile(source, *args, target=target, options=options, **kwargs)
         return known.executable("bytes" if memory == "bytes" else "typed")(*flat)
 
     with as_compile_error():
@@ -332,11 +458,11 @@ def verify(
             module,
             flat,
             reference,
-            target,
+            target or target_of(module) or DEFAULT_TARGET,
             options.stages() if stages is None else stages,
             execute if stages is None else None,
             bisect,
             quick,
             progress=progress,
-            against="JAX" if against is None else f"{getattr(against, '__name__', 'the function')} in JAX",
+            against="JAX" if against is None else f"{title_of(against)} in JAX",
         )

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..dialects.dtypes import name_of_numpy, numpy_dtype
 from ..passes.errors import CompileError
+from .calls import refuse_tracers
+from .parameters import INPUTS, Parameters
 
 
-def _other_structure(name: str, wanted: Any, given: Any) -> str:
-    """Which argument of a call is built otherwise than the one that a program was compiled for."""
-    pairs = list(zip(wanted.children(), given.children(), strict=False))
-    if wanted.num_leaves != given.num_leaves and len(wanted.children()) != len(given.children()):
-        plural = "s" * (len(wanted.children()) != 1)
-        return f"{name} takes {len(wanted.children())} argument{plural}, called with {len(given.children())}"
-    for i, (one, other) in enumerate(pairs):
-        if one != other:
-            shown = [str(tree).removeprefix("PyTreeDef(").removesuffix(")") for tree in (one, other)]
-            return f"argument {i} of {name} was compiled for inputs {shown[0]}, called with {shown[1]} (*: an array)"
-    return f"{name} was compiled for inputs {wanted}, called with {given}"
+def _other_structure(label: str, title: str, wanted: Any, given: Any) -> str:
+    """Says where the argument `given` of a call is built otherwise than the one that a program was compiled for, whose
+    structure is `wanted`."""
+    import jax
+
+    util = jax.tree_util
+    tree, place = util.tree_structure(given), label
+    while tree.node_data() == wanted.node_data() and tree.node_data() is not None:
+        keyed = list(util.flatten_one_level_with_keys(given)[0])
+        pairs = zip(wanted.children(), tree.children(), keyed, strict=False)
+        differing = next((p for p in pairs if p[0] != p[1]), None)
+        if differing is None:
+            break
+        wanted, tree, (key, given) = differing
+        place += util.keystr((key,))
+    shown = [str(t).removeprefix("PyTreeDef(").removesuffix(")") for t in (wanted, tree)]
+    return (
+        f"argument {place} of {title} was compiled for inputs {shown[0]}, called with {shown[1]} (*: an array)"
+    )
 
 
 @dataclass(frozen=True)
 class Signature:
     """inputs: shape and element type of each flat input, as @main has them. in_tree, out_tree: the pytrees of a JAX
-    function. keys: {flat output: name of the generator} for outputs that are random keys; in memory a key is
-    the u32 words that `jax.random.key_data` gives. weak: flat outputs of a weak type, as 2.0 has in JAX. voids:
-    flat outputs of float0, the gradients of integers; in memory they are bools."""
+    function, that of (args, kwargs) and of the result. parameters: what the arguments are called. keys: {flat output:
+    name of the generator} for outputs that are random keys; in memory a key is the u32 words that
+    `jax.random.key_data` gives. weak: flat outputs of a weak type, as 2.0 has in JAX. voids: flat outputs of float0,
+    the gradients of integers; in memory they are bools."""
 
     inputs: tuple[tuple[tuple[int, ...], str], ...]
     in_tree: Any = None
@@ -37,42 +48,87 @@ class Signature:
     keys: tuple[tuple[int, str], ...] = ()
     weak: tuple[int, ...] = ()
     voids: tuple[int, ...] = ()
+    parameters: Parameters = INPUTS
 
-    def flatten(self, name: str, args: Sequence[Any]) -> list[Any]:
-        """The flat inputs in @main's order, of JAX's dtypes: an i64 array is an i32 input where JAX has no x64, a
-        Python scalar has the dtype that it was traced with, a key is its words. Raises CompileError, which calls
-        the program `name`, where they do not fit."""
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        """The path of each flat input, such as `params['w']`; its number where it has no name."""
         import jax
 
         if self.in_tree is None:
-            flat = list(args)
-        else:
-            flat, tree = jax.tree.flatten(tuple(args))
-            if tree != self.in_tree:
-                raise CompileError(_other_structure(name, self.in_tree, tree))
-        if len(flat) != len(self.inputs):
-            plural = "s" * (len(self.inputs) != 1)
-            raise CompileError(f"{name} takes {len(self.inputs)} input{plural}, called with {len(flat)}")
+            return tuple(map(self.parameters.label, range(len(self.inputs))))
+        numbered = jax.tree.unflatten(self.in_tree, range(len(self.inputs)))
+        return tuple(self.parameters.path(path) for path, _ in jax.tree_util.tree_leaves_with_path(numbered))
+
+    def place(self, i: int) -> str:
+        """What messages call a flat input: `argument params['w']`."""
+        return f"{self.parameters.noun} {self.names[i]}"
+
+    @property
+    def form(self) -> tuple[int, tuple[str, ...]]:
+        """How many arguments are given by position, and which by keyword."""
+        if self.in_tree is None:
+            return len(self.inputs), ()
+        by_position, by_keyword = self.in_tree.children()
+        return len(by_position.children()), tuple(by_keyword.node_data()[1])
+
+    def flatten(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
+        """The flat inputs in @main's order, of JAX's dtypes: an i64 array is an i32 input where JAX has no x64, a
+        Python scalar has the dtype that it was traced with, a key is its words. Raises CompileError, which calls
+        the program `name`, where they do not fit."""
         out = []
-        for i, (value, (shape, dtype)) in enumerate(zip(flat, self.inputs, strict=True)):
+        for i, (value, (shape, dtype)) in enumerate(
+            zip(self.leaves(name, args, kwargs), self.inputs, strict=True)
+        ):
+            want = numpy_dtype(dtype)
             try:
-                array = _array(value, numpy_dtype(dtype))
+                array = _array(value, want)
             except (TypeError, ValueError, OverflowError):
-                raise CompileError(
-                    f"input {i} of {name} must be {dtype}{list(shape)}, got {described(value)}"
-                ) from None
-            if tuple(array.shape) != shape or array.dtype != numpy_dtype(dtype):
-                numbers = array.dtype.kind not in "OSUMm"
-                got = f"{array.dtype.name}{list(array.shape)}" if numbers else described(value)
-                raise CompileError(f"input {i} of {name} must be {dtype}{list(shape)}, got {got}")
+                raise self._misfit(name, i, described(value)) from None
+            if tuple(array.shape) != shape or array.dtype != want:
+                raise self._misfit(name, i, _shown(array, value))
             out.append(array)
         return out
 
-    def leaves(self, args: Sequence[Any]) -> list[Any]:
-        """The flat inputs as they were passed."""
+    def _misfit(self, name: str, i: int, given: str) -> CompileError:
+        shape, dtype = self.inputs[i]
+        return CompileError(f"{self.place(i)} of {name} must be {dtype}{list(shape)}, got {given}")
+
+    def check(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> None:
+        """Raises CompileError where the types of arguments do not fit: arrays, or jax.ShapeDtypeStructs."""
+        for i, (value, (shape, dtype)) in enumerate(
+            zip(self.leaves(name, args, kwargs), self.inputs, strict=True)
+        ):
+            want, typed = numpy_dtype(dtype), hasattr(value, "shape") and hasattr(value, "dtype")
+            try:
+                aval = physical(_struct(value)) if typed else _array(value, want)
+            except (TypeError, ValueError, OverflowError):
+                raise self._misfit(name, i, described(value)) from None
+            if (tuple(aval.shape), _narrowed(aval.dtype, want)) != (shape, want):
+                raise self._misfit(name, i, _shown(aval, value))
+
+    def leaves(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
+        """The flat inputs as they were passed. Raises CompileError, which calls the program `name`, for arguments of
+        another structure."""
         import jax
 
-        return list(args) if self.in_tree is None else jax.tree.leaves(tuple(args))
+        arguments = (tuple(args), dict(kwargs or {}))
+        flat, tree = jax.tree.flatten(arguments)
+        if self.in_tree is None or tree != self.in_tree:
+            arguments = self.parameters.arranged(name, *self.form, arguments)
+            if self.in_tree is None:
+                refuse_tracers(name, flat, None)
+                return list(arguments[0])
+            flat, tree = jax.tree.flatten(arguments)
+        refuse_tracers(name, flat, "tw.compile")
+        if tree == self.in_tree:
+            return flat
+        labels = [*map(self.parameters.label, range(self.form[0])), *self.form[1]]
+        wanted = [child for part in self.in_tree.children() for child in part.children()]
+        given = [*arguments[0], *arguments[1].values()]
+        pairs = zip(labels, wanted, given, strict=True)
+        label, one, other = next(p for p in pairs if p[1] != jax.tree.structure(p[2]))
+        raise CompileError(_other_structure(label, name, one, other))
 
     def unflatten(self, flat: Sequence[Any]) -> Any:
         """The function's result from flat outputs."""
@@ -91,23 +147,30 @@ class Signature:
         return out[0] if len(out) == 1 else tuple(out)
 
 
-def types_of(name: str, args: Sequence[Any]) -> tuple[Any, ...]:
-    """`args` with arrays replaced by their types, so that a Program does not keep weights alive. A Python scalar stays
-    weak: it takes the dtype of what it meets. Raises CompileError, which calls the program `name`, for a leaf that is
-    no array."""
+def types_of(name: str, arguments: Any, parameters: Parameters) -> Any:
+    """`arguments`, which are (args, kwargs), with arrays replaced by their types, so that a Program does not keep
+    weights alive. A Python scalar stays weak: it takes the dtype of what it meets. Raises CompileError, which calls
+    the program `name`, for a leaf that is no array."""
     import jax
 
     def struct(path: Any, leaf: Any) -> Any:
-        if isinstance(leaf, jax.ShapeDtypeStruct):
-            return leaf
         try:
-            aval: Any = jax.typeof(leaf)
+            return _struct(leaf)
         except (TypeError, OverflowError) as error:
-            place = f"argument {path[0].idx}{jax.tree_util.keystr(path[1:])} of {name}"
+            place = f"argument {parameters.path(path)} of {name}"
             raise CompileError(not_an_array(place, leaf, error)) from None
-        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
-    return jax.tree_util.tree_map_with_path(struct, tuple(args))
+    return jax.tree_util.tree_map_with_path(struct, arguments)
+
+
+def _struct(leaf: Any) -> Any:
+    """The type of an array or a number, weak where it is a Python scalar. Raises TypeError and OverflowError."""
+    import jax
+
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf
+    aval: Any = jax.typeof(leaf)
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
 
 def check_twin(
@@ -123,6 +186,14 @@ def check_twin(
         raise CompileError(f"{twin} gives {shown(given)}; to compare with, {name} needs {shown(results)}")
 
 
+def _shown(array: Any, value: Any) -> str:
+    """An array's type for messages, `f32[2, 3]`; where it is none of ours, what `value` is."""
+    try:
+        return f"{name_of_numpy(array.dtype)}{list(array.shape)}"
+    except KeyError:
+        return described(value)
+
+
 def described(value: Any) -> str:
     """What an argument is, for messages: `a list`, `an array of <U3`."""
     import jax
@@ -134,14 +205,16 @@ def described(value: Any) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
-def signature_of(in_avals: Sequence[Any], out_avals: Sequence[Any], in_tree: Any, out_tree: Any) -> Signature:
+def signature_of(
+    in_avals: Sequence[Any], out_avals: Sequence[Any], in_tree: Any, out_tree: Any, parameters: Parameters
+) -> Signature:
     """The signature of a JAX function from its flat jax.ShapeDtypeStructs and its pytrees."""
     flat = [physical(a) for a in in_avals]
     keys = [(i, generator_of(a)) for i, a in enumerate(out_avals) if is_key(a)]
     inputs = tuple((tuple(a.shape), name_of_numpy(a.dtype)) for a in flat)
     weak = tuple(i for i, a in enumerate(out_avals) if a.weak_type)
     voids = tuple(i for i, a in enumerate(out_avals) if is_void(a))
-    return Signature(inputs, in_tree, out_tree, tuple(keys), weak, voids)
+    return Signature(inputs, in_tree, out_tree, tuple(keys), weak, voids, parameters)
 
 
 def not_an_array(place: str, leaf: Any, error: Exception) -> str:
@@ -214,11 +287,26 @@ def _array(value: Any, want: Any) -> Any:
     if not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return _number(value, want)
     array = physical(value)
-    if array.dtype == np.dtype(f"V{want.itemsize}"):  # how .npz files hold bf16 and f8
-        return np.asarray(array).view(want)
-    if array.dtype != want and jax.dtypes.canonicalize_dtype(array.dtype) == want:
-        return np.asarray(array).astype(want)
-    return array
+    if array.dtype == want or _narrowed(array.dtype, want) != want:
+        return array
+    made = np.asarray(array)
+    return made.view(want) if _raw(array.dtype, want) else made.astype(want)
+
+
+def _raw(dtype: Any, want: Any) -> bool:
+    """Whether `dtype` is how .npz files hold `want`, bf16 or f8: bytes of no type."""
+    import numpy as np
+
+    return dtype == np.dtype(f"V{want.itemsize}")
+
+
+def _narrowed(dtype: Any, want: Any) -> Any:
+    """The dtype that an array of `dtype` has as an input of dtype `want`."""
+    import jax
+
+    if dtype == want or _raw(dtype, want):
+        return want
+    return jax.dtypes.canonicalize_dtype(dtype) if dtype.kind in "biufc" else dtype
 
 
 def _number(value: Any, want: Any) -> Any:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import ParseError, VerifyException
 
 from ..dialects import make_context
 from ..dialects.base import describe
 from ..dialects.callbacks import MissingCallback
-from ..dialects.dtypes import dtype_name, name_of_numpy
+from ..dialects.dtypes import dtype_name, element_type, name_of_numpy, tensor
+from ..dialects.graph.donation import donate, donated
 from ..dialects.npu import GmType
 from ..dialects.text import one_line, parse_module
 from ..dialects.text import verify as verify_module
-from ..frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo
+from ..frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo, lower_staged
 from ..frontends.text import TwError, decoded, find_tw
 from ..passes.errors import PassError
+from .calls import Call, call_of, parameters_of
+from .parameters import INPUTS, Parameters, check_binds, title_of
 from .signature import CompileError, Signature, described, physical, signature_of, types_of
 
 
@@ -30,12 +34,34 @@ class SourceError(CompileError):
     """A .tw program with errors: its text is all of them, each with its line and carets, as it is to be printed."""
 
 
+if TYPE_CHECKING:
+    import jax
+
+    from ..frontends import Lowered
+
+ProgramSource: TypeAlias = (
+    "Callable[..., Any] | jax.stages.Traced | jax.stages.Lowered | jax.export.Exported | str | bytes | Path"
+)
+"""What a program is compiled from:
+
+- a JAX function, with example arguments: also a `jax.jit` (whose static arguments are compiled in, and whose donated
+  ones are donated), a functools.partial, a bound method, an object with `__call__`;
+- what JAX has traced, lowered or exported: `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, `jax.export.export(f)(x)`;
+  arguments may be left out, except for the symbolic shapes of an export;
+- StableHLO as text, bytecode or a portable artifact, and the text of one of our levels (graph, tile, npu);
+- the path of an `.mlir` or `.mlirbc` file of those; `model.tw` or `model.tw:fn`, with example arguments where its
+  dimensions are symbolic.
+"""
+
+
 @dataclass
 class Source:
-    """Where a program came from; `lower()` gives a fresh module and its signature."""
+    """Where a program came from; `lower()` gives a fresh module and its signature. places: for each argument by
+    position, its place in the call that it is part of; static ones are not there."""
 
     lower: Callable[[], tuple[ModuleOp, Signature]]
     name: str
+    places: tuple[int, ...] | None = None
 
 
 class as_compile_error:
@@ -55,14 +81,54 @@ _PYTHON = re.compile(r"[^\n]*\.py(:\w*)?")
 """What the command line takes for a function of a Python file."""
 
 
-def origin_of(source: Any, args: Sequence[Any]) -> Source:
+def called(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
+    """The function to trace for a source, or to ask for its values, with those arguments that are not static; None
+    where it is no function of JAX. Raises CompileError for arguments that it does not take."""
+    kind = _stage(source)
+    if kind == "Exported":
+        return Call(source.call, tuple(args), dict(kwargs))
+    if kind in ("Traced", "Lowered"):
+        lowered = _lowered(source)
+        return Call(lambda *a, **k: lowered.compile()(*a, **k), tuple(args), dict(kwargs), compiled=True)
+    if not callable(source):
+        return None
+    name = title_of(source)
+    if kind == "Compiled":
+        raise CompileError(f"{name} is compiled for the host: give what it was compiled from, as jax.jit(f).lower(x)")
+    if isinstance(source, Recompiling):
+        raise CompileError(f"{name} is a tw.jit already: {name}.program(...) is its program")
+    if inspect.iscoroutinefunction(source) or inspect.isasyncgenfunction(source):
+        raise CompileError(f"{name} is an async function, which gives no arrays: write it without async")
+    check_binds(source, name, args, kwargs)
+    return call_of(source, args, kwargs)
+
+
+class Recompiling:
+    """What compiles a function for each kind of arguments, and is no source itself."""
+
+
+def _stage(source: Any) -> str | None:
+    """Which of JAX's own forms of a program a source is; they exist only where JAX has been imported."""
+    stages, export = sys.modules.get("jax.stages"), sys.modules.get("jax.export")
+    kinds = [getattr(stages, n) for n in ("Traced", "Lowered", "Compiled")] if stages else []
+    found = [*kinds, *([export.Exported] if export else [])]
+    return next((kind.__name__ for kind in found if isinstance(source, kind)), None)
+
+
+def origin_of(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Source:
     """Where the program that `compile` is given comes from. Raises CompileError for what is none."""
-    if callable(source):
-        name = getattr(source, "__name__", type(source).__name__)
-        if inspect.iscoroutinefunction(source) or inspect.isasyncgenfunction(source):
-            raise CompileError(f"{name} is an async function, which gives no arrays: write it without async")
-        types = types_of(name, args)
-        return Source(lambda: _from_function(source, types), name)
+    kind, kwargs = _stage(source), kwargs or {}
+    if kind in ("Traced", "Lowered"):
+        return _from_stage(source, args, kwargs)
+    if kind == "Exported":
+        return _from_export(source, args, kwargs)
+    call = called(source, args, kwargs)
+    if call is not None:
+        return _from_call(call, title_of(source), parameters_of(call))
+    if kwargs:
+        raise CompileError(
+            f"{next(iter(kwargs))}= is given by keyword, which only functions of Python take: give inputs by position"
+        )
     found = find_tw(str(source)) if isinstance(source, str | Path) else None
     if found is not None:
         return _from_tw(*found, args)
@@ -86,7 +152,7 @@ def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
     """A function of a .tw file on inputs like `args`; none are needed where its types have no symbolic dimensions."""
     text = _tw_text(path)
     name = function or Path(path).stem
-    types = types_of(name, args) if args else ()
+    types = types_of(name, (tuple(args), {}), INPUTS)[0] if args else ()
     for i, type_ in enumerate(types):
         if not hasattr(type_, "shape"):
             raise CompileError(f"argument {i} of {name} must be an array, got {described(args[i])}")
@@ -97,7 +163,7 @@ def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
         from ..frontends.text.frontend import lower_tw
 
         made = lower_tw(path, text, function, inputs)
-        return made.module, Signature(made.inputs)
+        return made.module, Signature(made.inputs, parameters=Parameters(made.names, noun="input"))
 
     return Source(lower, name)
 
@@ -118,10 +184,105 @@ def _read(path: Path) -> bytes:
         raise CompileError(f"{path}: {error.strerror or error}") from None
 
 
-def _from_function(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[ModuleOp, Signature]:
-    lowered = lower_function(fn, args)
-    signature = signature_of(lowered.in_avals, lowered.out_avals, lowered.in_tree, lowered.out_tree)
+def _from_call(call: Call, name: str, parameters: Parameters) -> Source:
+    args, kwargs = types_of(name, (call.args, call.kwargs), parameters)
+    fn = call.fn
+    return Source(
+        lambda: _with_signature(lower_function(fn, args, kwargs), parameters), name, call.places or None
+    )
+
+
+def _with_signature(lowered: Lowered, parameters: Parameters) -> tuple[ModuleOp, Signature]:
+    signature = signature_of(
+        lowered.in_avals, lowered.out_avals, lowered.in_tree, lowered.out_tree, parameters
+    )
     return lowered.module, signature
+
+
+def _from_export(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Source:
+    """A `jax.export.Exported`, on arguments or else on those that it was exported with."""
+    import jax
+
+    name = exported.fun_name
+    if "cpu" not in exported.platforms:
+        raise CompileError(
+            f"{name} was exported for {', '.join(exported.platforms)}: export it with platforms=['cpu'], which is "
+            "what the host of the device is"
+        )
+    if not args and not kwargs:
+        symbolic = next((a for a in exported.in_avals if not all(isinstance(n, int) for n in a.shape)), None)
+        if symbolic is not None:
+            raise CompileError(f"{name} was exported with the symbolic shape {symbolic}: give example arguments")
+        structs = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in exported.in_avals]
+        args, kwargs = jax.tree.unflatten(exported.in_tree, structs)
+    elif jax.tree.structure((tuple(args), dict(kwargs))) != exported.in_tree:
+        numbers = tuple((tuple(a.shape), "f32") for a in exported.in_avals)
+        Signature(numbers, exported.in_tree, parameters=Parameters()).leaves(name, args, kwargs)
+    origin = _from_call(Call(exported.call, tuple(args), dict(kwargs)), name, Parameters())
+
+    def lower() -> tuple[ModuleOp, Signature]:
+        try:
+            return origin.lower()
+        except (TypeError, ValueError) as error:  # arguments of other shapes than were exported
+            raise CompileError(f"{name}: {one_line(str(error))}") from None
+
+    return Source(lower, name)
+
+
+def _lowered(source: Any) -> Any:
+    """What JAX has traced, lowered for the host of the device; what it has lowered, as it is."""
+    return source.lower(lowering_platforms=("cpu",)) if hasattr(source, "lower") else source
+
+
+def _from_stage(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Source:
+    """A `jax.stages.Lowered` or `Traced`; arguments, where there are any, have to be like those it has."""
+    stage = _lowered(source)
+    name = _name_of(stage)
+    given = types_of(name, (tuple(args), dict(kwargs)), Parameters()) if args or kwargs else None
+
+    def lower() -> tuple[ModuleOp, Signature]:
+        lowered = lower_staged(stage)
+        module, signature = _with_signature(lowered, _noted(lowered))
+        _take_all(main_of(module), signature, lowered.kept)
+        if given is not None:
+            signature.check(name, *given)
+        return module, signature
+
+    return Source(lower, name)
+
+
+def _name_of(lowered: Any) -> str:
+    """The function's name, of which JAX makes that of the module: `jit_f`."""
+    name = str(lowered.compiler_ir("stablehlo").operation.attributes["sym_name"].value)
+    return name.removeprefix("jit_").strip("_") or "program"
+
+
+def _noted(lowered: Lowered) -> Parameters:
+    """What the arguments are called, as far as JAX has noted it at those inputs that are used."""
+    import jax
+
+    noted = dict(zip(lowered.kept, lowered.names, strict=True))
+    numbered = jax.tree.unflatten(lowered.in_tree, range(lowered.in_tree.num_leaves))
+    names = []
+    for i, arg in enumerate(numbered[0]):
+        paths = (noted.get(leaf) for leaf in jax.tree.leaves(arg))
+        roots = {re.split(r"[.\[]", path)[0] for path in paths if path is not None}
+        names.append(roots.pop() if len(roots) == 1 else str(i))
+    unique = len(set(names)) == len(names)  # `*xs` has one name for all
+    return Parameters(tuple(names) if unique else ())
+
+
+def _take_all(main: FuncOp, signature: Signature, kept: Sequence[int]) -> None:
+    """Lets @main take also the inputs that its function does not use, which JAX has left out: at their places."""
+    flags = dict(zip(kept, donated(main), strict=True))
+    main.arg_attrs = None
+    for i, (shape, dtype) in enumerate(signature.inputs):
+        if i not in flags:
+            main.body.block.insert_arg(tensor(shape, element_type(dtype)), i)
+    main.function_type = FunctionType.from_lists(
+        [arg.type for arg in main.body.block.args], list(main.function_type.outputs)
+    )
+    donate(main, [flags.get(i, False) for i in range(len(signature.inputs))])
 
 
 def _from_text(content: bytes, filename: str | None) -> tuple[ModuleOp, Signature]:
@@ -170,6 +331,11 @@ def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tu
         raise CompileError(f"{source}: not a .tw file")
     with as_compile_error():
         return tw_inputs(found[0], _tw_text(found[0]), found[1], dimensions)
+
+
+def main_of(module: ModuleOp) -> FuncOp:
+    """The function @main of a module."""
+    return next(op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
 
 
 def input_types(source: Any, *args: Any) -> tuple[tuple[tuple[int, ...], str], ...]:

@@ -12,7 +12,9 @@
      "memory": {"arena_bytes": int, "constant_bytes": int, "capacity_bytes": int,
                 "donated_bytes": int, "undonated_arena_bytes": int | null,
                 "spaces": {space: {"peak_bytes": int, "capacity_bytes": int, "kernel": str}}},
-     "kernels": [{"name": str, "kind": str, "launches": int, "cores": int,
+     "counts": {"kernels": int,         in the program; copies are no kernels
+                "launched_kernels": int, "launches": int, "copies": int, "host_calls": int},
+     "kernels": [{"name": str, "kind": str, "launches": int, "cores": int,    kind "copy": all copies
                   "microseconds": float, "launch_microseconds": float,    all launches
                   "bound": "launch" | "HBM" | "L2" | pipe | "<pipe> (HBM)" | "<pipe> (L2)",
                   "pipes": {pipe: microseconds},      busy, of the heaviest core, all launches
@@ -44,6 +46,7 @@ from ..dialects.base import integer
 from ..dialects.npu import buffer
 from ..dialects.npu.streams import QUEUES
 from ..machine import Machine
+from .counts import Counts, counts_of
 from .html import table_html
 from .simulator import (
     HBM,
@@ -139,6 +142,7 @@ class Report:
     energy_joules: float
     energy: dict[str, float]
     memory: MemoryReport
+    counts: Counts
     kernels: list[KernelReport]
     host_ops: list[HostOpReport]
     host_scalars: HostScalarsReport
@@ -156,12 +160,8 @@ class Report:
         return json.dumps(self.to_dict(), indent=2)
 
     def __str__(self) -> str:
-        launches = _count(sum(kernel.launches for kernel in self.kernels), "launch", "launches")
-        kernels = _count(len(self.kernels), "kernel", "kernels")
-        calls = _count(sum(op.calls for op in self.host_ops), "host call", "host calls")
-        host = f", {calls}" if self.host_ops else ""
         return (
-            f"{self.microseconds:,.1f} us on {self.target}: {launches} of {kernels}{host}, "
+            f"{self.microseconds:,.1f} us on {self.target}: {self.counts}, "
             f"{self.energy_joules * 1e3:.3g} mJ (modelled)"
         )
 
@@ -271,10 +271,6 @@ def _nearby(source: str | None) -> str:
     return source.removeprefix(here)
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
 def build_report(module: ModuleOp, machine: Machine, undonated_arena: int | None = None) -> Report:
     """Simulate the npu-level `module` on `machine` and sum up. Raises SimulationError."""
     return report_of(simulate(module, machine), undonated_arena)
@@ -317,6 +313,7 @@ def report_of(simulation: Simulation, undonated_arena: int | None = None) -> Rep
         energy_joules=sum(joules.values()),
         energy=joules,
         memory=_memory(simulation, undonated_arena),
+        counts=counts_of(simulation),
         kernels=reports,
         host_ops=[total.report(name, source) for (name, source), total in host.items()],
         host_scalars=HostScalarsReport(operations, operations * simulation.machine.host.scalar_us),

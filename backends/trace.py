@@ -5,30 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
-
-from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.base import source_of
 from ..dialects.npu.streams import HOST as HOST_CALLS
 from ..dialects.npu.streams import PROGRAM, QUEUES
-from ..machine import Machine
+from .counts import counts_of
 from .files import write_whole
-from .simulator import (
-    HostCall,
-    Kernel,
-    KernelRun,
-    Launch,
-    Placed,
-    Rest,
-    Scalars,
-    Simulation,
-    Transfer,
-    first_passes,
-    simulate,
-    track,
-)
+from .simulator import HostCall, Kernel, KernelRun, Launch, Placed, Rest, Scalars, Simulation
 from .simulator.section import PIPES
+from .spans import Span, program_spans
 
 DEVICE, HOST = 1, 2
 """Process ids of the two groups of tracks."""
@@ -45,15 +32,19 @@ LEAST_EVENTS = 50
 Json = dict[str, Any]
 
 
-def write_trace(module: ModuleOp, machine: Machine, path: str | os.PathLike[str]) -> None:
-    """Simulate the npu-level `module` on `machine` and write its timeline to `path`. Raises SimulationError.
+def write_trace(simulation: Simulation, path: str | os.PathLike[str]) -> None:
+    """Writes the timeline of a simulated program to `path`. Raises OSError.
 
     Each launch shows the pipes of its heaviest core (of a mix kernel, of the block's cores), after the launch
-    overhead; a loop of the host program shows the passes that differ and sums up the rest. Times are in
-    microseconds.
+    overhead; the commands are those of `program_spans`. Times are in microseconds. `otherData` counts kernels, their
+    launches, and commands of other kinds, as the report does.
     """
-    events = list(_Timeline(simulate(module, machine)).events())
-    write_whole(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}, separators=(",", ":")))
+    trace: Json = {
+        "traceEvents": list(_Timeline(simulation).events()),
+        "displayTimeUnit": "ns",
+        "otherData": {"target": simulation.machine.name, **asdict(counts_of(simulation))},
+    }
+    write_whole(path, json.dumps(trace, separators=(",", ":")))
 
 
 class _Timeline:
@@ -61,16 +52,19 @@ class _Timeline:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        shown = sum(1 for _ in simulation.flat())
-        self._limit = min(LAUNCH_EVENTS, max(LEAST_EVENTS, TRACE_EVENTS // max(shown, 1)))
+        self._spans = program_spans(simulation)
+        launches = sum(span.kind == "kernel" for span in self._spans)
+        self._limit = min(LAUNCH_EVENTS, max(LEAST_EVENTS, TRACE_EVENTS // max(launches, 1)))
         self._queues: dict[str, int] = {}
         self._threads: dict[str, int] = {}
         self._details: dict[int, list[Json]] = {}
 
     def events(self) -> Iterator[Json]:
         """All events, the names of the tracks last."""
-        for placed in first_passes(self._simulation.steps):
-            yield from self._step(placed)
+        for span in self._spans:
+            yield self._on(span, _args(span))
+            if isinstance(span.placed, Placed) and isinstance(span.placed.step, Launch):
+                yield from self._launch(span.placed.step, span.begin)
         for process, name in ((DEVICE, f"device: {self._simulation.machine.name}"), (HOST, "host")):
             yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": name}}
         tracks = [(HOST if q in (HOST_CALLS, PROGRAM) else DEVICE, t, q) for q, t in self._queues.items()]
@@ -80,54 +74,20 @@ class _Timeline:
             sort: Json = {"sort_index": thread}
             yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": thread, "args": sort}
 
-    def _step(self, placed: Placed | Rest) -> Iterator[Json]:
-        """A command; what comes after the first pass of a loop is one event on each queue."""
-        begin, end = placed.begin, placed.end
-        if isinstance(placed, Rest):
-            if end > begin:
-                name = f"{placed.passes} more passes like the last one"
-                yield self._on(placed.queue, name, begin, end, {"passes": placed.passes})
-            return
-        step = placed.step
-        if isinstance(step, Launch):
-            yield from self._launch(step, begin, end)
-        elif isinstance(step, Scalars):
-            args: Json = {"op": "npu.scalars", "operations": step.operations, "source": step.source}
-            yield self._on(PROGRAM, "numbers", begin, end, args)
-        elif isinstance(step, HostCall):
-            args = {"op": step.op.name, "elements": step.elements, "source": step.source}
-            yield self._on(track(step), step.name, begin, end, args)
-        else:
-            name = step.name if isinstance(step, Transfer) else "copy"
-            args = {"op": step.op.name, "bytes": step.bytes, "source": step.source}
-            yield self._on(track(step), name, begin, end, args)
+    def _on(self, span: Span, args: Json) -> Json:
+        """A span on the track of its queue."""
+        number = self._queues.setdefault(span.queue, QUEUES.index(span.queue))
+        process = HOST if span.queue in (HOST_CALLS, PROGRAM) else DEVICE
+        return _event(span.name, process, number, span.begin, span.end, args)
 
-    def _on(self, queue: str, name: str, begin: float, end: float, args: Json) -> Json:
-        """A span on the track of a queue."""
-        self._queues.setdefault(queue, QUEUES.index(queue))
-        process = HOST if queue in (HOST_CALLS, PROGRAM) else DEVICE
-        return _span(name, process, QUEUES.index(queue), begin, end, args)
-
-    def _launch(self, step: Launch, begin: float, end: float) -> Iterator[Json]:
-        run = step.run
-        args: Json = {
-            "op": "npu.launch",
-            "kind": step.kernel.kind,
-            "cores": step.kernel.cores,
-            "cycles": run.cycles,
-            "hbm_bytes": run.hbm_bytes,
-            "l2_bytes": run.l2_bytes,
-            "source": step.source or step.kernel.source,
-        }
-        if run.throttled:
-            args["throttled_by"] = run.throttled
-        yield self._on(track(step), step.kernel.name, begin, end, args)
+    def _launch(self, step: Launch, begin: float) -> Iterator[Json]:
+        """What a launch does on the pipes of a core, after its overhead."""
         start = begin + step.kernel.launch_microseconds
-        for detail in self._pipes(step.kernel, run):
+        for detail in self._pipes(step.kernel, step.run):
             begin, end = (
                 start + self._simulation.machine.cycles_to_microseconds(c) for c in detail["cycles"]
             )
-            yield _span(detail["name"], DEVICE, detail["thread"], begin, end, detail["args"])
+            yield _event(detail["name"], DEVICE, detail["thread"], begin, end, detail["args"])
 
     def _pipes(self, kernel: Kernel, run: KernelRun) -> list[Json]:
         """Name, thread, cycles and args of what the heaviest core does; the same for all equal launches."""
@@ -164,7 +124,36 @@ class _Timeline:
         return self._threads.setdefault(name, len(QUEUES) + len(self._threads))
 
 
-def _span(name: str, process: int, thread: int, begin: float, end: float, args: Json) -> Json:
+def _args(span: Span) -> Json:
+    """What is said of a command beside its time."""
+    if isinstance(span.placed, Rest):
+        return {"passes": span.passes}
+    step = span.placed.step
+    args: Json = {"op": step.op.name, "source": step.source}
+    if isinstance(step, Launch):
+        run = step.run
+        args |= {
+            "op": "npu.launch",
+            "kind": step.kernel.kind,
+            "cores": step.kernel.cores,
+            "cycles": run.cycles,
+            "hbm_bytes": run.hbm_bytes,
+            "l2_bytes": run.l2_bytes,
+            "launch_microseconds": span.overhead,
+            "source": step.source or step.kernel.source,
+        }
+        if run.throttled:
+            args["throttled_by"] = run.throttled
+    elif isinstance(step, Scalars):
+        args |= {"op": "npu.scalars", "operations": step.operations}
+    elif isinstance(step, HostCall):
+        args["elements"] = step.elements
+    else:
+        args["bytes"] = step.bytes
+    return args
+
+
+def _event(name: str, process: int, thread: int, begin: float, end: float, args: Json) -> Json:
     begin, end = round(begin, 6), round(end, 6)
     return {
         "ph": "X",

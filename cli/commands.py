@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ..api.program import Options, Program, compile, lower, verify
+from ..api.program import compile, lower, verify
 from ..api.sources import input_types
-from ..passes.errors import PassError
-from ..passes.pins import parse_pins
-from ..passes.pipeline import pinned
+from ..dialects.module import target_of
+from ..machine import DEFAULT_TARGET
 from . import inspect
+from .build import build, options_of, stages_of, user_of
 from .calibrate import calibrate
-from .common import CliError, table, working, write_whole
+from .common import STDIN, CliError, table, working, write_whole
+from .completion import completion
 from .output import (
     finite,
     print_culprit,
@@ -34,52 +35,12 @@ from .source import (
     example_inputs,
     find_function,
     find_source,
-    find_stages,
     random_inputs,
     user_code,
 )
 
 if TYPE_CHECKING:
     from ..api.program import Verification
-    from ..passes.pipeline import Stage
-
-
-def build(args: argparse.Namespace) -> tuple[Source, Program, list[Any]]:
-    """The compiled source and its inputs."""
-    source = find_source(args.source)
-    inputs = example_inputs(source, args.shapes, args.inputs)
-    options = _options(args)
-    with working(f"compiling {source.name}"), user_code(*_user(source)):
-        program = compile(source.compiled, *(inputs or ()), target=args.target, options=options)
-    if source.fn is None:
-        inputs = list(random_inputs(program.inputs)) if inputs is None else inputs
-        program.flatten(inputs)
-    assert inputs is not None
-    return source, program, inputs
-
-
-def _user(source: Source) -> tuple[Path | None, Callable[..., Any] | None]:
-    """What `user_code` needs to know of a source."""
-    return (None, None) if source.fn is None else (source.path, source.fn)
-
-
-def _options(args: argparse.Namespace) -> Options:
-    try:
-        schedule = parse_pins(args.schedule)
-    except PassError as error:
-        raise CliError(str(error)) from None
-    donate = tuple(
-        int(d) if re.fullmatch(r"-?\d+", d) else d for d in re.split(r"\s*,\s*", args.donate.strip()) if d
-    )
-    return Options(getattr(args, "memory", "typed"), schedule=schedule, host=args.host, donate=donate)
-
-
-def _stages(args: argparse.Namespace) -> Sequence[Stage]:
-    """The passes to run: those of --stages, with what the options ask of them."""
-    if args.stages is None:
-        return _options(args).stages()
-    stages = find_stages(args.stages)
-    return pinned(stages, args.schedule, args.host) if args.schedule or args.host != "allow" else stages
 
 
 def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **options: Any) -> Verification:
@@ -88,18 +49,18 @@ def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **o
     if twin is not None:
         check_takes(twin, inputs)
         options["against"] = twin.fn
-    with working(f"verifying {source.name}") as say, user_code(*_user(user)):
+    with working(f"verifying {source.name}") as say, user_code(*user_of(user)):
         options["progress"] = lambda what, done, steps: say(f"verifying {source.name}: {what}", done, steps)
         return verify(source.compiled, *inputs, target=args.target, **options)
 
 
 def run(args: argparse.Namespace) -> int:
     """Executes the npu level and sums up each output."""
-    source, program, inputs = build(args)
+    source, program, inputs = build(args, values=True)
     checked = args.check or args.against is not None
     # first, since the program deletes arrays that are donated to it
     check = _verify(args, source, inputs, program=program, quick=True) if checked else None
-    with working(f"running {source.name}"), user_code(*_user(source)):
+    with working(f"running {source.name}"), user_code(*user_of(source)):
         outputs = _describe_outputs(program(*inputs))
     if args.json:
         result: dict[str, Any] = {"source": args.source, "target": program.target, "memory": args.memory}
@@ -141,10 +102,11 @@ def verify_passes(args: argparse.Namespace) -> int:
     inputs = example_inputs(source, args.shapes, args.inputs)
     if inputs is None:
         inputs = list(random_inputs(input_types(source.compiled)))
-    options: dict[str, Any] = {"bisect": args.bisect, "options": _options(args)}
+    options: dict[str, Any] = {"bisect": args.bisect, "options": options_of(args)}
     if args.stages is not None:
-        options["stages"] = _stages(args)
+        options["stages"] = stages_of(args)
     found = _verify(args, source, inputs, **options)
+    args.target = found.target
     files = None
     if found.culprit is not None and found.culprit.reproducer is not None:
         files = write_reproducer(args, found.culprit.reproducer, found.culprit.stage)
@@ -173,6 +135,12 @@ def trace(args: argparse.Namespace) -> int:
     source, program, _ = build(args)
     try:
         with working(f"simulating {source.name}"):
+            if args.output == STDIN:
+                with TemporaryDirectory() as folder:
+                    program.trace(Path(folder) / "trace.json")
+                    text = (Path(folder) / "trace.json").read_text()
+                print(text)
+                return 0
             program.trace(args.output)
     except OSError as error:
         raise CliError(f"{args.output}: {error.strerror}") from error
@@ -190,6 +158,8 @@ def emit(args: argparse.Namespace) -> int:
         text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
         write_whole(args.output, text)
+    if args.output == STDIN:
+        return 0
     if args.json:
         result = {"source": args.source, "target": program.target, "level": args.emit}
         _print_json(result | ({"ir": text} if args.output is None else {"output": args.output}))
@@ -210,13 +180,14 @@ def reduce_program(args: argparse.Namespace) -> int:
         inputs = list(random_inputs(input_types(source.compiled)))
     if args.tests is not None and args.tests < 1:
         raise CliError("--tests must be at least 1")
-    stages = _stages(args)
+    stages = stages_of(args)
+    with user_code(*user_of(source)):
+        module, flat = lower(source.compiled, *inputs, options=options_of(args))
+    args.target = args.target or target_of(module) or DEFAULT_TARGET
     try:
         check = parse_check(args.check, args.shell, args.target, stages)
     except ValueError as error:
         raise CliError(str(error)) from None
-    with user_code(*_user(source)):
-        module, flat = lower(source.compiled, *inputs, options=_options(args))
     before = count_ops(module)
     try:
         with working(f"reducing {source.name}") as say:
@@ -252,7 +223,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "explain": inspect.explain,
     "machines": inspect.machines,
     "ops": inspect.ops,
-    "completion": inspect.completion,
+    "completion": completion,
 }
 
 

@@ -5,21 +5,20 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import stat
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TextIO
+from typing import Any, NoReturn, TextIO
 
 from ..backends import files
+from ..support.progress import Say, showing
 
-
-class Say(Protocol):
-    """Changes what a terminal says that is being done; done, steps: for a bar, where the number of steps is known."""
-
-    def __call__(self, said: str, done: int = 0, steps: int = 0) -> None: ...
+STDIN = "-"
+"""Standard input where a file is read, standard output where one is written."""
 
 
 class CliError(Exception):
@@ -86,7 +85,11 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
-    """Writes a file in one step. Raises CliError."""
+    """Writes a file in one step; `-` is stdout. Raises CliError."""
+    if path == STDIN:
+        text = content if isinstance(content, str) else content.decode()
+        print(text, end="")
+        return
     try:
         files.write_whole(path, content)
     except OSError as error:
@@ -95,8 +98,10 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 def check_output(path: str, read: Iterable[str] = ()) -> None:
     """Raises CliError where a file cannot be written, so that nobody waits for a result that has no place, or where
-    it is one of those that are `read`, which would be lost."""
+    it is one of those that are `read`, which would be lost: by whatever name, or as stdin where `-` is read."""
     target = Path(path)
+    if path == STDIN:
+        return
     if not path:
         raise CliError("the name of the output file is empty")
     if target.is_dir():
@@ -105,8 +110,29 @@ def check_output(path: str, read: Iterable[str] = ()) -> None:
         raise CliError(f"{path}: {os.strerror(errno.ENOENT)}")
     if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise CliError(f"{path}: {os.strerror(errno.EACCES)}")
-    if target.is_file() and any(Path(r).is_file() and target.samefile(r) for r in read):
+    if target.is_file() and any(
+        _is_stdin(target) if r == STDIN else Path(r).is_file() and target.samefile(r) for r in read
+    ):
         raise CliError(f"{path}: the command reads this file; write the output to another one")
+
+
+def check_plain(path: str) -> None:
+    """Raises CliError where what is to be read is a device or a pipe with a name, of which nobody knows the end."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return  # whoever opens it says so
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise CliError(f"{path}: {kind}, not a file; redirect it to stdin and read that, as -")
+
+
+def _is_stdin(path: Path) -> bool:
+    """Whether stdin is redirected from a file."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdin.fileno()), path.stat())
+    except (AttributeError, OSError, ValueError):  # no stdin, or one that is no file of the system
+        return False
 
 
 @contextmanager
@@ -160,30 +186,7 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> N
         print("  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
 
 
-@contextmanager
-def working(what: str) -> Iterator[Say]:
+def working(what: str) -> AbstractContextManager[Say]:
     """Says on a terminal that something takes its time; the value changes what is said, and draws a bar where it is
     known how many steps there are. Silent elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda said, done=0, steps=0: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, Task, TextColumn
-    from rich.text import Text
-
-    class Bar(BarColumn):
-        def render(self, task: Task) -> Any:
-            return super().render(task) if task.total else Text()
-
-    class Count(MofNCompleteColumn):
-        def render(self, task: Task) -> Text:
-            return super().render(task) if task.total else Text()
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), Bar(), Count())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(what, total=None)
-
-        def say(said: str, done: int = 0, steps: int = 0) -> None:
-            shown.update(task, description=said, completed=done, total=steps or None)
-
-        yield say
+    return showing(what)

@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import CliError, OneLineParser, complain, os_message, say, write_whole
+from .common import STDIN, CliError, OneLineParser, check_plain, complain, os_message, say, write_whole
 from .help import texts
 
 if TYPE_CHECKING:
     from ..frontends.text import Diagnostic
-
-STDIN = "-"
-
 
 @dataclass
 class _Formatted:
@@ -78,8 +75,13 @@ def _format(name: str) -> _Formatted:
         found.problem = f"{name}: not a .tw file"
         return found
     try:
+        if name != STDIN:
+            check_plain(name)
         content = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
         text = decoded(content)
+    except CliError as error:
+        found.problem = str(error)
+        return found
     except OSError as error:
         found.problem = os_message(error)
         return found

@@ -1,38 +1,43 @@
-"""Commands that show: `explain`, `machines`, `ops` and `completion`."""
+"""Commands that show: `explain`, `machines` and `ops`; and the grammar of these and of `completion`."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..machine import Machine
-from .common import CliError, suggestion, table, working, write_whole
+from .common import STDIN, CliError, suggestion, table, working, write_whole
 from .help import texts
 
 if TYPE_CHECKING:
-    from .support import Row
+    from ..api.program import Program
+    from ..explain.levels import LevelView
+    from .engines import Row
 
 SHELLS = ("bash", "zsh", "fish")
-FILES = frozenset(
-    {"SOURCE", "FILE", "NPZ", "RECORDS.json", "FILE.md", "FILE.png", "FILE.py:NAME", "FILE.py:FN"}
-)
-"""Arguments that the shell completes with names of files."""
-
 _WIDEST = 64
 
 
 def explain(args: argparse.Namespace) -> int:
     """Writes the page that explains a program."""
-    from ..explain import ExplainError, render
-    from .commands import build
+    from ..explain import ExplainError, compile_with_levels, render
+    from .build import build
 
-    _, program, _ = build(args)
+    levels: list[LevelView] = []
+
+    def compiler(*inputs: Any, **how: Any) -> Program:
+        program, found = compile_with_levels(*inputs, **how)
+        levels.extend(found)
+        return program
+
+    _, program, _ = build(args, compiler=compiler)
     try:
         with working("drawing the page") as say:
-            page = render(program, lambda what, done, steps: say(f"drawing the page: {what}", done, steps))
+            page = render(
+                program, lambda what, done, steps: say(f"drawing the page: {what}", done, steps), levels
+            )
     except ExplainError as error:
         raise CliError(str(error)) from None
     write_whole(args.output, page)
@@ -44,7 +49,7 @@ def explain(args: argparse.Namespace) -> int:
             "bytes": len(page.encode()),
         }
         print(json.dumps(result, indent=2))
-    else:
+    elif args.output != STDIN:
         print(f"wrote {args.output}: open it in a browser")
     return 0
 
@@ -134,7 +139,7 @@ def _value(value: Any) -> str:
 
 def ops(args: argparse.Namespace) -> int:
     """Prints which op and element type runs on which engine."""
-    from .support import DTYPES, known, rows
+    from .engines import DTYPES, known, rows
 
     names = [name.removeprefix("stablehlo.") for name in args.names] or None
     every = known()
@@ -219,32 +224,6 @@ def _ops_dict(target: str, found: list[Row]) -> dict[str, Any]:
             for row in found
         ],
     }
-
-
-# -- completion ----------------------------------------------------------------------------------------------
-
-
-def completion(args: argparse.Namespace) -> int:
-    """Prints the completion script of a shell."""
-    import shtab
-
-    from .main import make_parser
-
-    parser = make_parser()
-    for action in _actions(parser):
-        if action.metavar in FILES:
-            action.complete = shtab.FILE  # pyright: ignore[reportAttributeAccessIssue]  # where shtab looks
-    sys.stdout.write(shtab.complete(parser, shell=args.shell) + "\n")
-    return 0
-
-
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The arguments of a parser and of its commands."""
-    for action in parser._actions:
-        yield action
-        if isinstance(action, argparse._SubParsersAction):
-            for inner in action.choices.values():
-                yield from _actions(inner)
 
 
 def add_commands(commands: Any, command: Callable[[str, str], argparse.ArgumentParser]) -> None:

@@ -1,221 +1,25 @@
-"""`tilewright`: compile, run, cost, check and trace a model from the command line."""
+"""`tilewright`: compile, run, cost, check and trace a model from the command line.
+
+Nothing of the compiler is imported before Ctrl-C is taken care of.
+"""
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from ..machine import Machine, MachineError
-from .common import (
-    CliError,
-    OneLineParser,
-    check_output,
-    complain,
-    os_message,
-    quiet_pipe,
-    say,
-    short_warnings,
-)
-from .fmt import add_parser as add_fmt
-from .fmt import fmt
-from .help import texts
-from .inspect import add_commands
-
-PROGRAM = "tilewright"
-TARGET = "ascend-910b1"
-
-_READ = ("source", "inputs", "against", "stages", "target", "records")
-"""Arguments that name files, or what is in a file: `model.py:fn`."""
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """The command line's grammar."""
-    common = OneLineParser(add_help=False)
-    common.add_argument(
-        "source", metavar="SOURCE", help="model.py:function, model.tw[:function], or an .mlir file"
-    )
-    common.add_argument("--target", default=TARGET, metavar="T", help=f"chip, or a .toml (default {TARGET})")
-    common.add_argument(
-        "--shapes",
-        metavar="S",
-        help="random inputs of these types: f32[8,128],i32[4]; or dimensions of a .tw function: N=8,M=64",
-    )
-    common.add_argument(
-        "--inputs",
-        metavar="NPZ",
-        help="inputs from an .npz file, in its order; for a function of arrays, not of pytrees",
-    )
-    common.add_argument(
-        "--schedule",
-        metavar="PINS",
-        default="",
-        help="pinned tiling choices: base_m=128,split_n=6 or kernel:base_m=64;... (a wrong name lists all)",
-    )
-    common.add_argument(
-        "--host",
-        choices=("allow", "forbid"),
-        default="allow",
-        help="forbid: refuse a program that calls the host (default allow)",
-    )
-    common.add_argument(
-        "--donate",
-        metavar="ARGS",
-        default="",
-        help="arguments, by name or position, whose memory the program may use: params,opt_state or 0,-1",
-    )
-    common.add_argument("--json", action="store_true", help="print one JSON object")
-    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser = OneLineParser(
-        PROGRAM,
-        description="Compiles JAX functions for NPUs and runs them on a model of the machine.",
-        epilog="A Python file names example inputs for fn in a function fn_inputs(); --shapes replaces them.",
-    )
-    parser.add_argument("--version", action="store_true", help="print the version")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=OneLineParser)
-
-    def command(name: str, help: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=help, description=help, parents=[common], **texts(name))
-
-    run = command("run", "run the npu program and sum up its outputs")
-    run.add_argument("--check", action="store_true", help="compare with JAX; exit code 1 where they differ")
-    against = "a JAX function to compare a .tw or .mlir program with, which takes the same inputs"
-    run.add_argument("--against", metavar="FILE.py:FN", help=f"{against}; implies --check")
-    run.add_argument(
-        "--memory", choices=("typed", "bytes"), default="typed", help="arrays (default), or addressed bytes"
-    )
-    command("report", "time, traffic and energy by kernel")
-    verify = command("verify", "compare the values after every pass with JAX; exit code 1 where they differ")
-    verify.add_argument("--against", metavar="FILE.py:FN", help=against)
-    verify.add_argument(
-        "--bisect", action="store_true", help="find the first bad pass, the op, tile and line"
-    )
-    verify.add_argument(
-        "-o",
-        "--output",
-        default="reproducer.mlir",
-        metavar="FILE",
-        help="where --bisect writes the small program that fails (default reproducer.mlir)",
-    )
-    verify.add_argument(
-        "--stages", metavar="FILE.py:NAME", help="passes to run instead: a sequence of pipeline stages"
-    )
-    verify.add_argument(
-        "--flags", action="store_true", help="list flags that are not needed, and their cycles"
-    )
-    reduce = command("reduce", "make a program that fails smaller, as long as it fails")
-    reduce.add_argument(
-        "--check", metavar="WHAT", help="what must stay: wrong, crash, hazard, or 'cost>US' in microseconds"
-    )
-    reduce.add_argument(
-        "--command",
-        dest="shell",
-        metavar="CMD",
-        help="or: CMD, which a smaller program must keep exiting with 0; {} is its file",
-    )
-    reduce.add_argument(
-        "-o",
-        "--output",
-        default="reduced.mlir",
-        metavar="FILE",
-        help="the program (default reduced.mlir), and its inputs beside it as .npz",
-    )
-    reduce.add_argument("--stages", metavar="FILE.py:NAME", help="passes to run instead: a sequence of pipeline stages")
-    reduce.add_argument("--tests", type=int, metavar="N", help="candidates to try at most")
-    trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
-    trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")
-    emit = command("compile", "print the program at a level")
-    levels = ("graph", "tile", "npu", "tw")
-    emit.add_argument("--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text")
-    emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
-    add_fmt(commands)
-    text = "published kernel times against the model's"
-    calibrate = commands.add_parser("calibrate", help=text, description=text, **texts("calibrate"))
-    calibrate.add_argument("records", metavar="RECORDS.json", help="records of measured kernels")
-    calibrate.add_argument("--json", action="store_true", help="print one JSON object")
-    calibrate.add_argument("--page", metavar="FILE.md", help="put the tables between the marks of a page")
-    calibrate.add_argument("--plot", metavar="FILE.png", help="write a scatter plot")
-    calibrate.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    add_commands(commands, command)
-    return parser
+from .interrupt import guarded
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Runs a command; 0, 1 after an error or a failed check, 130 when interrupted."""
-    given = list(sys.argv[1:] if args is None else args)
-    try:
-        code = 0
-        with quiet_pipe(), short_warnings(PROGRAM):
-            code = _dispatch(given)
-        return code
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        if "--debug" in given:
-            raise
-        message = _message(error)
-        if message.startswith("error: "):  # diagnostics of a .tw program, with lines of the source
-            say(message)
-        else:
-            complain(PROGRAM, message)
-        return 1
 
+    def run() -> int:
+        from .dispatch import dispatch
 
-def _dispatch(given: list[str]) -> int:
-    parser = make_parser()
-    args = parser.parse_args(given)
-    if args.version:
-        from importlib.metadata import PackageNotFoundError, version
+        return dispatch(list(sys.argv[1:] if args is None else args))
 
-        try:
-            print(PROGRAM, version(PROGRAM))
-        except PackageNotFoundError:
-            print(PROGRAM, "(not installed)")
-        return 0
-    if args.command is None:
-        parser.print_help()
-        return 0
-    if args.command == "fmt":
-        return fmt(args)
-    read = [v for v in (getattr(args, name, None) for name in _READ) if v]
-    for path in _outputs(args):
-        check_output(path, {r for v in read for r in (v, v.rpartition(":")[0])})
-    if getattr(args, "target", None) is not None:
-        Machine.load(args.target)
-    # XLA greets on stderr unless it is told not to before JAX is imported.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    from .commands import COMMANDS
-
-    return COMMANDS[args.command](args)
-
-
-def _outputs(args: argparse.Namespace) -> list[str]:
-    """The files that a command is going to write."""
-    if args.command == "verify" and not args.bisect:
-        return []
-    found = [getattr(args, option, None) for option in ("output", "page", "plot")]
-    if args.command in ("verify", "reduce"):  # inputs go beside the program
-        found += [str(Path(path).with_suffix(".npz")) for path in found if path and Path(path).name]
-    return [path for path in found if path is not None]
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, CliError | MachineError):
-        return str(error)
-    if isinstance(error, OSError):
-        return os_message(error)
-    # what only the compiler itself can have raised, so that it is loaded
-    from ..api.program import CompileError
-    from ..backends.simulator.errors import SimulationError
-
-    if isinstance(error, CompileError | SimulationError):
-        return str(error)
-    said = " ".join(str(error).split())
-    if isinstance(error, MemoryError):
-        return f"not enough memory{': ' + said if said else ''}"
-    return f"internal error, {type(error).__name__}: {said[:200]} (--debug shows where)"
+    return guarded(run, whole_process=args is None)
 
 
 if __name__ == "__main__":

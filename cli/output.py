@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import table, write_whole
+from .common import check_output, table, write_whole
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -25,6 +25,8 @@ def verification_dict(found: Verification) -> dict[str, Any]:
         "reference": found.reference,
         "tolerance": finite(found.tolerance),
         "bitwise": found.bitwise,
+        "open_share": found.open_share,
+        "verdict": found.verdict,
         "hazards": found.hazards,
         "levels": {level: finite(error) for level, error in found.levels.items()},
         "passes": [
@@ -39,6 +41,10 @@ def verification_dict(found: Verification) -> dict[str, Any]:
                 "isolated_over_tolerance": None if c.isolated is None else finite(c.isolated),
                 "values": c.compared,
                 "exact": c.exact,
+                "numbers": c.numbers,
+                "open": c.open,
+                "numbers_alone": c.numbers_alone,
+                "open_alone": c.open_alone,
                 "problem": c.note,
             }
             for c in found.checks
@@ -51,6 +57,8 @@ def verification_dict(found: Verification) -> dict[str, Any]:
 
 def print_verification(found: Verification) -> None:
     """A row for each pass."""
+    from ..verification.results import percent
+
     rows = []
     for c in found.checks:
         isolated = (
@@ -63,14 +71,18 @@ def print_verification(found: Verification) -> None:
                 f"{c.error:.3g}",
                 f"{c.tolerance:.2g}",
                 isolated,
-                "ok" if c.ok else (c.note or "DIFFERS"),
+                *([percent(c.open_share)] if found.open_share else []),
+                c.word,
             ]
         )
     title = (
         f"largest error against {found.reference}, relative to the largest output; "
         "alone: worst op on the inputs it had before, over its tolerance"
     )
-    table(title, ["pass", "level", "error", "tolerance", "alone", ""], rows)
+    opened = ["open"] if found.open_share else []
+    table(title, ["pass", "level", "error", "tolerance", "alone", *opened, ""], rows)
+    if found.open_share:
+        print(found.openness())
     if {"npu typed", "npu bytes"} <= found.levels.keys():
         print(f"both memory modes {'agree bit for bit' if found.bitwise else 'DIFFER'}")
 
@@ -92,6 +104,7 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
     target = Path(args.output)
     inputs = target.with_suffix(".npz")
     before = target.with_suffix(f".before-{stage}.mlir")
+    check_output(str(before), [args.source])
     write_whole(inputs, _packed(found.inputs))
     write_whole(before, found.before.rstrip() + "\n")
     write_whole(target, found.source.rstrip() + "\n")

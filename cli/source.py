@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
-from .common import CliError, os_message, suggestion
+from .common import STDIN, CliError, os_message, suggestion
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,21 +32,27 @@ Spec = tuple[tuple[int, ...], str]
 
 @dataclass(frozen=True)
 class Source:
-    """`model.py:fn` (then `fn` is the function), `model.tw:fn` or the path of a .tw or .mlir file."""
+    """`model.py:fn` (then `fn` is the function), `model.tw:fn` or the path of a .tw or .mlir file; or what stdin has,
+    then `content`."""
 
     path: Path
     name: str
     fn: Callable[..., Any] | None = None
     module: ModuleType | None = None
+    content: bytes | None = None
 
     @property
-    def compiled(self) -> Callable[..., Any] | Path:
+    def compiled(self) -> Callable[..., Any] | Path | bytes:
         """What `tilewright.compile` takes."""
+        if self.content is not None:
+            return self.content
         return self.fn if self.fn is not None else self.path
 
 
 def find_source(text: str) -> Source:
     """The source called `text`. Raises CliError where there is none, or where its Python file fails."""
+    if text == STDIN:
+        return Source(Path("stdin.mlir"), "stdin", content=sys.stdin.buffer.read())
     path, colon, name = text.rpartition(":")
     if not colon or not path.endswith((".py", ".tw")):
         path, name = text, ""
@@ -202,9 +208,13 @@ def _definition(path: Path, fn: Callable[..., Any]) -> str:
 # -- inputs --------------------------------------------------------------------------------------------------
 
 
-def example_inputs(source: Source, shapes: str | None, file: str | None) -> list[Any] | None:
+def example_inputs(
+    source: Source, shapes: str | None, file: str | None, values: bool = True
+) -> list[Any] | None:
     """Arguments for a source: from `--shapes`, from `--inputs`, or from `<fn>_inputs()`; None for an .mlir
-    file without either, whose inputs follow from @main. Raises CliError."""
+    file without either, whose inputs follow from @main. Without `values` those of the first two are
+    jax.ShapeDtypeStructs: nothing is drawn, and of a file only the headers are read. Raises CliError."""
+    make = random_inputs if values else input_structs
     if shapes is not None and file is not None:
         raise CliError("give either --shapes or --inputs")
     args: list[Any]
@@ -214,11 +224,11 @@ def example_inputs(source: Source, shapes: str | None, file: str | None) -> list
     if dimensions is not None:
         from ..api.sources import tw_input_types
 
-        args = list(random_inputs(tw_input_types(str(source.path), dimensions)))
+        args = make(tw_input_types(str(source.path), dimensions))
     elif shapes is not None:
-        args = list(random_inputs(parse_shapes(shapes)))
+        args = make(parse_shapes(shapes))
     elif file is not None:
-        args = _read_inputs(file)
+        args = _read_inputs(file) if values else _read_types(file)
     elif source.fn is None:
         return None
     else:
@@ -265,9 +275,35 @@ def _own_inputs(source: Source) -> list[Any]:
 def _read_inputs(file: str) -> list[Any]:
     import numpy as np
 
+    with _npz(file), np.load(file, allow_pickle=False) as arrays:
+        return [arrays[name] for name in arrays.files]
+
+
+def _read_types(file: str) -> list[Any]:
+    """The types of the arrays of an .npz file, from its headers."""
+    import jax
+    from numpy.lib import format as npy
+
+    def read(stream: Any) -> Any:
+        version = npy.read_magic(stream)
+        shape, _, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(stream)
+        if dtype.hasobject:
+            raise ValueError("arrays of objects")
+        return jax.ShapeDtypeStruct(shape, dtype)
+
+    with _npz(file), ZipFile(file) as arrays:
+        made = []
+        for name in arrays.namelist():
+            with arrays.open(name) as stream:
+                made.append(read(stream))
+        return made
+
+
+@contextmanager
+def _npz(file: str) -> Iterator[None]:
+    """Raises CliError for what is wrong with an .npz file."""
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return [arrays[name] for name in arrays.files]
+        yield
     except FileNotFoundError as error:
         raise CliError(os_message(error)) from None
     except (OSError, EOFError, ValueError, BadZipFile, AttributeError, TypeError):
@@ -324,6 +360,15 @@ def _of_numpy(name: str) -> str:
         return f"; write {name_of_numpy(np.dtype(name))}"
     except (TypeError, KeyError):
         return ""
+
+
+def input_structs(specs: Sequence[Spec]) -> list[Any]:
+    """Inputs of these shapes without values: a jax.ShapeDtypeStruct each."""
+    import jax
+
+    from ..dialects.dtypes import numpy_dtype
+
+    return [jax.ShapeDtypeStruct(shape, numpy_dtype(dtype)) for shape, dtype in specs]
 
 
 def random_inputs(specs: Sequence[Spec]) -> list[np.ndarray]:

@@ -17,10 +17,14 @@ from typing import ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
+    CallSiteLoc,
     DenseArrayBase,
+    FileLineColLoc,
+    FusedLoc,
     IndexType,
     IntegerAttr,
     IntegerType,
+    NameLoc,
     StringAttr,
     SymbolRefAttr,
     UnitAttr,
@@ -234,7 +238,10 @@ class FormattedOp(IRDLOperation):
         if parser.parse_optional_punctuation("{"):
             if not parser.parse_optional_punctuation("}"):
                 while True:
+                    start = parser.pos
                     key, value = _parse_property(parser)
+                    if key not in cls.get_irdl_definition().properties:
+                        parser.raise_error(f"'{cls.name}' has no property {key!r}", start, start + len(key))
                     properties[key] = value
                     if not parser.parse_optional_punctuation(","):
                         break
@@ -263,9 +270,6 @@ class FormattedOp(IRDLOperation):
         regions: list[Region] = []
         while (region := parser.parse_optional_region()) is not None:
             regions.append(region)
-        unknown = set(properties) - set(cls.get_irdl_definition().properties)
-        if unknown:
-            parser.raise_error(f"'{cls.name}' has no property {sorted(unknown)[0]!r}", at, parser.pos)
         return cls.create(
             operands=[*operands, *indices],
             result_types=types_out,
@@ -358,12 +362,16 @@ def describe(op: Operation) -> str:
 
 def source_of(op: Operation) -> str | None:
     """`file:line` of the user's source that `op` came from, or None."""
-    from xdsl.dialects.builtin import CallSiteLoc, FileLineColLoc, FusedLoc, NameLoc
+    place = place_of(op)
+    return None if place is None else f"{place.filename.data}:{place.line.data}"
 
+
+def place_of(op: Operation) -> FileLineColLoc | None:
+    """Where in the user's source `op` came from: the innermost place of its location, or None."""
     loc: Attribute = op.location
     while True:
         if isinstance(loc, FileLineColLoc):
-            return f"{loc.filename.data}:{loc.line.data}"
+            return loc
         if isinstance(loc, NameLoc):
             loc = loc.location
         elif isinstance(loc, CallSiteLoc):

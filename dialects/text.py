@@ -4,43 +4,142 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from math import prod
+from typing import TypeVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, ShapedType, StringAttr, UnknownLoc
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
-from xdsl.parser import Parser
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import IRDLOperation
+from xdsl.irdl.constraints import VerificationContext
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.lexer import Span
 
-from .base import source_of
+from .base import place_of
 from .graph.donation import verify_donation
+from .npu.legality import Kernel, MachineViolation, refused
+from .symbols import misfits
+
+AttributeT = TypeVar("AttributeT", bound=Attribute)
+
+DIMENSION_LIMIT = 1 << 63
+"""Dimensions are below it: MLIR keeps them in 64 bits, with a sign."""
+
+ELEMENTS_LIMIT = 1 << 59
+"""Elements of a tensor are below it: of 16 bytes each, the widest there are, they make 2^63 bytes."""
+
+
+class PlacedError(VerifyException):
+    """What is wrong with one op. message: the op and the fault; place: where it is written, where that is known."""
+
+    def __init__(self, message: str, place: FileLineColLoc | None):
+        super().__init__(message if place is None else f"{place.filename.data}:{place.line.data}: {message}")
+        self.message = message
+        self.place = place
+
+
+# -- reading -------------------------------------------------------------------------------------------------
 
 
 class _PlacingParser(Parser):
-    """Locates ops that carry no `loc(...)` at the line where they stand."""
+    """Locates ops that carry no `loc(...)` at their names, and complains at the place that is wrong."""
 
     def __init__(self, context: Context, text: str, filename: str, first_line: int):
         super().__init__(context, text, filename)
         self._first_line = first_line
         self._starts = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
         self._file = StringAttr(filename)
+        self._names: list[int] = []
+        self._uses: dict[SSAValue, Span] = {}
 
     def parse_operation(self) -> Operation:
-        at = self._current_token.span.start
-        op = super().parse_operation()
+        start = self._current_token.span.start
+        self._names.append(start)
+        try:
+            op = super().parse_operation()
+        except PlacedError:
+            raise
+        except VerifyException as error:  # of a type or an attribute
+            raise PlacedError(one_line(str(error)), self._place(self._names[-1])) from error
+        name = self._names.pop()
         if isinstance(op.location, UnknownLoc):
-            line = bisect_right(self._starts, at)
-            column = at - self._starts[line - 1] + 1
-            op.location = FileLineColLoc(self._file, IntAttr(line - 1 + self._first_line), IntAttr(column))
+            op.location = self._place(name)
+        if op.has_trait(IsolatedFromAbove):
+            self._check_defined(start)
+        problem = oversized(op)
+        if problem is not None:
+            self.raise_error(f"'{op.name}' {problem}", name)
         return op
+
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        try:
+            return super()._get_op_by_name(name)
+        except ParseError as error:  # xDSL complains about what stands behind the name
+            start = self._names[-1]
+            quoted = self.lexer.input.content[start] == '"'
+            self.raise_error(error.msg, start, start + len(name) + 2 * quoted)
+
+    def _parse_op_result_list(self) -> list[tuple[Span, int]]:
+        results = super()._parse_op_result_list()
+        self._names[-1] = self._current_token.span.start
+        return results
+
+    def _place(self, at: int) -> FileLineColLoc:
+        line = bisect_right(self._starts, at)
+        column = at - self._starts[line - 1] + 1
+        return FileLineColLoc(self._file, IntAttr(line - 1 + self._first_line), IntAttr(column))
+
+    def resolve_operand(self, operand: UnresolvedOperand, type: AttributeT) -> SSAValue[AttributeT]:
+        value = super().resolve_operand(operand, type)
+        if operand.operand_name in self.forward_ssa_references:
+            self._uses.setdefault(value, operand.span)
+        return value
+
+    def _check_defined(self, start: int) -> None:
+        """Raises ParseError at the first use of a value that the text from `start` on uses and nothing defines."""
+        undefined = [
+            span
+            for values in self.forward_ssa_references.values()
+            for value in values.values()
+            if (span := self._uses[value]).start >= start
+        ]
+        if undefined:
+            first, *others = sorted(undefined, key=lambda span: span.start)
+            names = sorted({span.text for span in others} - {first.text})
+            more = f" (nor is {', '.join(names)})" if names else ""
+            self.raise_error(f"{first.text} is used here, but not defined{more}", first)
+
+    def parse_shape_dimension(self, allow_dynamic: bool = True) -> int:
+        span = self._current_token.span
+        size = super().parse_shape_dimension(allow_dynamic)
+        if size >= DIMENSION_LIMIT:
+            self.raise_error(f"dimension {span.text} does not fit into 64 bits", span)
+        return size
+
+    def module(self, implicit_module: bool) -> ModuleOp:
+        try:
+            return self.parse_module(implicit_module)
+        except ParseError:
+            self._check_defined(0)  # xDSL's own complaint is at the end of the file
+            raise
+        except RecursionError:
+            reason = "operations, types or attributes are nested too deeply"
+        except (ValueError, OverflowError) as error:  # of an attribute that takes no such number
+            digits = "integer string conversion" in str(error)
+            reason = "the number has too many digits" if digits else one_line(str(error))
+        self.raise_error(reason)
 
 
 def parse_module(
     context: Context, text: str, filename: str, first_line: int = 1, implicit_module: bool = True
 ) -> ModuleOp:
-    """The module in `text`, not verified; `first_line` is its first line's number. Raises ParseError."""
+    """The module in `text`, not verified; `first_line` is its first line's number. Raises ParseError, or PlacedError
+    for types and attributes that cannot be."""
     try:
-        return _PlacingParser(context, text, filename, first_line).parse_module(implicit_module)
+        return _PlacingParser(context, text, filename, first_line).module(implicit_module)
     except ParseError as error:
         raise ParseError(error.span, _what_is_wrong(error)) from None
 
@@ -52,33 +151,94 @@ def _what_is_wrong(error: ParseError) -> str:
     if error.msg.startswith("Expected suffix identifier after"):
         return f"expected a name after '{found[-1:]}'"
     if error.msg == "Could not parse entire input!":
-        return f"expected an operation, found '{one_line(found)}'" if found else "expected an operation, found none"
+        return (
+            f"expected an operation, found '{one_line(found)}'"
+            if found
+            else "expected an operation, found none"
+        )
     return error.msg
 
 
+def oversized(op: Operation) -> str | None:
+    """What is wrong with the sizes of an op's results and block arguments; None where memory could hold them."""
+    for value in (
+        *op.results,
+        *(arg for region in op.regions for block in region.blocks for arg in block.args),
+    ):
+        elements = prod(max(n, 1) for n in _shape(value.type))
+        if elements >= ELEMENTS_LIMIT:
+            return f"has a value of type {value.type}: no memory holds {elements} elements"
+    return None
+
+
+def _shape(type_: Attribute) -> tuple[int, ...]:
+    """The shape of a type, xDSL's or ours; () for one without."""
+    if isinstance(type_, ShapedType):
+        return type_.get_shape()
+    shape = getattr(type_, "shape", ())
+    return shape if isinstance(shape, tuple) else ()
+
+
+# -- checking ------------------------------------------------------------------------------------------------
+
+
 def verify(module: ModuleOp) -> None:
-    """Verifies a module. Raises VerifyException with one sentence: the place, the op and what is wrong."""
+    """Verifies a module. Raises PlacedError with one sentence: the place, the op and what is wrong."""
     try:
         module.verify()
         for op in module.ops:
             if isinstance(op, FuncOp):
                 verify_donation(op)
     except VerifyException as error:
-        raise VerifyException(_sentence(module, error)) from error
+        raise next(complaints(module), PlacedError(one_line(str(error)), None)) from error
+    for op, problem in misfits(module):
+        raise PlacedError(f"'{op.name}' {problem}", place_of(op))
 
 
-def _sentence(module: ModuleOp, error: VerifyException) -> str:
+def complaints(module: ModuleOp) -> Iterator[PlacedError]:
+    """What is wrong with each op of a module, inner ones first."""
     for op in _inner_first(module):
         try:
             op.verify(verify_nested_ops=False)
             if isinstance(op, FuncOp):
                 verify_donation(op)
-        except VerifyException as own:
-            message = one_line(str(own))
-            named = message if message.startswith(f"'{op.name}'") else f"'{op.name}' {message}"
-            place = source_of(op)
-            return f"{place}: {named}" if place else named
-    return one_line(str(error))
+        except VerifyException as error:
+            if isinstance(op, Kernel) and isinstance(_first_cause(error), MachineViolation):
+                yield from (PlacedError(f"'{v.op.name}' {v.problem}", place_of(v.op)) for v in refused(op))
+                continue
+            message = one_line(str(error))
+            attribute = _wrong_attribute(op, message)
+            if attribute is not None:
+                message = f"{attribute}: {message}"
+            yield PlacedError(
+                message if message.startswith(f"'{op.name}'") else f"'{op.name}' {message}", place_of(op)
+            )
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _wrong_attribute(op: Operation, message: str) -> str | None:
+    """`property 'dims'` where `message` is what the constraint of one says, which does not name it; else None."""
+    if not isinstance(op, IRDLOperation):
+        return None
+    definition = op.get_irdl_definition()
+    given = (
+        ("property", definition.properties, op.properties),
+        ("attribute", definition.attributes, op.attributes),
+    )
+    for kind, constraints, values in given:
+        for name, constraint in constraints.items():
+            try:
+                if name in values:
+                    constraint.constr.verify(values[name], VerificationContext())
+            except VerifyException as error:
+                if one_line(str(error)) == message.removeprefix("Operation does not verify: "):
+                    return f"{kind} '{name}'"
+    return None
 
 
 def _inner_first(op: Operation) -> Iterator[Operation]:

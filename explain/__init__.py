@@ -1,10 +1,11 @@
 """`tilewright explain`: one HTML page that shows a program at all levels, where its time goes, and what binds it.
 
-`data.py` gathers the page's data as plain JSON from the program's own IR, its locations and one simulation;
+`data.py` gathers the page's data as plain JSON from the program's own IR, its locations and its simulation;
 `page.py` puts it into the template with the drawing library inlined. Nothing here is a model of its own.
 """
 
-from .data import SCHEMA, page_data
-from .page import ExplainError, render
+from .data import SCHEMA, compile_with_levels, page_data
+from .errors import ExplainError
+from .page import render
 
-__all__ = ["SCHEMA", "ExplainError", "page_data", "render"]
+__all__ = ["SCHEMA", "ExplainError", "compile_with_levels", "page_data", "render"]

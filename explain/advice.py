@@ -20,6 +20,7 @@ from ..dialects.dtypes import dtype_name, itemsize
 from ..dialects.npu import Pipe, buffer, gm
 from ..machine import Machine
 from ..passes.tile.cube_cost import round_up
+from .units import data_size, duration, percent
 
 SHARE = 0.15
 """Less than this share of a kernel's time, traffic or cores is not worth a sentence."""
@@ -27,10 +28,12 @@ SHARE = 0.15
 
 @dataclass(frozen=True)
 class Finding:
-    """One sentence of what is, one of what would help ("" where nothing of the compiler's would)."""
+    """One sentence of what is, one of what would help ("" where nothing of the compiler's would), and the rule that
+    says it."""
 
     what: str
     help: str = ""
+    rule: str = ""
 
 
 class Figures:
@@ -72,13 +75,14 @@ class Figures:
 def findings(launch: Launch, report: KernelReport, machine: Machine) -> list[Finding]:
     """What is to be said of a kernel, the most important first."""
     figures = Figures(launch, report, machine)
-    found = [finding for rule in RULES for finding in rule(figures)]
+    found = [replace(f, rule=rule.__name__.strip("_")) for rule in RULES for f in rule(figures)]
     if report.bound == "launch":  # then nothing else binds it
         found = found[:1] + [
             replace(finding, what=finding.what.replace(" bound:", ":")) for finding in found[1:]
         ]
     if not found and figures.busiest:
-        found = [Finding(f"{figures.busiest} works {_percent(figures.share(figures.busiest))} of the time")]
+        share = percent(figures.share(figures.busiest))
+        found = [Finding(f"{figures.busiest} works {share} of the time", "", "busiest")]
     return found
 
 
@@ -88,9 +92,9 @@ def findings(launch: Launch, report: KernelReport, machine: Machine) -> list[Fin
 def _launch(f: Figures) -> Iterator[Finding]:
     overhead = f.kernel.launch_microseconds
     if f.report.bound == "launch" and overhead:
-        more = overhead / max(f.working, 1e-9)
+        more = 2 + overhead / max(f.working, 1e-9)  # starting + more x work = twice what both take now
         yield Finding(
-            f"Launch bound: starting the kernel takes {overhead:.1f} of {f.microseconds:.1f} us",
+            f"Launch bound: starting the kernel takes {duration(overhead)} of {duration(f.microseconds)}",
             f"fuse it with its neighbours, or give it {more:.1f} times the work (a larger batch) to halve the share",
         )
 
@@ -102,10 +106,11 @@ def _bandwidth(f: Figures) -> Iterator[Finding]:
     rate = f.run.hbm_bytes / f.working / 1e6
     peak = f.machine.hbm_bytes_per_cycle * f.machine.clock_mhz / 1e6
     name = "HBM bound" if f.report.bound == HBM else f"{f.busiest} waits for HBM"
-    what = f"{name}: {_bytes(f.run.hbm_bytes)} cross HBM at {rate:.2f} of {peak:.2f} TB/s"
+    what = f"{name}: {data_size(f.run.hbm_bytes)} cross HBM at {rate:.2f} of {peak:.2f} TB/s"
     if f.run.hbm_bytes > (1 + SHARE) * least and least:
         yield Finding(
-            f"{what}; its tensors are {_bytes(least)}", "larger tiles or another order of loops re-read less"
+            f"{what}; its tensors are {data_size(least)}",
+            "larger tiles or another order of loops re-read less",
         )
     else:
         yield Finding(
@@ -119,15 +124,15 @@ def _transfers(f: Figures) -> Iterator[Finding]:
     if pipe != Pipe.MTE2.value or f.share(pipe) < 0.5:
         return
     rate = f.read / f.working / 1e6
-    what = f"MTE2 bound: {_bytes(f.read)} read at {_rate(rate)}, MTE2 works {_percent(f.share(pipe))} of the time"
+    what = f"MTE2 bound: {data_size(f.read)} read at {_rate(rate)}, MTE2 works {percent(f.share(pipe))} of the time"
     worst = max(range(len(f.tensors)), key=lambda i: f.kernel.totals.read[i] - f.tensors[i].bytes)
     read, size = f.kernel.totals.read[worst], f.tensors[worst].bytes
     if worst in f.kernel.workspaces or read < 1.5 * size or read < SHARE * f.read:
         yield Finding(what, "" if read < 1.5 * size else "larger tiles would read less")
         return
-    what += f"; {f.name(worst)} is read {read / size:.1f} times, {_percent(read / f.read)} of it"
+    what += f"; {f.name(worst)} is read {read / size:.1f} times, {percent(read / f.read)} of it"
     knob = {"A": "base_n", "B": "base_m"}.get(f.sides.get(worst, ""), "")
-    saved = f"{_bytes(min(read // 2, read - size))} of {_bytes(f.read)} less to read"
+    saved = f"{data_size(min(read // 2, read - size))} of {data_size(f.read)} less to read"
     yield Finding(
         what, _larger(f, knob, saved) if knob else f"a larger tile would re-read it less, up to {saved}"
     )
@@ -147,8 +152,8 @@ def _larger(f: Figures, knob: str, saved: str) -> str:
     need = 2 * acc.slot_bytes
     if need > room[acc.space]:
         return (
-            f"{knob}={size} would re-read it less, but takes {_bytes(need)} of {acc.space}, which has "
-            f"{_bytes(room[acc.space])}: the tile is as large as it gets"
+            f"{knob}={size} would re-read it less, but takes {data_size(need)} of {acc.space}, which has "
+            f"{data_size(room[acc.space])}: the tile is as large as it gets"
         )
     while k > 1 and (
         m * k * itemsize(a.element) * a.slots > room[a.space]
@@ -174,8 +179,8 @@ def _cube(f: Figures) -> Iterator[Finding]:
         if f.busiest != pipe or f.share(pipe) < 0.5:
             if used < 0.5 and f.share(pipe) >= SHARE:
                 yield Finding(
-                    f"Cube: {macs / 1e6:,.1f} M {dtype} products are {_percent(used)} of what {f.machine.cube_cores} "
-                    f"cubes could do in the time; the pipe works {_percent(f.share(pipe))} of it"
+                    f"Cube: {macs / 1e6:,.1f} M {dtype} products are {percent(used)} of what {f.machine.cube_cores} "
+                    f"cubes could do in the time; the pipe works {percent(f.share(pipe))} of it"
                 )
             continue
         faster = {d: r.macs for d, r in f.machine.cube.items() if r.macs > f.machine.cube[dtype].macs}
@@ -183,7 +188,7 @@ def _cube(f: Figures) -> Iterator[Finding]:
         factor = faster.get(best, 0) / f.machine.cube[dtype].macs
         narrow = f"{best} products run {factor:.0f} times as fast" if best else "no element type is faster"
         yield Finding(
-            f"Cube bound: M works {_percent(f.share(pipe))} of the time, {_percent(used)} of the chip's {dtype} peak",
+            f"Cube bound: M works {percent(f.share(pipe))} of the time, {percent(used)} of the chip's {dtype} peak",
             narrow
             + ("" if used > 0.5 * f.share(pipe) else "; tiles that fill whole fractals and cores waste less"),
         )
@@ -204,11 +209,11 @@ def _vector(f: Figures) -> Iterator[Finding]:
                 width[dtype_name(buffer(work.op.main_operands()[-1]).element)] += cost
     (slow, amount), (dtype, _) = cycles.most_common(1)[0], width.most_common(1)[0]
     share = amount / max(sum(cycles.values()), 1)
-    help = f"{slow} is {_percent(share)} of a pass over its instructions"
+    help = f"the slowest instruction, {slow}, is {percent(share)} of a pass over all"
     halves = [d for d in f.machine.vector.native if d[0] == dtype[0] and itemsize(d) * 2 == itemsize(dtype)]
     if halves and dtype.startswith("f"):
         help += f"; {halves[0]} has twice the lanes of {dtype}"
-    yield Finding(f"Vector bound: V works {_percent(f.share(pipe))} of the time", help)
+    yield Finding(f"Vector bound: V works {percent(f.share(pipe))} of the time", help)
 
 
 def _other_pipes(f: Figures) -> Iterator[Finding]:
@@ -225,14 +230,14 @@ def _other_pipes(f: Figures) -> Iterator[Finding]:
         Pipe.S.value: ("issues instructions", "larger tiles need fewer instructions"),
     }
     what, help = says[Pipe(pipe).value]
-    yield Finding(f"{pipe} bound: it {what} {_percent(f.share(pipe))} of the time", help)
+    yield Finding(f"{pipe} bound: it {what} {percent(f.share(pipe))} of the time", help)
 
 
 def _waiting(f: Figures) -> Iterator[Finding]:
     pipe = f.busiest
     if pipe and f.share(pipe) < 0.5 and f.report.bound != "launch" and f.run.throttled is None:
         yield Finding(
-            f"Waits: the busiest pipe, {pipe}, works {_percent(f.share(pipe))} of {f.working:.1f} us",
+            f"Waits: the busiest pipe, {pipe}, works {percent(f.share(pipe))} of {duration(f.working)}",
             "pipes take turns; more slots per buffer (double buffers) or more tiles per core overlap them",
         )
 
@@ -241,7 +246,8 @@ def _workspace(f: Figures) -> Iterator[Finding]:
     through = sum(f.kernel.totals.read[i] + f.kernel.totals.written[i] for i in f.kernel.workspaces)
     if through > SHARE * f.moved:
         yield Finding(
-            f"Workspace: {_bytes(through)} of {_bytes(f.moved)} go from cube to vector cores through device memory",
+            f"Workspace: {data_size(through)} of {data_size(f.moved)} go from cube to vector cores "
+            "through device memory",
             ""
             if f.machine.fused
             else "the price of cores that are split: a chip with fused cores has none of it",
@@ -284,7 +290,7 @@ def _more_cores(f: Figures, available: int, pins: str) -> str:
     saved = takes(f.kernel.cores) - takes(best)
     if saved < SHARE * takes(f.kernel.cores):
         return "more would cost about as much to start as they save"
-    return f"smaller tiles ({pins}) would use more: {best} would end {saved:.1f} us sooner, where the work divides"
+    return f"smaller tiles ({pins}) would use more: {best} would end {duration(saved)} sooner, where the work divides"
 
 
 RULES: tuple[Callable[[Figures], Iterator[Finding]], ...] = (
@@ -334,16 +340,5 @@ def _touched(f: Figures, i: int) -> bool:
     return bool(f.kernel.totals.read[i] or f.kernel.totals.written[i])
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}%"
-
-
 def _rate(tera: float) -> str:
     return f"{tera:.1f} TB/s" if tera >= 1 else f"{1e3 * tera:.0f} GB/s"
-
-
-def _bytes(n: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if n >= size:
-            return f"{n / size:.1f} {unit}"
-    return f"{n:.0f} B"

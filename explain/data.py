@@ -1,7 +1,7 @@
-"""The data of the page, as plain JSON: one compilation, one simulation, nothing of its own.
+"""The data of the page, as plain JSON: of the program's own module, simulation and report.
 
 {"schema": "tilewright.explain/1", "name", "target", "version",
- "report": as in backends/report.py, "advice": {kernel: [{"what", "help"}]},
+ "report": as in backends/report.py, "advice": as program_advice.advice gives it,
  "files": [{"name", "lines": [[number, text], ...]}],          only lines near those that ops come from
  "levels": [{"name", "lines": [[text, op, [column, value, ...]], ...],
              "origins": {op: [ops of the level above]},
@@ -9,7 +9,8 @@
              "blocks": [{"title", "kernel": name or null, "lines": [first, after]}]}],
  "aliases": [[value, value], ...],      an argument of a body or kernel, and what it is called with
  "kernels": {name: {"graph": block, ..., the timeline of timeline.kernel_timeline}},
- "steps": timeline.program_timeline, "memory": timeline.device_memory,
+ "steps": timeline.program_timeline,  the spans of the trace
+ "memory": timeline.device_memory,
  "capacity": {space: bytes}, "clock_mhz"}
 """
 
@@ -17,23 +18,24 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase, SymbolRefAttr
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from .. import frontends
-from ..api.program import Program
-from ..backends.report import report_of
-from ..backends.simulator import Launch, Placed, place, simulate
+from ..api.program import Options, Program, compile_with
+from ..backends.simulator import Launch, Rest
+from ..backends.spans import Span, program_spans
 from ..dialects.base import text, to_ints
-from ..passes.pipeline import level_of
+from ..passes.pipeline import Stage
 from ..verification.results import Progress
-from .advice import findings
-from .levels import LONGEST, LevelView, values_in, views_of
+from .errors import ExplainError
+from .levels import LONGEST, LevelView, of_module, values_in, views_of
+from .program_advice import advice
 from .timeline import device_memory, kernel_timeline, program_timeline
 
 SCHEMA = "tilewright.explain/1"
@@ -47,24 +49,36 @@ AROUND = 3
 Json = dict[str, Any]
 
 
-def page_data(program: Program, progress: Progress | None = None) -> Json:
-    """Everything the page shows of a program; progress: is told of each step. Raises CompileError, PassError and
-    SimulationError."""
+def compile_with_levels(
+    source: Any, *args: Any, target: str | None = None, options: Options | None = None
+) -> tuple[Program, list[LevelView]]:
+    """A program, and its levels as they were on its way down. Raises as `compile`."""
+    views: list[LevelView] = []
+
+    def lowering(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> None:
+        views.extend(views_of(module, target, stages))
+
+    return compile_with(lowering, source, *args, target=target, options=options), views
+
+
+def page_data(
+    program: Program, progress: Progress | None = None, views: list[LevelView] | None = None
+) -> Json:
+    """Everything the page shows of a program; progress: is told of each step; views: its levels, where they were kept
+    (see `compile_with_levels`), else they are made again. Raises CompileError, PassError, SimulationError, and
+    ExplainError for a source that gives another program when it is lowered again."""
 
     def step(what: str) -> None:
         if progress is not None:
             progress(what, STEPS.index(what), len(STEPS))
 
     step("levels")
-    module, _ = program.source.lower()
-    start = level_of(module)
-    views = views_of(module, program.target, program.options.stages())
+    views = views or _views(program)
     npu = views[-1]
     step("simulation")
-    simulation = simulate(npu.module, program.machine)
-    report = report_of(simulation)
-    placed = place(simulation.steps)
-    longest = _longest_launches(placed)
+    simulation, report = program.simulation(), program.report()
+    spans = program_spans(simulation)
+    longest = _longest_launches(spans)
     step("timelines")
     files = _Files()
     values: dict[SSAValue, int] = {}
@@ -75,36 +89,46 @@ def page_data(program: Program, progress: Progress | None = None) -> Json:
         name: kernel_timeline(launch.kernel, launch.run, npu.number) for name, launch in longest.items()
     }
     step("page")
-    by_name = {kernel.name: kernel for kernel in report.kernels}
     return {
         "schema": SCHEMA,
         "name": program.source.name,
         "target": program.machine.name,
-        "start": start,
+        "start": views[0].name,
         "report": report.to_dict(),
-        "advice": {
-            name: [vars(finding) for finding in findings(launch, by_name[name], program.machine)]
-            for name, launch in longest.items()
-        },
+        "advice": advice(longest, simulation, report),
         "levels": [_level(view, views, values, files) for view in views],
         "aliases": [pair for view in views for pair in _aliases(view, values)] + _arguments(views, values),
         "kernels": kernels,
-        "steps": program_timeline(placed, npu.number),
-        "memory": device_memory(npu.module, placed, npu.number),
+        "steps": program_timeline(spans, npu.number),
+        "memory": device_memory(npu.module, spans, npu.number),
         "capacity": {name: space.bytes for name, space in program.machine.spaces.items()},
         "clock_mhz": program.machine.clock_mhz,
         "files": files.shown(),
     }
 
 
-def _longest_launches(placed: Iterable[Placed]) -> dict[str, Launch]:
+def _views(program: Program) -> list[LevelView]:
+    """The levels of a program. The upper ones are made again from its source; the last is the program's own module."""
+    module, _ = program.source.lower()
+    views = views_of(module, program.target, program.options.stages())
+    own = of_module(views[-1], program.module())
+    if own is None:
+        raise ExplainError(
+            f"{program.source.name} gives another program when it is lowered again, so its levels do not fit "
+            "together: let it depend on nothing but its arguments"
+        )
+    return [*views[:-1], own]
+
+
+def _longest_launches(spans: Iterable[Span]) -> dict[str, Launch]:
     """The launch of each kernel that takes longest."""
     found: dict[str, Launch] = {}
-    for p in placed:
-        if isinstance(p.step, Launch):
-            known = found.get(p.step.kernel.name)
-            if known is None or p.step.microseconds > known.microseconds:
-                found[p.step.kernel.name] = p.step
+    for span in spans:
+        step = None if isinstance(span.placed, Rest) else span.placed.step
+        if isinstance(step, Launch):
+            known = found.get(step.kernel.name)
+            if known is None or step.microseconds > known.microseconds:
+                found[step.kernel.name] = step
     return found
 
 

@@ -16,9 +16,8 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.printer import Printer
 
 from ..dialects.base import source_of
-from ..passes.pipeline import Stage, level_of, run_pipeline
+from ..passes.pipeline import ORDER, Stage, run_pipeline
 
-LEVELS = ("graph", "tile", "npu")
 LONGEST = 1500
 """Characters shown of a line: constants and host modules may be far longer."""
 
@@ -99,15 +98,16 @@ def printed(module: ModuleOp) -> list[Line]:
     return lines
 
 
-def views_of(module: ModuleOp, target: str, stages: Sequence[Stage]) -> list[LevelView]:
-    """The levels of a module, from the one it is written in down to npu. The module is compiled on the way.
+def views_of(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> list[LevelView]:
+    """The levels of a module, from the one it is written in down to npu. The module is compiled on the way, and is that
+    of the last view.
 
     Raises PassError.
     """
     found: list[LevelView] = []
-    for level in LEVELS[LEVELS.index(level_of(module)) :]:
-        run_pipeline(module, target, level, stages)
-        copy = module if level == LEVELS[-1] else module.clone()
+
+    def reached(level: str) -> None:
+        copy = module if level == ORDER[-1] else module.clone()
         ops = [op for op in copy.walk() if op is not copy]
         above = found[-1] if found else None
         origins = [[] if above is None else _origin(op) for op in ops]
@@ -116,10 +116,20 @@ def views_of(module: ModuleOp, target: str, stages: Sequence[Stage]) -> list[Lev
         if above is not None:
             origins = _inside_fusions(above, origins)
         found.append(LevelView(level, copy, ops, origins, [source_of(op) for op in ops], printed(copy)))
-        if level != LEVELS[-1]:
+        if level != ORDER[-1]:
             for i, op in enumerate(op for op in module.walk() if op is not module):
                 op.location = NameLoc(StringAttr(f"{_MARK}{i}"), _unmarked(op.location))
+
+    run_pipeline(module, target, stages=stages, reached=reached)
     return found
+
+
+def of_module(view: LevelView, module: ModuleOp) -> LevelView | None:
+    """The view with an equal module in place of its own, op by op; None where the text is another."""
+    if str(view.module) != str(module):
+        return None
+    ops = [op for op in module.walk() if op is not module]
+    return LevelView(view.name, module, ops, view.origins, [source_of(op) for op in ops], printed(module))
 
 
 def _origin(op: Operation) -> list[int]:

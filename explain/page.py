@@ -9,19 +9,18 @@ from importlib.resources import files
 from ..api.program import Program
 from ..verification.results import Progress
 from .data import page_data
+from .errors import ExplainError
+from .levels import LevelView
 
 INSTALL = "pip install 'tilewright[explain]'"
-SCRIPTS = ("state.js", "levels.js", "table.js", "charts.js", "main.js")
+SCRIPTS = ("state.js", "levels.js", "table.js", "charts.js", "program.js", "kernel.js", "main.js")
 
 
-class ExplainError(Exception):
-    """The page cannot be made: one sentence."""
+def render(program: Program, progress: Progress | None = None, views: list[LevelView] | None = None) -> str:
+    """The page of a program as HTML text that needs no network. progress: is told of each step; views: the levels of
+    the program, where they were kept when it was compiled.
 
-
-def render(program: Program, progress: Progress | None = None) -> str:
-    """The page of a program as HTML text that needs no network. progress: is told of each step.
-
-    Raises ExplainError where the packages that draw are not installed.
+    Raises ExplainError where the packages that draw are not installed, or the program cannot be made again.
     """
     try:
         import bokeh
@@ -35,7 +34,7 @@ def render(program: Program, progress: Progress | None = None) -> str:
         return (assets / name).read_text(encoding="utf-8")
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    data = page_data(program, progress)
+    data = page_data(program, progress, views)
     return environment.from_string(read("page.html.j2")).render(
         title=f"{data['name']} on {data['target']}",
         name=data["name"],

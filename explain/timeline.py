@@ -10,8 +10,9 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ..backends.simulator import Copy, HostCall, Kernel, KernelRun, Placed, Scalars, Transfer, Work, track
+from ..backends.simulator import Kernel, KernelRun, Placed, Rest
 from ..backends.simulator.section import PIPES
+from ..backends.spans import Span
 from ..dialects.base import integer, to_ints
 from ..dialects.graph.donation import donated
 from ..dialects.npu import AllocOp, BufferType, ViewOp, buffer, gm
@@ -19,9 +20,6 @@ from ..dialects.npu.structure import GmAllocOp, GmConstantOp
 
 EVENTS = 1200
 """Instructions shown of one launch of a kernel."""
-
-STEPS = 2000
-"""Steps shown of the host program."""
 
 Json = dict[str, Any]
 
@@ -138,45 +136,35 @@ def _share(one: tuple[Operation, int], other: tuple[Operation, int]) -> bool:
 # -- the host program ----------------------------------------------------------------------------------------
 
 
-def program_timeline(placed: Sequence[Placed], number: dict[Operation, int]) -> list[list[Any]]:
-    """[name, kind, op, begin us, end us, times, launch overhead us, queue] of each step."""
-    found: list[list[Any]] = []
-    for p in placed[:STEPS]:
-        name, kind, overhead = _names(p.step)
-        begin, end = round(p.begin, 4), round(p.end, 4)
-        found.append([name, kind, number[p.step.op], begin, end, p.times, round(overhead, 4), track(p.step)])
-    return found
+def program_timeline(spans: Sequence[Span], number: dict[Operation, int]) -> list[list[Any]]:
+    """[name, kind, op, begin us, end us, overhead us, queue, passes] of each span, as the trace has them."""
+    return [
+        [s.name, s.kind, number[_op(s.placed)], *_rounded(s.begin, s.end, s.overhead), s.queue, s.passes]
+        for s in spans
+    ]
 
 
-def _names(step: Work) -> tuple[str, str, float]:
-    if isinstance(step, HostCall | Transfer):
-        return step.name, "host", 0.0
-    if isinstance(step, Copy):
-        return "copy", "copy", 0.0
-    if isinstance(step, Scalars):
-        return "numbers", "host", 0.0
-    return step.kernel.name, step.kernel.kind, step.kernel.launch_microseconds
+def _op(placed: Placed | Rest) -> Operation:
+    return placed.op if isinstance(placed, Rest) else placed.step.op
 
 
-def device_memory(module: ModuleOp, placed: Sequence[Placed], number: dict[Operation, int]) -> list[Json]:
+def _rounded(*microseconds: float) -> list[float]:
+    """To a tenth of a nanosecond."""
+    return [round(time, 4) for time in microseconds]
+
+
+def device_memory(module: ModuleOp, spans: Sequence[Span], number: dict[Operation, int]) -> list[Json]:
     """Tensors in device memory: {"value": name, "op": index or -1, "kind", "address", "bytes", "begin", "end"} (us).
 
     A tensor lives from the step of its first use to that of its last in the outermost block of its function, once for
     each call of that; arguments (unless donated), constants and results to the end. Tensors without an address (before
-    npu-plan-memory) are left out.
+    npu-plan-memory) are left out, and those of functions in the passes of a loop that are not shown one by one.
     """
     main = next((op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main"), None)
     if main is None:
         return []
-    total = max((p.end for p in placed), default=0.0)
-    times: dict[Block, dict[tuple[Operation, ...], dict[Operation, tuple[float, float]]]] = {}
-    for p in placed:
-        chain = (*p.calls, p.step.op)
-        for depth, op in enumerate(chain):
-            top, block = _outermost(op)
-            spans = times.setdefault(block, {}).setdefault(chain[:depth], {})
-            begin, end = spans.get(top, (p.begin, p.end))
-            spans[top] = min(begin, p.begin), max(end, p.end)
+    total = max((s.end for s in spans), default=0.0)
+    used = _uses(spans)
     found: list[Json] = []
 
     def add(value: SSAValue, kind: str, address: int, begin: float, end: float) -> None:
@@ -197,10 +185,10 @@ def device_memory(module: ModuleOp, placed: Sequence[Placed], number: dict[Opera
     addresses = main.attributes.get("npu.addresses")
     arguments = to_ints(addresses) if isinstance(addresses, DenseArrayBase) else ()
     for value, at, free in zip(main.body.block.args, arguments, donated(main)):
-        used = {_outermost(user)[0] for user in _users(value)}
-        spans = times.get(main.body.block, {}).get((), {})
-        kept = not free or main.body.block.last_op in used
-        end = total if kept else max((spans[top][1] for top in used if top in spans), default=0.0)
+        users = {_outermost(user)[0] for user in _users(value)}
+        times = used.get(main.body.block, {}).get((), {})
+        kept = not free or main.body.block.last_op in users
+        end = total if kept else max((times[top][1] for top in users if top in times), default=0.0)
         add(value, "argument", at, 0.0, end)
     for func in module.ops:
         if not isinstance(func, FuncOp) or not func.body.blocks:
@@ -210,14 +198,28 @@ def device_memory(module: ModuleOp, placed: Sequence[Placed], number: dict[Opera
             if isinstance(op, GmConstantOp) and op.address is not None:
                 add(op.result, "constant", integer(op.address), 0.0, total)
             elif isinstance(op, GmAllocOp) and op.address is not None:
-                used = {_outermost(user)[0] for user in _users(op.result)}
-                result = func is main and block.last_op in used
+                users = {_outermost(user)[0] for user in _users(op.result)}
+                result = func is main and block.last_op in users
                 kind = "result" if result else "workspace" if _only_scratch(op.result) else "tensor"
-                for spans in times.get(block, {}).values():
-                    here = [spans[top] for top in used if top in spans]
+                for times in used.get(block, {}).values():
+                    here = [times[top] for top in users if top in times]
                     if here:
                         end = total if result else max(end for _, end in here)
                         add(op.result, kind, integer(op.address), min(begin for begin, _ in here), end)
+    return found
+
+
+def _uses(spans: Sequence[Span]) -> dict[Block, dict[tuple[int, ...], dict[Operation, tuple[float, float]]]]:
+    """When each op of the outermost block of a function ran, by the numbers of the calls that the function is in."""
+    found: dict[Block, dict[tuple[int, ...], dict[Operation, tuple[float, float]]]] = {}
+    for span in spans:
+        calls = span.placed.calls
+        numbers = tuple(number for _, number in calls)
+        for depth, op in enumerate([*(op for op, _ in calls), _op(span.placed)]):
+            top, block = _outermost(op)
+            times = found.setdefault(block, {}).setdefault(numbers[:depth], {})
+            begin, end = times.get(top, (span.begin, span.end))
+            times[top] = min(begin, span.begin), max(end, span.end)
     return found
 
 

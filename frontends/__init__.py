@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import FrontendError
 
 if TYPE_CHECKING:
-    from .jax import Lowered, lower_function
+    from .jax import Lowered, lower_function, lower_staged
     from .stablehlo import convert_module, is_stablehlo, lower_stablehlo
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "convert_module",
     "is_stablehlo",
     "lower_function",
+    "lower_staged",
     "lower_stablehlo",
 ]
 
@@ -25,5 +26,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "jax" if name in ("Lowered", "lower_function") else "stablehlo"
+    home = "jax" if name in ("Lowered", "lower_function", "lower_staged") else "stablehlo"
     return getattr(import_module(f".{home}", __name__), name)

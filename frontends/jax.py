@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 
 from ..dialects.callbacks import Callback
 from ..dialects.graph.donation import donate
+from .errors import FrontendError
 from .stablehlo import convert_module
 
 
@@ -18,8 +19,9 @@ from .stablehlo import convert_module
 class Lowered:
     """A graph-level module with what is needed to call it like the function it came from.
 
-    in_tree: pytree of the argument tuple; out_tree: of the result. in_avals, out_avals: one
-    jax.ShapeDtypeStruct for each flat input and output, in the order of @main's; those of outputs say which are weak.
+    in_tree: pytree of (args, kwargs); out_tree: of the result. in_avals, out_avals: one jax.ShapeDtypeStruct for
+    each flat input and output; those of outputs say which are weak. kept: the flat inputs that @main takes, in its
+    order. names: for each of these its path in the call, such as `params['w']`, where JAX has noted it.
     """
 
     module: ModuleOp
@@ -27,33 +29,74 @@ class Lowered:
     out_tree: Any
     in_avals: tuple[Any, ...]
     out_avals: tuple[Any, ...]
+    kept: tuple[int, ...]
+    names: tuple[str | None, ...]
 
 
-def lower_function(fn: Callable[..., Any], args: Sequence[Any]) -> Lowered:
-    """Trace `fn(*args)` and convert it; leaves of `args` are arrays, scalars or jax.ShapeDtypeStruct.
+@dataclass(frozen=True)
+class JitArguments:
+    """The arguments that a `jax.jit` treats in a way of their own, by position (negative from the end of a call's) and
+    by name."""
+
+    static_numbers: frozenset[int] = frozenset()
+    static_names: frozenset[str] = frozenset()
+    donated_numbers: frozenset[int] = frozenset()
+    donated_names: frozenset[str] = frozenset()
+
+
+def jit_arguments(fn: Any) -> JitArguments:
+    """Which arguments of `fn` are static or donated; none where it is no `jax.jit`."""
+    import jax
+
+    if not isinstance(fn, jax.stages.Wrapped):
+        return JitArguments()
+    # jax.jit tells nobody else; it has found the names of the positions, and the positions of the names.
+    info: Any = fn._jit_info  # pyright: ignore[reportAttributeAccessIssue]
+    which = (info.static_argnums, info.static_argnames, info.donate_argnums, info.donate_argnames)
+    return JitArguments(*map(frozenset, which))
+
+
+def lower_function(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> Lowered:
+    """Trace `fn(*args, **kwargs)` and convert it; leaves are arrays, scalars or jax.ShapeDtypeStruct.
 
     Arrays that `fn` closes over become constants. Raises whatever JAX raises while tracing `fn`.
     """
     import jax
 
-    from .bindings import number_callbacks
-
     # Without keep_unused, @main would lose the inputs that fn ignores; custom calls follow the platform, and
     # the host of the device is a CPU.
-    traced = jax.jit(fn, keep_unused=True).trace(*args)
-    lowered = traced.lower(lowering_platforms=("cpu",))
+    traced = jax.jit(fn, keep_unused=True).trace(*args, **(kwargs or {}))
+    made = lower_staged(traced.lower(lowering_platforms=("cpu",)))
+    donate(_main(made.module), donated_inputs(fn, args, kwargs or {}))
+    return made
+
+
+def lower_staged(lowered: Any) -> Lowered:
+    """Convert what JAX has lowered already, a `jax.stages.Lowered`. Raises FrontendError."""
+    from .bindings import functions, given_name, number_callbacks
+
     source: Any = lowered.compiler_ir("stablehlo")
+    compile_args = lowered._lowering.compile_args
     number_callbacks(source, _callbacks(lowered))
-    module = convert_module(source)
-    (main,) = (op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
-    donate(main, donated_inputs(fn, args))
+    names = tuple(map(given_name, functions(source)["main"].regions[0].blocks[0].arguments))
+    avals, kept = _avals(lowered.in_avals), tuple(sorted(compile_args["kept_var_idx"]))
+    if len(kept) != len(names):
+        raise FrontendError(f"@main takes {len(names)} inputs where its signature has {len(kept)}")
     return Lowered(
-        module,
-        jax.tree.structure(tuple(args)),
+        convert_module(source),
+        lowered.in_tree,
         lowered.out_tree,
-        _avals(lowered.in_avals),
-        tuple(jax.tree.leaves(traced.out_info)),
+        avals,
+        _avals(compile_args["global_out_avals"]),
+        kept,
+        names,
     )
+
+
+def _main(module: ModuleOp) -> FuncOp:
+    return next(op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
 
 
 def _callbacks(lowered: Any) -> Sequence[Callback]:
@@ -61,16 +104,18 @@ def _callbacks(lowered: Any) -> Sequence[Callback]:
     return lowered._lowering.compile_args["host_callbacks"]
 
 
-def donated_inputs(fn: Callable[..., Any], args: Sequence[Any]) -> list[bool]:
+def donated_inputs(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[bool]:
     """For each flat input, whether `fn` is a `jax.jit` that donates it."""
     import jax
 
     # @main is that of another jit around it, which does not know
-    infos = fn.trace(*args).args_info if isinstance(fn, jax.stages.Wrapped) else ()
+    infos = fn.trace(*args, **kwargs).args_info if isinstance(fn, jax.stages.Wrapped) else ()
     return [info.donated for info in jax.tree.leaves(infos, is_leaf=lambda i: hasattr(i, "donated"))]
 
 
 def _avals(tree: Any) -> tuple[Any, ...]:
     import jax
 
-    return tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree))
+    return tuple(
+        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type) for leaf in jax.tree.leaves(tree)
+    )

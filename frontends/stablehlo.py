@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -10,10 +11,21 @@ from xdsl.dialects.builtin import ModuleOp
 from .errors import FrontendError
 
 _BYTECODE = b"ML\xefR"
+_BRACE = re.compile(rb"[{}]")
+
+DEEPEST = 4000
+"""Regions within each other that MLIR's parser takes; at 100,000 it overflows the stack."""
 _OPERATION = re.compile(
-    r"""^\s*(?:%[\w:,\s%\#$.-]+=\s*)?"?(?:stablehlo|chlo|mhlo|vhlo)\.[a-z]\w*"?[\s(]""", re.MULTILINE
+    r"""//[^\n]*
+      | (?P<location>\bloc\()?"(?P<generic>[^"\\\n]*)(?:\\.[^"\\\n]*)*"(?P<operands>\s*\()?
+      | (?<![\w.$#!@%^-])(?P<custom>(?:stablehlo|chlo|mhlo|vhlo)\.[a-z]\w*)(?!\w|\s*[=,}])
+    """,
+    re.VERBOSE,
 )
-_COMMENT = re.compile(r"//.*")
+"""What may name an operation: a name on its own, anywhere on a line, that is no attribute's; or a string before its
+operands, the generic form, which is not in a location. Comments and other strings are matched to be passed over."""
+
+_NAME = re.compile(r"(?:stablehlo|chlo|mhlo|vhlo)\.[a-z]\w*")
 
 
 def is_stablehlo(source: str | bytes) -> bool:
@@ -22,7 +34,10 @@ def is_stablehlo(source: str | bytes) -> bool:
         if source.startswith(_BYTECODE):
             return True
         source = source.decode("utf-8", errors="replace")
-    return _OPERATION.search(_COMMENT.sub("", source)) is not None
+    return any(
+        found["custom"] or (found["operands"] and not found["location"] and _NAME.fullmatch(found["generic"]))
+        for found in _OPERATION.finditer(source)
+    )
 
 
 def lower_stablehlo(source: str | bytes, filename: str | None = None) -> ModuleOp:
@@ -30,9 +45,27 @@ def lower_stablehlo(source: str | bytes, filename: str | None = None) -> ModuleO
 
     Raises FrontendError if it is not valid MLIR, has no function @main, or uses dynamic shapes.
     """
+    from ..dialects.base import describe
+    from ..dialects.text import oversized
     from .bindings import parse
 
-    return _convert(parse(source, filename), filename)
+    _check_depth(source, filename)
+    module = _convert(parse(source, filename), filename)
+    for op in module.walk():
+        problem = oversized(op)
+        if problem is not None:
+            raise FrontendError(f"{describe(op)} {problem}")
+    return module
+
+
+def _check_depth(source: str | bytes, filename: str | None) -> None:
+    """Raises FrontendError where regions are nested so deeply that MLIR's parser would run out of stack."""
+    text = source if isinstance(source, bytes) else source.encode()
+    if text.startswith(_BYTECODE) or text.count(b"{") <= DEEPEST:
+        return
+    depth = accumulate(1 if brace == b"{" else -1 for brace in _BRACE.findall(text))
+    if max(depth) > DEEPEST:
+        raise FrontendError(f"{filename or 'the program'}: regions are nested more than {DEEPEST} deep")
 
 
 def convert_module(module: Any) -> ModuleOp:

@@ -1,6 +1,7 @@
 """What a chip is: sizes, rates and costs, one TOML file per chip. Knows nothing else of the package."""
 
 from .machine import (
+    DEFAULT_TARGET,
     CubeRate,
     Energy,
     HostCost,
@@ -12,6 +13,7 @@ from .machine import (
 )
 
 __all__ = [
+    "DEFAULT_TARGET",
     "CubeRate",
     "Energy",
     "HostCost",

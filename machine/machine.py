@@ -6,10 +6,13 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
+
+DEFAULT_TARGET = "ascend-910b1"
+"""The machine of a program for which nobody names one."""
 
 
 class MachineError(Exception):
@@ -18,11 +21,12 @@ class MachineError(Exception):
 
 @dataclass(frozen=True)
 class MemorySpace:
-    """One memory: per core, except `gm`, whose size is the device's."""
+    """One memory: of each `core` of that kind ("cube", "vector", "fused"), or of the device ("")."""
 
     name: str
     bytes: int
     align: int
+    core: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,10 @@ class VectorUnit:
         if rates is None:
             raise KeyError(f"no vector instruction or expansion for {op} on {dtype}")
         return sum(math.ceil(elements / rate) + self.streamed_cycles for rate in rates)
+
+    def runs(self, op: str, dtype: str) -> bool:
+        """Whether there is an instruction, or an expansion into instructions, for `op` on `dtype` itself."""
+        return self._own_rates(op, dtype) is not None
 
     def supports(self, op: str, dtype: str) -> bool:
         """Whether `cycles` has an answer for `op` on `dtype`."""
@@ -158,6 +166,7 @@ class Machine:
     what the scalar unit issues for each row of a scatter. scalar_start_us: the part of a launch in which a core's
     scalar unit works. wait_cycles: by pipe, what a wait for a flag costs. hbm_turn_share: how much longer HBM takes
     to read and write alike, as a share. atomic_us: one of several additions to one address, which take turns.
+    max_blocks: blocks that the grid of a launch has at most.
     library_*: see calibration/.
     """
 
@@ -183,6 +192,7 @@ class Machine:
     host: HostCost
     energy: Energy
     flags: int = 8
+    max_blocks: int = 65_535
     issue_cycles: int = 1
     row_instructions: int = 1
     vector_issue_cycles: int = 1
@@ -195,6 +205,40 @@ class Machine:
     library_issue_factor: float = 1.0
     library_constant_factor: float = 1.0
     library_start_us: float = 0.0
+
+    @property
+    def core_kinds(self) -> tuple[str, ...]:
+        """The kinds of cores: one that has everything, or cube and vector cores."""
+        return ("fused",) if self.fused else ("cube", "vector")
+
+    @cached_property
+    def _pipes(self) -> Mapping[str, frozenset[str]]:
+        found: dict[str, set[str]] = {core: {"S"} for core in self.core_kinds}
+        found[self.core_kinds[0]].add("M")
+        found[self.core_kinds[-1]].add("V")
+        for (source, target), move in self.moves.items():
+            for name in (source, target):
+                if self.spaces[name].core:
+                    found[self.spaces[name].core].add(move.pipe)
+        return {core: frozenset(pipes) for core, pipes in found.items()}
+
+    def pipes_of(self, core: str) -> frozenset[str]:
+        """The pipes of a kind of core: the scalar unit, its engines, and those that move bytes of its memories."""
+        return self._pipes[core]
+
+    @staticmethod
+    def accumulator(dtype: str) -> str:
+        """The type in which the cube adds up products of `dtype`."""
+        return "i32" if dtype.startswith(("i", "ui")) else "f32"
+
+    def holds(self, space: str, dtype: str) -> bool:
+        """Whether an engine that works on a memory space of a core takes elements of a type there."""
+        moved = self.vector.runs("copy", dtype)
+        if space == "ub":
+            return moved
+        if space == "l0c":
+            return dtype in {self.accumulator(d) for d in self.cube}
+        return dtype in self.cube or (space not in ("l1", "l0a", "l0b") and moved)
 
     def cycles_to_microseconds(self, cycles: float) -> float:
         """Core cycles as microseconds at this chip's clock."""

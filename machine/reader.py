@@ -155,14 +155,15 @@ def _machine(table: _Table) -> Machine:
     scalar = table.child("scalar")
     issue = scalar.integer("issue_cycles")
     waits = {p: int(n) for p, n in table.numbers("waits").items()} if "waits" in table.table else {}
-    spaces, l2 = _spaces(table.child("spaces")), memory.number("l2_tb_per_s")
+    fused = table.flag("fused")
+    spaces, l2 = _spaces(table.child("spaces"), fused), memory.number("l2_tb_per_s")
     counts = {"cube": cores.integer("cube"), "vector": cores.integer("vector")}
     units = {target: clock * counts["vector" if target == "ub" else "cube"] for target in spaces}
     rates, k0 = _cube(cube.child("rates"))
     machine = Machine(
         name=name,
         clock_mhz=clock,
-        fused=table.flag("fused"),
+        fused=fused,
         cube_cores=counts["cube"],
         vector_cores=counts["vector"],
         spaces=spaces,
@@ -179,6 +180,7 @@ def _machine(table: _Table) -> Machine:
         gm_align=memory.integer("gm_align"),
         launch_us=launch.number("one_core_us"),
         launch_us_all=launch.number("all_cores_us"),
+        max_blocks=launch.integer("max_blocks") if "max_blocks" in launch.table else 65_535,
         host=HostCost(
             host.number("pcie_gb_per_s") * 1e3,
             host.number("call_us"),
@@ -222,7 +224,7 @@ def _machine(table: _Table) -> Machine:
     return machine
 
 
-def _spaces(table: _Table) -> dict[str, MemorySpace]:
+def _spaces(table: _Table, fused: bool) -> dict[str, MemorySpace]:
     for required in _REQUIRED_SPACES:
         if required not in table.table:
             raise table.error(required, "is missing")
@@ -231,7 +233,8 @@ def _spaces(table: _Table) -> dict[str, MemorySpace]:
         if name not in (*_REQUIRED_SPACES, "bt", "fb"):
             raise table.error(name, "is not known")
         entry = table.child(name)
-        spaces[name] = MemorySpace(name, entry.integer("bytes"), entry.integer("align"))
+        core = "" if name == "gm" else "fused" if fused else "vector" if name == "ub" else "cube"
+        spaces[name] = MemorySpace(name, entry.integer("bytes"), entry.integer("align"), core)
         if spaces[name].align & (spaces[name].align - 1):
             raise entry.error("align", "must be a power of two")
         entry.close()

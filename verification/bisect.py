@@ -12,7 +12,6 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation
@@ -26,7 +25,7 @@ from ..dialects.graph.interface import shape_of
 from ..dialects.npu.interface import gm
 from ..dialects.npu.structure import KernelOp, LaunchOp
 from ..dialects.text import parse_module
-from ..passes.pipeline import level_of, make_pass, properties_of, remaining
+from ..passes.pipeline import level_of, remaining, run_stage, states_of
 from .examine import Examiner, Failure, Options
 from .extract import extract_launch
 from .pieces import FREE, Collector, Piece
@@ -370,13 +369,11 @@ class Bisector:
         if not self._still(again, arrays):
             return None
         before = again.clone()
-        have = properties_of(before)
         for stage in remaining(before, "npu", self.examiner.stages):
             if stage.name == self.failure.stage:
                 break
-            if stage.requires <= have:
-                make_pass(stage, self.examiner.target).apply(Context(), before)
-                have |= stage.establishes
+            if states_of(before).issuperset(stage.requires):
+                run_stage(stage, before, self.examiner.target)
         return Reproducer(source, str(before), arrays, count_ops(module))
 
 

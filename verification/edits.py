@@ -24,7 +24,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.traits import IsTerminator, Pure
+from xdsl.traits import IsTerminator
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from ..backends.interpreter.liveness import bounds
 from ..dialects import tile
@@ -335,9 +336,7 @@ EDITS: tuple[Edit, ...] = (
 def tidy(module: ModuleOp) -> None:
     """Drops what nothing uses: pure ops, arguments of @main and of fusions, kernels; and writes @main's type."""
     for op in reversed(list(module.walk())):
-        unused = op.results and not any(r.uses for r in op.results)
-        spare = isinstance(op, IndexConstantOp | npu.GmAllocOp | npu.GmConstantOp)
-        if unused and (op.has_trait(Pure) or spare or op.name in ("npu.alloc", "npu.slot", "npu.view")):
+        if op.results and is_trivially_dead(op):
             op.detach()
             op.erase()
     for op in list(module.walk()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,10 +16,11 @@ from ..backends.simulator import SimulationError, simulate
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..machine import Machine
+from ..passes.base import LevelPass
 from ..passes.errors import PassError
-from ..passes.pipeline import PIPELINE, Stage, all_passes, level_of, make_pass, properties_of, remaining
+from ..passes.pipeline import PIPELINE, Stage, all_passes, level_of, remaining, run_stage, states_of
 from .bounds import Bound
-from .compare import Difference, compare
+from .compare import Difference, compare, largest_finite, same_bits
 from .hostwalk import HostWalk, Memory
 from .results import Check, Progress
 from .structure import Cache, structure
@@ -75,6 +76,33 @@ class State:
 
 
 @dataclass
+class Standing:
+    """The program's results beside the reference. error, tolerance, ratio: as in a `Check`."""
+
+    reference: Sequence[Any] | None
+    results: Sequence[Any]
+    differences: list[Difference] = field(default_factory=list)
+    error: float = 0.0
+    tolerance: float = 0.0
+    ratio: float = 0.0
+    numbers: int = 0
+    open: int = 0
+
+    def add(self, x: Any, want: Any, bound: Bound) -> None:
+        """Compares the next result. bound: one standard deviation of it, None where it must be equal."""
+        allowed = None if bound is None else 2 * LIKELY * np.asarray(bound)
+        d = compare(x, np.asarray(want).reshape(np.shape(x)), allowed)
+        self.differences.append(d)
+        self.error = max(self.error, d.error)
+        self.ratio = max(self.ratio, d.ratio)
+        self.numbers += int(np.size(x))
+        if allowed is not None and np.size(x):
+            scale, finite = _scale(want), allowed[np.isfinite(allowed)]
+            self.tolerance = max(self.tolerance, float(finite.max() if finite.size else 0) / scale)
+            self.open += int((~(allowed <= scale)).sum())
+
+
+@dataclass
 class Examiner:
     """One program with its inputs, its reference (flat results, or None: the source's own level) and its stages.
     further: steps that the caller takes after those of `run`, for `progress`."""
@@ -98,6 +126,7 @@ class Examiner:
         self.tolerances: list[Bound] = []
         self.tags = Tags()
         self.bitwise = True
+        self._standing: Standing | None = None
         self._taken = self._steps = 0
 
     # -- the stages ----------------------------------------------------------------------------------------
@@ -109,11 +138,10 @@ class Examiner:
         state = State(SOURCE, module, level_of(module))
         self.snapshots[SOURCE] = module
         following = remaining(module, "npu", self.stages)
-        self._have = properties_of(module)
         self._steps = 1 + len(following) + self.further
         self.step(SOURCE)
         self._source(state)
-        if state.level == "npu" and "synchronized" in self._have:
+        if state.level == "npu" and "synchronized" in states_of(module):
             self._hazards(SOURCE, state, state)
         for stage in following:
             if self._done():
@@ -150,17 +178,13 @@ class Examiner:
     def _apply(self, stage: Stage, state: State) -> State | None:
         """The module after a stage; None, with a failure noted, where the pass raises or leaves invalid IR."""
         module = state.module.clone()
-        lacking = ", ".join(sorted(stage.requires - self._have))
         try:
-            if lacking:
-                raise PassError(f"{stage.name} needs a module that is {lacking}")
-            make_pass(stage, self.target).apply(Context(), module)
+            run_stage(stage, module, self.target)
         except Exception as error:
             kind, said = type(error).__name__, one_line(str(error))
             problem = said if isinstance(error, PassError | VerifyException) else f"{kind}: {said[:200]}"
             self._fail(Failure(stage.name, "crash", state.level, state.module, None, problem=problem))
             return None
-        self._have |= stage.establishes
         try:
             verify_module(module)
         except VerifyException as error:
@@ -177,7 +201,7 @@ class Examiner:
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)
         if failure.finding is None:
-            self.row(failure.stage, failure.level, "typed", [], None, 0, False, failure.problem)
+            self.row(failure.stage, failure.level, "typed", [], note=failure.problem)
 
     # -- values --------------------------------------------------------------------------------------------
 
@@ -194,7 +218,7 @@ class Examiner:
         if self.reference is None:
             self.reference = trace.results
         memory = "bytes" if self._addressed(state) else "typed"
-        differences = self.row(SOURCE, state.level, memory, trace.results, None, 0, False)
+        differences = self.row(SOURCE, state.level, memory, trace.results)
         worst = max(differences, key=lambda d: d.ratio, default=None)
         if worst is not None and worst.ratio > 1:
             end = _main_end(state.module)
@@ -218,8 +242,7 @@ class Examiner:
         return Walk(module, self.cache, Settings()).run(self.inputs)
 
     def _addressed(self, state: State) -> bool:
-        have = properties_of(state.module)
-        return state.level == "npu" and "addressed" in have
+        return state.level == "npu" and "addressed" in states_of(state.module)
 
     def _host_run(self, state: State, golden: Trace | None = None, memory: Memory | None = None) -> Trace:
         if memory is None:
@@ -229,7 +252,7 @@ class Examiner:
 
     def _judge(self, stage: Stage, before: State, after: State) -> None:
         if not self.options.values:
-            if "synchronized" in self._have:
+            if "synchronized" in states_of(after.module):
                 self._hazards(stage.name, before, after)
             return
         try:
@@ -237,7 +260,7 @@ class Examiner:
             if after.level == "npu":
                 self._judge_npu(stage, before, after, golden)
             else:
-                settings = Settings(golden=golden, once=self.options.once, record=self.options.once)
+                settings = Settings(golden=golden, once=self.options.once)
                 isolated = Walk(after.module, self.cache, settings).run(self.inputs)
                 self._note(stage, before, after, golden, isolated)
                 self._accumulated(after, isolated)
@@ -248,14 +271,14 @@ class Examiner:
 
     def _accumulated(self, after: State, isolated: Trace) -> None:
         """The whole program after a graph or tile pass, on its own values."""
-        if self.options.once or self._done():
-            # what was right on golden inputs stays golden: the next pass is judged against that
+        if self.options.once or self._done() or not isolated.replaced:
+            # what was right on golden inputs stays golden: the next pass is judged against that; and where each op
+            # gave the golden bits, the values are the program's own
             trace = isolated
         else:
             trace = Walk(after.module, self.cache, Settings()).run(self.inputs)
         after.golden = self.goldens[after.name] = trace
-        compared = isolated.compared + isolated.proven
-        self.row(after.name, after.level, "typed", trace.results, isolated.worst, compared, False)
+        self.row(after.name, after.level, "typed", trace.results, isolated)
 
     def _judge_npu(self, stage: Stage, before: State, after: State, golden: Trace) -> None:
         exact = before.level != "graph"
@@ -263,11 +286,12 @@ class Examiner:
         for memory in modes:
             if self._unchanged(before, after, memory):
                 last = next(c for c in reversed(self.checks) if c.memory == memory)
-                self.checks.append(replace(last, stage=stage.name, isolated=0.0, compared=0, exact=exact))
+                alone = {"isolated": 0.0, "compared": 0, "numbers_alone": 0, "open_alone": 0}
+                self.checks.append(replace(last, stage=stage.name, exact=exact, **alone))
                 continue
             trace = self._host_run(after, golden, memory)
             self._note(stage, before, after, golden, trace)
-            self.row(after.name, "npu", memory, trace.results, trace.worst, trace.compared, exact)
+            self.row(after.name, "npu", memory, trace.results, trace, exact)
             if self._done():
                 return
             if memory == "bytes" and trace.findings:
@@ -275,7 +299,7 @@ class Examiner:
         # equal bits launch by launch: the golden run is this one's too
         after.golden = golden
         self.goldens[after.name] = golden
-        if "synchronized" in self._have:
+        if "synchronized" in states_of(after.module):
             self._hazards(stage.name, before, after)
 
     def _unchanged(self, before: State, after: State, memory: Memory) -> bool:
@@ -289,7 +313,7 @@ class Examiner:
         return structure(before.module, addressed) == structure(after.module, addressed)
 
     def _planned(self, state: State) -> bool:
-        return "planned" in properties_of(state.module)
+        return "planned" in states_of(state.module)
 
     def _hazards(self, name: str, before: State, after: State) -> None:
         """What values cannot show: a deadlock, and where there is a checker a race."""
@@ -298,7 +322,9 @@ class Examiner:
             simulate(after.module, self.machine)
             checker = all_passes().get(CHECKER)
             if checker is not None:
-                make_pass(Stage(CHECKER, checker, "npu"), self.target).apply(Context(), after.module.clone())
+                judge, copy = checker()(), after.module.clone()
+                # of a program halfway down it judges what is there
+                judge.run(copy) if isinstance(judge, LevelPass) else judge.apply(Context(), copy)
         except (SimulationError, PassError, VerifyException) as error:
             problem = one_line(str(error))
         if problem:
@@ -321,37 +347,47 @@ class Examiner:
         level: str,
         memory: str,
         results: Sequence[Any],
-        isolated: float | None = None,
-        compared: int = 0,
+        run: Trace | None = None,
         exact: bool = False,
         note: str = "",
     ) -> list[Difference]:
-        """Adds a check; gives the difference of each result from the reference."""
-        differences = []
-        scale_of: Callable[[Any], float] = _scale
-        error = ratio = tolerance = 0.0
-        for i, x in enumerate(results if self.reference is not None else ()):
-            assert self.reference is not None
-            want = self.reference[i] if i < len(self.reference) else None
-            bound = self.tolerances[i] if i < len(self.tolerances) else None
-            allowed = None if bound is None else 2 * LIKELY * np.asarray(bound, np.float64)
-            d = compare(x, np.asarray(want).reshape(np.shape(x)), allowed)
-            differences.append(d)
-            error = max(error, d.error)
-            ratio = max(ratio, d.ratio) if self.options.accumulated else 0.0
-            if allowed is not None and np.size(x):
-                finite = allowed[np.isfinite(allowed)]
-                tolerance = max(tolerance, float(finite.max() if finite.size else 0) / scale_of(want))
+        """Adds a check; gives the difference of each result from the reference. run: the judged one, on golden
+        inputs."""
+        isolated, compared = (None, 0) if run is None else (run.worst, run.compared + run.proven)
+        standing = self._standing_of(results)
+        ratio = standing.ratio if self.options.accumulated else 0.0
+        values = (isolated, compared, exact, note, standing.numbers, standing.open)
+        alone = (0, 0) if run is None else (run.numbers, run.open)
         self.checks.append(
-            Check(stage, level, memory, error, tolerance, ratio, isolated, compared, exact, note)
+            Check(stage, level, memory, standing.error, standing.tolerance, ratio, *values, *alone)
         )
-        return differences
+        return standing.differences
+
+    def _standing_of(self, results: Sequence[Any]) -> Standing:
+        """Results beside the reference; those with the bits of the row before stand as they do."""
+        last = self._standing
+        known = self.reference if self.reference is not None else ()
+        if (
+            last is not None
+            and last.reference is self.reference
+            and len(last.results) == len(results)
+            and all(
+                same_bits(np.asarray(a), np.asarray(b)) for a, b in zip(last.results, results, strict=True)
+            )
+        ):
+            return last
+        found = Standing(self.reference, results)
+        for i, x in enumerate(results if self.reference is not None else ()):
+            want = known[i] if i < len(known) else None
+            bound = self.tolerances[i] if i < len(self.tolerances) else None
+            found.add(x, want, bound)
+        self._standing = found if results else last
+        return found
 
 
 def _scale(x: Any) -> float:
-    values = np.abs(np.asarray(x).astype(np.complex128 if np.asarray(x).dtype.kind == "c" else np.float64))
-    finite = values[np.isfinite(values)]
-    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    largest = largest_finite(np.asarray(x))
+    return largest if largest > 0 else 1.0
 
 
 def _main_end(module: ModuleOp) -> Operation:

@@ -14,6 +14,17 @@ Progress = Callable[[str, int, int], None]
 """Is told what begins now, how many steps are done, and how many there are: 0 where nobody knows."""
 
 
+NEARLY_ALL = 0.9
+"""From this share of open numbers on, agreement with the reference says next to nothing."""
+
+
+def percent(share: float) -> str:
+    """A share as a percentage that is neither 0 nor 100 unless the share is."""
+    if share in (0.0, 1.0):
+        return f"{share:.0%}"
+    return "<0.1%" if share < 0.001 else ">99.9%" if share > 0.999 else f"{share:.1%}"
+
+
 @dataclass(frozen=True)
 class Check:
     """The program after one pass.
@@ -22,7 +33,10 @@ class Check:
     allowed, in the same measure (where the difference is closest to it, or exceeds it most); ratio: difference over
     what is allowed, element by element. isolated: the same ratio for single ops and kernels on golden inputs, against
     the pass before; compared: how many values those were. exact: nothing but equal bits is accepted of this pass.
-    note: one clause, where there is more to say.
+    note: one clause, where there is more to say. numbers: how many numbers of the results were compared with the
+    reference; open: for how many of them the tolerance is larger than any number of that output, so that it says
+    nothing of them; numbers_alone, open_alone: the same of the values on golden inputs, where those of equal bits are
+    not open.
     """
 
     stage: str
@@ -35,11 +49,27 @@ class Check:
     compared: int
     exact: bool
     note: str = ""
+    numbers: int = 0
+    open: int = 0
+    numbers_alone: int = 0
+    open_alone: int = 0
+
+    @property
+    def open_share(self) -> float:
+        """The share of the results' numbers that the tolerance leaves open, 0 to 1."""
+        return self.open / self.numbers if self.numbers else 0.0
 
     @property
     def ok(self) -> bool:
         """Whether every difference is allowed and there is nothing to note."""
         return self.ratio <= 1 and (self.isolated is None or self.isolated <= 1) and not self.note
+
+    @property
+    def word(self) -> str:
+        """`ok`, `open` where next to nothing of the results could be compared, or what is wrong."""
+        if not self.ok:
+            return self.note or "DIFFERS"
+        return "open" if self.open_share >= NEARLY_ALL else "ok"
 
     @property
     def name(self) -> str:
@@ -158,13 +188,17 @@ class Verification:
     """What results are compared with."""
     hazards: list[str] = field(default_factory=list)
     """Races, deadlocks and the like that npu-check or the simulator found; each has a row of its own too."""
+    target: str = ""
+    """The machine that the program was compiled for."""
 
     def __repr__(self) -> str:
         errors = ", ".join(f"{level} {error:.2g}" for level, error in self.levels.items())
-        said = f"<Verification {'ok' if self.ok else 'FAILED'} against {self.reference}: {errors}"
+        said = f"<Verification {self.verdict} against {self.reference}: {errors}"
         bad = next((c for c in self.checks if not c.ok), None)
         if bad is not None:
             said += f"; first bad pass {bad.name}"
+        if self.open_share:
+            said += f"; {percent(self.open_share)} of the numbers open"
         return said + ("" if self.bitwise else "; memory modes differ") + ">"
 
     def _repr_html_(self) -> str:
@@ -175,18 +209,40 @@ class Verification:
                 f"npu {c.memory}" if c.level == "npu" else c.level,
                 f"{c.error:.3g}",
                 f"{c.tolerance:.2g}",
-                "ok" if c.ok else (c.note or "DIFFERS"),
+                percent(c.open_share),
+                c.word,
             ]
             for c in self.checks
         ]
-        note = "" if self.culprit is None else "; ".join(self.culprit.sentences())
-        title = f"{'ok' if self.ok else 'FAILED'}: largest error against {self.reference}, after each pass"
-        return table_html(title, ["pass", "level", "error", "tolerance", ""], rows, note)
+        said = self.openness() if self.culprit is None else "; ".join(self.culprit.sentences())
+        title = f"{self.verdict}: largest error against {self.reference}, after each pass"
+        return table_html(title, ["pass", "level", "error", "tolerance", "open", ""], rows, said)
 
     @property
     def ok(self) -> bool:
         """Whether every row is, and both memory modes give the same bits."""
         return self.bitwise and all(c.ok for c in self.checks)
+
+    @property
+    def verdict(self) -> str:
+        """`ok`, `OPEN` where nothing is wrong but next to nothing of the results could be compared, or `FAILED`."""
+        return "FAILED" if not self.ok else "OPEN" if self.open_share >= NEARLY_ALL else "ok"
+
+    @property
+    def open_share(self) -> float:
+        """The share of the results' numbers that the tolerance leaves open, 0 to 1: in the row where it is largest."""
+        return max((c.open_share for c in self.checks), default=0.0)
+
+    def openness(self) -> str:
+        """One sentence on the numbers that the tolerance leaves open; nothing where there are none."""
+        share = percent(self.open_share)
+        if self.open_share == 0:
+            return ""
+        if self.open_share < NEARLY_ALL:
+            return f"{share} of the results' numbers are open: rounding alone may change them by more than their size"
+        alone = any(c.isolated is not None for c in self.checks)
+        judged = "each pass was judged alone, op by op" if alone else "the passes were not judged"
+        return f"{share} of the results' numbers are open, since rounding alone may change them entirely: {judged}"
 
     @property
     def levels(self) -> dict[str, float]:

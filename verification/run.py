@@ -62,7 +62,7 @@ def verify_module(
         examiner.run()
     if bisect and examiner.failures:
         return _explained(examiner, deadline, against)
-    result = Verification(examiner.checks, None, examiner.bitwise, against, examiner.hazards)
+    result = Verification(examiner.checks, None, examiner.bitwise, against, examiner.hazards, target)
     if execute is not None and not any(f.kind in ("crash", "invalid") for f in examiner.failures):
         _run(examiner, execute, result)
     return result
@@ -78,7 +78,7 @@ def _explained(examiner: Examiner, deadline: float, against: str) -> Verificatio
     if examiner.progress is not None:
         examiner.progress(f"looking for the cause in {examiner.failures[0].stage}", 0, 0)
     culprit = Bisector(examiner, deadline).culprit()
-    return Verification(examiner.checks, culprit, examiner.bitwise, against, examiner.hazards)
+    return Verification(examiner.checks, culprit, examiner.bitwise, against, examiner.hazards, examiner.target)
 
 
 def _run(examiner: Examiner, execute: Execute, result: Verification) -> None:

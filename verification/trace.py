@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,8 @@ class Launch:
     starts: dict[int, Any]
     outputs: list[Any]
     own: Callable[[], list[Any]]
+    right: set[Hashable] = field(default_factory=set)
+    """Compiled kernels of later levels that gave the golden outputs for these very inputs."""
 
 
 @dataclass
@@ -95,8 +97,14 @@ class Trace:
     """Largest difference of an op on golden inputs, relative to what is allowed."""
     compared: int = 0
     """Values that were held against golden ones."""
+    numbers: int = 0
+    """Numbers in the values that were held against golden ones."""
+    open: int = 0
+    """Numbers that differ where the bounds allow anything."""
     proven: int = 0
     """Values that needed no run: the same op on the same operands as before."""
+    replaced: bool = False
+    """Whether a golden value went on in place of one with other bits. If not, all values are the module's own."""
 
     def value(self, path: Path, tag: str | None) -> Array | None:
         """The value under a tag as seen from `path`: its own, or one of a loop around it."""
@@ -106,8 +114,11 @@ class Trace:
                 return found
         return None
 
-    def judge(self, finding: Finding) -> None:
+    def judge(self, finding: Finding, numbers: int) -> None:
+        """Notes a comparison of a value of so many numbers."""
+        self.numbers += numbers
         self.compared += 1
         self.worst = max(self.worst, finding.difference.ratio)
+        self.open += finding.difference.open
         if finding.difference.ratio > 1:
             self.findings.append(finding)

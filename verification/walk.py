@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.interpreter.compiling import jit, row_major
+from ..backends.interpreter.compiling import QUICK_OPTIONS, jit, row_major
 from ..backends.interpreter.graph import RULES, called, main_of
 from ..backends.interpreter.host import run_text
 from ..backends.interpreter.launch import ZERO
@@ -42,7 +42,8 @@ Env = dict[SSAValue, Pair]
 @dataclass
 class Settings:
     """How to walk. likely: compute the bounds of a whole program on the way; golden: the run to compare with;
-    once: what is equal to something already judged is not run again; record: keep values for the next level."""
+    once: a kernel that gave the right values once is not run again, whatever the values; record: keep values for
+    the next level."""
 
     likely: bool = False
     golden: Trace | None = None
@@ -76,7 +77,7 @@ class Walk:
             if golden is not None and last is not None:
                 # the values were judged where they were made: here only which ones are returned
                 for i, ((x, e), want) in enumerate(zip(ends, golden.results, strict=False)):
-                    self.trace.judge(Finding(last, i, (), self._compare(x, want, e, None)))
+                    self.trace.judge(Finding(last, i, (), self._compare(x, want, e, None)), x.size)
         return self.trace
 
     # -- blocks and ops ------------------------------------------------------------------------------------
@@ -96,11 +97,10 @@ class Walk:
                 else [env[v][0] for v in op.operands]
             )
             for i, (value, pair) in enumerate(zip(op.results, results, strict=True)):
-                env[value] = self._settle(op, i, value, pair, path, number)
+                env[value], replaced = self._settle(op, i, value, pair, path, number)
+                self.trace.replaced |= replaced
                 if self.settings.record:
-                    own, ends = pair[0], env[value][0]
-                    went_on = own.shape != ends.shape or same_bits(own, ends)
-                    self._record(op, i, value, ends, operands, path, None if went_on else own)
+                    self._record(op, i, value, env[value][0], operands, path, pair[0] if replaced else None)
             if number is not None:
                 launch, own = self.trace.launches[number], [x for x, _ in results]
                 launch.outputs, launch.own = [env[v][0] for v in op.results], lambda own=own: own
@@ -128,24 +128,25 @@ class Walk:
 
     def _settle(
         self, op: Operation, i: int, value: SSAValue, pair: Pair, path: Path, number: int | None
-    ) -> Pair:
-        """Compares a result with the golden one; gives what goes on."""
+    ) -> tuple[Pair, bool]:
+        """Compares a result with the golden one; gives what goes on, and whether it has other bits than the result."""
         golden, key = self.settings.golden, (path, value.name_hint or "")
         if golden is None or key not in golden.values:
-            return pair
+            return pair, False
         (x, e), want = pair, golden.values[key]
         if want.shape != x.shape or want.dtype != x.dtype:
-            return pair
+            return pair, False
         # an op of several results may make one from another, which is its own and not yet the golden one
         unsettled = (
             frozenset(r.name_hint or "" for r in op.results) if len(op.results) > 1 else frozenset[str]()
         )
-        difference = self._compare(x, want, e, self._golden_bound(key, unsettled))
-        self.trace.judge(Finding(op, i, path, difference, number))
+        same = same_bits(x, want)
+        difference = SAME if same else self._compare(x, want, e, self._golden_bound(key, unsettled))
+        self.trace.judge(Finding(op, i, path, difference, number), x.size)
         if number is not None and difference.ratio <= 1:
             assert isinstance(op, tile.LaunchOp)
             self.judged.add((op.callee, op.inits))
-        return want, None
+        return (want, None), not same
 
     def _compare(self, x: Any, want: Any, mine: Late | None, golden: Late | None) -> Difference:
         """Both sides may be off, each by its own bound. A level without bounds rounds as the golden one; so does a
@@ -184,11 +185,23 @@ class Walk:
 
         return Late(make, max([coarsest(made.op), *(b.coarsest for b in behind if b is not None)]))
 
+    def _with_bounds(
+        self, op: Operation, xs: Sequence[Array], es: Sequence[Bound]
+    ) -> tuple[list[Array], list[Bound]]:
+        """The results of an op and what each may be off over a whole program."""
+        exact = tuple(e is None for e in es)
+
+        def make() -> Any:
+            return jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), "likely"), QUICK_OPTIONS)
+
+        known = [e for e in es if e is not None]
+        return self.cache.get(("likely", structure(op), exact), make)(list(xs), known)
+
     def _bounds(self, op: Operation, xs: Sequence[Array], es: Sequence[Bound], mode: Mode) -> list[Bound]:
         exact = tuple(e is None for e in es)
 
         def make() -> Any:
-            return jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1])
+            return jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1], QUICK_OPTIONS)
 
         known = [e for e in es if e is not None]
         return self.cache.get(("bounds", structure(op), mode, exact), make)(list(xs), known)
@@ -198,7 +211,7 @@ class Walk:
     def _proven(self, op: Operation, env: Env, path: Path) -> bool:
         """Whether the golden run had this op on these operands: then its results are the golden ones."""
         golden = self.settings.golden
-        if golden is None or not self.settings.once or not op.results:
+        if golden is None or not op.results:
             return False
         if isinstance(op, (control.WhileOp, control.CaseOp, control.HostOp, func.CallOp)):
             return False
@@ -210,7 +223,8 @@ class Walk:
             return False
         xs = [x for x, _ in operands]
         if isinstance(op, tile.LaunchOp):
-            if (op.callee, op.inits) not in self.judged or not self._same_operands(golden, keys[0], xs):
+            known = self.settings.once and (op.callee, op.inits) in self.judged
+            if not known or not self._same_operands(golden, keys[0], xs):
                 return False
             self._note_launch(op, xs, path)
             self.trace.launches[-1].outputs = [golden.values[k] for k in keys]
@@ -225,6 +239,7 @@ class Walk:
                 made = golden.made.get(key)
                 self._record(op, i, value, golden.values[key], xs, path, None if made is None else made.own)
         self.trace.proven += 1
+        self.trace.numbers += sum(golden.values[k].size for k in keys)
         return True
 
     def _same_op(self, op: Operation, golden: Trace, keys: Sequence[Key], xs: Sequence[Array]) -> bool:
@@ -282,15 +297,18 @@ class Walk:
         return self._compiled(op, xs, es)
 
     def _compiled(self, op: Operation, xs: Sequence[Array], es: Sequence[Late | None]) -> list[Pair]:
-        """A graph op as a compiled function; its bounds are computed where they are asked for."""
-        key = ("values", structure(op))
-        ys = self.cache.get(key, lambda: jit(lambda xs: evaluate(op, xs, [], None)[0]))(list(xs))
+        """A graph op as a compiled function; its bounds are computed where they are asked for, those of a whole program
+        by the same function."""
         if self.settings.likely:
             known = [None if e is None else e() for e in es]
-            if isinstance(op, EXACT) and all(e is None for e in known):
-                return [(y, None) for y in ys]
-            found = self._bounds(op, xs, known, "likely")
-            return [(y, Late(lambda b=b: b)) for y, b in zip(ys, found, strict=True)]
+            if not (isinstance(op, EXACT) and all(e is None for e in known)):
+                ys, found = self._with_bounds(op, xs, known)
+                return [(y, Late(lambda b=b: b)) for y, b in zip(ys, found, strict=True)]
+        key = ("values", structure(op))
+        function = self.cache.get(key, lambda: jit(lambda xs: evaluate(op, xs, [], None)[0], QUICK_OPTIONS))
+        ys = function(list(xs))
+        if self.settings.likely:
+            return [(y, None) for y in ys]
         if self.settings.golden is None:
             return [(y, None) for y in ys]
         grain = max([coarsest(op), *(e.coarsest for e in es if e is not None)])

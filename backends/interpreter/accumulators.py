@@ -64,7 +64,9 @@ def zeroed(loop: scf.ForOp, known: Collection[SSAValue], carried: Carried) -> di
     for op in loop.walk():
         if isinstance(op, MmadOp) and _first_of(op, known) is loop:
             alloc = whole_buffer(op.acc)
-            if slots.get(alloc) is not None and all(u is op or not loop.is_ancestor(u) for u in buffer_users(alloc)):
+            if slots.get(alloc) is not None and all(
+                u is op or not loop.is_ancestor(u) for u in buffer_users(alloc)
+            ):
                 found[op] = alloc
     return found
 

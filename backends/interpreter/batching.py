@@ -133,7 +133,10 @@ def narrowed(batches: Mapping[SectionOp, Batch]) -> dict[SectionOp, Batch]:
 
 
 def _fitting(
-    inner: Sequence[Operation], candidates: dict[SSAValue, int], moved: Mapping[SSAValue, set[SSAValue]], most: int
+    inner: Sequence[Operation],
+    candidates: dict[SSAValue, int],
+    moved: Mapping[SSAValue, set[SSAValue]],
+    most: int,
 ) -> Batch:
     """Those of the candidates with which sums have at most so many bytes, and stored boxes lie side by side."""
     for op in inner:
@@ -173,7 +176,9 @@ def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAV
         counters = set(op.index_operands())
         if rows < SAME_KERNEL_ROWS or columns < SAME_KERNEL_COLUMNS:
             return moved.get(whole_buffer(op.a), set()) | moved.get(whole_buffer(op.b), set()) | counters
-        return counters if columns % SAME_KERNEL_PANEL == 0 else moved.get(whole_buffer(op.b), set()) | counters
+        return (
+            counters if columns % SAME_KERNEL_PANEL == 0 else moved.get(whole_buffer(op.b), set()) | counters
+        )
     if isinstance(op, LoadScalarOp | LoadL0Op | VExtractOp):
         return set(op.index_operands())
     if isinstance(op, TransferOp):

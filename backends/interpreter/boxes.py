@@ -238,7 +238,9 @@ def _shifted(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.
         before, after = max(-low, 0), max(high + n - extent, 0)
         room.append((before, after, 0))
         value = shift.value if (low, high) == (shift.low, shift.high) else _clamp(shift.value, low, high)
-        starts.append(value + before if known(value) else lax.add(value, np.int32(before)) if before else value)
+        starts.append(
+            value + before if known(value) else lax.add(value, np.int32(before)) if before else value
+        )
     return slice_at(lax.pad(x, np.asarray(fill, x.dtype), room), starts, sizes)
 
 
@@ -302,7 +304,9 @@ def slice_at(x: Array, starts: Sequence[Any], sizes: Sequence[int], strides: Seq
         return _thinned(x, strides)
     if all(known(s) for s in starts):
         return lax.slice(x, starts, [s + n for s, n in zip(starts, sizes, strict=True)], strides or None)
-    return _thinned(lax.dynamic_slice(x, [traced(s) for s in starts], sizes, allow_negative_indices=False), strides)
+    return _thinned(
+        lax.dynamic_slice(x, [traced(s) for s in starts], sizes, allow_negative_indices=False), strides
+    )
 
 
 # -- stores ------------------------------------------------------------------------------------------------

@@ -104,7 +104,9 @@ class _Client:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.client, name)
 
-    def compile_and_load(self, module: Any, executable_devices: Any, compile_options: Any, **more: Any) -> Any:
+    def compile_and_load(
+        self, module: Any, executable_devices: Any, compile_options: Any, **more: Any
+    ) -> Any:
         if ROLLED not in os.environ.get("XLA_FLAGS", ""):
             message = compile_options.SerializeAsString() + EXTRA_OPTION
             compile_options = type(compile_options).ParseFromString(message)

@@ -212,7 +212,9 @@ class GridWalker:
         carried too."""
         roots = self._written(scope)
 
-        def body(carry: tuple[Any, Any, list[Array], list[Array]]) -> tuple[Any, Any, list[Array], list[Array]]:
+        def body(
+            carry: tuple[Any, Any, list[Array], list[Array]],
+        ) -> tuple[Any, Any, list[Array], list[Array]]:
             i, _, tensors, inner = carry
             self.tensors.update(zip(roots, tensors, strict=True))
             inner = list(step(i, inner))

@@ -213,7 +213,9 @@ class HostProgram:
         function around it are to its callers."""
         local, inside, written = self.local(op), set(op.walk()), self.writes(op)
         roots = [r for r in dict.fromkeys(self.roots.values()) if r in written and r not in local]
-        return [r for r in roots if isinstance(r, BlockArgument) or defined(r) or self._used_outside(r, inside)]
+        return [
+            r for r in roots if isinstance(r, BlockArgument) or defined(r) or self._used_outside(r, inside)
+        ]
 
     def _used_outside(self, root: SSAValue, inside: set[Operation]) -> bool:
         values = [v for v, r in self.roots.items() if r is root]

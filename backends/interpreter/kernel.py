@@ -108,7 +108,9 @@ class NpuKernel(GridWalker):
 
     def _operands(self, section: SectionOp) -> set[int]:
         """The device tensors that a section loads to l1, for products."""
-        loads = [op for op in section.walk() if isinstance(op, ops.LoadOp) and buffer(op.tile()).space == "l1"]
+        loads = [
+            op for op in section.walk() if isinstance(op, ops.LoadOp) and buffer(op.tile()).space == "l1"
+        ]
         return {self.where[op.main_operands()[0]][0] for op in loads}
 
     @property
@@ -216,7 +218,9 @@ class NpuKernel(GridWalker):
             self.block(nest[-1].body.block)
             return self.memory.take(op)
 
-        self.memory.leave(op, self.repeat(0, prod(counts), iteration, op, self.memory.save(op, set(zeros.values()))))
+        self.memory.leave(
+            op, self.repeat(0, prod(counts), iteration, op, self.memory.save(op, set(zeros.values())))
+        )
 
     def _pack(self, loop: scf.ForOp) -> None:
         """Cuts the operands that every iteration of a loop reads again, and that move with loops inside it, into tiles:
@@ -234,7 +238,10 @@ class NpuKernel(GridWalker):
                 continue
             if all(inside[v][:2] == (0, 1) for v in moving):
                 batch = Batch({**self.batch.counts, **{v: inside[v][2] for v in moving}}, self.batch.starts)
-                self.packed[op] = wide.apart(self._box(load, box, _matrix_shape(op), batch), batch.sizes), moving
+                self.packed[op] = (
+                    wide.apart(self._box(load, box, _matrix_shape(op), batch), batch.sizes),
+                    moving,
+                )
 
     def load(self, op: ops.LoadOp) -> None:
         self._put(op.tile(), self._box(op, box_of(op), buffer(op.tile()).shape, self.batch))
@@ -255,7 +262,9 @@ class NpuKernel(GridWalker):
         if op in self.packed:
             x, moving = self.packed[op]
             for v in moving:
-                x = lax.dynamic_index_in_dim(x, traced(self.scope.index[v].value), self.batch.rank, keepdims=False)
+                x = lax.dynamic_index_in_dim(
+                    x, traced(self.scope.index[v].value), self.batch.rank, keepdims=False
+                )
         else:
             x = self._box(load, box, _matrix_shape(op), self.batch)
         if isinstance(x, Wide):

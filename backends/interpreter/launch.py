@@ -210,7 +210,16 @@ class CompiledKernel:
     ) -> list[Array]:
         blanks, room = dict(zip(self.blanks, zeros, strict=True)), None if self.split is None else rooms
         return trace(
-            self.kernel, self.signature, zero, passed, None, self.split, start, self.batches, blanks, room=room
+            self.kernel,
+            self.signature,
+            zero,
+            passed,
+            None,
+            self.split,
+            start,
+            self.batches,
+            blanks,
+            room=room,
         )
 
     def __call__(self, passed: Sequence[Array]) -> list[Array]:
@@ -246,7 +255,10 @@ class CompiledKernel:
             if t.written:
                 d, each = self.split.parts[i]
                 border = self._last * each
-                parts = lax.slice_in_dim(a, 0, border, axis=d), lax.slice_in_dim(b, 0, t.shape[d] - border, axis=d)
+                parts = (
+                    lax.slice_in_dim(a, 0, border, axis=d),
+                    lax.slice_in_dim(b, 0, t.shape[d] - border, axis=d),
+                )
                 out.append(cooked(lax.concatenate(parts, d), t.dtype))
         return out
 

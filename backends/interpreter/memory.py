@@ -125,7 +125,10 @@ class TypedMemory:
 
     def _together(self, slot: Slot, parts: Parts) -> Array:
         shape, found = buffer(slot.alloc).shape, self._wide(slot)
-        if found is not None and (found.parts, found.x.shape) == (parts, extents(shape, parts, self.batch.sizes)):
+        if found is not None and (found.parts, found.x.shape) == (
+            parts,
+            extents(shape, parts, self.batch.sizes),
+        ):
             return found.x
         return together(self._read(slot), shape, parts, self.batch.sizes).x
 

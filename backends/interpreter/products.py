@@ -52,7 +52,9 @@ def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> 
         return _inner(a, b, over, batch, kept, dtype)
     if rows == 1 or columns == 1:
         # XLA fuses such a product with what is around it, and adds up in another order then
-        return in_rows(lax.dot_general(in_rows(a), in_rows(b), dimension_numbers, preferred_element_type=dtype))
+        return in_rows(
+            lax.dot_general(in_rows(a), in_rows(b), dimension_numbers, preferred_element_type=dtype)
+        )
     product = lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)
     # XLA makes a product of single terms a multiplication, which it would merge with an addition behind it
     single = all(a.shape[d] == 1 for d in over[0])
@@ -64,7 +66,9 @@ def _kept(x: Array, named: Sequence[int]) -> list[int]:
     return [d for d in range(x.ndim) if d not in named]
 
 
-def _inner(a: Array, b: Array, over: Any, batch: Any, kept: Sequence[Sequence[int]], dtype: np.dtype) -> Array:
+def _inner(
+    a: Array, b: Array, over: Any, batch: Any, kept: Sequence[Sequence[int]], dtype: np.dtype
+) -> Array:
     """`dot_general` of vectors, whose `kept` dimensions have one element. XLA makes it a multiplication and a sum, and
     LLVM merges these or not."""
     shape = [a.shape[d] for d in batch[0]]

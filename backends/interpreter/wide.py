@@ -41,7 +41,11 @@ class Wide:
             seen += [*(counts[p] for p in part), n]
             order += [*part, rank]
         x = leading(self.x, seen, order, rank, inner)
-        return x if inner == self.shape else lax.broadcast_in_dim(x, (*x.shape[:rank], *self.shape), range(x.ndim))
+        return (
+            x
+            if inner == self.shape
+            else lax.broadcast_in_dim(x, (*x.shape[:rank], *self.shape), range(x.ndim))
+        )
 
 
 def leading(x: Array, seen: Sequence[int], order: Sequence[int], rank: int, shape: Sequence[int]) -> Array:
@@ -140,7 +144,9 @@ def compute(op: NpuOp, scope: Scope, sources: Sequence[Wide], out: Sequence[Spec
             return None
         parts.append(part)
         whole.append(shape[d] if d in dims else n)
-    lanes = [s.x if s.x.shape == tuple(whole) else lax.broadcast_in_dim(s.x, whole, range(rank)) for s in alike]
+    lanes = [
+        s.x if s.x.shape == tuple(whole) else lax.broadcast_in_dim(s.x, whole, range(rank)) for s in alike
+    ]
     kept = [tuple(result.shape[d] if d in dims else n for d, n in enumerate(whole)) for result in out]
     specs = [Spec(n, result.dtype) for n, result in zip(kept, out, strict=True)]
     results = RULES[type(op)](op, scope, lanes, specs)

@@ -30,7 +30,7 @@ from .steps import (
     Work,
     track,
 )
-from .timeline import Placed, Rest, first_passes, place
+from .timeline import Placed, Rest, lay_out
 
 __all__ = [
     "HBM",
@@ -51,8 +51,7 @@ __all__ = [
     "Transfer",
     "Wait",
     "Work",
-    "first_passes",
-    "place",
+    "lay_out",
     "simulate",
     "track",
 ]

@@ -455,7 +455,9 @@ class Section(Scope):
         a chip's program ends its loops there, ours walks on over nothing."""
         if isinstance(op, ops.LoadNd2NzOp | ops.LoadL0Op):
             here = (work, scope, frozenset([*range(self._outside), *self._open]))
-            before = self._fillers.get(ops.whole_buffer(op.source), []) if isinstance(op, ops.LoadL0Op) else []
+            before = (
+                self._fillers.get(ops.whole_buffer(op.source), []) if isinstance(op, ops.LoadL0Op) else []
+            )
             self._fillers[ops.whole_buffer(op.dest)] = [*before, here]
         elif isinstance(op, ops.MmadOp):
             for operand, other, axis in ((op.a, op.b, 1), (op.b, op.a, 0)):

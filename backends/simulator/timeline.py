@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from ...dialects.npu.streams import COMPUTE, PROGRAM, QUEUES
-from .steps import Record, Repeat, Step, Wait, Work
+from ...dialects.npu.streams import PROGRAM, QUEUES
+from .steps import Record, Repeat, Step, Wait, Work, track
 
 Row = NDArray[np.float64]
 """The time of something: the maximum of the times that a pass starts with, each with a constant added."""
@@ -24,24 +25,26 @@ NEVER = -np.inf
 
 @dataclass(frozen=True)
 class Placed:
-    """A step of the host program from `begin` to `end` microseconds, `times` alike one after the other; `calls` are
-    the calls that it is inside, outermost first."""
+    """A step of the host program from `begin` to `end` microseconds. `calls`: the calls that it is inside, outermost
+    first, each with a number of its own, so that two passes through one call can be told apart."""
 
     step: Work
     begin: float
     end: float
-    times: int
-    calls: tuple[Operation, ...]
+    calls: tuple[tuple[Operation, int], ...]
 
 
 @dataclass(frozen=True)
 class Rest:
-    """What a queue does in the `passes` after the first one."""
+    """What a queue does from `begin` to `end` in the `passes` through a loop that are not laid out one by one. `op`: a
+    command of the loop, or a call in it; `calls`: as of Placed."""
 
     queue: str
     passes: int
     begin: float
     end: float
+    op: Operation
+    calls: tuple[tuple[Operation, int], ...]
 
 
 def makespan(steps: Sequence[Step | Repeat]) -> float:
@@ -51,58 +54,90 @@ def makespan(steps: Sequence[Step | Repeat]) -> float:
     return clock.end()
 
 
-def first_passes(steps: Sequence[Step | Repeat]) -> Iterator[Placed | Rest]:
-    """All commands in time; of what is repeated the first pass, and how long the others take on each queue."""
-    return _first_passes(_Clock.at_zero(), steps, ())
+def lay_out(steps: Sequence[Step | Repeat], commands: int) -> Iterator[Placed | Rest]:
+    """All commands in time. Of loops the first passes are laid out one by one: as many, the same number for each loop,
+    as make at most `commands` commands in all, and at least one; the others are one Rest for each queue."""
+    return _lay_out(_Clock.at_zero(), steps, _passes(steps, commands), (), count())
 
 
-def _first_passes(
-    clock: _Clock, steps: Sequence[Step | Repeat], calls: tuple[Operation, ...]
+def _passes(steps: Sequence[Step | Repeat], commands: int) -> int:
+    """The largest number of passes through each loop that makes at most `commands` commands; at least 1."""
+    low, high = 1, _longest(steps, {})
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _size(steps, middle, {}) <= commands else (low, middle - 1)
+    return low
+
+
+def _longest(steps: Sequence[Step | Repeat], known: dict[int, int]) -> int:
+    """The most passes that any loop has."""
+    found = 1
+    for step in steps:
+        if isinstance(step, Repeat):
+            if id(step.steps) not in known:
+                known[id(step.steps)] = _longest(step.steps, known)
+            found = max(found, step.times, known[id(step.steps)])
+    return found
+
+
+def _size(steps: Sequence[Step | Repeat], passes: int, known: dict[int, int]) -> int:
+    """The commands that are laid out where at most `passes` of each loop are."""
+    found = 0
+    for step in steps:
+        if isinstance(step, Repeat):
+            if id(step.steps) not in known:
+                known[id(step.steps)] = _size(step.steps, passes, known)
+            found += min(step.times, passes) * known[id(step.steps)]
+        else:
+            found += not isinstance(step, Record | Wait)
+    return found
+
+
+def _lay_out(
+    clock: _Clock,
+    steps: Sequence[Step | Repeat],
+    passes: int,
+    calls: tuple[tuple[Operation, int], ...],
+    numbers: Iterator[int],
 ) -> Iterator[Placed | Rest]:
     for step in steps:
         if isinstance(step, Record | Wait):
             clock.step(step)
         elif not isinstance(step, Repeat):
             begin, end = clock.step(step)
-            yield Placed(step, begin, end, 1, calls)
+            yield Placed(step, begin, end, calls)
         else:
-            inside = calls if step.call is None else (*calls, step.call)
-            once = clock.copy() if step.call is None else clock.inside()
-            yield from _first_passes(once, step.steps, inside)
+            once, shown = clock.copy(), min(step.times, passes)
+            for _ in range(shown):
+                inside = calls
+                if step.call is not None:
+                    once, inside = once.inside(), (*calls, (step.call, next(numbers)))
+                yield from _lay_out(once, step.steps, passes, inside, numbers)
             clock.repeat(step)
-            if step.times > 1:
-                for queue in sorted({q or COMPUTE for q in step.queues}):
-                    yield Rest(queue, step.times - 1, once.free({queue}), clock.free({queue}))
+            op = _first(step)
+            if step.times > shown and op is not None:
+                for queue in sorted(_tracks(step)):
+                    yield Rest(queue, step.times - shown, once.free({queue}), clock.free({queue}), op, calls)
 
 
-def place(steps: Sequence[Step | Repeat]) -> list[Placed]:
-    """All commands in time. What is repeated is placed once: its first pass, stretched to the time that all passes
-    take."""
-    return list(_place(_Clock.at_zero(), steps, 1, ()))
+def _first(step: Step | Repeat) -> Operation | None:
+    """The op of the first command, or call, that a loop runs; None where it runs none."""
+    if not isinstance(step, Repeat):
+        return None if isinstance(step, Record | Wait) else step.op
+    if step.call is not None:
+        return step.call
+    return next((op for inner in step.steps if (op := _first(inner)) is not None), None)
 
 
-def _place(
-    clock: _Clock, steps: Sequence[Step | Repeat], times: int, calls: tuple[Operation, ...]
-) -> Iterator[Placed]:
-    for step in steps:
-        if isinstance(step, Record | Wait):
-            clock.step(step)
-        elif not isinstance(step, Repeat):
-            begin, end = clock.step(step)
-            yield Placed(step, begin, end, times, calls)
-        else:
-            inside = calls if step.call is None else (*calls, step.call)
-            once = clock.copy() if step.call is None else clock.inside()
-            first = list(_place(once, step.steps, times * step.times, inside))
-            clock.repeat(step)
-            base = min((p.begin for p in first), default=0.0)
-            last = max((p.end for p in first), default=0.0)
-            scale = (
-                (clock.free(step.queues) - base) / (last - base) if step.times > 1 and last > base else 1.0
-            )
-            for p in first:
-                begin, end = (base + (t - base) * scale for t in (p.begin, p.end))
-                yield Placed(p.step, begin, end, p.times, p.calls)
+def _tracks(repeat: Repeat) -> set[str]:
+    """The queues that show what a loop does."""
+    found: set[str] = set()
+    for step in repeat.steps:
+        if isinstance(step, Repeat):
+            found |= _tracks(step)
+        elif not isinstance(step, Record | Wait):
+            found.add(track(step))
+    return found
 
 
 class _Clock:

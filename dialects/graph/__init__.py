@@ -1,6 +1,7 @@
 """The graph level: whole tensors, value semantics, no machine."""
 
-from xdsl.ir import Dialect
+from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
+from xdsl.ir import Attribute, Dialect, Operation
 
 from .attributes import DataAttr
 from .contractions import ContractOp, ConvOp
@@ -14,6 +15,16 @@ from .reductions import ArgReduceOp, ReduceOp, ReduceWindowOp
 from .scatter import ScatterOp
 from .selecting import SelectAndScatterOp
 from .sorting import SortOp
+
+
+class Constants(ConstantMaterializationInterface):
+    """How a folded value becomes an op again."""
+
+    def materialize_constant(self, value: Attribute, type: Attribute) -> Operation | None:
+        if not isinstance(value, DataAttr):
+            return None
+        return ConstantOp.create(result_types=[type], properties={"value": value})
+
 
 Graph = Dialect(
     "graph",
@@ -50,6 +61,7 @@ Graph = Dialect(
         YieldOp,
     ],
     [DataAttr],
+    [Constants()],
 )
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.ir import Data
@@ -26,6 +26,10 @@ class Literal:
 
     @staticmethod
     def of(array: np.ndarray) -> Literal:
+        if array.size > 1 and all(n == 1 or not step for n, step in zip(array.shape, array.strides, strict=True)):
+            # one element, seen many times: it may be more than memory holds
+            one = array[(slice(1),) * array.ndim]
+            return Literal(name_of_numpy(array.dtype), array.shape, one.tobytes(), True)
         array = np.asarray(array, order="C")
         dtype = name_of_numpy(array.dtype)
         if array.size > 1:
@@ -62,6 +66,10 @@ class DataAttr(Data[Literal]):
     @staticmethod
     def of(array: np.ndarray | Sequence | float) -> DataAttr:
         return DataAttr(Literal.of(np.asarray(array)))
+
+    def reshaped(self, shape: Sequence[int]) -> DataAttr:
+        """The same elements in another shape."""
+        return DataAttr(replace(self.data, shape=tuple(shape)))
 
     def print_parameter(self, printer: Printer) -> None:
         lit = self.data

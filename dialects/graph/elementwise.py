@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.dialects.builtin import i1 as I1
-from xdsl.ir import Attribute
+from xdsl.interfaces import HasFolderInterface
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, result_def, traits_def
-from xdsl.traits import Pure
+from xdsl.traits import ConstantLike, Pure
 
 from ..base import integer
 from ..dtypes import COMPLEX, element_type, is_complex, part, same_width, size, tensor
@@ -19,10 +20,14 @@ from .attributes import DataAttr
 from .interface import GraphOp, element_of, shape_of
 
 
-class ElementwiseOp(GraphOp):
+class ElementwiseOp(GraphOp, HasFolderInterface):
     """One scalar function over each element; all operands have the result's shape."""
 
     FUNCTION: ClassVar[Function]
+
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        same = self.FUNCTION.name == "convert" and self.operands[0].type == self.results[0].type
+        return [self.operands[0]] if same else None
 
     def infer(self) -> Sequence[Attribute]:
         shape = shape_of(self.operands[-1])
@@ -65,7 +70,7 @@ PART_OPS: dict[str, type[ElementwiseOp]] = make_elementwise(
 
 
 @irdl_op_definition
-class ConstantOp(GraphOp):
+class ConstantOp(GraphOp, HasFolderInterface):
     """A constant tensor."""
 
     name = "graph.constant"
@@ -73,7 +78,10 @@ class ConstantOp(GraphOp):
     WHOLE: ClassVar[bool] = True
     value = prop_def(DataAttr)
     result = result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), ConstantLike())
+
+    def fold(self) -> Sequence[SSAValue | Attribute]:
+        return [self.value]
 
     def infer(self) -> Sequence[Attribute]:
 

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
-from xdsl.ir import Attribute
+from xdsl.interfaces import HasCanonicalizationPatternsInterface, HasFolderInterface
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def, var_operand_def
-from xdsl.traits import Pure
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+from xdsl.traits import ConstantLike, Pure
 
-from ..base import integer, to_ints
+from ..base import integer, ints, to_ints
 from ..dtypes import is_complex, paired, size, tensor
+from .attributes import DataAttr
 from .interface import GraphOp, check_ranks, element_of, shape_of
 
 
 @irdl_op_definition
-class BroadcastOp(GraphOp):
+class BroadcastOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterface):
     """Operand dimension i becomes result dimension `dims[i]`; size-1 and absent dimensions repeat."""
 
     name = "graph.broadcast"
@@ -25,6 +28,14 @@ class BroadcastOp(GraphOp):
     dims = prop_def(DenseArrayBase)
     result = result_def()
     traits = traits_def(Pure())
+
+    def fold(self) -> Sequence[SSAValue] | None:
+        same = to_ints(self.dims) == tuple(range(len(shape_of(self.result))))
+        return [self.x] if same and self.x.type == self.result.type else None
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        return (MergeBroadcasts(),)
 
     def infer(self) -> Sequence[Attribute]:
         src, out, dims = shape_of(self.x), shape_of(self.result), to_ints(self.dims)
@@ -39,7 +50,7 @@ class BroadcastOp(GraphOp):
 
 
 @irdl_op_definition
-class TransposeOp(GraphOp):
+class TransposeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterface):
     """Result dimension i is operand dimension `perm[i]`."""
 
     name = "graph.transpose"
@@ -49,6 +60,14 @@ class TransposeOp(GraphOp):
     result = result_def()
     traits = traits_def(Pure())
 
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        perm = to_ints(self.perm)
+        return [self.x] if perm == tuple(range(len(perm))) else None
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        return (MergeTransposes(),)
+
     def infer(self) -> Sequence[Attribute]:
         src, perm = shape_of(self.x), to_ints(self.perm)
         if sorted(perm) != list(range(len(src))):
@@ -57,7 +76,7 @@ class TransposeOp(GraphOp):
 
 
 @irdl_op_definition
-class ReshapeOp(GraphOp):
+class ReshapeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterface):
     """The same elements in row-major order under another shape."""
 
     name = "graph.reshape"
@@ -67,6 +86,16 @@ class ReshapeOp(GraphOp):
     x = operand_def()
     result = result_def()
     traits = traits_def(Pure())
+
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        if self.x.type == self.result.type:
+            return [self.x]
+        value = ConstantLike.get_constant_value(self.x)
+        return [value.reshaped(shape_of(self.result))] if isinstance(value, DataAttr) else None
+
+    @classmethod
+    def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
+        return (MergeReshapes(),)
 
     def infer(self) -> Sequence[Attribute]:
         src, out = shape_of(self.x), shape_of(self.result)
@@ -100,7 +129,7 @@ class ViewOp(GraphOp):
 
 
 @irdl_op_definition
-class SliceOp(GraphOp):
+class SliceOp(GraphOp, HasFolderInterface):
     """`x[starts:limits:strides]` in each dimension."""
 
     name = "graph.slice"
@@ -111,6 +140,9 @@ class SliceOp(GraphOp):
     strides = prop_def(DenseArrayBase)
     result = result_def()
     traits = traits_def(Pure())
+
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        return [self.x] if self.x.type == self.result.type else None
 
     def infer(self) -> Sequence[Attribute]:
         src = shape_of(self.x)
@@ -124,7 +156,7 @@ class SliceOp(GraphOp):
 
 
 @irdl_op_definition
-class PadOp(GraphOp):
+class PadOp(GraphOp, HasFolderInterface):
     """`low` and `high` elements of `value` around x (negative ones crop), `interior` between its elements."""
 
     name = "graph.pad"
@@ -136,6 +168,10 @@ class PadOp(GraphOp):
     interior = prop_def(DenseArrayBase)
     result = result_def()
     traits = traits_def(Pure())
+
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        kept = not any((*to_ints(self.low), *to_ints(self.high), *to_ints(self.interior)))
+        return [self.x] if kept else None
 
     def infer(self) -> Sequence[Attribute]:
         src, lists = shape_of(self.x), (to_ints(self.low), to_ints(self.high), to_ints(self.interior))
@@ -150,7 +186,7 @@ class PadOp(GraphOp):
 
 
 @irdl_op_definition
-class ReverseOp(GraphOp):
+class ReverseOp(GraphOp, HasFolderInterface):
     """Reverses the order of elements along `dims`."""
 
     name = "graph.reverse"
@@ -160,6 +196,10 @@ class ReverseOp(GraphOp):
     result = result_def()
     traits = traits_def(Pure())
 
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        one = all(shape_of(self.x)[d] == 1 for d in to_ints(self.dims))
+        return [self.x] if one else None
+
     def infer(self) -> Sequence[Attribute]:
         if any(not 0 <= d < len(shape_of(self.x)) for d in to_ints(self.dims)):
             raise ValueError(f"dims {list(to_ints(self.dims))} are outside the operand's rank")
@@ -167,7 +207,7 @@ class ReverseOp(GraphOp):
 
 
 @irdl_op_definition
-class ConcatOp(GraphOp):
+class ConcatOp(GraphOp, HasFolderInterface):
     """Operands one after the other along `dim`."""
 
     name = "graph.concat"
@@ -176,6 +216,9 @@ class ConcatOp(GraphOp):
     dim = prop_def(IntegerAttr)
     result = result_def()
     traits = traits_def(Pure())
+
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        return [self.parts[0]] if len(self.parts) == 1 else None
 
     def infer(self) -> Sequence[Attribute]:
         if not self.parts:
@@ -192,3 +235,45 @@ class ConcatOp(GraphOp):
         out = list(shapes[0])
         out[dim] = sum(s[dim] for s in shapes)
         return [tensor(out, element_of(self.parts[0]))]
+
+
+class MergeBroadcasts(RewritePattern):
+    """A broadcast of a broadcast is one broadcast."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter, /) -> None:
+        inner = op.x.owner
+        if not isinstance(inner, BroadcastOp) or inner.attributes:
+            return
+        dims = to_ints(op.dims)
+        through = ints([dims[d] for d in to_ints(inner.dims)])
+        merged = BroadcastOp.create(
+            operands=[inner.x], result_types=op.result_types, properties={"dims": through}
+        )
+        rewriter.replace(op, merged)
+
+
+class MergeTransposes(RewritePattern):
+    """A transpose of a transpose is one transpose."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter, /) -> None:
+        inner = op.x.owner
+        if not isinstance(inner, TransposeOp) or inner.attributes:
+            return
+        first = to_ints(inner.perm)
+        perm = ints([first[p] for p in to_ints(op.perm)])
+        merged = TransposeOp.create(
+            operands=[inner.x], result_types=op.result_types, properties={"perm": perm}
+        )
+        rewriter.replace(op, merged)
+
+
+class MergeReshapes(RewritePattern):
+    """A reshape of a reshape is one reshape."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ReshapeOp, rewriter: PatternRewriter, /) -> None:
+        inner = op.x.owner
+        if isinstance(inner, ReshapeOp) and not inner.attributes:
+            rewriter.replace(op, ReshapeOp.create(operands=[inner.x], result_types=op.result_types))

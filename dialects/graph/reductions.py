@@ -62,7 +62,9 @@ class ArgReduceOp(GraphOp):
         dim = integer(self.dim)
         shape = _reduced(shape_of(self.x), [dim])
         if shape_of(self.x)[dim] == 0:
-            raise ValueError(f"dimension {dim} of {list(shape_of(self.x))} has no elements, so no largest or smallest")
+            raise ValueError(
+                f"dimension {dim} of {list(shape_of(self.x))} has no elements, so no largest or smallest"
+            )
         return [tensor(shape, element_of(self.x)), tensor(shape, element_of(self.index))]
 
     def flops(self) -> int:

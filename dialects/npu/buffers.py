@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
+from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -16,21 +18,25 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
+from xdsl.traits import EffectInstance, Pure
 
 from ..base import FormattedOp
 from ..dtypes import part, size
+from ..effects import MemoryEffectInterface, allocates
 from ..shapes import check_places
 from .types import BufferType, GmType
 
 
 @irdl_op_definition
-class AllocOp(FormattedOp):
+class AllocOp(FormattedOp, MemoryEffectInterface):
     """Reserves a buffer in its space; `address` (bytes from the start of the space) comes with npu-allocate."""
 
     name = "npu.alloc"
     address = opt_prop_def(IntegerAttr)
     result = result_def()
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return allocates(self.results)
 
     def verify_(self) -> None:
         if not isinstance(self.result.type, BufferType):
@@ -38,7 +44,7 @@ class AllocOp(FormattedOp):
 
 
 @irdl_op_definition
-class SlotOp(FormattedOp):
+class SlotOp(FormattedOp, HasFolderInterface):
     """The slot of a multi-buffer that the counter `at [...]` selects, modulo the number of slots."""
 
     name = "npu.slot"
@@ -48,6 +54,9 @@ class SlotOp(FormattedOp):
     offsets = prop_def(DenseArrayBase)
     result = result_def()
     traits = traits_def(Pure())
+
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        return [self.source] if self.source.type == self.result.type else None
 
     def verify_(self) -> None:
         src, out = self.source.type, self.result.type
@@ -72,7 +81,7 @@ def buffer_users(alloc: SSAValue) -> Iterator[Operation]:
 
 
 @irdl_op_definition
-class ViewOp(FormattedOp):
+class ViewOp(FormattedOp, HasFolderInterface):
     """A strided view of a whole device tensor; moves nothing. A tensor of complex numbers, whole, may be seen as one of
     their parts, twice as many, and the other way round."""
 
@@ -80,6 +89,9 @@ class ViewOp(FormattedOp):
     source = operand_def()
     result = result_def()
     traits = traits_def(Pure())
+
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        return [self.source] if self.source.type == self.result.type else None
 
     def verify_(self) -> None:
         src, out = self.source.type, self.result.type

@@ -15,6 +15,7 @@ from ..dtypes import dtype_name, size
 from ..shapes import check_box, check_extract, check_matmul
 from .buffers import SlotOp
 from .interface import Cost, NpuOp, SourceBox, buffer, parts
+from .legality import refuse_drain, refuse_path, refuse_product
 from .types import BufferType, Pipe
 
 
@@ -52,6 +53,9 @@ class LoadL0Op(NpuOp):
 
     def source_box(self) -> SourceBox:
         return SourceBox.of(self)
+
+    def refused_by(self, machine: Machine) -> str | None:
+        return refuse_path(machine, "l1", buffer(self.dest).space, self.PIPE)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.cost_of_part(machine, indices, (None, None))
@@ -105,6 +109,9 @@ class MmadOp(NpuOp):
             raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
         check_matmul(self, len(self.linear().rows), *(buffer(v).shape for v in self.main_operands()))
 
+    def refused_by(self, machine: Machine) -> str | None:
+        return refuse_product(machine, *(dtype_name(buffer(v).element) for v in self.main_operands()))
+
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.cost_of_part(machine, indices, (None, None, None))
 
@@ -141,6 +148,10 @@ class CopyL0cOp(NpuOp):
 
     def source_box(self) -> SourceBox:
         return SourceBox.of(self)
+
+    def refused_by(self, machine: Machine) -> str | None:
+        elements = buffer(self.source).element, buffer(self.dest).element
+        return refuse_path(machine, "l0c", "ub", self.PIPE) or refuse_drain(machine, *map(dtype_name, elements))
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         move = machine.moves[("l0c", "ub")]

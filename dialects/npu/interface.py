@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
+from xdsl.traits import EffectInstance
 
 from ...machine import Machine
 from ..base import FormattedOp, Linear, to_ints
 from ..dtypes import dtype_name, itemsize, size
+from ..effects import MemoryEffectInterface, effects_on
 from ..shapes import check_offsets
+from .legality import EngineOp
 from .types import BufferType, GmType, Pipe
 
 
@@ -65,11 +69,15 @@ class SourceBox:
         return SourceBox(to_ints(sizes), *found)
 
 
-class NpuOp(FormattedOp):
+class NpuOp(EngineOp, MemoryEffectInterface):
     """One machine instruction. Operands come in the order sources, destinations, indices."""
 
     PIPE: ClassVar[Pipe]
     N_OUTPUTS: ClassVar[int] = 1
+
+    def pipes(self) -> Sequence[Pipe]:
+        """The pipe that the instruction runs on; those of a flag are the two that it orders."""
+        return (self.PIPE,)
 
     def sources(self) -> Sequence[SSAValue]:
         main = self.main_operands()
@@ -85,6 +93,9 @@ class NpuOp(FormattedOp):
 
     def writes(self) -> Sequence[SSAValue]:
         return self.destinations()
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return effects_on(self.reads(), self.writes())
 
     def in_place(self) -> bool:
         """Whether a destination may be a source too: each lane is read before it is written."""

@@ -37,6 +37,10 @@ class VScatterOp(VectorOp):
     kind = prop_def(StringAttr)
     INSTRUCTION: ClassVar[str] = "copy"
 
+    def instructions(self) -> Sequence[tuple[str, str]]:
+        function = "copy" if text(self.kind) == "set" else REDUCTION_FUNCTION[text(self.kind)]
+        return ((function, dtype_name(buffer(self.updates).element)),)
+
     def in_place(self) -> bool:
         return True
 

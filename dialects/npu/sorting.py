@@ -47,6 +47,10 @@ class VSortOp(VectorOp):
     def order(self) -> Keys:
         return Keys(to_ints(self.keys), to_ints(self.descending), to_ints(self.total))
 
+    def instructions(self) -> Sequence[tuple[str, str]]:
+        keys = [("sort32", dtype_name(buffer(self.sources()[n]).element)) for n in self.order().operands]
+        return (*keys, *(("gather", dtype_name(buffer(v).element)) for v in self.destinations()[:-1]))
+
     def verify_(self) -> None:
         super().verify_()
         if len(self.operands) < 3:

@@ -14,13 +14,16 @@ A command without a stream is synchronous: it starts when all before it is over,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def
+from xdsl.traits import EffectInstance
 
 from ..base import FormattedOp, text
+from ..effects import ORDERS, MemoryEffectInterface, effects_on
 
 COMPUTE, COPY_IN, COPY_OUT, HOST = "compute", "copy_in", "copy_out", "host"
 """Streams: kernels and copies within device memory; transfers to the device; transfers to the host; host calls."""
@@ -37,7 +40,7 @@ def is_number(type_: Attribute) -> bool:
     return isinstance(type_, TensorType) and not type_.get_shape()
 
 
-class Command(FormattedOp):
+class Command(FormattedOp, MemoryEffectInterface):
     """Something that the host program gives to a stream."""
 
     STREAM: ClassVar[str] = COMPUTE
@@ -57,6 +60,9 @@ class Command(FormattedOp):
         """Device tensors and values of the host whose contents it uses when it runs."""
         raise NotImplementedError
 
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return effects_on([*self.reads(), *self.at_issue()], self.writes())
+
     def at_issue(self) -> Sequence[SSAValue]:
         """Numbers that the program's thread must have when it gives the command to its stream."""
         return ()
@@ -70,11 +76,14 @@ class Command(FormattedOp):
             raise self.error(f"stream {text(self.stream)!r} is not one of {', '.join(STREAMS)}")
 
 
-class EventOp(FormattedOp):
+class EventOp(FormattedOp, MemoryEffectInterface):
     """An event and the queue that records it or waits for it."""
 
     event = prop_def(IntegerAttr)
     stream = prop_def(StringAttr)
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return ORDERS
 
 
 @irdl_op_definition

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolRefAttr, TensorType, i1
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, TensorType, i1
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -19,80 +20,68 @@ from xdsl.irdl import (
     var_region_def,
     var_result_def,
 )
-from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure, SymbolOpInterface
+from xdsl.traits import (
+    EffectInstance,
+    IsolatedFromAbove,
+    IsTerminator,
+    NoTerminator,
+    Pure,
+    RecursiveMemoryEffect,
+    SymbolOpInterface,
+)
 
-from ..base import INDEX, FormattedOp, integer, text, to_ints
+from ..base import FormattedOp, integer
 from ..dtypes import element_type, itemsize, size, tensor
+from ..effects import MemoryEffectInterface, allocates, effects_on
 from ..graph import ConstantOp, YieldOp
 from ..graph.attributes import DataAttr
 from .interface import gm
+from .legality import Kernel, Section
 from .streams import COMPUTE, COPY_IN, COPY_OUT, HOST, Command, RecordEventOp, WaitEventOp, is_number
 from .types import GmType
 
-CORES = ("cube", "vector", "fused")
-
 
 @irdl_op_definition
-class KernelOp(FormattedOp):
+class KernelOp(Kernel):
     """A program that all cores of `grid` run: block arguments are the grid coordinates, the device tensors read,
     then the `outputs` written (with mix kernels also `workspaces`, private scratch in device memory)."""
 
     name = "npu.kernel"
-    SYMBOL: ClassVar[str | None] = "sym_name"
-    sym_name = prop_def(StringAttr)
-    kind = prop_def(StringAttr)
-    grid = prop_def(DenseArrayBase)
-    outputs = prop_def(IntegerAttr)
-    workspaces = prop_def(IntegerAttr)
-    body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
-
-    def verify_(self) -> None:
-        n = len(to_ints(self.grid))
-        args = self.body.block.args
-        if any(a.type != INDEX for a in args[:n]) or any(not isinstance(a.type, GmType) for a in args[n:]):
-            raise self.error(f"@{text(self.sym_name)} needs {n} index arguments, then device tensors")
-        if len(args) - n < integer(self.outputs) + integer(self.workspaces):
-            raise self.error(f"@{text(self.sym_name)} has fewer arguments than outputs")
-        if any(g < 1 for g in to_ints(self.grid)):
-            raise self.error(f"@{text(self.sym_name)} has an empty grid")
 
 
 @irdl_op_definition
-class SectionOp(FormattedOp):
+class SectionOp(Section):
     """What one kind of core runs. The sections of a kernel run side by side; a vector section of a mix kernel
     runs on `units` vector cores for each cube core, numbered by its block argument."""
 
     name = "npu.section"
-    core = prop_def(StringAttr)
-    units = prop_def(IntegerAttr)
-    body = region_def("single_block")
     traits = traits_def(NoTerminator())
-
-    def verify_(self) -> None:
-        if text(self.core) not in CORES:
-            raise self.error(f"core {text(self.core)!r} is not one of {', '.join(CORES)}")
-        if [a.type for a in self.body.block.args] != [INDEX]:
-            raise self.error("has one index argument, the unit's number")
 
 
 @irdl_op_definition
-class GmAllocOp(FormattedOp):
+class GmAllocOp(FormattedOp, MemoryEffectInterface):
     """A tensor in device memory; `address` (bytes) comes with npu-plan-memory."""
 
     name = "npu.gm_alloc"
     address = opt_prop_def(IntegerAttr)
     result = result_def(GmType)
 
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return allocates(self.results)
+
 
 @irdl_op_definition
-class GmConstantOp(FormattedOp):
+class GmConstantOp(FormattedOp, MemoryEffectInterface):
     """A constant that is in device memory before the program starts."""
 
     name = "npu.gm_constant"
     value = prop_def(DataAttr)
     address = opt_prop_def(IntegerAttr)
     result = result_def(GmType)
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return allocates(self.results)
 
     def verify_(self) -> None:
         data = self.value.data
@@ -143,7 +132,7 @@ class LaunchOp(Command):
 
 
 @irdl_op_definition
-class CallOp(FormattedOp):
+class CallOp(FormattedOp, MemoryEffectInterface):
     """Runs a function of the host program on device tensors: its inputs, then the `outputs` that it writes. The
     function has a frame of its own in device memory for everything else, since no function calls itself."""
 
@@ -158,6 +147,9 @@ class CallOp(FormattedOp):
 
     def written(self) -> Sequence[SSAValue]:
         return self.operands[len(self.operands) - integer(self.outputs) :]
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return effects_on(self.inputs(), self.written())
 
     def verify_(self) -> None:
         name = self.callee.root_reference.data
@@ -349,7 +341,7 @@ def check_yields(op: FormattedOp, what: str, block: Block, types: Sequence[Attri
 
 
 @irdl_op_definition
-class LoopOp(FormattedOp):
+class LoopOp(FormattedOp, MemoryEffectInterface):
     """Repeats `body` while `condition` yields the number true, or `trip_count` times where that is known.
 
     `initial` has device tensors first: they are the loop's state, which the body's end updates in place. After them
@@ -362,6 +354,7 @@ class LoopOp(FormattedOp):
     trip_count = opt_prop_def(IntegerAttr)
     condition = region_def("single_block")
     body = region_def("single_block")
+    traits = traits_def(RecursiveMemoryEffect())
 
     @property
     def state(self) -> Sequence[SSAValue]:
@@ -384,6 +377,9 @@ class LoopOp(FormattedOp):
     def written(self) -> Sequence[SSAValue]:
         return self.state
 
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return effects_on(self.operands, self.written())
+
     def verify_(self) -> None:
         types = [v.type for v in self.operands]
         if not all(isinstance(v.type, GmType) for v in self.state) or not all(
@@ -402,7 +398,7 @@ class LoopOp(FormattedOp):
 
 
 @irdl_op_definition
-class BranchOp(FormattedOp):
+class BranchOp(FormattedOp, MemoryEffectInterface):
     """Runs the branch that the first operand, a number of the host, selects (the last one where it is out of range).
     Device tensors that a branch yields are copied to `outputs`; numbers after them are the op's results."""
 
@@ -411,9 +407,13 @@ class BranchOp(FormattedOp):
     outputs = var_operand_def(GmType)
     results_ = var_result_def(TensorType)
     branches = var_region_def("single_block")
+    traits = traits_def(RecursiveMemoryEffect())
 
     def written(self) -> Sequence[SSAValue]:
         return self.outputs
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return effects_on(self.operands, self.written())
 
     def verify_(self) -> None:
         if not self.branches:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def, var_operand_def
+from xdsl.traits import EffectInstance
 
 from ...machine import Machine
 from ..base import INDEX, integer, text
+from ..effects import ORDERS
 from .interface import FREE, Cost, NpuOp
 from .types import Pipe
 
@@ -24,7 +27,17 @@ def check_pipes(op: NpuOp) -> None:
             )
 
 
-class SyncOp(NpuOp):
+class OrderOp(NpuOp):
+    """Moves nothing, and nothing moves across it."""
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return ORDERS
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        return FREE
+
+
+class SyncOp(OrderOp):
     """Orders two pipes of one core through event `event` + (counter modulo `slots`)."""
 
     ADDRESSED: ClassVar[bool] = True
@@ -35,6 +48,9 @@ class SyncOp(NpuOp):
 
     def target_pipe(self) -> Pipe:
         return Pipe(text(self.properties["target"]))
+
+    def pipes(self) -> Sequence[Pipe]:
+        return self.source_pipe(), self.target_pipe()
 
     def sources(self) -> Sequence[SSAValue]:
         return ()
@@ -50,9 +66,6 @@ class SyncOp(NpuOp):
         event, slots = integer(self.properties["event"]), integer(self.properties["slots"])
         if event < 0 or slots < 1 or event + slots > 8:
             raise self.error(f"uses events {event}..{event + slots - 1}; a pipe pair has 0..7")
-
-    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        return FREE
 
 
 @irdl_op_definition
@@ -82,19 +95,16 @@ class WaitFlagOp(SyncOp):
 
 
 @irdl_op_definition
-class BarrierOp(NpuOp):
+class BarrierOp(OrderOp):
     """Waits until all pipes of the core are idle."""
 
     name = "npu.barrier"
     PIPE: ClassVar[Pipe] = Pipe.S
     N_OUTPUTS: ClassVar[int] = 0
 
-    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        return FREE
-
 
 @irdl_op_definition
-class SetCrossOp(NpuOp):
+class SetCrossOp(OrderOp):
     """Tells the other cores of the block that pipe `source` finished what it was given (a counting flag)."""
 
     name = "npu.set_cross"
@@ -102,16 +112,16 @@ class SetCrossOp(NpuOp):
     source = prop_def(StringAttr)
     event = prop_def(IntegerAttr)
 
+    def pipes(self) -> Sequence[Pipe]:
+        return (Pipe(text(self.source)),)
+
     def verify_(self) -> None:
         super().verify_()
         check_pipes(self)
 
-    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        return FREE
-
 
 @irdl_op_definition
-class WaitCrossOp(NpuOp):
+class WaitCrossOp(OrderOp):
     """Holds pipe `target` until the block's other core set the event once more."""
 
     name = "npu.wait_cross"
@@ -119,9 +129,9 @@ class WaitCrossOp(NpuOp):
     target = prop_def(StringAttr)
     event = prop_def(IntegerAttr)
 
+    def pipes(self) -> Sequence[Pipe]:
+        return (Pipe(text(self.target)),)
+
     def verify_(self) -> None:
         super().verify_()
         check_pipes(self)
-
-    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
-        return FREE

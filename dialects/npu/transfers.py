@@ -12,9 +12,10 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 
 from ...machine import Machine
 from ..base import INDEX, to_ints
-from ..dtypes import itemsize, size
+from ..dtypes import dtype_name, itemsize, size
 from .buffers import check_indirect, check_scalar
 from .interface import Cost, NpuOp, buffer, gm, gm_traffic
+from .legality import refuse_drain, refuse_path
 from .types import BufferType, GmType, Pipe
 
 
@@ -23,6 +24,13 @@ class TransferOp(NpuOp):
 
     ADDRESSED: ClassVar[bool] = True
     DEVICE_OPERAND: ClassVar[int]
+    CONVERTS: ClassVar[bool] = False
+    """Whether elements change their type on the way."""
+
+    def refused_by(self, machine: Machine) -> str | None:
+        space = buffer(self.tile()).space
+        path = (space, "gm") if self.DEVICE_OPERAND else ("gm", space)
+        return refuse_path(machine, *path, self.PIPE)
 
     @property
     def view(self) -> GmType:
@@ -50,6 +58,8 @@ class TransferOp(NpuOp):
             raise self.error(f"needs an offset, a size and a step for each of {rank} dimensions")
         if size(self.box_sizes) != size(buffer(self.tile()).shape):
             raise self.error(f"moves {size(self.box_sizes)} elements to or from {self.tile().type}")
+        if not self.CONVERTS and self.view.element != buffer(self.tile()).element:
+            raise self.error(f"moves {self.view.element} to or from {self.tile().type}, and converts nothing")
 
     def alignment(self) -> int:
         """Bytes that divide the start of the box, wherever it is."""
@@ -147,6 +157,7 @@ class FixpipeOp(TransferOp):
     """l0c -> gm through the fixpipe, converting the accumulator to the tensor's element type."""
 
     name = "npu.fixpipe"
+    CONVERTS: ClassVar[bool] = True
     PIPE: ClassVar[Pipe] = Pipe.FIX
     DEVICE_OPERAND: ClassVar[int] = 1
     source = operand_def(BufferType)
@@ -160,6 +171,10 @@ class FixpipeOp(TransferOp):
         super().verify_()
         if buffer(self.source).space != "l0c":
             raise self.error(f"drains l0c, not {buffer(self.source).space}")
+
+    def refused_by(self, machine: Machine) -> str | None:
+        elements = buffer(self.source).element, gm(self.dest).element
+        return super().refused_by(machine) or refuse_drain(machine, *map(dtype_name, elements))
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.move_cost(machine, indices, write=True)
@@ -185,6 +200,9 @@ class LoadIndirectOp(NpuOp):
         count = size(buffer(self.index).shape) * size(to_ints(self.sizes))
         if count != size(buffer(self.dest).shape):
             raise self.error(f"gives {count} elements, but the destination is {self.dest.type}")
+
+    def refused_by(self, machine: Machine) -> str | None:
+        return refuse_path(machine, "gm", "ub", self.PIPE)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         view, sizes = gm(self.source), to_ints(self.sizes)

@@ -14,7 +14,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..base import ints, to_ints
-from ..dtypes import TYPES_KEPT, itemsize, size
+from ..dtypes import TYPES_KEPT, dtype_name, itemsize, size
 
 SPACES = ("gm", "l1", "l0a", "l0b", "l0c", "ub", "bt", "fb")
 """Named memory spaces: device memory, the cube core's l1, l0a, l0b, l0c, the vector core's ub, bias table and
@@ -58,8 +58,21 @@ def padded_bytes(shape: Sequence[int], element: Attribute) -> int:
     return size(shape[:-1]) * row
 
 
+class OnChipType(ParametrizedAttribute, TypeAttribute):
+    """The type of a value in a memory of a core: a buffer or a tile."""
+
+    @property
+    def space(self) -> str:
+        """The name of the memory."""
+        raise NotImplementedError
+
+    def dtype(self) -> str:
+        """The short name of the element type. Raises ValueError for one we do not know."""
+        raise NotImplementedError
+
+
 @irdl_attr_definition
-class BufferType(ParametrizedAttribute, TypeAttribute):
+class BufferType(OnChipType):
     """`!npu.buffer<128x64xf16, l1>`, or with `, 2 slots`: a multi-buffer of that many equal slots."""
 
     name = "npu.buffer"
@@ -79,6 +92,9 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
     @property
     def space(self) -> str:
         return self.space_name.data
+
+    def dtype(self) -> str:
+        return dtype_name(self.element)
 
     @property
     def slots(self) -> int:

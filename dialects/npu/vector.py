@@ -25,6 +25,7 @@ from ..shapes import (
 )
 from .buffers import AllocOp, whole_buffer
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, vector_dtype, vector_elements
+from .legality import refuse_instruction
 from .types import BufferType, Pipe
 
 
@@ -37,6 +38,13 @@ class VectorOp(NpuOp):
     @property
     def instruction(self) -> str:
         return self.INSTRUCTION
+
+    def instructions(self) -> Sequence[tuple[str, str]]:
+        """What the vector unit executes: rows of the machine's table, each with an element type."""
+        return ((self.instruction, vector_dtype(*self.main_operands())),)
+
+    def refused_by(self, machine: Machine) -> str | None:
+        return next(filter(None, (refuse_instruction(machine, *each) for each in self.instructions())), None)
 
     def lanes(self) -> int:
         return max(vector_elements(buffer(v)) for v in self.main_operands())

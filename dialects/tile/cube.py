@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
@@ -14,12 +15,16 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
+from xdsl.traits import EffectInstance, Pure
 
+from ...machine import Machine
 from .. import npu
 from ..base import INDEX, to_ints
-from ..dtypes import size
+from ..dtypes import dtype_name, size
+from ..effects import allocates
 from ..npu.interface import NpuOp
+from ..npu.legality import refuse_drain, refuse_path, refuse_product
+from ..npu.types import Pipe
 from ..shapes import check_box, check_extract, check_matmul
 from .interface import TileOp, tile_type
 from .types import TileType
@@ -53,6 +58,9 @@ class MoveOp(TileOp):
         if moved != size(tile_type(self.result).shape):
             raise self.error(f"moves {moved} elements into {self.result.type}")
 
+    def refused_by(self, machine: Machine) -> str | None:
+        return refuse_path(machine, "l1", tile_type(self.result).space, Pipe.MTE1)
+
 
 @irdl_op_definition
 class DrainOp(TileOp):
@@ -76,6 +84,10 @@ class DrainOp(TileOp):
         starts = len(self.linear().rows)
         check_extract(self, source, to_ints(self.sizes), starts, out, self.result.type)
 
+    def refused_by(self, machine: Machine) -> str | None:
+        elements = tile_type(self.source).element, tile_type(self.result).element
+        return refuse_path(machine, "l0c", "ub", Pipe.V) or refuse_drain(machine, *map(dtype_name, elements))
+
 
 @irdl_op_definition
 class ZeroOp(TileOp):
@@ -83,7 +95,9 @@ class ZeroOp(TileOp):
 
     name = "tile.zero"
     result = result_def(TileType)
-    traits = traits_def(Pure())
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return allocates(self.results)
 
     def verify_(self) -> None:
         self.check_space(self.result, space="l0c")
@@ -110,3 +124,6 @@ class MmaOp(TileOp):
         if spaces != ("l0a", "l0b", "l0c") or self.result.type != self.acc.type:
             raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
         check_matmul(self, len(self.linear().rows), *(tile_type(v).shape for v in self.main_operands()))
+
+    def refused_by(self, machine: Machine) -> str | None:
+        return refuse_product(machine, *(dtype_name(tile_type(v).element) for v in self.main_operands()))

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.dialects.scf import ForOp
+from xdsl.dialects.scf import YieldOp as ForYieldOp
 from xdsl.ir import SSAValue
+from xdsl.traits import EffectInstance
 
-from ..base import FormattedOp, Linear
+from ..base import Linear
+from ..effects import MemoryEffectInterface, allocates
 from ..npu.interface import NpuOp
+from ..npu.legality import EngineOp
+from ..npu.types import Pipe
 from ..shapes import check_offsets
 from .types import TileType
 
@@ -20,10 +28,31 @@ def tile_type(value: SSAValue) -> TileType:
     return value.type
 
 
-class TileOp(FormattedOp):
-    """A pure op on tiles; `instruction` is the npu op that computes it."""
+def is_updated(tile: SSAValue) -> bool:
+    """Whether a tile's memory is one that a loop carries, or an accumulator: what comes next is written over it."""
+    for use in tile.uses:
+        user = use.operation
+        if isinstance(user, ForYieldOp | ForOp) or (user.name == "tile.mma" and use.index == ACCUMULATOR):
+            return True
+    return False
+
+
+ACCUMULATOR = 2
+"""The operand of tile.mma that it adds to."""
+
+
+class TileOp(EngineOp, MemoryEffectInterface):
+    """An op on tiles; `INSTRUCTION` is the npu op that computes it. It has no effect but the memory of a result
+    that is updated in place."""
 
     INSTRUCTION: ClassVar[type[NpuOp] | None] = None
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return allocates(v for v in self.results if is_updated(v))
+
+    def pipes(self) -> Sequence[Pipe]:
+        """The pipe of the instruction that the op becomes."""
+        return () if self.INSTRUCTION is None else (self.INSTRUCTION.PIPE,)
 
     def linear(self) -> Linear:
         attr = self.properties["offsets"]

@@ -2,64 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolRefAttr
-from xdsl.irdl import irdl_op_definition, prop_def, region_def, traits_def, var_operand_def, var_result_def
-from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
+from xdsl.dialects.builtin import DenseArrayBase, SymbolRefAttr
+from xdsl.irdl import irdl_op_definition, prop_def, traits_def, var_operand_def, var_result_def
+from xdsl.traits import EffectInstance, IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 
 from .. import npu
-from ..base import INDEX, FormattedOp, integer, text, to_ints
+from ..base import FormattedOp, text, to_ints
+from ..effects import ORDERS
 from ..npu.interface import NpuOp
-from ..npu.structure import CORES
-from ..npu.types import GmType
+from ..npu.legality import Kernel, Section
 from .interface import TileOp
 
 
 @irdl_op_definition
-class KernelOp(FormattedOp):
+class KernelOp(Kernel):
     """One fusion: a grid over cores, then the device tensors read, written (`outputs`) and, between the sections
     of a mix kernel, used as `workspaces`. `slots` = buffers in flight in [l1, l0a, l0b, l0c, ub]."""
 
     name = "tile.kernel"
-    SYMBOL: ClassVar[str | None] = "sym_name"
-    sym_name = prop_def(StringAttr)
-    kind = prop_def(StringAttr)
-    grid = prop_def(DenseArrayBase)
-    outputs = prop_def(IntegerAttr)
-    workspaces = prop_def(IntegerAttr)
     slots = prop_def(DenseArrayBase)
-    body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator(), SymbolOpInterface())
 
     def verify_(self) -> None:
-        n = len(to_ints(self.grid))
-        args = self.body.block.args
-        if any(a.type != INDEX for a in args[:n]) or any(not isinstance(a.type, GmType) for a in args[n:]):
-            raise self.error(f"@{text(self.sym_name)} needs {n} index arguments, then device tensors")
-        if len(args) - n < integer(self.outputs) + integer(self.workspaces):
-            raise self.error(f"@{text(self.sym_name)} has fewer arguments than outputs and workspaces")
-        if any(g < 1 for g in to_ints(self.grid)):
-            raise self.error(f"@{text(self.sym_name)} has an empty grid")
+        super().verify_()
         if len(to_ints(self.slots)) != 5 or any(s < 1 for s in to_ints(self.slots)):
             raise self.error(f"@{text(self.sym_name)} needs five slot counts of at least 1")
 
 
 @irdl_op_definition
-class SectionOp(FormattedOp):
+class SectionOp(Section):
     """What one kind of core runs; its block argument numbers the core within the block (0 .. units-1)."""
 
     name = "tile.section"
-    core = prop_def(StringAttr)
-    units = prop_def(IntegerAttr)
-    body = region_def("single_block")
     traits = traits_def(NoTerminator())
-
-    def verify_(self) -> None:
-        if text(self.core) not in CORES:
-            raise self.error(f"core {text(self.core)!r} is not one of {', '.join(CORES)}")
-        if [a.type for a in self.body.block.args] != [INDEX]:
-            raise self.error("has one index argument, the unit's number")
 
 
 @irdl_op_definition
@@ -90,3 +68,6 @@ class BarrierOp(TileOp):
 
     name = "tile.barrier"
     INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.BarrierOp
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return ORDERS

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
+from xdsl.interfaces import HasFolderInterface
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -15,27 +18,33 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
+from xdsl.traits import EffectInstance, Pure
 
+from ...machine import Machine
 from .. import npu
 from ..base import INDEX, to_ints
-from ..dtypes import size
+from ..dtypes import dtype_name, size
+from ..effects import effects_on
 from ..npu.buffers import check_indirect, check_scalar, check_view
 from ..npu.interface import NpuOp
-from ..npu.types import GmType
+from ..npu.legality import refuse_drain, refuse_path
+from ..npu.types import GmType, Pipe
 from ..shapes import check_ranks
 from .interface import TileOp, tile_type
 from .types import TileType
 
 
 @irdl_op_definition
-class ViewOp(TileOp):
+class ViewOp(TileOp, HasFolderInterface):
     """A strided view of a whole device tensor; moves nothing."""
 
     name = "tile.view"
     source = operand_def(GmType)
     result = result_def(GmType)
     traits = traits_def(Pure())
+
+    def fold(self) -> Sequence[SSAValue | Attribute] | None:
+        return [self.source] if self.source.type == self.result.type else None
 
     def verify_(self) -> None:
         assert isinstance(self.source.type, GmType) and isinstance(self.result.type, GmType)
@@ -68,7 +77,9 @@ class LoadOp(BoxOp):
     steps = opt_prop_def(DenseArrayBase)
     fill = opt_prop_def(FloatAttr | IntegerAttr)
     result = result_def(TileType)
-    traits = traits_def(Pure())
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return super().effects() | effects_on([self.source], [])
 
     def verify_(self) -> None:
         super().verify_()
@@ -76,6 +87,14 @@ class LoadOp(BoxOp):
         self.check_box_of(self.source.type, tile_type(self.result), to_ints(self.sizes))
         if tile_type(self.result).space not in ("l1", "ub"):
             raise self.error(f"fills l1 or ub, not {tile_type(self.result).space}")
+        if self.source.type.element != tile_type(self.result).element:
+            raise self.error(f"moves {self.source.type.element} into {self.result.type}, and converts nothing")
+
+    def pipes(self) -> Sequence[Pipe]:
+        return (Pipe.MTE2,)
+
+    def refused_by(self, machine: Machine) -> str | None:
+        return refuse_path(machine, "gm", tile_type(self.result).space, Pipe.MTE2)
 
 
 @irdl_op_definition
@@ -90,12 +109,28 @@ class StoreOp(BoxOp):
     sizes = prop_def(DenseArrayBase)
     steps = opt_prop_def(DenseArrayBase)
 
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return effects_on([self.source], [self.dest])
+
     def verify_(self) -> None:
         super().verify_()
         assert isinstance(self.dest.type, GmType)
         self.check_box_of(self.dest.type, tile_type(self.source), to_ints(self.sizes))
         if tile_type(self.source).space not in ("l0c", "ub"):
             raise self.error(f"drains l0c or ub, not {tile_type(self.source).space}")
+        if self.dest.type.element != tile_type(self.source).element and tile_type(self.source).space == "ub":
+            raise self.error(f"moves {self.source.type} to {self.dest.type.element}, and converts nothing")
+
+    def pipes(self) -> Sequence[Pipe]:
+        return (Pipe.FIX if tile_type(self.source).space == "l0c" else Pipe.MTE3,)
+
+    def refused_by(self, machine: Machine) -> str | None:
+        assert isinstance(self.dest.type, GmType)
+        source = tile_type(self.source)
+        refused = refuse_path(machine, source.space, "gm", self.pipes()[0])
+        if refused is not None or source.space == "ub":
+            return refused
+        return refuse_drain(machine, dtype_name(source.element), dtype_name(self.dest.type.element))
 
 
 @irdl_op_definition
@@ -108,7 +143,9 @@ class LoadIndirectOp(TileOp):
     index = operand_def(TileType)
     sizes = prop_def(DenseArrayBase)
     result = result_def(TileType)
-    traits = traits_def(Pure())
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return super().effects() | effects_on([self.source], [])
 
     def verify_(self) -> None:
         super().verify_()
@@ -132,7 +169,9 @@ class ScalarOp(TileOp):
     low = prop_def(IntegerAttr)
     high = prop_def(IntegerAttr)
     result = result_def(INDEX)
-    traits = traits_def(Pure())
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return super().effects() | effects_on([self.source], [])
 
     def verify_(self) -> None:
         super().verify_()

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr
-from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.ir import Attribute
 from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ..base import ints, to_ints
-from ..dtypes import TYPES_KEPT
-from ..npu.types import SPACES, print_shape
+from ..dtypes import TYPES_KEPT, dtype_name
+from ..npu.types import SPACES, OnChipType, print_shape
 
 
 @irdl_attr_definition
-class TileType(ParametrizedAttribute, TypeAttribute):
+class TileType(OnChipType):
     """`!tile.tile<128x64xf16, l0a>`."""
 
     name = "tile.tile"
@@ -37,6 +37,9 @@ class TileType(ParametrizedAttribute, TypeAttribute):
     @property
     def space(self) -> str:
         return self.space_name.data
+
+    def dtype(self) -> str:
+        return dtype_name(self.element)
 
     def verify(self) -> None:
         if self.space not in SPACES[1:]:

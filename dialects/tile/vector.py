@@ -16,11 +16,14 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from ...machine import Machine
 from .. import npu
 from ..base import INDEX, integer, text, to_ints
-from ..elementwise import Function
+from ..dtypes import dtype_name, itemsize
+from ..elementwise import REDUCTION_FUNCTION, Function
 from ..factory import make_elementwise
 from ..npu.interface import NpuOp
+from ..npu.legality import refuse_instruction
 from ..shapes import (
     Keys,
     check_arg_reduce,
@@ -47,11 +50,26 @@ class VectorTileOp(TileOp):
         super().verify_()
         self.check_space(*self.main_operands(), *self.results)
 
+    @property
+    def instruction(self) -> str:
+        """The row of the machine's table that says what the op costs; "" where only its instruction can say."""
+        return getattr(self.INSTRUCTION, "INSTRUCTION", "")
+
+    def refused_by(self, machine: Machine) -> str | None:
+        if not self.instruction:
+            return None
+        names = [dtype_name(tile_type(v).element) for v in (*self.main_operands(), *self.results)]
+        return refuse_instruction(machine, self.instruction, max(names, key=itemsize))
+
 
 class ElementwiseTileOp(VectorTileOp):
     """One scalar function over tiles in ub: each operand has the result's shape, or is a single element."""
 
     FUNCTION: ClassVar[Function]
+
+    @property
+    def instruction(self) -> str:
+        return self.FUNCTION.name
 
     def verify_(self) -> None:
         super().verify_()
@@ -94,6 +112,10 @@ class ReduceOp(VectorTileOp):
     dims = prop_def(DenseArrayBase)
     result = result_def(TileType)
     traits = traits_def(Pure())
+
+    @property
+    def instruction(self) -> str:
+        return REDUCTION_FUNCTION[text(self.kind)]
 
     def verify_(self) -> None:
         super().verify_()
@@ -225,6 +247,10 @@ class CumulateOp(VectorTileOp):
     result = result_def(TileType)
     traits = traits_def(Pure())
 
+    @property
+    def instruction(self) -> str:
+        return REDUCTION_FUNCTION[text(self.kind)]
+
     def verify_(self) -> None:
         super().verify_()
         source, out = tile_type(self.source).shape, tile_type(self.result).shape
@@ -266,6 +292,10 @@ class SortOp(VectorTileOp):
     total = prop_def(DenseArrayBase)
     outputs = var_result_def(TileType)
     traits = traits_def(Pure())
+
+    @property
+    def instruction(self) -> str:
+        return ""  # one for each key
 
     def verify_(self) -> None:
         super().verify_()

@@ -5,8 +5,6 @@
   const columns = document.getElementById("columns");
   const status = document.getElementById("status");
   const types = document.getElementById("types");
-  columns.classList.add(`levels-${data.levels.length}`);
-
   const source = column("source", "your program");
   const panes = data.levels.map((level) => column(level.name, ""));
   const rowsOf = data.levels.map(() => new Map()); // op -> its rows
@@ -22,7 +20,23 @@
     const said = element("span", "", head);
     said.textContent = note;
     const code = element("div", "code", box);
+    toggle(title, box);
     return { code, said };
+  }
+
+  // A button that hides a pane and brings it back; one pane stays.
+  function toggle(title, box) {
+    const button = element("button", "", document.getElementById("panes"));
+    button.type = "button";
+    button.textContent = title;
+    button.title = `Show or hide ${title}`;
+    button.setAttribute("aria-pressed", "true");
+    button.addEventListener("click", () => {
+      const hide = !box.hidden;
+      if (hide && columns.querySelectorAll(".column:not([hidden])").length === 1) return;
+      box.hidden = hide;
+      button.setAttribute("aria-pressed", String(!hide));
+    });
   }
 
   function element(tag, cls, parent) {

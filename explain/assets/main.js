@@ -15,7 +15,7 @@
   });
 
   const pick = document.getElementById("focus");
-  const names = data.report.kernels.filter((k) => data.kernels[k.name]).sort((a, b) => b.microseconds - a.microseconds).map((k) => k.name);
+  const names = data.report.kernels.filter((k) => k.kind !== "copy").sort((a, b) => b.microseconds - a.microseconds).map((k) => k.name);
   pick.append(new Option("whole program", ""), ...names.map((name) => new Option(name, name)));
   pick.addEventListener("change", () => focus(pick.value || null));
   listeners.focus.push((name) => {

@@ -62,9 +62,31 @@ const TW = (() => {
   }
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const bytes = (n) => n >= 1e9 ? (n / 1e9).toFixed(2) + " GB" : n >= 1e6 ? (n / 1e6).toFixed(2) + " MB" : n >= 1e3 ? (n / 1e3).toFixed(1) + " KB" : n + " B";
-  const micro = (n) => n >= 1e4 ? (n / 1e3).toFixed(2) + " ms" : n.toFixed(n < 10 ? 2 : 1) + " \u00b5s";
-  const PALETTE = ["#4e79d8", "#f28e2b", "#3aa57d", "#d1495b", "#8e6bc1", "#17a2b8", "#b8860b", "#e377a8", "#6b8e23", "#a0673c", "#5f7fa3", "#c45ad0"];
+  // Quantities in the unit that suits their size: the rules of units.py.
+  function time(us) {
+    for (const [unit, size] of [["ns", 1e-3], ["\u00b5s", 1], ["ms", 1e3]]) {
+      const n = us / size;
+      if (n < 999.5) return `${n.toFixed(unit === "ns" ? 0 : n < 9.995 ? 2 : 1)} ${unit}`;
+    }
+    return `${(us / 1e6).toFixed(2)} s`;
+  }
+  function bytes(n) {
+    for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["KB", 1e3]]) if (n >= 0.9995 * size) return `${(n / size).toFixed(1)} ${unit}`;
+    return `${n.toFixed(0)} B`;
+  }
+  function many(n) {
+    for (const [unit, size] of [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]]) if (n >= size) return `${(n / size).toPrecision(3)} ${unit}`;
+    return n.toPrecision(3).replace(/\.0+$/, "");
+  }
+
+  // The kernels that take longest have a colour of their own, the others share one.
+  const PALETTE = ["#3f6fd1", "#e8862a", "#2f9e74", "#c9405a", "#8560b8", "#1493a5", "#b07f12", "#d465a0", "#66842a", "#99613a", "#b04fc4"];
+  const OTHER = "#7f93b2";
+  const kernelColour = new Map();
+  [...data.report.kernels].filter((k) => k.kind !== "copy").sort((a, b) => b.microseconds - a.microseconds)
+    .forEach((k, i) => kernelColour.set(k.name, PALETTE[i] || OTHER));
+  const KINDS = { copy: "#a3adbb", transfer: "#8794ab", "host call": "#59647a", numbers: "#c0c7d1" };
+  const MEMORY = { argument: "#b9c6d8", constant: "#d3d7de", workspace: "#f0a53c", tensor: "#3aa57d", result: "#d1495b" };
   const PIPES = { S: "#8c97a8", V: "#3aa57d", M: "#d1495b", MTE1: "#8e6bc1", MTE2: "#4e79d8", MTE3: "#17a2b8", FIX: "#f2a33a" };
-  return { data, state, names, byLine, listeners, family, sameValues, light, focus, css, bytes, micro, PALETTE, PIPES };
+  return { data, state, names, byLine, listeners, family, sameValues, light, focus, css, time, bytes, many, kernelColour, KINDS, MEMORY, PALETTE, OTHER, PIPES };
 })();

@@ -1,38 +1,38 @@
 // The figures at the top, the cost table, and what is said of the kernel in focus.
 "use strict";
 (() => {
-  const { data, state, listeners, focus, bytes, micro } = TW;
-  const report = data.report;
+  const { data, state, listeners, focus, bytes, time, many } = TW;
+  const report = data.report, said = data.advice;
   const body = document.querySelector("#cost-table tbody");
   const head = document.querySelector("#cost-table thead");
-  const moved = (k) => k.bytes.read + k.bytes.write;
   const rows = [
-    ...report.kernels.map((k) => ({ ...k, moved: moved(k), hbm: k.bytes.hbm, advice: data.advice[k.name] || [] })),
-    ...report.host_ops.map((h) => ({ name: h.name, kind: "host", launches: h.calls, cores: 0, microseconds: h.microseconds,
-      bound: "host", moved: h.bytes, hbm: h.bytes, macs: 0, source: h.source, advice: [] })),
-    ...(report.host_scalars.operations ? [{ name: "numbers", kind: "host", launches: report.host_scalars.operations, cores: 0,
-      microseconds: report.host_scalars.microseconds, bound: "host", moved: 0, hbm: 0, macs: 0, source: null, advice: [] }] : []),
+    ...report.kernels.map((k) => ({ ...k, moved: k.bytes.read + k.bytes.write, hbm: k.bytes.hbm, starting: k.launch_microseconds / (k.microseconds || 1),
+      opens: k.kind !== "copy", advice: k.kind === "copy" ? said.copies : said.kernels[k.name] || [] })),
+    ...report.host_ops.map((h, i) => ({ name: h.name, kind: "host", launches: h.calls, cores: 0, microseconds: h.microseconds, starting: 0,
+      bound: "host", moved: h.bytes, hbm: h.bytes, macs: 0, source: h.source, opens: false, advice: said.host_ops[i] })),
+    ...(report.host_scalars.operations ? [{ name: "numbers", kind: "host", launches: 0, cores: 0, microseconds: report.host_scalars.microseconds,
+      starting: 0, bound: "host", moved: 0, hbm: 0, macs: 0, source: null, opens: false, advice: said.host_scalars }] : []),
   ];
   const total = report.microseconds || 1;
   const COLUMNS = [
     ["kernel", "name", (r, td) => code(td, r.name)],
     ["kind", "kind"],
-    ["launches", "launches", number],
+    ["launches", "launches", (r, td) => cell(td, r.launches ? r.launches.toLocaleString("en") : "")],
     ["cores", "cores", (r, td) => cell(td, r.cores || "")],
-    ["time", "microseconds", (r, td) => cell(td, micro(r.microseconds))],
+    ["time", "microseconds", (r, td) => cell(td, time(r.microseconds))],
     ["share", "microseconds", (r, td) => { bar(td, r.microseconds / total); }],
+    ["starting", "starting", (r, td) => cell(td, r.starting ? `${(100 * r.starting).toFixed(0)}%` : "")],
     ["bound by", "bound", (r, td) => { const t = document.createElement("span"); t.className = "tag"; t.textContent = r.bound; td.append(t); }],
-    ["moved", "moved", (r, td) => cell(td, bytes(r.moved))],
-    ["HBM", "hbm", (r, td) => cell(td, bytes(r.hbm))],
-    ["M MACs", "macs", (r, td) => cell(td, r.macs ? (r.macs / 1e6).toLocaleString("en", { maximumSignificantDigits: 4 }) : "")],
+    ["moved", "moved", (r, td) => cell(td, r.moved ? bytes(r.moved) : "")],
+    ["HBM", "hbm", (r, td) => cell(td, r.moved ? bytes(r.hbm) : "")],
+    ["MACs", "macs", (r, td) => cell(td, r.macs ? many(r.macs) : "")],
     ["what binds it, what would help", null, says],
     ["source", "source", (r, td) => code(td, (r.source || "").split("/").pop())],
   ];
-  const NUMBERS = new Set(["launches", "cores", "time", "moved", "HBM", "M MACs"]);
+  const NUMBERS = new Set(["launches", "cores", "time", "starting", "moved", "HBM", "MACs"]);
   let sorted = { column: 4, down: true };
 
   function cell(td, text) { td.textContent = text; }
-  function number(r, td) { td.textContent = r.launches; }
   function code(td, text) { const c = document.createElement("code"); c.textContent = text; td.append(c); }
   function bar(td, share) {
     const outer = document.createElement("span"), inner = document.createElement("i");
@@ -41,13 +41,15 @@
     outer.append(inner);
     td.append(outer, `${(100 * share).toFixed(1)}%`);
   }
+  // What is said of launches is said once, of the program; a row has what else there is.
   function says(r, td) {
     td.className = "wide";
-    const first = r.advice[0];
+    const first = r.advice.find((f) => f.rule !== "launch") || r.advice[0];
     if (!first) return;
     td.append(first.what + ". ");
-    if (first.help) { const em = document.createElement("em"); em.textContent = first.help; td.append(em); }
+    if (first.help && first.rule !== "launch") { const em = document.createElement("em"); em.textContent = sentence(first.help); td.append(em); }
   }
+  const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
   function drawHead() {
     const tr = document.createElement("tr");
@@ -76,34 +78,42 @@
     body.replaceChildren(...rows.map((r) => {
       const tr = document.createElement("tr");
       tr.dataset.kernel = r.name;
-      tr.classList.toggle("here", r.name === state.focus);
+      tr.classList.toggle("here", r.opens && r.name === state.focus);
       for (const [title, key, fill] of COLUMNS) {
         const td = document.createElement("td");
         if (NUMBERS.has(title)) td.className = "num";
         if (fill) fill(r, td); else td.textContent = r[key];
         tr.append(td);
       }
-      if (data.kernels[r.name]) tr.addEventListener("click", () => focus(r.name));
+      tr.classList.toggle("opens", r.opens);
+      if (r.opens) tr.addEventListener("click", () => focus(r.name));
       return tr;
     }));
   }
 
   function figures() {
-    const launches = report.kernels.reduce((n, k) => n + k.launches, 0);
+    const counts = report.counts;
     const hbm = report.kernels.reduce((n, k) => n + k.bytes.hbm, 0);
     const macs = report.kernels.reduce((n, k) => n + k.macs, 0);
+    const starting = report.kernels.reduce((n, k) => n + k.launch_microseconds, 0);
+    const plural = (n, one, more) => `${n.toLocaleString("en")} ${n === 1 ? one : more}`;
     const found = [
-      [micro(report.microseconds), "first launch to last result"],
-      [`${launches}`, `launches of ${report.kernels.length} kernels`],
-      [`${(2e-6 * macs / total).toPrecision(3)} T`, "operations per second on the cubes"],
-      [bytes(hbm), "across HBM"],
-      [`${(report.energy_joules * 1e3).toPrecision(3)} mJ`, "modelled energy"],
-      [bytes(report.memory.arena_bytes), `device memory of ${bytes(report.memory.capacity_bytes)}`],
-      [`${(100 * report.npu_flops_fraction).toFixed(0)}%`, "of the work on the NPU"],
+      [time(report.microseconds), "first command to the end of the last", "time"],
+      [plural(counts.launches, "launch", "launches"), `of ${plural(counts.launched_kernels, "kernel", "kernels")}` +
+        (counts.kernels > counts.launched_kernels ? ` (${counts.kernels - counts.launched_kernels} more not launched)` : "") +
+        (counts.copies ? `, and ${plural(counts.copies, "copy", "copies")}` : "") +
+        (counts.host_calls ? `, ${plural(counts.host_calls, "host call", "host calls")}` : ""), "launches"],
+      [`${(100 * starting / total).toFixed(0)}%`, `of the time (${time(starting)}) starts launches${counts.copies ? " and copies" : ""}`, "starting"],
+      [macs ? `${many(2e6 * macs / total)}op/s` : "none", "multiplications and additions on the cubes", "rate"],
+      [bytes(hbm), "across HBM", "hbm"],
+      [`${(report.energy_joules * 1e3).toPrecision(3)} mJ`, "modelled energy", "energy"],
+      [bytes(report.memory.arena_bytes), `device memory of ${bytes(report.memory.capacity_bytes)}`, "memory"],
+      [`${(100 * report.npu_flops_fraction).toFixed(0)}%`, "of the operations on the NPU", "npu"],
     ];
-    document.getElementById("figures").replaceChildren(...found.map(([value, what]) => {
+    document.getElementById("figures").replaceChildren(...found.map(([value, what, name]) => {
       const box = document.createElement("div");
       box.className = "figure";
+      box.dataset.figure = name;
       const b = document.createElement("b"), s = document.createElement("span");
       b.textContent = value; s.textContent = what;
       box.append(b, s);
@@ -111,20 +121,23 @@
     }));
   }
 
-  function advice(kernel) {
-    const list = document.getElementById("advice");
-    list.replaceChildren(...(data.advice[kernel] || []).map((f) => {
+  function list(id, findings) {
+    document.getElementById(id).replaceChildren(...findings.map((f) => {
       const li = document.createElement("li"), more = document.createElement("span");
       li.append(f.what + ".");
-      more.textContent = f.help;
-      if (f.help) li.append(more);
+      if (f.help) { more.textContent = sentence(f.help); li.append(more); }
       return li;
     }));
-    body.querySelectorAll("tr").forEach((tr) => tr.classList.toggle("here", tr.dataset.kernel === kernel));
+  }
+
+  function advice(kernel) {
+    list("advice", said.kernels[kernel] || []);
+    body.querySelectorAll("tr").forEach((tr) => tr.classList.toggle("here", tr.classList.contains("opens") && tr.dataset.kernel === kernel));
   }
 
   listeners.focus.push(advice);
   drawHead();
   draw();
   figures();
+  list("program-advice", said.program);
 })();

@@ -18,11 +18,12 @@ from .scope import Scope
 
 @dataclass(frozen=True)
 class TwProgram:
-    """A lowered `.tw` function. inputs: shape and element type of each parameter."""
+    """A lowered `.tw` function. inputs: shape and element type of each parameter; names: what they are called."""
 
     module: ModuleOp
     name: str
     inputs: tuple[Spec, ...]
+    names: tuple[str, ...]
 
 
 def lower_tw(
@@ -44,7 +45,7 @@ def lower_tw(
     types = _types(lowering, module, main, inputs, dimensions or {}, report)
     made = lowering.main(main, types)
     _check_rest(module, lowering, report)
-    return TwProgram(made, main.id.id, _specs(types, main))
+    return TwProgram(made, main.id.id, _specs(types, main), tuple(p.id.id for p in main.parameters))
 
 
 def tw_inputs(path: str, text: str, function: str | None, dimensions: Mapping[str, int]) -> tuple[Spec, ...]:

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from xdsl.context import Context
 from xdsl.dialects.builtin import FunctionType, LocationAttr, ModuleOp, TensorType
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ...dialects.base import describe, integer, integer_attr, ints, text
 from ...dialects.dtypes import COMPLEX, paired, part, tensor
@@ -46,22 +44,23 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.attributes import Literal
 from ...dialects.graph.interface import element_of, shape_of
+from ..base import LevelPass
 from ..errors import PassError
 from .complex_functions import FORMULAS, Pair, Parts
-from .simplify import Rewriter
+from .tensor_builder import TensorBuilder
 
 REAL = part(COMPLEX)
 
 
 @dataclass(frozen=True)
-class GraphComplexPass(ModulePass):
+class GraphComplexPass(LevelPass):
     """Pairs of real numbers for complex ones."""
 
     name = "graph-complex"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if not is_real(op):
-            Splitter(op).run()
+    def run(self, module: ModuleOp) -> None:
+        if not is_real(module):
+            Splitter(module).run()
 
 
 def is_real(module: ModuleOp) -> bool:
@@ -118,12 +117,12 @@ def half(whole: Literal, elements: np.ndarray) -> Literal:
     return Literal(made.dtype, whole.shape, made.data, whole.splat or made.splat)
 
 
-class Builder(Rewriter):
+class Builder(TensorBuilder):
     """Builds ops before `at`, each with a location that is given, and remembers them."""
 
     def __init__(self, at: Operation, location: LocationAttr, made: list[Operation]):
         assert at.parent is not None
-        super().__init__(at.parent, at)
+        self.block, self.at = at.parent, at
         self.location, self.made = location, made
 
     def add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -12,9 +12,7 @@ from xdsl.ir import SSAValue
 from ...dialects.dtypes import element_type, tensor
 from ...dialects.graph import ELEMENTWISE
 from ...dialects.graph.interface import element_of, shape_of
-
-if TYPE_CHECKING:
-    from .simplify import Rewriter
+from .tensor_builder import TensorBuilder
 
 BOOLEAN = element_type("i1")
 INFINITY = float("inf")
@@ -31,7 +29,7 @@ class Pair:
 class Parts:
     """Arithmetic on real tensors of one shape."""
 
-    def __init__(self, rewriter: Rewriter):
+    def __init__(self, rewriter: TensorBuilder):
         self.rewriter = rewriter
 
     def apply(self, name: str, *operands: SSAValue) -> SSAValue:

@@ -25,6 +25,14 @@ class Group:
     needs: int = 0
     """Bit mask of the groups this one must run after, transitively."""
     reduced: set[int] = field(default_factory=set)
+    inside: set[Operation] = field(default_factory=set)
+    """The members, to ask for one."""
+    reads: dict[SSAValue, dict[tuple[SSAValue, Axes], None]] = field(default_factory=dict)
+    """What elementwise members read and with which axes, by the value behind layout ops."""
+    others: list[Operation] = field(default_factory=list)
+    """Members that are not elementwise."""
+    recomputed: set[SSAValue] = field(default_factory=set)
+    """Values of other groups that this one computes again: it need not run after those."""
     closed: bool = False
     merged_into: Group | None = None
 
@@ -44,6 +52,8 @@ class Dependencies:
 
     def __init__(self) -> None:
         self.groups: list[Group] = []
+        self.live: dict[int, Group] = {}
+        """The groups that are not merged into others, by number."""
         self.owner: dict[SSAValue, Group] = {}
         self.barriers: dict[SSAValue, int] = {}
         """For results of ops that are not in a group: the groups that make what they use."""
@@ -51,6 +61,7 @@ class Dependencies:
     def new_group(self, kind: str, domain: Sequence[int], closed: bool = False) -> Group:
         group = Group(len(self.groups), kind, tuple(domain), closed=closed)
         self.groups.append(group)
+        self.live[group.number] = group
         return group
 
     def needs_of(self, value: SSAValue) -> int:
@@ -85,7 +96,7 @@ class Dependencies:
         mask &= ~group.bit
         if mask & ~group.needs:
             group.needs |= mask
-            for other in self.groups:
+            for other in self.live.values():
                 if other.needs & group.bit:
                     other.needs |= group.needs & ~other.bit
 
@@ -93,19 +104,20 @@ class Dependencies:
         """Whether a third group must run between two."""
         return any(
             (g.needs & first.bit and second.needs & g.bit) or (g.needs & second.bit and first.needs & g.bit)
-            for g in self.groups
-            if g is not first and g is not second and g.merged_into is None
+            for g in self.live.values()
+            if g is not first and g is not second
         )
 
     def replace(self, gone: Group, kept: Group) -> None:
         """Makes one group part of another, which runs after what both had to run after."""
         gone.merged_into = kept
+        del self.live[gone.number]
         mask = gone.needs & ~kept.bit & ~gone.bit
-        for other in self.groups:
+        for other in self.live.values():
             if other.needs & gone.bit:
                 other.needs = (other.needs & ~gone.bit) | (kept.bit if other is not kept else 0)
         self.add_needs(kept, mask)
-        for other in self.groups:
+        for other in self.live.values():
             if other.needs & kept.bit:
                 other.needs |= kept.needs
 

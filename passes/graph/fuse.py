@@ -19,11 +19,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
 
 from ...dialects.base import ints, to_ints
 from ...dialects.graph import (
@@ -50,6 +48,7 @@ from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import shape_of
 from ...machine import Machine
 from ..access import base_behind, is_layout, splat_of
+from ..base import TargetPass
 from .dependencies import Group
 from .groups import Grouper
 
@@ -82,15 +81,13 @@ MOVES: dict[type[Operation], str] = {
 
 
 @dataclass(frozen=True)
-class GraphFusePass(ModulePass):
+class GraphFusePass(TargetPass):
     """Groups graph ops into fusions that fit the machine."""
 
     name = "graph-fuse"
-    target: str = "ascend-910b1"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        machine = Machine.load(self.target)
-        for func in op.ops:
+    def run_for(self, module: ModuleOp, machine: Machine) -> None:
+        for func in module.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
                 fuse_block(func.body.block, machine)
 

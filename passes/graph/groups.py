@@ -6,7 +6,7 @@ value's dimensions (None where a dimension has size 1 and no axis).
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
@@ -137,7 +137,12 @@ class Grouper(Dependencies):
             return False
         if not (self._sees(first, second) and self._sees(second, first)):
             return False
-        first.members += [m for m in second.members if m not in first.members]
+        first.members += [m for m in second.members if m not in first.inside]
+        first.inside |= second.inside
+        first.others += [m for m in second.others if m not in first.others]
+        for base, read in second.reads.items():
+            first.reads.setdefault(base, {}).update(read)
+        first.recomputed |= second.recomputed
         first.axes.update(second.axes)
         first.outputs += [o for o in second.outputs if o not in first.outputs]
         first.reduced |= second.reduced
@@ -146,21 +151,42 @@ class Grouper(Dependencies):
 
     def _sees(self, maker: Group, reader: Group) -> bool:
         """Whether what `reader` takes from `maker` is what their common tiles would hold."""
-        for op in reader.members:
+        for op in reader.others:
             for value in op.operands:
-                axes = (
-                    reader.axes[op.results[0]]
-                    if isinstance(op, ElementwiseOp)
-                    else self.axes_in(reader, value)
-                )
+                axes = self.axes_in(reader, value)
                 if axes is None:  # read as a whole, by places of its own
-                    if base_of(value).owner in maker.members:
+                    if self.of(value).base.owner in maker.inside:
                         return False
                     continue
                 named = tuple(a if isinstance(a, int) else None for a in axes)
                 if self._agrees(maker, value, named) is False:
                     return False
-        return True
+        return all(
+            self._agrees(maker, value, axes) is not False
+            for base in self._shared(maker, reader)
+            for value, axes in reader.reads[base]
+        )
+
+    def _shared(self, maker: Group, reader: Group) -> Iterable[SSAValue]:
+        """Values behind what `reader` reads that `maker` may have or be needed for: of two large groups, those few that
+        both know."""
+        if reader.needs & maker.bit:
+            return reader.reads
+        fewer, more = sorted((reader.reads, maker.axes), key=len)
+        return [*(v for v in fewer if v in more), *(v for v in reader.recomputed if v in reader.reads)]
+
+    def _enter(self, group: Group, op: Operation) -> None:
+        """Makes an op, whose results have their axes, a member."""
+        if op in group.inside:
+            return
+        group.members.append(op)
+        group.inside.add(op)
+        if not isinstance(op, ElementwiseOp):
+            group.others.append(op)
+            return
+        axes = group.axes[op.results[0]]
+        for value in op.operands:
+            group.reads.setdefault(self.of(value).base, {})[value, axes] = None
 
     def _fits(self, group: Group, op: ElementwiseOp) -> bool:
         if len(group.members) >= 200:
@@ -168,10 +194,10 @@ class Grouper(Dependencies):
         return not group.reduced or self._rows_fit(group.domain, group.reduced, {*group.members, op})
 
     def _join(self, group: Group, op: Operation, axes: Axes) -> None:
-        group.members.append(op)
         for result in op.results:
             group.axes[result] = axes
             self.owner[result] = group
+        self._enter(group, op)
         for value in op.operands:
             if self.axes_in(group, value) is None:
                 self.add_needs(group, self.needs_of(value))
@@ -190,8 +216,9 @@ class Grouper(Dependencies):
             for value, at in found.items():
                 maker = value.owner
                 assert isinstance(maker, Operation)
-                group.members.append(maker)
                 group.axes[value] = at
+                self._enter(group, maker)
+                group.recomputed.add(value)
             for value in found:
                 maker = value.owner
                 assert isinstance(maker, Operation)
@@ -295,7 +322,7 @@ class Grouper(Dependencies):
         return found
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
-        group.members.append(op)
+        self._enter(group, op)
         group.reduced |= {a for d in dims if (a := axes[d]) is not None}
         kept = tuple(a for d, a in enumerate(axes) if d not in dims)
         for result in op.results:
@@ -309,7 +336,7 @@ class Grouper(Dependencies):
     def contraction(self, op: ContractOp | ConvOp) -> None:
         grouped = isinstance(op, ConvOp) and integer(op.groups) > 1
         group = self.new_group("cube", shape_of(op.result), closed=grouped)
-        group.members.append(op)
+        self._enter(group, op)
         group.axes[op.result] = tuple(range(len(group.domain)))
         self.owner[op.result] = group
         for value in op.operands:
@@ -318,7 +345,7 @@ class Grouper(Dependencies):
     def single(self, op: Operation, kind: str) -> None:
         """A group of its own that nothing joins."""
         group = self.new_group(kind, shape_of(op.results[0]), closed=True)
-        group.members.append(op)
+        self._enter(group, op)
         for result in op.results:
             group.axes[result] = tuple(range(len(shape_of(result))))
             self.owner[result] = group
@@ -360,7 +387,9 @@ class Grouper(Dependencies):
         """`_agrees`, where the axes of `value` in the group are found already."""
         if found is None:
             return (
-                False if self.needs_of(value) & group.bit or base_of(value).owner in group.members else None
+                False
+                if self.needs_of(value) & group.bit or self.of(value).base.owner in group.inside
+                else None
             )
         return all(f in ("new", None) or f == a for f, a in zip(found, axes, strict=True))
 

@@ -13,11 +13,9 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.traits import is_side_effect_free
 
 from ...dialects.base import integer
@@ -25,16 +23,17 @@ from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import ConstantOp, ElementwiseOp, FusionOp, GraphOp, IotaOp, WhileOp
 from ...dialects.graph.interface import element_of, shape_of
 from ..access import is_layout
+from ..base import LevelPass
 
 
 @dataclass(frozen=True)
-class GraphHoistPass(ModulePass):
+class GraphHoistPass(LevelPass):
     """Moves loop-invariant ops in front of their loops, inner loops first."""
 
     name = "graph-hoist"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for func in op.ops:
+    def run(self, module: ModuleOp) -> None:
+        for func in module.ops:
             if isinstance(func, FuncOp) and func.body.blocks:
                 hoist_block(func.body.block)
 

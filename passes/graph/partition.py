@@ -15,15 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
-from xdsl.passes import ModulePass
 
 from ...dialects.base import ints, to_ints
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, GraphOp, ToHostOp, WhileOp, YieldOp
 from ...dialects.graph.interface import shape_of
+from ..base import LevelPass
 from ..errors import PassError
 from .host_calls import join, refuse
 
@@ -31,17 +30,17 @@ HOST = ("allow", "forbid")
 
 
 @dataclass(frozen=True)
-class GraphPartitionPass(ModulePass):
+class GraphPartitionPass(LevelPass):
     """Decides what the host computes on the way, and joins its calls. host: `allow`, or `forbid` for a program that may
     not call it."""
 
     name = "graph-partition"
     host: str = "allow"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def run(self, module: ModuleOp) -> None:
         if self.host not in HOST:
             raise PassError(f"graph-partition: host={self.host} is not one of {', '.join(HOST)}")
-        tops = [f.body.block for f in op.ops if isinstance(f, FuncOp) and f.body.blocks]
+        tops = [f.body.block for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
         for top in tops:
             partition(top)
         blocks = [block for top in tops for block in blocks_of(top)]

@@ -3,63 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import integer, integer_attr
 from ...dialects.dtypes import dtype_name, is_float, itemsize, numpy_dtype, tensor
 from ...dialects.graph import ConcatOp, HostOp, SortOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.shapes import Keys
-from ...machine import Machine
 from ..tile.sort import fitting_slots
-
-if TYPE_CHECKING:
-    from .simplify import Rewriter
-
-
-def sort_last(op: SortOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """A sort along another dimension than the last, between transposes."""
-    dim, rank = integer(op.dim), len(shape_of(op.xs[0]))
-    if dim == rank - 1:
-        return False
-    perm = [*range(dim), *range(dim + 1, rank), dim]
-    back = [*range(dim), rank - 1, *range(dim, rank - 1)]
-    made = _sorted(rewriter, op, [rewriter.transpose(x, perm) for x in op.xs], op.kept())
-    return _replace(op, [rewriter.transpose(v, back) for v in made])
+from .patterns import GraphPattern
+from .tensor_builder import RewriteBuilder
 
 
-def sort_in_parts(op: SortOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """Rows that do not fit: where few are kept, the first of each part, and then of those; else the host sorts."""
-    *outer, n = shape_of(op.xs[0])
-    keep, elements = op.kept(), [element_of(x) for x in op.xs]
-    if fitting_slots(1, n, keep, elements, machine):
-        return False
-    length = n
-    while length > 1 and not fitting_slots(1, length, min(keep, length), elements, machine):
-        length //= 2
-    if 2 * keep > length:
-        return _on_host(op, rewriter)
-    parts, rest = n // length, n % length
-    zeros, ones = [0] * len(outer), [1] * (len(outer) + 1)
-    whole = [rewriter.slice(x, [*zeros, 0], [*outer, parts * length], ones) for x in op.xs]
-    first = _sorted(rewriter, op, [rewriter.reshape(x, [*outer, parts, length]) for x in whole], keep)
-    candidates = [rewriter.reshape(x, [*outer, parts * keep]) for x in first]
-    if rest:
-        tail = [rewriter.slice(x, [*zeros, parts * length], [*outer, n], ones) for x in op.xs]
-        kept = min(keep, rest)
-        last = _sorted(rewriter, op, tail, kept)
-        shape, dim = [*outer, parts * keep + kept], integer_attr(len(outer))
-        candidates = [
-            rewriter.add(ConcatOp, [a, b], tensor(shape, element_of(a)), dim=dim)
-            for a, b in zip(candidates, last, strict=True)
-        ]
-    return _replace(op, _sorted(rewriter, op, candidates, keep))
+class SortLastDimension(GraphPattern):
+    """A sort along another dimension than the last is one along the last, between transposes."""
+
+    name = "sort-last-dimension"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SortOp, rewriter: PatternRewriter, /) -> None:
+        dim, rank = integer(op.dim), len(shape_of(op.xs[0]))
+        if dim == rank - 1:
+            return
+        perm = [*range(dim), *range(dim + 1, rank), dim]
+        back = [*range(dim), rank - 1, *range(dim, rank - 1)]
+        build = RewriteBuilder(rewriter)
+        made = _sorted(build, op, [build.transpose(x, perm) for x in op.xs], op.kept())
+        rewriter.replace(op, (), [build.transpose(v, back) for v in made])
 
 
-def _sorted(rewriter: Rewriter, op: SortOp, xs: Sequence[SSAValue], keep: int) -> Sequence[SSAValue]:
+class SortInParts(GraphPattern):
+    """A sort of rows that do not fit on chip takes the first of each part, and then of those.
+
+    Where more than few are kept, the host sorts.
+    """
+
+    name = "sort-in-parts"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SortOp, rewriter: PatternRewriter, /) -> None:
+        *outer, n = shape_of(op.xs[0])
+        keep, elements = op.kept(), [element_of(x) for x in op.xs]
+        if fitting_slots(1, n, keep, elements, self.machine):
+            return
+        length = n
+        while length > 1 and not fitting_slots(1, length, min(keep, length), elements, self.machine):
+            length //= 2
+        if 2 * keep > length:
+            rewriter.replace(op, _on_host(op))
+            return
+        build = RewriteBuilder(rewriter)
+        parts, rest = n // length, n % length
+        zeros, ones = [0] * len(outer), [1] * (len(outer) + 1)
+        whole = [build.slice(x, [*zeros, 0], [*outer, parts * length], ones) for x in op.xs]
+        first = _sorted(build, op, [build.reshape(x, [*outer, parts, length]) for x in whole], keep)
+        candidates = [build.reshape(x, [*outer, parts * keep]) for x in first]
+        if rest:
+            tail = [build.slice(x, [*zeros, parts * length], [*outer, n], ones) for x in op.xs]
+            kept = min(keep, rest)
+            last = _sorted(build, op, tail, kept)
+            shape, dim = [*outer, parts * keep + kept], integer_attr(len(outer))
+            candidates = [
+                build.add(ConcatOp, [a, b], tensor(shape, element_of(a)), dim=dim)
+                for a, b in zip(candidates, last, strict=True)
+            ]
+        rewriter.replace(op, (), _sorted(build, op, candidates, keep))
+
+
+def _sorted(build: RewriteBuilder, op: SortOp, xs: Sequence[SSAValue], keep: int) -> Sequence[SSAValue]:
     """xs ordered along their last dimension as `op` orders, the first `keep`."""
     *outer, _ = shape_of(xs[0])
     new = SortOp.create(
@@ -70,27 +84,16 @@ def _sorted(rewriter: Rewriter, op: SortOp, xs: Sequence[SSAValue], keep: int) -
             "dim": integer_attr(len(outer)),
             "keep": integer_attr(keep),
         },
-        location=op.location,
     )
-    rewriter.block.insert_op_before(new, op)
-    return new.results
+    return build.insert(new).results
 
 
-def _replace(op: SortOp, made: Sequence[SSAValue]) -> bool:
-    for old, new in zip(op.results, made, strict=True):
-        old.replace_all_uses_with(new)
-    return True
-
-
-def _on_host(op: SortOp, rewriter: Rewriter) -> bool:
-    new = HostOp.create(
+def _on_host(op: SortOp) -> HostOp:
+    return HostOp.create(
         operands=op.xs,
         result_types=op.result_types,
         properties={"op": StringAttr("stablehlo.sort"), "module": StringAttr(stablehlo_of(op))},
-        location=op.location,
     )
-    rewriter.block.insert_op_before(new, op)
-    return _replace(op, new.results)
 
 
 def stablehlo_of(op: SortOp) -> str:

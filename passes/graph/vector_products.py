@@ -4,71 +4,89 @@ have nothing to contract."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import integer, integer_attr, ints, to_ints
 from ...dialects.dtypes import dtype_name, is_float, size, tensor
 from ...dialects.graph import ELEMENTWISE, ConcatOp, ContractOp, ConvOp
 from ...dialects.graph.interface import element_of, shape_of
-from ...machine import Machine
-
-if TYPE_CHECKING:
-    from .simplify import Rewriter
+from .patterns import GraphPattern
+from .tensor_builder import RewriteBuilder, TensorBuilder
 
 MOST_TAPS = 64
 """A depthwise convolution over more window positions stays one: each position is an op of its own."""
 
 
-def vector_contract(op: ContractOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """A contraction whose type the cube lacks: broadcast both sides to [batch, m, n, k], multiply, add up."""
-    if dtype_name(element_of(op.lhs)) in machine.cube or element_of(op.lhs) != element_of(op.rhs):
-        return False
-    m, n = op.free_dims()
-    lhs_k, rhs_k = to_ints(op.lhs_contract), to_ints(op.rhs_contract)
-    batch = len(to_ints(op.lhs_batch))
-    lhs = rewriter.transpose(op.lhs, [*to_ints(op.lhs_batch), *m, *lhs_k])
-    rhs = rewriter.transpose(op.rhs, [*to_ints(op.rhs_batch), *n, *rhs_k])
-    out = shape_of(op.result)
-    shape = [*out, *(shape_of(op.lhs)[d] for d in lhs_k)]
-    k = range(len(out), len(shape))
-    element = element_of(op.lhs)
-    work = element_of(op.result)
-    if is_float(element) and dtype_name(work) != "f32":
-        work = f32
-    left = rewriter.broadcast(rewriter.convert(lhs, work), shape, [*range(batch + len(m)), *k])
-    right = rewriter.broadcast(
-        rewriter.convert(rhs, work), shape, [*range(batch), *range(batch + len(m), len(out)), *k]
-    )
-    product = rewriter.add(ELEMENTWISE["mul"], [left, right], tensor(shape, work))
-    return rewriter.replace(rewriter.convert(rewriter.reduce(product, "sum", list(k)), element_of(op.result)))
+class ContractOnVector(GraphPattern):
+    """A product in a type the cube lacks is multiplied and added up on the vector cores.
+
+    Both sides are broadcast to [batch, m, n, k].
+    """
+
+    name = "contract-on-vector"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ContractOp, rewriter: PatternRewriter, /) -> None:
+        if dtype_name(element_of(op.lhs)) in self.machine.cube or element_of(op.lhs) != element_of(op.rhs):
+            return
+        m, n = op.free_dims()
+        lhs_k, rhs_k = to_ints(op.lhs_contract), to_ints(op.rhs_contract)
+        batch = len(to_ints(op.lhs_batch))
+        build = RewriteBuilder(rewriter)
+        lhs = build.transpose(op.lhs, [*to_ints(op.lhs_batch), *m, *lhs_k])
+        rhs = build.transpose(op.rhs, [*to_ints(op.rhs_batch), *n, *rhs_k])
+        out = shape_of(op.result)
+        shape = [*out, *(shape_of(op.lhs)[d] for d in lhs_k)]
+        k = range(len(out), len(shape))
+        element = element_of(op.lhs)
+        work = element_of(op.result)
+        if is_float(element) and dtype_name(work) != "f32":
+            work = f32
+        left = build.broadcast(build.convert(lhs, work), shape, [*range(batch + len(m)), *k])
+        right = build.broadcast(
+            build.convert(rhs, work), shape, [*range(batch), *range(batch + len(m), len(out)), *k]
+        )
+        product = build.add(ELEMENTWISE["mul"], [left, right], tensor(shape, work))
+        rewriter.replace(
+            op, (), [build.convert(build.reduce(product, "sum", list(k)), element_of(op.result))]
+        )
 
 
-def vector_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """A convolution whose type the cube lacks, as contractions: for each window position, what it meets with that
-    position's weights, added up; or, where there are fewer results than window positions (the gradient of weights),
-    for each place of the result what the window meets there, one after the other."""
-    if dtype_name(element_of(op.lhs)) in machine.cube:
-        return False
-    work = f32 if is_float(element_of(op.lhs)) else element_of(op.result)
-    rhs = rewriter.transpose(op.rhs, to_ints(op.rhs_layout))
-    lhs = rewriter.transpose(op.lhs, to_ints(op.lhs_layout))
-    rank = len(shape_of(lhs))
-    lhs = rewriter.pad(lhs, 0, [0, 0, *to_ints(op.low)], [0, 0, *to_ints(op.high)], [0] * rank)
-    layout = to_ints(op.out_layout)
-    batch, features, *out = (shape_of(op.result)[d] for d in layout)
-    few = size(out) < size(shape_of(rhs)[2:])
-    found = (_by_place if few else _by_tap)(op, rewriter, lhs, rhs, work)
-    by_feature = rewriter.transpose(found, [1, 0, rank, *range(2, rank)])
-    plain = rewriter.reshape(by_feature, [batch, features, *out])
-    back = [layout.index(d) for d in range(rank)]
-    return rewriter.replace(rewriter.convert(rewriter.transpose(plain, back), element_of(op.result)))
+class ConvOnVector(GraphPattern):
+    """A convolution in a type the cube lacks is contractions, one for each window position or place.
+
+    For each window position, what it meets is contracted with its weights, and all are added up. Where there are fewer
+    results than window positions, as in the gradient of weights, what the window meets at each place of the result is
+    contracted with all weights.
+    """
+
+    name = "conv-on-vector"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ConvOp, rewriter: PatternRewriter, /) -> None:
+        if dtype_name(element_of(op.lhs)) in self.machine.cube:
+            return
+        work = f32 if is_float(element_of(op.lhs)) else element_of(op.result)
+        build = RewriteBuilder(rewriter)
+        rhs = build.transpose(op.rhs, to_ints(op.rhs_layout))
+        lhs = build.transpose(op.lhs, to_ints(op.lhs_layout))
+        rank = len(shape_of(lhs))
+        lhs = build.pad(lhs, 0, [0, 0, *to_ints(op.low)], [0, 0, *to_ints(op.high)], [0] * rank)
+        layout = to_ints(op.out_layout)
+        batch, features, *out = (shape_of(op.result)[d] for d in layout)
+        few = size(out) < size(shape_of(rhs)[2:])
+        found = (_by_place if few else _by_tap)(op, build, lhs, rhs, work)
+        by_feature = build.transpose(found, [1, 0, rank, *range(2, rank)])
+        plain = build.reshape(by_feature, [batch, features, *out])
+        back = [layout.index(d) for d in range(rank)]
+        rewriter.replace(op, (), [build.convert(build.transpose(plain, back), element_of(op.result))])
 
 
-def _by_tap(op: ConvOp, rewriter: Rewriter, lhs: SSAValue, rhs: SSAValue, work: Attribute) -> SSAValue:
+def _by_tap(op: ConvOp, build: TensorBuilder, lhs: SSAValue, rhs: SSAValue, work: Attribute) -> SSAValue:
     """The sum over the window's positions: [groups, batch, *out, features of a group] of a padded lhs
     [batch, features, *spatial] and rhs [features, features, *window]."""
     groups, rank = integer(op.groups), len(shape_of(lhs))
@@ -76,13 +94,13 @@ def _by_tap(op: ConvOp, rewriter: Rewriter, lhs: SSAValue, rhs: SSAValue, work: 
     features_in, _, *window = shape_of(rhs)
     total: SSAValue | None = None
     for tap in np.ndindex(*window):
-        met = met_by_tap(op, rewriter, lhs, range(2, rank), tap, out)
-        weights = weights_of_tap(rewriter, rhs, range(2, rank), tap)
-        product = rewriter.add(
+        met = met_by_tap(op, build, lhs, range(2, rank), tap, out)
+        weights = weights_of_tap(build, rhs, range(2, rank), tap)
+        product = build.add(
             ContractOp,
             [
-                rewriter.reshape(met, [batch, groups, features_in, *out]),
-                rewriter.reshape(weights, [features_in, groups, features // groups]),
+                build.reshape(met, [batch, groups, features_in, *out]),
+                build.reshape(weights, [features_in, groups, features // groups]),
             ],
             tensor([groups, batch, *out, features // groups], work),
             lhs_batch=ints([1]),
@@ -90,41 +108,41 @@ def _by_tap(op: ConvOp, rewriter: Rewriter, lhs: SSAValue, rhs: SSAValue, work: 
             lhs_contract=ints([2]),
             rhs_contract=ints([0]),
         )
-        total = product if total is None else rewriter.add(ELEMENTWISE["add"], [total, product], product.type)
+        total = product if total is None else build.add(ELEMENTWISE["add"], [total, product], product.type)
     assert total is not None
     return total
 
 
-def _by_place(op: ConvOp, rewriter: Rewriter, lhs: SSAValue, rhs: SSAValue, work: Attribute) -> SSAValue:
+def _by_place(op: ConvOp, build: TensorBuilder, lhs: SSAValue, rhs: SSAValue, work: Attribute) -> SSAValue:
     """Place by place of the result: the same as `_by_tap`."""
     groups, rank = integer(op.groups), len(shape_of(lhs))
     batch, features, *out = (shape_of(op.result)[d] for d in to_ints(op.out_layout))
     features_in, _, *window = shape_of(rhs)
     in_window = range(3, rank + 1)
-    weights = rewriter.reshape(rhs, [features_in, groups, features // groups, *window])
+    weights = build.reshape(rhs, [features_in, groups, features // groups, *window])
     places: list[SSAValue] = []
     for place in np.ndindex(*out):
-        met = met_at_place(op, rewriter, lhs, range(2, rank), place, window)
-        product = rewriter.add(
+        met = met_at_place(op, build, lhs, range(2, rank), place, window)
+        product = build.add(
             ContractOp,
-            [rewriter.reshape(met, [batch, groups, features_in, *window]), weights],
+            [build.reshape(met, [batch, groups, features_in, *window]), weights],
             tensor([groups, batch, features // groups], work),
             lhs_batch=ints([1]),
             rhs_batch=ints([1]),
             lhs_contract=ints([2, *in_window]),
             rhs_contract=ints([0, *in_window]),
         )
-        places.append(rewriter.reshape(product, [1, groups, batch, features // groups]))
+        places.append(build.reshape(product, [1, groups, batch, features // groups]))
     shape = [len(places), groups, batch, features // groups]
-    stacked = rewriter.add(ConcatOp, places, tensor(shape, work), dim=integer_attr(0))
+    stacked = build.add(ConcatOp, places, tensor(shape, work), dim=integer_attr(0))
     spatial = range(rank - 2)
-    placed = rewriter.reshape(stacked, [*out, *shape[1:]])
-    return rewriter.transpose(placed, [rank - 2, rank - 1, *spatial, rank])
+    placed = build.reshape(stacked, [*out, *shape[1:]])
+    return build.transpose(placed, [rank - 2, rank - 1, *spatial, rank])
 
 
 def met_by_tap(
     op: ConvOp,
-    rewriter: Rewriter,
+    build: TensorBuilder,
     padded: SSAValue,
     spatial: Sequence[int],
     tap: Sequence[int],
@@ -132,12 +150,12 @@ def met_by_tap(
 ) -> SSAValue:
     """What one window position meets of a padded input with dimensions `spatial`, for `out` positions of the window."""
     first = [t * dilation for t, dilation in zip(tap, to_ints(op.rhs_dilation), strict=True)]
-    return _every(rewriter, padded, spatial, first, out, to_ints(op.strides))
+    return _every(build, padded, spatial, first, out, to_ints(op.strides))
 
 
 def met_at_place(
     op: ConvOp,
-    rewriter: Rewriter,
+    build: TensorBuilder,
     padded: SSAValue,
     spatial: Sequence[int],
     place: Sequence[int],
@@ -145,11 +163,11 @@ def met_at_place(
 ) -> SSAValue:
     """What the whole window meets of a padded input with dimensions `spatial` at one place of the result."""
     first = [p * stride for p, stride in zip(place, to_ints(op.strides), strict=True)]
-    return _every(rewriter, padded, spatial, first, window, to_ints(op.rhs_dilation))
+    return _every(build, padded, spatial, first, window, to_ints(op.rhs_dilation))
 
 
 def _every(
-    rewriter: Rewriter,
+    build: TensorBuilder,
     x: SSAValue,
     dims: Sequence[int],
     first: Sequence[int],
@@ -161,49 +179,59 @@ def _every(
     starts, limits, strides = [0] * rank, list(shape_of(x)), [1] * rank
     for d, start, n, step in zip(dims, first, counts, steps, strict=True):
         starts[d], limits[d], strides[d] = start, start + (n - 1) * step + 1, step
-    return rewriter.slice(x, starts, limits, strides)
+    return build.slice(x, starts, limits, strides)
 
 
 def weights_of_tap(
-    rewriter: Rewriter, weights: SSAValue, spatial: Sequence[int], tap: Sequence[int]
+    build: TensorBuilder, weights: SSAValue, spatial: Sequence[int], tap: Sequence[int]
 ) -> SSAValue:
     """The weights at one window position, of size 1 in the dimensions `spatial`."""
     starts, limits = [0] * len(shape_of(weights)), list(shape_of(weights))
     for d, t in zip(spatial, tap, strict=True):
         starts[d], limits[d] = t, t + 1
-    return rewriter.slice(weights, starts, limits, [1] * len(starts))
+    return build.slice(weights, starts, limits, [1] * len(starts))
 
 
-def depthwise_conv(op: ConvOp, rewriter: Rewriter, machine: Machine) -> bool:
-    """A convolution in which each output feature sees one input feature: for each window position the strided slice
-    of the padded input that it meets, times that position's weights; then their sum."""
-    layout, rhs_layout = to_ints(op.out_layout), to_ints(op.rhs_layout)
-    weights_shape = shape_of(op.rhs)
-    window = [weights_shape[d] for d in rhs_layout[2:]]
-    if weights_shape[rhs_layout[0]] != 1 or size(window) > MOST_TAPS or integer(op.groups) == 1:
-        return False
-    out, rank, feature = shape_of(op.result), len(layout), layout[1]
-    work = f32 if is_float(element_of(op.lhs)) else element_of(op.result)
-    lhs = rewriter.transpose(op.lhs, [to_ints(op.lhs_layout)[layout.index(d)] for d in range(rank)])
-    low, high = [0] * rank, [0] * rank
-    for d, lo, hi in zip(layout[2:], to_ints(op.low), to_ints(op.high), strict=True):
-        low[d], high[d] = lo, hi
-    padded = rewriter.pad(lhs, 0, low, high, [0] * rank) if any((*low, *high)) else lhs
-    groups = integer(op.groups)
-    # the outputs of one input feature are next to each other: where there are several, a dimension of their own
-    split = [groups] if out[feature] == groups else [groups, out[feature] // groups]
-    shape = [*out[:feature], *split, *out[feature + 1 :]]
-    kept = [d if d <= feature else d + len(split) - 1 for d in range(rank)]
-    total: SSAValue | None = None
-    for tap in np.ndindex(*window):
-        met = met_by_tap(op, rewriter, padded, layout[2:], tap, [out[d] for d in layout[2:]])
-        weights = rewriter.reshape(weights_of_tap(rewriter, op.rhs, rhs_layout[2:], tap), split)
-        factors = [
-            rewriter.broadcast(rewriter.convert(met, work), shape, kept),
-            rewriter.broadcast(rewriter.convert(weights, work), shape, range(feature, feature + len(split))),
-        ]
-        product = rewriter.add(ELEMENTWISE["mul"], factors, tensor(shape, work))
-        total = product if total is None else rewriter.add(ELEMENTWISE["add"], [total, product], product.type)
-    assert total is not None
-    result = rewriter.convert(total, element_of(op.result))
-    return rewriter.replace(rewriter.reshape(result, out) if len(split) > 1 else result)
+class DepthwiseConvOnVector(GraphPattern):
+    """A convolution of one input feature for each output is, for each window position, a multiplication.
+
+    The strided slice of the padded input that the position meets is multiplied by its weights; then all are added up.
+    """
+
+    name = "depthwise-conv-on-vector"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ConvOp, rewriter: PatternRewriter, /) -> None:
+        layout, rhs_layout = to_ints(op.out_layout), to_ints(op.rhs_layout)
+        weights_shape = shape_of(op.rhs)
+        window = [weights_shape[d] for d in rhs_layout[2:]]
+        if weights_shape[rhs_layout[0]] != 1 or size(window) > MOST_TAPS or integer(op.groups) == 1:
+            return
+        out, rank, feature = shape_of(op.result), len(layout), layout[1]
+        work = f32 if is_float(element_of(op.lhs)) else element_of(op.result)
+        build = RewriteBuilder(rewriter)
+        lhs = build.transpose(op.lhs, [to_ints(op.lhs_layout)[layout.index(d)] for d in range(rank)])
+        low, high = [0] * rank, [0] * rank
+        for d, lo, hi in zip(layout[2:], to_ints(op.low), to_ints(op.high), strict=True):
+            low[d], high[d] = lo, hi
+        padded = build.pad(lhs, 0, low, high, [0] * rank) if any((*low, *high)) else lhs
+        groups = integer(op.groups)
+        # the outputs of one input feature are next to each other: where there are several, a dimension of their own
+        split = [groups] if out[feature] == groups else [groups, out[feature] // groups]
+        shape = [*out[:feature], *split, *out[feature + 1 :]]
+        kept = [d if d <= feature else d + len(split) - 1 for d in range(rank)]
+        total: SSAValue | None = None
+        for tap in np.ndindex(*window):
+            met = met_by_tap(op, build, padded, layout[2:], tap, [out[d] for d in layout[2:]])
+            weights = build.reshape(weights_of_tap(build, op.rhs, rhs_layout[2:], tap), split)
+            factors = [
+                build.broadcast(build.convert(met, work), shape, kept),
+                build.broadcast(build.convert(weights, work), shape, range(feature, feature + len(split))),
+            ]
+            product = build.add(ELEMENTWISE["mul"], factors, tensor(shape, work))
+            total = (
+                product if total is None else build.add(ELEMENTWISE["add"], [total, product], product.type)
+            )
+        assert total is not None
+        result = build.convert(total, element_of(op.result))
+        rewriter.replace(op, (), [build.reshape(result, out) if len(split) > 1 else result])

@@ -11,29 +11,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ...dialects.base import integer, integer_attr, source_of, text
 from ...dialects.dtypes import itemsize
 from ...dialects.npu import AllocOp, BufferType, ElementwiseVectorOp, NpuOp, Pipe, SlotOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
+from ..base import TargetPass
 from ..errors import PassError
 
 
 @dataclass(frozen=True)
-class NpuAllocatePass(ModulePass):
+class NpuAllocatePass(TargetPass):
     """Assigns addresses; fails with the buffers that do not fit."""
 
     name = "npu-allocate"
-    target: str = "ascend-910b1"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        machine = Machine.load(self.target)
-        for kernel in op.ops:
+    def run_for(self, module: ModuleOp, machine: Machine) -> None:
+        for kernel in module.ops:
             if isinstance(kernel, KernelOp):
                 for section in kernel.body.block.ops:
                     if isinstance(section, SectionOp):

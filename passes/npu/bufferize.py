@@ -15,17 +15,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.scf import ForOp, YieldOp
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.passes import ModulePass
 
 from ...dialects import npu, tile
 from ...dialects.base import INDEX, Expr, describe, pack, to_ints
 from ...dialects.npu import BufferType, structure
 from ...dialects.tile import TileOp, TileType, tile_type
+from ..base import LevelPass
 from ..errors import PassError
 from ..tile.builder import SPACE_ORDER
 from .loops import trip_count
@@ -36,16 +35,16 @@ STORES = {"l0c": npu.FixpipeOp, "ub": npu.StoreNdOp}
 
 
 @dataclass(frozen=True)
-class TileToNpuPass(ModulePass):
+class TileToNpuPass(LevelPass):
     """Bufferizes kernels and the program around them."""
 
     name = "tile-to-npu"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        kernels = [kernel for kernel in op.ops if isinstance(kernel, tile.KernelOp)]
-        lower_program(op)
+    def run(self, module: ModuleOp) -> None:
+        kernels = [kernel for kernel in module.ops if isinstance(kernel, tile.KernelOp)]
+        lower_program(module)
         for kernel in kernels:
-            op.body.block.insert_op_before(bufferize_kernel(kernel), kernel)
+            module.body.block.insert_op_before(bufferize_kernel(kernel), kernel)
             kernel.detach()
             kernel.erase()
 

@@ -16,32 +16,29 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ...dialects.base import integer, integer_attr, ints, text, to_ints
 from ...dialects.graph.donation import donated
 from ...dialects.npu import ViewOp, gm
 from ...dialects.npu.structure import WRITERS, GmAllocOp, GmConstantOp
 from ...machine import Machine
+from ..base import TargetPass
 from ..calls import callers_first, calls_of
 from ..errors import PassError
 from .allocate import best_gap
 
 
 @dataclass(frozen=True)
-class NpuPlanMemoryPass(ModulePass):
+class NpuPlanMemoryPass(TargetPass):
     """Assigns device addresses. The function's `npu.addresses` are its arguments', `npu.arena_bytes` the total."""
 
     name = "npu-plan-memory"
-    target: str = "ascend-910b1"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        machine = Machine.load(self.target)
-        functions = callers_first(op)
+    def run_for(self, module: ModuleOp, machine: Machine) -> None:
+        functions = callers_first(module)
         called = {name for f in functions for name in calls_of(f)}
         for func in functions:
             if text(func.sym_name) not in called:

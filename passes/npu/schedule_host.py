@@ -23,28 +23,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
-from xdsl.passes import ModulePass
 
 from ...dialects.base import describe, integer, integer_attr
 from ...dialects.npu.streams import COMPUTE, QUEUES, Command, EventOp, RecordEventOp, WaitEventOp
 from ...dialects.npu.structure import BranchOp, LoopOp, NpuYieldOp
+from ..base import LevelPass
 from ..calls import callers_first
 from ..errors import PassError
 from .check.order import Clock, Conflict, Memory, Order, frames_of, queues_of
 
 
 @dataclass(frozen=True)
-class NpuScheduleHostPass(ModulePass):
+class NpuScheduleHostPass(LevelPass):
     """Assigns streams and inserts record_event and wait_event."""
 
     name = "npu-schedule-host"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        functions = callers_first(op)
+    def run(self, module: ModuleOp) -> None:
+        functions = callers_first(module)
         frames = frames_of(functions)
         for func in functions:
             memory = Memory(func, frames)

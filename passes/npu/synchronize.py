@@ -20,11 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ...dialects.affine import Affine
 from ...dialects.base import describe, integer_attr, ints, text
@@ -43,6 +41,7 @@ from ...dialects.npu import (
 )
 from ...dialects.npu.structure import KernelOp, SectionOp
 from ...machine import Machine
+from ..base import TargetPass
 from ..errors import PassError
 from .check.clocks import Clocks
 from .check.minimal import irredundant
@@ -52,15 +51,13 @@ from .reorder import gather, wall_off
 
 
 @dataclass(frozen=True)
-class NpuSynchronizePass(ModulePass):
+class NpuSynchronizePass(TargetPass):
     """Inserts set_flag / wait_flag pairs and cross-core flags."""
 
     name = "npu-synchronize"
-    target: str = "ascend-910b1"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        machine = Machine.load(self.target)
-        for kernel in op.ops:
+    def run_for(self, module: ModuleOp, machine: Machine) -> None:
+        for kernel in module.ops:
             if isinstance(kernel, KernelOp):
                 model = Kernel(kernel)
                 for number in range(len(model.sections)):

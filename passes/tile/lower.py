@@ -15,11 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from ...dialects import tile as ops
 from ...dialects.base import describe, integer, ints, text, to_ints
@@ -43,6 +41,7 @@ from ...dialects.graph import (
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from ..access import splat_of
+from ..base import TargetPass
 from ..errors import PassError, TooLarge
 from ..pins import Pins, Schedule, parse_pins
 from .contract import lower_contract
@@ -59,22 +58,20 @@ from .windows import lower_window
 
 
 @dataclass(frozen=True)
-class GraphToTilePass(ModulePass):
+class GraphToTilePass(TargetPass):
     """Lowers fusions to tile kernels for a target."""
 
     name = "graph-to-tile"
-    target: str = "ascend-910b1"
     schedule: str = ""
     """Pinned choices, as `parse_pins` of pins.py reads them."""
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        machine = Machine.load(self.target)
-        lowering = Lowering(op, machine, parse_pins(self.schedule))
-        for func in list(op.ops):
+    def run_for(self, module: ModuleOp, machine: Machine) -> None:
+        lowering = Lowering(module, machine, parse_pins(self.schedule))
+        for func in list(module.ops):
             if isinstance(func, FuncOp) and func.body.blocks:
                 lowering.block(func.body.block)
         lowering.check_names()
-        order_launches(op, lowering.costs, machine)
+        order_launches(module, lowering.costs, machine)
 
 
 def fingerprint(fusion: FusionOp) -> tuple[tuple, tuple]:

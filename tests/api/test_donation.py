@@ -101,14 +101,14 @@ def test_a_deleted_array_is_refused() -> None:
     args = fresh(3)
     program(*args)
     with pytest.raises(
-        RuntimeError, match="input 0 of momentum has been deleted: it was donated to an earlier"
+        RuntimeError, match="argument p of momentum has been deleted: it was donated to an earlier"
     ):
         program(*args)
 
 
 def test_an_array_cannot_be_donated_and_used_otherwise() -> None:
     (x,) = fresh(1)
-    with pytest.raises(RuntimeError, match="input 0 of momentum is donated, and input 2 is the same array"):
+    with pytest.raises(RuntimeError, match="argument p of momentum is donated, and argument g is the same array"):
         tw.compile(momentum, x, X, x, options=tw.Options(donate=0))(x, X, x)
     assert not x.is_deleted()
 

@@ -133,10 +133,10 @@ def test_what_cannot_be_compiled() -> None:
         tw.jit(f, static_argnames="m")
     with pytest.raises(tw.CompileError, match="f has no argument 2 to be static; it has 2"):
         tw.jit(f, static_argnums=2)
-    with pytest.raises(tw.CompileError, match="argument 1 of f is static and must be hashable, got list"):
+    with pytest.raises(tw.CompileError, match="argument n of f is static and must be hashable, got list"):
         tw.jit(f, static_argnums=1)(X, [1])
     with pytest.raises(
-        tw.CompileError, match=r"an argument of f is a str: give an array, .*, or name it in static_argnames"
+        tw.CompileError, match=r"argument n of f is a str: give an array, .*, or name it in static_argnames"
     ):
         tw.jit(f)(X, "mode")
 
@@ -174,7 +174,7 @@ def test_notebooks_show_programs_reports_and_verifications() -> None:
     assert repr(program) == "<tilewright.Program layer: 1 kernel for ascend-910b1>"
     shown = Balance(program._repr_html_()).words
     assert any("tile.kernel" in word for word in shown)
-    assert "inputs: f32[3, 4], f32[4, 5]" in shown
+    assert "inputs: x f32[3, 4], w f32[4, 5]" in shown
     report = program.report()
     words = Balance(report._repr_html_()).words
     assert {str(report), "contract_0", report.kernels[0].bound} <= set(words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -53,7 +54,7 @@ def test_python_scalars_are_weak() -> None:
 def test_a_fraction_is_no_integer() -> None:
     x = np.ones(3, np.float32)
     program = tw.compile(lambda x, n: x + n, x, 2)
-    with pytest.raises(tw.CompileError, match=r"input 1 of <lambda> must be i32\[\], got float64\[\]"):
+    with pytest.raises(tw.CompileError, match=r"argument n of <lambda> must be i32\[\], got f64\[\]"):
         program(x, 2.5)
 
 
@@ -82,10 +83,10 @@ def test_gradients_of_integers_are_float0() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("three", r"argument 1\['n'\] of f is a str: give an array, a number or a jax.ShapeDtypeStruct"),
-        (memoryview(b"x"), r"argument 1\['n'\] of f is a memoryview: give an array"),
-        (np.array(["a"]), r"argument 1\['n'\] of f is a ndarray of <U1: give an array"),
-        (2**40, r"argument 1\['n'\] of f is 1099511627776, which no integer of JAX's default type holds"),
+        ("three", r"argument p\['n'\] of f is a str: give an array, a number or a jax.ShapeDtypeStruct"),
+        (memoryview(b"x"), r"argument p\['n'\] of f is a memoryview: give an array"),
+        (np.array(["a"]), r"argument p\['n'\] of f is a ndarray of <U1: give an array"),
+        (2**40, r"argument p\['n'\] of f is 1099511627776, which no integer of JAX's default type holds"),
     ],
 )
 def test_what_is_no_array_is_named(value: Any, message: str) -> None:
@@ -117,3 +118,24 @@ def test_buffers_are_arrays_when_called() -> None:
         np.asfortranarray(x),
     ):
         np.testing.assert_array_equal(program(given), x + 1)
+
+
+def test_types_are_checked_without_values() -> None:
+    program = tw.compile(
+        lambda x, n, key: x * n + jax.random.uniform(key), np.ones(3, np.float32), 2, jax.random.key(0)
+    )
+    x, key = jax.ShapeDtypeStruct((3,), np.float32), jax.random.key(1)
+    program.check(x, 2, key)
+    program.check(key=key, n=jax.ShapeDtypeStruct((), np.int64), x=np.ones(3))
+    for args, said in (
+        (
+            (jax.ShapeDtypeStruct((4,), np.float32), 2, key),
+            "argument x of <lambda> must be f32[3], got f32[4]",
+        ),
+        ((x, 2.5, key), "argument n of <lambda> must be i32[], got f64[]"),
+        ((x, "2", key), "argument n of <lambda> must be i32[], got a value of type str"),
+        ((x, 2, x), "argument key of <lambda> must be ui32[2], got f32[3]"),
+        ((np.array(["a"] * 3), 2, key), "argument x of <lambda> must be f32[3], got an array of <U1"),
+    ):
+        with pytest.raises(tw.CompileError, match=re.escape(said)):
+            program.check(*args)

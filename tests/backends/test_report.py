@@ -11,7 +11,9 @@ from rich.console import Console
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
+from tilewright.backends import spans as program_spans_module
 from tilewright.backends.report import Report, build_report
+from tilewright.backends.simulator import simulate
 from tilewright.backends.trace import LAUNCH_EVENTS, write_trace
 from tilewright.dialects import make_context
 from tilewright.machine import Machine
@@ -158,6 +160,7 @@ def test_json_schema(report: Report):
         "energy_joules",
         "energy",
         "memory",
+        "counts",
         "kernels",
         "host_ops",
         "host_scalars",
@@ -205,7 +208,7 @@ def test_json_schema(report: Report):
 
 
 def test_text(report: Report):
-    assert str(report) == f"{report.microseconds:,.1f} us on ascend-910b1: 7 launches of 3 kernels, " + (
+    assert str(report) == f"{report.microseconds:,.1f} us on ascend-910b1: 6 launches of 2 kernels, 1 copy, " + (
         f"1 host call, {report.energy_joules * 1e3:.3g} mJ (modelled)"
     )
     table = report.table()
@@ -219,7 +222,7 @@ def test_text(report: Report):
 
 def test_trace(module: ModuleOp, report: Report, tmp_path: Path):
     path = tmp_path / "trace.json"
-    write_trace(module, B1, path)
+    write_trace(simulate(module, B1), path)
     assert [file.name for file in tmp_path.iterdir()] == ["trace.json"]
     events = json.loads(path.read_text())["traceEvents"]
     spans = [event for event in events if event["ph"] == "X"]
@@ -238,13 +241,47 @@ def test_trace(module: ModuleOp, report: Report, tmp_path: Path):
     load = next(span for span in spans if span["name"] == "load_nd")
     assert load["args"] == {"op": "npu.load_nd", "source": "model.py:7", "bytes": 8192}
     assert sum(span["name"] in ("load_nd", "vabs", "store_nd") for span in spans) == 3 * 256
-    assert any(span["name"] == "3 more passes like the last one" for span in spans)
+    assert sum(span["name"] == "dot" for span in spans) == 5  # each pass of the loop
+
+
+def test_a_trace_sums_up_the_passes_that_it_has_no_room_for(
+    module: ModuleOp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Of a loop of 5 passes, all alike from the second, there is room for 1 + 2 among 8 commands."""
+    monkeypatch.setattr(program_spans_module, "COMMANDS", 8)
+    path = tmp_path / "trace.json"
+    simulation = simulate(module, B1)
+    write_trace(simulation, path)
+    spans = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert sum(span["name"] == "dot" for span in spans) == 3
+    (rest,) = (span for span in spans if "more passes" in span["name"])
+    assert (rest["name"], rest["args"]) == ("2 more passes like the last one", {"passes": 2})
+    last = next(step for step, times in simulation.flat() if times == 4)
+    assert rest["dur"] == pytest.approx(2 * last.microseconds)
+
+
+def test_counts_are_the_same_everywhere(module: ModuleOp, report: Report, tmp_path: Path):
+    """Copies are no kernels and no launches: in the report's line, its JSON, and the trace."""
+    path = tmp_path / "trace.json"
+    write_trace(simulate(module, B1), path)
+    trace = json.loads(path.read_text())
+    counts = {"kernels": 2, "launched_kernels": 2, "launches": 6, "copies": 1, "host_calls": 1}
+    assert report.to_dict()["counts"] == counts
+    assert trace["otherData"] == {"target": "ascend-910b1", **counts}
+    assert sum(event.get("args", {}).get("op") == "npu.launch" for event in trace["traceEvents"]) == 6
+
+
+def test_a_kernel_that_nothing_launches_is_said_to_be_one():
+    launch = PROGRAM.index("    npu.launch @scale")
+    text = PROGRAM[:launch] + PROGRAM[PROGRAM.index("    %h = ") :]
+    found = build_report(Parser(make_context(), text).parse_module(), B1)
+    assert "5 launches of 1 kernel (1 more not launched), 1 copy, 1 host call" in str(found)
 
 
 def test_trace_is_cut_and_says_so(tmp_path: Path):
     text = PROGRAM.replace("arith.constant 256 : index", "arith.constant 5000 : index")
     path = tmp_path / "trace.json"
-    write_trace(Parser(make_context(), text).parse_module(), B1, path)
+    write_trace(simulate(Parser(make_context(), text).parse_module(), B1), path)
     spans = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
     assert sum(span["name"] in ("load_nd", "vabs", "store_nd") for span in spans) == LAUNCH_EVENTS
     (rest,) = (span for span in spans if span["name"].startswith("not shown"))
@@ -255,5 +292,5 @@ def test_trace_is_cut_and_says_so(tmp_path: Path):
 def test_trace_replaces_the_file_only_when_done(tmp_path: Path):
     path = tmp_path / "trace.json"
     path.write_text("old")
-    write_trace(Parser(make_context(), PROGRAM).parse_module(), B1, path)
+    write_trace(simulate(Parser(make_context(), PROGRAM).parse_module(), B1), path)
     assert json.loads(path.read_text())["displayTimeUnit"] == "ns"

@@ -14,7 +14,7 @@ from xdsl.ir import Operation
 
 from tilewright.backends.simulator import Copy, Launch, Repeat, Scalars, Transfer, simulate
 from tilewright.backends.simulator.steps import Record, Step, Wait
-from tilewright.backends.simulator.timeline import Placed, first_passes, makespan, place
+from tilewright.backends.simulator.timeline import Placed, Rest, lay_out, makespan
 from tilewright.dialects.npu.streams import QUEUES
 from tilewright.dialects.npu.structure import NpuYieldOp
 
@@ -85,7 +85,7 @@ def test_a_functions_events_are_its_own():
         work("copy_out", 1.0),
     ]
     assert makespan(steps) == 8
-    assert [round(p.begin, 6) for p in place(steps)] == [0, 0, 7, 1]
+    assert [round(p.begin, 6) for p in lay_out(steps, 100)] == [0, 0, 7, 1]
 
 
 queues = st.sampled_from([q for q in QUEUES if q != "program"])
@@ -122,13 +122,30 @@ def unrolled(steps: Any) -> list[Step]:
 def test_loops_against_their_rounds_one_by_one(steps: Any) -> None:
     """Powers of a round, and all rounds: events that go around, loops in loops, queues that run ahead."""
     assert makespan(steps) == makespan(unrolled(steps))
-    ends = [p.end for p in place(steps)]
-    assert not ends or max(ends) <= makespan(steps) + 1e-6
-    spans = list(first_passes(steps))
-    for queue in QUEUES:
-        mine = [p for p in spans if isinstance(p, Placed) and p.step.queue == queue]
-        for one, other in itertools.pairwise(mine):
-            assert other.begin >= one.end
+    for commands in (1, 10**6):
+        spans = list(lay_out(steps, commands))
+        ends = [p.end for p in spans]
+        assert not ends or max(ends) <= makespan(steps) + 1e-6
+        for queue in QUEUES:
+            mine = [p for p in spans if (p.queue if isinstance(p, Rest) else p.step.queue) == queue]
+            for one, other in itertools.pairwise(mine):
+                assert other.begin >= one.end
+    every = [(p.begin, p.end) for p in lay_out(steps, 10**6) if isinstance(p, Placed)]
+    assert every == [(p.begin, p.end) for p in lay_out(unrolled(steps), 1) if isinstance(p, Placed)]
+
+
+def test_passes_are_laid_out_as_far_as_there_is_room():
+    """Two loops, one in the other: of each as many passes as make 22 commands, and one at least."""
+    inner = Repeat((work("compute", 1.0), work("copy_in", 0.25)), 5)
+    steps = [work("compute", 2.0), Repeat((inner, work("compute", 3.0)), 4)]
+    spans = list(lay_out(steps, 22))
+    assert sum(isinstance(p, Placed) for p in spans) == 1 + 3 * (3 * 2 + 1)  # 4 passes would be 37
+    rests = [(p.queue, p.passes, p.begin, p.end) for p in spans if isinstance(p, Rest)]
+    assert rests[0] == ("compute", 2, 5.0, 7.0)
+    assert rests[-2:] == [("compute", 1, 26.0, 34.0), ("copy_in", 1, 3.75, 5.0)]
+    assert makespan(steps) == 34
+    (first, *_) = lay_out(steps, 1)
+    assert first.end == 2.0 and sum(isinstance(p, Placed) for p in lay_out(steps, 1)) == 4
 
 
 HOSTED = """%h = npu.to_host %x {stream = "copy_out"} : (GM) -> tensor<1048576xf16>

@@ -18,10 +18,11 @@ import pytest
 from records import ADD
 
 import tilewright as tw
-from tilewright.cli import support
+from tilewright.cli import engines
+from tilewright.cli.grammar import make_parser
 from tilewright.cli.help import EXAMPLES
 from tilewright.cli.inspect import SHELLS
-from tilewright.cli.main import main, make_parser
+from tilewright.cli.main import main
 from tilewright.machine import Machine
 from tilewright.machine.sources import figures
 
@@ -202,7 +203,7 @@ def test_exit_codes(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tilewright.cli.commands.compile", interrupted)
+    monkeypatch.setattr("tilewright.cli.build.compile", interrupted)
     assert main(["report", *LAYER]) == 130
 
 
@@ -219,7 +220,7 @@ def test_a_failed_check_is_1(folder: Path, capsys: pytest.CaptureFixture[str]) -
         "                new = ELEMENTWISE['mul'].create(operands=o.operands, result_types=[o.results[0].type])\n"
         "                o.parent.insert_op_before(new, o)\n"
         "                o.results[0].replace_all_uses_with(new.results[0])\n                o.detach(); o.erase()\n"
-        "stages = [replace(s, load=lambda: Wrong) if s.name == Wrong.name else s for s in PIPELINE]\n"
+        "stages = [replace(s, implementation=Wrong) if s.name == Wrong.name else s for s in PIPELINE]\n"
     )
     assert main(["verify", "program.mlir", "--stages", "stages.py:stages"]) == 1
     assert "DIFFERS" in capsys.readouterr().out
@@ -327,8 +328,8 @@ def test_a_machine_that_extends_another_has_its_figures() -> None:
 # -- ops -----------------------------------------------------------------------------------------------------
 
 
-def one(name: str, target: str = "ascend-910b1") -> dict[str, support.Support]:
-    (row,) = support.rows(target, [name])
+def one(name: str, target: str = "ascend-910b1") -> dict[str, engines.Support]:
+    (row,) = engines.rows(target, [name])
     return row.support
 
 
@@ -351,13 +352,13 @@ def test_rates_are_the_machines() -> None:
 
 def test_every_form_is_stablehlo() -> None:
     """Each form compiles for f32 or i32 at least, so that none is misspelt."""
-    for name in support.forms():
+    for name in engines.forms():
         found = one(name)
         assert any(not s.problem for s in found.values()), name
         assert "f32" in found or "i32" in found, name
 
 
 def test_every_op_is_there() -> None:
-    names = support.known()
+    names = engines.known()
     assert {"add", "sort", "while", "dot_general", "rng"} <= names
     assert "return" not in names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -94,8 +95,10 @@ def test_what_a_pass_establishes_is_read_from_a_file(relu: Path, capsys: pytest.
     """Every pass in a run of its own, as in one run."""
     assert opt.main([str(relu), "-p", ",".join(stage.name for stage in PIPELINE)]) == 0
     whole = capsys.readouterr().out
-    for stage in PIPELINE:
-        assert opt.main([str(relu), "-p", stage.name, "-o", str(relu)]) == 0
+    for i, stage in enumerate(PIPELINE):
+        after = relu.with_name(f"{i}.mlir")
+        assert opt.main([str(relu), "-p", stage.name, "-o", str(after)]) == 0
+        relu = after
     assert relu.read_text() == whole
 
 
@@ -133,17 +136,18 @@ def test_parse_error_has_place_and_caret(tmp_path: Path, capsys: pytest.CaptureF
     path = tmp_path / "bad.mlir"
     path.write_text("\n  %x = graph.nothing : f32\n")
     first, line, caret = complaint(capsys, str(path)).splitlines()
-    assert first.startswith(f"{path}:2:22: Operation graph.nothing is not registered")
+    assert first.startswith(f"{path}:2:8: error: Operation graph.nothing is not registered")
     assert line == "  %x = graph.nothing : f32"
-    assert caret.strip(" ") == "^"
+    assert caret == "       ^^^^^^^^^^^^^"
 
 
-def test_verify_error_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_error_has_place_and_caret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "bad.mlir"
     path.write_text(BAD)
-    said = complaint(capsys, str(path)).splitlines()
-    assert len(said) == 1
-    assert f"{path}:4: 'graph.reshape' cannot reshape" in said[0]
+    first, line, caret = complaint(capsys, str(path)).splitlines()
+    assert first.startswith(f"{path}:4:8: error: 'graph.reshape' cannot reshape")
+    assert line == BAD.splitlines()[3]
+    assert caret == "       ^^^^^^^^^^^^^"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +209,7 @@ def test_unreadable_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "neither text nor MLIR bytecode" in complaint(capsys, str(binary))
     empty = tmp_path / "empty.mlir"
     empty.write_text("")
-    assert "empty.mlir:1:1: expected an operation, found none" in complaint(capsys, str(empty))
+    assert "empty.mlir:1:1: error: expected an operation, found none" in complaint(capsys, str(empty))
     (tmp_path / "x.onnx").write_text("")
     assert "x.onnx: unknown file type; known are .mlir" in complaint(capsys, str(tmp_path / "x.onnx"))
 
@@ -230,3 +234,49 @@ def test_split_input_counts_lines_of_the_file(tmp_path: Path, capsys: pytest.Cap
     path.write_text(RELU + "// -----\n" + BAD)
     assert opt.main([str(path), "--split-input-file", "--verify-diagnostics"]) == 0
     assert "two.mlir:11: 'graph.reshape'" in capsys.readouterr().out
+
+
+# -- what shows how it runs ----------------------------------------------------------------------------------
+
+
+def test_the_program_after_each_pass(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = [str(relu), "-p", "graph-fuse,graph-to-tile,npu-allocate", "--print-ir-after-all"]
+    assert opt.main(args) == 1
+    said = capsys.readouterr().err
+    heads = [line for line in said.splitlines() if line.startswith("// -----//")]
+    assert heads == [f"// -----// IR Dump After {what} //----- //" for what in ("graph-fuse", "graph-to-tile")]
+    _, fused, tiled = said.split("// -----//")
+    assert "graph.fusion" in fused
+    assert "tile.kernel" in tiled
+    assert said.endswith(
+        "npu-allocate needs a module that is bufferized: run tile-to-npu before it\n"
+    ), "a pass that does not start leaves nothing to show"
+
+
+def test_the_program_after_a_pass_that_fails(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    passes = "graph-fuse,graph-to-tile{schedule=\"base_q=1\"}"
+    assert opt.main([str(relu), "-p", passes, "--mlir-print-ir-after-all"]) == 1
+    assert "// -----// IR Dump After graph-to-tile Failed //----- //\nbuiltin.module" in capsys.readouterr().err
+
+
+def test_timing(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The table of mlir-opt, whose parts add up."""
+    assert opt.main([str(relu), "-p", "graph-fuse,graph-to-tile", "--mlir-timing"]) == 0
+    said = capsys.readouterr()
+    assert "tile.kernel" in said.out
+    lines = said.err.splitlines()
+    assert lines[1].strip() == "... Execution time report ..."
+    assert lines[5] == "  ----Wall Time----  ----Name----"
+    rows = [re.fullmatch(r" +(\d+\.\d{4}) \( *(\d+\.\d)%\)  (.+)", line) for line in lines[6:]]
+    found = {row[3]: (float(row[1]), float(row[2])) for row in rows if row is not None}
+    assert list(found) == ["Parser", "Verifier", "graph-fuse", "graph-to-tile", "Output", "Rest", "Total"]
+    total, whole = found.pop("Total")
+    assert whole == 100
+    assert sum(seconds for seconds, _ in found.values()) == pytest.approx(total, abs=0.001)
+    assert found["graph-to-tile"][0] > 0
+
+
+def test_a_call_that_fails_is_timed_too(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    relu.write_text(BAD)
+    assert opt.main([str(relu), "--mlir-timing"]) == 1
+    assert "Parser" in capsys.readouterr().err

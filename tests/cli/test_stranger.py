@@ -284,7 +284,7 @@ OBJECT = "give an array, a number or a jax.ShapeDtypeStruct"
         ("mlp.tw", ({"x": X},), "argument 0 of mlp must be an array, got a value of type dict"),
         ("mlp.tw", (np.array(["a"]),), f"argument 0 of mlp is a ndarray of <U1: {OBJECT}"),
         ("mlp.tw", (X, X), "`mlp` takes 1 input, got 2"),
-        (lambda x: x, ({"a": [X, object()]},), rf"argument 0\['a'\]\[1\] of <lambda> is a object: {OBJECT}"),
+        (lambda x: x, ({"a": [X, object()]},), rf"argument x\['a'\]\[1\] of <lambda> is a object: {OBJECT}"),
         ("model.py:mlp", (X,), "give the function itself; only the command line looks for it in a file"),
         ("folder.tw", (), "folder.tw: Is a directory"),
         ("folder.mlir", (), "folder.mlir: Is a directory"),
@@ -304,7 +304,7 @@ def test_wrong_sources_and_arguments(source: object, args: tuple[object, ...], e
     [
         ("a", "got a value of type str"),
         (jax.ShapeDtypeStruct((4, 16), np.float32), "got a jax.ShapeDtypeStruct, which has no values"),
-        (X[:2], r"got float32\[2, 16\]"),
+        (X[:2], r"got f32\[2, 16\]"),
     ],
 )
 def test_wrong_calls(arg: object, expected: str) -> None:
@@ -319,9 +319,9 @@ def test_wrong_calls(arg: object, expected: str) -> None:
 
 def test_calls_of_another_structure() -> None:
     program = tw.compile(lambda d, y: d["a"] + y, {"a": X}, X)
-    with pytest.raises(tw.CompileError, match="<lambda> takes 2 arguments, called with 1"):
+    with pytest.raises(tw.CompileError, match="<lambda> takes 2 arguments, called with 1: argument y is missing"):
         program({"a": X})
-    with pytest.raises(tw.CompileError, match=r"argument 0 of <lambda> was compiled for inputs \{'a': \*\}, called"):
+    with pytest.raises(tw.CompileError, match=r"argument d of <lambda> was compiled for inputs \{'a': \*\}, called"):
         program({"b": X}, X)
 
 

@@ -34,7 +34,7 @@ REAL = next(s for s in PIPELINE if s.name == "graph-to-tile")
 @dataclass(frozen=True)
 class Wrong(ModulePass):
     name = "graph-to-tile"
-    target: str = "ascend-910b1"
+    target: str | None = None
 
     def apply(self, ctx, op):
         make_pass(REAL, self.target).apply(ctx, op)
@@ -43,7 +43,7 @@ class Wrong(ModulePass):
                 o.operands = o.operands[::-1]
 
 def stages():
-    return [replace(s, load=lambda: Wrong) if s is REAL else s for s in PIPELINE]
+    return [replace(s, implementation=Wrong) if s is REAL else s for s in PIPELINE]
 
 NOTHING = 3
 """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -34,18 +36,75 @@ def arrays(*shapes: tuple[int, ...], dtype: Any = jnp.float16) -> list[jax.Shape
     return [jax.ShapeDtypeStruct(s, dtype) for s in shapes]
 
 
+def scan(x: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Six steps with a state."""
+
+    def step(state: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+        state = jnp.tanh(state @ w)
+        return state, state
+
+    return jax.lax.scan(step, x, None, length=6)
+
+
+@jax.jit
+def block(x: jax.Array, w: jax.Array) -> jax.Array:
+    """Too much to be written out at each call."""
+    for _ in range(3):
+        x = jax.nn.softmax(jnp.sin(x @ w).sum(axis=1, keepdims=True) + x @ w)
+    return x
+
+
+def nested(x: jax.Array, w: jax.Array) -> jax.Array:
+    """A loop in a loop, both of which call one function: 2 x 3 passes."""
+
+    def inner(_: int, x: jax.Array) -> jax.Array:
+        return block(x, w)
+
+    def outer(_: int, x: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 3, inner, x)
+
+    return block(jax.lax.fori_loop(0, 2, outer, x), w)
+
+
+def shifted(x: jax.Array, y: jax.Array) -> jax.Array:
+    """The first argument may be overwritten (see OPTIONS)."""
+    return x * 2.0 + y
+
+
+def example(name: str) -> Any:
+    """A module of examples/."""
+    path = Path(__file__).parents[2] / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"explained_{name}", path)
+    assert spec and spec.loader
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+lstm, gpt2, digits = example("lstm"), example("gpt2"), example("digits_cnn")
+
+
 CASES: dict[str, tuple[Any, list[Any], str]] = {
     "layers": (layers, arrays((300, 256), (256, 256), (256,)), "ascend-910b1"),
     "fused": (layers, arrays((300, 256), (256, 256), (256,)), "ascend-310"),
     "loop": (loop, arrays((24, 24), dtype=jnp.float32), "ascend-910b1"),
     "big": (big, arrays((1024, 512), (512, 2048)), "ascend-910b1"),
+    "scan": (scan, arrays((32, 64), (64, 64)), "ascend-910b1"),
+    "nested": (nested, arrays((64, 64), (64, 64)), "ascend-910b1"),
+    "donated": (shifted, arrays((256, 256), (256, 256)), "ascend-910b1"),
 }
+EXAMPLES: dict[str, tuple[Any, list[Any], str]] = {
+    "lstm": (lstm.forward, [*jax.eval_shape(lstm.forward_inputs)], "ascend-910b1"),
+    "tiny": (gpt2.tiny, [*jax.eval_shape(gpt2.tiny_inputs)], "ascend-910b1"),
+    "digits": (digits.forward, [*jax.eval_shape(digits.forward_inputs)], "ascend-910b1"),
+}
+OPTIONS = {"donated": tw.Options(donate=(0,))}
 
 
 @cache
 def program(name: str) -> tw.Program:
-    fn, args, target = CASES[name]
-    return tw.compile(fn, *args, target=target)
+    fn, args, target = (CASES | EXAMPLES)[name]
+    return tw.compile(fn, *args, target=target, options=OPTIONS.get(name))
 
 
 @cache

@@ -5,6 +5,7 @@ Where there is no Chromium these tests are skipped: see docs/explain.md.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import struct
 import zlib
@@ -18,6 +19,7 @@ from explain_models import data, program
 
 import tilewright as tw
 from tilewright.explain import render
+from tilewright.explain.units import data_size, duration
 
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))),
@@ -50,7 +52,9 @@ class Opened:
     """A page that is ready, and what it complained of or asked the network for."""
 
     def __init__(self, browser: Any, path: Path, theme: str = "light") -> None:
-        self.page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=theme)
+        self.page = browser.new_page(
+            viewport={"width": 1440, "height": 900}, color_scheme=theme, offline=True
+        )
         self.complaints: list[str] = []
         self.page.on("console", lambda m: m.type in ("error", "warning") and self.complaints.append(m.text))
         self.page.on("pageerror", lambda e: self.complaints.append(str(e)))
@@ -217,6 +221,160 @@ def test_the_timeline_zooms_pans_and_lights(opened: Opened) -> None:
     assert moved[1] - moved[0] == pytest.approx(zoomed[1] - zoomed[0], rel=1e-6)
     page.locator(".zoom[data-for=kernel-charts] button", has_text="all").click()
     assert page.evaluate(span)[0] == 0
+
+
+@pytest.fixture(scope="module")
+def looping(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("explain") / "lstm.html"
+    made.write_text(render(program("lstm")), encoding="utf-8")
+    return made
+
+
+def test_the_page_shows_the_figures_of_the_report(browser: Any, looping: Path) -> None:
+    """Header, cards and rows, as they stand on the page, are `report()`'s, in the units of units.py."""
+    opened = Opened(browser, looping)
+    page, report = opened.page, program("lstm").report()
+    assert page.locator(".lede").inner_text() == f"{report}."
+
+    def figure(name: str) -> tuple[str, str]:
+        value, said = page.locator(f".figure[data-figure={name}]").inner_text().split("\n")
+        return value, said
+
+    assert figure("time")[0] == duration(report.microseconds)
+    counts = report.counts
+    assert figure("launches")[0] == f"{counts.launches} launches"
+    assert f"of {counts.launched_kernels} kernels, and {counts.copies} copies" in figure("launches")[1]
+    assert figure("hbm")[0] == data_size(sum(k.bytes["hbm"] for k in report.kernels))
+    assert figure("memory")[0] == data_size(report.memory.arena_bytes)
+    for kernel in report.kernels:
+        cells = page.locator(f"#cost-table tr[data-kernel={kernel.name}] td").all_inner_texts()
+        moved = kernel.bytes["read"] + kernel.bytes["write"]
+        assert cells[:5] == [
+            kernel.name,
+            kernel.kind,
+            str(kernel.launches),
+            str(kernel.cores),
+            duration(kernel.microseconds),
+        ]
+        assert cells[5].strip() == f"{100 * kernel.microseconds / report.microseconds:.1f}%"
+        assert cells[7:10] == [kernel.bound, data_size(moved), data_size(kernel.bytes["hbm"])]
+    assert opened.complaints == []
+    page.close()
+
+
+def test_every_row_says_something_and_launches_are_said_once(browser: Any, looping: Path) -> None:
+    opened = Opened(browser, looping)
+    said = opened.page.locator("#cost-table td.wide").all_inner_texts()
+    assert all(said)
+    assert not any("Launch bound" in text for text in said)
+    assert opened.page.locator("#program-advice li").count() == 1
+    opened.page.close()
+
+
+def test_units_are_the_same_on_the_page(opened: Opened) -> None:
+    times = [0, 0.0004, 0.25, 0.9994, 0.9996, 9.994, 9.996, 42.42, 999.4, 999.6, 12345.6, 2.5e6]
+    sizes = [0, 1, 999, 1000, 4096, 999_499, 999_600, 2.5e6, 7.7e9]
+    assert opened.page.evaluate(f"{times}.map(TW.time)") == [duration(t) for t in times]
+    assert opened.page.evaluate(f"{sizes}.map(TW.bytes)") == [data_size(n) for n in sizes]
+
+
+def test_no_time_is_blank_in_a_loop(browser: Any, looping: Path) -> None:
+    """The bars of the compute stream, as drawn, cover the whole program."""
+    opened = Opened(browser, looping)
+    bars = opened.page.evaluate("""() => { const d = TW.views.program.steps.data;
+        return d.left.map((from, i) => [from, d.right[i], d.top[i]]); }""")
+    top = max(bar[2] for bar in bars)
+    compute = sorted((begin, end) for begin, end, at in bars if at == top)
+    blank = compute[0][0] + sum(max(0.0, begin - end) for (_, end), (begin, _) in itertools.pairwise(compute))
+    total = program("lstm").report().microseconds
+    assert compute[-1][1] == pytest.approx(total, abs=1e-3)
+    assert blank < 0.001 * total
+    opened.page.close()
+
+
+def test_names_stand_on_bars_where_they_fit(browser: Any, looping: Path) -> None:
+    """None for 196 bars at once; zoomed in, whole names; on a narrow bar the beginning."""
+    opened = Opened(browser, looping)
+    page = opened.page
+    shown = """TW.views.program.view.model.children[0].renderers.filter((r) => r.glyph.type === "Text")
+        .flatMap((r) => r.data_source.data.text)"""
+    before = page.evaluate(shown)
+    page.evaluate("TW.views.program.x_range.setv({ start: 100, end: 112 })")
+    page.wait_for_function(f"({shown}).includes('contract_1')")
+    names = page.evaluate(shown)
+    kernels = {k["name"] for k in data("lstm")["report"]["kernels"]}
+    assert len(before) < len(names) and not kernels & set(before)
+    assert {"contract_0", "contract_1", "mul_0"} <= set(names)
+    for name in names:
+        assert name in kernels or any(name.endswith("\u2026") and k.startswith(name[:-1]) for k in kernels)
+    opened.page.close()
+
+
+def test_legends_name_the_colours(browser: Any, looping: Path) -> None:
+    opened = Opened(browser, looping)
+    page = opened.page
+    entries = page.evaluate("""[...document.querySelectorAll("#program-legend > *")].map(
+        (e) => [e.textContent, getComputedStyle(e.querySelector("i")).backgroundColor])""")
+    colours = dict(entries)
+    drawn = page.evaluate("""() => { const d = TW.views.program.steps.data, out = {};
+        d.name.forEach((n, i) => { const c = d.color[i]; out[n] =
+            `rgb(${[1, 3, 5].map((k) => parseInt(c.slice(k, k + 2), 16)).join(", ")})`; }); return out; }""")
+    assert drawn.items() <= colours.items()
+    assert len(set(drawn.values())) == len(drawn)
+    kinds = {m["kind"] for m in data("lstm")["memory"]}
+    assert set(page.locator("#memory-legend > *").all_inner_texts()) == kinds
+    lanes = {lane.split()[-1] for lane in data("lstm")["kernels"][page.evaluate("TW.state.focus")]["lanes"]}
+    assert set(page.locator("#pipe-legend > *").all_inner_texts()) == lanes
+    page.locator("#program-legend button", has_text="mul_0").click()
+    assert page.evaluate("TW.state.focus") == "mul_0"
+    opened.page.close()
+
+
+def test_panes_of_levels_can_be_hidden(opened: Opened) -> None:
+    page = opened.page
+
+    def visible() -> list[str]:
+        return [c.get_attribute("data-level") for c in page.locator(".column:visible").all()]
+
+    def press(name: str) -> None:
+        page.locator("#panes button", has_text=name).click()
+
+    width = page.locator(".column[data-level=npu]").bounding_box()["width"]
+    press("source")
+    press("graph")
+    assert visible() == ["tile", "npu"]
+    assert page.locator(".column[data-level=npu]").bounding_box()["width"] > 1.8 * width
+    assert page.locator("#panes button", has_text="graph").get_attribute("aria-pressed") == "false"
+    press("graph")
+    assert visible() == ["graph", "tile", "npu"]
+    for name in ("graph", "tile", "npu"):
+        press(name)
+    assert visible() == ["npu"]  # the last one stays
+
+
+def test_memory_can_leave_out_what_stays(opened: Opened) -> None:
+    page = opened.page
+    range_ = "(({ start, end }) => [start, end])(TW.views.program.view.model.children[1].y_range)"
+    low, high = page.evaluate(range_)
+    page.locator("#memory-zoom").click()
+    found = [m for m in data("layers")["memory"] if m["kind"] not in ("argument", "constant")]
+    assert low == 0 and high > max(m["address"] + m["bytes"] for m in found)
+    assert page.evaluate(range_)[0] == min(m["address"] for m in found) > 0
+    page.locator("#memory-zoom").click()
+    assert page.evaluate(range_) == [low, high]
+
+
+def test_the_page_may_not_use_the_network(opened: Opened) -> None:
+    """The browser itself refuses it: what a page tries to load or fetch is blocked by its own policy."""
+    tried = opened.page.evaluate("""async () => {
+        const blocked = [];
+        document.addEventListener("securitypolicyviolation", (e) => blocked.push(e.effectiveDirective));
+        await fetch("https://example.org/x").catch(() => 0);
+        const image = new Image();
+        await new Promise((done) => { image.onerror = done; image.src = "https://example.org/x.png"; });
+        return blocked; }""")
+    assert sorted(tried) == ["connect-src", "img-src"]
+    opened.complaints.clear()  # the browser says what it refused
 
 
 def test_gpt2_opens_in_time(browser: Any, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import sys
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,19 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from explain_models import CASES, data, program
+from explain_models import CASES, EXAMPLES, OPTIONS, data, program
 
 import tilewright as tw
-from tilewright.backends.simulator import simulate
+from tilewright.api import program as api_program
+from tilewright.backends import spans
+from tilewright.backends.simulator import Launch, simulate
 from tilewright.cli.main import main
+from tilewright.dialects.npu.streams import QUEUES
 from tilewright.explain import ExplainError, page_data, render
+from tilewright.explain.units import data_size, duration
+from tilewright.passes import pipeline
 from tilewright.passes.pins import parse_pins
+from tilewright.passes.pipeline import Stage, make_pass
 
 THIS = str(Path(__file__).with_name("explain_models.py"))
 cases = pytest.mark.parametrize("name", CASES)
@@ -159,7 +166,8 @@ def test_device_tensors_do_not_overlap(name: str) -> None:
     memory = found["memory"]
     assert not _overlapping([(m["address"], m["address"] + m["bytes"], m["begin"], m["end"]) for m in memory])
     assert max(m["address"] + m["bytes"] for m in memory) <= found["report"]["memory"]["arena_bytes"]
-    assert {m["kind"] for m in memory} >= {"argument", "result"}
+    in_place = name == "donated"  # its result is where the argument was
+    assert {m["kind"] for m in memory} >= ({"argument"} if in_place else {"argument", "result"})
 
 
 def _overlapping(boxes: list[tuple[float, float, float, float]]) -> list[Any]:
@@ -175,18 +183,168 @@ def test_steps_fill_the_time(name: str) -> None:
     steps, report = data(name)["steps"], data(name)["report"]
     assert min(step[3] for step in steps) == 0
     assert max(step[4] for step in steps) == pytest.approx(report["microseconds"], abs=1e-3)
-    assert {step[7] for step in steps} == set(report["queues"])
+    assert {step[6] for step in steps} == set(report["queues"])
     for queue in report["queues"]:
-        mine = [step for step in steps if step[7] == queue]
+        mine = [step for step in steps if step[6] == queue]
         for one, other in itertools.pairwise(mine):
             assert other[3] >= one[4] - 1e-3
             if len(report["queues"]) == 1:
                 assert other[3] <= one[4] + 1e-3
 
 
+@cases
+def test_the_timeline_is_the_traces(name: str, tmp_path: Path) -> None:
+    """Queue, name, begin and duration of each bar of the page are those of an event of the trace."""
+    path = tmp_path / "trace.json"
+    program(name).trace(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    tracks = {
+        (e["pid"], e["tid"]): e["args"]["name"]
+        for e in events
+        if e["name"] == "thread_name" and e["args"]["name"] in QUEUES
+    }
+    traced = [
+        (tracks[e["pid"], e["tid"]], e["name"], e["ts"], e["dur"])
+        for e in events
+        if e["ph"] == "X" and (e["pid"], e["tid"]) in tracks
+    ]
+    steps = data(name)["steps"]
+    assert [(s[6], s[0]) for s in steps] == [(queue, event) for queue, event, _, _ in traced]
+    assert [x for s in steps for x in (s[3], s[4] - s[3])] == pytest.approx(
+        [x for _, _, begin, time in traced for x in (begin, time)], abs=2e-4
+    )
+
+
+@pytest.mark.parametrize("name", ["lstm", "scan", "nested"])
+def test_a_loop_leaves_no_time_blank(name: str) -> None:
+    """On the one stream that a loop without host calls keeps busy, a bar begins where the one before it ends, and each
+    takes what its command takes."""
+    simulation = program(name).simulation()
+    steps = [step for step in data(name)["steps"] if step[6] == "compute"]
+    assert steps[0][3] == 0
+    for one, other in itertools.pairwise(steps):
+        assert other[3] == pytest.approx(one[4], abs=1e-3)
+    assert steps[-1][4] == pytest.approx(simulation.microseconds, abs=1e-3)
+    times = {(s.kernel.name, round(s.microseconds, 3)) for s, _ in simulation.flat() if isinstance(s, Launch)}
+    for step in steps:
+        if step[1] == "kernel":
+            assert any(
+                step[0] == kernel and step[4] - step[3] == pytest.approx(us, abs=2e-3) for kernel, us in times
+            )
+
+
+def test_each_pass_is_shown() -> None:
+    """Every launch of a loop of 32 passes is a bar: as many as the report counts."""
+    shown = Counter(step[0] for step in data("lstm")["steps"] if step[1] == "kernel")
+    assert shown == {
+        k["name"]: k["launches"] for k in data("lstm")["report"]["kernels"] if k["kind"] != "copy"
+    }
+
+
+def test_passes_that_have_no_room_are_one_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spans, "COMMANDS", 40)
+    found = page_data(program("lstm"))
+    rest = [step for step in found["steps"] if step[1] == "passes"]
+    last = max(rest, key=lambda step: step[4])
+    assert last[7] > 20 and last[0] == f"{last[7]} more passes like the last one"
+    assert last[4] == pytest.approx(found["report"]["microseconds"], rel=0.01)
+    assert found["report"] == data("lstm")["report"]
+
+
+def test_tensors_of_a_function_are_shown_for_each_pass_of_a_loop() -> None:
+    """A function that a loop calls has its tensors once in each of 6 passes and a call, and no two at one address."""
+    memory = data("nested")["memory"]
+    inside = Counter((m["address"], m["op"]) for m in memory if m["kind"] in ("tensor", "workspace"))
+    assert max(inside.values()) == 7
+    boxes = [(m["address"], m["address"] + m["bytes"], m["begin"], m["end"]) for m in memory]
+    assert not _overlapping(boxes)
+
+
 def test_a_loop_shows_its_host_calls() -> None:
     kinds = {step[1] for step in data("loop")["steps"]}
-    assert "host" in kinds
+    assert {"host call", "transfer"} <= kinds
+
+
+# -- one compilation, one simulation -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["tiny", "lstm", "scan", "digits", "donated"])
+def test_the_figures_are_those_of_the_report(name: str) -> None:
+    """What `tilewright report --json` prints is what the page shows, to the last digit."""
+    fn, args, _ = (CASES | EXAMPLES)[name]
+    printed = tw.compile(fn, *args, options=OPTIONS.get(name)).report().to_json()
+    assert data(name)["report"] == json.loads(printed)
+
+
+def test_the_page_simulates_nothing_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = tw.compile(CASES["big"][0], *CASES["big"][1])
+    runs: list[Any] = []
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        runs.append(args)
+        return simulate(*args, **kwargs)
+
+    monkeypatch.setattr(api_program, "simulate", counted)
+    page = page_data(made)
+    made.report()
+    assert len(runs) == 1 and runs[0][0] is made.module()
+    assert page["report"] == made.report().to_dict()
+
+
+def test_the_command_compiles_and_simulates_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pass runs once for the command, and the page is of that program."""
+    passes: list[str] = []
+    runs: list[Any] = []
+
+    def counted(stage: Stage, target: str) -> Any:
+        passes.append(stage.name)
+        return make_pass(stage, target)
+
+    def simulated(*args: Any, **kwargs: Any) -> Any:
+        runs.append(args)
+        return simulate(*args, **kwargs)
+
+    monkeypatch.setattr(pipeline, "make_pass", counted)
+    monkeypatch.setattr(api_program, "simulate", simulated)
+    out = tmp_path / "page.html"
+    assert main(["explain", f"{THIS}:big", "--shapes", "f16[1024,512],f16[512,2048]", "-o", str(out)]) == 0
+    assert sorted(passes) == sorted(set(passes)) and "graph-simplify" in passes and "npu-check" in passes
+    assert len(runs) == 1
+    page = json.loads(Page(out.read_text()).texts["data"])
+    assert page["report"] == json.loads(program("big").report().to_json())
+    assert [one["lines"] for one in page["levels"]] == [
+        one["lines"] for one in json.loads(json.dumps(data("big")))["levels"]
+    ]
+
+
+def test_a_source_that_changes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels of another program than the one that was compiled are not shown beside it."""
+    found = tw.compile(CASES["big"][0], *CASES["big"][1])
+    monkeypatch.setattr(found, "_source", program("scan").source)
+    with pytest.raises(ExplainError, match="scan gives another program when it is lowered again"):
+        page_data(found)
+
+
+@pytest.mark.parametrize("name", ["tiny", "lstm", "loop"])
+def test_counts_are_the_same_everywhere(name: str, tmp_path: Path) -> None:
+    """The page, the report's line and table, `repr` and the trace: kernels, launches and copies."""
+    found, made = data(name), program(name)
+    counts, kernels = (
+        found["report"]["counts"],
+        [k for k in found["report"]["kernels"] if k["kind"] != "copy"],
+    )
+    assert counts["launches"] == sum(k["launches"] for k in kernels)
+    assert counts["launched_kernels"] == len(kernels) == len(found["kernels"])
+    assert counts["copies"] == sum(k["launches"] for k in found["report"]["kernels"] if k["kind"] == "copy")
+    assert f"{counts['launches']} launches of {counts['launched_kernels']} kernels" in str(made.report())
+    assert f"{counts['kernels']} kernels" in repr(made)
+    made.trace(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert {key: trace["otherData"][key] for key in counts} == counts
+    shown = Counter(step[1] for step in found["steps"])
+    assert (shown["kernel"], shown["copy"]) == (counts["launches"], counts["copies"])
+    launched = [e for e in trace["traceEvents"] if e.get("args", {}).get("op") == "npu.launch"]
+    assert len(launched) == counts["launches"]
 
 
 # -- advice --------------------------------------------------------------------------------------------------
@@ -194,11 +352,70 @@ def test_a_loop_shows_its_host_calls() -> None:
 
 @cases
 def test_every_kernel_is_said_something_of(name: str) -> None:
-    for kernel in data(name)["report"]["kernels"]:
-        if kernel["name"] != "copy":
-            said = data(name)["advice"][kernel["name"]]
-            assert said
-            assert all(re.search(r"\d", f["what"]) for f in said)
+    advice, report = data(name)["advice"], data(name)["report"]
+    for kernel in report["kernels"]:
+        said = advice["copies"] if kernel["kind"] == "copy" else advice["kernels"][kernel["name"]]
+        assert said
+        assert all(re.search(r"\d", f["what"]) for f in said)
+    assert len(advice["host_ops"]) == len(report["host_ops"])
+    assert all(re.search(r"\d", f["what"]) for said in advice["host_ops"] for f in said)
+
+
+def test_why_there_are_copies() -> None:
+    """Each reason has its number of copies; together they are the report's, and so are their times."""
+    said = [f["what"] for f in data("scan")["advice"]["copies"]]
+    (row,) = (k for k in data("scan")["report"]["kernels"] if k["kind"] == "copy")
+    assert sum(int(what.split()[0]) for what in said) == row["launches"]
+    assert said[0].startswith("6 copies of 4.1 KB into the state of a loop")
+
+
+def test_launches_are_spoken_of_once() -> None:
+    """The program's sentence has all launches and copies, and how much of the time starts them."""
+    found = data("lstm")
+    (said,) = (f for f in found["advice"]["program"] if f["rule"] == "launch")
+    counts, kernels = found["report"]["counts"], found["report"]["kernels"]
+    starting = sum(k["launch_microseconds"] for k in kernels)
+    share = 100 * starting / found["report"]["microseconds"]
+    assert f"{counts['launches']} kernel launches and {counts['copies']} copies" in said["what"]
+    assert f"{share:.0f}% of the program's time" in said["what"]
+    long = page_data(tw.compile(jax.numpy.exp, jax.ShapeDtypeStruct((8192, 4096), "float32")))
+    assert "launch" not in {f["rule"] for f in long["advice"]["program"]}
+
+
+def test_the_work_that_halves_the_share_of_the_launch() -> None:
+    """What is said to halve it does: launch / (launch + times x work) is half of launch / (launch + work)."""
+    found = data("scan")
+    for kernel in found["report"]["kernels"]:
+        for said in found["advice"]["kernels"].get(kernel["name"], []):
+            if said["rule"] == "launch":
+                times = re.search(r"([\d.]+) times the work", said["help"])
+                assert times
+                launch = kernel["launch_microseconds"]
+                share = launch / kernel["microseconds"]
+                work = kernel["microseconds"] - launch
+                assert launch / (launch + float(times[1]) * work) == pytest.approx(share / 2, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "said"),
+    [
+        (0, "0 ns"),
+        (0.4321, "432 ns"),
+        (0.9996, "1.00 \u00b5s"),
+        (12.34, "12.3 \u00b5s"),
+        (999.6, "1.00 ms"),
+        (2.5e6, "2.50 s"),
+    ],
+)
+def test_times_in_words(microseconds: float, said: str) -> None:
+    assert duration(microseconds) == said
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"), [(0, "0 B"), (999, "999 B"), (4096, "4.1 KB"), (2.5e9, "2.5 GB")]
+)
+def test_sizes_in_words(amount: float, said: str) -> None:
+    assert data_size(amount) == said
 
 
 def test_what_is_said_to_help_helps() -> None:
@@ -206,7 +423,7 @@ def test_what_is_said_to_help_helps() -> None:
     fn, args, target = CASES["big"]
     small = tw.Options(schedule=tw.Schedule(base_m=64, base_n=128))
     small_tiles = tw.compile(fn, *args, target=target, options=small)
-    advice = page_data(small_tiles)["advice"].values()
+    advice = page_data(small_tiles)["advice"]["kernels"].values()
     (said,) = (f for found in advice for f in found if "re-read" in f["help"])
     pins = re.search(r"--schedule (\S+),", said["help"])
     claim = re.search(r"([\d.]+) MB of ([\d.]+) MB less", said["help"])
@@ -227,14 +444,14 @@ def test_more_cores_are_said_to_help_where_they_do(rows: int) -> None:
         return tw.compile(jax.numpy.exp, np.ones((rows, 512), np.float32), options=options)
 
     def said(program: tw.Program) -> str:
-        (found,) = page_data(program)["advice"].values()
+        (found,) = page_data(program)["advice"]["kernels"].values()
         return next((f["help"] for f in found if f["what"].startswith("Cores:")), "")
 
     chosen = compiled(None)
     cores = chosen.report().kernels[0].cores
     assert "would end" not in said(chosen)
     few = compiled(max(1, cores // 8))
-    best = re.search(r"(\d+) would end ([\d.]+) us sooner", said(few))
+    best = re.search(r"(\d+) would end ([\d.]+) \u00b5s sooner", said(few))
     assert best
     saved = few.report().microseconds - compiled(int(best[1])).report().microseconds
     assert saved >= 0.5 * float(best[2])

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 from host_mutants import HOST_MUTATIONS
-from mutants import KERNEL_MUTATIONS
+from mutants import IMPOSSIBLE, KERNEL_MUTATIONS
 from mutation import Mutation
 from oracle import Crash, Device, Launch, Stuck, noise, schedules
 from pieces import Parts
@@ -213,8 +213,8 @@ class KernelSubject:
             self.results[every] = self.outcome(self.kernel, every, 1)
         return self.results[every]
 
-    def judge(self, kernel: KernelOp, every: bool) -> tuple[str, str]:
-        """The verdict on a mutant and the reason."""
+    def judge(self, kernel: KernelOp, every: bool, possible: bool = True) -> tuple[str, str]:
+        """The verdict on a mutant and the reason. possible: whether a machine could run it at all."""
         try:
             kernel.verify()
         except VerifyException as error:
@@ -227,6 +227,8 @@ class KernelSubject:
             return "checker", str(error)
         if found:
             return "checker", str(found[0])
+        if not possible:
+            return "ESCAPED", "the machine cannot run it"
         wanted, given = self.original(every), self.given
         try:
             plain = self.outcome(kernel, every, 1)
@@ -282,7 +284,7 @@ class KernelSubject:
         """(kind, what was changed, verdict, reason) of each mutant."""
         rng = random.Random(f"{seed} {text_of(self.kernel)}")
         for kind, what, mutant in drawn(KERNEL_MUTATIONS, self.kernel, self.machine, rng, count, 20 * count):
-            verdict, why = self.judge(mutant, every=kind == "change a valid extent")
+            verdict, why = self.judge(mutant, kind == "change a valid extent", kind != IMPOSSIBLE)
             yield kind, what, verdict, why
 
 

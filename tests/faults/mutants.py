@@ -30,6 +30,7 @@ from flag_mutants import (
     retarget_cross,
     swap_events,
 )
+from machine_mutants import MACHINE_MUTATIONS
 from memory_mutants import (
     shift_address,
     shift_in_workspace,
@@ -41,6 +42,9 @@ from memory_mutants import (
     swap_tensors_of_kernel,
 )
 from mutation import Mutation
+
+IMPOSSIBLE = "ask for what the machine lacks"
+"""The kind of mutants that must be refused, whatever bytes they would give: no machine runs them."""
 
 KERNEL_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "drop a flag": (drop_set, drop_wait, drop_flag),
@@ -54,5 +58,6 @@ KERNEL_MUTATIONS: dict[str, tuple[Mutation, ...]] = {
     "reorder across pipes": (reorder, hoist),
     "change a valid extent": (shift_box, resize_box, clip_view, shorten_loop),
     "change sort, scatter, cumulate": (change_indexed, swap_operands, resize_indexed),
+    IMPOSSIBLE: MACHINE_MUTATIONS,
     "shift a workspace": (shift_in_workspace, shift_view_of_workspace, swap_tensors_of_kernel),
 }

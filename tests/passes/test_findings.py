@@ -12,7 +12,7 @@ import pytest
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
-from tilewright.passes.npu.check import BLAME, check
+from tilewright.passes.npu.check import BLAME, Hazards, check
 
 B1 = Machine.load("ascend-910b1")
 
@@ -326,7 +326,9 @@ def test_a_finding_names_its_ops_and_lines(name: str) -> None:
         sorted(x, key=[str(first)].count, reverse=True) for x in lines
     ]
     for f in found:
-        assert str(f).endswith(f"; {BLAME[kind]} is to blame")
+        assert f.blame == BLAME[kind]
+    assert "to blame" not in str(Hazards(found)), "a person wrote it"
+    assert f"; {BLAME[kind]} is to blame" in str(Hazards(found).blaming({BLAME[kind]}))
 
 
 def test_every_kind_has_a_case() -> None:

@@ -46,19 +46,16 @@ def corrupted(stage: str, mistake: Mistake) -> tuple[Stage, ...]:
     """The pipeline with `mistake` at the end of one stage."""
     real = next(s for s in PIPELINE if s.name == stage)
 
-    def load() -> type[ModulePass]:
-        @dataclass(frozen=True)
-        class Wrong(ModulePass):
-            name = stage
-            target: str = "ascend-910b1"
+    @dataclass(frozen=True)
+    class Wrong(ModulePass):
+        name = stage
+        target: str | None = None
 
-            def apply(self, ctx: Context, op: ModuleOp) -> None:
-                make_pass(real, self.target).apply(ctx, op)
-                mistake(op)
+        def apply(self, ctx: Context, op: ModuleOp) -> None:
+            make_pass(real, self.target).apply(ctx, op)
+            mistake(op)
 
-        return Wrong
-
-    return tuple(replace(s, load=load) if s is real else s for s in PIPELINE)
+    return tuple(replace(s, implementation=Wrong) if s is real else s for s in PIPELINE)
 
 
 # -- helpers ------------------------------------------------------------------------------------------------

@@ -90,6 +90,10 @@ func.func private @f(%x: !npu.gm<64xf32>, %y: !npu.gm<64xf32>) attributes {npu.f
 }
 // CHECK: func.func private @f({{.*}}) attributes {npu.frame = array<i64: 2048, 2048>}
 
+npu.kernel @at {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
+^bb0(%i: index, %place: !npu.gm<i32>, %out: !npu.gm<64xf32>):
+}
+
 npu.kernel @add {grid = [2, 2], kind = "vector", outputs = 1, workspaces = 0} {
 ^bb0(%i: index, %j: index, %a: !npu.gm<64xf32>, %b: !npu.gm<64xf32>, %out: !npu.gm<64xf32>):
   npu.section {core = "vector", units = 1} {

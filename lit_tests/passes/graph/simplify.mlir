@@ -393,3 +393,71 @@ func.func @main(%x: tensor<3x7xf32>) -> tensor<3x7xf32> {
 }
 // CHECK: func.func @main
 // CHECK-NEXT: graph.cumulate %x {dim = 1, kind = "max", reverse = 1} : tensor<3x7xf32>
+
+// -----
+
+// A product that contracts nothing, here a mask of 12 heads, is a broadcast multiplication.
+func.func @main(%mask: tensor<12xf16>, %x: tensor<1x12x16x16xf16>) -> tensor<12x1x16x16xf16> {
+  %y = graph.contract %mask, %x {lhs_batch = [0], lhs_contract = [], rhs_batch = [1], rhs_contract = []} : (tensor<12xf16>, tensor<1x12x16x16xf16>) -> tensor<12x1x16x16xf16>
+  func.return %y : tensor<12x1x16x16xf16>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[M:.*]] = graph.broadcast %mask {dims = [0]} : (tensor<12xf16>) -> tensor<12x1x16x16xf16>
+// CHECK-NEXT: %[[X:.*]] = graph.transpose %x {perm = [1, 0, 2, 3]} : {{.*}} -> tensor<12x1x16x16xf16>
+// CHECK-NEXT: %[[Y:.*]] = graph.mul %[[M]], %[[X]] : tensor<12x1x16x16xf16>
+// CHECK-NEXT: func.return %[[Y]]
+
+// -----
+
+// The same of one contracted element; products of bytes are the result's integers, those of f16 kept in f32 are made there.
+func.func @main(%a: tensor<4x1xi8>, %b: tensor<1x3xi8>, %c: tensor<4xf16>, %d: tensor<3xf16>) -> (tensor<4x3xi32>, tensor<4x3xf32>) {
+  %p = graph.contract %a, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4x1xi8>, tensor<1x3xi8>) -> tensor<4x3xi32>
+  %q = graph.contract %c, %d {lhs_batch = [], lhs_contract = [], rhs_batch = [], rhs_contract = []} : (tensor<4xf16>, tensor<3xf16>) -> tensor<4x3xf32>
+  func.return %p, %q : tensor<4x3xi32>, tensor<4x3xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[A:.*]] = graph.reshape %a : (tensor<4x1xi8>) -> tensor<4xi8>
+// CHECK-NEXT: %[[AI:.*]] = graph.convert %[[A]] : (tensor<4xi8>) -> tensor<4xi32>
+// CHECK-NEXT: %[[AB:.*]] = graph.broadcast %[[AI]] {dims = [0]} : (tensor<4xi32>) -> tensor<4x3xi32>
+// CHECK: %[[P:.*]] = graph.mul %[[AB]], %{{.*}} : tensor<4x3xi32>
+// CHECK: graph.convert %c : (tensor<4xf16>) -> tensor<4xf32>
+// CHECK: %[[Q:.*]] = graph.mul %{{.*}}, %{{.*}} : tensor<4x3xf32>
+// CHECK-NEXT: func.return %[[P]], %[[Q]]
+
+// -----
+
+// A narrower result: floats are multiplied in f32 and rounded then, integers wrap in the result's type.
+func.func @main(%a: tensor<4xf32>, %b: tensor<3xf32>, %c: tensor<4xi32>, %d: tensor<3xi32>) -> (tensor<4x3xf16>, tensor<4x3xi8>) {
+  %p = graph.contract %a, %b {lhs_batch = [], lhs_contract = [], rhs_batch = [], rhs_contract = []} : (tensor<4xf32>, tensor<3xf32>) -> tensor<4x3xf16>
+  %q = graph.contract %c, %d {lhs_batch = [], lhs_contract = [], rhs_batch = [], rhs_contract = []} : (tensor<4xi32>, tensor<3xi32>) -> tensor<4x3xi8>
+  func.return %p, %q : tensor<4x3xf16>, tensor<4x3xi8>
+}
+// CHECK: func.func @main
+// CHECK: %[[M:.*]] = graph.mul %{{.*}}, %{{.*}} : tensor<4x3xf32>
+// CHECK-NEXT: %[[P:.*]] = graph.convert %[[M]] : (tensor<4x3xf32>) -> tensor<4x3xf16>
+// CHECK: %[[Q:.*]] = graph.mul %{{.*}}, %{{.*}} : tensor<4x3xi8>
+// CHECK-NEXT: func.return %[[P]], %[[Q]]
+
+// -----
+
+// A transpose behind the mask is in how it is broadcast.
+func.func @main(%mask: tensor<12xf16>, %x: tensor<1x12x16x16xf16>) -> tensor<1x12x16x16xf16> {
+  %y = graph.contract %mask, %x {lhs_batch = [0], lhs_contract = [], rhs_batch = [1], rhs_contract = []} : (tensor<12xf16>, tensor<1x12x16x16xf16>) -> tensor<12x1x16x16xf16>
+  %t = graph.transpose %y {perm = [1, 0, 2, 3]} : (tensor<12x1x16x16xf16>) -> tensor<1x12x16x16xf16>
+  func.return %t : tensor<1x12x16x16xf16>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[M:.*]] = graph.broadcast %mask {dims = [1]} : (tensor<12xf16>) -> tensor<1x12x16x16xf16>
+// CHECK-NEXT: %[[Y:.*]] = graph.mul %[[M]], %x : tensor<1x12x16x16xf16>
+// CHECK-NEXT: func.return %[[Y]]
+
+// -----
+
+// A product of bytes that is wanted as bytes: the cube adds up in i32, the vector cores convert.
+func.func @main(%a: tensor<4x2xi8>, %b: tensor<2x3xi8>) -> tensor<4x3xi8> {
+  %p = graph.contract %a, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4x2xi8>, tensor<2x3xi8>) -> tensor<4x3xi8>
+  func.return %p : tensor<4x3xi8>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[P:.*]] = graph.contract %a, %b {{.*}} -> tensor<4x3xi32>
+// CHECK-NEXT: graph.convert %[[P]] : (tensor<4x3xi32>) -> tensor<4x3xi8>

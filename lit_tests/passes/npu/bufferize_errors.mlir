@@ -81,7 +81,7 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y = tile.launch @nowhere %x {inits = [-1]} : tensor<4xf32>
   func.return %y : tensor<4xf32>
 }
-// CHECK: 'tile.launch' ({{.*}}) launches @nowhere, which does not exist
+// CHECK: 'tile.launch'{{.*}} launches @nowhere, which does not exist
 
 // -----
 

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from ....dialects.base import integer
+from ....dialects.npu.legality import violations
 from ....dialects.npu.structure import KernelOp
 from ....machine import Machine
+from ...base import TargetPass
 from ...calls import callers_first
-from ...errors import PassError
 from ..plan_memory import reached
 from .device import Summary, summarise
 from .explain import explained
-from .finding import BLAME, Bytes, Finding
+from .finding import BLAME, Bytes, Finding, Hazards
 from .host import HostProgram, constants_apart
 from .minimal import FlagPair, removable
 from .model import Kernel
@@ -33,17 +32,15 @@ from .streams import check_streams
 
 
 @dataclass(frozen=True)
-class NpuCheckPass(ModulePass):
-    """Fails with the first hazard and the number of others; changes nothing."""
+class NpuCheckPass(TargetPass):
+    """Raises Hazards with all that it finds; changes nothing."""
 
     name = "npu-check"
-    target: str = "ascend-910b1"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        found = check(op, Machine.load(self.target))
+    def run_for(self, module: ModuleOp, machine: Machine) -> None:
+        found = check(module, machine)
         if found:
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            raise PassError(f"{found[0]}{more}")
+            raise Hazards(found)
 
 
 def check(module: ModuleOp, machine: Machine, full: bool = False) -> list[Finding]:
@@ -79,6 +76,9 @@ def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Su
     """What a kernel does to its tensors, and its hazards."""
     kernel = Kernel(op)
     out: list[Finding] = []
+    for found in violations(op, machine):
+        problem = found.problem.replace("{", "{{").replace("}", "}}")
+        out.append(Finding("wrong-machine", f"{{first}} {problem}", found.op, kernel=kernel.name))
     for section in kernel.sections:
         out += check_section(kernel, section, machine)
     summary = summarise(kernel)
@@ -102,6 +102,7 @@ __all__ = [
     "Bytes",
     "Finding",
     "FlagPair",
+    "Hazards",
     "NpuCheckPass",
     "check",
     "check_kernel",

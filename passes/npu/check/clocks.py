@@ -11,7 +11,7 @@ next instruction of queue q starts. Issue is in program order, so one walk over 
 Each cell of memory keeps its last write and, for each queue, the last read since. That is enough: whatever is
 ordered after the last access of an in-order queue is ordered after the earlier ones.
 
-Loops run `reduced_trips` times; docs/passes/11-npu-check.md argues why that many are enough.
+Loops run `reduced_trips` times; docs/passes/npu-check.md argues why that many are enough.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from ....dialects.npu import GmType
 from .affine import cover, ends, product_covers
 from .finding import Finding
 from .model import Kernel, Transfer
+from .parts import Part
 
 if TYPE_CHECKING:
     from .in_place import InPlace
@@ -35,7 +36,7 @@ FEW_ELEMENTS = 1 << 22
 
 @dataclass
 class Summary:
-    """What a kernel does to its tensor arguments, by number. `parts`: which elements (flat, bool) the cores store,
+    """What a kernel does to its tensor arguments, by number. `parts`: which elements the cores store,
     for written tensors that they do not store whole."""
 
     kernel: Kernel
@@ -43,7 +44,7 @@ class Summary:
     writes: set[int] = field(default_factory=set)
     needs: set[int] = field(default_factory=set)
     """Written tensors that are also read before: they must come with contents."""
-    parts: dict[int, np.ndarray] = field(default_factory=dict)
+    parts: dict[int, Part] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     @cached_property
@@ -146,7 +147,7 @@ def _regular(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Su
     for part in parts:
         shown[tuple(slice(low, high) for low, high in part)] = True
     if not mask.all():
-        found.parts[tensor] = mask
+        found.parts[tensor] = Part.of(np.flatnonzero(mask), total)
     return True
 
 
@@ -173,8 +174,10 @@ def _exact(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Summ
         what = "{first} stores in a pattern that npu-check cannot follow"
         found.findings.append(Finding("core-race", what, writers[0].op, kernel=kernel.name))
         return
-    owner = np.full(total, -1, np.int32)
-    by = np.zeros(total, np.int16)
+    # Of a large tensor only the elements that are stored have a place here.
+    stored = None if total <= max(work, FEW_ELEMENTS) else _stored_elements(kernel, writers)
+    owner = np.full(total if stored is None else len(stored), -1, np.int32)
+    by = np.zeros(len(owner), np.int16)
     whole = True
     for number, store in enumerate(writers):
         if store.box is None:
@@ -186,11 +189,12 @@ def _exact(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Summ
             # sections on one grid point are ordered by flags: only the point and the unit tell cores apart
             mark = core if store.section.units > 1 else core * _most_units(kernel)
             for flat in _elements(kernel, store, env):
-                before = owner[flat]
+                places = flat if stored is None else np.searchsorted(stored, flat)
+                before = owner[places]
                 clash = (before >= 0) & (before != mark)
                 if clash.any():
-                    at = int(flat[np.argmax(clash)])
-                    first = writers[int(by[at])].op
+                    place = int(np.argmax(clash))
+                    at, first = int(flat[place]), writers[int(by[places[place]])].op
                     where = tuple(int(i) for i in np.unravel_index(at, shape)) if shape else ()
                     what = f"{{first}} and {{second}} on two cores store element {list(where)} of one tensor"
                     if first is store.op:
@@ -198,12 +202,20 @@ def _exact(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Summ
                     second = None if first is store.op else store.op
                     found.findings.append(Finding("core-race", what, first, second, kernel=kernel.name))
                     return
-                owner[flat] = mark
-                by[flat] = number
+                owner[places] = mark
+                by[places] = number
+    known = np.flatnonzero(owner >= 0) if stored is None else stored
     if not whole:
-        found.parts[tensor] = np.zeros(total, bool)
-    elif (owner < 0).any():
-        found.parts[tensor] = owner >= 0
+        found.parts[tensor] = Part.of(known[:0], total)
+    elif len(known) < total:
+        found.parts[tensor] = Part.of(known, total)
+
+
+def _stored_elements(kernel: Kernel, writers: Sequence[Transfer]) -> np.ndarray:
+    """The flat elements that all cores store, in ascending order."""
+    followed = [s for s in writers if s.box is not None]
+    flats = [f for s in followed for env in _cores(kernel, s) for f in _elements(kernel, s, env)]
+    return np.unique(np.concatenate(flats)) if flats else np.zeros(0, np.int64)
 
 
 def _shape(kernel: Kernel, tensor: int) -> tuple[int, ...]:
@@ -273,7 +285,7 @@ def _stored(kernel: Kernel, load: Transfer, writers: Sequence[Transfer], found: 
         return
     for env in _cores(kernel, load):
         for flat in _elements(kernel, load, env):
-            if not part[flat].all():
+            if not part.has(flat):
                 what = "{first} loads elements of a tensor that no core stores"
                 found.findings.append(Finding("uninitialised", what, load.op, kernel=kernel.name))
                 return

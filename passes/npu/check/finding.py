@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Operation
 
 from ....dialects.base import describe
+from ...errors import PassError, SeveralErrors
 
 BLAME = {
+    "wrong-machine": "graph-to-tile",
     "race": "npu-synchronize",
     "unpaired-flag": "npu-synchronize",
     "reused-flag": "npu-synchronize",
@@ -76,4 +79,18 @@ class Finding:
         where = "" if self.bytes is None else f", {self.bytes}"
         kernel = f"kernel @{self.kernel}: " if self.kernel else ""
         path = f" ({'; '.join(self.path)})" if self.path else ""
-        return f"{kernel}{self.kind}: {said}{where}{path}; {self.blame} is to blame"
+        return f"{kernel}{self.kind}: {said}{where}{path}"
+
+
+class Hazards(SeveralErrors):
+    """The findings of npu-check, at least one. ran: passes that made the program, which are blamed; what a person
+    wrote has no pass to blame."""
+
+    def __init__(self, findings: Sequence[Finding], ran: Container[str] = ()):
+        self.findings = tuple(findings)
+        blame = (f"; {f.blame} is to blame" if f.blame in ran else "" for f in findings)
+        super().__init__([PassError(f"{f}{b}") for f, b in zip(findings, blame, strict=True)])
+
+    def blaming(self, ran: Container[str]) -> Hazards:
+        """The same, where `ran` are the passes that made the program."""
+        return Hazards(self.findings, ran)

@@ -34,17 +34,18 @@ from ....dialects.npu.structure import (
 from ....machine import Machine
 from .device import Summary
 from .finding import Bytes, Finding
+from .parts import Part
 
 
 @dataclass(frozen=True)
 class State:
     """What a tensor holds: nothing yet, its own contents, a part of them, another tensor's, or a function's. `by` is
-    the op that made it so, `part` the elements (flat, bool) that are there."""
+    the op that made it so, `part` the elements that are there."""
 
     kind: str
     by: Operation | None = None
     other: SSAValue | None = None
-    part: np.ndarray | None = None
+    part: Part | None = None
 
 
 def outputs_of(func: FuncOp) -> int:
@@ -202,7 +203,7 @@ class HostProgram:
         elif state.kind == "part":
             assert state.by is not None
             assert state.part is not None
-            at = [int(i) for i in np.unravel_index(int(np.argmin(state.part)), gm(root).shape or (1,))]
+            at = [int(i) for i in np.unravel_index(state.part.missing(), gm(root).shape or (1,))]
             what = f"{{first}} leaves element {at} of a tensor unwritten, which {{second}} reads"
             found = Finding("uncovered", what, state.by, op)
         elif state.kind == "frame":
@@ -217,7 +218,7 @@ class HostProgram:
         self.findings.append(found)
         self.states[root] = WHOLE  # once is enough
 
-    def _write(self, value: SSAValue, op: Operation, part: np.ndarray | None = None) -> None:
+    def _write(self, value: SSAValue, op: Operation, part: Part | None = None) -> None:
         root = self.roots[value]
         old = self.states[root]
         if root in self.kept:
@@ -226,7 +227,7 @@ class HostProgram:
         if part is not None and old.kind == "part":
             assert old.part is not None
             part = part | old.part
-        if part is None or part.all():
+        if part is None or part.whole:
             self.states[root] = WHOLE
         elif old.kind in ("nothing", "part"):
             self.states[root] = State("part", op, None, part)

@@ -1,0 +1,60 @@
+"""From the arguments of a command to a compiled program: its source, inputs, options and stages."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..api.program import Options, Program, compile
+from ..passes.errors import PassError
+from ..passes.pins import parse_pins
+from ..passes.pipeline import pinned
+from .common import CliError, working
+from .source import Source, example_inputs, find_source, find_stages, input_structs, random_inputs, user_code
+
+if TYPE_CHECKING:
+    from ..passes.pipeline import Stage
+
+
+def build(
+    args: argparse.Namespace, values: bool = False, compiler: Callable[..., Program] = compile
+) -> tuple[Source, Program, list[Any]]:
+    """The compiled source and its inputs: arrays where their `values` count, and else their types alone, of which
+    no array is made, however large it would be. compiler: called as `compile` is."""
+    source = find_source(args.source)
+    inputs = example_inputs(source, args.shapes, args.inputs, values)
+    options = options_of(args)
+    with working(f"compiling {source.name}"), user_code(*user_of(source)):
+        program = compiler(source.compiled, *(inputs or ()), target=args.target, options=options)
+    if inputs is None:
+        inputs = random_inputs(program.inputs) if values else input_structs(program.inputs)
+    if source.fn is None:
+        program.check(*inputs)
+    return source, program, inputs
+
+
+def user_of(source: Source) -> tuple[Path | None, Callable[..., Any] | None]:
+    """What `user_code` needs to know of a source."""
+    return (None, None) if source.fn is None else (source.path, source.fn)
+
+
+def options_of(args: argparse.Namespace) -> Options:
+    try:
+        schedule = parse_pins(args.schedule)
+    except PassError as error:
+        raise CliError(str(error)) from None
+    donate = tuple(
+        int(d) if re.fullmatch(r"-?\d+", d) else d for d in re.split(r"\s*,\s*", args.donate.strip()) if d
+    )
+    return Options(getattr(args, "memory", "typed"), schedule=schedule, host=args.host, donate=donate)
+
+
+def stages_of(args: argparse.Namespace) -> Sequence[Stage]:
+    """The passes to run: those of --stages, with what the options ask of them."""
+    if args.stages is None:
+        return options_of(args).stages()
+    stages = find_stages(args.stages)
+    return pinned(stages, args.schedule, args.host) if args.schedule or args.host != "allow" else stages

@@ -1,0 +1,62 @@
+"""What a module says of itself: the machine that it is for, and how far down it is. Both are attributes of the module,
+so that they are printed, parsed and copied with it.
+
+    builtin.module attributes {tilewright.states = ["real", "fused"], tilewright.target = "ascend-910b1"} { ... }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import VerifyException
+
+from ..machine import Machine, MachineError
+
+TARGET = "tilewright.target"
+STATES = "tilewright.states"
+
+
+def target_of(module: Operation) -> str | None:
+    """The name or path of the machine that a module is for; None where it does not say. Raises VerifyException where
+    the attribute is no string."""
+    attr = module.attributes.get(TARGET)
+    if attr is None:
+        return None
+    if not isinstance(attr, StringAttr):
+        raise VerifyException(f"is in a module whose attribute {TARGET} must be the name of a machine, not {attr}")
+    return attr.data
+
+
+def set_target(module: ModuleOp, target: str) -> None:
+    """Says which machine a module is for."""
+    module.attributes[TARGET] = StringAttr(target)
+
+
+def machine_of(op: Operation) -> Machine | None:
+    """The machine that the module around an op is for; None where the module does not say. Raises VerifyException for
+    a machine that does not exist."""
+    top = op
+    while (parent := top.parent_op()) is not None:
+        top = parent
+    target = target_of(top)
+    if target is None:
+        return None
+    try:
+        return Machine.load(target)
+    except MachineError as error:
+        raise VerifyException(f"is in a module whose attribute {TARGET} is wrong: {error}") from error
+
+
+def recorded_states(module: ModuleOp) -> tuple[str, ...]:
+    """The states that passes recorded on a module, in the order of the pipeline."""
+    attr = module.attributes.get(STATES)
+    if not isinstance(attr, ArrayAttr):
+        return ()
+    return tuple(s.data for s in attr.data if isinstance(s, StringAttr))
+
+
+def record_states(module: ModuleOp, states: Iterable[str]) -> None:
+    """Replaces the states recorded on a module."""
+    module.attributes[STATES] = ArrayAttr([StringAttr(s) for s in states])

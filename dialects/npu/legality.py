@@ -1,0 +1,211 @@
+"""What a machine can run: which cores it has, what lies on each of them, by which ways bytes move, and in which types
+its engines compute. The facts come from the machine file; the verifiers of kernels ask here, at both lower levels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import prop_def, region_def
+from xdsl.utils.exceptions import VerifyException
+
+from ...machine import Machine
+from ..base import INDEX, FormattedOp, describe, integer, text, to_ints
+from ..module import machine_of
+from .types import GmType, OnChipType, Pipe
+
+CORES = ("cube", "vector", "fused")
+KINDS = ("cube", "vector", "mix")
+"""Of kernels: on a split machine the kinds of cores that a kernel runs on; on a fused one there is but one."""
+
+
+class MachineViolation(VerifyException):
+    """Something that the module's machine cannot run: `op`, and the `problem` in words."""
+
+    def __init__(self, op: Operation, problem: str):
+        super().__init__(f"{describe(op)} {problem}")
+        self.op, self.problem = op, problem
+
+
+class EngineOp(FormattedOp):
+    """An op that an engine of a core runs: an instruction, or the tile op that becomes one."""
+
+    def pipes(self) -> Sequence[Pipe]:
+        """The pipes of the core that the op needs."""
+        return ()
+
+    def refused_by(self, machine: Machine) -> str | None:
+        """Why a machine cannot run the op on any core: a path or a type that it lacks. None where it can."""
+        return None
+
+
+class Kernel(FormattedOp):
+    """A kernel of the tile or the npu level."""
+
+    sym_name = prop_def(StringAttr)
+    kind = prop_def(StringAttr)
+    grid = prop_def(DenseArrayBase)
+    outputs = prop_def(IntegerAttr)
+    workspaces = prop_def(IntegerAttr)
+    body = region_def("single_block")
+    SYMBOL: ClassVar[str | None] = "sym_name"
+
+    def verify_(self) -> None:
+        name, grid = text(self.sym_name), to_ints(self.grid)
+        args = self.body.block.args
+        n = len(grid)
+        if any(a.type != INDEX for a in args[:n]) or any(not isinstance(a.type, GmType) for a in args[n:]):
+            raise self.error(f"@{name} needs {n} index arguments, then device tensors")
+        if len(args) - n < integer(self.outputs) + integer(self.workspaces):
+            raise self.error(f"@{name} has fewer arguments than outputs and workspaces")
+        if any(g < 1 for g in grid):
+            raise self.error(f"@{name} has an empty grid")
+        if text(self.kind) not in KINDS:
+            raise self.error(f"@{name} is of kind {text(self.kind)!r}, which is not one of {', '.join(KINDS)}")
+        for violation in refused(self):
+            raise violation
+
+    def sections(self) -> list[Section]:
+        """The sections of the kernel, in their order."""
+        return [op for op in self.body.block.ops if isinstance(op, Section)]
+
+
+class Section(FormattedOp):
+    """What one kind of core runs, at the tile or the npu level."""
+
+    core = prop_def(StringAttr)
+    units = prop_def(IntegerAttr)
+    body = region_def("single_block")
+
+    def verify_(self) -> None:
+        if text(self.core) not in CORES:
+            raise self.error(f"core {text(self.core)!r} is not one of {', '.join(CORES)}")
+        if [a.type for a in self.body.block.args] != [INDEX]:
+            raise self.error("has one index argument, the unit's number")
+        if integer(self.units) < 1:
+            raise self.error(f"has {integer(self.units)} units; it needs at least one")
+
+
+def refused(kernel: Kernel) -> Iterator[MachineViolation]:
+    """Everything in a kernel that the machine of its module cannot run; nothing where the module says none."""
+    machine = machine_of(kernel)
+    if machine is not None:
+        yield from violations(kernel, machine)
+
+
+def violations(kernel: Kernel, machine: Machine) -> Iterator[MachineViolation]:
+    """Everything in a kernel that a machine cannot run, each with its op."""
+    blocks = math.prod(to_ints(kernel.grid))
+    if blocks > machine.max_blocks:
+        limit = f"a launch on {machine.name} has at most {machine.max_blocks:,}"
+        yield MachineViolation(kernel, f"@{text(kernel.sym_name)} has a grid of {blocks:,} blocks; {limit}")
+    cores = _cores_for(text(kernel.kind), machine)
+    seen: set[str] = set()
+    for section in kernel.sections():
+        core = text(section.core)
+        if core not in cores:
+            kinds = " and ".join(cores)
+            problem = f"runs on a {core} core; a {text(kernel.kind)} kernel on {machine.name} runs on {kinds} cores"
+            yield MachineViolation(section, problem)
+            continue
+        if core in seen:
+            yield MachineViolation(section, f"is the kernel's second section for its {core} core")
+        seen.add(core)
+        most = machine.vector_cores // machine.cube_cores if core == "vector" and len(cores) == 2 else 1
+        if integer(section.units) > most:
+            has = f"{most} {core} cores beside each cube core" if most > 1 else f"one {core} core for each block"
+            yield MachineViolation(section, f"has {integer(section.units)} units; {machine.name} has {has}")
+        yield from _in_section(section, core, machine)
+
+
+def _cores_for(kind: str, machine: Machine) -> tuple[str, ...]:
+    if machine.fused:
+        return ("fused",)
+    return ("cube", "vector") if kind == "mix" else (kind,)
+
+
+def _in_section(section: Section, core: str, machine: Machine) -> Iterator[MachineViolation]:
+    pipes = machine.pipes_of(core)
+    known: dict[int, str | None] = {}
+    for op in section.body.walk():
+        # what an op takes from a memory of the core, another op of the section has put there
+        problem = _misplaced(op.results, core, machine, known) if op.results else None
+        if problem is None and isinstance(op, EngineOp):
+            needed = op.pipes()
+            if pipes.issuperset(needed):
+                problem = op.refused_by(machine)
+            else:
+                lacking = next(p for p in needed if p not in pipes)
+                have = ", ".join(p for p in Pipe if p in pipes)
+                problem = f"needs pipe {lacking}, which a {core} core of {machine.name} does not have ({have})"
+        if problem is not None:
+            yield MachineViolation(op, problem)
+
+
+def _misplaced(values: Sequence[SSAValue], core: str, machine: Machine, known: dict[int, str | None]) -> str | None:
+    """Why the core has no room for one of the values. known: what was found for the types so far, by identity, since
+    their hashes would take longer than all else."""
+    for value in values:
+        key = id(value.type)
+        if key not in known:
+            known[key] = _unheld(value.type, core, machine) if isinstance(value.type, OnChipType) else None
+        if known[key] is not None:
+            return known[key]
+    return None
+
+
+def _unheld(kind: OnChipType, core: str, machine: Machine) -> str | None:
+    """Why a core has no room for values of a type."""
+    space = machine.spaces.get(kind.space)
+    if space is None:
+        return f"uses {kind.space}, which {machine.name} does not have"
+    if space.core != core:
+        return f"uses {kind.space}, which a {core} core of {machine.name} does not have"
+    dtype = kind.dtype()
+    if not machine.holds(kind.space, dtype):
+        return f"has {dtype} in {kind.space}, where no engine of {machine.name} takes it"
+    return None
+
+
+# -- why engines refuse --------------------------------------------------------------------------------------
+
+
+def refuse_path(machine: Machine, source: str, target: str, pipe: Pipe) -> str | None:
+    """Why no pipe `pipe` of a machine moves bytes from one memory space to another; None where it does."""
+    move = machine.moves.get((source, target))
+    if move is None:
+        return f"moves {source} to {target}, for which {machine.name} has no path"
+    if move.pipe != pipe:
+        return f"moves {source} to {target} on {pipe}; {machine.name} does so on {move.pipe}"
+    return None
+
+
+def refuse_instruction(machine: Machine, instruction: str, dtype: str) -> str | None:
+    """Why the vector unit of a machine has no `instruction` for elements of a type; None where it has."""
+    if machine.vector.runs(instruction, dtype):
+        return None
+    wider = machine.vector.compute_as.get(dtype)
+    hint = f"; convert to {wider} before" if wider is not None and wider != dtype else ""
+    return f"is {instruction} on {dtype}, which the vector unit of {machine.name} does not have{hint}"
+
+
+def refuse_product(machine: Machine, left: str, right: str, total: str) -> str | None:
+    """Why the cube of a machine multiplies no such matrices into such an accumulator; None where it does."""
+    if left != right:
+        return f"multiplies {left} by {right}; the cube takes two matrices of one type"
+    if left not in machine.cube:
+        return f"multiplies {left}; the cube of {machine.name} takes {', '.join(machine.cube)}"
+    if total != machine.accumulator(left):
+        return f"adds products of {left} up in {total}; the cube does so in {machine.accumulator(left)}"
+    return None
+
+
+def refuse_drain(machine: Machine, total: str, dtype: str) -> str | None:
+    """Why accumulators of type `total` do not leave the cube as `dtype`; None where they do."""
+    if dtype == total or (total == "f32" and dtype in ("f16", "bf16")):
+        return None
+    return f"gives {total} accumulators as {dtype}; they leave the cube as they are, or f32 as f16 or bf16"

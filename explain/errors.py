@@ -1,0 +1,2 @@
+class ExplainError(Exception):
+    """The page cannot be made: one sentence."""

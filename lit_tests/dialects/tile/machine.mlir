@@ -1,0 +1,157 @@
+// RUN: INVALID
+
+// What a machine lacks is refused where it stands: cores, engines, element types, moves, units, blocks, symbols.
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+    }
+  }
+}
+// CHECK: 'tile.section' runs on a cube core; a vector kernel on ascend-910b1 runs on vector cores
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "mix", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "vector", units = 4} {
+    ^bb1(%u: index):
+    }
+  }
+}
+// CHECK: 'tile.section' has 4 units; ascend-910b1 has 2 vector cores beside each cube core
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [100000], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "vector", units = 1} {
+    ^bb1(%u: index):
+    }
+  }
+}
+// CHECK: 'tile.kernel' @k has a grid of 100,000 blocks; a launch on ascend-910b1 has at most 65,535
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "vector", units = 1} {
+    ^bb1(%u: index):
+      %x = tile.fill {value = 0.0 : f64} : () -> !tile.tile<16x16xf64, ub>
+    }
+  }
+}
+// CHECK: 'tile.fill' has f64 in ub, where no engine of ascend-910b1 takes it
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "vector", units = 1} {
+    ^bb1(%u: index):
+      %x = tile.fill {value = 0.0 : f64} : () -> !tile.tile<16x16xbf16, ub>
+      %y = tile.exp %x : !tile.tile<16x16xbf16, ub>
+    }
+  }
+}
+// CHECK: 'tile.exp' is exp on bf16, which the vector unit of ascend-910b1 does not have; convert to f32 before
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "vector", units = 1} {
+    ^bb1(%u: index):
+      %x = tile.fill {value = 0.0 : f64} : () -> !tile.tile<16x16xbf16, ub>
+      %y = tile.reduce %x {dims = [1], kind = "sum"} : (!tile.tile<16x16xbf16, ub>) -> !tile.tile<16x1xbf16, ub>
+    }
+  }
+}
+// CHECK: 'tile.reduce' is add on bf16, which the vector unit of ascend-910b1 does not have; convert to f32 before
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "vector", units = 1} {
+    ^bb1(%u: index):
+      %x = tile.load %a at [0, 0] {sizes = [16, 16]} : (!npu.gm<16x16xf16>) -> !tile.tile<16x16xf16, l1>
+    }
+  }
+}
+// CHECK: 'tile.load' uses l1, which a vector core of ascend-910b1 does not have
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "vector", units = 1} {
+    ^bb1(%u: index):
+      %x = tile.load %a at [0, 0] {sizes = [16, 16]} : (!npu.gm<16x16xf16>) -> !tile.tile<16x16xf32, ub>
+    }
+  }
+}
+// CHECK: 'tile.load' moves f16 into !tile.tile<16x16xf32, ub>, and converts nothing
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "cube", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %z = tile.zero : () -> !tile.tile<16x16xf32, l0c>
+      %y = tile.drain %z at [0, 0] {sizes = [16, 16]} : (!tile.tile<16x16xf32, l0c>) -> !tile.tile<16x16xf16, ub>
+    }
+  }
+}
+// CHECK: 'tile.drain' uses ub, which a cube core of ascend-910b1 does not have
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-310"} {
+  tile.kernel @k {grid = [1], kind = "mix", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "fused", units = 1} {
+    ^bb1(%u: index):
+      %z = tile.zero : () -> !tile.tile<16x16xf32, l0c>
+      tile.store %z, %b at [0, 0] {sizes = [16, 16]} : (!tile.tile<16x16xf32, l0c>, !npu.gm<16x16xf32>)
+    }
+  }
+}
+// CHECK: 'tile.store' needs pipe FIX, which a fused core of ascend-310 does not have (S, V, M, MTE1, MTE2, MTE3)
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "cube", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %z = tile.zero : () -> !tile.tile<16x16xi32, l0c>
+      tile.store %z, %a at [0, 0] {sizes = [16, 16]} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xf16>)
+    }
+  }
+}
+// CHECK: 'tile.store' gives i32 accumulators as f16; they leave the cube as they are, or f32 as f16 or bf16
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = tile.launch @gone %x {inits = [-1]} : tensor<4xf32>
+  func.return %0 : tensor<4xf32>
+}
+tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+^bb0(%i: index):
+}
+// CHECK: 'tile.launch' launches @gone, which does not exist

@@ -1,0 +1,78 @@
+"""Broadcasts and pads in the forms that loads take."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
+
+from ...dialects.base import ints, to_ints
+from ...dialects.dtypes import tensor
+from ...dialects.graph import BroadcastOp, ConstantOp, DataAttr, DynamicUpdateSliceOp, PadOp
+from ...dialects.graph import movement as canonical
+from ...dialects.graph.interface import INDEX_TENSOR, element_of, shape_of
+from ..access import splat_of
+from .patterns import GraphPattern
+from .tensor_builder import RewriteBuilder
+
+
+class MergeBroadcasts(GraphPattern):
+    """A broadcast of a broadcast is one broadcast."""
+
+    name = "merge-broadcasts"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter, /) -> None:
+        canonical.MergeBroadcasts().match_and_rewrite(op, rewriter)
+
+
+class DropIdentityBroadcast(GraphPattern):
+    """A broadcast that changes nothing is its operand."""
+
+    name = "drop-identity-broadcast"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: BroadcastOp, rewriter: PatternRewriter, /) -> None:
+        if (same := op.fold()) is not None:
+            rewriter.replace(op, (), same)
+
+
+class PadAsUpdate(GraphPattern):
+    """A pad between elements, or with a value known at run time, is a strided update of a filled tensor.
+
+    What negative padding crops is a slice of that.
+    """
+
+    name = "pad-as-update"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: PadOp, rewriter: PatternRewriter, /) -> None:
+        low, high, interior = to_ints(op.low), to_ints(op.high), to_ints(op.interior)
+        if not any(interior) and splat_of(op.value) is not None:
+            return
+        x, element = op.x, element_of(op.x)
+        shape = shape_of(x)
+        spread = [
+            max(lo, 0) + max(hi, 0) + (n - 1) * (i + 1) + 1
+            for n, lo, hi, i in zip(shape, low, high, interior, strict=True)
+        ]
+        splat = splat_of(op.value)
+        build = RewriteBuilder(rewriter)
+        filled = (
+            build.constant(splat, spread, element)
+            if splat is not None
+            else build.broadcast(op.value, spread, [])
+        )
+        starts = [
+            build.add(ConstantOp, [], INDEX_TENSOR, value=DataAttr.of(np.asarray(max(lo, 0), np.int32)))
+            for lo in low
+        ]
+        updated = build.add(
+            DynamicUpdateSliceOp,
+            [filled, x, *starts],
+            tensor(spread, element),
+            strides=ints([i + 1 for i in interior]),
+        )
+        if any(v < 0 for v in (*low, *high)):
+            limits = [n - max(-hi, 0) for n, hi in zip(spread, high, strict=True)]
+            updated = build.slice(updated, [max(-lo, 0) for lo in low], limits, [1] * len(shape))
+        rewriter.replace(op, (), [updated])

@@ -1,0 +1,103 @@
+"""The passes in order: what each requires of a module, and what holds after it.
+
+The table names classes as "module:Class", so that a pass is imported when it runs. `insert_stage` adds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from importlib import import_module
+
+from xdsl.passes import ModulePass
+
+from .errors import PassError
+
+STATES = (
+    "real",
+    "partitioned",
+    "fused",
+    "tiled",
+    "bufferized",
+    "addressed",
+    "synchronized",
+    "planned",
+    "scheduled",
+    "checked",
+)
+"""Properties that a module gains on its way down, in the order in which it gains them."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pass of the pipeline.
+
+    implementation: the pass's class, or "module:Class" of it; level: the module's level after the pass; requires,
+    establishes: states; schedule, host: what the pass of that option is given.
+    """
+
+    name: str
+    implementation: str | type[ModulePass]
+    level: str
+    requires: tuple[str, ...] = ()
+    establishes: tuple[str, ...] = ()
+    schedule: str = ""
+    host: str = "allow"
+
+    def load(self) -> type[ModulePass]:
+        """The class of the pass."""
+        if not isinstance(self.implementation, str):
+            return self.implementation
+        module, _, name = self.implementation.partition(":")
+        return getattr(import_module(module, __package__), name)
+
+
+PIPELINE: tuple[Stage, ...] = (
+    Stage("graph-complex", ".graph.complex:GraphComplexPass", "graph", (), ("real",)),
+    Stage("graph-simplify", ".graph.simplify:GraphSimplifyPass", "graph", ("real",)),
+    Stage("graph-hoist", ".graph.hoist:GraphHoistPass", "graph"),
+    Stage("graph-partition", ".graph.partition:GraphPartitionPass", "graph", (), ("partitioned",)),
+    Stage("graph-fuse", ".graph.fuse:GraphFusePass", "graph", (), ("fused",)),
+    Stage("graph-to-tile", ".tile.lower:GraphToTilePass", "tile", ("fused",), ("tiled",)),
+    Stage("tile-to-npu", ".npu.bufferize:TileToNpuPass", "npu", ("tiled",), ("bufferized",)),
+    Stage("npu-allocate", ".npu.allocate:NpuAllocatePass", "npu", ("bufferized",), ("addressed",)),
+    Stage("npu-synchronize", ".npu.synchronize:NpuSynchronizePass", "npu", ("bufferized",), ("synchronized",)),
+    Stage("npu-plan-memory", ".npu.plan_memory:NpuPlanMemoryPass", "npu", ("bufferized",), ("planned",)),
+    Stage("npu-schedule-host", ".npu.schedule_host:NpuScheduleHostPass", "npu", ("planned",), ("scheduled",)),
+    Stage("npu-check", ".npu.check:NpuCheckPass", "npu", ("addressed", "planned"), ("checked",)),
+)
+"""The pipeline of this package."""
+
+
+def stage_of(name: str, stages: Sequence[Stage] = PIPELINE) -> Stage | None:
+    """The stage of a pass, None for a pass that has none."""
+    return next((s for s in stages if s.name == name), None)
+
+
+def insert_stage(stage: Stage, after: str, stages: Sequence[Stage] = PIPELINE) -> tuple[Stage, ...]:
+    """The pipeline with one more stage right behind the one named `after`. Raises ValueError for an unknown name."""
+    names = [s.name for s in stages]
+    if after not in names:
+        raise ValueError(f"there is no stage {after!r}; there are {', '.join(names)}")
+    place = names.index(after) + 1
+    return (*stages[:place], stage, *stages[place:])
+
+
+def all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
+    """Pass factories by name, for drivers."""
+    return {s.name: s.load for s in PIPELINE}
+
+
+def check_requirements(stage: Stage, have: Set[str]) -> None:
+    """Raises PassError where a module of which only `have` holds lacks what a pass requires."""
+    lacking = [state for state in stage.requires if state not in have]
+    if lacking:
+        makers = [s.name for s in PIPELINE if set(s.establishes) & set(lacking)]
+        raise PassError(
+            f"{stage.name} needs a module that is {' and '.join(lacking)}: run {', '.join(makers)} before it"
+        )
+
+
+def stage_table(stages: Sequence[Stage] = PIPELINE) -> list[tuple[str, str, str, str]]:
+    """Rows of (pass, level after it, required states, established states), for people."""
+    return [(s.name, s.level, ", ".join(s.requires), ", ".join(s.establishes)) for s in stages]

@@ -1,0 +1,112 @@
+"""Which states of the pipeline hold of a module: what passes recorded on it or, where none did, what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block
+
+from ..dialects.graph import FusionOp, GraphOp
+from ..dialects.module import STATES as RECORD
+from ..dialects.module import record_states, recorded_states
+from .stages import STATES, Stage, check_requirements
+
+
+def level_of(module: ModuleOp) -> str:
+    """The lowest level whose ops a module has: `graph`, `tile` or `npu`."""
+    found = "graph"
+    for op in module.ops:
+        if op.name == "npu.kernel" or (isinstance(op, FuncOp) and _is_npu(op)):
+            return "npu"
+        if op.name == "tile.kernel":
+            found = "tile"
+    return found
+
+
+def _is_npu(func: FuncOp) -> bool:
+    return any(t.name == "npu.gm" for t in (*func.function_type.inputs, *func.function_type.outputs))
+
+
+def states_of(module: ModuleOp) -> set[str]:
+    """The states recorded on a module; where none are, as on one written by hand, those that its ops show."""
+    if RECORD in module.attributes:
+        return set(recorded_states(module))
+    return _shown(module)
+
+
+@contextmanager
+def recording(stage: Stage, module: ModuleOp) -> Iterator[None]:
+    """Checks what a stage requires of a module before its pass runs inside, and records what holds after it.
+
+    Raises PassError where the module lacks a state.
+    """
+    have = states_of(module)
+    if not have.issuperset(stage.requires):
+        check_requirements(stage, have | _without_need(module))
+    yield
+    have |= _shown(module) if RECORD not in module.attributes else set(recorded_states(module))
+    have |= set(stage.establishes)
+    record_states(module, [s for s in STATES if s in have])
+
+
+def _shown(module: ModuleOp) -> set[str]:
+    level = level_of(module)
+    found: set[str] = set()
+    if level == "graph":
+        from .graph.complex import is_real
+
+        if is_real(module):
+            found.add("real")
+        tops = [f.body.block for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
+        if any(isinstance(op, FusionOp) and not op.on_host for block in tops for op in block.ops):
+            found |= {"partitioned", "fused"}
+        return found
+    if level == "tile":
+        return {"real", "partitioned", "fused", "tiled"}
+    found |= {"real", "partitioned", "fused", "tiled", "bufferized"}
+    from ..dialects.npu.streams import Command
+
+    allocs = synced = 0
+    scheduled = True
+    missing = False
+    for op in module.walk():
+        if op.name == "npu.alloc":
+            allocs += 1
+            missing |= "address" not in op.properties
+        synced += op.name in ("npu.set_flag", "npu.set_cross", "npu.barrier")
+        if isinstance(op, Command) and op.name != "npu.yield":
+            scheduled &= op.queue is not None
+        if isinstance(op, FuncOp) and "npu.arena_bytes" in op.attributes:
+            found.add("planned")
+    if scheduled and "planned" in found:
+        found.add("scheduled")
+    if not missing:
+        found.add("addressed")
+    if synced or not allocs:
+        found.add("synchronized")
+    return found
+
+
+def _without_need(module: ModuleOp) -> set[str]:
+    """States that nobody needs to establish, since the module has nothing that they are about."""
+    tops = [f.body.block for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
+    found = set() if tops else {"planned"}
+    if level_of(module) == "graph" and not any(map(_has_kernels, tops)):
+        found |= {"fused", "tiled"}
+    return found
+
+
+def _has_kernels(block: Block) -> bool:
+    """Whether some op of a part of the program has to run in a kernel."""
+    for op in block.ops:
+        if isinstance(op, FusionOp):
+            if not op.on_host:
+                return True
+        elif (isinstance(op, GraphOp) and op.KERNEL) or any(
+            _has_kernels(inner) for region in op.regions for inner in region.blocks
+        ):
+            return True
+    return False

@@ -1,0 +1,79 @@
+"""A bar on a terminal or in a notebook, for what takes its time."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+
+class Say(Protocol):
+    """Says what begins now, how many steps are done, and how many there are: 0 where nobody knows."""
+
+    def __call__(self, said: str, done: int = 0, steps: int = 0) -> None: ...
+
+
+def can_show() -> bool:
+    """Whether somebody watches: stderr is a terminal, or this is a notebook."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        return True
+    if "IPython" not in sys.modules:
+        return False
+    from rich.console import Console
+
+    return Console(stderr=True).is_jupyter
+
+
+@contextmanager
+def showing(what: str, after: float = 0.0) -> Iterator[Say]:
+    """Shows a bar once it takes longer than `after` seconds, and removes it at the end. The value changes what is said;
+    a bar is drawn where the number of steps is known. Silent where nobody watches, see `can_show`."""
+    if not can_show():
+        yield lambda said, done=0, steps=0: None
+        return
+    shown = _bar()
+    task = shown.add_task(what, total=None)
+    ended, lock = False, threading.Lock()
+
+    def begin() -> None:
+        with lock:
+            if not ended:
+                shown.start()
+
+    timer = threading.Timer(after, begin)
+    timer.daemon = True
+    if after > 0:
+        timer.start()
+    else:
+        begin()
+
+    def say(said: str, done: int = 0, steps: int = 0) -> None:
+        shown.update(task, description=said, completed=done, total=steps or None)
+
+    try:
+        yield say
+    finally:
+        timer.cancel()
+        with lock:
+            ended = True
+            if shown.live.is_started:
+                shown.stop()
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, Task, TextColumn
+    from rich.text import Text
+
+    class Bar(BarColumn):
+        def render(self, task: Task) -> Any:
+            return super().render(task) if task.total else Text()
+
+    class Count(MofNCompleteColumn):
+        def render(self, task: Task) -> Text:
+            return super().render(task) if task.total else Text()
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), Bar(), Count())
+    return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -1,0 +1,48 @@
+"""The bar: where it is shown, when, and that it goes again."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import pytest
+
+from tilewright.support.progress import showing
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def said(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, after: float, seconds: float) -> str:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", stream)
+    with showing("working", after) as say:
+        say("working on it", 1, 3)
+        time.sleep(seconds)
+    return stream.getvalue()
+
+
+def test_a_terminal_sees_the_step_and_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = said(monkeypatch, Terminal(), 0.05, 0.5)
+    assert "working on it" in shown and "1/3" in shown
+
+
+def test_nothing_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(monkeypatch, Terminal(), 30, 0.05) == ""
+
+
+def test_nothing_where_stderr_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert said(monkeypatch, io.StringIO(), 0, 0.2) == ""
+
+
+def test_the_bar_goes_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with pytest.raises(ValueError, match="inside"), showing("working"):
+        raise ValueError("inside")
+    length = len(stream.getvalue())
+    time.sleep(0.3)
+    assert len(stream.getvalue()) == length
