@@ -12,7 +12,11 @@ SURFACE ?=
 
 JOBS ?= 2
 
-.PHONY: demo test bench faults fuzz surface fuzz-tw calibration conformance docs clean venv
+SEED ?= 100000
+
+MUTANTS ?=
+
+.PHONY: demo test test-all mutants bench faults fuzz surface fuzz-tw calibration conformance docs clean venv
 
 venv: $(STAMP)
 
@@ -29,7 +33,24 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/lit -q lit_tests
-	$(BIN)/pytest -q -n $(JOBS) --dist loadfile
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal
+
+# The second tier: every case, new examples of hypothesis, what users' programs are compiled with, and campaigns.
+test-all: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lit -q lit_tests
+	TESTS=all HYPOTHESIS_PROFILE=search $(BIN)/pytest -q -n $(JOBS) --dist worksteal
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --seconds 240 --jobs $(JOBS) --seed $(SEED)
+	PYTHONPATH=tests $(BIN)/python -m surface.campaign --parts 20
+	PYTHONPATH=tests/frontends $(BIN)/python tests/frontends/fuzz_tw.py 4000
+	$(BIN)/python tests/faults/campaign.py --each 2 --host 4 --random 8 --fuzz 12 --jobs $(JOBS)
+	$(if $(wildcard ../shared/conformance/suite_loader.py),$(BIN)/python tests/conformance/run_conformance.py --bytes-every 4,\
+		@echo "no ../shared/conformance: its programs are left out")
+
+# One-line mutants of the compiler: MUTANTS="--count 20 --only passes/npu"
+mutants: $(STAMP)
+	$(BIN)/python tests/mutants/run_mutants.py --jobs $(JOBS) $(MUTANTS)
 
 faults: $(STAMP)
 	$(BIN)/python tests/faults/campaign.py

@@ -1,9 +1,14 @@
-"""lit over the textual IR: `lit lit_tests`, with the interpreter that has tilewright, lit and filecheck."""
+"""lit over the textual IR: `lit lit_tests`, with the interpreter that has tilewright, lit and filecheck.
+
+Commands run in copies of one process that has them loaded (`ready.py`); those of `cli/` are started as users start
+them.
+"""
 
 # ruff: noqa: F821  # lit puts `config` and `lit_config` there
 
 import importlib.util
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -31,8 +36,19 @@ def tool(name: str, command: str) -> None:
     config.substitutions.append((rf"(?<![\w./-])(?<!-m ){name}(?![\w./-])", command))
 
 
-OPT = f"{PYTHON} -m tilewright.cli.opt"
-CHECK = f"{PYTHON} -m filecheck"
+HERE = config.test_source_root
+SOCKET = os.path.join(tempfile.mkdtemp(prefix="tilewright-lit-"), "ready")
+# it ends with this process, which holds the other end of its standard input
+READY = subprocess.Popen(
+    [sys.executable, os.path.join(HERE, "ready.py"), SOCKET], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+)
+if READY.stdout.readline() != b"ready\n":
+    lit_config.fatal("lit_tests/ready.py did not start")
+lit_config.ready = READY
+ASK = f"{PYTHON} -S '{os.path.join(HERE, 'ask.py')}' '{SOCKET}'"
+
+OPT = f"{ASK} tilewright.cli.opt"
+CHECK = f"{ASK} filecheck.main"
 SPLIT = "--split-input-file"
 # Both forms of every op are printed, parsed and printed again.
 tool("ROUNDTRIP", f"{OPT} %s {SPLIT} | {OPT} {SPLIT} | {CHECK} %s")
@@ -40,5 +56,6 @@ tool("GENERIC_ROUNDTRIP", f"{OPT} %s {SPLIT} --print-op-generic | {OPT} {SPLIT} 
 tool("INVALID", f"{OPT} %s {SPLIT} --verify-diagnostics --parsing-diagnostics | {CHECK} %s")
 tool("DIAGNOSE", f"{PYTHON} {os.path.join(config.test_source_root, 'frontends', 'text', 'Inputs', 'diagnose.py')}")
 tool("tilewright-opt", OPT)
-tool("tilewright", f"{PYTHON} -m tilewright.cli.main")
+tool("tilewright", f"{ASK} tilewright.cli.main")
 tool("filecheck", CHECK)
+config.ask, config.python = ASK, PYTHON

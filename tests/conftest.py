@@ -1,7 +1,8 @@
-"""Settings of every test: JAX on the CPU, and hypothesis with the same examples on every run.
+"""Settings of every test: JAX on the CPU, how XLA compiles, which tests run, and hypothesis with the same examples.
 
-`HYPOTHESIS_PROFILE=search pytest ...` looks for new examples instead. What XLA compiles is kept in `build/xla`, by the
-program, the compiler's version and the processor: most of a test's time is the compiler's.
+`make test` runs the first tier, `TESTS=all pytest ...` everything; `HYPOTHESIS_PROFILE=search pytest ...` looks for new
+examples (docs/testing.md). What XLA compiles is kept in `build/xla`, by the program, the compiler's version and the
+processor: most of a test's time is the compiler's.
 """
 
 from __future__ import annotations
@@ -15,10 +16,22 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tiers import ALL, SHIPPED, chosen, first_tier
+
+EMITTERS = "xla_cpu_use_fusion_emitters"
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-if "PYTEST_XDIST_WORKER" in os.environ:  # the other core belongs to the other worker
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+FLAGS = {
+    "xla_cpu_multi_thread_eigen": "false",  # another core belongs to another worker
+    **({} if ALL else {EMITTERS: "false"}),
+}
+"""XLA's options. Its older emitters of fusions compile in half the time, and a test's program runs once. The first tier
+compiles one test in `SHIPPED` as users' programs are compiled, see `as_shipped`; the second tier all of them."""
+
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    FLAGS.pop("xla_cpu_multi_thread_eigen")
+_given = os.environ.get("XLA_FLAGS", "")
+os.environ["XLA_FLAGS"] = " ".join([_given, *(f"--{k}={v}" for k, v in FLAGS.items() if k not in _given)]).strip()
 
 KEPT = Path(__file__).resolve().parents[1] / "build" / "xla"
 MOST_KEPT = 1 << 30
@@ -34,9 +47,19 @@ def processor() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "sampled(every): of these cases one in so many runs in the first tier")
+    config.addinivalue_line("markers", "shipped: XLA compiles as for users in the first tier, too")
     if not hasattr(config, "workerinput") and KEPT.exists():
         if sum(path.stat().st_size for path in KEPT.rglob("*")) > MOST_KEPT:
             shutil.rmtree(KEPT)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if ALL or any("::" in x for x in config.invocation_params.args):  # a case that is asked for by name runs
+        return
+    kept = first_tier(items)
+    config.hook.pytest_deselected(items=[x for x in items if x not in {*kept}])
+    items[:] = kept
 
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(KEPT / processor()))
@@ -61,3 +84,13 @@ def own_precision() -> Iterator[None]:
     before = jax.config.jax_enable_x64
     yield
     jax.config.update("jax_enable_x64", before)
+
+
+@pytest.fixture(autouse=True)
+def as_shipped(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the first tier, a part of the tests has bytes memory and the tile level compiled as users have."""
+    marked = request.node.get_closest_marker("shipped") is not None
+    if not ALL and (marked or chosen(request.node.nodeid, SHIPPED)):
+        from tilewright.backends.interpreter.compiling import OPTIONS
+
+        monkeypatch.setitem(OPTIONS, EMITTERS, True)

@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
 import tilewright as tw
 from tilewright.api.program import Program
@@ -277,7 +278,7 @@ BODIES: dict[str, tuple[Callable[[Any], Any], bool]] = {
 SIZES = (1, 2, 5, 13, 37, 64, 130)
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(st.sampled_from(sorted(BODIES)), st.sampled_from(SIZES), st.sampled_from(SIZES), st.booleans())
 def test_loops_and_donations_agree_with_jax(body: str, rows: int, columns: int, loop: bool) -> None:
     step, _ = BODIES[body]

@@ -5,8 +5,9 @@ import math
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from tilewright.backends.interpreter import boxes
 from tilewright.backends.interpreter.grid import _quotient, coordinates
@@ -54,7 +55,7 @@ def strided(flat: np.ndarray, view: View, writeable: bool = False) -> np.ndarray
 
 
 @pytest.mark.parametrize("asks", [None, False, True])
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(case=transfers())
 def test_load(asks: bool | None, case) -> None:
     """`asks`: whether a box at traced offsets is shifted only where it must be; None: offsets are known."""
@@ -83,7 +84,7 @@ def test_load(asks: bool | None, case) -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(case=transfers(store=True))
 def test_store(traced: bool, case) -> None:
     source, view, offsets, sizes, steps, _, _ = case
@@ -134,7 +135,7 @@ def test_only_loops_ask_for_the_edge() -> None:
     assert not asked(Offset(None, 0, 60), 4)  # small
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(n=st.integers(1, 5000), total=st.integers(1, 1 << 20), data=st.data())
 def test_quotient(n: int, total: int, data: st.DataObject) -> None:
     i = data.draw(st.integers(0, total - 1))

@@ -6,16 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
 import tilewright as tw
 
 ROUNDS = 3
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(
     source=st.integers(1, 5).flatmap(lambda n: st.lists(st.integers(0, n - 1), min_size=n, max_size=n)),
     changed=st.integers(0, 4),

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from jax import lax
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.backends.interpreter import launch, values
@@ -25,6 +26,8 @@ from tilewright.backends.interpreter.compiling import (
 from tilewright.backends.interpreter.products import accumulator, dot_general, mma
 from tilewright.backends.interpreter.scope import Scope
 from tilewright.dialects.elementwise import FUNCTIONS
+
+pytestmark = pytest.mark.shipped  # the ways to compile are what is tested
 
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32]
 SHAPES = [(1 << 14,), (64, 250), (7,), (1,)]
@@ -61,6 +64,7 @@ REAL = [
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", REAL)
+@sampled(3)
 def test_functions(name: str, dtype: type) -> None:
     function = FUNCTIONS[name]
     result = np.dtype(bool) if function.result == "i1" else np.dtype(dtype)
@@ -80,6 +84,7 @@ def test_functions(name: str, dtype: type) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", [n for n in REAL if FUNCTIONS[n].arity == 1 and FUNCTIONS[n].result == "same"])
+@sampled(3)
 def test_functions_in_loops(name: str, dtype: type) -> None:
     """Where a loop writes parts of an array, XLA makes code as its older emitters do, whatever the options."""
     x = numbers(32 * 64, dtype, 0)
@@ -158,6 +163,7 @@ def loops(a: jax.Array, b: jax.Array, acc: jax.Array, room: int, apart: bool) ->
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8])
 @pytest.mark.parametrize("shape", [(128, 32, 256), (64, 7, 64), (64, 1, 8), (3, 5, 2), (1, 128, 1), (96, 512, 64)])
 @pytest.mark.parametrize("room", [0, 3])
+@sampled(3)
 def test_products_with_their_sums(shape: tuple[int, int, int], dtype: type, room: int) -> None:
     """A product that the library adds to its accumulator is rounded as two instructions are."""
     m, k, n = shape

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from tilewright.backends.simulator import Copy, Launch, Repeat, Scalars, SimulationError, Transfer, simulate
+from tilewright.backends.simulator.core import Event
 from tilewright.dialects import make_context
 from tilewright.machine import Machine, Move
 
@@ -431,3 +432,9 @@ def test_missing_main():
 def test_missing_kernel():
     with pytest.raises(SimulationError, match="launches @other, which does not exist"):
         simulate(launches("npu.launch @other %x, %y LAUNCH"), B1)
+
+
+def test_an_event_later_takes_as_long() -> None:
+    """Sections that start later have the events of one that starts at once."""
+    later = Event(None, 2, 3, 7, (1,)).later(10)  # pyright: ignore[reportArgumentType]
+    assert (later.start, later.end, later.variant, later.env) == (13, 17, 2, (1,))

@@ -4,8 +4,9 @@ import math
 
 import jax
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tiers import examples
 
 from tilewright.backends.interpreter.views import View, plan, realise
 
@@ -53,7 +54,7 @@ def boxes_of_source(draw: st.DrawFn) -> tuple[tuple[int, ...], View]:
     return source, View(tuple(n for n, _ in dims), tuple(s for _, s in dims), offset)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(st.one_of(views(), boxes_of_source()))
 def test_realise(case: tuple[tuple[int, ...], View]) -> None:
     source, view = case
@@ -62,7 +63,7 @@ def test_realise(case: tuple[tuple[int, ...], View]) -> None:
     np.testing.assert_array_equal(np.asarray(got), strided(flat, view))
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.one_of(views(), boxes_of_source()))
 def test_a_plan_addresses_the_same_elements(case: tuple[tuple[int, ...], View]) -> None:
     source, view = case
@@ -80,7 +81,7 @@ def test_a_plan_addresses_the_same_elements(case: tuple[tuple[int, ...], View]) 
         assert base[tuple(at)] == want[index]
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(boxes_of_source())
 def test_boxes_of_a_source_need_no_gather(case: tuple[tuple[int, ...], View]) -> None:
     source, view = case
@@ -89,7 +90,7 @@ def test_boxes_of_a_source_need_no_gather(case: tuple[tuple[int, ...], View]) ->
     assert way.skip == way.pad == 0
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.one_of(views(), boxes_of_source()), st.data())
 def test_a_view_of_a_part(case: tuple[tuple[int, ...], View], data: st.DataObject) -> None:
     source, view = case

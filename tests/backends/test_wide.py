@@ -5,9 +5,10 @@ from math import prod
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 from xdsl.dialects import test
 from xdsl.dialects.builtin import Float32Type, IntegerAttr, StringAttr, i32, i64
 
@@ -59,7 +60,7 @@ def wide_of(tiles: np.ndarray, shape, parts, counts) -> Wide:
     return Wide(jax.numpy.asarray(out), shape, parts)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(layouts())
 def test_apart_and_together(layout) -> None:
     shape, parts, counts = layout
@@ -95,7 +96,7 @@ def op(name: str, shapes, out, along=()):
     return ELEMENTWISE[name].create(operands=values)
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(layouts(), st.data())
 def test_elementwise(layout, data) -> None:
     """Operands that move with all batched dimensions, with none, that are one element or repeated: where they can be
@@ -135,7 +136,7 @@ def test_elementwise(layout, data) -> None:
         np.testing.assert_array_equal(*np.broadcast_arrays(found[0].tiles(counts), expected))
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(layouts(), st.sampled_from(["reduce", "arg_reduce", "cumulate"]), st.data())
 def test_along_dimensions(layout, name: str, data) -> None:
     """Tiles are combined along some dimensions where they lie side by side: unless they lie so along one of these."""

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import ADD
+from shared import SHARED, needs
 
 from tilewright.calibration import compare, load_records, summaries, to_dict
 from tilewright.calibration.records import CalibrationError, Record
 from tilewright.calibration.summary import BEGIN, END, group_of, percentile
 from tilewright.cli.main import main
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "calibration" / "measurements_dev.json"
-published = pytest.mark.skipif(not SHARED.is_file(), reason="the published measurements are not here")
+PUBLISHED = SHARED / "calibration" / "measurements_dev.json"
+published = needs(PUBLISHED)
 
 PRODUCT: dict[str, Any] = {
     "id": "product",
@@ -207,7 +208,7 @@ def test_percentile() -> None:
 @published
 def test_published_records() -> None:
     """The model stays as near to the published times as docs/calibration.md says."""
-    outcomes = [compare(r) for r in load_records(SHARED)]
+    outcomes = [compare(r) for r in load_records(PUBLISHED)]
     assert len(to_dict(outcomes)["records"]) == 200
     family = summaries(outcomes)["910B family"]
     assert family.expressed >= 0.9 * family.records
@@ -221,7 +222,7 @@ def test_published_records() -> None:
 @published
 def test_the_8192_progression() -> None:
     """Each step of the 8192^3 product on 910B1 is ordered as measured, and within a tenth of it."""
-    outcomes = [compare(r) for r in load_records(SHARED) if r.id.startswith("adk_mmhp_910B1_c")]
+    outcomes = [compare(r) for r in load_records(PUBLISHED) if r.id.startswith("adk_mmhp_910B1_c")]
     tasks = [o.task for o in outcomes]
     assert len(tasks) == 4 and all(t is not None for t in tasks)
     modelled = [t.modelled for t in tasks if t is not None]

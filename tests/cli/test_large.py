@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from tilewright.cli.commands import build
-from tilewright.cli.main import main, make_parser
+from tilewright.cli.grammar import make_parser
+from tilewright.cli.main import main
 from tilewright.dialects.graph.attributes import Literal
 
 PEAK = 300 << 20

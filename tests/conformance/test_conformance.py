@@ -12,15 +12,14 @@ import pytest
 from conformance_bounds import BOUNDS, Bound, bound_of, table
 from conformance_suite import SuiteMissing, cases, quantized, run_case, run_quantized, within
 from run_conformance import main
+from shared import SHARED, needs
 
 ROOT = Path(__file__).resolve().parents[2]
-SUITE = str(ROOT.parent / "shared" / "conformance")
+SUITE = str(SHARED / "conformance")
 SAMPLE = 24
 """Every n-th case runs here."""
 
-needs_suite = pytest.mark.skipif(
-    not Path(SUITE).is_dir(), reason="the conformance suite is not beside the repository"
-)
+needs_suite = needs(Path(SUITE) / "suite_loader.py")
 
 
 @needs_suite

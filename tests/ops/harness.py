@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
+from judging import Elements, reference
 from visible import check_visible
 
 import tilewright as tw
-from tilewright.api.program import Program
+from tilewright.api.program import Program, lower
 
 DTYPES = ("f32", "f16", "bf16", "i8", "i32", "i1")
 FLOATS = ("f32", "f16", "bf16")
@@ -36,6 +37,7 @@ LARGEST = 20_000
 """Elements of a test's tensors at most, where the test does not ask for more."""
 
 Memory = Literal["typed", "bytes"]
+MEMORIES: tuple[Memory, ...] = ("typed", "bytes")
 
 
 def data(dtype: str, shape: Sequence[int], seed: int = 0) -> jax.Array:
@@ -83,26 +85,29 @@ def check(
     fn: Callable[..., Any],
     *args: Any,
     target: str = "ascend-910b1",
-    memories: Sequence[Memory] = ("typed",),
+    memories: Sequence[Memory] = MEMORIES,
     length: int = 1,
     host: bool = False,
 ) -> Program:
-    """Compiles `fn`, runs it in each memory mode, and compares with `jax.jit(fn)`.
+    """Compiles `fn`, runs it in each memory mode, and compares with JAX.
 
-    The modes must agree bit for bit; nothing may run on the host unless `host`.
+    The modes must agree bit for bit. Each result is held against its largest number (`assert_close`; length: of the
+    longest sum), and each element against the bound of its own roundings. Nothing may run on the host unless `host`.
     """
     program = tw.compile(fn, *args, target=target)
     check_visible(program.module("tile"))
     check_visible(program.module("npu"))
     assert host or not host_ops(program)
-    want = jax.tree.leaves(jax.jit(fn)(*args))
+    want = reference(fn, *args)
     flat = program.flatten(args)
     runs = [program.executable(memory)(*flat) for memory in memories]
-    allowed = tolerance([x.dtype for x in (*jax.tree.leaves(args), *want)], length)
-    for outputs in runs:
-        for a, b, expected in zip(outputs, runs[0], want, strict=True):
+    for outputs in runs[1:]:
+        for a, b in zip(outputs, runs[0], strict=True):
             assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), "the memory modes differ"
-            assert_close(a, expected, allowed)
+    allowed = tolerance([x.dtype for x in (*jax.tree.leaves(args), *want)], length)
+    for got, expected in zip(runs[0], want, strict=True):
+        assert_close(got, expected, allowed)
+    Elements(lambda: lower(fn, *args)).hold(runs[0], want)
     return program
 
 
@@ -120,11 +125,6 @@ def shapes(
         room = largest // max(math.prod(shape), 1)
         shape.append(draw(st.sampled_from([s for s in ((0,) if empty else ()) + SIZES if s <= room])))
     return tuple(draw(st.permutations(shape)))
-
-
-def modes() -> st.SearchStrategy[tuple[Memory, ...]]:
-    """Typed memory always; addressed memory, which compiles longer, in a part of the cases."""
-    return st.sampled_from([("typed",), ("typed",), ("typed", "bytes")])
 
 
 def targets() -> st.SearchStrategy[str]:

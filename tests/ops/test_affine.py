@@ -11,16 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import DTYPES, FLOATS, JAX_DTYPE, assert_close, check, data, modes, shapes, subset, targets
-from hypothesis import assume, given, settings
+from harness import DTYPES, FLOATS, JAX_DTYPE, assert_close, check, data, shapes, subset, targets
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
 import tilewright as tw
 from tilewright.api.program import lower
 from tilewright.backends.interpreter import run_graph
 
-MODES, TARGETS = modes(), targets()
+TARGETS = targets()
 Shape = tuple[int, ...]
 
 FLOAT_FUNCTIONS: tuple[Callable[..., Any], ...] = (
@@ -77,20 +78,20 @@ def binary_functions(dtype: str) -> tuple[Callable[..., Any], ...]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=2)
-@given(shape=shapes(0, 5), target=TARGETS, memories=MODES)
-def test_unary(dtype: str, shape: Shape, target: str, memories) -> None:
+@examples(2)
+@given(shape=shapes(0, 5), target=TARGETS)
+def test_unary(dtype: str, shape: Shape, target: str) -> None:
     functions = unary_functions(dtype)
-    check(lambda x: [f(x) for f in functions], data(dtype, shape), target=target, memories=memories)
+    check(lambda x: [f(x) for f in functions], data(dtype, shape), target=target)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=2)
-@given(shape=shapes(0, 5), target=TARGETS, memories=MODES)
-def test_binary(dtype: str, shape: Shape, target: str, memories) -> None:
+@examples(2)
+@given(shape=shapes(0, 5), target=TARGETS)
+def test_binary(dtype: str, shape: Shape, target: str) -> None:
     functions = binary_functions(dtype)
     x, y = data(dtype, shape, 1), data(dtype, shape, 2)
-    check(lambda x, y: [f(x, y) for f in functions], x, y, target=target, memories=memories)
+    check(lambda x, y: [f(x, y) for f in functions], x, y, target=target)
 
 
 @pytest.mark.parametrize("dtype", ["i8", "i32"])
@@ -101,9 +102,9 @@ def test_shifts(dtype: str, largest: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=2)
-@given(shape=shapes(1, 4), scalar=st.booleans(), target=TARGETS, memories=MODES)
-def test_select_and_clamp(dtype: str, shape: Shape, scalar: bool, target: str, memories) -> None:
+@examples(2)
+@given(shape=shapes(1, 4), scalar=st.booleans(), target=TARGETS)
+def test_select_and_clamp(dtype: str, shape: Shape, scalar: bool, target: str) -> None:
     mask = data("i1", () if scalar else shape)
     x, y, z = (data(dtype, shape, s) for s in range(3))
 
@@ -115,47 +116,51 @@ def test_select_and_clamp(dtype: str, shape: Shape, scalar: bool, target: str, m
         )
         return [lax.select(mask, x, y), *both]
 
-    check(fn, mask, x, y, z, target=target, memories=memories)
+    check(fn, mask, x, y, z, target=target)
 
 
 @pytest.mark.parametrize("source", DTYPES)
-@settings(max_examples=2)
-@given(shape=shapes(0, 3), target=TARGETS, memories=MODES)
-def test_convert(source: str, shape: Shape, target: str, memories) -> None:
+@examples(2)
+@given(shape=shapes(0, 3), target=TARGETS)
+def test_convert(source: str, shape: Shape, target: str) -> None:
     kinds = [JAX_DTYPE[d] for d in DTYPES]
-    check(lambda x: [x.astype(k) for k in kinds], data(source, shape), target=target, memories=memories)
+    check(lambda x: [x.astype(k) for k in kinds], data(source, shape), target=target)
 
 
 # -- layout
 
 
-@given(shape=shapes(0, 4, largest=2000), dtype=st.sampled_from(DTYPES), draw=st.data(), memories=MODES)
-def test_broadcast(shape: Shape, dtype: str, draw: st.DataObject, memories) -> None:
+@examples(6)
+@given(shape=shapes(0, 4, largest=2000), dtype=st.sampled_from(DTYPES), draw=st.data())
+def test_broadcast(shape: Shape, dtype: str, draw: st.DataObject) -> None:
     out, dims = [], []
     for s in shape:
         out += draw.draw(st.lists(st.sampled_from([1, 2, 3]), max_size=1))
         dims.append(len(out))
         out.append(draw.draw(st.sampled_from([1, 3, 17])) if s == 1 else s)
-    check(lambda x: lax.broadcast_in_dim(x, out, dims), data(dtype, shape), memories=memories)
+    check(lambda x: lax.broadcast_in_dim(x, out, dims), data(dtype, shape))
 
 
-@given(shape=shapes(0, 4, empty=True), dtype=st.sampled_from(DTYPES), draw=st.data(), memories=MODES)
-def test_reshape(shape: Shape, dtype: str, draw: st.DataObject, memories) -> None:
+@examples(6)
+@given(shape=shapes(0, 4, empty=True), dtype=st.sampled_from(DTYPES), draw=st.data())
+def test_reshape(shape: Shape, dtype: str, draw: st.DataObject) -> None:
     n = math.prod(shape)
     factors = [p for p in (2, 3, 5, 7, 13) if n and n % p == 0]
     p = draw.draw(st.sampled_from(factors or [1]))
     out = draw.draw(st.permutations([p, n // p, 1]))
-    check(lambda x: [x.reshape(out), (x == x).reshape(-1)], data(dtype, shape), memories=memories)
+    check(lambda x: [x.reshape(out), (x == x).reshape(-1)], data(dtype, shape))
 
 
-@given(shape=shapes(1, 5), dtype=st.sampled_from(DTYPES), draw=st.data(), target=TARGETS, memories=MODES)
-def test_transpose(shape: Shape, dtype: str, draw: st.DataObject, target: str, memories) -> None:
+@examples(6)
+@given(shape=shapes(1, 5), dtype=st.sampled_from(DTYPES), draw=st.data(), target=TARGETS)
+def test_transpose(shape: Shape, dtype: str, draw: st.DataObject, target: str) -> None:
     perm = draw.draw(st.permutations(range(len(shape))))
-    check(lambda x: x.transpose(perm), data(dtype, shape), target=target, memories=memories)
+    check(lambda x: x.transpose(perm), data(dtype, shape), target=target)
 
 
-@given(shape=shapes(1, 4), dtype=st.sampled_from(DTYPES), draw=st.data(), memories=MODES)
-def test_slice_and_reverse(shape: Shape, dtype: str, draw: st.DataObject, memories) -> None:
+@examples(6)
+@given(shape=shapes(1, 4), dtype=st.sampled_from(DTYPES), draw=st.data())
+def test_slice_and_reverse(shape: Shape, dtype: str, draw: st.DataObject) -> None:
     starts = [draw.draw(st.integers(0, n)) for n in shape]
     limits = [draw.draw(st.integers(s, n)) for s, n in zip(starts, shape, strict=True)]
     strides = [draw.draw(st.integers(1, 4)) for _ in shape]
@@ -163,12 +168,12 @@ def test_slice_and_reverse(shape: Shape, dtype: str, draw: st.DataObject, memori
     check(
         lambda x: [lax.slice(x, starts, limits, strides), lax.rev(x, dims)],
         data(dtype, shape),
-        memories=memories,
     )
 
 
-@given(shape=shapes(1, 3, largest=2000), dtype=st.sampled_from(DTYPES), draw=st.data(), memories=MODES)
-def test_pad(shape: Shape, dtype: str, draw: st.DataObject, memories) -> None:
+@examples(6)
+@given(shape=shapes(1, 3, largest=2000), dtype=st.sampled_from(DTYPES), draw=st.data())
+def test_pad(shape: Shape, dtype: str, draw: st.DataObject) -> None:
     edge = st.integers(-2, 3)
     spec = [(draw.draw(edge), draw.draw(edge), draw.draw(st.sampled_from([0, 0, 1, 2]))) for _ in shape]
     assume(all(n + (n - 1) * i + lo + hi >= 0 for n, (lo, hi, i) in zip(shape, spec, strict=True)))
@@ -177,7 +182,7 @@ def test_pad(shape: Shape, dtype: str, draw: st.DataObject, memories) -> None:
     def fn(x: Any, value: Any) -> Any:
         return lax.pad(x, jnp.asarray(1, x.dtype) if known else value, spec)
 
-    check(fn, data(dtype, shape), data(dtype, ()), memories=memories)
+    check(fn, data(dtype, shape), data(dtype, ()))
 
 
 @pytest.mark.parametrize(
@@ -191,28 +196,30 @@ def test_pad(shape: Shape, dtype: str, draw: st.DataObject, memories) -> None:
     ],
 )
 def test_pad_that_keeps_the_shape(shape: Shape, spec: Any) -> None:
-    check(lambda x, v: lax.pad(x, v, spec), data("f32", shape), data("f32", ()), memories=("typed", "bytes"))
+    check(lambda x, v: lax.pad(x, v, spec), data("f32", shape), data("f32", ()))
 
 
-@given(shape=shapes(1, 4, largest=3000), dtype=st.sampled_from(DTYPES), draw=st.data(), memories=MODES)
-def test_concatenate(shape: Shape, dtype: str, draw: st.DataObject, memories) -> None:
+@examples(6)
+@given(shape=shapes(1, 4, largest=3000), dtype=st.sampled_from(DTYPES), draw=st.data())
+def test_concatenate(shape: Shape, dtype: str, draw: st.DataObject) -> None:
     dim = draw.draw(st.integers(0, len(shape) - 1))
     lengths = draw.draw(st.lists(st.sampled_from([0, 1, 3, 16]), min_size=1, max_size=3))
     parts = [
         data(dtype, (*shape[:dim], n, *shape[dim + 1 :]), i) for i, n in enumerate((shape[dim], *lengths))
     ]
-    check(lambda *xs: lax.concatenate(xs, dim), *parts, memories=memories)
+    check(lambda *xs: lax.concatenate(xs, dim), *parts)
 
 
-@given(shape=shapes(1, 4), dtype=st.sampled_from(DTYPES[:-1]), draw=st.data(), memories=MODES)
-def test_iota(shape: Shape, dtype: str, draw: st.DataObject, memories) -> None:
+@examples(6)
+@given(shape=shapes(1, 4), dtype=st.sampled_from(DTYPES[:-1]), draw=st.data())
+def test_iota(shape: Shape, dtype: str, draw: st.DataObject) -> None:
     dim = draw.draw(st.integers(0, len(shape) - 1))
 
     def fn(x: Any) -> list[Any]:
         index = lax.broadcasted_iota(JAX_DTYPE[dtype], shape, dim)
         return [index, index.T, index + x, jnp.where(lax.broadcasted_iota(jnp.int32, shape, dim) < 5, x, 0)]
 
-    check(fn, data(dtype, shape), memories=memories)
+    check(fn, data(dtype, shape))
 
 
 # -- reductions
@@ -232,9 +239,9 @@ def reductions(dtype: str) -> dict[str, Callable[..., Any]]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=3)
-@given(shape=shapes(1, 5), draw=st.data(), target=TARGETS, memories=MODES)
-def test_reduce(dtype: str, shape: Shape, draw: st.DataObject, target: str, memories) -> None:
+@examples(3)
+@given(shape=shapes(1, 5), draw=st.data(), target=TARGETS)
+def test_reduce(dtype: str, shape: Shape, draw: st.DataObject, target: str) -> None:
     axes = draw.draw(subset(len(shape), 1))
     functions = reductions(dtype).values()
     x = data(dtype, shape)
@@ -242,20 +249,19 @@ def test_reduce(dtype: str, shape: Shape, draw: st.DataObject, target: str, memo
         x = jnp.sign(x) * (1 + jnp.abs(x) / 64)
     length = math.prod(shape[a] for a in axes)
     check(
-        lambda x: [f(x, axes) for f in functions], x, target=target, memories=memories, length=length * length
+        lambda x: [f(x, axes) for f in functions], x, target=target, length=length * length
     )
 
 
 @pytest.mark.parametrize("dtype", DTYPES[:-1])
-@settings(max_examples=2)
-@given(shape=shapes(1, 4), draw=st.data(), target=TARGETS, memories=MODES)
-def test_arg_reduce(dtype: str, shape: Shape, draw: st.DataObject, target: str, memories) -> None:
+@examples(2)
+@given(shape=shapes(1, 4), draw=st.data(), target=TARGETS)
+def test_arg_reduce(dtype: str, shape: Shape, draw: st.DataObject, target: str) -> None:
     axis = draw.draw(st.integers(0, len(shape) - 1))
     check(
         lambda x: [jnp.argmax(x, axis), jnp.argmin(x, axis)],
         data(dtype, shape),
         target=target,
-        memories=memories,
     )
 
 
@@ -294,7 +300,6 @@ def test_sums_of_columns_use_the_cores(shape: Shape, axes: tuple[int, ...]) -> N
     program = check(
         lambda x: (x.sum(axes), (x > 2).any(axes), x.max(axes)),
         x,
-        memories=("typed", "bytes"),
         length=math.prod(shape),
     )
     first = max(program.report().kernels, key=lambda k: k.bytes["read"])
@@ -320,9 +325,9 @@ def test_long_columns_are_shared_out() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8", "i32"])
-@settings(max_examples=4)
-@given(draw=st.data(), target=TARGETS, memories=MODES)
-def test_reduce_window(dtype: str, draw: st.DataObject, target: str, memories) -> None:
+@examples(4)
+@given(draw=st.data(), target=TARGETS)
+def test_reduce_window(dtype: str, draw: st.DataObject, target: str) -> None:
     rank = draw.draw(st.integers(1, 4))
     each = [
         (
@@ -348,7 +353,7 @@ def test_reduce_window(dtype: str, draw: st.DataObject, target: str, memories) -
         average = [pool(0, lax.add) / math.prod(window)] if dtype in FLOATS else []
         return [pool(low, lax.max), pool(0, lax.add), *average]
 
-    check(fn, x, target=target, memories=memories, length=math.prod(window))
+    check(fn, x, target=target, length=math.prod(window))
 
 
 @pytest.mark.parametrize(
@@ -387,7 +392,7 @@ def test_reduce_window_beyond_unrolled() -> None:
     def fn(x: jax.Array) -> jax.Array:
         return lax.reduce_window(x, 0.0, lax.add, (1, 5, 5, 1), (1, 2, 1, 1), "SAME")
 
-    check(fn, data("f32", (2, 13, 17, 3)), memories=("typed", "bytes"), length=25)
+    check(fn, data("f32", (2, 13, 17, 3)), length=25)
 
 
 @pytest.mark.parametrize("dims", [(), (0,), (1,)])
@@ -400,7 +405,7 @@ def test_windows_over_a_broadcast(dims: tuple[int, ...]) -> None:
         pooled = lax.reduce_window(wide, 0, lax.add, (2, 3), (1, 2), "SAME")
         return pooled, lax.cumsum(wide, 1), lax.cumsum(jnp.full((5, 7), 3), 0) + x.sum()
 
-    check(fn, x, memories=("typed", "bytes"))
+    check(fn, x)
 
 
 # -- programs that are odd
@@ -433,7 +438,7 @@ ODD: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
 @pytest.mark.parametrize("name", ODD)
 def test_odd(name: str) -> None:
     fn, args = ODD[name]
-    check(fn, *args, memories=("typed", "bytes"))
+    check(fn, *args)
 
 
 @pytest.mark.parametrize(

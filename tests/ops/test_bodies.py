@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import SIZES, assert_close, check, data, host_ops, modes, shapes
-from hypothesis import given, settings
+from harness import SIZES, assert_close, check, data, host_ops, shapes
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
 import tilewright as tw
 from tilewright.backends.interpreter.host import run_text
@@ -21,20 +22,18 @@ from tilewright.backends.interpreter.host import run_text
 LOW = np.float32(-np.inf)
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(
     shape=shapes(1, 3, largest=3000),
     dtype=st.sampled_from(["f32", "f16", "bf16"]),
     place=st.integers(0, 2),
     reverse=st.booleans(),
-    memories=modes(),
 )
-def test_cumlogsumexp(shape: tuple[int, ...], dtype: str, place: int, reverse: bool, memories) -> None:
+def test_cumlogsumexp(shape: tuple[int, ...], dtype: str, place: int, reverse: bool) -> None:
     axis = place % len(shape)
     check(
         lambda x: lax.cumlogsumexp(x, axis=axis, reverse=reverse),
         data(dtype, shape),
-        memories=memories,
         length=shape[axis],
     )
 
@@ -56,12 +55,12 @@ def moments(a: Any, b: Any) -> Any:
     return n, a[1] + d * share, a[2] + b[2] + d * d * a[0] * share
 
 
-@settings(max_examples=6)
-@given(n=st.sampled_from((*SIZES, 1009)), rows=st.integers(1, 3), axis=st.integers(0, 1), memories=modes())
-def test_order_is_kept(n: int, rows: int, axis: int, memories) -> None:
+@examples(6)
+@given(n=st.sampled_from((*SIZES, 1009)), rows=st.integers(1, 3), axis=st.integers(0, 1))
+def test_order_is_kept(n: int, rows: int, axis: int) -> None:
     shape = (n, rows) if axis == 0 else (rows, n)
     x = data("i32", shape) * (data("i32", shape, 1) > 50)
-    check(lambda x: lax.reduce(x, np.int32(0), last_set, (axis,)), x, memories=memories)
+    check(lambda x: lax.reduce(x, np.int32(0), last_set, (axis,)), x)
     check(
         lambda a, b: lax.reduce((a, b), (np.int32(1), np.int32(0)), affine, (axis,)),
         data("i32", shape) % 5,
@@ -70,7 +69,7 @@ def test_order_is_kept(n: int, rows: int, axis: int, memories) -> None:
     )
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(
     shape=st.tuples(st.integers(3, 13), st.integers(4, 31)),
     window=st.tuples(st.integers(1, 3), st.integers(1, 9)),
@@ -134,7 +133,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     fn, args = PROGRAMS[name]
-    check(fn, *args, memories=("typed", "bytes"), length=100)
+    check(fn, *args, length=100)
 
 
 def test_map() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import Array, lax
+from tiers import examples
 
 import tilewright as tw
 from tilewright.dialects.elementwise import FUNCTIONS
@@ -20,7 +21,7 @@ from tilewright.passes.pipeline import PIPELINE, remaining
 
 from .harness import host_ops
 
-FEW = settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = examples(3)
 EXTENTS = st.sampled_from([0, 1, 2, 3, 7, 13, 31])
 
 
@@ -301,7 +302,7 @@ def test_more_functions_at_special_values() -> None:
         )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32 - 1), st.floats(-38, 0), st.floats(0, 38), st.booleans())
 def test_functions_of_numbers_of_all_sizes(seed: int, low: float, high: float, poles: bool) -> None:
     """Parts of any magnitude, or as close to the poles of the tangents and the zeros of expm1 as f32 has numbers."""

@@ -9,18 +9,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from harness import FLOATS, SIZES, check, data, modes, targets
-from hypothesis import given, settings
+from harness import FLOATS, SIZES, check, data, targets
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
-MODES, TARGETS = modes(), targets()
+TARGETS = targets()
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8", "i32"])
-@settings(max_examples=5)
-@given(draw=st.data(), target=TARGETS, memories=MODES)
-def test_dot_general(dtype: str, draw: st.DataObject, target: str, memories) -> None:
+@examples(5)
+@given(draw=st.data(), target=TARGETS)
+def test_dot_general(dtype: str, draw: st.DataObject, target: str) -> None:
     extent: dict[str, int] = {}
     budget = 8_000
 
@@ -43,7 +44,7 @@ def test_dot_general(dtype: str, draw: st.DataObject, target: str, memories) -> 
         return lax.dot_general(x, y, (contract, both), preferred_element_type=wide)
 
     x, y = (data(dtype, [extent[a] for a in names_of], i) for i, names_of in enumerate((lhs, rhs)))
-    check(fn, x, y, target=target, memories=memories, length=math.prod(extent[a] for a in k))
+    check(fn, x, y, target=target, length=math.prod(extent[a] for a in k))
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
@@ -125,14 +126,14 @@ EPILOGUES: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", EPILOGUES)
-@settings(max_examples=1)
-@given(dtype=st.sampled_from(FLOATS), target=TARGETS, memories=MODES)
-def test_epilogues(name: str, dtype: str, target: str, memories) -> None:
+@examples(1)
+@given(dtype=st.sampled_from(FLOATS), target=TARGETS)
+def test_epilogues(name: str, dtype: str, target: str) -> None:
     args = data(dtype, (17, 31)), data(dtype, (31, 39)), data(dtype, (39,)), data(dtype, (17, 39))
     fn = EPILOGUES[name]
     if name == "the best":
         args = tuple(jnp.round(a * 2) for a in args)
-    check(fn, *args, target=target, memories=memories, length=31 * 4)
+    check(fn, *args, target=target, length=31 * 4)
 
 
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
@@ -154,7 +155,7 @@ def test_products_of_single_terms_in_a_loop() -> None:
     def fn(x: jax.Array) -> jax.Array:
         return lax.fori_loop(0, 5, lambda _, a: a + a[:, :1] @ a[:1, :], x)
 
-    check(fn, data("f32", (37, 53)) / 8, memories=("typed", "bytes"), length=5)
+    check(fn, data("f32", (37, 53)) / 8, length=5)
 
 
 @pytest.mark.parametrize(

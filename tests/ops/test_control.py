@@ -115,13 +115,13 @@ BRANCHES: dict[str, tuple[Callable[..., Any], Args]] = {
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops(name: str) -> None:
     fn, args = LOOPS[name]
-    check(fn, *args, memories=("typed", "bytes"), length=100)
+    check(fn, *args, length=100)
 
 
 @pytest.mark.parametrize("name", BRANCHES)
 def test_branches(name: str) -> None:
     fn, args = BRANCHES[name]
-    check(fn, *args, memories=("typed", "bytes"))
+    check(fn, *args)
 
 
 def hosted(x: jax.Array) -> jax.Array:
@@ -151,14 +151,14 @@ HOSTED: dict[str, tuple[Callable[..., Any], Args]] = {
 @pytest.mark.parametrize("name", HOSTED)
 def test_loops_with_host_ops_inside(name: str) -> None:
     fn, args = HOSTED[name]
-    program = check(fn, *args, memories=("typed", "bytes"), host=True, length=100)
+    program = check(fn, *args, host=True, length=100)
     assert host_ops(program) or name == "no trips"
 
 
 @pytest.mark.parametrize("index", [-1, 0, 1, 2, 5])
 def test_switch(index: int) -> None:
     branches = [lambda x: x + 1, lambda x: x * 2, lambda x: x]
-    check(lambda i, x: lax.switch(i, branches, x), count(index), X, memories=("typed", "bytes"))
+    check(lambda i, x: lax.switch(i, branches, x), count(index), X)
 
 
 def test_on_a_fused_core() -> None:

@@ -10,24 +10,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import check, data, modes, targets
-from hypothesis import assume, given, settings
+from harness import check, data, targets
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
 import tilewright as tw
 from tilewright.api.program import lower
 from tilewright.backends.interpreter import run_graph
 
-MODES, TARGETS = modes(), targets()
+TARGETS = targets()
 SPATIAL = "DHW"
 NHWC = ("NHWC", "HWIO", "NHWC")
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8"])
-@settings(max_examples=5)
-@given(draw=st.data(), target=TARGETS, memories=MODES)
-def test_conv(dtype: str, draw: st.DataObject, target: str, memories) -> None:
+@examples(5)
+@given(draw=st.data(), target=TARGETS)
+def test_conv(dtype: str, draw: st.DataObject, target: str) -> None:
     on_vector = target == "ascend-310" and dtype in (
         "f32",
         "bf16",
@@ -87,12 +88,12 @@ def test_conv(dtype: str, draw: st.DataObject, target: str, memories) -> None:
             preferred_element_type=jnp.int32 if dtype == "i8" else None,
         )
 
-    check(fn, x, w, target=target, memories=memories, length=math.prod(window) * features_in)
+    check(fn, x, w, target=target, length=math.prod(window) * features_in)
 
 
-@settings(max_examples=5)
-@given(draw=st.data(), target=TARGETS, memories=MODES)
-def test_batch_groups(draw: st.DataObject, target: str, memories) -> None:
+@examples(5)
+@given(draw=st.data(), target=TARGETS)
+def test_batch_groups(draw: st.DataObject, target: str) -> None:
     """Parts of the batch that meet filters of their own, and the gradient of a grouped convolution, which has them."""
     layouts = draw.draw(st.sampled_from([NHWC, ("CHWN", "OHWI", "HNWC"), ("NCHW", "OIHW", "NCHW")]))
     groups, batch, outputs = (draw.draw(st.sampled_from(n)) for n in ((2, 3), (1, 2), (1, 4)))
@@ -103,7 +104,7 @@ def test_batch_groups(draw: st.DataObject, target: str, memories) -> None:
     def fn(x: Any, w: Any) -> Any:
         return lax.conv_general_dilated(x, w, (1, 2), "SAME", None, (2, 1), layouts, batch_group_count=groups)
 
-    check(fn, x, w, target=target, memories=memories, length=18)
+    check(fn, x, w, target=target, length=18)
 
     def loss(x: Any, w: Any) -> Any:
         y = lax.conv_general_dilated(x, w, (2, 1), "SAME", None, None, NHWC, feature_group_count=groups)
@@ -113,9 +114,9 @@ def test_batch_groups(draw: st.DataObject, target: str, memories) -> None:
     check(jax.grad(loss, (0, 1)), x, w, target=target, length=60)
 
 
-@settings(max_examples=10)
-@given(draw=st.data(), target=TARGETS, memories=MODES)
-def test_windows_with_one_place(draw: st.DataObject, target: str, memories) -> None:
+@examples(10)
+@given(draw=st.data(), target=TARGETS)
+def test_windows_with_one_place(draw: st.DataObject, target: str) -> None:
     """Where the window fills a dimension or is a point in it, the convolution is a product; groups are its batch."""
     layouts = draw.draw(
         st.sampled_from([NHWC, ("NCHW", "OIHW", "NCHW"), ("CHWN", "OHWI", "HNWC"), ("HNCW", "WOHI", "CWNH")])
@@ -131,7 +132,7 @@ def test_windows_with_one_place(draw: st.DataObject, target: str, memories) -> N
             x, w, (1, 1), "VALID", None, None, layouts, feature_group_count=groups
         )
 
-    check(fn, x, w, target=target, memories=memories, length=40)
+    check(fn, x, w, target=target, length=40)
 
 
 def test_gradient_of_a_point_filter_takes_no_single_elements() -> None:
@@ -300,7 +301,7 @@ def test_few_results_of_long_sums(dtype: str, layouts: tuple[str, str, str], ima
             x, y, (1, 1), [(1, 1), (0, 1)], dimension_numbers=layouts, preferred_element_type=kind
         )
 
-    program = check(fn, x, y, length=images * 32 * 31, memories=("typed", "bytes"))
+    program = check(fn, x, y, length=images * 32 * 31)
     assert max(k.cores for k in program.report().kernels if k.macs) >= 4
 
 
@@ -340,4 +341,4 @@ def test_groups_in_any_layout(layouts: tuple[str, str, str], features: int) -> N
     def fn(x: jax.Array, w: jax.Array) -> jax.Array:
         return lax.conv_general_dilated(x, w, (1,), "SAME", dimension_numbers=layouts, feature_group_count=2)
 
-    check(fn, x, w, length=3 * features, memories=("typed", "bytes"))
+    check(fn, x, w, length=3 * features)

@@ -8,23 +8,23 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from harness import DTYPES, INTEGERS, check, data, modes, shapes, targets
-from hypothesis import given, settings
+from harness import DTYPES, INTEGERS, check, data, shapes, targets
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
-MODES, TARGETS = modes(), targets()
+TARGETS = targets()
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(
     shape=shapes(1, 4, largest=4000),
     dtype=st.sampled_from((*DTYPES[:-1], *INTEGERS)),
     draw=st.data(),
     target=TARGETS,
-    memories=MODES,
 )
-def test_cumulate(shape, dtype: str, draw: st.DataObject, target: str, memories) -> None:
+def test_cumulate(shape, dtype: str, draw: st.DataObject, target: str) -> None:
     axis, reverse = draw.draw(st.integers(0, len(shape) - 1)), draw.draw(st.booleans())
 
     def fn(x: Any) -> list[Any]:
@@ -36,7 +36,7 @@ def test_cumulate(shape, dtype: str, draw: st.DataObject, target: str, memories)
             lax.cummin(x, axis, reverse),
         ]
 
-    check(fn, data(dtype, shape), target=target, memories=memories, length=shape[axis])
+    check(fn, data(dtype, shape), target=target, length=shape[axis])
 
 
 LONG: dict[str, tuple[Callable[..., Any], jax.Array]] = {
@@ -60,6 +60,5 @@ def test_memory_modes_agree_on_pieces() -> None:
     check(
         lambda x: lax.cumsum(x, 1, reverse=True),
         data("f32", (2, 20_011)),
-        memories=("typed", "bytes"),
         length=200,
     )

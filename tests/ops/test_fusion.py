@@ -8,31 +8,35 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from harness import FLOATS, check, data, modes, targets
+from harness import FLOATS, check, data, targets
 from hypothesis import given, note
 from hypothesis import strategies as st
 from jax import lax
 from programs import STEPS, STEPS_FOLDED, RandomProgram, programs
+from tiers import examples
 
-MODES, TARGETS = modes(), targets()
-
-
-@given(programs(STEPS_FOLDED), st.sampled_from(FLOATS), TARGETS, MODES)
-def test_folded_chains(program: RandomProgram, dtype: str, target: str, memories) -> None:
-    note(f"{program}\n{dtype} {target} {memories}")
-    check(program, *program.arguments(dtype), target=target, memories=memories, length=program.length)
+TARGETS = targets()
 
 
-@given(programs(STEPS), st.sampled_from(FLOATS), TARGETS, MODES)
-def test_chains(program: RandomProgram, dtype: str, target: str, memories) -> None:
-    note(f"{program}\n{dtype} {target} {memories}")
-    check(program, *program.arguments(dtype), target=target, memories=memories, length=program.length)
+@examples(6)
+@given(programs(STEPS_FOLDED), st.sampled_from(FLOATS), TARGETS)
+def test_folded_chains(program: RandomProgram, dtype: str, target: str) -> None:
+    note(f"{program}\n{dtype} {target}")
+    check(program, *program.arguments(dtype), target=target, length=program.length)
 
 
-@given(programs(), st.sampled_from(FLOATS), TARGETS, MODES)
-def test_chains_with_products(program: RandomProgram, dtype: str, target: str, memories) -> None:
-    note(f"{program}\n{dtype} {target} {memories}")
-    check(program, *program.arguments(dtype), target=target, memories=memories, length=program.length)
+@examples(6)
+@given(programs(STEPS), st.sampled_from(FLOATS), TARGETS)
+def test_chains(program: RandomProgram, dtype: str, target: str) -> None:
+    note(f"{program}\n{dtype} {target}")
+    check(program, *program.arguments(dtype), target=target, length=program.length)
+
+
+@examples(6)
+@given(programs(), st.sampled_from(FLOATS), TARGETS)
+def test_chains_with_products(program: RandomProgram, dtype: str, target: str) -> None:
+    note(f"{program}\n{dtype} {target}")
+    check(program, *program.arguments(dtype), target=target, length=program.length)
 
 
 def layer_norm(x: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
@@ -93,7 +97,7 @@ def test_blocks(name: str, dtype: str, target: str) -> None:
     "fn", [jax.nn.softmax, lambda x: (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)]
 )
 def test_rows_beyond_ub(fn: Callable[..., Any]) -> None:
-    check(fn, data("f32", (2, 50257)), memories=("typed", "bytes"), length=50257)
+    check(fn, data("f32", (2, 50257)), length=50257)
 
 
 def test_gradients() -> None:

@@ -51,7 +51,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_functions_of_the_library(name: str) -> None:
     fn, args = PROGRAMS[name]
-    check(fn, *args, memories=("typed", "bytes"), length=100, host=True)
+    check(fn, *args, length=100, host=True)
 
 
 def test_python_functions() -> None:
@@ -71,7 +71,7 @@ def test_python_functions() -> None:
             jax.pure_callback(lambda v: v > 0, row.update(dtype=bool), x[1]),
         )
 
-    program = check(fn, A, host=True, memories=("typed", "bytes"))
+    program = check(fn, A, host=True)
     want = jax.tree.leaves(jax.jit(fn)(A))
     for got, expected in zip(tw.compile(program.ir("npu"))(A), want, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-6)

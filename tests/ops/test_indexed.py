@@ -9,19 +9,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import DTYPES, check, data, modes, shapes, subset, targets
-from hypothesis import given, settings
+from harness import DTYPES, check, data, shapes, subset, targets
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
-MODES, TARGETS = modes(), targets()
+TARGETS = targets()
 
 
 def positions(limit: int, shape: tuple[int, ...], low: int = 0, seed: int = 0) -> jax.Array:
     return jnp.asarray(np.random.default_rng(seed).integers(low, limit, shape), jnp.int32)
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(
     shape=shapes(1, 3, largest=4000),
     where=shapes(0, 2, largest=64),
@@ -29,9 +30,8 @@ def positions(limit: int, shape: tuple[int, ...], low: int = 0, seed: int = 0) -
     mode=st.sampled_from(["clip", "fill", "wrap"]),
     draw=st.data(),
     target=TARGETS,
-    memories=MODES,
 )
-def test_take(shape, where, dtype: str, mode: Any, draw: st.DataObject, target: str, memories) -> None:
+def test_take(shape, where, dtype: str, mode: Any, draw: st.DataObject, target: str) -> None:
     axis = draw.draw(st.integers(0, len(shape) - 1))
     n = shape[axis]
     index = positions(2 * n, where, -2 * n)
@@ -40,13 +40,12 @@ def test_take(shape, where, dtype: str, mode: Any, draw: st.DataObject, target: 
         data(dtype, shape),
         index,
         target=target,
-        memories=memories,
     )
 
 
-@settings(max_examples=8)
-@given(draw=st.data(), dtype=st.sampled_from(DTYPES), memories=MODES)
-def test_gather(draw: st.DataObject, dtype: str, memories) -> None:
+@examples(8)
+@given(draw=st.data(), dtype=st.sampled_from(DTYPES))
+def test_gather(draw: st.DataObject, dtype: str) -> None:
     """gather with any offset, collapsed, indexed and batch dimensions."""
     rank = draw.draw(st.integers(1, 4))
     shape = [draw.draw(st.sampled_from([2, 3, 7, 13])) for _ in range(rank)]
@@ -69,25 +68,24 @@ def test_gather(draw: st.DataObject, dtype: str, memories) -> None:
     def fn(x: Any, i: Any) -> Any:
         return lax.gather(x, i, numbers, tuple(sizes), mode="clip")
 
-    check(fn, data(dtype, shape), index, memories=memories)
+    check(fn, data(dtype, shape), index)
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(
     shape=shapes(1, 3, largest=4000),
     dtype=st.sampled_from(DTYPES),
     draw=st.data(),
     target=TARGETS,
-    memories=MODES,
 )
-def test_dynamic_slice_and_update(shape, dtype: str, draw: st.DataObject, target: str, memories) -> None:
+def test_dynamic_slice_and_update(shape, dtype: str, draw: st.DataObject, target: str) -> None:
     sizes = [draw.draw(st.integers(1, n)) for n in shape]
     starts = [jnp.int32(draw.draw(st.integers(-3, n + 3))) for n in shape]
 
     def fn(x: Any, update: Any, *starts: Any) -> list[Any]:
         return [lax.dynamic_slice(x, starts, sizes), lax.dynamic_update_slice(x, update, starts)]
 
-    check(fn, data(dtype, shape), data(dtype, sizes, 1), *starts, target=target, memories=memories)
+    check(fn, data(dtype, shape), data(dtype, sizes, 1), *starts, target=target)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,7 @@ def test_boxes_that_no_cores_divide(shape: tuple[int, ...], box: tuple[int, ...]
         return [lax.dynamic_slice(x, starts, box), lax.dynamic_update_slice(x, update, starts)]
 
     args = data("f16", shape), data("f16", box, 1), *map(jnp.int32, starts)
-    check(fn, *args, memories=("typed", "bytes"))
+    check(fn, *args)
 
 
 TABLE, ROWS = data("f32", (31, 17)), positions(31, (5, 3))

@@ -10,14 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import INTEGERS, JAX_DTYPE, check, data, modes, shapes, subset, targets
-from hypothesis import given, settings
+from harness import INTEGERS, JAX_DTYPE, check, data, shapes, subset, targets
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
 import tilewright as tw
 
-MODES, TARGETS = modes(), targets()
+TARGETS = targets()
 Shape = tuple[int, ...]
 
 UNARY = (lax.neg, lax.sign, lax.bitwise_not, lax.population_count, lax.clz)
@@ -41,9 +42,9 @@ def test_a_square_may_be_negative(dtype: str) -> None:
     assert (square < 0).any()
 
 
-@settings(max_examples=5)
-@given(dtype=st.sampled_from(INTEGERS), shape=shapes(0, 4), target=TARGETS, memories=MODES)
-def test_functions(dtype: str, shape: Shape, target: str, memories) -> None:
+@examples(5)
+@given(dtype=st.sampled_from(INTEGERS), shape=shapes(0, 4), target=TARGETS)
+def test_functions(dtype: str, shape: Shape, target: str) -> None:
     """Every function of integers; shifts by less than the width, by more, and by what is negative if signed."""
 
     def fn(x: Any, y: Any, p: Any) -> list[Any]:
@@ -61,12 +62,12 @@ def test_functions(dtype: str, shape: Shape, target: str, memories) -> None:
         ]
 
     x, y = data(dtype, shape, 1), data(dtype, shape, 2)
-    check(fn, x, y, data("i1", shape), target=target, memories=memories)
+    check(fn, x, y, data("i1", shape), target=target)
 
 
-@settings(max_examples=5)
-@given(source=st.sampled_from(INTEGERS), shape=shapes(0, 3), target=TARGETS, memories=MODES)
-def test_convert(source: str, shape: Shape, target: str, memories) -> None:
+@examples(5)
+@given(source=st.sampled_from(INTEGERS), shape=shapes(0, 3), target=TARGETS)
+def test_convert(source: str, shape: Shape, target: str) -> None:
     kinds = [JAX_DTYPE[d] for d in ("f32", "f16", "i1", "i8", "i32", *INTEGERS)]
     small = {d: jnp.abs(data(d, shape)) for d in ("f32", "f16", "bf16")}
     check(
@@ -74,19 +75,17 @@ def test_convert(source: str, shape: Shape, target: str, memories) -> None:
         data(source, shape),
         small,
         target=target,
-        memories=memories,
     )
 
 
-@settings(max_examples=4)
+@examples(4)
 @given(
     shape=shapes(1, 4, largest=4000),
     dtype=st.sampled_from(INTEGERS),
     draw=st.data(),
     target=TARGETS,
-    memories=MODES,
 )
-def test_reductions_and_layout(shape: Shape, dtype: str, draw: st.DataObject, target: str, memories) -> None:
+def test_reductions_and_layout(shape: Shape, dtype: str, draw: st.DataObject, target: str) -> None:
     axes = draw.draw(subset(len(shape), 1))
     order = draw.draw(st.permutations(range(len(shape))))
 
@@ -102,7 +101,7 @@ def test_reductions_and_layout(shape: Shape, dtype: str, draw: st.DataObject, ta
             x + lax.broadcasted_iota(x.dtype, x.shape, axes[0]),
         ]
 
-    check(fn, data(dtype, shape), target=target, memories=memories)
+    check(fn, data(dtype, shape), target=target)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
@@ -127,20 +126,20 @@ def test_64_bits(dtype: str) -> None:
             x.astype(jnp.int32),
         ]
 
-    check(fn, x, y, data("f32", (13,)), memories=("typed", "bytes"))
+    check(fn, x, y, data("f32", (13,)))
 
 
 SAME_WIDTH = {"f32": ("i32", "ui32"), "f16": ("i16", "ui16"), "bf16": ("i16", "ui16"), "i8": ("ui8",)}
 
 
-@settings(max_examples=5)
-@given(source=st.sampled_from(sorted(SAME_WIDTH)), shape=shapes(0, 3), target=TARGETS, memories=MODES)
-def test_bits_of_one_type_as_another(source: str, shape: Shape, target: str, memories) -> None:
+@examples(5)
+@given(source=st.sampled_from(sorted(SAME_WIDTH)), shape=shapes(0, 3), target=TARGETS)
+def test_bits_of_one_type_as_another(source: str, shape: Shape, target: str) -> None:
     def fn(x: Any) -> list[Any]:
         bits = [lax.bitcast_convert_type(x, JAX_DTYPE[k]) for k in SAME_WIDTH[source]]
         return [*bits, *(lax.bitcast_convert_type(b ^ 1, x.dtype) for b in bits)]
 
-    check(fn, data(source, shape), target=target, memories=memories)
+    check(fn, data(source, shape), target=target)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_products(a: str, b: str, out: str) -> None:
     def fn(x: Any, y: Any) -> Any:
         return lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=JAX_DTYPE[out])
 
-    check(fn, data(a, (13, 31)), data(b, (31, 7)), memories=("typed", "bytes"))
+    check(fn, data(a, (13, 31)), data(b, (31, 7)))
 
 
 KEY = jax.random.key_data(jax.random.key(7))
@@ -187,7 +186,7 @@ def test_indices(dtype: str) -> None:
             lax.dynamic_slice(t, (i[3], i[0]), (2, 3)),
         ]
 
-    check(fn, table, at, memories=("typed", "bytes"))
+    check(fn, table, at)
 
 
 def test_a_long_sum_of_bytes() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness import JAX_DTYPE, check, data, host_ops, modes, shapes
-from hypothesis import given, settings
+from harness import JAX_DTYPE, check, data, host_ops, shapes
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
 import tilewright as tw
 from tilewright.backends.interpreter.host import run_text
@@ -22,7 +23,7 @@ def generator(algorithm: str, words: int, shape: tuple[int, ...], dtype: str) ->
     }}"""
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(
     kind=st.sampled_from([("THREE_FRY", 2), ("PHILOX", 2), ("PHILOX", 3), ("DEFAULT", 2), ("DEFAULT", 3)]),
     shape=shapes(0, 3, empty=True, largest=600),
@@ -63,15 +64,14 @@ def test_keys_of_jax() -> None:
     check(draw, jax.random.key_data(jax.random.key(3, impl="rbg")))
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(
     draw=st.data(),
     source=st.sampled_from(["f32", "f16", "bf16", "i8", "i16", "ui32", "ui8"]),
     target=st.sampled_from(["f32", "f16", "bf16", "i8", "i16", "ui32", "ui8"]),
     shape=shapes(0, 2, largest=600),
-    memories=modes(),
 )
-def test_bitcasts(draw: st.DataObject, source: str, target: str, shape: tuple[int, ...], memories) -> None:
+def test_bitcasts(draw: st.DataObject, source: str, target: str, shape: tuple[int, ...]) -> None:
     """Elements that split, join or keep their width; as bits, since they may be NaN."""
     widths = [jnp.dtype(JAX_DTYPE[d]).itemsize for d in (source, target)]
     if widths[0] < widths[1]:
@@ -81,4 +81,4 @@ def test_bitcasts(draw: st.DataObject, source: str, target: str, shape: tuple[in
         y = lax.bitcast_convert_type(x, JAX_DTYPE[target])
         return lax.bitcast_convert_type(y, f"uint{8 * widths[1]}")
 
-    check(cast, data(source, shape), memories=memories)
+    check(cast, data(source, shape))

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import FLOATS, Memory, assert_close, check, data, host_ops, modes, targets, tolerance
-from hypothesis import given, settings
+from harness import FLOATS, MEMORIES, assert_close, check, data, host_ops, targets, tolerance
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
 import tilewright as tw
 from tilewright.backends.interpreter.host import run_text
@@ -56,14 +57,12 @@ def module(
     return text, counts
 
 
-def compare(
-    text: str, x: Any, source: Any, memories: tuple[Memory, ...], target: str = "ascend-910b1"
-) -> None:
+def compare(text: str, x: Any, source: Any, target: str = "ascend-910b1") -> None:
     """The program on the device in each memory is what XLA makes of it."""
     program = tw.compile(text, target=target)
     assert not host_ops(program)
     (want,) = run_text(text, [x, source])
-    runs = [program.executable(m)(x, source)[0] for m in memories]
+    runs = [program.executable(m)(x, source)[0] for m in MEMORIES]
     for got in runs:
         assert np.asarray(got).tobytes() == np.asarray(runs[0]).tobytes()
         assert_close(got, want, tolerance([np.asarray(x).dtype], 16))
@@ -81,16 +80,15 @@ def apart(dtype: str, shape: list[int]) -> jax.Array:
     return jnp.asarray(values).astype(data(dtype, ()).dtype)
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(
     draw=st.data(),
     dtype=st.sampled_from(tuple(NAMES)),
     select=st.sampled_from(("ge", "gt", "le", "lt")),
     kind=st.sampled_from(tuple(BODIES)),
     target=targets(),
-    memories=modes(),
 )
-def test_any_window(draw: st.DataObject, dtype: str, select: str, kind: str, target: str, memories) -> None:
+def test_any_window(draw: st.DataObject, dtype: str, select: str, kind: str, target: str) -> None:
     """Windows that overlap, leave gaps, stick out on either side; ties; start values. Which of equal elements XLA
     selects is the first one only where windows have no border, so that there are no ties where they have."""
     rank = draw.draw(st.integers(1, 3))
@@ -110,7 +108,7 @@ def test_any_window(draw: st.DataObject, dtype: str, select: str, kind: str, tar
     text, counts = module(dtype, shape, window, strides, padding, select, kind, init)
     source = ties(dtype, counts, 1) if kind == "prod" else data(dtype, counts, 1)
     x = ties(dtype, shape) if not bordered else apart(dtype, shape)
-    compare(text, x, source, memories, target)
+    compare(text, x, source, target)
 
 
 POOLS = {
@@ -134,20 +132,20 @@ def test_gradients_of_pooling(name: str) -> None:
         return jnp.sum(lax.reduce_window(x, -jnp.inf, lax.max, window, strides, padding) ** 2)
 
     x = jnp.round(2 * data("f32", shape))
-    check(jax.grad(loss), x, memories=("typed", "bytes"), length=16)
+    check(jax.grad(loss), x, length=16)
 
 
 def test_cropped_windows() -> None:
     """Negative padding. XLA takes a window's elements in another order there, so that there are no ties here."""
     text, counts = module("f32", [7, 13], [2, 3], [2, 2], [[-1, 0], [-1, 1]], "ge", "sum", "0.0")
-    compare(text, data("f32", (7, 13)), data("f32", counts, 1), ("typed", "bytes"))
+    compare(text, data("f32", (7, 13)), data("f32", counts, 1))
 
 
 def test_nan_and_infinities() -> None:
     """Of a window's NaN and the number after it, the later one is selected, whatever the border is."""
     text, counts = module("f32", [4, 7], [2, 3], [1, 2], [[1, 0], [1, 1]], "ge", "sum", "0.0")
     x = data("f32", (4, 7)).at[0, 2].set(jnp.nan).at[2].set(-jnp.inf).at[3, 6].set(jnp.nan)
-    compare(text, x, data("f32", counts, 1), ("typed", "bytes"))
+    compare(text, x, data("f32", counts, 1))
 
 
 def test_any_selection() -> None:
@@ -158,7 +156,7 @@ def test_any_selection() -> None:
           %d = stablehlo.abs %b : tensor<f32>
           %r = stablehlo.compare GE, %c, %d"""
     assert compared in text
-    compare(text.replace(compared, by_size), data("f32", (9, 7)), data("f32", counts, 1), ("typed", "bytes"))
+    compare(text.replace(compared, by_size), data("f32", (9, 7)), data("f32", counts, 1))
 
 
 def test_one_kernel_reads_once() -> None:

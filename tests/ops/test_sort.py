@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from harness import DTYPES, FLOATS, INTEGERS, check, data, host_ops, modes, shapes, targets
-from hypothesis import given, settings
+from harness import DTYPES, FLOATS, INTEGERS, check, data, host_ops, shapes, targets
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 
 import tilewright as tw
 
-MODES, TARGETS = modes(), targets()
+TARGETS = targets()
 KINDS = (*DTYPES, *INTEGERS)
 
 
@@ -41,48 +42,45 @@ def bits(x: Any) -> Any:
     )
 
 
-@settings(max_examples=8)
+@examples(8)
 @given(
     shape=shapes(1, 3, largest=3000),
     dtype=st.sampled_from(KINDS),
     draw=st.data(),
     target=TARGETS,
-    memories=MODES,
 )
-def test_sort_and_argsort(shape, dtype: str, draw: st.DataObject, target: str, memories) -> None:
+def test_sort_and_argsort(shape, dtype: str, draw: st.DataObject, target: str) -> None:
     axis = draw.draw(st.integers(0, len(shape) - 1))
     down = draw.draw(st.booleans())
 
     def fn(x: Any) -> list[Any]:
         return [bits(jnp.sort(x, axis, descending=down)), jnp.argsort(x, axis, descending=down)]
 
-    check(fn, awkward(dtype, shape), target=target, memories=memories)
+    check(fn, awkward(dtype, shape), target=target)
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(
     shape=shapes(1, 2, largest=1500),
     kinds=st.lists(st.sampled_from(KINDS), min_size=2, max_size=4),
     draw=st.data(),
-    memories=MODES,
 )
-def test_lexicographic(shape, kinds: list[str], draw: st.DataObject, memories) -> None:
+def test_lexicographic(shape, kinds: list[str], draw: st.DataObject) -> None:
     """Several operands, the first of them keys."""
     keys = draw.draw(st.integers(1, len(kinds)))
     axis = draw.draw(st.integers(0, len(shape) - 1))
     xs = [awkward(k, shape, i) for i, k in enumerate(kinds)]
-    check(lambda *xs: [bits(y) for y in lax.sort(xs, dimension=axis, num_keys=keys)], *xs, memories=memories)
+    check(lambda *xs: [bits(y) for y in lax.sort(xs, dimension=axis, num_keys=keys)], *xs)
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(
     shape=shapes(1, 3, largest=3000),
     dtype=st.sampled_from(KINDS[:-1]),
     draw=st.data(),
     target=TARGETS,
-    memories=MODES,
 )
-def test_top_k(shape, dtype: str, draw: st.DataObject, target: str, memories) -> None:
+def test_top_k(shape, dtype: str, draw: st.DataObject, target: str) -> None:
     k = draw.draw(st.integers(0, shape[-1]))
 
     def fn(x: Any) -> list[Any]:
@@ -92,7 +90,7 @@ def test_top_k(shape, dtype: str, draw: st.DataObject, target: str, memories) ->
     x = awkward(dtype, shape)
     if dtype == "i1":
         x = x.astype(jnp.int8)
-    check(fn, x, target=target, memories=memories)
+    check(fn, x, target=target)
 
 
 LONG: dict[str, tuple[Callable[..., Any], jax.Array]] = {

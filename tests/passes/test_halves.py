@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from harness import assert_close, data, tolerance
-from hypothesis import given, settings
+from hypothesis import given
 from programs import programs
+from tiers import examples
 from xdsl.context import Context
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 
@@ -73,7 +74,7 @@ def test_parts_do_what_the_whole_did(fn: Callable[..., Any], shapes: tuple[tuple
     assert all(sum("axes" in o.attributes for o in op.body.block.ops) <= 1 for op in fusions(module))
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(programs())
 def test_parts_of_random_programs(program: Any) -> None:
     args = tuple(program.arguments("f32"))

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tiers import examples
 
 import tilewright as tw
 from tilewright.passes.errors import PassError
@@ -182,7 +183,7 @@ STEPS = st.none() | st.sampled_from([1, 2, 4, 8])
 SLOTS = st.none() | st.integers(1, 3)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.tuples(*[st.sampled_from([1, 16, 40, 130, 257])] * 3),
     st.builds(
@@ -240,7 +241,7 @@ def columns(x: jax.Array, y: jax.Array) -> jax.Array:
     return jnp.max(x + y, axis=0)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(
     st.sampled_from([gated, columns, jnp.add]),
     st.tuples(st.integers(1, 60), st.integers(1, 90)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from models import MODELS
+from tiers import sampled
 from wrong_control import MORE
 from wrong_passes import CASES as FIRST
 from wrong_passes import Case, corrupted
@@ -37,6 +38,7 @@ def test_there_are_thirty_wrong_passes_over_all_stages() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@sampled(2)
 def test_blame(case: Case) -> None:
     found = bisected(case)
     assert not found.ok

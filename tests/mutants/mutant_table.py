@@ -1,0 +1,156 @@
+"""Which modules are mutated, and the tests of each: the first row whose path begins a module's is the module's.
+
+Each row has the shortest tests first; a mutant that one of them kills goes no further. `lit` stands for lit_tests.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Tests = tuple[str, ...]
+
+COST: Tests = (
+    "tests/backends/test_simulator.py",
+    "tests/backends/test_simulator_exact.py",
+    "tests/backends/test_timeline.py",
+    "tests/backends/test_report.py",
+    "tests/calibration/test_calibrate.py",
+    "tests/backends/test_simulator_loops.py",
+)
+OPS: Tests = (
+    "tests/ops/test_control.py",
+    "tests/ops/test_indexed.py",
+    "tests/ops/test_contract.py",
+    "tests/ops/test_affine.py",
+    "tests/ops/test_conv.py",
+)
+CHECK: Tests = (
+    "lit/passes/npu",
+    "tests/passes/test_check.py",
+    "tests/passes/test_findings.py",
+    "tests/faults/test_streams.py",
+    "tests/faults/test_faults.py",
+)
+
+TABLE: dict[str, Tests] = {
+    "backends/interpreter/values.py": (
+        "tests/backends/test_values.py",
+        "tests/ops/test_domains.py",
+        "tests/ops/test_integers.py",
+        "tests/ops/test_random_bits.py",
+        "tests/ops/test_complex.py",
+        "tests/ops/test_host.py",
+        "tests/ops/test_affine.py",
+        "tests/ops/test_cumulate.py",
+        "tests/backends/test_compiling.py",
+    ),
+    "backends/interpreter/instructions.py": (
+        "tests/backends/test_interpreter_npu.py",
+        "tests/ops/test_fills.py",
+        "tests/ops/test_cumulate.py",
+        "tests/ops/test_sort.py",
+        "tests/ops/test_scatter.py",
+        *OPS,
+    ),
+    "backends/interpreter/graph.py": (
+        "tests/backends/test_graph.py",
+        "tests/passes/test_lit_values.py",
+        "tests/frontends/test_jax.py",
+        "tests/passes/test_values.py",
+        "tests/frontends/test_stablehlo.py",
+        "tests/fuzz/test_fuzz.py",
+    ),
+    "backends/simulator/": COST,
+    "dialects/graph/": (
+        "lit/dialects/graph",
+        "tests/passes/test_lit_values.py",
+        "tests/frontends/test_stablehlo.py",
+        "tests/frontends/test_jax.py",
+        *OPS,
+    ),
+    "dialects/tile/": (
+        "lit/dialects/tile",
+        "tests/backends/test_interpreter_tile.py",
+        "lit/passes/tile",
+        *OPS,
+    ),
+    "dialects/npu/synchronization.py": ("lit/dialects/npu", *CHECK[1:], *COST),
+    "dialects/npu/streams.py": ("lit/dialects/npu", *CHECK[1:], *COST),
+    "dialects/npu/": ("lit/dialects/npu", "tests/backends/test_interpreter_npu.py", *COST, *OPS),
+    "dialects/": (
+        "lit/dialects",
+        "tests/machine/test_machine.py",
+        "tests/frontends/test_constants.py",
+        *COST,
+        *OPS,
+    ),
+    "passes/npu/check/": CHECK,
+    "passes/graph/complex": (
+        "lit/passes/graph",
+        "tests/passes/test_lit_values.py",
+        "tests/ops/test_complex.py",
+    ),
+    "passes/graph/": (
+        "tests/passes/test_lit_values.py",
+        "lit/passes/graph",
+        "tests/passes/test_partition.py",
+        "tests/passes/test_values.py",
+        "tests/ops/test_fusion.py",
+        *OPS,
+    ),
+    "passes/tile/": (
+        "tests/passes/test_schedules.py",
+        "tests/passes/test_access.py",
+        "tests/passes/test_queues.py",
+        "lit/passes/tile",
+        "tests/passes/test_values.py",
+        "tests/passes/test_launch_order.py",
+        "tests/passes/test_halves.py",
+        "tests/passes/test_pins.py",
+        "tests/ops/test_fusion.py",
+        "tests/ops/test_scatter.py",
+        "tests/ops/test_sort.py",
+        "tests/ops/test_cumulate.py",
+        "tests/ops/test_selecting.py",
+        *OPS,
+    ),
+    "passes/npu/": (
+        "lit/passes/npu",
+        "tests/passes/test_synchronize.py",
+        "tests/passes/test_rooms.py",
+        "tests/passes/test_in_place.py",
+        "tests/passes/test_check.py",
+        "tests/backends/test_host_program.py",
+        "tests/backends/test_interpreter_npu.py",
+        "tests/passes/test_values.py",
+        "tests/api/test_donation.py",
+        "tests/ops/test_control.py",
+    ),
+    "passes/": (
+        "tests/passes/test_access.py",
+        "tests/passes/test_pins.py",
+        "tests/passes/test_calls.py",
+        "tests/cli/test_opt.py",
+        "tests/passes/test_lit_values.py",
+        "lit/passes",
+        "tests/passes/test_values.py",
+        *OPS,
+    ),
+}
+
+
+def covering(module: str) -> Tests:
+    """The tests of a module, given by its path from the root."""
+    return next(tests for prefix, tests in TABLE.items() if module.startswith(prefix))
+
+
+def modules() -> list[str]:
+    """All modules that are mutated."""
+    paths = (
+        str(p.relative_to(ROOT))
+        for folder in ("backends", "dialects", "passes")
+        for p in (ROOT / folder).rglob("*.py")
+    )
+    return sorted(p for p in paths if any(p.startswith(prefix) for prefix in TABLE))
