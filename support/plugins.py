@@ -47,7 +47,8 @@ class AddedPass:
 class Plugin:
     """What a package adds. Places are `module:attribute`; those of files are `package:path/in/it`.
 
-    functions: places of `dialects.elementwise.Function` rows, or of sequences of them; dialects: places of xDSL
+    functions: places of `dialects.elementwise.Function` rows, or of sequences of them; patterns: places of
+    `passes.graph.patterns.GraphPattern` classes, which graph-simplify applies behind its own; dialects: places of xDSL
     dialects, by name; rules: places of frontend rules, by op (`stablehlo.name`, `stablehlo.custom_call @target`);
     forms: StableHLO text that `tilewright ops` compiles, by the same without `stablehlo.`; passes: by name; machines:
     places of machine files, by target name; frontends: places of functions (content: bytes, filename) -> module, by the
@@ -55,6 +56,7 @@ class Plugin:
     """
 
     functions: Sequence[str] = ()
+    patterns: Sequence[str] = ()
     dialects: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
     forms: Mapping[str, str] = field(default_factory=dict)
@@ -194,7 +196,7 @@ def _checked(plugin: Any) -> Plugin:
         raise TypeError(f"expected a tilewright.Plugin, got {type(plugin).__name__}")
     for known in fields(Plugin):
         given = getattr(plugin, known.name)
-        if known.name == "functions":
+        if known.name in ("functions", "patterns"):
             good = isinstance(given, Sequence) and not isinstance(given, str)
             wanted, values = "a sequence of places", given if good else ()
         else:
