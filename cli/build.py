@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def build(
-    args: argparse.Namespace, values: bool = False, compiler: Callable[..., Program] = compile
+    args: argparse.Namespace, values: bool = False, compiler: Callable[..., Program] | None = None
 ) -> tuple[Source, Program, list[Any]]:
     """The compiled source and its inputs: arrays where their `values` count, and else their types alone, of which
-    no array is made, however large it would be. compiler: called as `compile` is."""
+    no array is made, however large it would be. compiler: called in place of `compile`."""
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs, values)
     options = options_of(args)
     with working(f"compiling {source.name}"), user_code(*user_of(source)):
-        program = compiler(source.compiled, *(inputs or ()), target=args.target, options=options)
+        program = (compiler or compile)(source.compiled, *(inputs or ()), target=args.target, options=options)
     if inputs is None:
         inputs = random_inputs(program.inputs) if values else input_structs(program.inputs)
     if source.fn is None:

@@ -334,7 +334,7 @@ def test_wrong_options() -> None:
             tw.Options(**options)
     with pytest.raises(tw.CompileError, match=r"options must be tw\.Options, not dict"):
         tw.compile(lambda x: x, X, options={"memory": "bytes"})
-    for target in (None, 3):
+    for target in (3, ("ascend-310",)):
         with pytest.raises(tw.MachineError, match="a target is the name of a chip or a path"):
             tw.compile(lambda x: x, X, target=target)
 
