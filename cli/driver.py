@@ -90,6 +90,12 @@ class TilewrightOptMain(xDSLOptMain):
         arg_parser.error = _usage  # pyright: ignore[reportAttributeAccessIssue]  # as argparse's users do
         arg_parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
         arg_parser.add_argument(
+            "--list-passes",
+            action=_ListPasses,
+            nargs=0,
+            help="list the pipeline: each pass, the level after it, the states it requires and establishes",
+        )
+        arg_parser.add_argument(
             "--list-patterns", action=_ListPatterns, nargs=0, help="list the patterns of graph-simplify"
         )
         arg_parser.add_argument(
@@ -319,6 +325,18 @@ def _dump(module: ModuleOp, what: str) -> None:
     print(f"// -----// IR Dump After {what} //----- //", file=sys.stderr)
     Printer(stream=sys.stderr).print_op(module)
     print("\n", file=sys.stderr, flush=True)
+
+
+class _ListPasses(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from ..passes.pipeline import stage_table
+
+        rows = [("pass", "level", "requires", "establishes"), *stage_table()]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        for row in rows:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print("\nxDSL's passes, such as canonicalize, cse, dce and licm, run at every level.")
+        parser.exit()
 
 
 class _ListPatterns(argparse.Action):

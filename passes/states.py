@@ -12,6 +12,7 @@ from xdsl.ir import Block
 from ..dialects.graph import FusionOp, GraphOp
 from ..dialects.module import STATES as RECORD
 from ..dialects.module import record_states, recorded_states
+from .graph.complex_values import is_real
 from .stages import STATES, Stage, check_requirements
 
 
@@ -56,8 +57,6 @@ def _shown(module: ModuleOp) -> set[str]:
     level = level_of(module)
     found: set[str] = set()
     if level == "graph":
-        from .graph.complex import is_real
-
         if is_real(module):
             found.add("real")
         tops = [f.body.block for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]

@@ -74,3 +74,41 @@ def test_no_jax_at_import() -> None:
 
     code = "import sys, tilewright, tilewright.cli.universe; assert 'jax' not in sys.modules, 'jax imported'"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def imports_of(path: Path) -> set[Path]:
+    """The modules of ours that a module imports, wherever in it; what only a type checker imports is left out."""
+    found: set[Path] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = path.parents[node.level - 1]
+            base = base.joinpath(*(node.module or "").split(".")) if node.module else base
+            names = [base / f"{alias.name}.py" for alias in node.names]
+            inner = [name for name in names if name.is_file()]
+            home = base.with_suffix(".py") if base.with_suffix(".py").is_file() else base / "__init__.py"
+            found.update(inner or [home])
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return {p for p in found if p.is_file() and p != path and p.name != "__init__.py"}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {path: imports_of(path) for path in modules()}
+    done: set[Path] = set()
+
+    def follow(path: Path, way: list[Path]) -> None:
+        if path in way:
+            names = [str(p.relative_to(ROOT)) for p in (*way[way.index(path) :], path)]
+            raise AssertionError(" -> ".join(names))
+        if path not in done:
+            for other in graph.get(path, ()):
+                follow(other, [*way, path])
+            done.add(path)
+
+    for path in graph:
+        follow(path, [])

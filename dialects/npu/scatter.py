@@ -14,6 +14,7 @@ from ..dtypes import dtype_name, size
 from ..elementwise import REDUCTION_FUNCTION
 from ..shapes import check_scatter
 from .interface import Cost, buffer, vector_elements
+from .legality import refuse_instruction
 from .types import BufferType
 from .vector import VectorOp
 
@@ -37,9 +38,18 @@ class VScatterOp(VectorOp):
     kind = prop_def(StringAttr)
     INSTRUCTION: ClassVar[str] = "copy"
 
-    def instructions(self) -> Sequence[tuple[str, str]]:
-        function = "copy" if text(self.kind) == "set" else REDUCTION_FUNCTION[text(self.kind)]
-        return ((function, dtype_name(buffer(self.updates).element)),)
+    @property
+    def function(self) -> str:
+        """What combines a row with an update."""
+        return "copy" if text(self.kind) == "set" else REDUCTION_FUNCTION[text(self.kind)]
+
+    def refused_by(self, machine: Machine) -> str | None:
+        """Rows of a type without arithmetic are converted, combined and converted back, each on its own."""
+        dtype = dtype_name(buffer(self.updates).element)
+        if machine.vector.runs(self.function, dtype):
+            return None
+        work = machine.vector.computes(self.function, dtype)
+        return refuse_instruction(machine, self.function, work) or refuse_instruction(machine, "convert", work)
 
     def in_place(self) -> bool:
         return True
@@ -57,8 +67,9 @@ class VScatterOp(VectorOp):
         unit, dtype = machine.vector, dtype_name(buffer(self.updates).element)
         rows = size(buffer(self.index).shape)
         lanes = vector_elements(buffer(self.updates)) // rows if len(buffer(self.updates).shape) > 1 else 1
-        function = "copy" if text(self.kind) == "set" else REDUCTION_FUNCTION[text(self.kind)]
-        each = machine.row_instructions * machine.vector_issue_cycles + unit.cycles(function, dtype, lanes)
+        each = machine.row_instructions * machine.vector_issue_cycles + unit.cycles(self.function, dtype, lanes)
+        if not unit.runs(self.function, dtype):
+            each += 2 * unit.cycles("convert", unit.computes(self.function, dtype), lanes)
         each -= unit.streamed_cycles  # rows that meet are rare, so instructions overlap
         cycles = rows * max(each, 1)
         if self.target is not self.dest:

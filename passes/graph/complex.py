@@ -11,7 +11,7 @@ tensor has its parts side by side: what the program takes, gives or exchanges wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ..base import LevelPass
 from ..errors import PassError
 from .complex_functions import FORMULAS, Pair, Parts
+from .complex_values import is_complex_tensor, is_real
 from .tensor_builder import TensorBuilder
 
 REAL = part(COMPLEX)
@@ -63,52 +64,15 @@ class GraphComplexPass(LevelPass):
             Splitter(module).run()
 
 
-def is_real(module: ModuleOp) -> bool:
-    """Whether complex tensors are only handed on: nothing computes with them, no loop, branch or call carries any."""
-    if not any(map(_is_complex, _types(module))):
-        return True
-    for op in module.ops:
-        if not isinstance(op, FuncOp):
-            continue
-        main = text(op.sym_name) == "main"
-        if not main and any(map(_is_complex, op.function_type.inputs)):
-            return False
-        for inner in op.walk():
-            if inner is op or (isinstance(inner, GraphOp) and inner.WHOLE):
-                continue
-            if main and isinstance(inner, ReturnOp):
-                continue
-            if any(_is_complex(v.type) for v in (*inner.operands, *inner.results)):
-                return False
-    return True
-
-
-def _types(module: ModuleOp) -> Iterable[Attribute]:
-    """The types of all values, objects that many of them share once: to compare types takes as long as to walk."""
-    found: dict[int, Attribute] = {}
-    for op in module.walk():
-        for r in op.results:
-            found[id(r.type)] = r.type
-        for region in op.regions:
-            for block in region.blocks:
-                for arg in block.args:
-                    found[id(arg.type)] = arg.type
-    return found.values()
-
-
-def _is_complex(kind: Attribute) -> bool:
-    return isinstance(kind, TensorType) and kind.element_type == COMPLEX
-
-
 def real_type(kind: Attribute) -> TensorType:
     """The type of each part of a complex tensor; others as they are."""
     assert isinstance(kind, TensorType)
-    return tensor(kind.get_shape(), REAL) if _is_complex(kind) else kind
+    return tensor(kind.get_shape(), REAL) if is_complex_tensor(kind) else kind
 
 
 def flat_types(kinds: Sequence[Attribute]) -> list[Attribute]:
     """Types with those of both parts in place of complex ones."""
-    return [real_type(k) for k in kinds for _ in range(1 + _is_complex(k))]
+    return [real_type(k) for k in kinds for _ in range(1 + is_complex_tensor(k))]
 
 
 def half(whole: Literal, elements: np.ndarray) -> Literal:
@@ -174,7 +138,7 @@ class Splitter:
         if text(func.sym_name) == "main":
             builder = Builder(first, func.location, self.made)
             for arg in block.args:
-                if _is_complex(arg.type):
+                if is_complex_tensor(arg.type):
                     self.keep(arg, builder)
         else:
             kind = func.function_type
@@ -187,7 +151,7 @@ class Splitter:
     def arguments(self, block: Block) -> None:
         """Two arguments in the place of each complex one."""
         for arg in list(block.args):
-            if _is_complex(arg.type):
+            if is_complex_tensor(arg.type):
                 both = [block.insert_arg(real_type(arg.type), arg.index) for _ in range(2)]
                 self.bind(arg, Pair(*both))
                 self.old_args.append((block, arg))
@@ -197,7 +161,7 @@ class Splitter:
             if isinstance(op, FusionOp):
                 continue
             values = (*op.operands, *op.results, *(a for r in op.regions for b in r.blocks for a in b.args))
-            if any(_is_complex(v.type) for v in values):
+            if any(is_complex_tensor(v.type) for v in values):
                 self.op(op)
             else:
                 for region in op.regions:
@@ -276,7 +240,7 @@ class Splitter:
         """Gives the results of an op their new values, flat, and the op up."""
         rest = iter(new)
         for result in op.results:
-            if _is_complex(result.type):
+            if is_complex_tensor(result.type):
                 self.bind(result, Pair(next(rest), next(rest)))
             else:
                 self.give(result, next(rest))
@@ -330,7 +294,7 @@ class Splitter:
 
     def view(self, op: ViewOp, builder: Builder) -> None:
         """A view that is there already, of or as complex numbers."""
-        if _is_complex(op.x.type):
+        if is_complex_tensor(op.x.type):
             known = op.x in self.wholes
             self.replace(
                 op,
@@ -365,9 +329,9 @@ class Splitter:
     def convert(self, op: ElementwiseOp, builder: Builder) -> None:
         """To complex numbers with imaginary parts of 0; of them, the real part."""
         (x,), (y,) = op.operands, op.results
-        if _is_complex(y.type) and not _is_complex(x.type):
+        if is_complex_tensor(y.type) and not is_complex_tensor(x.type):
             self.replace(op, [builder.convert(x, REAL), builder.constant(0, shape_of(x), REAL)])
-        elif _is_complex(y.type):
+        elif is_complex_tensor(y.type):
             self.replace(op, self.flat([x]))
         else:
             self.replace(op, [builder.convert(self.pairs[x].re, element_of(y))])
@@ -402,7 +366,7 @@ class Splitter:
 
     def place(self, values: Sequence[SSAValue], i: int) -> int:
         """Where value `i` is among the flat ones."""
-        return i + sum(_is_complex(v.type) for v in values[:i])
+        return i + sum(is_complex_tensor(v.type) for v in values[:i])
 
     # -- the program ---------------------------------------------------------------------------------------
 
@@ -414,7 +378,7 @@ class Splitter:
         assert op.next_op is not None
         behind = Builder(op.next_op, op.location, self.made)
         for r in op.results:
-            if _is_complex(r.type):
+            if is_complex_tensor(r.type):
                 self.keep(r, behind)
 
     def loop(self, op: WhileOp, builder: Builder) -> None:

@@ -10,21 +10,25 @@
         def match_and_rewrite(self, op: NegOp, rewriter: PatternRewriter, /) -> None:
             ...
 
-A package outside the tree registers its own the same way, or as "module:Class", which is read when first asked for.
+A package outside the tree names its own in the `patterns` of its `tilewright.Plugin`; they are read when patterns are
+first asked for. A program registers one the same way as here.
 """
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from abc import ABC
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from typing import ClassVar, TypeVar
 
 from xdsl.pattern_rewriter import RewritePattern
 
 from ...machine import Machine
+from ...support.plugins import PluginWarning, listed
 from ..errors import PassError
 from ..pins import Pins
 
@@ -102,8 +106,30 @@ def unregister(pattern: type[GraphPattern]) -> None:
     _TABLE.remove(pattern)
 
 
+@cache
+def _add_plugins() -> None:
+    """Takes in the patterns of plugins. One that is no pattern, or has the name of another, is left out with a
+    warning."""
+    names = {p.name for p in _read()}
+    for found, pattern in listed("patterns"):
+        if not (isinstance(pattern, type) and issubclass(pattern, GraphPattern)):
+            problem = f"{pattern!r} is not a GraphPattern"
+        elif pattern.name in names:
+            problem = f"there is a pattern {pattern.name} already"
+        else:
+            names.add(pattern.name)
+            _TABLE.append(pattern)
+            continue
+        warnings.warn(f"{found}: a pattern is left out: {problem}", PluginWarning, stacklevel=2)
+
+
 def patterns() -> tuple[type[GraphPattern], ...]:
     """All patterns, in the order in which they are tried. Raises PassError for an entry that cannot be read."""
+    _add_plugins()
+    return _read()
+
+
+def _read() -> tuple[type[GraphPattern], ...]:
     for i, entry in enumerate(_TABLE):
         if isinstance(entry, str):
             _TABLE[i] = _load(entry)

@@ -80,6 +80,9 @@ class FusionSteps(FusionAxes):
 
     def _iota(self, load: Load, element: Attribute) -> Ref:
         assert isinstance(load.base.owner, IotaOp)
+        native = element_type(self.machine.vector.computes("iota", dtype_name(element)))
+        if native != element:
+            return self._cast(self._iota(load, native), element)
         index = load.position[integer(load.base.owner.dim)]
         terms = [(self.new_axis[a], c) for a, c in index.terms if a in self.new_axis]
         if not terms:
@@ -212,7 +215,7 @@ class FusionSteps(FusionAxes):
         """The element type the vector unit computes in for operands of `element`."""
         name = dtype_name(element)
         unit = self.machine.vector
-        if name == "i1" or FUNCTIONS[function].result in ("any", "bits"):
+        if FUNCTIONS[function].result in ("any", "bits") or (name == "i1" and unit.runs(function, name)):
             return element
         return element_type(unit.computes(function, name))
 

@@ -38,13 +38,14 @@ TWINS = {"max": "min", "min": "max", "any": "all", "all": "any"}
 @dataclass(frozen=True)
 class Edit:
     """A change. line: where it begins, from 1 on; old, new: the code before and after, on one line; source: the whole
-    file after it."""
+    file after it; place: the line and the one before it, which name the place where lines above come and go."""
 
     kind: str
     line: int
     old: str
     new: str
     source: str
+    place: str = ""
 
 
 def edits(source: str) -> list[Edit]:
@@ -55,7 +56,8 @@ def edits(source: str) -> list[Edit]:
         old, replaced = _replaced(lines, node, new)
         text = " ".join(old.split())
         if text != new:
-            found.append(Edit(kind, node.lineno, text, new, replaced))
+            place = " | ".join(x.strip() for x in lines[max(node.lineno - 2, 0) : node.lineno])
+            found.append(Edit(kind, node.lineno, text, new, replaced, place))
     return sorted(found, key=lambda e: (e.line, e.kind, e.old, e.new))
 
 
@@ -108,6 +110,8 @@ def _inside(node: ast.AST) -> list[ast.AST]:
         skipped = {*node.decorator_list, *node.bases, *node.keywords}
     elif isinstance(node, (ast.AnnAssign, ast.arg)):
         skipped = {node.annotation}
+    elif isinstance(node, ast.Call):  # zip's `strict` says what always holds
+        skipped = {k for k in node.keywords if k.arg == "strict"}
     return [child for child in ast.iter_child_nodes(node) if child not in skipped]
 
 

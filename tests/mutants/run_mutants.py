@@ -83,7 +83,11 @@ def reason_of(mutant: Mutant, reasons: Sequence[dict[str, str]]) -> str:
     """Why no test can see a mutant, or an empty text."""
     e = mutant.edit
     return next(
-        (r["reason"] for r in reasons if (r["module"], r["old"], r["new"]) == (mutant.module, e.old, e.new)),
+        (
+            r["reason"]
+            for r in reasons
+            if (r["module"], r["place"], r["old"], r["new"]) == (mutant.module, e.place, e.old, e.new)
+        ),
         "",
     )
 

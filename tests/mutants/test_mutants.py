@@ -93,8 +93,8 @@ def test_every_module_has_tests_that_exist() -> None:
 
 def test_every_reason_is_for_a_change_that_there_is() -> None:
     for reason in json.loads(REASONS.read_text()):
-        changes = {(e.old, e.new) for e in edits_of(ROOT / reason["module"])}
-        assert (reason["old"], reason["new"]) in changes, reason
+        changes = {(e.place, e.old, e.new) for e in edits_of(ROOT / reason["module"])}
+        assert (reason["place"], reason["old"], reason["new"]) in changes, reason
         assert reason["reason"].endswith(".")
 
 

@@ -80,6 +80,7 @@ def test_every_command_knows_it(installed: Path, tmp_path: Path) -> None:
     assert "acme.vprefix_xor" in npu and ', px>' in npu and 'target = "PX"' in npu
     kernels = [k["name"] for k in json.loads(report)["kernels"]]
     assert "prefix_xor_0" in " ".join(kernels)
+    assert npu.count("acme.vprefix_xor") == 1, "a pattern of the plugin makes one of two"
     assert "acme-expand" in verified
     assert "acme.vprefix_xor" in Path(page).read_text(encoding="utf-8")
     support = {op["name"]: op["support"] for op in json.loads(ops)["ops"]}
@@ -92,15 +93,17 @@ def test_every_command_knows_it(installed: Path, tmp_path: Path) -> None:
 def test_the_driver_knows_it(installed: Path) -> None:
     lit = EXAMPLE / "lit"
     split = ["--split-input-file", "--verify-diagnostics", "--parsing-diagnostics"]
-    expanded, kept, syntax, refused = run(
+    expanded, kept, syntax, refused, merged = run(
         installed,
         ["opt", str(lit / "expand.mlir"), "-p", "acme-expand{target=ascend-910b1}"],
         ["opt", str(lit / "expand.mlir"), "-p", "acme-expand{target=acme-1}"],
         ["opt", str(lit / "acme.mlir")],
         ["opt", str(lit / "invalid.mlir"), *split],
+        ["opt", str(lit / "merge.mlir"), "-p", "graph-simplify{only=acme-merge-prefix-xors}"],
     )
     assert expanded[1].count("graph.xor") == 2 and "acme." not in expanded[1]
     assert "acme.prefix_xor" in kept[1]
+    assert merged[1].count("acme.prefix_xor") == merged[1].count("graph.xor") == 1
     for op in ("acme.tile_copy_px", "acme.tile_prefix_xor", "acme.copy_px", "acme.vprefix_xor", "graph.mish"):
         assert op in syntax[1]
     assert "'acme.prefix_xor' takes i32 or ui32, not f32" in refused[1]

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .affine import flat_hull, shared, volume
-from .device import by_stride, same_elements
 from .model import (
     BARRIER,
     LOOP,
@@ -36,6 +35,7 @@ from .model import (
     Section,
     Transfer,
 )
+from .strides import by_stride, same_elements
 
 Stamp = tuple[int, int]
 """An instruction: its queue and its number there, from 1."""

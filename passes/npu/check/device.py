@@ -24,6 +24,7 @@ from .affine import cover, ends, product_covers
 from .finding import Finding
 from .model import Kernel, Transfer
 from .parts import Part
+from .strides import by_stride, core_variables
 
 if TYPE_CHECKING:
     from .in_place import InPlace
@@ -96,12 +97,6 @@ def _inside(kernel: Kernel, transfer: Transfer) -> bool:
     low = view.offset + sum(min(r, 0) for r in reach)
     high = view.offset + sum(max(r, 0) for r in reach)
     return low >= 0 and high < size(_shape(kernel, transfer.tensor))
-
-
-def core_variables(kernel: Kernel, transfer: Transfer) -> list[int]:
-    """The variables that tell cores apart: grid coordinates and the unit, where they move."""
-    kernel.counts[kernel.unit] = transfer.section.units
-    return [v for v in range(kernel.unit + 1) if kernel.counts[v] > 1]
 
 
 def _regular(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Summary) -> bool:
@@ -353,18 +348,6 @@ def _same_steps(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
 
 
 @functools.cache
-def by_stride(view: GmType) -> tuple[int, ...]:
-    """The dimensions of a view that move, those with the longest strides first."""
-    return tuple(sorted((d for d, n in enumerate(view.shape) if n > 1), key=lambda d: -view.strides[d]))
-
-
-def same_elements(a: GmType, in_a: Sequence[int], b: GmType, in_b: Sequence[int]) -> bool:
-    """Whether two views are one but for the order of the dimensions that move, given as `by_stride` does."""
-    return a.offset == b.offset and [(a.strides[d], a.shape[d]) for d in in_a] == [
-        (b.strides[d], b.shape[d]) for d in in_b
-    ]
-
-
 def _reach(kernel: Kernel, offset: Affine, count: int, step: int) -> tuple[int, int]:
     low, high = offset.reach(kernel.counts)
     first, last = ends(0, count, step)

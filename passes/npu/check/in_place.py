@@ -15,9 +15,9 @@ from xdsl.ir import Operation
 
 from ....dialects.affine import Affine
 from .clocks import Clocks
-from .device import core_variables
 from .finding import Finding
 from .model import Kernel, Node, Transfer
+from .strides import core_variables
 
 WHAT = "{first} gives its kernel one tensor to read and to write, where {second} may store what is still to be loaded"
 
