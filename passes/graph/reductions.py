@@ -1,4 +1,4 @@
-"""Splits reductions and scatters to few values: cores cannot add to each other, so each makes a partial result first."""
+"""Splits reductions and scatters to few values: cores cannot add to each other, so each makes a partial result."""
 
 from __future__ import annotations
 
