@@ -2,7 +2,7 @@
 
 Fenced blocks that are checked, by the words after the language:
 
-    mlir before [target=T]   a module, the input of the page's pass (docs/passes/NN-name.md: `name`)
+    mlir before [target=T]   a module, the input of the page's pass (docs/passes/name.md: `name`)
     mlir after               what the pass makes of the nearest `before` above
     python source            defines `layer` and `args` (docs/architecture.md)
     mlir <pass>              the program of `source` after that pass
