@@ -194,7 +194,7 @@ def jit(
 ) -> Any:
     """Decorator: compiles a function or method on its first call for each structure, shape and dtype of its arguments.
 
-    Must be outermost: `tw.jit(jax.grad(f))`, not `jax.grad(tw.jit(f))`.
+    Raises CompileError inside `jax.grad`, `jax.vmap` and `jax.jit`: write `tw.jit(jax.grad(f))`.
 
     Args:
         fn: A function of pytrees of arrays, also a `jax.jit`, a `functools.partial` or an object with `__call__`.

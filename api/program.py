@@ -275,6 +275,8 @@ def compile(
 ) -> Program:
     """Compiles a program for a target; no array is made for it, however large.
 
+    Raises CompileError with one sentence, see below; what a function itself raises while JAX traces it passes through.
+
     Args:
         source: What is compiled. A JAX function: also a `jax.jit`, whose static arguments are compiled in, a
             `functools.partial`, a bound method or an object with `__call__`. What JAX has lowered:
@@ -395,6 +397,8 @@ def verify(
     **kwargs: Any,
 ) -> Verification:
     """Compares a program's values after every pass, at every level, with JAX and with the pass before.
+
+    Raises CompileError for arguments that do not fit, not for wrong values: these are a verdict of the result.
 
     Args:
         source: As for `compile`.
