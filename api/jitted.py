@@ -194,20 +194,28 @@ def jit(
 ) -> Any:
     """Decorator: compiles a function or method on its first call for each structure, shape and dtype of its arguments.
 
-    fn: a function, also a jax.jit, a functools.partial or an object with `__call__`, of pytrees of arrays; without it
-        the result is the decorator with these options.
-    target: a chip, as `tilewright machines` lists them, or the path of a machine's `.toml` file.
-    options: a tw.Options, as for tw.compile.
-    static_argnums, static_argnames: as in jax.jit, the arguments, by position and by name, that are Python values;
-        they have to be hashable, and each new value compiles anew.
-    donate_argnums, donate_argnames: as in jax.jit, the arguments whose memory the program may use, so that the arrays
-        of JAX passed there are deleted.
+    Raises CompileError inside `jax.grad`, `jax.vmap` and `jax.jit`: write `tw.jit(jax.grad(f))`.
 
-    Returns a callable that takes arguments as `fn` does; `program(*args, **kwargs)` is the tw.Program behind it,
-    `programs` are all of them. It has to be outermost: `tw.jit(jax.grad(f))`, not `jax.grad(tw.jit(f))`.
+    Args:
+        fn: A function of pytrees of arrays, also a `jax.jit`, a `functools.partial` or an object with `__call__`.
+            Without it the result is the decorator with these options.
+        target: A chip that `tilewright machines` lists, or the path of a machine's `.toml` file.
+        options: As for `compile`.
+        static_argnums: As in `jax.jit`, positions of arguments that are Python values. They must be hashable; each
+            new value compiles anew.
+        static_argnames: The same by name.
+        donate_argnums: As in `jax.jit`, positions of arguments whose memory the program may reuse. JAX arrays passed
+            there are deleted.
+        donate_argnames: The same by name.
 
-    Raises CompileError for a static or donated argument that the function does not have; when called, for arguments
-    that cannot be compiled and inside jax.grad, jax.vmap or jax.jit; MachineError for an unknown target.
+    Returns:
+        A callable that takes the arguments of `fn`. Its `program(*args, **kwargs)` returns the `Program` for these
+            arguments, and `programs` all of them.
+
+    Raises:
+        CompileError: A static or donated argument does not exist; in a call, arguments cannot be compiled, or the
+            call is inside `jax.grad`, `jax.vmap` or `jax.jit`.
+        MachineError: The target is unknown.
     """
     if fn is None:
         return functools.partial(

@@ -51,11 +51,16 @@ BAR_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Options:
-    """How to compile and run. memory: `typed` (an array per buffer, fast) or `bytes` (real addresses); check: let
-    npu-check prove the program free of hazards; schedule: tiling choices pinned by hand, for all kernels (a Schedule)
-    or by kernel name; host: `allow` calls of the host, or `forbid` them: then a program that has any is refused with
-    the list; donate: arguments, by position or name, whose memory the program may use for anything else, besides those
-    that the source donates: a jax.Array that is passed there is deleted."""
+    """How to compile and run.
+
+    Attributes:
+        memory: `typed` (an array per buffer, fast) or `bytes` (real addresses).
+        check: Whether npu-check proves the program free of hazards.
+        schedule: Pinned tiling choices, for all kernels (a `Schedule`) or by kernel name.
+        host: `allow` host calls, or `forbid` them: a program with host calls is then refused with their list.
+        donate: Arguments, by position or name, whose memory the program may reuse, besides those that the source
+            donates. A `jax.Array` that is passed there is deleted.
+    """
 
     memory: Literal["typed", "bytes"] = "typed"
     check: bool = True
@@ -270,24 +275,28 @@ def compile(
 ) -> Program:
     """Compiles a program for a target; no array is made for it, however large.
 
-    source: what is compiled. A JAX function: also a jax.jit, whose static arguments are compiled in, a
-        functools.partial, a bound method or an object with `__call__`. What JAX has lowered: `jax.jit(f).lower(x)`,
-        `jax.jit(f).trace(x)` or a jax.export.Exported. StableHLO, or one of our levels, as text or bytes; the path of
-        an `.mlir` file of those; or `model.tw`, `model.tw:fn`.
-    args, kwargs: example arguments of a function, pytrees of arrays of any shape, numbers and jax.ShapeDtypeStructs;
-        only shapes and dtypes count, and those are the ones that the program takes. For a `.tw` file whose dimensions
-        are symbolic, its inputs; for what JAX has lowered nothing, or arguments of the same types.
-    target: a chip, as `tilewright machines` lists them, or the path of a machine's `.toml` file; None: the one that
-        the module in `source` says, else ascend-910b1.
-    options: a tw.Options: memory mode, checks, pinned schedule, calls of the host, donated arguments.
+    Raises CompileError with one sentence, see below; what a function itself raises while JAX traces it passes through.
 
-    An argument of the function's own that is called `target` or `options` goes by position, or into a
-    functools.partial.
+    Args:
+        source: What is compiled. A JAX function: also a `jax.jit`, whose static arguments are compiled in, a
+            `functools.partial`, a bound method or an object with `__call__`. What JAX has lowered:
+            `jax.jit(f).lower(x)`, `jax.jit(f).trace(x)` or a `jax.export.Exported`. StableHLO, or one of our levels,
+            as text or bytes; the path of an `.mlir` file of those; or `model.tw`, `model.tw:fn`.
+        *args: Example arguments of a function: pytrees of arrays of any shape, numbers and `jax.ShapeDtypeStruct`s.
+            Only their shapes and dtypes count; the program takes arguments of the same. For a `.tw` file with
+            symbolic dimensions, its inputs; for what JAX has lowered nothing, or arguments of the same types.
+        target: A chip that `tilewright machines` lists, or the path of a machine's `.toml` file. None: the target
+            of the module in `source`, else `ascend-910b1`.
+        options: Memory mode, checks, pinned schedule, host calls, donated arguments.
+        **kwargs: Example keyword arguments. An argument of the function's own that is called `target` or `options`
+            is passed by position, or bound by a `functools.partial`.
 
-    Returns a tw.Program: `program(*args)` gives values, `program.report()` microseconds, joules and bytes.
+    Returns:
+        The program: `program(*args)` computes values, `program.report()` has microseconds, joules and bytes.
 
-    Raises CompileError, with one sentence, for a program that cannot be compiled, arguments that do not fit and options
-    that make no sense; MachineError for an unknown target; and what the function itself raises while JAX traces it.
+    Raises:
+        CompileError: The program cannot be compiled, arguments do not fit, or options make no sense.
+        MachineError: The target is unknown.
     """
     _check_own(source, args, {"target": target is not None, "options": options is not None}, "tw.compile")
     return compile_with(run_passes, source, *args, target=target, options=options, **kwargs)
@@ -389,19 +398,32 @@ def verify(
 ) -> Verification:
     """Compares a program's values after every pass, at every level, with JAX and with the pass before.
 
-    source, args, kwargs and target: as for `compile`, but the arguments have values, and what JAX has lowered needs
-    them, too; an argument of the function's own that is called as one of the options goes by position, or into a
-    functools.partial. against: a JAX function that takes the same `args` and gives the same outputs,
-    to compare with; the source itself where that is a function. Without either a program is compared with the values
-    of the level that it is written in, which shows what the passes do and not whether it says what is meant
-    (`result.reference` names what was compared with). bisect: stop at
-    the first bad pass and find the op, the tile, the line and a small program that shows it (`result.culprit`).
-    quick: compare only the compiled program, in both memory modes, and not each pass: several times faster, but a
-    mistake that stays within the tolerance of the whole program is not seen, nor is it said which pass made it.
-    stages: passes to run instead of the usual ones. program: the compiled source, if there is one already; its target
-    and options count then. progress: a bar after two seconds, on a terminal or in a notebook and nowhere else; False:
-    none; or a function that is told of each step: its name, steps done, steps in all (0: unknown).
-    Raises CompileError for arguments that do not fit.
+    Raises CompileError for arguments that do not fit, not for wrong values: these are a verdict of the result.
+
+    Args:
+        source: As for `compile`.
+        *args: Arguments with values, also for what JAX has lowered.
+        target: As for `compile`.
+        options: As for `compile`.
+        program: The compiled source, if there is one already; its target and options are used then.
+        stages: Passes to run instead of the usual ones.
+        bisect: Stop at the first bad pass and find the op, the tile, the line and a small program that shows it
+            (`result.culprit`).
+        quick: Compare only the compiled program, in both memory modes, and not each pass. Several times faster, but
+            mistakes within the tolerance of the whole program are not seen, and no pass is blamed.
+        progress: True shows a bar after two seconds, on a terminal or in a notebook only; False shows none. A
+            function is called at each step with its name, the steps done, and all steps (0: unknown).
+        against: A JAX function to compare with, of the same arguments and outputs. By default it is the source, if
+            that is a function. Without either, a program is compared with the values of the level that it is written
+            in: that tests the passes, not the program. `result.reference` names the reference.
+        **kwargs: Keyword arguments of the function. One that is called as a parameter above is passed by position,
+            or bound by a `functools.partial`.
+
+    Returns:
+        A row for each pass and memory mode, and the verdict.
+
+    Raises:
+        CompileError: Arguments do not fit.
     """
     own = {"target": target, "options": options, "program": program, "stages": stages}
     own |= {"bisect": bisect, "quick": quick, "progress": progress is not True, "against": against}

@@ -8,11 +8,19 @@ from typing import Any
 
 
 def custom_call(target: str, reference: Callable[..., Any], *args: Any, **attributes: int) -> Any:
-    """`reference(*args, **attributes)`, which Tilewright compiles as `stablehlo.custom_call @target` with integer
-    attributes, by the rule that a plugin has for it.
+    """Calls `reference(*args, **attributes)`, which Tilewright compiles as `stablehlo.custom_call @target`.
 
-    reference: a function of arrays that gives one array. JAX runs it when Tilewright does not compile, and where the
-    call is differentiated or batched.
+    A plugin has the rule for the target. JAX runs `reference` when Tilewright does not compile, and where the call
+    is differentiated or batched.
+
+    Args:
+        target: The name of the custom call.
+        reference: A function of arrays that returns one array.
+        *args: The operands.
+        **attributes: Integer attributes of the call.
+
+    Returns:
+        The array that `reference` returns.
     """
     return _primitive().bind(*args, target=target, reference=reference, attributes=tuple(sorted(attributes.items())))
 

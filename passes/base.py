@@ -1,4 +1,4 @@
-"""What the passes of the pipeline share: the states that they require and record, and the machine that they are for."""
+"""Base classes of the pipeline's passes: they check and record states, and settle the machine of a module."""
 
 from __future__ import annotations
 

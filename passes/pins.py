@@ -50,13 +50,22 @@ def _positive(value: object) -> TypeGuard[int]:
 class Schedule:
     """Pinned choices of a kernel; None leaves the choice to the compiler.
 
-    base_m, base_n, base_k: elements of one mma step. step_k_a, step_k_b: mma steps that one load of each operand
-    to l1 covers along k. split_m, split_n: cores along the rows and columns of the result. cores: how many cores
-    may work. l1, l0a, l0b, l0c, ub: buffers in flight, 1 = single, 2 = double. inner: which loop over tiles is
-    the inner one, "m" or "n". deal=1: every tile of the result is a grid point of its own, dealt to the cores in
-    turn. tile: extents of the tile of a vector kernel, over its axes after neighbours are
-    merged (a single number: elements of the merged domain). copy_length: elements of one copy of a vector kernel,
-    filled from the innermost axis outwards. grid: cores along each axis of a vector kernel.
+    Attributes:
+        base_m: Rows of one mma step.
+        base_n: Columns of one mma step.
+        base_k: Contracted elements of one mma step.
+        step_k_a: Mma steps that one load of the left operand to l1 covers along k.
+        step_k_b: The same for the right operand.
+        split_m: Cores along the rows of the result.
+        split_n: Cores along the columns of the result.
+        cores: The most cores that may work.
+        l1: Buffers in flight in l1; 1 is single, 2 is double buffering. `l0a`, `l0b`, `l0c` and `ub` likewise.
+        inner: Which loop over tiles is the inner one, "m" or "n".
+        deal: 1 makes every tile of the result a grid point of its own, dealt to the cores in turn.
+        tile: Extents of the tile of a vector kernel, over its axes after neighbours are merged; a single number
+            counts elements of the merged domain.
+        copy_length: Elements of one copy of a vector kernel, filled from the innermost axis outwards.
+        grid: Cores along each axis of a vector kernel.
     """
 
     base_m: int | None = None

@@ -1,4 +1,4 @@
-"""Runs the stages of the pipeline that a module has not been through."""
+"""Runs the remaining stages of the pipeline on a module."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The passes in order: what each requires of a module, and what holds after it.
+"""The table of the pipeline: the passes in order, with the states that each requires and establishes.
 
-The table names classes as "module:Class", so that a pass is imported when it runs. `insert_stage` adds one.
+The table names classes as "module:Class", so that a pass is only imported when it runs. `insert_stage` adds one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which states of the pipeline hold of a module: what passes recorded on it or, where none did, what it shows."""
+"""The states of a module: those that passes recorded on it, or, without a record, those read off its ops."""
 
 from __future__ import annotations
 

@@ -31,9 +31,12 @@ class PluginWarning(UserWarning):
 class AddedPass:
     """A pass of a plugin and its place in the pipeline.
 
-    load: `module:Class`, an xDSL ModulePass whose `name` is its key; after: the pass that it follows, "" where it only
-    runs when it is named (`tilewright-opt -p`); level: `graph`, `tile` or `npu`, that of the module after it; requires,
-    establishes: states, as docs/architecture.md lists them.
+    Attributes:
+        load: `module:Class`, an xDSL ModulePass whose `name` is its key.
+        after: The pass that it follows; empty for a pass that only runs when `tilewright-opt -p` names it.
+        level: The module's level after it: `graph`, `tile` or `npu`.
+        requires: States that it needs, as docs/architecture.md lists them.
+        establishes: States that hold after it.
     """
 
     load: str
@@ -47,12 +50,15 @@ class AddedPass:
 class Plugin:
     """What a package adds. Places are `module:attribute`; those of files are `package:path/in/it`.
 
-    functions: places of `dialects.elementwise.Function` rows, or of sequences of them; patterns: places of
-    `passes.graph.patterns.GraphPattern` classes, which graph-simplify applies behind its own; dialects: places of xDSL
-    dialects, by name; rules: places of frontend rules, by op (`stablehlo.name`, `stablehlo.custom_call @target`);
-    forms: StableHLO text that `tilewright ops` compiles, by the same without `stablehlo.`; passes: by name; machines:
-    places of machine files, by target name; frontends: places of functions (content: bytes, filename) -> module, by the
-    extension of the files.
+    Attributes:
+        functions: Places of `dialects.elementwise.Function` rows, or of sequences of them.
+        patterns: Places of `passes.graph.patterns.GraphPattern` classes, which graph-simplify tries after its own.
+        dialects: Places of xDSL dialects, by name.
+        rules: Places of frontend rules, by op (`stablehlo.name`, `stablehlo.custom_call @target`).
+        forms: StableHLO text that `tilewright ops` compiles, by the same names without `stablehlo.`.
+        passes: Passes by name.
+        machines: Places of machine files, by target name.
+        frontends: Places of functions (content: bytes, filename) -> module, by file extension.
     """
 
     functions: Sequence[str] = ()

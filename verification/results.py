@@ -177,8 +177,12 @@ class Culprit:
 
 @dataclass(repr=False)
 class Verification:
-    """A program at every level. checks: a row for each pass and memory mode, in order; culprit: where bisection was
-    asked for and something is wrong, what."""
+    """The comparison of a program at every level.
+
+    Attributes:
+        checks: A row for each pass and memory mode, in order.
+        culprit: The cause, if bisection was asked for and something is wrong.
+    """
 
     checks: list[Check] = field(default_factory=list)
     culprit: Culprit | None = None

@@ -1,4 +1,4 @@
-"""Executes the three levels with JAX. Importing this imports JAX: do it where it is used."""
+"""Executes the three levels with JAX. Importing this package imports JAX, so import it where it is used."""
 
 from .graph import run_graph
 from .program import Executable

@@ -1,9 +1,8 @@
-"""How typed memory keeps accumulators, so that XLA gives a product and the sum that it is added to to its library in
-one call.
+"""Lays out accumulators in typed memory such that XLA passes a product and its accumulation to its library in one call.
 
-An mmad resets its accumulator where its step is 0. Where that is the first iteration of a loop, and no other, the loop
-starts with zeros instead. And the products of batched iterations are one: those that share the right side are rows of
-one matrix, those that share the left side columns.
+An mmad resets its accumulator where its step is 0. If that is the first iteration of a loop, and no other, the loop
+starts with zeros instead. The products of batched iterations become one product: those that share the right side are
+rows of one matrix, those that share the left side are columns.
 """
 
 from __future__ import annotations

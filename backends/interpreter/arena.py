@@ -1,4 +1,4 @@
-"""Device memory of a program in bytes mode: what is where before the program starts."""
+"""The initial contents of a program's device memory in bytes mode."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ an index is batched: instead of a loop, every array gets a leading dimension for
 depend on it), loads cut the tensor into all tiles at once, and stores put them back together. Each element is
 computed by the same operations in the same order as in a loop.
 
-An index stays a loop where iterations hand values on, where stored boxes do not tile the tensor, where it moves an
-operand of a small product (XLA may add in another order where there are more columns or rows, and both memory modes
-must give the same bits), and where the columns of all iterations would not stay in the cache together.
+An index stays a loop in four cases: iterations carry values; stored boxes do not tile the tensor; the index moves an
+operand of a small product (with more columns or rows XLA may add in another order, and both memory modes must give
+the same bits); or the columns of all iterations would not fit the cache together.
 """
 
 from __future__ import annotations

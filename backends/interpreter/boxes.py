@@ -1,7 +1,7 @@
 """Transfers of boxes between device tensors and tiles, and inside tiles.
 
-A box is a slice. Of one that may stick out, what surely exists is sliced and then moved to its place; of one that
-repeats over a window, rows of the slice are gathered.
+A box is a slice. For a box that may reach outside its tensor, the part that surely exists is sliced and then moved into
+place. For a box that repeats over a window, rows of the slice are gathered.
 """
 
 from __future__ import annotations

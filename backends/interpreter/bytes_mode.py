@@ -1,7 +1,6 @@
 """On-chip memory in bytes mode: one array of words per memory space, buffers at their addresses.
 
-Two buffers that overlap share their bytes, so a wrong address gives wrong numbers. Arithmetic is typed
-mode's.
+Two buffers that overlap share their bytes, so a wrong address gives wrong values. Arithmetic is that of typed mode.
 """
 
 from __future__ import annotations

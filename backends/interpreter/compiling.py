@@ -1,8 +1,9 @@
-"""How XLA compiles the interpreter's code.
+"""The options with which XLA compiles the interpreter's code.
 
-Bytes memory and the tile level are compiled with `OPTIONS`. Two ways compile in two thirds of the time: the graph level
-and typed memory have `QUICK_OPTIONS`, kernels that add products up in loops `SUMMING_OPTIONS`. Both memory modes must
-give the same bits, so the functions of `values.py` are written such that XLA has but one way to round them.
+Bytes memory and the tile level are compiled with `OPTIONS`. Two other sets compile in two thirds of the time:
+`QUICK_OPTIONS` for the graph level and typed memory, `SUMMING_OPTIONS` for kernels that accumulate products in loops.
+Both memory modes must give the same bits, so the functions of `values.py` are written such that XLA can round them in
+one way only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds operands of products that typed mode reads straight from device memory.
 
-A matrix goes from gm to l1 and from there to l0a or l0b: two copies of the same numbers. Where the second load
-takes a plain box of what the first one brought, the box of the first is composed into it, and nothing is computed
-for the first. Loops with nothing else in between then run as one (see `liveness.perfect_nest`).
+A matrix goes from gm to l1 and from there to l0a or l0b: two copies of the same data. If the second load
+takes a plain box of the first one's result, the two boxes are composed and the first load is not executed. Loops that
+are then perfectly nested run as one (see `liveness.perfect_nest`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Walks a kernel's grid, sections and loops; the levels fill in what happens inside."""
+"""Walks a kernel's grid, sections and loops; each level supplies the execution of the ops inside."""
 
 from __future__ import annotations
 

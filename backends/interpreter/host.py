@@ -1,4 +1,4 @@
-"""Runs StableHLO text on the host: the one place here that uses JAX's semi-private compiler API."""
+"""Runs StableHLO text on the host. The only module here that uses JAX's semi-private compiler API."""
 
 from __future__ import annotations
 

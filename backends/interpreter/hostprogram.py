@@ -1,4 +1,4 @@
-"""The host program of the npu level as steps: what to compile together, what each step needs and leaves."""
+"""The host program of the npu level as steps: which ops are compiled together, and what each step reads and writes."""
 
 from __future__ import annotations
 

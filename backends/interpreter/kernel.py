@@ -1,4 +1,4 @@
-"""Runs a kernel of the npu level: its loops stay loops, its instructions become array code."""
+"""Runs a kernel of the npu level: loops stay loops, instructions become array code."""
 
 from __future__ import annotations
 

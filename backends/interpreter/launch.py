@@ -1,9 +1,9 @@
 """Kernels as compiled functions of arrays, on one host thread or split over two.
 
 XLA runs the small products of a tiled loop on one thread each, so a heavy kernel is run as two groups of
-cores, each of which fills its own part of the outputs. Nobody waits for them here: Python goes on to the next kernel
-while XLA computes. A group works in memory that it is given, which the next run of the kernel gets again: to copy zeros
-there took a tenth of a kernel's time. What a kernel leaves unwritten holds what was there before, as on the device.
+cores, each of which fills its own part of the outputs. Execution is asynchronous: Python goes on to the next
+kernel while XLA computes. Each group reuses its memory in the next run of the kernel, since filling it with zeros took
+a tenth of a kernel's time. Elements that a kernel does not write keep their old contents, as on the device.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which on-chip buffers a loop must carry from one iteration to the next.
 
-Only a buffer that an iteration reads before it writes it, or that is read after the loop, is carried. The
-others live within one iteration: their values go straight from the instruction that makes them to those that
-use them, and XLA can compile the whole chain as one loop.
+A loop carries only buffers that an iteration reads before it writes them, or that are read after the loop. The live
+ranges of the others lie within one iteration: their values pass directly from def to use, and XLA can compile the whole
+chain as one loop.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a matrix product computes, once for all three levels.
 
-XLA gives products to a library, whose order of additions follows the shape. It would take a transpose of an operand
-into the product, too, where that changes the order; `OPTIONS` forbids it, and `mma` does it where it does not.
+XLA passes products to a library, whose order of additions depends on the shape. XLA would also fold a transpose of an
+operand into the product, even if that changes the order. `OPTIONS` forbids it; `mma` folds transposes that do not.
 """
 
 from __future__ import annotations

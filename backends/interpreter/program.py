@@ -1,5 +1,4 @@
-"""Executes a module of the npu level: Python walks the host program, XLA runs what lies between host
-calls."""
+"""Executes a module of the npu level: Python walks the host program, XLA runs the segments between host calls."""
 
 from __future__ import annotations
 

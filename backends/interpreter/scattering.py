@@ -1,4 +1,4 @@
-"""What a scatter computes: rows put into others one after the other, in the order they come."""
+"""What a scatter computes: updates combined with rows of the target, one after the other, in order."""
 
 from __future__ import annotations
 

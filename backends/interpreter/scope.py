@@ -1,4 +1,4 @@
-"""Index values inside a kernel: what each loop variable and grid coordinate is, and the range it stays in."""
+"""Index values inside a kernel: the value and the range of each loop variable and grid coordinate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stretches of a host program that are compiled as one function; equal stretches are compiled once."""
+"""Segments of a host program, each compiled as one function; equal segments are compiled once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What select-and-scatter computes: the places that windows select, and what goes there."""
+"""What select-and-scatter computes: the positions that windows select, and the values added there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sort computes: integers in the order of each key, and one stable sort by them."""
+"""What a sort computes: each key is mapped to integers of the same order, then one stable sort uses these."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What each scalar function and reduction computes, once for all three levels.
 
-Arithmetic is in the operands' own dtype, and every op rounds its result to it: f16 and bf16 chains lose what
-they lose on the device. What a scalar function computes stands in its row of `dialects/elementwise.py`.
+Arithmetic is in the operands' own dtype, and every op rounds its result to it: chains of f16 and bf16 ops lose
+the same precision as on the device. The value of a scalar function is defined in its row of `dialects/elementwise.py`.
 """
 
 from __future__ import annotations

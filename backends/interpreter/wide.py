@@ -1,8 +1,7 @@
 """The tiles of batched iterations as one larger tile.
 
-Where iterations load and store boxes that lie side by side, and in between compute element by element, or combine
-elements along dimensions along which no tiles lie, nothing need be cut apart: the array stays as it lies in device
-memory. What cannot do with that has the tiles one by one.
+If iterations load and store adjacent boxes, and the ops in between are elementwise or reduce along dimensions without
+tiles, the array need not be cut: it keeps the layout of device memory. All other ops work on the tiles one by one.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Before:  %r = graph.mul %x, %y : tensor<8xcomplex<f32>>
 After:   %a = graph.mul %x_re, %y_re ; %b = graph.mul %x_im, %y_im ; %r_re = graph.sub %a, %b ; ...
 
 Each value of complex<f32> becomes two of f32, through loops, branches and functions. Ops that treat the parts alike
-are there once for each; functions have formulas (complex_functions.py); a product becomes four. In memory a complex
-tensor has its parts side by side: what the program takes, gives or exchanges with the host stays complex, and
-`graph.view` shows it as f32 with a last dimension of 2, of which a part is every other element.
+are applied to each; functions are expanded by formulas (complex_functions.py); a product becomes four. In memory the
+parts of an element are adjacent. Arguments, results and operands of host ops stay complex; `graph.view` reinterprets
+them as f32 with a last dimension of 2, of which a part is every other element.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Formulas of complex functions on pairs of real numbers: those of XLA on the CPU, special values included."""
+"""Formulas of complex functions on pairs of real numbers, with the special values of XLA on the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of ops and their order. What a group must run after is a bit mask, so that "would this make a cycle" is two
+"""Groups of ops and their order. The predecessors of a group are a bit mask, so the test for a cycle takes two
 integer operations."""
 
 from __future__ import annotations

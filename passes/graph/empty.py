@@ -1,4 +1,4 @@
-"""Tensors without elements: what they make is a constant, or is there already."""
+"""Ops on tensors without elements: the result is a constant or an operand."""
 
 from __future__ import annotations
 

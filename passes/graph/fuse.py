@@ -8,8 +8,8 @@ Before:                                        After:
 
 An elementwise op joins the kernel that computes its operands; a reduction joins where whole rows stay on chip;
 a contraction starts a kernel that its elementwise consumers join as epilogue. Layout ops (broadcast, transpose,
-slice, reshape, reverse, pad) belong to nobody: they are folded into the loads of each kernel that reads through
-them, and become a kernel of their own only where somebody needs the rearranged tensor itself.
+slice, reshape, reverse, pad) belong to no kernel: they are folded into the loads of each kernel that reads through
+them, and become a kernel of their own only if the rearranged tensor itself is needed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""graph-hoist: what a loop computes alike in every round is computed once, before it.
+"""graph-hoist: moves loop-invariant ops out of loops.
 
 Before:  graph.while %i, %x, %w { ^bb0(%j, %a, %v): %e = graph.exp %v ; %b = graph.contract %a, %e ; yield %k, %b, %v }
 After:   %e = graph.exp %w ; graph.while %i, %x { ^bb0(%j, %a): %b = graph.contract %a, %e ; yield %k, %b }
 
-A carried value that every round hands on unchanged is no longer carried. Ops that depend on nothing of the loop move
-in front of it, unless that costs more than it saves: layout ops and constants are part of the loads of whoever uses
-them, and what a kernel generates or spreads out on the way would have to be stored and loaded instead.
+A value that no iteration changes is no longer carried. Invariant ops move in front of the loop, unless that costs more
+than it saves: layout ops and constants are folded into the loads of their users, and results that a kernel generates or
+broadcasts on chip would have to be stored and loaded instead.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Host ops of a block: neighbours become one call, and a program that may have none is told which it has.
+"""Host ops of a block: merges neighbours into one call, and lists all host ops of a program that may have none.
 
 Before:  %s = graph.host %x {op = "sort"} ; %r = graph.host %s, %x {op = "scatter"}
 After:   %r = graph.host %x {op = "sort, scatter"}
 
-Host ops are neighbours where no op of the device lies on a way from one to the other: then one runtime call does them
-all, what passes between them stays in the host's memory, and what several of them read crosses the link once.
+Host ops are neighbours if no device op lies on a def-use path between them. One runtime call then executes them all,
+values between them stay in the host's memory, and shared operands cross the link once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Axes seen through layout ops: those of a result from those of the operand, and back."""
+"""Maps axes through layout ops, from the operand to the result and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broadcasts and pads in the forms that loads take."""
+"""Rewrites broadcasts and pads into forms that loads can absorb."""
 
 from __future__ import annotations
 

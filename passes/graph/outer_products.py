@@ -1,4 +1,4 @@
-"""Products that add nothing up: each result is one product of two elements, which is work for the vector cores."""
+"""Products without a contraction: each result is one product of two elements, so they run on the vector cores."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""graph-partition: arithmetic that steers the program moves to the host, which runs the program anyway.
+"""graph-partition: moves scalar control arithmetic to the host, which runs the control flow anyway.
 
 Before:  %i = graph.while %c0 ... { %k = graph.add %i, %one ; %x = graph.dynamic_slice %xs, %k }
 After:   %i = graph.while %c0 ... {host = [0]} { %k = graph.fusion %i {kind = "scalar"} { ... graph.add } ; ... }
 
-Loop counters, conditions, indices of branches and starts of dynamic slices are numbers (tensors of rank 0). Where
-the host has all that a number is made of, it computes it between launches, in nanoseconds instead of a launch;
-kernels that need it get it as an argument. What the host needs and only the device has is read back once, where it
-is made: `graph.to_host`. Loops and branches say with `host` which of their numbers never leave the host. Then
-neighbouring host ops become one (host_calls.py).
+Loop counters, conditions, indices of branches and starts of dynamic slices are numbers (tensors of rank 0). If
+the host has all operands of a number, it computes the number between launches, in nanoseconds instead of a launch;
+kernels get it as an argument. A number that the host needs and only the device has is read back once, after it is
+computed: `graph.to_host`. The property `host` of loops and branches lists their numbers that never leave the host.
+Finally neighbouring host ops are merged (host_calls.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reductions and scatters to few values: a core cannot add to another's result, so each makes a partial one first."""
+"""Splits reductions and scatters to few values: cores cannot add to each other, so each makes a partial result."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """graph-simplify: brings a graph into the forms that the lowering knows, for a target.
 
 Each rewrite is a pattern with a name (`tilewright-opt --list-patterns`, passes/graph/patterns.py). They run until none
-matches; then equal ops become one, and the patterns run again where that touched something. Ops nobody uses go.
+matches. Then equal ops are merged, and the patterns run again on the ops that this touched. Dead ops are removed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sorts in the form the kernels know: along the last dimension, rows that fit the unified buffer."""
+"""Rewrites sorts for the kernels: along the last dimension, with rows that fit the unified buffer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products and convolutions of few results, each of a long sum: the sum is shared out over the cores."""
+"""Splits products and convolutions of few results with long sums: each core computes a part of the sum."""
 
 from __future__ import annotations
 

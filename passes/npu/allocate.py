@@ -4,7 +4,7 @@ Before:  %buf = npu.alloc : !npu.buffer<128x64xf32, l1, 2 slots>
 After:   %buf = npu.alloc {address = 32768} : !npu.buffer<128x64xf32, l1, 2 slots>
 
 Buffers that several pipes or several loop levels touch keep their own addresses. Temporaries of the vector unit,
-used within one block, share memory by lifetime (best fit); an elementwise instruction may compute in place.
+live within one block only, share memory by live range (best fit); an elementwise instruction may compute in place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which flags the buffers of a section ask for: plain data, nothing inserted yet.
+"""Derives the candidate flags of a section from its buffers, as plain data; inserts nothing.
 
 For each buffer that several pipes use, the home is the innermost block around its uses, where its slots advance.
 Positions count the ops of that block; a use in an inner loop counts as the loop.

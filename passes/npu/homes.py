@@ -1,5 +1,4 @@
-"""Where the values of the host program live: tensors of the device, made anew or over what is not needed any more, and
-numbers of the host."""
+"""Storage for host-program values: device tensors (fresh or reused) and host scalars."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which outputs of a kernel may be stored over one of its inputs.
 
-A core must not store over what another core, or a later step of its own, still loads. That holds where each load of
-the input takes elements that only this core stores, later in the same step of the loops around both, and from what it
-loaded: then the load is over before the store begins, whatever the pipes do.
+A core must not overwrite elements that another core, or a later step of its own, has yet to load. This holds if each
+load of the input reads only elements that the same core stores later in the same step of the surrounding loops, from a
+value that depends on the load: the load is then over before the store begins, whatever the pipes do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The loops of a kernel: all run from 0 by 1, to a constant."""
+"""The loops of a kernel: all run from 0 with step 1 to a constant."""
 
 from __future__ import annotations
 

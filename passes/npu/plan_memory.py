@@ -3,10 +3,9 @@
 Before:  %y = npu.gm_alloc : !npu.gm<128x768xf32>
 After:   %y = npu.gm_alloc {address = 1572864} : !npu.gm<128x768xf32>    and the arena's size on the function
 
-Arguments and constants stay for the whole run. Everything else lives from its first to its last use in the
-outermost block, a donated argument from the start; a tensor used inside a loop or branch lives as long as that op.
-A function that is called gets a frame of its own behind those of its callers; its arguments and results are its
-callers' tensors.
+Arguments and constants are live for the whole run. Every other tensor is live from its first to its last use in the
+outermost block, a donated argument from the start; a tensor used inside a loop or branch is live for that whole op.
+A called function has its own frame behind those of its callers; its arguments and results are tensors of the caller.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Moves the instructions of a block so that fewer flags order them; nothing changes within a pipe.
+"""Moves the instructions of a block so that fewer flags order them; the order within each pipe is kept.
 
-Pipes run side by side, each in the order of its instructions, so where an instruction stands among those of other
-pipes says only where its flags may stand. A flag for all loads of a block needs them before their first use.
+Pipes run in parallel, each in program order, so the position of an instruction among those of other pipes only matters
+for the placement of flags. One flag for all loads of a block requires all of them to precede the first use.
 """
 
 from __future__ import annotations

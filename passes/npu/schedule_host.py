@@ -7,14 +7,14 @@ After:   npu.launch @k %x, %y {..., stream = "compute"}
          npu.wait_event {event = 0, stream = "copy_out"}
          %h = npu.to_host %y {stream = "copy_out"}
 
-The op says on which stream it belongs. One walk in program order then looks, for each command, at those before it on
-other queues that it must not meet: writes of what it reads, and all uses of what it writes, at the addresses of the
-memory plan. What its queue does not know to be over, it waits for: the latest first, since that may imply the others.
+Each op names its stream. One walk in program order finds, for each command, the conflicting earlier commands on other
+queues: writes of its inputs and all uses of its outputs, by the addresses of the memory plan. The command waits for
+those that its queue does not know to be finished, the latest first, since that may imply the others.
 
-Blocks are walked from the inside out. An event between a command inside a loop or a branch and one outside stands at
-the border. A called function begins and ends on the compute stream: for its caller it is one command there. What one
-round of a loop leaves for the next shows when its body is walked a second time; such an event is recorded once before
-the loop, too.
+Blocks are walked from the inside out. An event between a command inside a loop or a branch and one outside is
+placed at the border. A called function begins and ends on the compute stream, so its caller sees one command there.
+Dependences between iterations of a loop are found by walking its body twice; their events are also recorded once
+before the loop.
 """
 
 from __future__ import annotations

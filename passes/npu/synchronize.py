@@ -4,12 +4,12 @@ For every buffer that several pipes touch, in the block where its slots advance 
 
   * forward: a later conflicting use on another pipe waits for the earlier one in the same iteration
     (load on MTE2, then use on V: set_flag [MTE2 -> V] after the load, wait_flag before the use);
-  * backward: the next round's first use waits until this round's last conflicting use is over
+  * backward: the next iteration's first use waits until this iteration's last conflicting use is over
     (V done reading, then the next load into the slot); such flags are raised once for each slot before the
     section's loops and consumed once after them.
 
 Pipes run in order, so a wait also covers everything its source pipe did before: only the last producer before
-each consumer sets a flag, and a need that an earlier wait already covers adds nothing. A flag of a multi-buffer
+each consumer sets a flag, and a dependence that an earlier wait covers adds no flag. A flag of a multi-buffer
 has one event for each slot; a pair of pipes has 8 events.
 """
 

@@ -1,4 +1,4 @@
-"""The axes of a fusion's domain: which of them each dimension of each value is, and which are walked as one."""
+"""The axes of a fusion's domain: the axis of each dimension of each value, and which neighbouring axes are merged."""
 
 from __future__ import annotations
 

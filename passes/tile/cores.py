@@ -1,4 +1,4 @@
-"""How many cores a kernel is worth: each core more shortens the work and lengthens the launch."""
+"""Chooses the number of cores of a kernel: each further core shortens the work and lengthens the launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a contraction's tile would cost, in closed form: enough to choose between tiles, not to report."""
+"""Closed-form cost estimates of contraction tiles, accurate enough to choose between tiles but not for reports."""
 
 from __future__ import annotations
 

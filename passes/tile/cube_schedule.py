@@ -1,4 +1,4 @@
-"""Tile sizes for contractions, in plain numbers: one mma step (l0), one load (l1), and the split over cores."""
+"""Tile sizes for contractions, by plain arithmetic: one mma step (l0), one load (l1), and the split over cores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels for cumulative reductions. Rows that do not fit are walked in pieces that carry what came before."""
+"""Kernels for cumulative reductions. Rows that do not fit are walked in pieces, with a carried partial result."""
 
 from __future__ import annotations
 

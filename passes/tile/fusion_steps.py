@@ -1,4 +1,4 @@
-"""What a fusion computes, as steps: loads of what comes from outside, the ops of its domain, stores of its results."""
+"""Turns a fusion into steps: loads of its operands, the ops of its domain, stores of its results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Cuts a fusion in two, for one whose values do not fit on chip together.
+"""Splits a fusion whose values do not fit on chip together.
 
-graph-fuse estimates what a kernel holds; only here it is known. The fusion's members, in their order, become two
-fusions, cut where the second takes least from the first. Layout ops go with those who look through them.
+graph-fuse only estimates a kernel's on-chip footprint; this module has the exact one. The members of the fusion, in
+order, become two fusions, split where the least data crosses. Layout ops stay with the ops that read through them.
 """
 
 from __future__ import annotations

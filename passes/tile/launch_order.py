@@ -1,12 +1,12 @@
-"""The order of launches beside work of the host: what waits for the host comes behind what need not.
+"""Orders launches around host calls: launches that depend on the host come last.
 
 Before:  %h = graph.host %x {op = "fft"} ; %s = tile.launch @reduce_0 %h ; %y = tile.launch @contract_0 %a, %b
 After:   %h = graph.host %x {op = "fft"} ; %y = tile.launch @contract_0 %a, %b ; %s = tile.launch @reduce_0 %h
 
-Kernels run on one stream in program order. This is where it is decided: the launches are there, and their values are
-still values, so any order that respects them is right. Each op of a block becomes a unit with legs on queues and an
-estimate of how long they take, and queues.py arranges the units. What may be updated in place stays so: whoever reads
-a tensor before it is overwritten in the order of the program still does.
+Kernels run on one stream in program order. The order is decided here because the launches are known and the IR still
+has value semantics, so any order that respects def-use is correct. Each op of a block becomes a unit with legs on
+queues and an estimated time for each leg, and queues.py orders the units. In-place updates stay possible: a reader of a
+tensor stays before the op that overwrites it in program order.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """graph-to-tile: each fusion becomes a kernel and a launch; equal fusions share one kernel. A fusion whose values do
-not fit on chip together becomes two (halves.py).
+not fit on chip together is split (halves.py).
 
 Before:  %r = graph.fusion %x, %w {kind = "cube"} { ... graph.contract ... }
 After:   %r = tile.launch @contract_0 %x, %w
          tile.kernel @contract_0 { ^bb0(%i: index, %x: !npu.gm<...>, ...): tile.section {core = "cube"} { ... } }
 
-Where the program calls the host, launches that wait for it then go behind those that need not (launch_order.py).
+In a program with host calls, launches that depend on the host are then ordered last (launch_order.py).
 """
 
 from __future__ import annotations

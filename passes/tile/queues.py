@@ -1,8 +1,8 @@
-"""In which order a program gives its commands to queues that run side by side: list scheduling over numbers.
+"""Orders the commands of a program for parallel in-order queues: list scheduling on plain numbers.
 
-A unit is what the program does in one place: a launch, or a transfer, a host call and the transfer of its result. Its
-legs run one after the other, each on a queue, and a queue runs what it was given in order. A kernel that waits for the
-host therefore holds up every kernel given behind it, ready or not.
+A unit is scheduled as a whole: a launch, or a transfer, a host call and the transfer of its result. Its
+legs run one after the other, each on a queue, and a queue runs its legs in order. A kernel that waits for the
+host therefore blocks every later kernel, even a ready one.
 """
 
 from __future__ import annotations

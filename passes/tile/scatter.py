@@ -1,8 +1,8 @@
-"""Kernels for scatter: a part of the target stays in the unified buffer while all updates pass by.
+"""Kernels for scatter: a part of the target stays in the unified buffer while all updates are read.
 
-Every element has one core, so nothing is stored twice and the order of the updates is kept. Parts are long along the
-rows: each part more along them reads all updates once more. Where groups of rows have updates of their own, a part is
-some groups, and reads theirs only.
+Every element belongs to one core, so nothing is stored twice and the order of the updates is kept. Parts are long along
+the rows, since each further part along them reads all updates again. In a batch of scatters a part consists of whole
+batches and reads only their updates.
 """
 
 from __future__ import annotations

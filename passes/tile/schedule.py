@@ -1,4 +1,4 @@
-"""Tile sizes for vector kernels, in plain numbers: what fits the buffers, fills the cores and keeps copies long."""
+"""Tile sizes for vector kernels, by plain arithmetic: tiles fit the buffers, use all cores and keep copies long."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Steps of a vector kernel: tile ops known by the axes that they span, before their tiles have sizes.
 
-A list of steps says how much of ub it needs for given tile extents, and in which loop each step stands.
+From a list of steps follow the bytes of ub for given tile extents and the loop of each step.
 """
 
 from __future__ import annotations

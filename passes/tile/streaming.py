@@ -1,4 +1,4 @@
-"""Reductions whose rows do not fit ub: rows are read in pieces, whose partial results a carried tile combines."""
+"""Reductions whose rows do not fit ub: rows are read in pieces, and a carried tile combines their partial results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Vector kernels: elementwise ops and reductions over a tiled domain, and pure data movement.
 
 The fusion becomes a list of steps, each known by the domain axes it spans. Tile sizes come from the schedule or from
-pins; then each step is emitted in the outermost loop that knows everything it depends on.
+pins; then each step is emitted in the outermost loop where all its operands are available.
 """
 
 from __future__ import annotations

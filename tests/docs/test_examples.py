@@ -2,11 +2,11 @@
 
 Fenced blocks that are checked, by the words after the language:
 
-    mlir before [target=T]   a module, the input of the page's pass (docs/passes/NN-name.md: `name`)
+    mlir before [target=T]   a module, the input of the page's pass (docs/passes/name.md: `name`)
     mlir after               what the pass makes of the nearest `before` above
     python source            defines `layer` and `args` (docs/architecture.md)
     mlir <pass>              the program of `source` after that pass
-    python tour              a session that ends with `program` compiled and run (README.md)
+    python tour              a session that ends with `program` compiled and run (README.md, docs/index.md)
     mlir <level>             `program.ir(level)` of the tour
 
 In a checked block `...` inside a line stands for any text and a line `...` for any lines; all other lines
@@ -33,7 +33,8 @@ from tilewright.passes.pipeline import PIPELINE, make_pass
 ROOT = Path(__file__).resolve().parents[2]
 README, ARCHITECTURE = ROOT / "README.md", ROOT / "docs" / "architecture.md"
 PAGES = sorted((ROOT / "docs" / "passes").glob("*.md"))
-DOCS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+HOME = ROOT / "docs" / "index.md"
+DOCS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 STAGES = {s.name: s for s in PIPELINE}
 LEVELS = ("graph", "tile", "npu")
 WIDTH = 110
@@ -225,6 +226,21 @@ def test_readme_tour(
     )
     for level in LEVELS:
         check(README, the(README, "mlir", level), space["program"].ir(level))
+
+
+def test_home_page_shows_the_same_tour() -> None:
+    ours, theirs = fences(README), fences(HOME)
+    start = ours.index(the(README, "python", "tour"))
+    assert [(f.language, f.words, f.text) for f in theirs[:2]] == [
+        (f.language, f.words, f.text) for f in ours[start : start + 2]
+    ]
+
+
+def test_readme_begins_with_the_commands_an_example_and_a_picture() -> None:
+    """The first screen, of 50 lines, has all that a newcomer looks for; lists come after it."""
+    first = "\n".join(README.read_text(encoding="utf-8").splitlines()[:50])
+    for part in ("make demo", "make test", "```python tour", "](docs/images/explain.png)"):
+        assert part in first
 
 
 # -- the text ------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import tilewright
 from tilewright.passes.pipeline import PIPELINE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,3 +86,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     assert (tmp_path / "site" / "reference" / "npu.html").is_file()
+    raw = [page.name for page in (tmp_path / "site").rglob("*.html") if "```" in page.read_text()]
+    assert not raw, f"pages with a fence that is no block: {', '.join(raw)}"
+    api = (tmp_path / "site" / "api.html").read_text()
+    assert [name for name in tilewright.__all__ if f'id="tilewright.{name}"' not in api] == []

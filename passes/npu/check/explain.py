@@ -1,4 +1,4 @@
-"""Turns what the clocks found into findings: which op, at which loop indices, and why nothing orders the two."""
+"""Turns hazards that the clocks found into findings: the op, the loop indices, and why nothing orders the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which flags a safe kernel could do without."""
+"""Finds the redundant flags of a safe kernel."""
 
 from __future__ import annotations
 

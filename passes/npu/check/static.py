@@ -1,4 +1,4 @@
-"""What shows without following the order of instructions: addresses, bounds, events, operands that overlap."""
+"""Checks that do not depend on the order of instructions: addresses, bounds, events, operands that overlap."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""What runs or times a program: the interpreter, the simulator, reports and traces."""
