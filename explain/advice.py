@@ -201,7 +201,7 @@ def _vector(f: Figures) -> Iterator[Finding]:
     width: Counter[str] = Counter()
     for section in f.kernel.sections:
         for work in section.works:
-            if work.op.PIPE is Pipe.V:
+            if work.op.PIPE == Pipe.V:
                 op = work.op.name.removeprefix("npu.")
                 cost = max((v.cycles for v in work.variants), default=0)
                 cycles[op] += cost

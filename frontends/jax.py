@@ -82,11 +82,12 @@ def lower_staged(lowered: Any) -> Lowered:
     compile_args = lowered._lowering.compile_args
     number_callbacks(source, _callbacks(lowered))
     names = tuple(map(given_name, functions(source)["main"].regions[0].blocks[0].arguments))
+    module = convert_module(source)  # what it refuses is said before what follows from it
     avals, kept = _avals(lowered.in_avals), tuple(sorted(compile_args["kept_var_idx"]))
     if len(kept) != len(names):
         raise FrontendError(f"@main takes {len(names)} inputs where its signature has {len(kept)}")
     return Lowered(
-        convert_module(source),
+        module,
         lowered.in_tree,
         lowered.out_tree,
         avals,

@@ -77,7 +77,7 @@ class Machine:
         found[self.core_kinds[-1]].add("V")
         for (source, target), move in self.moves.items():
             for name in (source, target):
-                if self.spaces[name].core:
+                if name in self.spaces and self.spaces[name].core:
                     found[self.spaces[name].core].add(move.pipe)
         moving = {move.pipe for move in self.moves.values()}
         for pipes in found.values():  # a chip's own unit that moves nothing may be of either

@@ -16,17 +16,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tiers import ALL, SHIPPED, chosen, first_tier
-
-EMITTERS = "xla_cpu_use_fusion_emitters"
+from tiers import ALL, first_tier
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-FLAGS = {
-    "xla_cpu_multi_thread_eigen": "false",  # another core belongs to another worker
-    **({} if ALL else {EMITTERS: "false"}),
-}
-"""XLA's options. Its older emitters of fusions compile in half the time, and a test's program runs once. The first tier
-compiles one test in `SHIPPED` as users' programs are compiled, see `as_shipped`; the second tier all of them."""
+FLAGS = {"xla_cpu_multi_thread_eigen": "false"}
+"""XLA's options: another core belongs to another worker."""
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     FLAGS.pop("xla_cpu_multi_thread_eigen")
@@ -48,7 +42,6 @@ def processor() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sampled(every): of these cases one in so many runs in the first tier")
-    config.addinivalue_line("markers", "shipped: XLA compiles as for users in the first tier, too")
     if not hasattr(config, "workerinput") and KEPT.exists():
         if sum(path.stat().st_size for path in KEPT.rglob("*")) > MOST_KEPT:
             shutil.rmtree(KEPT)
@@ -84,13 +77,3 @@ def own_precision() -> Iterator[None]:
     before = jax.config.jax_enable_x64
     yield
     jax.config.update("jax_enable_x64", before)
-
-
-@pytest.fixture(autouse=True)
-def as_shipped(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the first tier, a part of the tests has bytes memory and the tile level compiled as users have."""
-    marked = request.node.get_closest_marker("shipped") is not None
-    if not ALL and (marked or chosen(request.node.nodeid, SHIPPED)):
-        from tilewright.backends.interpreter.compiling import OPTIONS
-
-        monkeypatch.setitem(OPTIONS, EMITTERS, True)

@@ -79,7 +79,7 @@ def unrolled(nodes: Sequence[Node], env: Env, price: Price) -> Iterator[Item]:
 def run(kernel, point: tuple[int, ...], prices: Sequence[Price]) -> list[int]:
     """When each core of the block at a grid point is done, in cycles."""
     machine = kernel.machine
-    heads = [machine.cube_head_cycles if pipe is Pipe.M else 0 for pipe in PIPES]
+    heads = [machine.cube_head_cycles if pipe == Pipe.M else 0 for pipe in PIPES]
     waits = [machine.wait_cycles.get(pipe, 0) for pipe in PIPES]
     cores = [
         PlainCore(

@@ -27,8 +27,6 @@ from tilewright.backends.interpreter.products import accumulator, dot_general, m
 from tilewright.backends.interpreter.scope import Scope
 from tilewright.dialects.elementwise import FUNCTIONS
 
-pytestmark = pytest.mark.shipped  # the ways to compile are what is tested
-
 FLOATS = [np.float16, ml_dtypes.bfloat16, np.float32]
 SHAPES = [(1 << 14,), (64, 250), (7,), (1,)]
 

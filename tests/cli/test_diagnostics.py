@@ -77,9 +77,9 @@ WRONG = {
         len("graph.nothing"),
     ),
     "a type that cannot be": (
-        "  %y = npu.alloc : () -> !npu.buffer<8xf32, nowhere>\n",
+        "  %y = npu.alloc : () -> !npu.buffer<8xf32, gm>\n",
         8,
-        "!npu.buffer: 'nowhere' is not an on-chip space (l1, l0a, l0b, l0c, ub, bt, fb)",
+        "!npu.buffer: 'gm' is not an on-chip space, such as l1, l0a, l0b, l0c, ub, bt, fb",
         len("npu.alloc"),
     ),
     "tabs": (f"\t%y =\t{RESHAPE}", 7, SAYS, len("graph.reshape")),

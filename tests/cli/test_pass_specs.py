@@ -75,7 +75,7 @@ def test_a_pipeline_that_cannot_be_read(
         ("graph-fuse{target=310}", "must be str, not '310'; as text it is target=\"310\"\n"),
         ("graph-fuse{target=true}", "must be str, not 'true'; as text it is target=\"true\"\n"),
         ("graph-to-tile{schedule=a,b}", "must be str, not 'a,b'; as text it is schedule=\"a,b\"\n"),
-        ("graph-fuse{target}", "must be str, not ''\n"),
+        ("graph-to-tile{schedule}", "must be str, not ''\n"),
         (
             "graph-fuse{targt=a}",
             "pass graph-fuse has no option 'targt'; did you mean target; its options are target\n",

@@ -168,11 +168,11 @@ PYTHON = {
     ),
     "text for inputs": (
         "def f(x):\n    return x\ndef f_inputs():\n    return 'abc'\n",
-        "argument 0 of f is a str",
+        "argument x of f is a str",
     ),
     "dates for inputs": (
         "def f(x):\n    return x\ndef f_inputs():\n    return np.array(['2020-01-01'], 'datetime64[D]')\n",
-        "argument 0 of f is a ndarray of datetime64",
+        "argument x of f is a ndarray of datetime64",
     ),
 }
 """Module, without its imports of jax and numpy in the first line, and what is said of it."""
@@ -234,7 +234,7 @@ def test_python(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("run n.tw --shapes f32[2000000000]", "not enough memory"),
         (
             "report n.py:f --shapes f32[1000000000,1000000000]",
-            "f32[1000000000,1000000000] does not fit in memory",
+            "the program needs 8000000000000000000 bytes of device memory",
         ),
         ("report n.py:f --shapes float32[4]", "unknown element type 'float32' in --shapes; write f32"),
         ("report n.py:f --shapes F32[4]", "unknown element type 'F32' in --shapes; did you mean f32"),

@@ -22,7 +22,6 @@ from tilewright.dialects import make_context
 from tilewright.dialects.elementwise import FUNCTIONS
 from tilewright.dialects.text import parse_module
 from tilewright.verification.compare import compare
-from tilewright.verification.tolerance import ULPS
 
 NARROW = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 Array = np.ndarray
@@ -231,4 +230,4 @@ def test_f32_numbers_of_all_sizes() -> None:
     rng = np.random.default_rng(0)
     sizes = np.ldexp(rng.uniform(0.5, 1, 4000), rng.integers(-30, 4, 4000)).astype(np.float32)
     x = np.concatenate([sizes, -sizes, np.float32([0, 1, -1, 88, -88, 100, -100, np.inf, -np.inf, np.nan])])
-    hold("f32", (x,), np.float64, lambda name: ULPS[name] + 1)
+    hold("f32", (x,), np.float64, lambda name: FUNCTIONS[name].ulps_in("f32") + 1)

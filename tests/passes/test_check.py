@@ -279,7 +279,7 @@ def test_an_event_that_the_machine_does_not_have() -> None:
 
 def test_a_buffer_in_a_space_that_the_machine_does_not_have() -> None:
     spaces = {k: v for k, v in B1.spaces.items() if k != "ub"}
-    assert {f.kind for f in check(module_of(TEXT), replace(B1, spaces=spaces))} == {"out-of-bounds"}
+    assert {f.kind for f in check(module_of(TEXT), replace(B1, spaces=spaces))} == {"out-of-bounds", "wrong-machine"}
 
 
 def test_flags_that_can_go_and_what_they_cost(tmp_path: Any) -> None:

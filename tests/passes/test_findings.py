@@ -82,6 +82,10 @@ CASES: dict[str, tuple[str, str]] = {
         kernel(f"{flag('set')} // 1\n{flag('set')} // 2\n{flag('wait')}\n{flag('wait')}"),
     ),
     "an event too many": ("event-overflow", kernel(f"{flag('set', 8)} // 1\n{flag('wait', 8)}")),
+    "more cores than a block has": (
+        "wrong-machine",
+        kernel("").replace("units = 1} {", "units = 3} { // 1"),
+    ),
     "a wait for nothing": ("deadlock", kernel(f"{flag('wait')} // 1")),
     "a buffer over a live one": (
         "overlap",

@@ -18,9 +18,6 @@ from tilewright.verification.walk import Settings, Walk
 REFERENCE: dict[str, bool | int | str] = {
     "xla_allow_excess_precision": False,
     "xla_cpu_experimental_ynn_fusion_type": "",
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
 }
 """How JAX's own code is compiled: each f16 and bf16 value is rounded where the program says so, no library takes over
 reductions, and LLVM makes no effort: the code runs once. It takes a fifth of XLA's usual time."""

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 import tilewright as tw
+from tilewright.api.program import lower
 from tilewright.api.signature import physical
 from tilewright.verification.bounds import Bound
 from tilewright.verification.compare import compare, same_bits
@@ -189,7 +190,7 @@ def _beyond(
     verdict: Verdict, fn: Any, args: Sequence[Any], got: Sequence[Any], wants: Sequence[Sequence[Any]]
 ) -> str:
     """What is beyond the project's own bounds (docs/numerics.md) of all references, or nothing."""
-    module, flat = tw.program.lower(fn, *args)
+    module, flat = lower(fn, *args)
     bounds: list[Bound] = Walk(module, Cache(), Settings(likely=True, record=False)).run(flat).result_bounds
     said = ""
     for want in wants:
