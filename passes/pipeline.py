@@ -23,7 +23,7 @@ from .stages import (
     stage_of,
     stage_table,
 )
-from .states import level_of, recording, states_of
+from .states import confirmed_states, level_of, recording, states_of
 
 ORDER = ("graph", "tile", "npu")
 """The levels from the top."""
@@ -106,7 +106,7 @@ def remaining(
 ) -> list[Stage]:
     """The stages that a module in the states `have` (None: in its own) has not been through, up to the end of level
     `until`. What has been proven of it is proven anew."""
-    have, start = states_of(module) if have is None else have, level_of(module)
+    have, start = confirmed_states(module) if have is None else have, level_of(module)
     out = []
     for stage in stages:
         if ORDER.index(stage.level) > ORDER.index(until):

@@ -38,6 +38,13 @@ def states_of(module: ModuleOp) -> set[str]:
     return _shown(module)
 
 
+def confirmed_states(module: ModuleOp) -> set[str]:
+    """The states of a module that its ops do not contradict: a file from which a person took the addresses still
+    records that it has them."""
+    recorded = states_of(module)
+    return recorded & _shown(module) if level_of(module) == "npu" else recorded
+
+
 @contextmanager
 def recording(stage: Stage, module: ModuleOp) -> Iterator[None]:
     """Checks what a stage requires of a module before its pass runs inside, and records what holds after it.
@@ -70,16 +77,19 @@ def _shown(module: ModuleOp) -> set[str]:
 
     allocs = synced = 0
     scheduled = True
-    missing = False
+    missing = unplanned = False
     for op in module.walk():
         if op.name == "npu.alloc":
             allocs += 1
             missing |= "address" not in op.properties
+        unplanned |= op.name in ("npu.gm_alloc", "npu.gm_constant") and "address" not in op.properties
         synced += op.name in ("npu.set_flag", "npu.set_cross", "npu.barrier")
         if isinstance(op, Command) and op.name != "npu.yield":
             scheduled &= op.queue is not None
         if isinstance(op, FuncOp) and "npu.arena_bytes" in op.attributes:
             found.add("planned")
+    if unplanned:
+        found.discard("planned")
     if scheduled and "planned" in found:
         found.add("scheduled")
     if not missing:

@@ -98,10 +98,16 @@ OPERANDS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
 }
 
 
+TRANSPOSED = ("a transposed slice", "a chain")
+
+
 @pytest.mark.parametrize("name", OPERANDS)
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
-def test_operands(name: str, target: str) -> None:
+def test_operands(name: str, target: str, request: pytest.FixtureRequest) -> None:
     fn, args = OPERANDS[name]
+    if name in TRANSPOSED and target == "ascend-910b1":
+        reason = "docs/limits.md: small products of a transposed matrix differ in the last bits between the memories"
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     check(fn, *args, target=target, length=64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import jax
@@ -146,3 +147,13 @@ def test_a_stage_can_be_inserted() -> None:
 
 def test_the_table_of_stages_names_them_all() -> None:
     assert [row[0] for row in stage_table()] == [s.name for s in PIPELINE]
+
+
+def test_what_a_person_took_away_is_made_again() -> None:
+    """The record of states goes with the text; the ops contradict it."""
+    text = tw.compile(layer, X, W).ir("npu")
+    bare = re.sub(r"address = \d+", "", re.sub(r" \{address = \d+\}", "", text))
+    again = parse_module(make_context(), bare, "bare.mlir")
+    assert "addressed" in recorded_states(again)
+    run_pipeline(again)
+    assert str(again).count("address = ") == text.count("address = ")
