@@ -16,9 +16,6 @@ from hypothesis import settings
 ALL = os.environ.get("TESTS", "") == "all"
 """Whether this is `make test-all`."""
 
-SHIPPED = 8
-"""One test in so many compiles as users' programs are compiled, also in the first tier."""
-
 FEWER = 4
 """One example of hypothesis in so many belongs to the first tier."""
 
