@@ -1,4 +1,4 @@
-"""Launches and calls name what exists, and give it what it takes."""
+"""Launches name kernels that exist, and give them what they take."""
 
 from __future__ import annotations
 
