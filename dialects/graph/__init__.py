@@ -13,6 +13,7 @@ from .interface import GraphOp
 from .movement import BroadcastOp, ConcatOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp, ViewOp
 from .reductions import ArgReduceOp, ReduceOp, ReduceWindowOp
 from .scatter import ScatterOp
+from .schedules import CubeSchedule, CubeScheduleAttr, VectorSchedule, VectorScheduleAttr
 from .selecting import SelectAndScatterOp
 from .sorting import SortOp
 
@@ -60,7 +61,7 @@ Graph = Dialect(
         WhileOp,
         YieldOp,
     ],
-    [DataAttr],
+    [CubeScheduleAttr, DataAttr, VectorScheduleAttr],
     [Constants()],
 )
 
@@ -74,6 +75,8 @@ __all__ = [
     "ConstantOp",
     "ContractOp",
     "ConvOp",
+    "CubeSchedule",
+    "CubeScheduleAttr",
     "CumulateOp",
     "DataAttr",
     "DynamicSliceOp",
@@ -96,6 +99,8 @@ __all__ = [
     "SortOp",
     "ToHostOp",
     "TransposeOp",
+    "VectorSchedule",
+    "VectorScheduleAttr",
     "ViewOp",
     "WhileOp",
     "YieldOp",

@@ -20,10 +20,12 @@ from xdsl.irdl import (
     var_result_def,
 )
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
+from xdsl.utils.exceptions import VerifyException
 
 from ..base import FormattedOp, describe, integer, text, to_ints
 from ..dtypes import itemsize, size, tensor
 from .interface import GraphOp, element_of, shape_of
+from .schedules import to_schedules
 
 AXES = "axes"
 """Attribute of an op in a fusion: the domain's axis of each dimension of its result (of its operand, for a
@@ -75,6 +77,8 @@ class FusionOp(RegionOp):
     kind = prop_def(StringAttr)
     domain = prop_def(DenseArrayBase)
     """Extents of the iteration axes that the ops' `axes` attributes refer to."""
+    schedule = opt_prop_def(Attribute)
+    """How its kernel is cut: a schedule of schedules.py, or one for each launch where it takes several."""
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), Pure())
 
@@ -91,6 +95,10 @@ class FusionOp(RegionOp):
         if [a.type for a in self.body.block.args] != [v.type for v in self.inputs]:
             raise self.error("block arguments must have the inputs' types")
         self.check_yield(0, self.result_types)
+        try:
+            to_schedules(self.schedule)
+        except VerifyException as error:
+            raise self.error(str(error)) from error
         axes = len(to_ints(self.domain))
         for op in self.body.block.ops:
             named = op.attributes.get(AXES)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from xdsl.dialects.builtin import TensorType, i32
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from ...machine import Machine
 from ..base import FormattedOp
@@ -41,8 +41,8 @@ wherever it is used; or in a kernel of its own of this kind. "": not in kernels.
 class GraphOp(FormattedOp):
     """A pure tensor op. `infer` gives the result types that its operands and properties imply.
 
-    `evaluate`, `build_kernel` and `error_bound` are asked of ops that the tables of the layers above do not have, such
-    as those of plugins (support/rules.py).
+    `evaluate`, `scheduled_kernel` and `error_bound` are asked of ops that the tables of the layers above do not have,
+    such as those of plugins (support/rules.py).
     """
 
     GROUPING: ClassVar[Grouping] = ""
@@ -71,8 +71,9 @@ class GraphOp(FormattedOp):
         """The results, or the only one, for operands that are JAX arrays."""
         raise NotImplementedError
 
-    def build_kernel(self, fusion: Operation, machine: Machine, name: str, pins: Any) -> Operation:
-        """The `tile.kernel` called `name` of a fusion that holds this op; pins: as `schedule_for` takes them."""
+    def scheduled_kernel(self, fusion: Any, machine: Machine, name: str, asked: Any) -> Any:
+        """The `passes.tile.scheduled.ScheduledKernel` called `name` of a fusion that holds this op; asked: the schedule
+        that it is to have, or what is pinned of it."""
         raise NotImplementedError
 
     def error_bound(self, xs: Sequence[Any], es: Sequence[Any], ys: Sequence[Any], mode: str) -> Sequence[Any]:

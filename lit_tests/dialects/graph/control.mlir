@@ -13,6 +13,20 @@
 // CHECK-NEXT: graph.exp %{{.*}} attributes {axes = array<i64: 0>} : tensor<4xf32>
 // CHECK-NEXT: graph.yield %{{.*}} : (tensor<4xf32>)
 
+// A schedule is a property: complete, or what is pinned of it, or one for each launch.
+%wide = graph.fusion %x {domain = [4], kind = "vector", schedule = #graph.vector_schedule<axes = [[0]], tile = [4], grid = [1], ub = 2>}
+  : (tensor<4xf32>) -> tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: graph.fusion {{.*}} schedule = #graph.vector_schedule<axes = {{\[\[0]]}}, tile = [4], grid = [1], ub = 2>}
+%two = graph.fusion %x {domain = [4], kind = "cube", schedule = [#graph.cube_schedule<inner = n, base_m = 64, split_k = 4>, #graph.vector_schedule<>]}
+  : (tensor<4xf32>) -> tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: graph.fusion {{.*}} schedule = [#graph.cube_schedule<inner = n, base_m = 64, split_k = 4>, #graph.vector_schedule<>]}
+
 %i, %v = graph.while %n, %x {counter = 0, trip_count = 10} : (tensor<i32>, tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>) {
 ^bb0(%j: tensor<i32>, %b: tensor<4xf32>):
   %ten = graph.constant {value = #graph.data<i32, [], (10)>} : () -> tensor<i32>

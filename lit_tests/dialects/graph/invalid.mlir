@@ -590,3 +590,84 @@ graph.sort {descending = [], dim = 0, keys = [], total = []}
   graph.yield %b : (tensor<8x4xf32>)
 }
 // CHECK: 'graph.fusion' has a domain of 1 dimension, and 'graph.exp' {{.*}}names the axes [0, 1] of it
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.fusion %x {domain = [4], kind = "vector", schedule = #graph.vector_schedule<tile = [0]>} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: schedule: tile must be positive integers, as in [8, 512], not (0,)
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.fusion %x {domain = [4], kind = "vector", schedule = #graph.vector_schedule<ub = 5>} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: schedule: ub must be 1 to 4 buffers, not 5
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.fusion %x {domain = [4], kind = "vector", schedule = #graph.cube_schedule<inner = k>} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: schedule: inner must be m or n, not 'k'
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.fusion %x {domain = [4], kind = "vector", schedule = #graph.cube_schedule<axes = [0]>} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: schedule: axes must be lists of axes, as in {{\[\[0], \[1, 2]]}}, not (0,)
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.fusion %x {domain = [4], kind = "vector", schedule = #graph.vector_schedule<grid = 3>} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: schedule: grid must be positive integers, as in [8, 512], not 3
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.fusion %x {domain = [4], kind = "vector", schedule = #graph.vector_schedule<base_m = 64>} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: a VectorSchedule has no 'base_m': there are axes, copy_length, cores, grid, tile, ub
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.fusion %x {domain = [4], kind = "vector", schedule = "fast"} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: 'graph.fusion' schedule: "fast" is neither a vector_schedule nor a cube_schedule
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.fusion %x {domain = [4], kind = "vector", schedule = #graph.vector_schedule<ub = 1, ub = 2>} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: ub is given twice
+
+// -----
+
+%x = "test.op"() : () -> tensor<4xf32>
+%y = graph.fusion %x {domain = [4], kind = "vector", schedule = #graph.cube_schedule<base_m = 0>} : tensor<4xf32> {
+^bb0(%a: tensor<4xf32>):
+  graph.yield %a : (tensor<4xf32>)
+}
+// CHECK: schedule: base_m must be a positive integer, not 0
