@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -64,6 +65,11 @@ class Machine:
     library_issue_factor: float = 1.0
     library_constant_factor: float = 1.0
     library_start_us: float = 0.0
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """64 hexadecimal digits that stand for all its numbers, whatever file they come from."""
+        return hashlib.sha256(_canonical(self).encode()).hexdigest()
 
     @property
     def core_kinds(self) -> tuple[str, ...]:
@@ -141,6 +147,19 @@ class Machine:
     def names() -> list[str]:
         """The known targets: ours and those of plugins."""
         return sorted(files.known())
+
+
+def _canonical(value: object) -> str:
+    """A value of machine files as text in which order says nothing."""
+    if is_dataclass(value):
+        return f"({', '.join(f'{f.name}={_canonical(getattr(value, f.name))}' for f in fields(value))})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{k!r}: {_canonical(v)}' for k, v in value.items()))}}}"
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(_canonical, value)))}}}"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_canonical, value))}]"
+    return repr(value)
 
 
 @dataclass(frozen=True)
