@@ -24,6 +24,7 @@ from ..dialects.npu.structure import KernelOp
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.npu.check import removable_flags
+from ..passes.oracle import BOUND
 from ..passes.pins import Pins, Schedule, pins_text
 from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned, run_pipeline
 from ..support.collector import collector_paused
@@ -57,6 +58,7 @@ class Options:
         memory: `typed` (an array per buffer, fast) or `bytes` (real addresses).
         check: Whether npu-check proves the program free of hazards.
         schedule: Pinned tiling choices, for all kernels (a `Schedule`) or by kernel name.
+        oracle: Who judges schedules, by the name under which `passes.oracle.register` knows it.
         host: `allow` host calls, or `forbid` them: a program with host calls is then refused with their list.
         donate: Arguments, by position or name, whose memory the program may reuse, besides those that the source
             donates. A `jax.Array` that is passed there is deleted.
@@ -65,6 +67,7 @@ class Options:
     memory: Literal["typed", "bytes"] = "typed"
     check: bool = True
     schedule: Pins = None
+    oracle: str = BOUND
     host: Literal["allow", "forbid"] = "allow"
     donate: Donate = ()
 
@@ -81,7 +84,7 @@ class Options:
 
     def stages(self) -> list[Stage]:
         """The pipeline that these options ask for."""
-        chosen = pinned(PIPELINE, pins_text(self.schedule), self.host)
+        chosen = pinned(PIPELINE, pins_text(self.schedule), self.host, self.oracle)
         return [s for s in chosen if self.check or s.name != "npu-check"]
 
 

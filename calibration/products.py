@@ -9,7 +9,7 @@ from typing import Any
 
 from ..machine import Machine
 from ..passes.pins import Schedule
-from ..passes.tile.cube_cost import round_up
+from ..passes.tile.bound import round_up
 from . import functions
 from .expressed import (
     ITEM_BYTES,

@@ -1,5 +1,7 @@
 """`Schedule`: tiling choices pinned by hand, for all kernels or by kernel name. Plain values, no IR.
 
+graph-schedule makes a kernel's `VectorSchedule` or `CubeSchedule` of it and chooses what is left free.
+
     Schedule(base_m=128, base_n=256, base_k=64, step_k_a=4, step_k_b=4, split_m=4, split_n=6, l0c=1)
     Schedule.parse("base_m=128,split_n=6")                        the same as text (CLI, pass option)
     parse_pins("contract_0: base_m=64; add_0: tile=1x4096,ub=1")  by kernel
@@ -10,36 +12,11 @@ What is None stays the compiler's choice. A pin is obeyed, or refused with a Pas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, TypeGuard
 
+from ..dialects.graph.schedules import MOST_BUFFERS, SPACES, CubeSchedule, VectorSchedule
 from .errors import PassError
-
-SPACES = ("l1", "l0a", "l0b", "l0c", "ub")
-CUBE_FIELDS = frozenset(
-    [
-        "base_m",
-        "base_n",
-        "base_k",
-        "step_k_a",
-        "step_k_b",
-        "split_m",
-        "split_n",
-        "l1",
-        "l0a",
-        "l0b",
-        "l0c",
-        "deal",
-    ]
-)
-"""Fields that contractions and convolutions obey; `ub`, `inner` and `cores` are for both kinds."""
-
-VECTOR_FIELDS = frozenset(["tile", "copy_length", "grid"])
-
-
-def cannot_obey(kernel: str, reason: str) -> PassError:
-    """The error for a pin that `kernel` cannot obey."""
-    return PassError(f"@{kernel} cannot obey its pinned schedule: {reason}")
 
 
 def _positive(value: object) -> TypeGuard[int]:
@@ -58,6 +35,7 @@ class Schedule:
         step_k_b: The same for the right operand.
         split_m: Cores along the rows of the result.
         split_n: Cores along the columns of the result.
+        split_k: Parts of the sums, each a product of its own; a kernel behind it adds them up.
         cores: The most cores that may work.
         l1: Buffers in flight in l1; 1 is single, 2 is double buffering. `l0a`, `l0b`, `l0c` and `ub` likewise.
         inner: Which loop over tiles is the inner one, "m" or "n".
@@ -75,6 +53,7 @@ class Schedule:
     step_k_b: int | None = None
     split_m: int | None = None
     split_n: int | None = None
+    split_k: int | None = None
     cores: int | None = None
     l1: int | None = None
     l0a: int | None = None
@@ -101,17 +80,13 @@ class Schedule:
             ]
             if not numbers or len(numbers) != (len(value) if isinstance(value, tuple) else 1):
                 raise PassError(f"schedule: {name} must be a positive integer, not {value!r}")
-            if name in SPACES and max(numbers) > 4:
-                raise PassError(f"schedule: {name} must be 1 to 4 buffers, not {value!r}")
+            if name in SPACES and max(numbers) > MOST_BUFFERS:
+                raise PassError(f"schedule: {name} must be 1 to {MOST_BUFFERS} buffers, not {value!r}")
 
     def pinned(self) -> dict[str, int | str | tuple[int, ...]]:
         """The fields that are not None."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
-
-    def slots(self, chosen: Mapping[str, int]) -> dict[str, int]:
-        """Buffers in flight by space: the pinned ones over `chosen`."""
-        return {space: getattr(self, space, None) or count for space, count in chosen.items()}
 
     def __str__(self) -> str:
         shown = {k: "x".join(map(str, v)) if isinstance(v, tuple) else v for k, v in self.pinned().items()}
@@ -176,14 +151,20 @@ def parse_pins(text: str) -> Pins:
     return found
 
 
-def schedule_for(pins: Pins, kernel: str, obeyed: frozenset[str]) -> Schedule:
-    """The pins of a kernel that obeys these fields. Raises PassError where it was named and cannot obey one."""
-    if pins is None:
-        return FREE
+def pinned_for(
+    pins: Pins, kernel: str, choices: type[CubeSchedule] | type[VectorSchedule], obeys_all: bool
+) -> CubeSchedule | VectorSchedule:
+    """What is pinned of a kernel with such choices; `obeys_all`: whether pins for all kernels are for it too.
+
+    Raises PassError where the kernel is named and has no such choice.
+    """
+    if pins is None or (isinstance(pins, Schedule) and not obeys_all):
+        return choices()
     if isinstance(pins, Schedule):
-        return replace(FREE, **{k: v for k, v in pins.pinned().items() if k in obeyed})
+        return choices.obeyed(pins.pinned())
     schedule = pins.get(kernel, FREE)
+    known = {f.name for f in fields(choices)}
     for name in schedule.pinned():
-        if name not in obeyed:
+        if name not in known:
             raise PassError(f"@{kernel} cannot obey the pinned {name}: its kind of kernel has no such choice")
-    return schedule
+    return choices.obeyed(schedule.pinned())

@@ -13,6 +13,7 @@ from ..dialects.module import target_of
 from .base import LevelPass, settle_target
 from .calls import callers_first
 from .errors import PassError, SeveralErrors
+from .oracle import BOUND
 from .stages import (
     PIPELINE,
     STATES,
@@ -119,14 +120,15 @@ def remaining(
     return out
 
 
-def pinned(stages: Sequence[Stage], schedule: str, host: str = "allow") -> list[Stage]:
-    """The stages with pinned choices and leave to call the host, as the options of their passes."""
-    return [replace(s, schedule=schedule, host=host) for s in stages]
+def pinned(stages: Sequence[Stage], schedule: str, host: str = "allow", oracle: str = BOUND) -> list[Stage]:
+    """The stages with pinned choices, leave to call the host and the name of who judges schedules, as the options of
+    their passes."""
+    return [replace(s, schedule=schedule, host=host, oracle=oracle) for s in stages]
 
 
 def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
     """The pass of a stage, for a target and with those of the stage's choices that it takes."""
     cls = stage.load()
-    given = {"target": target, "schedule": stage.schedule, "host": stage.host}
+    given = {"target": target, "schedule": stage.schedule, "host": stage.host, "oracle": stage.oracle}
     arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given and given[f.name] is not None}
     return cls(**arguments)

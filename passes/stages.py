@@ -14,17 +14,19 @@ from xdsl.passes import ModulePass
 from ..support.plugins import AddedPass, Entry
 from .added import load, loaders, with_added
 from .errors import StateMissing
+from .oracle import BOUND
 
 STATES = (
     "real",
     "partitioned",
     "fused",
+    "scheduled",
     "tiled",
     "bufferized",
     "addressed",
     "synchronized",
     "planned",
-    "scheduled",
+    "ordered",
     "checked",
 )
 """Properties that a module gains on its way down, in the order in which it gains them."""
@@ -35,7 +37,7 @@ class Stage:
     """One pass of the pipeline.
 
     implementation: the pass's class, or "module:Class" of it; level: the module's level after the pass; requires,
-    establishes: states; schedule, host: what the pass of that option is given.
+    establishes: states; schedule, host, oracle: what the pass of that option is given.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Stage:
     establishes: tuple[str, ...] = ()
     schedule: str = ""
     host: str = "allow"
+    oracle: str = BOUND
 
     def load(self) -> type[ModulePass]:
         """The class of the pass."""
@@ -60,12 +63,15 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("graph-hoist", ".graph.hoist:GraphHoistPass", "graph"),
     Stage("graph-partition", ".graph.partition:GraphPartitionPass", "graph", (), ("partitioned",)),
     Stage("graph-fuse", ".graph.fuse:GraphFusePass", "graph", (), ("fused",)),
-    Stage("graph-to-tile", ".tile.lower:GraphToTilePass", "tile", ("fused",), ("tiled",)),
+    Stage("graph-schedule", ".tile.choose:GraphSchedulePass", "graph", ("fused",), ("scheduled",)),
+    Stage("graph-to-tile", ".tile.lower:GraphToTilePass", "tile", ("scheduled",), ("tiled",)),
     Stage("tile-to-npu", ".npu.bufferize:TileToNpuPass", "npu", ("tiled",), ("bufferized",)),
     Stage("npu-allocate", ".npu.allocate:NpuAllocatePass", "npu", ("bufferized",), ("addressed",)),
-    Stage("npu-synchronize", ".npu.synchronize:NpuSynchronizePass", "npu", ("bufferized",), ("synchronized",)),
+    Stage(
+        "npu-synchronize", ".npu.synchronize:NpuSynchronizePass", "npu", ("bufferized",), ("synchronized",)
+    ),
     Stage("npu-plan-memory", ".npu.plan_memory:NpuPlanMemoryPass", "npu", ("bufferized",), ("planned",)),
-    Stage("npu-schedule-host", ".npu.schedule_host:NpuScheduleHostPass", "npu", ("planned",), ("scheduled",)),
+    Stage("npu-schedule-host", ".npu.schedule_host:NpuScheduleHostPass", "npu", ("planned",), ("ordered",)),
     Stage("npu-check", ".npu.check:NpuCheckPass", "npu", ("addressed", "planned"), ("checked",)),
 )
 """The pipeline of this package, and behind it that with the passes of plugins."""

@@ -10,6 +10,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block
 
 from ..dialects.graph import FusionOp, GraphOp
+from ..dialects.graph.schedules import all_complete, to_schedules
 from ..dialects.module import STATES as RECORD
 from ..dialects.module import record_states, recorded_states
 from .graph.complex_values import is_real
@@ -67,16 +68,19 @@ def _shown(module: ModuleOp) -> set[str]:
         if is_real(module):
             found.add("real")
         tops = [f.body.block for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
-        if any(isinstance(op, FusionOp) and not op.on_host for block in tops for op in block.ops):
+        fusions = [op for block in tops for op in block.walk() if isinstance(op, FusionOp) and not op.on_host]
+        if fusions:
             found |= {"partitioned", "fused"}
+            if all(all_complete(to_schedules(op.schedule)) for op in fusions):
+                found.add("scheduled")
         return found
     if level == "tile":
-        return {"real", "partitioned", "fused", "tiled"}
-    found |= {"real", "partitioned", "fused", "tiled", "bufferized"}
+        return {"real", "partitioned", "fused", "scheduled", "tiled"}
+    found |= {"real", "partitioned", "fused", "scheduled", "tiled", "bufferized"}
     from ..dialects.npu.streams import Command
 
     allocs = synced = 0
-    scheduled = True
+    ordered = True
     missing = unplanned = False
     for op in module.walk():
         if op.name == "npu.alloc":
@@ -85,13 +89,13 @@ def _shown(module: ModuleOp) -> set[str]:
         unplanned |= op.name in ("npu.gm_alloc", "npu.gm_constant") and "address" not in op.properties
         synced += op.name in ("npu.set_flag", "npu.set_cross", "npu.barrier")
         if isinstance(op, Command) and op.name != "npu.yield":
-            scheduled &= op.queue is not None
+            ordered &= op.queue is not None
         if isinstance(op, FuncOp) and "npu.arena_bytes" in op.attributes:
             found.add("planned")
     if unplanned:
         found.discard("planned")
-    if scheduled and "planned" in found:
-        found.add("scheduled")
+    if ordered and "planned" in found:
+        found.add("ordered")
     if not missing:
         found.add("addressed")
     if synced or not allocs:
@@ -104,7 +108,7 @@ def _without_need(module: ModuleOp) -> set[str]:
     tops = [f.body.block for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
     found = set() if tops else {"planned"}
     if level_of(module) == "graph" and not any(map(_has_kernels, tops)):
-        found |= {"fused", "tiled"}
+        found |= {"fused", "scheduled", "tiled"}
     return found
 
 

@@ -1,6 +1,6 @@
-// RUN: tilewright-opt %s -p graph-simplify,graph-fuse,graph-to-tile,tile-to-npu,npu-allocate,npu-synchronize,npu-plan-memory | tilewright-opt | filecheck %s --check-prefixes CHECK,SPLIT
-// RUN: tilewright-opt %s -p 'graph-simplify{target=ascend-310},graph-fuse{target=ascend-310},graph-to-tile{target=ascend-310},tile-to-npu,npu-allocate{target=ascend-310},npu-synchronize{target=ascend-310},npu-plan-memory{target=ascend-310}' | tilewright-opt | filecheck %s --check-prefixes CHECK,FUSED
-// RUN: tilewright-opt %s -p graph-simplify,graph-fuse,graph-to-tile,cse,canonicalize,dce,tile-to-npu --print-debuginfo | filecheck %s --check-prefix PLACES
+// RUN: tilewright-opt %s -p graph-simplify,graph-fuse,graph-schedule,graph-to-tile,tile-to-npu,npu-allocate,npu-synchronize,npu-plan-memory | tilewright-opt | filecheck %s --check-prefixes CHECK,SPLIT
+// RUN: tilewright-opt %s -p 'graph-simplify{target=ascend-310},graph-fuse{target=ascend-310},graph-schedule,graph-to-tile{target=ascend-310},tile-to-npu,npu-allocate{target=ascend-310},npu-synchronize{target=ascend-310},npu-plan-memory{target=ascend-310}' | tilewright-opt | filecheck %s --check-prefixes CHECK,FUSED
+// RUN: tilewright-opt %s -p graph-simplify,graph-fuse,graph-schedule,graph-to-tile,cse,canonicalize,dce,tile-to-npu --print-debuginfo | filecheck %s --check-prefix PLACES
 
 // From matmul + bias + relu to instructions: cross flags between split cores, none on a fused one.
 func.func @main(%x: tensor<64x32xf16>, %w: tensor<32x48xf16>, %b: tensor<48xf16>) -> tensor<64x48xf16> {

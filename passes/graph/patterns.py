@@ -73,8 +73,6 @@ _OURS = (
     "products:ConvAsContract",
     "vector_products:ConvOnVector",
     "vector_products:ContractOnVector",
-    "split_sums:SplitConvSum",
-    "split_sums:SplitContractSum",
     "products:SwapContractOperands",
     "reductions:SplitReduce",
     "reductions:SplitScatter",

@@ -21,7 +21,6 @@ from ..access import is_layout
 from ..pins import Pins, Schedule
 from .groups import ROW_VALUES
 from .patterns import GraphPattern
-from .split_sums import even_parts
 from .tensor_builder import RewriteBuilder
 
 MANY_ELEMENTS = 1 << 15
@@ -152,3 +151,8 @@ def widest_run(shape: Sequence[int], dims: Sequence[int], joined: bool) -> list[
         else:
             runs.append([b])
     return max(runs, key=lambda run: size([shape[d] for d in run]))
+
+
+def even_parts(extent: int, most: int) -> int | None:
+    """The largest number of equal parts, if that is more than half of `most`."""
+    return next((p for p in range(min(most, extent), most // 2, -1) if extent % p == 0), None)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from ...dialects.base import integer, to_ints
+from ...dialects.base import describe, integer, to_ints
 from ...dialects.dtypes import size
 from ...dialects.graph import ArgReduceOp, FusionOp, IotaOp, ReduceOp, TransposeOp, YieldOp
 from ...dialects.graph.interface import shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
 from ..access import Index, Load, resolve, splat_of
-from ..pins import FREE, Schedule
+from ..errors import PassError
 from .schedule import merge_axes
 
 
@@ -26,11 +27,20 @@ def is_member(value: SSAValue) -> bool:
 class FusionAxes:
     """A fusion's values by the axes of its domain, neighbouring axes merged where every access allows it.
 
-    `merged` has the domain axes of each axis that is walked, `extents` their sizes, `new_axis` the way there.
+    `merged` has the domain axes of each axis that is walked, `extents` their sizes, `new_axis` the way there. `groups`:
+    what it is to be, as a schedule says; `apart`: no axes are to be merged. Raises PassError for groups that accesses
+    do not allow.
     """
 
-    def __init__(self, fusion: FusionOp, machine: Machine, pins: Schedule = FREE):
-        self.pins = pins
+    def __init__(
+        self,
+        fusion: FusionOp,
+        machine: Machine,
+        groups: Sequence[Sequence[int]] | None = None,
+        apart: bool = False,
+    ):
+        self.groups = groups
+        self.apart = apart
         self.fusion = fusion
         self.machine = machine
         self.block = fusion.body.block
@@ -119,12 +129,29 @@ class FusionAxes:
 
     def _merge(self) -> None:
         strides, presence, fixed = self._constraints()
-        by_axis = {len(p) for p in (self.pins.tile, self.pins.grid) if p is not None and len(p) > 1}
-        if len(self.domain) in by_axis:  # Pinned axis by axis: none may merge.
+        if self.apart:
             fixed = set(range(len(self.domain)))
-        self.merged = merge_axes(self.domain, strides, presence, fixed) or [[]]
+        self.merged = self._as_asked(merge_axes(self.domain, strides, presence, fixed) or [[]])
         self.new_axis = {a: i for i, group in enumerate(self.merged) for a in group}
         self.extents = [size([self.domain[a] for a in group]) for group in self.merged]
 
+    def _as_asked(self, most: list[list[int]]) -> list[list[int]]:
+        """The groups that are asked for, each a part of one of those in which `most` axes are merged."""
+        if self.groups is None:
+            return most
+        asked = [list(group) for group in self.groups]
+        inside = all(any(_is_run(group, of) for of in most) for group in asked)
+        if not inside or [*chain(*asked)] != [*chain(*most)]:
+            raise PassError(
+                f"{describe(self.fusion)}: its schedule walks the axes as {asked}, and they must be {most} or parts of "
+                "these, in order"
+            )
+        return asked
+
     def _new(self, axes: Sequence[int | None]) -> frozenset[int]:
         return frozenset(self.new_axis[a] for a in axes if a is not None and a in self.new_axis)
+
+
+def _is_run(part: Sequence[int], of: Sequence[int]) -> bool:
+    """Whether a list is found in another, side by side."""
+    return any(list(of[i : i + len(part)]) == list(part) for i in range(len(of) - len(part) + 1))

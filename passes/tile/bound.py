@@ -1,19 +1,69 @@
-"""Closed-form cost estimates of contraction tiles, accurate enough to choose between tiles but not for reports."""
+"""The analytic bound: microseconds of a kernel in closed form, good enough to compare schedules but not for reports.
+
+`VectorWork` and `CubeCost` are what a kernel of the vector cores and a contraction have to do. Schedules, numbers of
+cores and the order of launches around host calls are all judged by them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...dialects.dtypes import size
+from ...dialects.npu.interface import gm_traffic
+from ...dialects.npu.types import GmType
 from ...machine import Machine
 from .builder import divide_grid
+from .schedule import COPY_BYTES
+
+
+@dataclass(frozen=True)
+class VectorWork:
+    """What a kernel would take one vector core, its pipes one after the other, in cycles."""
+
+    cycles: float
+
+    def microseconds(self, counts: Sequence[int], grid: Sequence[int], machine: Machine) -> float:
+        """Of the kernel with so many tiles along each axis, and so many cores."""
+        busiest = size([-(-n // cores) for n, cores in zip(counts, grid, strict=True)])
+        return self.on(size(grid), busiest / max(size(counts), 1), machine)
+
+    def on(self, cores: int, share: float, machine: Machine) -> float:
+        """Microseconds on so many cores, the busiest of which has this share of the work."""
+        work = machine.cycles_to_microseconds(self.cycles * share)
+        return machine.vector_launch_microseconds(cores) + work
+
+    def worth_waking(self, machine: Machine) -> int:
+        """The fewest vector cores on which the kernel ends first: each further one shortens the work and lengthens the
+        launch."""
+        return min(range(1, machine.vector_cores + 1), key=lambda n: self.on(n, 1 / n, machine))
+
+    def pieces(self, machine: Machine) -> int:
+        """How many pieces there are of it, none shorter than a copy in and out of COPY_BYTES / 2."""
+        load, store = machine.moves["gm", "ub"], machine.moves["ub", "gm"]
+        half = COPY_BYTES / 2
+        copied = half / load.bytes_per_cycle + half * load.miss_cycles + half / store.bytes_per_cycle
+        return int(self.cycles // copied)
+
+
+def copy_cycles(kind: str, view: GmType, box: Sequence[int], machine: Machine, warm: bool = False) -> float:
+    """Cycles of one vector core to "load" or "store" all of a view, box by box. It is loaded from HBM, unless it is
+    known that L2 has it: that it is `warm`."""
+    move = machine.moves[("gm", "ub") if kind == "load" else ("ub", "gm")]
+    rank, boxes = len(box), size(view.shape) / max(size(box), 1)
+    moved = gm_traffic(view, [0] * rank, box, [1] * rank, machine, machine.gm_align)
+    own = max(move.run_cycles * moved.runs, moved.bus / move.bytes_per_cycle)
+    return boxes * (own + (0 if warm else moved.bus * move.miss_cycles))
+
 
 FRACTAL = 16
 """Rows and columns of a cube fractal."""
 
-Loads = Callable[[dict[int, int]], tuple[float, float]]
-"""(MTE2 cycles where all is in L2, bytes) of the loads of both operands for a box of the contraction's axes."""
+Extents = Sequence[int]
+"""Elements along each axis of a contraction."""
+
+Loads = Callable[[Extents], Sequence[tuple[float, float]]]
+"""(MTE2 cycles where all is in L2, bytes) of the load of each operand for a box of the contraction's axes."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +93,13 @@ class CubeProblem:
         """The axes of the result."""
         return [*self.batch, *self.m, *self.n]
 
-    def counts(self, l0: dict[int, int]) -> list[int]:
+    def counts(self, step: Extents) -> list[int]:
         """Tiles along each axis of the result."""
-        return [-(-self.extents[a] // l0[a]) for a in self.out]
+        return [-(-self.extents[a] // step[a]) for a in self.out]
+
+    def times(self, load: Extents) -> int:
+        """How many loads of these extents follow each other along k."""
+        return size([-(-self.extents[a] // load[a]) for a in self.k])
 
 
 @dataclass(frozen=True)
@@ -66,36 +120,37 @@ class CubeCost:
     @staticmethod
     def of(
         problem: CubeProblem,
-        l0: dict[int, int],
-        box: dict[int, int],
+        step: Extents,
+        lhs: Extents,
+        rhs: Extents,
         machine: Machine,
         loads: Loads,
         whole: float,
     ) -> CubeCost:
-        """The cost of tiles of `l0` along the result's axes, in steps of `l0` along k; `box`: the extents of a load;
-        `whole`: bytes of both operands."""
-        rows, cols = sides(problem, l0)
-        depth = size([l0[a] for a in problem.k])
-        steps = size([-(-problem.extents[a] // l0[a]) for a in problem.k])
+        """The cost of tiles of `step` along the result's axes, in mma steps of `step` along k; `lhs`, `rhs`: the
+        extents of a load of each operand; `whole`: bytes of both operands."""
+        rows, cols = sides(problem, step)
+        depth = size([step[a] for a in problem.k])
+        steps = problem.times(step)
         rate = machine.cube[problem.dtype]
         blocks = -(-rows // rate.m) * -(-cols // rate.n) * -(-depth // rate.k)
         left, right = machine.moves["l1", "l0a"], machine.moves["l1", "l0b"]
         moved = left.cycles(rows * depth * problem.itemsize, overlapped=True)
         moved += right.cycles(depth * cols * problem.itemsize, overlapped=True)
         drain = machine.moves["l0c", "ub" if machine.fused else "gm"].cycles(rows * cols * problem.stored)
-        times = size([-(-problem.extents[a] // box[a]) for a in problem.k])
-        cycles, bytes_ = loads(box)
-        cycles, bytes_ = (cycles + machine.wait_cycles.get("MTE2", 0)) * times, bytes_ * times
+        each = [problem.times(load) for load in (lhs, rhs)]
+        loaded = [loads(load)[i] for i, load in enumerate((lhs, rhs))]
+        waits = machine.wait_cycles.get("MTE2", 0) * max(each)
         units = max(machine.vector_cores // machine.cube_cores, 1)
         return CubeCost(
-            mte2=cycles,
+            mte2=sum(cycles * times for (cycles, _), times in zip(loaded, each, strict=True)) + waits,
             mte1=steps * moved,
             mma=steps * (machine.cube_fixed_cycles + blocks),
             fix=drain,
             epilogue=problem.epilogue_head + problem.epilogue * rows * cols / units,
             whole=whole,
-            tile=bytes_,
-            first=1 / times,
+            tile=sum(bytes_ * times for (_, bytes_), times in zip(loaded, each, strict=True)),
+            first=1 / max(each),
         )
 
     def microseconds(self, cores: int, tiles: int, drain_overlaps: bool, machine: Machine) -> float:
@@ -113,27 +168,26 @@ class CubeCost:
         cycles = streamed + loading / tiles * self.first + self.fix + self.epilogue
         return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores)
 
-    def best(
-        self, counts: Sequence[int], cores: int, drain_overlaps: bool, machine: Machine
-    ) -> tuple[float, int]:
-        """(microseconds, cores) of the best number of cores, at most `cores`, for so many tiles along each axis."""
-        found: list[tuple[float, int]] = []
-        total, most = size(counts), cores
-        while most >= 1 and len(found) < MOST_ROUNDS:
-            split = divide_grid(counts, most)
-            used, tiles = size([c for c, _ in split]), size([t for _, t in split])
-            found.append((self.microseconds(used, tiles, drain_overlaps, machine), used))
-            most = min(-(-total // (tiles + 1)), used - 1)
-        return min(found)
-
 
 MOST_ROUNDS = 6
 """Numbers of cores that are tried for a tile: from all of them on, each with one tile more for the busiest."""
 
 
-def sides(problem: CubeProblem, l0: dict[int, int]) -> tuple[int, int]:
+def grids(counts: Sequence[int], cores: int) -> Iterator[list[int]]:
+    """Cores along each axis for so many tiles along each: the divisions over at most `cores` that are worth trying."""
+    total, most = size(counts), cores
+    for _ in range(MOST_ROUNDS):
+        split = divide_grid(counts, most)
+        used, tiles = size([c for c, _ in split]), size([t for _, t in split])
+        yield [c for c, _ in split]
+        most = min(-(-total // (tiles + 1)), used - 1)
+        if most < 1:
+            return
+
+
+def sides(problem: CubeProblem, step: Extents) -> tuple[int, int]:
     """(rows, columns) of a mma step, in whole fractals."""
-    rows, columns = (round_up(size([l0[a] for a in axes])) for axes in (problem.m, problem.n))
+    rows, columns = (round_up(size([step[a] for a in axes])) for axes in (problem.m, problem.n))
     return rows, columns
 
 

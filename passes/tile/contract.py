@@ -9,43 +9,102 @@ for each tile of (batch, m, n) of this core:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, integer_attr, ints, pack
 from ...dialects.dtypes import dtype_name, itemsize, size
-from ...dialects.graph import FusionOp
+from ...dialects.graph import CubeSchedule, FusionOp
 from ...dialects.graph.interface import element_of
+from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError, TooLarge
-from ..pins import CUBE_FIELDS, FREE, Pins, cannot_obey, schedule_for
-from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back
+from .bound import CubeCost, CubeProblem
+from .builder import KernelBuilder, dense, gm_of, hand_back
 from .contraction_axes import ContractionSteps, Operand
-from .cube_cost import CubeProblem
-from .cube_schedule import CubeSchedule, choose_cube, refusal
+from .cube_schedule import CubePlan, Refused, cube_schedules, refusal
 from .schedule import UB_FRACTION
+from .scheduled import ScheduledKernel, as_cube, cannot_obey
 from .steps import Emitter, Ref, Step
 
 
-class ContractKernel(ContractionSteps):
+class ContractKernel(ContractionSteps, ScheduledKernel):
     """Lowers one cube or mix fusion."""
 
-    def build(self, name: str) -> ops.KernelOp:
-        self.slots = self.pins.ub or 2
-        self.plan = self._planned(name)
+    def __init__(self, fusion: FusionOp, machine: Machine, asked: CubeSchedule):
+        super().__init__(fusion, machine, asked.axes)
+        self.asked = asked
+        self.slots = asked.ub or 2
+        self.views = [o.view(dict(enumerate(self.extents))) for o in self.operands]
+        self.problem = self._problem()
+        self.costs: dict[tuple, CubeCost] = {}
+        """What a step and its loads cost, as far as known."""
         element = element_of(self.anchor.result)
         self.made[self.anchor.result] = self._accumulator(element)
         self.build_steps()
-        self.plain = len(self.steps) == 2 and not self.machine.fused
-        return self._emit_kernel(name, self.plan, element)
+        self.plain = len(self.steps) == 2 and not machine.fused
 
-    # -- plan ---------------------------------------------------------------------------------------------------
+    # -- choice -------------------------------------------------------------------------------------------------
+
+    def candidates(self, name: str) -> Iterator[CubeSchedule]:
+        axes = tuple(map(tuple, self.merged))
+        found = False
+        try:
+            for schedule in cube_schedules(self.problem, self.machine, self._l1_bytes, self.asked):
+                found = True
+                yield replace(schedule, axes=axes)
+        except Refused as error:
+            raise cannot_obey(name, str(error)) from None
+        if not found:
+            tile = [n if a in self.problem.windows else 1 for a, n in enumerate(self.extents)]
+            raise PassError(
+                f"{describe(self.anchor)}: a load of both operands (twice buffered, "
+                f"{2 * self._l1_bytes(tile, tile)} bytes for one output and whole windows) does not fit l1 of "
+                f"{self.machine.name}"
+            )
+
+    def completed(self, name: str, schedule: Schedule) -> CubeSchedule:
+        """The same with the tile of its epilogue."""
+        schedule = as_cube(name, schedule)
+        plan = CubePlan.of(schedule)
+        reason = refusal(plan, self.problem, self.machine, self._l1_bytes, self.asked)
+        if reason is not None:
+            raise cannot_obey(name, reason)
+        if not self.has_epilogue or plan.epilogue is not None:
+            return schedule
+        return replace(schedule, epilogue=tuple(self._epilogue_tile(plan)))
+
+    def check(self, name: str, schedule: Schedule) -> None:
+        plan = CubePlan.of(self.completed(name, schedule))
+        if plan.epilogue is not None:
+            reason = self._epilogue_refusal(plan)
+            if reason is not None:
+                raise cannot_obey(name, reason)
+
+    def bound(self, schedule: Schedule) -> float:
+        plan = CubePlan.of(as_cube("", schedule))
+        key = tuple(plan.l0), tuple(plan.lhs), tuple(plan.rhs)
+        cost = self.costs.get(key)
+        if cost is None:
+            whole = sum(bytes_ for _, bytes_ in self._loads(self.extents))
+            cost = CubeCost.of(self.problem, *key, self.machine, self._loads, whole)
+            self.costs[key] = cost
+        points, counts = size(plan.grid), self.problem.counts(plan.l0)
+        cores = min(points, self.machine.cube_cores)
+        each = [-(-n // plan.grid[a]) for n, a in zip(counts, self.problem.out, strict=True)]
+        return cost.microseconds(cores, size(each) * -(-points // cores), plan.slots["l0c"] > 1, self.machine)
+
+    @property
+    def has_epilogue(self) -> bool:
+        """Whether vector cores work on what the cube computes."""
+        return self.machine.fused or not self.plain
 
     def _problem(self) -> CubeProblem:
         lhs = self.operands[0]
@@ -72,36 +131,18 @@ class ContractKernel(ContractionSteps):
             epilogue_head=head,
         )
 
-    def _planned(self, name: str) -> CubeSchedule:
-        """Raises PassError where nothing fits, or not what is pinned."""
-        self.views = [o.view(dict(enumerate(self.extents))) for o in self.operands]
-        problem = self._problem()
-        plan = choose_cube(problem, self.machine, self._l1_bytes, self._loads, self.pins)
-        reason = refusal(plan, problem, self.machine, self._l1_bytes, self.pins) if plan else None
-        if reason is not None and self.pins != FREE:
-            raise cannot_obey(name, reason)
-        if plan is None:
-            tile = {a: n if a in problem.windows else 1 for a, n in enumerate(self.extents)}
-            raise PassError(
-                f"{describe(self.anchor)}: a load of both operands (twice buffered, "
-                f"{2 * self._l1_bytes(tile, tile)} bytes for one output and whole windows) does not fit l1 of "
-                f"{self.machine.name}"
-            )
-        return plan
-
-    def _l1_bytes(self, lhs: dict[int, int], rhs: dict[int, int]) -> int:
+    def _l1_bytes(self, lhs: Sequence[int], rhs: Sequence[int]) -> int:
         tiles = zip(self.operands, (lhs, rhs), strict=True)
         return sum(padded_bytes(o.l1_sizes(tile), o.element) for o, tile in tiles)
 
-    def _loads(self, box: dict[int, int]) -> tuple[float, float]:
-        """(MTE2 cycles where all is in L2, bytes) to load both operands for a box of the axes."""
-        move, cycles, total = self.machine.moves["gm", "l1"], 0.0, 0
+    def _loads(self, box: Sequence[int]) -> list[tuple[float, float]]:
+        """(MTE2 cycles where all is in L2, bytes) to load each operand for a box of the axes."""
+        move, found = self.machine.moves["gm", "l1"], []
         for o, view in zip(self.operands, self.views, strict=True):
             sizes, steps = o.l1_sizes(box), o.l1_steps()
             moved = gm_traffic(view, [0] * len(sizes), sizes, steps, self.machine, self.machine.gm_align)
-            cycles += max(move.run_cycles * moved.runs, moved.bus / move.bytes_per_cycle)
-            total += moved.bus
-        return cycles, total
+            found.append((max(move.run_cycles * moved.runs, moved.bus / move.bytes_per_cycle), moved.bus))
+        return found
 
     def _epilogue_cycles(self) -> tuple[float, float]:
         """Cycles of a vector core for each element of the result, and for each tile on top: an estimate from what it
@@ -115,49 +156,22 @@ class ContractKernel(ContractionSteps):
         head = load.fixed_cycles + store.fixed_cycles + len(self.members) * unit.streamed_cycles
         return loaded + stored + len(self.members) * width / unit.repeat_bytes, head
 
-    def _split(self, name: str, axes: Sequence[int], counts: dict[int, int]) -> dict[int, tuple[int, int]]:
-        """(cores along it, tiles per core) for each output axis. Raises PassError for a split that leaves cores
-        without work."""
-        pins, available = self.pins, self.machine.cube_cores
-        if pins.deal:
-            working = min(available, size([counts[a] for a in axes]))
-            if pins.cores is not None and pins.cores < working:
-                raise cannot_obey(name, f"deal=1 gives tiles to {working} cores, not to {pins.cores}")
-            return {a: (counts[a], 1) for a in axes}
-        cores = min(available, pins.cores or self.plan.cores)
-        pinned = {}
-        for field, own, wanted in (
-            ("split_m", self.m_axes, pins.split_m),
-            ("split_n", self.n_axes, pins.split_n),
-        ):
-            if wanted is None:
-                continue
-            axis = max(own, key=lambda a: counts[a], default=None)
-            tiles = counts[axis] if axis is not None else 1
-            per_core = -(-tiles // wanted)
-            if -(-tiles // per_core) != wanted:
-                raise cannot_obey(
-                    name, f"{field}={wanted} leaves cores without work, as the axis has {tiles} tiles"
-                )
-            if axis is not None:
-                pinned[axis] = (wanted, per_core)
-            cores //= wanted
-        if cores < 1:
-            wanted, there = (
-                f"split_m={pins.split_m or 1} x split_n={pins.split_n or 1}",
-                min(available, pins.cores or available),
-            )
-            raise cannot_obey(name, f"{wanted} needs more than the {there} cores there are")
-        free = [a for a in axes if a not in pinned]
-        return {**pinned, **dict(zip(free, divide_grid([counts[a] for a in free], cores), strict=True))}
+    def _tiles(self, axis: int) -> int:
+        """Tiles along an axis of the result."""
+        return -(-self.extents[axis] // self.plan.l0[axis])
 
-    def _emit_kernel(self, name: str, plan: CubeSchedule, element: Attribute) -> ops.KernelOp:
-        inner_n = self.pins.inner == "n"
+    # -- build --------------------------------------------------------------------------------------------------
+
+    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
+        self.plan = CubePlan.of(self.completed(name, schedule))
+        return self._emit_kernel(name, self.plan, element_of(self.anchor.result))
+
+    def _emit_kernel(self, name: str, plan: CubePlan, element: Attribute) -> ops.KernelOp:
+        inner_n = plan.inner == "n"
         outer = [*self.b_axes, *(self.m_axes if inner_n else self.n_axes)]
         outer += self.n_axes if inner_n else self.m_axes
         order = [*self.b_axes, *self.m_axes, *self.n_axes]
-        counts = {a: -(-self.extents[a] // plan.l0[a]) for a in outer}
-        split = self._split(name, order, counts)
+        split = {a: (n, -(-self._tiles(a) // n)) for a in order for n in (plan.grid[a],)}
         on_grid = [a for a in order if split[a][0] > 1]
         workspaces: list[GmType] = []
         if not self.plain and not self.machine.fused:
@@ -187,7 +201,7 @@ class ContractKernel(ContractionSteps):
     def _emit_cube_section(
         self,
         b: KernelBuilder,
-        plan: CubeSchedule,
+        plan: CubePlan,
         start: dict[int, Expr],
         loops: Sequence[tuple[int, int]],
         element: Attribute,
@@ -213,12 +227,10 @@ class ContractKernel(ContractionSteps):
                 self._store_acc(b, plan, position, element)
 
     def _emit_vector_section(
-        self, b: KernelBuilder, plan: CubeSchedule, start: dict[int, Expr], loops: Sequence[tuple[int, int]]
+        self, b: KernelBuilder, plan: CubePlan, start: dict[int, Expr], loops: Sequence[tuple[int, int]]
     ) -> None:
         """The epilogue on the vector cores beside the cube; each has a part of every tile where one axis can be cut."""
-        per_cube = self.machine.vector_cores // self.machine.cube_cores
-        axis = next((a for a in (*self.m_axes, *self.n_axes) if plan.l0[a] % per_cube == 0), None)
-        units = per_cube if axis is not None else 1
+        axis, units = self._units(plan)
         with b.section("vector", units) as unit:
             part = (axis, unit, units) if axis is not None else None
             self._emit_epilogue(b, plan, start, loops, part)
@@ -226,7 +238,7 @@ class ContractKernel(ContractionSteps):
     def _accumulate(
         self,
         b: KernelBuilder,
-        plan: CubeSchedule,
+        plan: CubePlan,
         position: dict[int, Expr],
         loaded: Sequence[SSAValue | None],
     ) -> SSAValue:
@@ -284,7 +296,7 @@ class ContractKernel(ContractionSteps):
         return first[0]
 
     def _load_l1(
-        self, b: KernelBuilder, extents: dict[int, int], position: dict[int, Expr], o: Operand
+        self, b: KernelBuilder, extents: Sequence[int], position: dict[int, Expr], o: Operand
     ) -> SSAValue:
         view = b.view(b.gm(o.source), [d.extent for d in o.dims], [d.stride for d in o.dims], o.offset)
         offsets = []
@@ -299,7 +311,7 @@ class ContractKernel(ContractionSteps):
     def _move(
         self,
         b: KernelBuilder,
-        plan: CubeSchedule,
+        plan: CubePlan,
         inner: dict[int, Expr],
         o: Operand,
         tile: SSAValue,
@@ -340,7 +352,7 @@ class ContractKernel(ContractionSteps):
         ).results[0]
 
     def _store_acc(
-        self, b: KernelBuilder, plan: CubeSchedule, position: dict[int, Expr], element: Attribute
+        self, b: KernelBuilder, plan: CubePlan, position: dict[int, Expr], element: Attribute
     ) -> None:
         if self.plain:
             strides = self._out_strides(self.yielded[0])
@@ -356,6 +368,59 @@ class ContractKernel(ContractionSteps):
         b.store(self.acc, view, offsets, [plan.l0[a] for a in dims] or [1])
 
     # -- epilogue ----------------------------------------------------------------------------------------------
+
+    def _units(self, plan: CubePlan) -> tuple[int | None, int]:
+        """The axis along which the vector cores beside a cube share each tile, and how many do; None and 1 where no
+        axis can be cut."""
+        per_cube = self.machine.vector_cores // self.machine.cube_cores
+        axis = next((a for a in (*self.m_axes, *self.n_axes) if plan.l0[a] % per_cube == 0), None)
+        return axis, per_cube if axis is not None else 1
+
+    def _epilogue_extent(self, plan: CubePlan) -> list[int]:
+        """What one vector core has of each tile of the result, by axis."""
+        extent = [plan.l0[a] for a in range(len(self.extents)) if self.role[a] != "k"]
+        axis, units = (None, 1) if self.machine.fused else self._units(plan)
+        if axis is not None:
+            extent[axis] //= units
+        return extent
+
+    def _epilogue_bytes(self, chunk: Sequence[int]) -> int:
+        return self.steps.ub_bytes(chunk, self.slots)
+
+    def _epilogue_tile(self, plan: CubePlan) -> list[int]:
+        """Equal parts of a tile of the result that fit ub. Raises TooLarge."""
+        extent = self._epilogue_extent(plan)
+        capacity = int(self.machine.spaces["ub"].bytes * UB_FRACTION)
+        chunk = list(extent)
+        for a in [*(self.m_axes[:1] if self.machine.fused else self.m_axes), *self.n_axes]:
+            while chunk[a] > 1 and self._epilogue_bytes(chunk) > capacity:
+                chunk[a] = _smaller_divisor(extent[a], chunk[a])
+        if self._epilogue_bytes(chunk) > capacity:
+            raise TooLarge(
+                f"{describe(self.fusion)}: one row of its epilogue does not fit ub of {self.machine.name}"
+            )
+        return chunk
+
+    def _epilogue_refusal(self, plan: CubePlan) -> str | None:
+        """Why the tile of the epilogue cannot be as it is asked for, as the rest of a sentence; None where it can."""
+        assert plan.epilogue is not None
+        extent, chunk = self._epilogue_extent(plan), list(plan.epilogue)
+        shown = " x ".join(map(str, chunk))
+        if not self.has_epilogue:
+            return "it has no epilogue"
+        if len(chunk) != len(extent):
+            return f"its result has {len(extent)} axes, and the epilogue {len(chunk)}"
+        if any(n % part for n, part in zip(extent, chunk, strict=True)):
+            return f"a tile of {shown} of the epilogue does not divide the {extent} that a vector core has"
+        rows = self.m_axes[1:] if self.machine.fused else ()
+        if any(chunk[a] != extent[a] for a in (*self.b_axes, *rows)):
+            return f"a tile of {shown} of the epilogue cuts an axis that is not cut"
+        need, room = self._epilogue_bytes(chunk), self.machine.spaces["ub"].bytes
+        return (
+            f"a tile of {shown} takes {need} bytes of ub, and {self.machine.name} has {room}"
+            if need > room
+            else None
+        )
 
     def _accumulator(self, element: Attribute) -> Ref:
         """The step that brings the accumulator to the vector core: a load of the workspace, or a drain of l0c."""
@@ -396,7 +461,7 @@ class ContractKernel(ContractionSteps):
     def _emit_epilogue(
         self,
         b: KernelBuilder,
-        plan: CubeSchedule,
+        plan: CubePlan,
         position: dict[int, Expr],
         tile_loops: Sequence[tuple[int, int]],
         unit: tuple[int, SSAValue, int] | None,
@@ -410,23 +475,9 @@ class ContractKernel(ContractionSteps):
             axis, number_of, units = unit
             extent[axis] //= units
             position[axis] = position[axis] + Expr.of(number_of) * extent[axis]
-        capacity = int(self.machine.spaces["ub"].bytes * UB_FRACTION)
-
-        def tile_of(chunk: dict[int, int]) -> list[int]:
-            return [chunk.get(a, 1) for a in range(len(self.extents) - len(self.k_axes))]
-
-        chunk = dict(extent)
-        shrinkable = (
-            [*self.m_axes, *self.n_axes] if not self.machine.fused else [*self.m_axes[:1], *self.n_axes]
-        )
-        for a in shrinkable:
-            while self.steps.ub_bytes(tile_of(chunk), self.slots) > capacity and chunk[a] > 1:
-                chunk[a] = _smaller_divisor(extent[a], chunk[a])
-        if self.steps.ub_bytes(tile_of(chunk), self.slots) > capacity:
-            raise TooLarge(
-                f"{describe(self.fusion)}: one row of its epilogue does not fit ub of {self.machine.name}"
-            )
-        emitter = Emitter(b, tile_of(chunk), position)
+        assert plan.epilogue is not None
+        chunk = dict(zip(extent, plan.epilogue, strict=True))
+        emitter = Emitter(b, [*plan.epilogue], position)
         loops = [(a, trips, plan.l0[a], False) for a, trips in tile_loops]
         loops += [(a, extent[a] // chunk[a], chunk[a], True) for a in extent if extent[a] != chunk[a]]
         depth = {a: i + 1 for i, (a, *_) in enumerate(loops)}
@@ -445,11 +496,3 @@ class ContractKernel(ContractionSteps):
 
 def _smaller_divisor(extent: int, current: int) -> int:
     return next(d for d in range(current - 1, 0, -1) if extent % d == 0)
-
-
-OBEYED = CUBE_FIELDS | {"ub", "inner", "cores"}
-
-
-def lower_contract(fusion: FusionOp, machine: Machine, name: str, pins: Pins = None) -> ops.KernelOp:
-    """The kernel of a cube or mix fusion. Raises PassError where it cannot fit, or cannot obey its pins."""
-    return ContractKernel(fusion, machine, schedule_for(pins, name, OBEYED)).build(name)

@@ -7,7 +7,7 @@ l1 -> l0a move unrolls (image to column).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import Float32Type, i32
@@ -20,7 +20,6 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import GmType
 from ...machine import Machine
 from ..access import Index, resolve
-from ..pins import FREE, Schedule
 from .fusion_steps import FusionSteps
 from .schedule import merge_axes
 
@@ -120,7 +119,7 @@ class Operand:
     element: Attribute
     transpose: bool = False
 
-    def l1_sizes(self, tile: dict[int, int]) -> list[int]:
+    def l1_sizes(self, tile: Mapping[int, int] | Sequence[int]) -> list[int]:
         out = []
         for d in self.dims:
             if len(d.terms) == 1:
@@ -142,12 +141,12 @@ class ContractionSteps(FusionSteps):
     """The axes, operands and vector steps of a cube or mix fusion: `anchor` is its product, `operands` are lhs and rhs.
     `role` is that of each axis that is walked."""
 
-    def __init__(self, fusion: FusionOp, machine: Machine, pins: Schedule = FREE):
+    def __init__(self, fusion: FusionOp, machine: Machine, groups: Sequence[Sequence[int]] | None = None):
         anchor = next(op for op in fusion.body.block.ops if isinstance(op, ContractOp | ConvOp))
         self.anchor = anchor
         self.acc_type: Attribute = Float32Type() if is_float(element_of(anchor.lhs)) else i32
         self.nest = nest_of_contract(anchor) if isinstance(anchor, ContractOp) else nest_of_conv(anchor)
-        super().__init__(fusion, machine, pins)
+        super().__init__(fusion, machine, groups)
 
     def _operand(self, value: SSAValue, indices: Sequence[Index]) -> Operand:
         """The view of lhs or rhs: a dimension per axis where that is enough, per tensor dimension where windows
@@ -208,9 +207,10 @@ class ContractionSteps(FusionSteps):
         presence.append(frozenset(a for a, r in self.nest.roles.items() if r == "b"))
         if any(len(t) > 1 for t in self.nest.out):
             fixed |= {a for t in self.nest.out if len(t) > 1 for a in t}
-        self.merged = merge_axes(self.nest.extents, strides, presence, fixed)
+        merged = merge_axes(self.nest.extents, strides, presence, fixed)
         if self.machine.fused:  # A drain fills vector tiles in the accumulator's order.
-            self.merged.sort(key=lambda group: "bmnk".index(self.nest.roles[group[0]]))
+            merged.sort(key=lambda group: "bmnk".index(self.nest.roles[group[0]]))
+        self.merged = self._as_asked(merged)
         self.new_axis = {a: i for i, group in enumerate(self.merged) for a in group}
         self.extents = [size([self.nest.extents[a] for a in group]) for group in self.merged]
         self.role = [self.nest.roles[g[0]] for g in self.merged]

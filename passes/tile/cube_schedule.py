@@ -1,4 +1,4 @@
-"""Tile sizes for contractions, by plain arithmetic: one mma step (l0), one load (l1), and the split over cores."""
+"""Schedules of contractions, by plain arithmetic: one mma step (l0), one load (l1), and the split over cores."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ...dialects.dtypes import size
+from ...dialects.graph import CubeSchedule
+from ...dialects.graph.schedules import SPACES
 from ...dialects.npu.types import ROW_BYTES
 from ...machine import Machine
-from ..pins import FREE, Schedule
-from .cube_cost import FRACTAL, CubeCost, CubeProblem, Loads, round_up, sides
+from .bound import FRACTAL, CubeProblem, Extents, grids, round_up, sides
+from .builder import divide_grid
 
 L1_FRACTION = 0.9
 LONGEST_LOAD = 8
@@ -19,31 +21,45 @@ ROWS, COLUMNS = (128, 256, 64), (256, 128, 64)
 Fewer than the last make steps of few cycles each, and rounding that depends on the tile where the interpreter runs
 them (docs/numerics.md)."""
 
+LoadBytes = Callable[[Extents, Extents], int]
+"""Bytes in l1 of one load of lhs and one of rhs with those tile extents."""
+
 
 @dataclass(frozen=True)
-class CubeSchedule:
-    """l0: tile extents by axis of one mma step; lhs, rhs: of one device memory load of each operand; slots: buffers
-    in flight by space; cores: on how many at most."""
+class CubePlan:
+    """A complete schedule as kernels are built from it: l0, lhs and rhs are extents by axis of a mma step and of a load
+    of each operand."""
 
-    l0: dict[int, int]
-    lhs: dict[int, int]
-    rhs: dict[int, int]
+    l0: Extents
+    lhs: Extents
+    rhs: Extents
+    grid: Extents
+    inner: str
     slots: dict[str, int]
-    cores: int
+    epilogue: Extents | None
+
+    @staticmethod
+    def of(schedule: CubeSchedule) -> CubePlan:
+        step, lhs, rhs, grid, inner = schedule.step, schedule.lhs, schedule.rhs, schedule.grid, schedule.inner
+        assert (
+            step is not None
+            and lhs is not None
+            and rhs is not None
+            and grid is not None
+            and inner is not None
+        )
+        slots = {space: getattr(schedule, space) for space in SPACES}
+        return CubePlan(step, lhs, rhs, grid, inner, slots, schedule.epilogue)
 
     @property
-    def l1(self) -> dict[int, int]:
+    def l1(self) -> Extents:
         """Extents of the longer load."""
-        return {a: max(n, self.rhs[a]) for a, n in self.lhs.items()}
+        return tuple(max(pair) for pair in zip(self.lhs, self.rhs, strict=True))
 
     @property
-    def short(self) -> dict[int, int]:
+    def short(self) -> Extents:
         """Extents of the shorter load."""
-        return {a: min(n, self.rhs[a]) for a, n in self.lhs.items()}
-
-
-LoadBytes = Callable[[dict[int, int], dict[int, int]], int]
-"""Bytes in l1 of one load of lhs and one of rhs with those tile extents."""
+        return tuple(min(pair) for pair in zip(self.lhs, self.rhs, strict=True))
 
 
 def even(extent: int, limit: int, multiple: int = 1) -> int:
@@ -58,63 +74,139 @@ def even(extent: int, limit: int, multiple: int = 1) -> int:
 def _depth(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
     """The longest k of a mma step that l0a and l0b hold twice."""
     room = min(machine.spaces["l0a"].bytes, machine.spaces["l0b"].bytes) // 2
-    rows, columns = (n * problem.itemsize for n in sides(problem, l0))
+    rows, columns = (n * problem.itemsize for n in sides(problem, _extents(l0)))
     row = -(-columns // ROW_BYTES) * ROW_BYTES  # in l0b a k has whole blocks
     return max(room // max(rows, row) // FRACTAL * FRACTAL, FRACTAL)
 
 
-def choose_cube(
-    problem: CubeProblem, machine: Machine, l1_bytes: LoadBytes, loads: Loads, pins: Schedule = FREE
-) -> CubeSchedule | None:
-    """The schedule of a contraction, as pinned where it is, and otherwise the one that is estimated to end first;
-    None where even the smallest load overflows l1."""
-    most = min(machine.cube_cores, pins.cores or machine.cube_cores)
-    if pins.split_m or pins.split_n:
-        most = min(most, (pins.split_m or most) * (pins.split_n or most))
-    best: tuple[float, int, dict[int, int]] | None = None
-    _, whole = loads(dict(enumerate(problem.extents)))
-    for l0 in _candidates(problem, machine, most, pins):
-        box = _grow_l1(problem, machine, l0, l1_bytes, 2, must_fit=False)
-        assert box is not None
-        cost = CubeCost.of(problem, l0, box, machine, loads, whole)
-        us, used = cost.best(problem.counts(l0), most, _accumulators(problem, l0, machine) > 1, machine)
-        if best is None or us < best[0]:
-            best = (us, used, l0)
-    assert best is not None
-    _, used, l0 = best
-    cores = most if pins.cores or pins.split_m or pins.split_n else used
-    slots = {"l1": 2, "l0a": 2, "l0b": 2, "l0c": _accumulators(problem, l0, machine), "ub": 2}
-    slots = pins.slots(slots)
+class Refused(Exception):
+    """A pin that cannot be obeyed, with the reason as the rest of a sentence."""
+
+
+def cube_schedules(
+    problem: CubeProblem, machine: Machine, l1_bytes: LoadBytes, pins: CubeSchedule
+) -> Iterator[CubeSchedule]:
+    """The schedules of a contraction that are worth judging, as pinned where they are; none where even the smallest
+    load overflows l1. Raises Refused for a split that leaves cores without work."""
+    for l0 in _steps_tried(problem, machine, pins):
+        buffers = {"l1": 2, "l0a": 2, "l0b": 2, "l0c": _accumulators(problem, l0, machine), "ub": 2}
+        slots = pins.slots(buffers)
+        found = _loads(problem, machine, l0, l1_bytes, slots["l1"], pins)
+        if found is None:
+            continue
+        step, lhs, rhs = (tuple(extents.values()) for extents in found)
+        for grid in _grids(problem, step, machine, pins):
+            yield CubeSchedule(
+                step=step,
+                lhs=pins.lhs or lhs,
+                rhs=pins.rhs or rhs,
+                grid=grid,
+                inner=pins.inner or "m",
+                l1=slots["l1"],
+                l0a=slots["l0a"],
+                l0b=slots["l0b"],
+                l0c=slots["l0c"],
+                ub=slots["ub"],
+                epilogue=pins.epilogue,
+            )
+
+
+def _loads(
+    problem: CubeProblem,
+    machine: Machine,
+    l0: dict[int, int],
+    l1_bytes: LoadBytes,
+    slots: int,
+    pins: CubeSchedule,
+) -> tuple[dict[int, int], dict[int, int], dict[int, int]] | None:
+    """A mma step and the loads of both operands; None where one step does not fit l1. Pinned ones are not checked."""
     if pins.step_k_a or pins.step_k_b:
-        lhs, rhs = (_steps(problem, l0, steps) for steps in (pins.step_k_a, pins.step_k_b))
-        room = machine.spaces["l1"].bytes // slots["l1"]
+        lhs, rhs = (_loaded(problem, l0, steps) for steps in (pins.step_k_a, pins.step_k_b))
+        room = machine.spaces["l1"].bytes // slots
         steps = pins.step_k_a or pins.step_k_b or 1
         while lhs is None or rhs is None:  # One is pinned: the other as long as fits, in whole multiples.
-            longer = _steps(problem, l0, steps * 2)
+            twice = _loaded(problem, l0, steps * 2)
             own = lhs or rhs or l0
-            fits = l1_bytes(lhs or longer or l0, rhs or longer or l0) <= room
-            if not fits or longer == _steps(problem, l0, steps):
-                longest = _steps(problem, l0, steps) or own
-                return CubeSchedule(l0, lhs or longest, rhs or longest, slots, cores)
+            fits = l1_bytes(_extents(lhs or twice or l0), _extents(rhs or twice or l0)) <= room
+            if not fits or twice == _loaded(problem, l0, steps):
+                longest = _loaded(problem, l0, steps) or own
+                return l0, lhs or longest, rhs or longest
             steps *= 2
-        return CubeSchedule(l0, lhs, rhs, slots, cores)
-    pinned = bool(pins.base_m or pins.base_n or pins.base_k)
-    l1 = _grow_l1(problem, machine, l0, l1_bytes, slots["l1"], must_fit=not pinned)
+        return l0, lhs, rhs
+    pinned = bool(pins.step or pins.base_m or pins.base_n or pins.base_k)
+    l1 = _grow_l1(problem, machine, l0, l1_bytes, slots, must_fit=not pinned)
     while l1 is None:  # Far apart windows: what lies between the rows of a tile is loaded too.
         wide = next((a for a in (*problem.m, *problem.windows) if l0[a] > 1), None)
         if wide is None:
             return None
         half = even(problem.extents[wide], l0[wide] // 2, FRACTAL if wide == problem.m[-1] else 1)
-        l0[wide] = 1 if wide in problem.windows else half
-        cores = most
-        l1 = _grow_l1(problem, machine, l0, l1_bytes, slots["l1"], must_fit=True)
-    return CubeSchedule(l0, l1, l1, slots, cores)
+        l0 = {**l0, wide: 1 if wide in problem.windows else half}
+        l1 = _grow_l1(problem, machine, l0, l1_bytes, slots, must_fit=True)
+    return l0, l1, l1
 
 
-def _candidates(
-    problem: CubeProblem, machine: Machine, cores: int, pins: Schedule
-) -> Iterator[dict[int, int]]:
+def _extents(by_axis: dict[int, int]) -> tuple[int, ...]:
+    return tuple(by_axis.values())
+
+
+def _grids(
+    problem: CubeProblem, step: Extents, machine: Machine, pins: CubeSchedule
+) -> Iterator[tuple[int, ...]]:
+    """Grid points along each axis, 1 along those that are summed over. Raises Refused."""
+    if pins.grid:
+        yield pins.grid
+        return
+    counts = dict(zip(problem.out, problem.counts(step), strict=True))
+    available = machine.cube_cores
+    cores = min(available, pins.cores or available)
+    if pins.deal:
+        working = min(available, size(list(counts.values())))
+        if pins.cores is not None and pins.cores < working:
+            raise Refused(f"deal=1 gives tiles to {working} cores, not to {pins.cores}")
+        yield _on_axes(problem, counts)
+    elif pins.split_m or pins.split_n:
+        yield _on_axes(problem, _split(problem, counts, cores, pins))
+    else:
+        for found in grids(list(counts.values()), cores):
+            yield _on_axes(problem, dict(zip(counts, found, strict=True)))
+            if pins.cores:
+                return
+
+
+def _on_axes(problem: CubeProblem, cores: dict[int, int]) -> tuple[int, ...]:
+    return tuple(cores.get(a, 1) for a in range(len(problem.extents)))
+
+
+def _split(problem: CubeProblem, counts: dict[int, int], cores: int, pins: CubeSchedule) -> dict[int, int]:
+    """Cores along each axis of the result as pinned, the rest divided. Raises Refused."""
+    pinned: dict[int, int] = {}
+    there = cores
+    for field, own, wanted in (("split_m", problem.m, pins.split_m), ("split_n", problem.n, pins.split_n)):
+        if wanted is None:
+            continue
+        axis = max(own, key=lambda a: counts[a], default=None)
+        tiles = counts[axis] if axis is not None else 1
+        if -(-tiles // -(-tiles // wanted)) != wanted:
+            raise Refused(f"{field}={wanted} leaves cores without work, as the axis has {tiles} tiles")
+        if axis is not None:
+            pinned[axis] = wanted
+        cores //= wanted
+    if cores < 1:
+        wanted = f"split_m={pins.split_m or 1} x split_n={pins.split_n or 1}"
+        raise Refused(f"{wanted} needs more than the {there} cores there are")
+    free = [a for a in counts if a not in pinned]
+    divided = divide_grid([counts[a] for a in free], cores)
+    return {**pinned, **{a: used for a, (used, _) in zip(free, divided, strict=True)}}
+
+
+def _steps_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> Iterator[dict[int, int]]:
     """Different tiles of a mma step; one that does not fit only where what is not pinned is as small as it gets."""
+    if pins.step:
+        yield dict(enumerate(pins.step))
+        return
+    cores = min(machine.cube_cores, pins.cores or machine.cube_cores)
+    if pins.split_m or pins.split_n:
+        cores = min(cores, (pins.split_m or cores) * (pins.split_n or cores))
     seen: set[tuple[int, ...]] = set()
     extents, last = problem.extents, problem.n[-1] if problem.n else None
     for m in (pins.base_m,) if pins.base_m else ROWS:
@@ -139,9 +231,9 @@ def _candidates(
                 yield l0
 
 
-def _fits(problem: CubeProblem, l0: dict[int, int], machine: Machine, pins: Schedule) -> bool:
+def _fits(problem: CubeProblem, l0: dict[int, int], machine: Machine, pins: CubeSchedule) -> bool:
     """Whether the accumulator of a mma step, and a pinned base_k's share of both sides, have room."""
-    rows, columns = sides(problem, l0)
+    rows, columns = sides(problem, _extents(l0))
     if rows * columns * 4 > machine.spaces["l0c"].bytes:
         return False
     depth = size([round_up(l0[a]) if a == problem.k[-1] else l0[a] for a in problem.k]) * problem.itemsize
@@ -158,7 +250,7 @@ def _fitting(rows: int, columns: int, machine: Machine) -> tuple[int, int]:
     return rows, columns
 
 
-def _tile(problem: CubeProblem, rows: int, columns: int, depth: int, pins: Schedule) -> dict[int, int]:
+def _tile(problem: CubeProblem, rows: int, columns: int, depth: int, pins: CubeSchedule) -> dict[int, int]:
     """Extents of a mma step of at most so many rows, columns and k, in even parts unless they are pinned."""
     extents = problem.extents
     l0 = dict.fromkeys(range(len(extents)), 1)
@@ -188,7 +280,7 @@ def _tile(problem: CubeProblem, rows: int, columns: int, depth: int, pins: Sched
 
 def _accumulators(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
     """How many of a tile's accumulators, up to two, fit l0c."""
-    rows, columns = sides(problem, l0)
+    rows, columns = sides(problem, _extents(l0))
     return 2 if rows * columns * 4 * 2 <= machine.spaces["l0c"].bytes else 1
 
 
@@ -199,7 +291,7 @@ def _piece(extent: int, limit: int, multiple: int, pinned: bool) -> int:
     return even(extent, max(limit, 1), multiple)
 
 
-def _steps(problem: CubeProblem, l0: dict[int, int], steps: int | None) -> dict[int, int] | None:
+def _loaded(problem: CubeProblem, l0: dict[int, int], steps: int | None) -> dict[int, int] | None:
     """The extents of a load that covers `steps` mma steps of the last k axis, no more than there are."""
     if steps is None or not problem.k:
         return None
@@ -208,31 +300,30 @@ def _steps(problem: CubeProblem, l0: dict[int, int], steps: int | None) -> dict[
 
 
 def refusal(
-    plan: CubeSchedule, problem: CubeProblem, machine: Machine, l1_bytes: LoadBytes, pins: Schedule
+    plan: CubePlan, problem: CubeProblem, machine: Machine, l1_bytes: LoadBytes, pins: CubeSchedule
 ) -> str | None:
-    """Why a pinned schedule cannot be obeyed, as the rest of a sentence; None where it can."""
-    beyond = _beyond(plan, problem, machine, pins)
-    if beyond is not None:
-        return beyond
+    """Why a complete schedule, or what is pinned of it, cannot be obeyed, as the rest of a sentence; None where it
+    can."""
+    wrong = _misshapen(plan, problem, machine) or _beyond(plan, problem, machine, pins)
+    if wrong is not None:
+        return wrong
+    step, lhs, rhs = plan.l0, plan.lhs, plan.rhs
     for name, axes in (("base_m", problem.m), ("base_n", problem.n), ("base_k", problem.k)):
         pinned = getattr(pins, name)
         if pinned and pinned % FRACTAL and any(problem.extents[a] > pinned for a in axes):
             return f"{name}={pinned} is not a multiple of the cube's {FRACTAL}"
-    long, short = plan.l1, plan.short
     for a in problem.k:
-        if long[a] % short[a]:
-            return f"loads of {plan.lhs[a]} and {plan.rhs[a]} along k do not nest: one step_k must divide the other"
-    m, n, k = (size([round_up(plan.l0[a]) for a in axes[-1:]]) for axes in (problem.m, problem.n, problem.k))
-    m, n = (
-        m * size([plan.l0[a] for a in problem.m[:-1]]),
-        n * size([plan.l0[a] for a in problem.n[:-1]]),
-    )
+        if max(lhs[a], rhs[a]) % min(lhs[a], rhs[a]):
+            return f"loads of {lhs[a]} and {rhs[a]} along k do not nest: one step_k must divide the other"
+    if {tuple(lhs), tuple(rhs)} != {plan.l1, plan.short}:
+        return "the load of one operand must be the longer one along every axis"
+    m, n, k = (round_up(size([step[a] for a in axes])) for axes in (problem.m, problem.n, problem.k))
     width = problem.itemsize
     needs = [
         ("l0c", m * n * 4, f"an accumulator of {m} x {n}"),
         ("l0a", m * k * width, f"a step of {m} x {k}"),
         ("l0b", k * n * width, f"a step of {k} x {n}"),
-        ("l1", l1_bytes(plan.lhs, plan.rhs), "one load of both operands"),
+        ("l1", l1_bytes(lhs, rhs), "one load of both operands"),
     ]
     for space, need, what in needs:
         slots, room = plan.slots[space], machine.spaces[space].bytes
@@ -242,24 +333,61 @@ def refusal(
     return None
 
 
-def _beyond(plan: CubeSchedule, problem: CubeProblem, machine: Machine, pins: Schedule) -> str | None:
+def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | None:
+    """What of a complete schedule does not fit the contraction's axes, as the rest of a sentence."""
+    rank = len(problem.extents)
+    lists = {"step": plan.l0, "lhs": plan.lhs, "rhs": plan.rhs, "grid": plan.grid}
+    for name, given in lists.items():
+        if len(given) != rank:
+            return f"the contraction has {rank} axes, and {name} {len(given)}"
+    for a, extent in enumerate(problem.extents):
+        step, most = lists["step"][a], round_up(extent)
+        if step > most:
+            return f"a step of {step} along axis {a}, which has {extent}"
+        if a in problem.k:
+            uneven = next((n for n in ("lhs", "rhs") if lists[n][a] % step and lists[n][a] < extent), None)
+            if uneven is not None:
+                return f"{uneven} loads {lists[uneven][a]} along axis {a}, which is no multiple of the step's {step}"
+            if lists["grid"][a] != 1:
+                return f"axis {a} cannot be split over {lists['grid'][a]} cores, as it is summed over"
+            continue
+        if lists["lhs"][a] != step or lists["rhs"][a] != step:
+            return f"loads and steps differ along axis {a} of the result"
+        tiles, cores = -(-extent // step), lists["grid"][a]
+        if -(-tiles // -(-tiles // cores)) != cores:
+            return f"axis {a} cannot be split over {cores} cores, as it has {tiles} tiles"
+    counts = problem.counts(lists["step"])
+    points, cores = size(lists["grid"]), machine.cube_cores
+    if points > cores and points != size(counts):
+        return f"a grid of {points} is more than the {cores} cube cores of {machine.name}"
+    return None
+
+
+def _beyond(plan: CubePlan, problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> str | None:
     """Which pin asks for more than the product or the chip has, as the rest of a sentence; None where none does."""
     if pins.cores and pins.cores > machine.cube_cores:
         return f"cores={pins.cores} is more than the {machine.cube_cores} cube cores of {machine.name}"
+    own = plan.l0
     rows = problem.m if problem.wide_m else problem.m[-1:]
-    for name, axes, what in (("base_m", rows, "rows"), ("base_n", problem.n, "columns"), ("base_k", problem.k, "of k")):
+    for name, axes, what in (
+        ("base_m", rows, "rows"),
+        ("base_n", problem.n, "columns"),
+        ("base_k", problem.k, "of k"),
+    ):
         pinned, extents = getattr(pins, name), [problem.extents[a] for a in axes]
         whole = size(extents[:-1]) * round_up(extents[-1]) if extents else FRACTAL
         if pinned and pinned > whole:
             return f"{name}={pinned} is more than the {size(extents)} {what} that there are"
-        step = size([plan.l0[a] for a in axes[:-1]]) * round_up(plan.l0[axes[-1]]) if axes else FRACTAL
+        step = size([own[a] for a in axes[:-1]]) * round_up(own[axes[-1]]) if axes else FRACTAL
         if pinned and name != "base_k" and step != round_up(pinned):
             return f"{name}={pinned}: the axes {extents} can be cut into steps of {step}"
     last = problem.k[-1] if problem.k else None
     for name in ("step_k_a", "step_k_b"):
-        steps = 1 if last is None else -(-problem.extents[last] // plan.l0[last])
+        steps = 1 if last is None else -(-problem.extents[last] // own[last])
         if (getattr(pins, name) or 0) > steps:
-            return f"{name}={getattr(pins, name)} is more than the {steps} mma step{'s' * (steps != 1)} along k"
+            return (
+                f"{name}={getattr(pins, name)} is more than the {steps} mma step{'s' * (steps != 1)} along k"
+            )
     return None
 
 
@@ -275,11 +403,11 @@ def _grow_l1(
     axis, as long as `slots` loads fit l1. None where one step does not fit, if it must."""
     capacity = int(machine.spaces["l1"].bytes * L1_FRACTION) // slots
     l1 = dict(l0)
-    if l1_bytes(l1, l1) > capacity:
+    if l1_bytes(_extents(l1), _extents(l1)) > capacity:
         return None if must_fit else l1
     for a in reversed([a for a in problem.k if a in problem.windows]):
         trial = {**l1, a: problem.extents[a]}
-        if l1_bytes(trial, trial) <= capacity:
+        if l1_bytes(_extents(trial), _extents(trial)) <= capacity:
             l1 = trial
     if problem.k and problem.k[-1] not in problem.windows:
         last = problem.k[-1]
@@ -287,7 +415,7 @@ def _grow_l1(
         best = 1
         for factor in range(2, min(steps, LONGEST_LOAD) + 1):
             trial = {**l1, last: l0[last] * factor}
-            if steps % factor == 0 and l1_bytes(trial, trial) <= capacity:
+            if steps % factor == 0 and l1_bytes(_extents(trial), _extents(trial)) <= capacity:
                 best = factor
         l1[last] = l0[last] * best
     return l1

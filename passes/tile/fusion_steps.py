@@ -18,7 +18,6 @@ from ...dialects.npu.types import GmType
 from ...machine import Machine
 from ..access import Load, splat_of
 from ..errors import PassError
-from ..pins import FREE, Schedule
 from .axes import FusionAxes
 from .builder import number
 from .steps import Emitter, Ref, Step, Steps
@@ -38,8 +37,14 @@ class BoxDim(NamedTuple):
 class FusionSteps(FusionAxes):
     """Makes the steps of a fusion's members. `made` is the step of each value that is computed."""
 
-    def __init__(self, fusion: FusionOp, machine: Machine, pins: Schedule = FREE):
-        super().__init__(fusion, machine, pins)
+    def __init__(
+        self,
+        fusion: FusionOp,
+        machine: Machine,
+        groups: Sequence[Sequence[int]] | None = None,
+        apart: bool = False,
+    ):
+        super().__init__(fusion, machine, groups, apart)
         self.location = fusion.location
         self.steps = Steps()
         self.made: dict[SSAValue, Ref] = {}
@@ -148,7 +153,9 @@ class FusionSteps(FusionAxes):
             return [e.builder.load(view, offsets, sizes, e.type(axes, element), steps, load.fill)]
 
         whole = GmType.of([d.extent for d in dims], element, [d.stride * d.step for d in dims])
-        self.loads[key] = self._step(Step([element], axes, (), emit, "load", axes, view=whole, along=along))
+        self.loads[key] = self._step(
+            Step([element], axes, (), emit, "load", axes, view=whole, along=along, source=number_in)
+        )
         return self.loads[key]
 
     def _value(self, value: SSAValue, axes: Sequence[int | None]) -> Ref:

@@ -11,7 +11,7 @@ tensor stays before the op that overwrites it in program order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -20,7 +20,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import graph, tile
 from ...dialects.base import integer, text, to_ints
-from ...dialects.dtypes import dtype_name, itemsize, size
+from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, HostOp, ReshapeOp, ToHostOp, WhileOp
 from ...dialects.graph.donation import donated
 from ...dialects.npu import gm
@@ -33,34 +33,17 @@ FREE = (ReshapeOp, graph.ViewOp, ConstantOp)
 """Ops that do nothing when the program runs: they only name memory."""
 
 
-def estimate(fusion: FusionOp, launch: tile.LaunchOp, cores: int, machine: Machine) -> float:
-    """Microseconds of a launch of a fusion's kernel, roughly: its start, and the longer of the bytes that it moves over
-    the bandwidth of HBM and its operations over the peak of the cores that do most of them."""
-    inits = to_ints(launch.inits)
-    started = {i for i in inits if i >= 0}
-    read = sum(bytes_of(v.type) for i, v in enumerate(launch.arguments) if i not in started)
-    written = sum(bytes_of(v.type) for i, v in zip(inits, launch.outputs, strict=True) if i < 0)
-    if started:
-        written += read
-    if text(fusion.kind) in ("move", "index"):
-        read = min(read, written)
-    types = [v.type for v in (*fusion.operands, *fusion.results)]
-    kinds = [dtype_name(t.element_type) for t in types if isinstance(t, TensorType)]
-    rates = [machine.cube[k].macs * 2 * machine.cube_cores for k in kinds if k in machine.cube]
-    if text(fusion.kind) not in ("cube", "mix") or not rates:
-        widest = max(map(itemsize, kinds), default=4)
-        rates = [machine.vector.repeat_bytes / widest * machine.vector_cores]
-    cycles = max((read + written) / machine.hbm_bytes_per_cycle, fusion.flops() / min(rates))
-    return machine.launch_microseconds(cores) + machine.cycles_to_microseconds(cycles)
-
-
 def bytes_of(kind: Attribute) -> int:
     assert isinstance(kind, TensorType)
     return size(kind.get_shape()) * itemsize(kind.element_type)
 
 
-def order_launches(module: ModuleOp, costs: Mapping[Operation, float], machine: Machine) -> None:
-    """Reorders the ops of each block that calls the host; `costs` are the microseconds of launches, as far as known."""
+Costs = Callable[[Operation], float | None]
+"""Microseconds of a launch; None for an op of which nobody knows."""
+
+
+def order_launches(module: ModuleOp, costs: Costs, machine: Machine) -> None:
+    """Reorders the ops of each block that calls the host."""
     functions = {text(f.sym_name): f for f in module.ops if isinstance(f, FuncOp) and f.body.blocks}
     kernels = {text(op.sym_name): op for op in module.ops if isinstance(op, tile.KernelOp)}
     fixed = [a for f in functions.values() for a in f.body.block.args]
@@ -89,7 +72,7 @@ class Times:
 
     functions: Mapping[str, FuncOp]
     kernels: Mapping[str, tile.KernelOp]
-    costs: Mapping[Operation, float]
+    costs: Costs
     machine: Machine
     room: int
     """Bytes of device memory that arguments and constants leave."""
@@ -125,7 +108,8 @@ class Times:
         if isinstance(op, CaseOp):
             found = [self.sum(r.block) for r in op.branches]
             return max(us for us, _ in found), any(whole for _, whole in found)
-        return self.costs.get(op, self.machine.launch_microseconds(1)), False
+        known = self.costs(op)
+        return self.machine.launch_microseconds(1) if known is None else known, False
 
     def sum(self, block: Block) -> tuple[float, bool]:
         units = [self.unit(op) for op in block.ops if not isinstance(op, FREE) and op is not block.last_op]

@@ -3,87 +3,112 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Any
+from dataclasses import dataclass
 
 from xdsl.ir import Attribute
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, integer_attr, pack
 from ...dialects.dtypes import itemsize, size
+from ...dialects.graph import FusionOp, VectorSchedule
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
-from ..errors import PassError
+from .bound import VectorWork, copy_cycles
+from .boxes import BoxKernel, Place
 from .builder import KernelBuilder, dense, divide_grid
-from .cores import copy_cycles, pieces_of, worth_waking
-from .schedule import UB_FRACTION, cut_tile, largest_tile, merge_axes
+from .schedule import cut_tile, largest_tile, merge_axes
 
 Start = int | tuple[int, int, int]
 """A constant first index, or (kernel input holding it, lowest, highest allowed value)."""
 
 
-def lower_copy(
-    machine: Machine,
-    name: str,
-    box: Sequence[int],
-    source: Sequence[int],
-    dest: Sequence[int],
-    element: Attribute,
-    scalars: Sequence[Attribute],
-    source_starts: Sequence[Start],
-    dest_starts: Sequence[Start],
-    dest_steps: Sequence[int],
-    location: Any,
-) -> ops.KernelOp:
-    """A kernel that copies a box of `source` (input 0) to a box of `dest` (the output). Starts refer to rank-0
-    inputs of the element types `scalars`."""
-    plain = [
-        d for d in range(len(box)) if source_starts[d] == 0 and dest_starts[d] == 0 and dest_steps[d] == 1
-    ]
-    whole = {d for d in plain if box[d] == source[d] == dest[d]}
-    strides = [dict(enumerate(row_strides(shape))) for shape in (source, dest)]
-    groups = _groups(box, whole, strides)
-    extents = [size([box[d] for d in g]) for g in groups]
-    slots = 2
+@dataclass(frozen=True)
+class Copy:
+    """A copy of a box of `source` (input 0) to a box of `dest` (the output). Starts refer to rank-0 inputs of the
+    element types `scalars`. Equal copies are one kernel."""
 
-    def fits(tile: Sequence[int]) -> bool:
-        return padded_bytes(tile, element) * slots <= machine.spaces["ub"].bytes * UB_FRACTION
+    source: tuple[int, ...]
+    dest: tuple[int, ...]
+    box: tuple[int, ...]
+    element: Attribute
+    scalars: tuple[Attribute, ...]
+    source_starts: tuple[Start, ...]
+    dest_starts: tuple[Start, ...]
+    dest_steps: tuple[int, ...]
 
-    largest = largest_tile(extents, frozenset(), fits)
-    if largest is None:
-        raise PassError(f"kernel {name}: one element does not fit ub of {machine.name}")
-    read, write = (GmType.of(extents, element, [s[g[-1]] if g else 1 for g in groups]) for s in strides)
-    copies = copy_cycles("load", read, largest, machine) + copy_cycles("store", write, largest, machine)
-    most = worth_waking(copies, machine)
-    tile = cut_tile(largest, extents, frozenset(), itemsize(element), most, pieces_of(copies, machine))
-    # A box at a start known only at run time has no view whose edge could mask the last tile: tiles must divide it, and
-    # cores the tiles.
-    moving = [
-        any(not isinstance(s[g[-1]], int) for s in (source_starts, dest_starts)) if g else False for g in groups
-    ]
 
-    def divided(limit: Sequence[int]) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
-        cut = tuple(_divisor(n, t) if m else t for n, t, m in zip(extents, limit, moving, strict=True))
-        return cut, divide_grid([-(-n // t) for n, t in zip(extents, cut, strict=True)], most, moving)
+class CopyKernel(BoxKernel):
+    """A kernel over a box, dimensions that lie side by side in both tensors merged."""
 
-    def busiest(found: tuple[tuple[int, ...], list[tuple[int, int]]]) -> tuple[int, int]:
-        trips = size([n for _, n in found[1]])
-        return trips * size(found[0]), trips
+    def __init__(self, copy: Copy, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
+        super().__init__(fusion, machine, asked)
+        self.copy = copy
+        self.element, self.width = copy.element, itemsize(copy.element)
+        self.tensors = (
+            [dense(copy.source, copy.element), *(dense((), s) for s in copy.scalars)],
+            [dense(copy.dest, copy.element)],
+        )
+        box, starts = copy.box, (copy.source_starts, copy.dest_starts)
+        fixed = zip(*starts, copy.dest_steps, strict=True)
+        plain = [d for d, place in enumerate(fixed) if place == (0, 0, 1)]
+        side_by_side = {d for d in plain if box[d] == copy.source[d] == copy.dest[d]}
+        self.strides = [dict(enumerate(row_strides(shape))) for shape in (copy.source, copy.dest)]
+        self.groups = _groups(box, side_by_side, self.strides)
+        self.domain = [size([box[d] for d in g]) for g in self.groups]
+        # A box at a start known only at run time has no view whose edge could mask the last tile: tiles must divide it,
+        # and cores the tiles.
+        self.moving = [
+            any(not isinstance(s[g[-1]], int) for s in starts) if g else False for g in self.groups
+        ]
 
-    # what no cores divide is copied in as few pieces as fit
-    tile, split = min((divided(t) for t in (tile, largest)), key=busiest)
-    on_grid = [i for i, (cores, _) in enumerate(split) if cores > 1]
-    builder = KernelBuilder(
-        machine,
-        "vector",
-        [split[i][0] for i in on_grid],
-        [dense(source, element), *(dense((), s) for s in scalars)],
-        [dense(dest, element)],
-        slots={"ub": slots},
-    )
-    builder.location = location
-    with builder.section("fused" if machine.fused else "vector"), ExitStack() as stack:
+    def ub_bytes(self, tile: Sequence[int]) -> int:
+        return padded_bytes(tile, self.element) * self.slots
+
+    def work(self, tile: Sequence[int]) -> VectorWork:
+        read, write = (
+            GmType.of(self.domain, self.element, [s[g[-1]] if g else 1 for g in self.groups])
+            for s in self.strides
+        )
+        return VectorWork(
+            copy_cycles("load", read, tile, self.machine) + copy_cycles("store", write, tile, self.machine)
+        )
+
+    def too_large(self) -> str:
+        return f"a copy of {self.copy.box}: one element does not fit ub of {self.machine.name}"
+
+    def choose(self, cores: int) -> tuple[Sequence[int], int] | None:
+        largest = largest_tile(self.domain, self.whole, self.fits)
+        if largest is None:
+            return None
+        work = self.work(largest)
+        cores = min(cores, work.worth_waking(self.machine))
+        cut = cut_tile(largest, self.domain, self.whole, self.width, cores, work.pieces(self.machine))
+
+        def busiest(tile: Sequence[int]) -> tuple[int, int]:
+            counts = self._counts(tile)
+            grid = self.divide(counts, cores)
+            trips = size([-(-n // used) for n, used in zip(counts, grid, strict=True)])
+            return trips * size(tile), trips
+
+        # what no cores divide is copied in as few pieces as fit
+        return min((self._divided(t) for t in (cut, largest)), key=busiest), cores
+
+    def _divided(self, limit: Sequence[int]) -> tuple[int, ...]:
+        """The longest tile within `limit` that divides the box where it must."""
+        lists = zip(self.domain, limit, self.moving, strict=True)
+        return tuple(_divisor(n, t) if moving else t for n, t, moving in lists)
+
+    def divide(self, counts: Sequence[int], cores: int) -> list[int]:
+        return [used for used, _ in divide_grid(counts, cores, self.moving)]
+
+    def refusal(self, tile: Sequence[int]) -> str | None:
+        if tuple(tile) != self._divided(tile):
+            return f"tiles must divide {self.domain} along the axes whose start is known at run time"
+        return None
+
+    def body(self, b: KernelBuilder, place: Place) -> None:
+        copy, position = self.copy, place.position
         known: dict[Start, Expr] = {}
 
         def start(at: Start) -> Expr:
@@ -91,10 +116,10 @@ def lower_copy(
                 return Expr(at)
             if at not in known:
                 which, low, high = at
-                found = builder.add(
+                found = b.add(
                     ops.ScalarOp,
-                    [builder.gm(which)],
-                    [builder.coordinates[0].type],
+                    [b.gm(which)],
+                    [b.coordinates[0].type],
                     offsets=pack([])[1],
                     low=integer_attr(low),
                     high=integer_attr(high),
@@ -102,24 +127,19 @@ def lower_copy(
                 known[at] = Expr.of(found.results[0])
             return known[at]
 
-        position = []
-        for i, (_, trips) in enumerate(split):
-            at = Expr.of(builder.coordinates[on_grid.index(i)]) * trips if i in on_grid else Expr()
-            if trips > 1:
-                at = at + stack.enter_context(builder.loop(trips))
-            position.append(at * tile[i])
+        ones = (1,) * len(copy.box)
         tensors = (
-            (builder.gm(0), source, source_starts, [1] * len(box)),
-            (builder.output(0), dest, dest_starts, dest_steps),
+            (b.gm(0), copy.source, copy.source_starts, ones),
+            (b.output(0), copy.dest, copy.dest_starts, copy.dest_steps),
         )
         views, offsets = [], []
         for tensor, shape, starts, steps in tensors:
-            strides_of = row_strides(shape)
+            strides = row_strides(shape)
             sizes, jumps, at, skipped = [], [], [], 0
-            for g, extent, p in zip(groups, extents, position, strict=True):
+            for g, extent, p in zip(self.groups, self.domain, position, strict=True):
                 last = g[-1] if g else 0
                 first, step = (starts[last], steps[last]) if g else (0, 1)
-                stride = strides_of[last] if g else 1
+                stride = strides[last] if g else 1
                 jumps.append(stride)
                 if isinstance(
                     first, int
@@ -130,12 +150,11 @@ def lower_copy(
                 else:
                     sizes.append(shape[last])
                     at.append(p * step + start(first))
-            views.append(builder.view(tensor, sizes, jumps, skipped))
+            views.append(b.view(tensor, sizes, jumps, skipped))
             offsets.append(at)
-        data = builder.load(views[0], offsets[0], tile, TileType.of(tile, element, "ub"))
-        steps = [dest_steps[g[-1]] if g else 1 for g in groups]
-        builder.store(data, views[1], offsets[1], tile, steps)
-    return builder.finish(name)
+        data = b.load(views[0], offsets[0], place.tile, TileType.of(place.tile, self.element, "ub"))
+        steps = [copy.dest_steps[g[-1]] if g else 1 for g in self.groups]
+        b.store(data, views[1], offsets[1], place.tile, steps)
 
 
 def _divisor(extent: int, limit: int) -> int:

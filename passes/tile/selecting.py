@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import i1, i32
@@ -20,16 +19,16 @@ from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, integer_attr, ints, pack, text, to_ints
 from ...dialects.dtypes import dtype_name, element_type, itemsize, size
 from ...dialects.elementwise import REDUCTION_FUNCTION, identity
-from ...dialects.graph import FusionOp, SelectAndScatterOp
+from ...dialects.graph import FusionOp, SelectAndScatterOp, VectorSchedule
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
 from ..access import Index, resolve
-from ..errors import PassError
-from ..pins import Pins, schedule_for
-from .builder import KernelBuilder, divide_grid, gm_of, number
-from .schedule import UB_FRACTION, choose_tile
+from .bound import VectorWork, copy_cycles
+from .boxes import BoxKernel, Place
+from .builder import KernelBuilder, dense, gm_of, number
+from .schedule import choose_tile
 
 
 @dataclass(frozen=True)
@@ -153,56 +152,74 @@ class _Tiles:
         return inside if inside.type == full else self.b.add(ops.BroadcastOp, [inside], [full]).results[0]
 
 
-def lower_select_and_scatter(
-    fusion: FusionOp, machine: Machine, name: str, pins: Pins = None
-) -> ops.KernelOp:
-    """A select_and_scatter kernel. Raises PassError where one place and the windows around it do not fit ub."""
-    schedule_for(pins, name, frozenset())
-    op = next(o for o in fusion.body.block.ops if isinstance(o, SelectAndScatterOp))
-    lists = (to_ints(p) for p in (op.window, op.strides, op.low, op.high))
-    axes = [Along(*spec) for spec in zip(shape_of(op.x), *lists, strict=True)]
-    element, kind, dtype = element_of(op.x), text(op.kind), dtype_name(element_of(op.x))
-    best = element_type(machine.vector.computes(text(op.select), dtype))
-    total = element_type(machine.vector.computes(REDUCTION_FUNCTION[kind], dtype))
-    tile = _tile(machine, axes, element, best, total)
-    if tile is None:
-        raise PassError(
-            f"{describe(op)}: a window of {list(to_ints(op.window))} does not fit ub of {machine.name}"
+class SelectAndScatterKernel(BoxKernel):
+    """A select_and_scatter kernel over the q of each dimension."""
+
+    def __init__(self, op: SelectAndScatterOp, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
+        super().__init__(fusion, machine, asked)
+        self.op = op
+        self.tensors = [gm_of(a) for a in fusion.body.block.args], [gm_of(op.result)]
+        lists = (to_ints(p) for p in (op.window, op.strides, op.low, op.high))
+        self.axes = [Along(*spec) for spec in zip(shape_of(op.x), *lists, strict=True)]
+        self.domain = [a.count for a in self.axes]
+        self.element, self.width = element_of(op.x), itemsize(element_of(op.x))
+        self.kind, self.dtype = text(op.kind), dtype_name(self.element)
+        unit = machine.vector
+        self.best = element_type(unit.computes(text(op.select), self.dtype))
+        self.total = element_type(unit.computes(REDUCTION_FUNCTION[self.kind], self.dtype))
+
+    def _windows(self, tile: Sequence[int]) -> list[int]:
+        """How many windows cover a tile along each dimension."""
+        return [n + a.behind for n, a in zip(tile, self.axes, strict=True)]
+
+    def ub_bytes(self, tile: Sequence[int]) -> int:
+        """Buffers of both phases count as if they were alive together."""
+        element, best, total, windows = self.element, self.best, self.total, self._windows(tile)
+        data = [a.reach(n) for a, n in zip(self.axes, windows, strict=True)]
+        need = self.slots * (padded_bytes(data, element) + padded_bytes(windows, element))
+        need += padded_bytes(data, best) if best != element else 0
+        need += padded_bytes(windows, total) if total != element else 0
+        need += (
+            4 * padded_bytes(windows, best) + 4 * padded_bytes(windows, i32) + 6 * padded_bytes(windows, i1)
         )
-    split = divide_grid([-(-a.count // t) for a, t in zip(axes, tile, strict=True)], machine.vector_cores)
-    on_grid = [d for d, (cores, _) in enumerate(split) if cores > 1]
-    b = KernelBuilder(
-        machine,
-        "vector",
-        [split[d][0] for d in on_grid],
-        [gm_of(a) for a in fusion.body.block.args],
-        [gm_of(op.result)],
-        slots={"ub": 2},
-    )
-    b.location = fusion.location
-    t, x, source = _Tiles(b), _Operand(b, fusion, op.x), _Operand(b, fusion, op.source)
-    windows = [n + a.behind for n, a in zip(tile, axes, strict=True)]
-    with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
-        at: list[Expr] = []
-        for d, (cores, trips) in enumerate(split):
-            p = Expr.of(b.coordinates[on_grid.index(d)]) * trips if cores > 1 else Expr()
-            if trips > 1:
-                p = p + stack.enter_context(b.loop(trips))
-            at.append(p * tile[d])
+        need += 4 * padded_bytes(tile, total)
+        return need + self.slots * size([a.stride for a in self.axes]) * padded_bytes(tile, element)
+
+    def work(self, tile: Sequence[int]) -> VectorWork:
+        """Copies of both operands and the result, and a comparison for each place of each window."""
+        op, machine = self.op, self.machine
+        whole = dense(shape_of(op.x), self.element)
+        moved = copy_cycles("load", whole, shape_of(op.x), machine)
+        moved += copy_cycles("store", whole, shape_of(op.x), machine)
+        places = size(self._windows(self.domain)) * size([a.window for a in self.axes])
+        return VectorWork(moved + places * itemsize(self.best) / machine.vector.repeat_bytes)
+
+    def too_large(self) -> str:
+        window = list(to_ints(self.op.window))
+        return f"{describe(self.op)}: a window of {window} does not fit ub of {self.machine.name}"
+
+    def choose(self, cores: int) -> tuple[Sequence[int], int] | None:
+        tile = choose_tile(self.domain, self.whole, self.fits, self.width, cores)
+        return None if tile is None else (tile, cores)
+
+    def body(self, b: KernelBuilder, place: Place) -> None:
+        op, axes, tile, at = self.op, self.axes, place.tile, place.position
+        t, x, source = _Tiles(b), _Operand(b, self.fusion, op.x), _Operand(b, self.fusion, op.source)
+        windows = self._windows(tile)
         window_at = [p + (a.first - a.behind) for p, a in zip(at, axes, strict=True)]
         starts = [p * a.stride + -a.low for p, a in zip(window_at, axes, strict=True)]
         data = x.box(starts, [a.reach(n) for a, n in zip(axes, windows, strict=True)], 0)
-        given = source.box(window_at, windows, identity(kind, dtype))
-        place = _select(t, text(op.select), axes, t.convert(data, best), starts, windows)
-        given = t.convert(given, total)
-        cls = REDUCTION_FUNCTION[kind]
-        neutral = t.fill(identity(kind, dtype), [1] * len(axes), total)
+        given = source.box(window_at, windows, identity(self.kind, self.dtype))
+        chosen = _select(t, text(op.select), axes, t.convert(data, self.best), starts, windows)
+        given = t.convert(given, self.total)
+        neutral = t.fill(identity(self.kind, self.dtype), [1] * len(axes), self.total)
         results: list[tuple[SSAValue, SSAValue, list[Expr]]] = []
         for rest in itertools.product(*(range(a.stride) for a in axes)):
             places = [a.places(r) for a, r in zip(axes, rest, strict=True)]
             if any(count == 0 for _, count, _ in places):
                 continue
-            result = _gathered(t, cls, axes, rest, place, given, neutral, tile)
+            combine = REDUCTION_FUNCTION[self.kind]
+            result = _gathered(t, combine, axes, rest, chosen, given, neutral, tile)
             rows = row_strides(shape_of(op.x))
             view = b.view(
                 b.output(0),
@@ -211,32 +228,10 @@ def lower_select_and_scatter(
                 sum(s * p for s, (p, _, _) in zip(rows, places, strict=True)),
             )
             where = [p + -q for p, (_, _, q) in zip(at, places, strict=True)]
-            results.append((t.convert(result, element), view, where))
+            results.append((t.convert(result, self.element), view, where))
         # the last one first: who waits for it has waited for all, which takes one event
         for result, view, where in reversed(results):
             b.store(result, view, where, tile)
-    return b.finish(name)
-
-
-def _tile(
-    machine: Machine, axes: Sequence[Along], element: Attribute, best: Attribute, total: Attribute
-) -> tuple[int, ...] | None:
-    """How many q of each dimension a tile has: buffers of both phases count as if they were alive together."""
-
-    def fits(tile: Sequence[int]) -> bool:
-        windows = [n + a.behind for n, a in zip(tile, axes, strict=True)]
-        data = [a.reach(n) for a, n in zip(axes, windows, strict=True)]
-        need = 2 * padded_bytes(data, element) + 2 * padded_bytes(windows, element)
-        need += padded_bytes(data, best) if best != element else 0
-        need += padded_bytes(windows, total) if total != element else 0
-        need += (
-            4 * padded_bytes(windows, best) + 4 * padded_bytes(windows, i32) + 6 * padded_bytes(windows, i1)
-        )
-        need += 4 * padded_bytes(tile, total)
-        need += 2 * size([a.stride for a in axes]) * padded_bytes(tile, element)
-        return need <= machine.spaces["ub"].bytes * UB_FRACTION
-
-    return choose_tile([a.count for a in axes], frozenset(), fits, itemsize(element), machine.vector_cores)
 
 
 def _select(

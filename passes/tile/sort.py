@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 
 from xdsl.dialects.builtin import IntegerType, Signedness
 from xdsl.ir import Attribute, OpResult, SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, describe
+from ...dialects.base import describe
 from ...dialects.dtypes import itemsize, size
-from ...dialects.graph import FusionOp, SortOp, YieldOp
+from ...dialects.graph import FusionOp, SortOp, VectorSchedule, YieldOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes
 from ...dialects.tile import TileType
 from ...machine import Machine
-from ..errors import PassError
-from ..pins import Pins, schedule_for
-from .builder import KernelBuilder, divide_grid, gm_of
+from .bound import VectorWork, copy_cycles
+from .boxes import BoxKernel, Place
+from .builder import KernelBuilder, dense, gm_of
 from .schedule import UB_FRACTION, choose_tile
 
 WORD = IntegerType(32, Signedness.UNSIGNED)
@@ -27,68 +26,78 @@ WORD = IntegerType(32, Signedness.UNSIGNED)
 def fitting_slots(rows: int, n: int, keep: int, elements: Sequence[Attribute], machine: Machine) -> int:
     """How many slots (2, 1, or 0: it does not fit) each buffer may have to sort so many rows at once: operands,
     results, and two lists of (key, place)."""
-    held = sum(padded_bytes([rows, n], e) + padded_bytes([rows, keep], e) for e in elements)
-    work = padded_bytes([rows, 4 * n], WORD)
     room = machine.spaces["ub"].bytes * UB_FRACTION
-    return next((slots for slots in (2, 1) if slots * held + work <= room), 0)
+    return next((slots for slots in (2, 1) if sorted_bytes(rows, n, keep, elements, slots) <= room), 0)
 
 
-def lower_sort(fusion: FusionOp, machine: Machine, name: str, pins: Pins = None) -> ops.KernelOp:
-    """A kernel over the rows. Raises PassError where a row does not fit."""
-    schedule_for(pins, name, frozenset())
-    op = next(o for o in fusion.body.block.ops if isinstance(o, SortOp))
-    elements = [element_of(x) for x in op.xs]
-    *outer, n = shape_of(op.xs[0])
-    keep, rows = op.kept(), size(outer)
-    slots = min(fitting_slots(1, n, keep, elements, machine), 2)
+def sorted_bytes(rows: int, n: int, keep: int, elements: Sequence[Attribute], slots: int) -> int:
+    """Bytes of ub to sort so many rows at once, with so many slots for operands and results."""
+    held = sum(padded_bytes([rows, n], e) + padded_bytes([rows, keep], e) for e in elements)
+    return slots * held + padded_bytes([rows, 4 * n], WORD)
 
-    def fits(tile: Sequence[int]) -> bool:
-        return fitting_slots(tile[0], n, keep, elements, machine) >= slots > 0
 
-    tile = choose_tile([rows, n], frozenset({1}), fits, max(map(itemsize, elements)), machine.vector_cores)
-    if tile is None:
-        raise PassError(f"{describe(op)}: a row of {n} does not fit ub of {machine.name}")
-    ((cores, trips),) = divide_grid([-(-rows // tile[0])], machine.vector_cores)
-    args, last = list(fusion.body.block.args), fusion.body.block.last_op
-    assert isinstance(last, YieldOp)
-    yielded = list(last.values)
-    b = KernelBuilder(
-        machine,
-        "vector",
-        [cores] if cores > 1 else [],
-        [gm_of(a) for a in args],
-        [gm_of(v) for v in yielded],
-        slots={"ub": slots},
-    )
-    b.location = fusion.location
-    place: dict[SSAValue, int] = {a: i for i, a in enumerate(args)}
-    with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
-        at = Expr.of(b.coordinates[0]) * trips if cores > 1 else Expr()
-        if trips > 1:
-            at = at + stack.enter_context(b.loop(trips))
-        position, several = [at * tile[0], Expr()], tile[0]
+class SortKernel(BoxKernel):
+    """A kernel over (rows, the sorted dimension)."""
+
+    whole = frozenset({1})
+
+    def __init__(self, op: SortOp, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
+        super().__init__(fusion, machine, asked)
+        self.op, last = op, fusion.body.block.last_op
+        self.args: list[SSAValue] = [*fusion.body.block.args]
+        assert isinstance(last, YieldOp)
+        self.yielded = list(last.values)
+        self.elements = [element_of(x) for x in op.xs]
+        *outer, n = shape_of(op.xs[0])
+        self.keep, self.domain = op.kept(), [size(outer), n]
+        self.width = max(map(itemsize, self.elements))
+        self.tensors = [gm_of(a) for a in self.args], [gm_of(v) for v in self.yielded]
+        self.buffers = max(fitting_slots(1, n, self.keep, self.elements, machine), 1)
+
+    def ub_bytes(self, tile: Sequence[int]) -> int:
+        return sorted_bytes(tile[0], self.domain[1], self.keep, self.elements, self.slots)
+
+    def refusal(self, tile: Sequence[int]) -> str | None:
+        return None if tile[1] == self.domain[1] else "a row is sorted whole"
+
+    def work(self, tile: Sequence[int]) -> VectorWork:
+        rows, n = self.domain
+        every = (copy_cycles("load", dense(self.domain, e), tile, self.machine) for e in self.elements)
+        # each merge of lists twice as long reads and writes all keys with their places
+        merged = size((rows, 4 * n)) * itemsize(WORD) / self.machine.vector.repeat_bytes * n.bit_length()
+        return VectorWork(sum(every) + merged)
+
+    def too_large(self) -> str:
+        return f"{describe(self.op)}: a row of {self.domain[1]} does not fit ub of {self.machine.name}"
+
+    def choose(self, cores: int) -> tuple[Sequence[int], int] | None:
+        tile = choose_tile(self.domain, self.whole, self.fits, self.width, cores)
+        return None if tile is None else (tile, cores)
+
+    def body(self, b: KernelBuilder, place: Place) -> None:
+        op, (rows, n), several = self.op, self.domain, place.tile[0]
+        position = place.position
         loaded = [
             b.load(
-                b.view(b.gm(place[x]), [rows, n], [n, 1]),
+                b.view(b.gm(self.args.index(x)), [rows, n], [n, 1]),
                 position,
                 [several, n],
                 TileType.of([several, n], e, "ub"),
             )
-            for x, e in zip(op.xs, elements, strict=True)
+            for x, e in zip(op.xs, self.elements, strict=True)
         ]
         made = b.add(
             ops.SortOp,
             loaded,
             [
-                *(TileType.of([several, keep], e, "ub") for e in elements),
+                *(TileType.of([several, self.keep], e, "ub") for e in self.elements),
                 TileType.of([several, 4 * n], WORD, "ub"),
             ],
             keys=op.keys,
             descending=op.descending,
             total=op.total,
         ).results
-        for i, value in enumerate(yielded):
+        for i, value in enumerate(self.yielded):
             assert isinstance(value, OpResult)
-            part = made[value.index]
-            b.store(part, b.view(b.output(i), [rows, keep], [keep, 1]), position, [several, keep])
-    return b.finish(name)
+            dest = b.view(b.output(i), [rows, self.keep], [self.keep, 1])
+            b.store(made[value.index], dest, position, [several, self.keep])

@@ -37,6 +37,8 @@ class Step:
     view: GmType | None = None
     """What a load or store moves in all, along `along`: an axis for each dimension, None where there is one place."""
     along: Sequence[int | None] = ()
+    source: int | None = None
+    """The number of the input that a load reads."""
     location: LocationAttr | None = None
     """Where the graph op it belongs to came from."""
 

@@ -6,65 +6,87 @@ pins; then each step is emitted in the outermost loop where all its operands are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from xdsl.ir import SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, describe, text
+from ...dialects.base import Expr, describe, text, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
-from ...dialects.graph import ArgReduceOp, FusionOp, ReduceOp
+from ...dialects.graph import ArgReduceOp, FusionOp, ReduceOp, VectorSchedule
+from ...dialects.graph.schedules import Schedule
 from ...machine import Machine
 from ..errors import TooLarge
-from ..pins import VECTOR_FIELDS, Pins, cannot_obey, schedule_for
+from .bound import VectorWork, copy_cycles
 from .builder import KernelBuilder, divide_grid, gm_of
-from .cores import copy_cycles, pieces_of, worth_waking
 from .fusion_steps import FusionSteps
 from .schedule import UB_FRACTION, cut_tile, largest_tile
+from .scheduled import ScheduledKernel, as_vector, cannot_obey
 from .steps import Emitter, Ref
 from .streaming import RowPieces, combining_bytes
 
 
-class VectorKernel(FusionSteps):
+class VectorKernel(FusionSteps, ScheduledKernel):
     """Lowers one vector or move fusion."""
 
-    def build(self, name: str) -> ops.KernelOp:
-        self.slots = self.pins.ub or 2
+    def __init__(self, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
+        by_axis = {len(p) for p in (asked.tile, asked.grid) if p is not None and len(p) > 1}
+        apart = (
+            asked.axes is None and len(to_ints(fusion.domain)) in by_axis
+        )  # pinned axis by axis: none may merge
+        super().__init__(fusion, machine, asked.axes, apart)
+        self.asked = asked
+        self.slots = asked.ub or 2
         self.build_steps()
         self.rows = self.steps.rows()
-        self.cores = self.pins.cores or self.machine.vector_cores
-        if self.cores > self.machine.vector_cores:
+        self.outer = [a for a in range(len(self.extents)) if a not in self.rows]
+
+    # -- choice ------------------------------------------------------------------------------------------------
+
+    def candidates(self, name: str) -> Iterator[VectorSchedule]:
+        cores = self.asked.cores or self.machine.vector_cores
+        if cores > self.machine.vector_cores:
             there = f"the {self.machine.vector_cores} vector cores of {self.machine.name}"
-            raise cannot_obey(name, f"cores={self.cores} is more than {there}")
-        return self._emit(name, self._pinned_tile(name) or self._chosen_tile())
-
-    # -- tile --------------------------------------------------------------------------------------------------
-
-    def _chosen_tile(self) -> tuple[int, ...]:
-        """Whole rows where they fit. Rows that lie side by side may also be read in pieces, so that more of them go
-        by at once: what moves is then long runs."""
-        whole = self._tile_of_rows()
+            raise cannot_obey(name, f"cores={cores} is more than {there}")
+        pinned = self._pinned_tile(name)
+        if pinned is not None:
+            yield self._schedule(name, pinned, cores)
+            return
+        whole = self._tile_of_rows(cores)
         if whole is None:
-            return self._tile_of_pieces()
+            yield from (self._schedule(name, tile, cores) for tile in self._tiles_of_pieces(cores))
+            return
+        tile, cores = whole
+        yield self._schedule(name, tile, cores)
         last = len(self.extents) - 1
-        if not self.rows or last in self.rows or whole[last] == self.extents[last] or self._why_whole():
-            return whole
-        return min(whole, self._tile_of_pieces(), key=self._microseconds)
+        if not self.rows or last in self.rows or tile[last] == self.extents[last] or self._why_whole():
+            return
+        # rows that lie side by side may also be read in pieces, so that more of them go by at once: what moves is then
+        # long runs
+        yield from (self._schedule(name, tile, cores) for tile in self._tiles_of_pieces(cores))
 
-    def _tile_of_rows(self) -> tuple[int, ...] | None:
-        """The tile where rows that are reduced are whole; None where not even one fits."""
+    def _schedule(self, name: str, tile: Sequence[int], cores: int) -> VectorSchedule:
+        grid = self._grid(name, self._counts(tile), cores)
+        return VectorSchedule(tuple(map(tuple, self.merged)), tuple(tile), grid, self.slots)
+
+    def _counts(self, tile: Sequence[int]) -> list[int]:
+        """Tiles along each axis."""
+        return [-(-n // t) for n, t in zip(self.extents, tile, strict=True)]
+
+    def _tile_of_rows(self, cores: int) -> tuple[tuple[int, ...], int] | None:
+        """The tile where rows that are reduced are whole, and on how many cores; None where not even one row fits."""
         largest = largest_tile(self.extents, self.rows, lambda t: self._ub_bytes(t) <= self._capacity)
         if largest is None:
             return None
-        cycles = self.work_cycles(largest)
-        if self.pins.cores is None and self.pins.grid is None:
-            self.cores = worth_waking(cycles, self.machine)
-        pieces = pieces_of(cycles, self.machine)
-        return cut_tile(largest, self.extents, self.rows, self._width, self.cores, pieces)
+        work = self._work(largest)
+        if self.asked.cores is None and self.asked.grid is None:
+            cores = work.worth_waking(self.machine)
+        pieces = work.pieces(self.machine)
+        return cut_tile(largest, self.extents, self.rows, self._width, cores, pieces), cores
 
-    def _tile_of_pieces(self) -> tuple[int, ...]:
-        """The tile where rows are read in pieces. Raises PassError where that is no way out."""
+    def _tiles_of_pieces(self, cores: int) -> list[tuple[int, ...]]:
+        """Tiles where rows are read in pieces, longer ones first. Raises TooLarge where that is no way out."""
         if sum(bool(s.reduces) for s in self.steps) != 1:
             raise TooLarge(f"{describe(self.fusion)} needs more of ub than {self.machine.name} has")
 
@@ -75,19 +97,31 @@ class VectorKernel(FusionSteps):
             caps = cut_tile(self.extents, self.extents, self.rows, self._width, cores)
             return largest_tile(caps, frozenset(), fits)
 
-        most = 1 if self.pins.grid else self.cores
+        most = 1 if self.asked.grid else cores
         tiles = {tile for n in range(1, most + 1) if most // n > most // (n + 1) and (tile := cut_for(n))}
         if not tiles:
             raise TooLarge(f"{describe(self.fusion)}: one element of each value does not fit ub")
-        return min(sorted(tiles, reverse=True), key=self._microseconds)
+        return sorted(tiles, reverse=True)
 
-    def _microseconds(self, tile: Sequence[int]) -> float:
-        """What the kernel is estimated to take with this tile, the launch included."""
-        pieces = [-(-n // t) for a, (n, t) in enumerate(zip(self.extents, tile, strict=True)) if a not in self.rows]
-        cores = min(self.cores, size(pieces))
-        share = -(-size(pieces) // cores) / size(pieces)
-        work = self.machine.cycles_to_microseconds(self.work_cycles(tile) * share)
-        return self.machine.vector_launch_microseconds(cores) + work
+    def bound(self, schedule: Schedule) -> float:
+        plan = as_vector("", schedule)
+        tile, grid = plan.tile or (), plan.grid or ()
+        counts = self._counts(tile)
+        counts, grid = ([numbers[a] for a in self.outer] for numbers in (counts, grid))
+        return self._work(tile).microseconds(counts, grid, self.machine)
+
+    def check(self, name: str, schedule: Schedule) -> None:
+        plan = as_vector(name, schedule)
+        tile, grid = plan.tile or (), plan.grid or ()
+        if not len(self.extents) == len(tile) == len(grid):
+            raise cannot_obey(
+                name, f"it walks {len(self.extents)} axes, the tile has {len(tile)} and the grid {len(grid)}"
+            )
+        for a, (n, extent) in enumerate(zip(tile, self.extents, strict=True)):
+            if n > max(extent, 8):
+                raise cannot_obey(name, f"a tile of {n} along axis {a}, which has {extent}")
+        self._check_tile(name, tile)
+        self._check_grid(name, self._counts(tile), grid)
 
     def _ub_bytes(self, tile: Sequence[int]) -> int:
         return self.steps.ub_bytes(tile, self.slots)
@@ -104,19 +138,19 @@ class VectorKernel(FusionSteps):
     def _in_pieces(self, tile: Sequence[int]) -> bool:
         return any(tile[a] < self.extents[a] for a in self.rows)
 
-    def work_cycles(self, tile: Sequence[int]) -> float:
-        """What the kernel would take one core, its pipes one after the other, tile by tile."""
+    def _work(self, tile: Sequence[int]) -> VectorWork:
+        """What there is to do with this tile."""
         unit, cycles = self.machine.vector, 0.0
         for step in self.steps:
             if step.view is not None:
                 box = [1 if a is None else tile[a] for a in step.along]
-                cycles += copy_cycles(step.kind, step.view, box, self.machine)
+                cycles += copy_cycles(step.kind, step.view, box, self.machine, step.source in self.warm)
             elif step.function is not None:
                 elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
                 dtype = dtype_name(step.elements[0])
                 known = [f for f in (step.function, "add") if unit.supports(f, dtype)]
                 cycles += unit.cycles(known[0], dtype, elements) if known else elements
-        return cycles
+        return VectorWork(cycles)
 
     # -- pins --------------------------------------------------------------------------------------------------
 
@@ -125,36 +159,50 @@ class VectorKernel(FusionSteps):
         tile = self._pinned_extents(name)
         if tile is None:
             return None
-        pieces = self._in_pieces(tile)
-        if pieces:
-            self._check_pieces(name)
-        ragged = any(self.extents[a] % tile[a] for a in self.rows)
-        extra = combining_bytes(self.steps, tile, ragged) if pieces else 0
-        room = self.machine.spaces["ub"].bytes
-        if self.pins.ub is None and self._ub_bytes(tile) + extra > room:
+        if self.asked.ub is None and self._needed_bytes(tile) > self.machine.spaces["ub"].bytes:
             self.slots = 1
-        need = self._ub_bytes(tile) + extra
+        self._check_tile(name, tile)
+        return tile
+
+    def _needed_bytes(self, tile: Sequence[int]) -> int:
+        """Bytes of ub with this tile, what combines pieces of rows included."""
+        ragged = any(self.extents[a] % tile[a] for a in self.rows)
+        pieces = self._in_pieces(tile)
+        return self._ub_bytes(tile) + (combining_bytes(self.steps, tile, ragged) if pieces else 0)
+
+    def _check_tile(self, name: str, tile: Sequence[int]) -> None:
+        """Raises PassError for a tile that does not fit, or cuts rows that must be whole."""
+        if self._in_pieces(tile):
+            why = self._why_whole()
+            if why is not None:
+                raise cannot_obey(name, why)
+        need, room = self._needed_bytes(tile), self.machine.spaces["ub"].bytes
         if need > room:
             shown = " x ".join(map(str, tile))
             raise cannot_obey(
                 name, f"a tile of {shown} takes {need} bytes of ub, and {self.machine.name} has {room}"
             )
-        return tile
 
     def _pinned_extents(self, name: str) -> tuple[int, ...] | None:
-        wanted = self.pins.tile
-        if wanted is None and self.pins.copy_length is None:
+        wanted = self.asked.tile
+        if wanted is None and self.asked.copy_length is None:
             return None
         by_axis = wanted
-        asked = wanted[0] if wanted is not None and len(wanted) == 1 else self.pins.copy_length or 1
+        asked = wanted[0] if wanted is not None and len(wanted) == 1 else self.asked.copy_length or 1
         if (wanted is None or len(wanted) == 1) and asked > max(size(self.domain), 1):
             kind = "tile" if wanted else "copy_length"
-            raise cannot_obey(name, f"{kind}={asked} is more than the {size(self.domain)} elements that there are")
+            raise cannot_obey(
+                name, f"{kind}={asked} is more than the {size(self.domain)} elements that there are"
+            )
         for own in (self.domain, self.extents):
             if wanted is not None and len(wanted) == len(own) > 1:
-                long = next((a for a, (t, n) in enumerate(zip(wanted, own, strict=True)) if t > max(n, 1)), None)
+                long = next(
+                    (a for a, (t, n) in enumerate(zip(wanted, own, strict=True)) if t > max(n, 1)), None
+                )
                 if long is not None:
-                    raise cannot_obey(name, f"a tile of {wanted[long]} along axis {long}, which has {own[long]}")
+                    raise cannot_obey(
+                        name, f"a tile of {wanted[long]} along axis {long}, which has {own[long]}"
+                    )
                 break
         if wanted is not None and len(wanted) == len(self.domain) != len(self.extents):
             by_axis = tuple(wanted[group[0]] if group else 1 for group in self.merged)
@@ -162,7 +210,7 @@ class VectorKernel(FusionSteps):
             return tuple(min(t, n) for t, n in zip(by_axis, self.extents, strict=True))
         if wanted is not None and len(wanted) > 1:
             raise cannot_obey(name, f"its domain has {len(self.domain)} axes, and the tile {len(wanted)}")
-        return self._filled(wanted[0] if wanted else self.pins.copy_length or 1, cut_rows=bool(wanted))
+        return self._filled(wanted[0] if wanted else self.asked.copy_length or 1, cut_rows=bool(wanted))
 
     def _filled(self, elements: int, cut_rows: bool) -> tuple[int, ...]:
         """A tile of so many elements, filled from the innermost axis outwards; rows are whole unless `cut_rows`."""
@@ -172,12 +220,6 @@ class VectorKernel(FusionSteps):
                 tile[a] = min(max(elements, 1), self.extents[a])
             elements //= tile[a]
         return tuple(tile)
-
-    def _check_pieces(self, name: str) -> None:
-        """Raises PassError unless there is one reduction, and what it gives is not used along its rows."""
-        why = self._why_whole()
-        if why is not None:
-            raise cannot_obey(name, why)
 
     def _why_whole(self) -> str | None:
         """Why rows cannot be read in pieces; None where they can."""
@@ -189,35 +231,39 @@ class VectorKernel(FusionSteps):
             return "what its rows are reduced to is used along them, so they must be whole"
         return None
 
-    def _split(self, name: str, counts: Sequence[int], outer: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """(cores along it, tiles per core) for each axis that is not reduced."""
-        cores = self.cores
-        grid = self.pins.grid
+    def _grid(self, name: str, counts: Sequence[int], cores: int) -> tuple[int, ...]:
+        """Cores along each axis, as pinned or divided. Raises PassError."""
+        grid = self.asked.grid
         if grid is None:
-            return dict(zip(outer, divide_grid([counts[a] for a in outer], cores), strict=True))
-        if len(grid) == len(self.domain):
+            divided = divide_grid([counts[a] for a in self.outer], cores)
+            used = dict(zip(self.outer, (n for n, _ in divided), strict=True))
+            return tuple(used.get(a, 1) for a in range(len(counts)))
+        if len(grid) == len(self.domain) and self.asked.axes is None:
             grid = tuple(grid[group[0]] if group else 1 for group in self.merged)
         if len(grid) != len(self.extents):
             raise cannot_obey(name, f"its domain has {len(self.domain)} axes, and the grid {len(grid)}")
+        self._check_grid(name, counts, grid)
+        return grid
+
+    def _check_grid(self, name: str, counts: Sequence[int], grid: Sequence[int]) -> None:
+        """Raises PassError for more cores than there are, or cores without work."""
+        cores = self.asked.cores or self.machine.vector_cores
         if size(grid) > cores:
             raise cannot_obey(name, f"a grid of {size(grid)} cores is more than the {cores} there are")
-        out: dict[int, tuple[int, int]] = {}
         for a, wanted in enumerate(grid):
             per_core = -(-counts[a] // wanted)
-            if -(-counts[a] // per_core) != wanted or (a not in outer and wanted > 1):
-                why = "it is reduced" if a not in outer else f"it has {counts[a]} tiles"
+            if -(-counts[a] // per_core) != wanted or (a not in self.outer and wanted > 1):
+                why = "it is reduced" if a not in self.outer else f"it has {counts[a]} tiles"
                 raise cannot_obey(name, f"axis {a} cannot be split over {wanted} cores, as {why}")
-            if a in outer:
-                out[a] = (wanted, per_core)
-        return out
 
     # -- build -------------------------------------------------------------------------------------------------
 
-    def _emit(self, name: str, tile: Sequence[int]) -> ops.KernelOp:
-        rows, pieces = self.rows, self._in_pieces(tile)
-        counts = [-(-n // t) for n, t in zip(self.extents, tile, strict=True)]
-        outer = [a for a in range(len(tile)) if a not in rows]
-        split = self._split(name, counts, outer)
+    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
+        plan = as_vector(name, schedule)
+        assert plan.tile is not None and plan.grid is not None and plan.ub is not None
+        tile, rows, outer = plan.tile, self.rows, self.outer
+        pieces, counts = self._in_pieces(tile), self._counts(tile)
+        split = {a: (plan.grid[a], -(-counts[a] // plan.grid[a])) for a in outer}
         axes_on_grid = [a for a in outer if split[a][0] > 1]
         builder = KernelBuilder(
             self.machine,
@@ -225,7 +271,7 @@ class VectorKernel(FusionSteps):
             [split[a][0] for a in axes_on_grid],
             [gm_of(a) for a in self.block.args],
             [gm_of(v) for v in self.yielded],
-            slots={"ub": self.slots},
+            slots={"ub": plan.ub},
         )
         builder.location = self.fusion.location
         emitter = Emitter(builder, tile)
@@ -258,11 +304,3 @@ class VectorKernel(FusionSteps):
     def _reduction_kind(self) -> str:
         op = next(o for o in self.members if isinstance(o, ReduceOp | ArgReduceOp))
         return text(op.kind)
-
-
-OBEYED = VECTOR_FIELDS | {"ub", "cores"}
-
-
-def lower_vector(fusion: FusionOp, machine: Machine, name: str, pins: Pins = None) -> ops.KernelOp:
-    """The kernel of a vector or move fusion. Raises PassError where it cannot fit, or cannot obey its pins."""
-    return VectorKernel(fusion, machine, schedule_for(pins, name, OBEYED)).build(name)

@@ -86,7 +86,7 @@ def test_the_table_of_passes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_passes_with_options(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert opt.main([str(relu), "-p", "graph-fuse{target=ascend-310},graph-to-tile"]) == 0
+    assert opt.main([str(relu), "-p", "graph-fuse{target=ascend-310},graph-schedule,graph-to-tile"]) == 0
     assert "tile.kernel @max_0" in capsys.readouterr().out
 
 
@@ -188,7 +188,7 @@ def test_verify_error_has_place_and_caret(tmp_path: Path, capsys: pytest.Capture
             "npu-schedule-host needs a module that is planned: run npu-plan-memory before",
         ),
         (
-            ["-p", "graph-fuse,graph-to-tile,tile-to-npu,npu-check"],
+            ["-p", "graph-fuse,graph-schedule,graph-to-tile,tile-to-npu,npu-check"],
             "npu-check needs a module that is addressed and planned: run npu-allocate, npu-plan-memory before it",
         ),
         (["-t", "ascend-310"], "-t is the output format"),
@@ -249,7 +249,7 @@ def test_split_input_counts_lines_of_the_file(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_the_program_after_each_pass(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    args = [str(relu), "-p", "graph-fuse,graph-to-tile,npu-allocate", "--print-ir-after-all"]
+    args = [str(relu), "-p", "graph-fuse,graph-schedule,graph-to-tile,npu-allocate", "--print-ir-after-all"]
     assert opt.main(args) == 1
     said = capsys.readouterr().err
     heads = [line for line in said.splitlines() if line.startswith("// -----//")]
@@ -263,14 +263,14 @@ def test_the_program_after_each_pass(relu: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_the_program_after_a_pass_that_fails(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    passes = "graph-fuse,graph-to-tile{schedule=\"base_q=1\"}"
+    passes = "graph-fuse,graph-schedule,graph-to-tile{schedule=\"base_q=1\"}"
     assert opt.main([str(relu), "-p", passes, "--mlir-print-ir-after-all"]) == 1
     assert "// -----// IR Dump After graph-to-tile Failed //----- //\nbuiltin.module" in capsys.readouterr().err
 
 
 def test_timing(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The table of mlir-opt, whose parts add up."""
-    assert opt.main([str(relu), "-p", "graph-fuse,graph-to-tile", "--mlir-timing"]) == 0
+    assert opt.main([str(relu), "-p", "graph-fuse,graph-schedule,graph-to-tile", "--mlir-timing"]) == 0
     said = capsys.readouterr()
     assert "tile.kernel" in said.out
     lines = said.err.splitlines()

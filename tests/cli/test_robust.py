@@ -206,7 +206,7 @@ def test_interrupted_in_the_first_second(module: str, tmp_path: Path) -> None:
     path = tmp_path / "add.mlir"
     path.write_text(ADD)
     args = (
-        [str(path), "-p", "graph-fuse,graph-to-tile,tile-to-npu"]
+        [str(path), "-p", "graph-fuse,graph-schedule,graph-to-tile,tile-to-npu"]
         if module == "opt"
         else ["report", str(path)]
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -15,10 +17,10 @@ from hypothesis import strategies as st
 
 import tilewright as tw
 from tilewright import Machine
+from tilewright.dialects.graph import CubeSchedule
+from tilewright.passes.tile.bound import CubeProblem, VectorWork
 from tilewright.passes.tile.builder import divide_grid
-from tilewright.passes.tile.cores import worth_waking
-from tilewright.passes.tile.cube_cost import CubeProblem
-from tilewright.passes.tile.cube_schedule import choose_cube
+from tilewright.passes.tile.cube_schedule import CubePlan, cube_schedules, refusal
 from tilewright.passes.tile.schedule import choose_tile, merge_axes
 
 EXTENTS = st.sampled_from([1, 2, 3, 5, 7, 13, 16, 31, 64, 97, 128, 257, 3000, 50257])
@@ -78,51 +80,49 @@ def _box(domain: list[int], group: list[int]) -> list[tuple[int, ...]]:
 
 
 @given(EXTENTS, EXTENTS, EXTENTS, st.sampled_from([1, 3, 24]), st.sampled_from([1, 2, 4]), MACHINES)
-def test_choose_cube(m: int, n: int, k: int, batch: int, itemsize: int, machine: Machine) -> None:
-    """A mma step fits l0a, l0b and l0c, a load fits l1 twice, and the load is whole steps."""
+def test_cube_schedules(m: int, n: int, k: int, batch: int, itemsize: int, machine: Machine) -> None:
+    """In each a mma step fits l0a, l0b and l0c, a load fits l1 twice, and the load is whole steps."""
     extents = [batch, m, n, k]
 
-    def l1_bytes(lhs: dict[int, int], rhs: dict[int, int]) -> int:
+    def l1_bytes(lhs: Sequence[int], rhs: Sequence[int]) -> int:
         return (lhs[1] * lhs[3] + rhs[2] * rhs[3]) * itemsize
-
-    def loads(box: dict[int, int]) -> tuple[float, float]:
-        bytes_ = l1_bytes(box, box) * box[0]
-        return bytes_ / machine.moves["gm", "l1"].bytes_per_cycle, bytes_
 
     dtype = {1: "i8", 2: "f16", 4: "f32"}[itemsize]
     problem = CubeProblem(extents, [0], [1], [2], [3], itemsize, dtype=dtype)
     assume(dtype in machine.cube)
-    plan = choose_cube(problem, machine, l1_bytes, loads)
-    assert plan is not None
-    assert 1 <= plan.cores <= machine.cube_cores
-    assert all(n >= 1 for n in plan.l0.values())
-    assert all(plan.l0[a] <= extents[a] or plan.l0[a] <= 16 for a in range(4))
-    assert plan.l1[3] % plan.l0[3] == 0
-    assert l1_bytes(plan.lhs, plan.rhs) * plan.slots["l1"] <= machine.spaces["l1"].bytes
-    step = [-(-plan.l0[a] // 16) * 16 for a in (1, 2, 3)]
-    assert step[0] * step[1] * 4 * plan.slots["l0c"] <= machine.spaces["l0c"].bytes
-    assert step[0] * step[2] * itemsize * plan.slots["l0a"] <= machine.spaces["l0a"].bytes
-    assert step[2] * step[1] * itemsize * plan.slots["l0b"] <= machine.spaces["l0b"].bytes
+    plans = [CubePlan.of(replace(s, axes=())) for s in cube_schedules(problem, machine, l1_bytes, CubeSchedule())]
+    assert plans and len({(p.l0, p.lhs, p.rhs, p.grid) for p in plans}) == len(plans)
+    for plan in plans:
+        assert refusal(plan, problem, machine, l1_bytes, CubeSchedule()) is None
+        assert 1 <= math.prod(plan.grid) <= machine.cube_cores
+        assert all(n >= 1 for n in plan.l0)
+        assert all(plan.l0[a] <= extents[a] or plan.l0[a] <= 16 for a in range(4))
+        assert plan.l1[3] % plan.l0[3] == 0
+        assert l1_bytes(plan.lhs, plan.rhs) * plan.slots["l1"] <= machine.spaces["l1"].bytes
+        step = [-(-plan.l0[a] // 16) * 16 for a in (1, 2, 3)]
+        assert step[0] * step[1] * 4 * plan.slots["l0c"] <= machine.spaces["l0c"].bytes
+        assert step[0] * step[2] * itemsize * plan.slots["l0a"] <= machine.spaces["l0a"].bytes
+        assert step[2] * step[1] * itemsize * plan.slots["l0b"] <= machine.spaces["l0b"].bytes
 
 
-def test_choose_cube_without_room() -> None:
+def test_no_cube_schedule_without_room() -> None:
     """No schedule where not even single rows, columns and window positions fit l1."""
     machine = Machine.load("ascend-910b1")
     spaces = machine.spaces | {"l1": dataclasses.replace(machine.spaces["l1"], bytes=64)}
     problem = CubeProblem([64, 64, 3, 64], [], [0], [1], [2, 3], 4, windows=frozenset({2}))
 
-    def l1_bytes(lhs: dict[int, int], rhs: dict[int, int]) -> int:
+    def l1_bytes(lhs: Sequence[int], rhs: Sequence[int]) -> int:
         return (lhs[0] * lhs[2] * lhs[3] + rhs[1] * rhs[2] * rhs[3]) * 4
 
     tight = dataclasses.replace(machine, spaces=spaces)
-    assert choose_cube(problem, tight, l1_bytes, lambda box: (1.0, 4.0 * l1_bytes(box, box))) is None
+    assert not list(cube_schedules(problem, tight, l1_bytes, CubeSchedule()))
 
 
 @given(st.floats(0, 1e8), st.sampled_from(Machine.names()).map(Machine.load))
 def test_worth_waking(cycles: float, machine: Machine) -> None:
     """No other number of cores ends sooner."""
     work = machine.cycles_to_microseconds(cycles)
-    cores = worth_waking(cycles, machine)
+    cores = VectorWork(cycles).worth_waking(machine)
     least = machine.vector_launch_microseconds(cores) + work / cores
     for n in range(1, machine.vector_cores + 1):
         assert least <= machine.vector_launch_microseconds(n) + work / n

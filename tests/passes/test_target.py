@@ -68,7 +68,7 @@ def test_passes_for_two_machines_in_one_pipeline(tmp_path: Path, capsys: pytest.
     """Once the first passes were for one chip and the last ones for another, and npu-check let that pass."""
     path = tmp_path / "layer.mlir"
     path.write_text(str(module()))
-    first = "graph-simplify,graph-fuse{target=ascend-310},graph-to-tile{target=ascend-310}"
+    first = "graph-simplify,graph-fuse{target=ascend-310},graph-schedule,graph-to-tile{target=ascend-310}"
     assert opt.main([str(path), "-p", first.replace("{target=ascend-310}", "", 1)]) == 1
     assert "the module is for ascend-910b1, not for ascend-310" in capsys.readouterr().err
     rest = "tile-to-npu,npu-allocate,npu-synchronize,npu-plan-memory,npu-check"

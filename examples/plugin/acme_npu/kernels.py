@@ -2,54 +2,63 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Sequence
 
-from xdsl.ir import Operation
-
-from tilewright.dialects.base import Expr, describe
-from tilewright.dialects.dtypes import size
+from tilewright.dialects.base import describe
+from tilewright.dialects.dtypes import itemsize, size
+from tilewright.dialects.graph import FusionOp, VectorSchedule
 from tilewright.dialects.graph.interface import element_of, shape_of
 from tilewright.dialects.npu.types import padded_bytes, row_strides
 from tilewright.dialects.tile import TileType
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
-from tilewright.passes.tile.builder import KernelBuilder, divide_grid, gm_of
+from tilewright.passes.tile.bound import VectorWork
+from tilewright.passes.tile.boxes import BoxKernel, Place
+from tilewright.passes.tile.builder import KernelBuilder, dense, gm_of
 
 from .ops import PrefixXorOp, TileCopyPxOp, TilePrefixXorOp
 
-SLOTS = 2
-"""Rows are loaded while others are computed."""
 
+class PrefixXorKernel(BoxKernel):
+    """A kernel over (rows, the dimension that is walked). Raises PassError where the chip has no px."""
 
-def prefix_xor_kernel(op: PrefixXorOp, fusion: Any, machine: Machine, name: str) -> Operation:
-    """The kernel of a fusion with one op. Raises PassError where a row does not fit."""
-    if "px" not in machine.spaces:
-        raise PassError(f"{describe(op)} needs px, which {machine.name} does not have: run acme-expand before")
-    *outer, n = shape_of(op.x)
-    rows, element = size(outer), element_of(op.x)
-    room = min(machine.spaces["px"].bytes // SLOTS, machine.spaces["ub"].bytes // (2 * SLOTS))
-    fitting = room // padded_bytes([1, n], element)
-    if not fitting:
-        raise PassError(f"{describe(op)}: a row of {n} does not fit px of {machine.name}")
-    many = min(fitting, -(-rows // machine.vector_cores))
-    ((cores, trips),) = divide_grid([-(-rows // many)], machine.vector_cores)
-    b = KernelBuilder(
-        machine,
-        "vector",
-        [cores] if cores > 1 else [],
-        [gm_of(a) for a in fusion.body.block.args],
-        [gm_of(op.result)],
-        slots={"ub": SLOTS},
-    )
-    b.location = fusion.location
-    box = [many, n]
-    in_ub, in_px = (TileType.of(box, element, space) for space in ("ub", "px"))
-    with b.section("fused" if machine.fused else "vector"), ExitStack() as stack:
-        at = Expr.of(b.coordinates[0]) * trips if cores > 1 else Expr()
-        at = (at + stack.enter_context(b.loop(trips))) * many
-        source, dest = (b.view(t, [rows, n], row_strides([rows, n])) for t in (b.gm(0), b.output(0)))
-        x = b.load(source, [at, Expr()], box, in_ub)
+    whole = frozenset({1})
+
+    def __init__(self, op: PrefixXorOp, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
+        super().__init__(fusion, machine, asked)
+        if "px" not in machine.spaces:
+            raise PassError(
+                f"{describe(op)} needs px, which {machine.name} does not have: run acme-expand before"
+            )
+        *outer, n = shape_of(op.x)
+        self.op, self.element = op, element_of(op.x)
+        self.domain, self.width = [size(outer), n], itemsize(self.element)
+        self.tensors = [gm_of(a) for a in fusion.body.block.args], [gm_of(op.result)]
+
+    def ub_bytes(self, tile: Sequence[int]) -> int:
+        return 2 * self.slots * padded_bytes(tile, self.element)
+
+    def fits(self, tile: Sequence[int]) -> bool:
+        room = self.machine.spaces["px"].bytes // self.slots
+        return padded_bytes(tile, self.element) <= room and super().fits(tile)
+
+    def refusal(self, tile: Sequence[int]) -> str | None:
+        if tile[1] != self.domain[1]:
+            return "a row is computed whole"
+        return None if self.fits(tile) else "the tile does not fit px"
+
+    def work(self, tile: Sequence[int]) -> VectorWork:
+        """Each byte is loaded, copied to px, computed at the copy's rate, and stored."""
+        total = dense(self.domain, self.element).bytes
+        paths = (("gm", "ub"), ("ub", "px"), ("ub", "px"), ("ub", "gm"))
+        return VectorWork(sum(total / self.machine.moves[path].bytes_per_cycle for path in paths))
+
+    def too_large(self) -> str:
+        return f"{describe(self.op)}: a row of {self.domain[1]} does not fit px of {self.machine.name}"
+
+    def body(self, b: KernelBuilder, place: Place) -> None:
+        in_ub, in_px = (TileType.of(place.tile, self.element, space) for space in ("ub", "px"))
+        source, dest = (b.view(t, self.domain, row_strides(self.domain)) for t in (b.gm(0), b.output(0)))
+        x = b.load(source, place.position, place.tile, in_ub)
         staged = b.add(TileCopyPxOp, [x], [in_px]).results[0]
-        b.store(b.add(TilePrefixXorOp, [staged], [in_ub]).results[0], dest, [at, Expr()], box)
-    return b.finish(name)
+        b.store(b.add(TilePrefixXorOp, [staged], [in_ub]).results[0], dest, place.position, place.tile)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Dialect, Operation
+from xdsl.ir import Attribute, Dialect
 from xdsl.irdl import irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from tilewright.dialects.dtypes import dtype_name, size
+from tilewright.dialects.graph import FusionOp
 from tilewright.dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
 from tilewright.dialects.npu import BufferType, Cost, NpuOp, Pipe, buffer
 from tilewright.dialects.npu.interface import vector_elements
@@ -55,10 +56,12 @@ class PrefixXorOp(GraphOp):
         unsure = jnp.cumsum(es[0] > 0, axis=-1) > 0
         return [jnp.where(unsure, jnp.inf, 0).astype(es[0].dtype)]
 
-    def build_kernel(self, fusion: Operation, machine: Machine, name: str, pins: Any) -> Operation:
-        from .kernels import prefix_xor_kernel
+    def scheduled_kernel(self, fusion: FusionOp, machine: Machine, name: str, asked: Any) -> Any:
+        from tilewright.passes.tile.scheduled import as_vector
 
-        return prefix_xor_kernel(self, fusion, machine, name)
+        from .kernels import PrefixXorKernel
+
+        return PrefixXorKernel(self, fusion, machine, as_vector(name, asked))
 
 
 @irdl_op_definition

@@ -1,6 +1,6 @@
-// RUN: tilewright-opt %s -p 'graph-to-tile{schedule="base_m=256,base_n=256"}' --verify-diagnostics | filecheck %s --check-prefix FULL
-// RUN: tilewright-opt %s -p 'graph-to-tile{schedule="contract_3:base_m=64"}' --verify-diagnostics | filecheck %s --check-prefix NAME
-// RUN: tilewright-opt %s -p 'graph-to-tile{schedule="base_q=64"}' --verify-diagnostics | filecheck %s --check-prefix FIELD
+// RUN: tilewright-opt %s -p 'graph-schedule{schedule="base_m=256,base_n=256"},graph-to-tile' --verify-diagnostics | filecheck %s --check-prefix FULL
+// RUN: tilewright-opt %s -p 'graph-schedule{schedule="contract_3:base_m=64"},graph-to-tile' --verify-diagnostics | filecheck %s --check-prefix NAME
+// RUN: tilewright-opt %s -p 'graph-schedule{schedule="base_q=64"},graph-to-tile' --verify-diagnostics | filecheck %s --check-prefix FIELD
 
 func.func @main(%x: tensor<256x512xf16>, %w: tensor<512x512xf16>) -> tensor<256x512xf16> {
   %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube"}

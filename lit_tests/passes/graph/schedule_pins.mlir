@@ -1,4 +1,4 @@
-// RUN: tilewright-opt %s -p 'graph-to-tile{schedule="base_m=64,base_n=128,base_k=32,step_k_a=8,step_k_b=4,split_m=2,split_n=4,l1=1,inner=n,copy_length=2048,ub=1"}' --split-input-file --verify-diagnostics | filecheck %s
+// RUN: tilewright-opt %s -p 'graph-schedule{schedule="base_m=64,base_n=128,base_k=32,step_k_a=8,step_k_b=4,split_m=2,split_n=4,l1=1,inner=n,copy_length=2048,ub=1"},graph-to-tile' --split-input-file --verify-diagnostics | filecheck %s
 
 // Base blocks, steps for each load and the split over cores are as pinned: a load of lhs covers eight steps of 32,
 // one of rhs four; each core has 2 x 1 tiles, and the loop over columns would be the inner one.

@@ -127,22 +127,6 @@ func.func @main(%x: tensor<32x32x32x64xf32>) -> tensor<64xf32> {
 
 // -----
 
-// The gradient of a first layer's weights: the images are shared out over the cube cores, as groups.
-func.func @main(%x: tensor<32x32x32x3xf16>, %y: tensor<32x32x32x64xf16>) -> tensor<3x3x3x64xf16> {
-  %r = graph.conv %x, %y {groups = 1, high = [1, 1], lhs_dilation = [1, 1], lhs_layout = [3, 0, 1, 2], low = [1, 1], out_layout = [2, 3, 0, 1], rhs_dilation = [1, 1], rhs_layout = [0, 3, 1, 2], strides = [1, 1]} : (tensor<32x32x32x3xf16>, tensor<32x32x32x64xf16>) -> tensor<3x3x3x64xf16>
-  func.return %r : tensor<3x3x3x64xf16>
-}
-// CHECK: func.func @main
-// CHECK-NEXT: [[A:%.+]] = graph.reshape %y : (tensor<32x32x32x64xf16>) -> tensor<16x2x32x32x64xf16>
-// CHECK-NEXT: [[B:%.+]] = graph.transpose [[A]] {perm = [1, 2, 3, 0, 4]}
-// CHECK-NEXT: [[C:%.+]] = graph.reshape [[B]] : {{.*}} -> tensor<2x32x32x1024xf16>
-// CHECK-NEXT: [[D:%.+]] = graph.conv %x, [[C]] {groups = 16, {{.*}} -> tensor<3x3x3x1024xf32>
-// CHECK-NEXT: [[E:%.+]] = graph.reshape [[D]] : (tensor<3x3x3x1024xf32>) -> tensor<3x3x3x16x64xf32>
-// CHECK-NEXT: [[F:%.+]] = graph.reduce [[E]] {dims = [3], kind = "sum"}
-// CHECK-NEXT: graph.convert [[F]]
-
-// -----
-
 // Many updates of few rows: each core has a copy of the rows for its part of the updates.
 func.func @main(%x: tensor<32x4xf32>, %i: tensor<4800xi32>, %u: tensor<4800x4xf32>) -> tensor<32x4xf32> {
   %y = graph.scatter %x, %i, %u {kind = "sum"} : (tensor<32x4xf32>, tensor<4800xi32>, tensor<4800x4xf32>) -> tensor<32x4xf32>
@@ -153,20 +137,6 @@ func.func @main(%x: tensor<32x4xf32>, %i: tensor<4800xi32>, %u: tensor<4800x4xf3
 // CHECK-NEXT: [[P:%.+]] = graph.reshape [[S]] : (tensor<1536x4xf32>) -> tensor<48x32x4xf32>
 // CHECK-NEXT: [[R:%.+]] = graph.reduce [[P]] {dims = [0], kind = "sum"}
 // CHECK-NEXT: graph.add %x, [[R]]
-
-// -----
-
-// A long sum of few results, the gradient of weights: a part of it for each cube core, added up in f32.
-func.func @main(%x: tensor<8192x64xf16>, %y: tensor<8192x48xf16>) -> tensor<64x48xf16> {
-  %r = graph.contract %x, %y {lhs_batch = [], lhs_contract = [0], rhs_batch = [], rhs_contract = [0]} : (tensor<8192x64xf16>, tensor<8192x48xf16>) -> tensor<64x48xf16>
-  func.return %r : tensor<64x48xf16>
-}
-// CHECK: func.func @main
-// CHECK-NEXT: [[X:%.+]] = graph.reshape %x : (tensor<8192x64xf16>) -> tensor<16x512x64xf16>
-// CHECK-NEXT: [[Y:%.+]] = graph.reshape %y : (tensor<8192x48xf16>) -> tensor<16x512x48xf16>
-// CHECK-NEXT: [[P:%.+]] = graph.contract [[X]], [[Y]] {lhs_batch = [0], lhs_contract = [1], rhs_batch = [0], rhs_contract = [1]} : {{.*}} -> tensor<16x64x48xf32>
-// CHECK-NEXT: [[R:%.+]] = graph.reduce [[P]] {dims = [0], kind = "sum"} : (tensor<16x64x48xf32>) -> tensor<64x48xf32>
-// CHECK-NEXT: graph.convert [[R]]
 
 // -----
 

@@ -1,4 +1,4 @@
-// RUN: tilewright-opt %s -p graph-fuse,graph-to-tile --split-input-file | tilewright-opt --split-input-file | filecheck %s
+// RUN: tilewright-opt %s -p graph-fuse,graph-schedule,graph-to-tile --split-input-file | tilewright-opt --split-input-file | filecheck %s
 
 // The sum waits for the host: the products, which need not, go before it.
 func.func @main(%x: tensor<512xf32>, %a: tensor<256x256xf32>) -> (tensor<f32>, tensor<256x256xf32>) {

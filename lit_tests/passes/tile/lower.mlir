@@ -1,4 +1,4 @@
-// RUN: tilewright-opt %s -p graph-simplify,graph-fuse,graph-to-tile --split-input-file | tilewright-opt --split-input-file | filecheck %s
+// RUN: tilewright-opt %s -p graph-simplify,graph-fuse,graph-schedule,graph-to-tile --split-input-file | tilewright-opt --split-input-file | filecheck %s
 
 // A matmul: a loop over k accumulates in l0c; tiles go gm -> l1 -> l0a, l0b.
 func.func @main(%x: tensor<256x2048xf16>, %w: tensor<2048x512xf16>) -> tensor<256x512xf16> {

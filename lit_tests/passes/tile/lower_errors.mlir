@@ -1,4 +1,4 @@
-// RUN: tilewright-opt %s -p 'graph-fuse,graph-to-tile' --split-input-file --verify-diagnostics | filecheck %s
+// RUN: tilewright-opt %s -p 'graph-fuse,graph-schedule,graph-to-tile' --split-input-file --verify-diagnostics | filecheck %s
 
 // A window that does not fit the unified buffer.
 func.func @main(%x: tensor<1x1024x1024x8xf32>) -> tensor<1x1x1x8xf32> {

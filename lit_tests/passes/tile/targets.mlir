@@ -1,5 +1,5 @@
-// RUN: tilewright-opt %s -p 'graph-simplify{target=ascend-310},graph-fuse{target=ascend-310},graph-to-tile{target=ascend-310}' | filecheck %s --check-prefix FUSED
-// RUN: tilewright-opt %s -p 'graph-simplify,graph-fuse,graph-to-tile{target=ascend-910b1}' | filecheck %s --check-prefix SPLIT
+// RUN: tilewright-opt %s -p 'graph-simplify{target=ascend-310},graph-fuse{target=ascend-310},graph-schedule,graph-to-tile{target=ascend-310}' | filecheck %s --check-prefix FUSED
+// RUN: tilewright-opt %s -p 'graph-simplify,graph-fuse,graph-schedule,graph-to-tile{target=ascend-910b1}' | filecheck %s --check-prefix SPLIT
 
 // Fused cores drain the accumulator into the unified buffer; split cores go through device memory.
 func.func @main(%x: tensor<64x32xf16>, %w: tensor<32x48xf16>) -> tensor<64x48xf16> {

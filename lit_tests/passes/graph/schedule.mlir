@@ -1,0 +1,67 @@
+// RUN: tilewright-opt %s -p graph-simplify,graph-fuse,graph-schedule --split-input-file | filecheck %s
+
+// A contraction: steps, loads, grid and buffers for each axis of the loops. Neighbours are walked as one.
+func.func @main(%x: tensor<256x512xf16>, %w: tensor<512x512xf16>) -> tensor<256x512xf16> {
+  %r = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<256x512xf16>, tensor<512x512xf16>) -> tensor<256x512xf16>
+  func.return %r : tensor<256x512xf16>
+}
+// CHECK: states = ["real", "fused", "scheduled"]
+// CHECK: graph.fusion %x, %w {domain = [256, 512], kind = "cube", schedule = #graph.cube_schedule<axes = {{\[\[0], \[1], \[2]]}}, step = [{{.*}}], lhs = [{{.*}}], rhs = [{{.*}}], grid = [{{.*}}, 1], inner = m, l1 = 2, l0a = 2, l0b = 2, l0c = {{.}}, ub = 2>}
+
+// -----
+
+// With an epilogue, the tile of the vector cores is chosen too.
+func.func @main(%x: tensor<256x512xf16>, %w: tensor<512x512xf16>) -> tensor<256x512xf16> {
+  %c = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<256x512xf16>, tensor<512x512xf16>) -> tensor<256x512xf16>
+  %r = graph.exp %c : tensor<256x512xf16>
+  func.return %r : tensor<256x512xf16>
+}
+// CHECK: kind = "mix", schedule = #graph.cube_schedule<{{.*}}, ub = 2, epilogue = [{{.*}}]>
+
+// -----
+
+// Rows of a reduction stay whole; the domain of the other kernel is one axis.
+func.func @main(%x: tensor<4096x64xf32>) -> (tensor<4096xf32>, tensor<4096x64xf32>) {
+  %r = graph.reduce %x {dims = [1], kind = "sum"} : (tensor<4096x64xf32>) -> tensor<4096xf32>
+  %b = graph.broadcast %r {dims = [0]} : (tensor<4096xf32>) -> tensor<4096x64xf32>
+  %s = graph.reverse %x {dims = [1]} : tensor<4096x64xf32>
+  %y = graph.sub %s, %b : tensor<4096x64xf32>
+  func.return %r, %y : tensor<4096xf32>, tensor<4096x64xf32>
+}
+// CHECK: schedule = #graph.vector_schedule<axes = {{\[\[0], \[1]]}}, tile = [{{.*}}, 64], grid = [{{.*}}, 1], ub = 2>
+
+// -----
+
+// A concatenation is a launch for each part.
+func.func @main(%x: tensor<40x64xf32>, %y: tensor<8x64xf32>) -> tensor<48x64xf32> {
+  %r = graph.concat %x, %y {dim = 0} : (tensor<40x64xf32>, tensor<8x64xf32>) -> tensor<48x64xf32>
+  func.return %r : tensor<48x64xf32>
+}
+// CHECK: schedule = [#graph.vector_schedule<tile = [{{.*}}], grid = [{{.*}}], ub = 2>, #graph.vector_schedule<{{.*}}>]
+
+// -----
+
+// A long sum of few results, the gradient of weights: a part of it for each cube core, added up by a kernel behind it.
+func.func @main(%x: tensor<8192x64xf16>, %y: tensor<8192x48xf16>) -> tensor<64x48xf16> {
+  %r = graph.contract %x, %y {lhs_batch = [], lhs_contract = [0], rhs_batch = [], rhs_contract = [0]} : (tensor<8192x64xf16>, tensor<8192x48xf16>) -> tensor<64x48xf16>
+  func.return %r : tensor<64x48xf16>
+}
+// CHECK: schedule = [#graph.cube_schedule<axes = {{\[\[0], \[1], \[2], \[3]]}}, {{.*}}, split_k = 16>, #graph.vector_schedule<{{.*}}>]
+// CHECK: graph.contract {{.*}} -> tensor<64x48xf16>
+
+// -----
+
+// The same with a sum of rows behind it, which joins the kernel that adds up the parts.
+func.func @main(%x: tensor<128x3072xf16>, %w: tensor<3072x768xf16>, %b: tensor<128x768xf16>) -> (tensor<128x768xf16>, tensor<128xf32>) {
+  %c = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<128x3072xf16>, tensor<3072x768xf16>) -> tensor<128x768xf16>
+  %y = graph.add %c, %b : tensor<128x768xf16>
+  %f = graph.convert %y : (tensor<128x768xf16>) -> tensor<128x768xf32>
+  %q = graph.mul %f, %f : tensor<128x768xf32>
+  %s = graph.reduce %q {dims = [1], kind = "sum"} : (tensor<128x768xf32>) -> tensor<128xf32>
+  func.return %y, %s : tensor<128x768xf16>, tensor<128xf32>
+}
+// CHECK: %y, %s = graph.fusion {{.*}} kind = "mix", schedule = [#graph.cube_schedule<{{.*}}, split_k = 4>, #graph.vector_schedule<{{.*}}>]}
+// CHECK: graph.contract
+// CHECK: graph.reduce
+// CHECK-NOT: graph.fusion
+// CHECK: func.return

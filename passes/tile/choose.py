@@ -1,0 +1,257 @@
+"""graph-schedule: each fusion gets a schedule, which an oracle finds best among those that are worth judging.
+
+Before:  %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube"} ...
+After:   %r = graph.fusion %x, %w {domain = [256, 512], kind = "cube",
+             schedule = #graph.cube_schedule<axes = [[0], [1], [2]], step = [64, 128, 128], ...>} ...
+
+Equal fusions are judged once. What is pinned, by the option `schedule` or by a schedule that a fusion has already, is
+obeyed or refused. A fusion whose values do not fit on chip together is split in two (halves.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Block, Operation
+
+from ...dialects.base import describe
+from ...dialects.dtypes import itemsize, size
+from ...dialects.graph import CubeSchedule, FusionOp, GraphOp, VectorSchedule
+from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, to_schedules
+from ...machine import Machine
+from ..base import TargetPass
+from ..errors import PassError, TooLarge
+from ..fingerprint import structure
+from ..oracle import BOUND, Oracle, oracle_of
+from ..pins import Pins, parse_pins, pinned_for
+from ..pins import Schedule as Pin
+from .halves import cut_in_two
+from .joining import is_joined, join, put_in_place, tail_of
+from .launches import LaunchPlan, launches_of
+from .names import KernelNames
+from .scheduled import ScheduledKernel, cannot_obey
+from .split import parts_worth_trying, product_of, split_extents, split_fusion
+
+
+@dataclass(frozen=True)
+class GraphSchedulePass(TargetPass):
+    """Chooses how the kernels of fusions are cut, for a target."""
+
+    name = "graph-schedule"
+    schedule: str = ""
+    """Pinned choices, as `parse_pins` of pins.py reads them."""
+    oracle: str = BOUND
+    """The name of who judges schedules, as oracle.py knows it."""
+
+    def run_for(self, module: ModuleOp, machine: Machine) -> None:
+        Scheduler(machine, oracle_of(self.oracle), parse_pins(self.schedule)).module(module)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The schedules of a launch, and what the oracle says of them. Several where its sums are split: that of the
+    product of the parts with their number, and those of the launches behind it."""
+
+    schedules: tuple[Schedule, ...]
+    microseconds: float
+
+
+class Scheduler:
+    """Gives each fusion a schedule."""
+
+    def __init__(self, machine: Machine, oracle: Oracle, pins: Pins = None, whole: bool = False):
+        self.machine, self.oracle, self.pins = machine, oracle, pins
+        self.keeps_whole = whole
+        """Whether a fusion that is too large is an error, and no sum is split."""
+        self.names: KernelNames[Chosen] = KernelNames()
+        self.joins: KernelNames[bool] = KernelNames()
+        """Whether it pays to split a contraction together with what is behind it, for those joined so far."""
+
+    def module(self, module: ModuleOp) -> None:
+        """Schedules all fusions of a module. Raises PassError."""
+        for func in module.ops:
+            if isinstance(func, FuncOp) and func.body.blocks:
+                self.block(func.body.block)
+        self.check_names()
+
+    def block(self, block: Block) -> None:
+        """Schedules the fusions of a block and of the control flow in it."""
+        position = {op: i for i, op in enumerate(block.ops)}
+        for op in list(block.ops):
+            if isinstance(op, FusionOp):
+                if not op.on_host and op.parent is not None:
+                    self.fusion(self.with_tail(op, position) or op)
+                continue
+            if isinstance(op, GraphOp) and op.KERNEL:
+                raise PassError(f"{describe(op)} is not in a fusion: run graph-fuse before graph-schedule")
+            for region in op.regions:
+                for inner in region.blocks:
+                    self.block(inner)
+
+    def check_names(self) -> None:
+        """Every kernel that a pin names exists. Raises PassError."""
+        if self.pins is None or isinstance(self.pins, Pin):
+            return
+        known = self.names.given
+        for name in self.pins:
+            if name not in known:
+                raise PassError(f"schedule: there is no kernel {name!r}; there are {', '.join(known)}")
+
+    def fusion(self, fusion: FusionOp) -> float:
+        """Gives a fusion its schedule, or two halves of it theirs; what the oracle says of it."""
+        asked = to_schedules(fusion.schedule)
+        launches = launches_of(fusion, self.machine)
+        if all_complete(asked):  # it is for graph-to-tile to obey
+            return sum(self.launch(fusion, plan, None, Chosen(asked, 0.0)).microseconds for plan in launches)
+        if asked and len(asked) != len(launches):
+            raise PassError(
+                f"{describe(fusion)} takes {len(launches)} launch{'es' * (len(launches) != 1)}, and has {len(asked)} "
+                "schedules"
+            )
+        try:
+            found = [
+                self.launch(fusion, plan, asked[i] if asked else None) for i, plan in enumerate(launches)
+            ]
+        except TooLarge:
+            halves = [] if self.keeps_whole else cut_in_two(fusion)
+            if not halves:
+                raise
+            return sum(self.fusion(half) for half in halves)
+        fusion.schedule = schedule_attr([s for chosen in found for s in chosen.schedules])
+        return sum(chosen.microseconds for chosen in found)
+
+    def launch(
+        self, fusion: FusionOp, plan: LaunchPlan, asked: Schedule | None, given: Chosen | None = None
+    ) -> Chosen:
+        """The schedules of a launch: those `given`, or of an equal launch where there is one, or the best."""
+        known = self.names.find(plan.key, plan.details)
+        if known is None:
+            name = self.names.next(plan.stem)
+            if asked or given:
+                self.check_unpinned(name, plan)
+            known = given or self.best(fusion, plan, name, asked)
+            self.names.give(name, plan.key, plan.details, known)
+        return known
+
+    def check_unpinned(self, name: str, plan: LaunchPlan) -> None:
+        """Raises PassError where choices are pinned of a kernel whose fusion has a schedule already."""
+        if pinned_for(self.pins, name, plan.choices, plan.obeys_all).chosen():
+            raise cannot_obey(name, "its fusion has a schedule already; take that or the pin away")
+
+    def best(self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule | None) -> Chosen:
+        """The best schedules of a launch, in parts where that is better."""
+        asked = asked or pinned_for(self.pins, name, plan.choices, plan.obeys_all)
+        if not isinstance(asked, CubeSchedule):
+            written = (
+                [v.owner for v in fusion.inputs if isinstance(v.owner, FusionOp)] if self.keeps_whole else []
+            )
+            return self.whole(self.kernel(fusion, plan, name, asked, written), name, asked)
+        if asked.split_k is not None:
+            return self.split(fusion, name, asked, asked.split_k)
+        product = product_of(fusion)
+        parts = None if product is None or self.keeps_whole else parts_worth_trying(product, self.machine)
+        if parts is not None and is_joined(fusion):
+            return self.split(fusion, name, asked, parts)
+        whole = self.whole(plan.kernel(name, asked), name, asked)
+        if parts is None or asked.chosen():
+            return whole
+        try:
+            return min(whole, self.split(fusion, name, asked, parts), key=lambda c: c.microseconds)
+        except TooLarge:
+            return whole
+
+    def kernel(
+        self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule, before: Sequence[Operation]
+    ) -> ScheduledKernel:
+        """The kernel of a launch that follows those of the fusions `before`, whose results L2 has if they fit."""
+        kernel = plan.kernel(name, asked)
+        fresh = {i: v for i, v in enumerate(fusion.inputs) if v.owner in before}
+        if sum(size(shape_of(v)) * itemsize(element_of(v)) for v in fresh.values()) <= self.machine.l2_bytes:
+            kernel.warm = frozenset(fresh)
+        return kernel
+
+    def with_tail(self, fusion: FusionOp, position: Mapping[Operation, int]) -> FusionOp | None:
+        """A contraction and the vector fusion behind it as one, put in their place, where its sums are split and the
+        kernel that adds up the parts does the work of the other better; None where that does not pay.
+
+        `position`: that of each op of the block.
+        """
+        product = product_of(fusion)
+        if product is None or fusion.schedule is not None or not self.may_split:
+            return None
+        parts = parts_worth_trying(product, self.machine)
+        tail = tail_of(fusion, position) if parts is not None else None
+        if tail is None or parts is None:
+            return None
+        joined = join(fusion, tail)
+        key, details = structure(joined)
+        better = self.joins.find(key, details)
+        if better is None:
+            better = self.pays(fusion, tail, joined, parts)
+            self.joins.give(self.joins.next("join"), key, details, better)
+        if better:
+            put_in_place(joined, fusion, tail)
+            return joined
+        joined.erase()
+        return None
+
+    @property
+    def may_split(self) -> bool:
+        """Whether sums are split unasked: not where the tiles of all contractions are pinned."""
+        return not self.keeps_whole and not isinstance(self.pins, Pin)
+
+    def pays(self, fusion: FusionOp, tail: FusionOp, joined: FusionOp, parts: int) -> bool:
+        """Whether a split contraction with its tail takes less time than the contraction and the tail one by one."""
+        free = CubeSchedule()
+        (plan,), name = launches_of(fusion, self.machine), "joined"
+        try:
+            apart = self.best(fusion, plan, name, free).microseconds
+            for other in launches_of(tail, self.machine):
+                kernel = self.kernel(tail, other, name, VectorSchedule(), [fusion])
+                apart += self.whole(kernel, name, VectorSchedule()).microseconds
+            return self.split(joined, name, free, parts).microseconds < apart
+        except TooLarge:
+            return False
+
+    def whole(self, kernel: ScheduledKernel, name: str, asked: Schedule) -> Chosen:
+        """The best schedule of a kernel as it is. Raises TooLarge, and PassError for one that cannot be obeyed."""
+        if asked.complete:
+            kernel.check(name, asked)
+            return Chosen((asked,), self.oracle.microseconds(kernel, asked))
+        tried = list(kernel.candidates(name))
+        us = [self.oracle.microseconds(kernel, schedule) for schedule in tried]
+        best = min(range(len(tried)), key=us.__getitem__)
+        schedule = kernel.completed(name, tried[best])
+        if asked.chosen():
+            kernel.check(name, schedule)
+        return Chosen((schedule,), us[best])
+
+    def split(self, fusion: FusionOp, name: str, asked: CubeSchedule, parts: int) -> Chosen:
+        """The schedules of a contraction whose sums are cut into parts. Raises TooLarge, and PassError where they
+        cannot be."""
+        product = product_of(fusion)
+        extents = [] if product is None else split_extents(product)
+        if not extents:
+            raise cannot_obey(name, f"split_k={parts}: its sums cannot be cut")
+        if not 2 <= parts <= max(extents):
+            raise cannot_obey(
+                name, f"split_k={parts} is not between 2 and the {max(extents)} of k that there are"
+            )
+        block = split_fusion(fusion, parts, self.machine)
+        pieces = [op for op in block.ops if isinstance(op, FusionOp)]
+        first = next(op for op in pieces if product_of(op) is not None)
+        if asked.whole().chosen():
+            first.schedule = schedule_attr([asked.whole()])
+        inner = Scheduler(self.machine, self.oracle, whole=True)
+        total = sum(inner.fusion(op) for op in pieces)
+        schedules: list[Schedule] = []
+        for op in pieces:
+            own = to_schedules(op.schedule)
+            if op is first and isinstance(own[0], CubeSchedule):
+                own = (replace(own[0], split_k=parts),)
+            schedules += own
+        return Chosen(tuple(schedules), total)

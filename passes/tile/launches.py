@@ -1,0 +1,259 @@
+"""The launches of a fusion: one for most, one for each part of a concatenation, several where sums are split.
+
+graph-schedule and graph-to-tile walk the same launches, so that what one decides is what the other builds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+
+from ...dialects.base import describe, integer, text, to_ints
+from ...dialects.graph import (
+    ConcatOp,
+    ContractOp,
+    ConvOp,
+    CubeSchedule,
+    CumulateOp,
+    DynamicSliceOp,
+    DynamicUpdateSliceOp,
+    FusionOp,
+    GatherOp,
+    GraphOp,
+    ReduceOp,
+    ReduceWindowOp,
+    ScatterOp,
+    SelectAndScatterOp,
+    SortOp,
+    VectorSchedule,
+    YieldOp,
+)
+from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.graph.schedules import Schedule
+from ...machine import Machine
+from ...support.rules import Rules
+from ..access import splat_of
+from ..errors import PassError
+from ..fingerprint import structure
+from .contract import ContractKernel
+from .cumulate import CumulateKernel
+from .gather import GatherKernel
+from .moves import Copy, CopyKernel, Start
+from .scatter import ScatterKernel
+from .scheduled import ScheduledKernel, as_cube, as_vector
+from .selecting import SelectAndScatterKernel
+from .sort import SortKernel
+from .vector import VectorKernel
+from .windows import WindowKernel
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """One launch of a fusion.
+
+    stem: what the kernel is named after. key, details: launches for which both are equal have one kernel; only `key` is
+    hashed. kernel: the kernel for what is asked of it; its name is for errors. choices: the kind of its schedules.
+    obeys_all: whether pins for all kernels are for it too. operands: what the launch reads, in order.
+    result: its one result where it makes one tensor of several launches; None where it makes all of the fusion's.
+    begins: the tensor that its result begins as; `goes_on`: that is the result of the launch before it.
+    """
+
+    stem: str
+    key: tuple
+    details: tuple
+    kernel: Callable[[str, Schedule | None], ScheduledKernel]
+    operands: Sequence[SSAValue]
+    choices: type[CubeSchedule] | type[VectorSchedule] = VectorSchedule
+    obeys_all: bool = False
+    result: Attribute | None = None
+    begins: SSAValue | None = None
+    goes_on: bool = False
+
+
+def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
+    """The launches of a fusion for a kernel or copies, in order."""
+    if text(fusion.kind) in ("move", "index"):
+        special = next((op for op in fusion.body.block.ops if type(op) in COPIES), None)
+        if special is not None:
+            return COPIES[type(special)](fusion, special, machine)
+    key, details = structure(fusion)
+    shaping = shaping_op(fusion)
+    cube = isinstance(shaping, ContractOp | ConvOp)
+
+    def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
+        if shaping is None:
+            return VectorKernel(fusion, machine, as_vector(name, asked))
+        return KERNELS[type(shaping)](shaping, fusion, machine, name, asked)
+
+    choices = CubeSchedule if cube else VectorSchedule
+    plan = LaunchPlan(
+        stem_of(fusion), key, details, kernel, list(fusion.inputs), choices, cube or shaping is None
+    )
+    return [plan]
+
+
+# -- kernels by the op that gives a fusion its class --------------------------------------------------------------
+
+Maker = Callable[[Any, FusionOp, Machine, str, Schedule | None], ScheduledKernel]
+
+
+def _contraction(
+    op: Operation, fusion: FusionOp, machine: Machine, name: str, asked: Schedule | None
+) -> ScheduledKernel:
+    return ContractKernel(fusion, machine, as_cube(name, asked))
+
+
+def _box(cls: Callable[..., ScheduledKernel]) -> Maker:
+    return lambda op, fusion, machine, name, asked: cls(op, fusion, machine, as_vector(name, asked))
+
+
+KERNELS: Rules[Maker] = Rules(
+    GraphOp,
+    "scheduled_kernel",
+    {
+        ContractOp: _contraction,
+        ConvOp: _contraction,
+        ReduceWindowOp: _box(WindowKernel),
+        GatherOp: _box(GatherKernel),
+        CumulateOp: _box(CumulateKernel),
+        ScatterOp: _box(ScatterKernel),
+        SelectAndScatterOp: _box(SelectAndScatterKernel),
+        SortOp: _box(SortKernel),
+    },
+)
+"""The kernel of a fusion by the op that gives it its class; without one it is a vector kernel."""
+
+
+def shaping_op(fusion: FusionOp) -> Operation | None:
+    """The op that gives a fusion its class; None for a vector kernel."""
+    return next((op for op in fusion.body.block.ops if KERNELS.of(type(op)) is not None), None)
+
+
+def stem_of(fusion: FusionOp) -> str:
+    """A readable stem for the kernel's name: the op that shapes it."""
+    body = fusion.body.block
+    shaping = shaping_op(fusion) or next((op for op in body.ops if isinstance(op, ReduceOp)), None)
+    if shaping is not None:
+        return shaping.name.split(".")[1]
+    if text(fusion.kind) == "move":
+        return "move"
+    named = [o for o in body.ops if "axes" in o.attributes]
+    last = body.last_op
+    if not isinstance(last, YieldOp):
+        raise PassError(f"{describe(fusion)} must end with graph.yield")
+    return named[-1].name.split(".")[1] if named else "generate"
+
+
+# -- copies -------------------------------------------------------------------------------------------------------
+
+
+def _copy(
+    fusion: FusionOp,
+    stem: str,
+    copy: Copy,
+    machine: Machine,
+    operands: Sequence[SSAValue],
+    result: Attribute,
+    begins: SSAValue | None = None,
+    goes_on: bool = False,
+) -> LaunchPlan:
+    def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
+        return CopyKernel(copy, fusion, machine, as_vector(name, asked))
+
+    return LaunchPlan(
+        stem, ("copy", copy), (), kernel, operands, result=result, begins=begins, goes_on=goes_on
+    )
+
+
+def _outside(fusion: FusionOp, value: SSAValue) -> SSAValue:
+    """The operand of `fusion` behind a block argument of its body."""
+    assert isinstance(value, BlockArgument)
+    return fusion.inputs[value.index]
+
+
+def _starts(
+    fusion: FusionOp, values: Sequence[SSAValue], highest: Sequence[int]
+) -> tuple[tuple[Start, ...], list[SSAValue]]:
+    """Starts of a dynamic box, clamped to [0, highest]: constants folded, others as scalar inputs from 1 on."""
+    starts: list[Start] = []
+    scalars: list[SSAValue] = []
+    for value, high in zip(values, highest, strict=True):
+        known = splat_of(value)
+        if high == 0:
+            starts.append(0)
+        elif known is not None:
+            starts.append(min(max(int(known), 0), high))
+        else:
+            outer = _outside(fusion, value)
+            if outer not in scalars:
+                scalars.append(outer)
+            starts.append((1 + scalars.index(outer), 0, high))
+    return tuple(starts), scalars
+
+
+def _concat(fusion: FusionOp, op: ConcatOp, machine: Machine) -> list[LaunchPlan]:
+    out, dim = shape_of(op.result), integer(op.dim)
+    rank, found, at = len(out), [], 0
+    for part in op.parts:
+        box = shape_of(part)
+        if 0 in box:
+            continue
+        copy = Copy(
+            source=box,
+            dest=out,
+            box=box,
+            element=element_of(part),
+            scalars=(),
+            source_starts=(0,) * rank,
+            dest_starts=tuple(at if d == dim else 0 for d in range(rank)),
+            dest_steps=(1,) * rank,
+        )
+        operands = [_outside(fusion, part)]
+        found.append(_copy(fusion, "concat", copy, machine, operands, op.result.type, goes_on=bool(found)))
+        at += box[dim]
+    return found
+
+
+def _dynamic_slice(fusion: FusionOp, op: DynamicSliceOp, machine: Machine) -> list[LaunchPlan]:
+    source, box = shape_of(op.x), to_ints(op.sizes)
+    starts, scalars = _starts(fusion, list(op.starts), [n - b for n, b in zip(source, box, strict=True)])
+    copy = Copy(
+        source=source,
+        dest=box,
+        box=box,
+        element=element_of(op.x),
+        scalars=tuple(map(element_of, scalars)),
+        source_starts=starts,
+        dest_starts=(0,) * len(box),
+        dest_steps=(1,) * len(box),
+    )
+    return [_copy(fusion, "slice", copy, machine, [_outside(fusion, op.x), *scalars], op.result.type)]
+
+
+def _update(fusion: FusionOp, op: DynamicUpdateSliceOp, machine: Machine) -> list[LaunchPlan]:
+    dest, box = shape_of(op.x), shape_of(op.update)
+    steps = to_ints(op.strides) if op.strides is not None else (1,) * len(box)
+    reach = [(b - 1) * s + 1 for b, s in zip(box, steps, strict=True)]
+    starts, scalars = _starts(fusion, list(op.starts), [n - r for n, r in zip(dest, reach, strict=True)])
+    copy = Copy(
+        source=box,
+        dest=dest,
+        box=box,
+        element=element_of(op.update),
+        scalars=tuple(map(element_of, scalars)),
+        source_starts=(0,) * len(box),
+        dest_starts=starts,
+        dest_steps=steps,
+    )
+    operands, begins = [_outside(fusion, op.update), *scalars], _outside(fusion, op.x)
+    return [_copy(fusion, "update", copy, machine, operands, op.result.type, begins)]
+
+
+COPIES: dict[type[Operation], Callable[[FusionOp, Any, Machine], list[LaunchPlan]]] = {
+    ConcatOp: _concat,
+    DynamicSliceOp: _dynamic_slice,
+    DynamicUpdateSliceOp: _update,
+}

@@ -1,0 +1,69 @@
+"""`ScheduledKernel`: what a launch of a fusion is asked while its schedule is chosen, and when its kernel is built."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from ...dialects import tile as ops
+from ...dialects.graph import CubeSchedule, FusionOp, VectorSchedule
+from ...dialects.graph.schedules import Schedule
+from ...machine import Machine
+from ..errors import PassError
+
+
+def cannot_obey(kernel: str, reason: str) -> PassError:
+    """The error for a schedule, or a part of it that is pinned, that `kernel` cannot obey."""
+    return PassError(f"@{kernel} cannot obey its pinned schedule: {reason}")
+
+
+class ScheduledKernel(ABC):
+    """One launch on its way from a fusion to a kernel.
+
+    It is made for the choices that are `asked` for: some, where a schedule is chosen; all, where the kernel is built.
+    """
+
+    fusion: FusionOp
+    machine: Machine
+    warm: frozenset[int] = frozenset()
+    """Inputs that L2 is known to have, as the launch right before wrote them."""
+
+    @abstractmethod
+    def candidates(self, name: str) -> Iterator[Schedule]:
+        """Complete schedules that are worth judging, among equals the better one first; what is asked for is in all.
+        At least one.
+
+        Raises TooLarge where the fusion must be split, and PassError where what is asked for cannot be obeyed; `name`
+        is what errors call the kernel.
+        """
+
+    def completed(self, name: str, schedule: Schedule) -> Schedule:
+        """A candidate with what need not be known to judge it. Raises PassError where it cannot be obeyed, TooLarge
+        where the fusion must be split."""
+        return schedule
+
+    @abstractmethod
+    def check(self, name: str, schedule: Schedule) -> None:
+        """Raises PassError where a complete schedule cannot be obeyed."""
+
+    @abstractmethod
+    def bound(self, schedule: Schedule) -> float:
+        """Microseconds of a launch with a complete schedule by the analytic bound of bound.py."""
+
+    @abstractmethod
+    def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
+        """The kernel for a complete schedule that has been checked."""
+
+
+def as_vector(name: str, schedule: Schedule | None) -> VectorSchedule:
+    """A schedule of a kernel of the vector cores; a free one where there is none. Raises PassError for another kind."""
+    if not isinstance(schedule, VectorSchedule | None):
+        raise cannot_obey(name, "it is a kernel of the vector cores, and its schedule a cube_schedule")
+    return schedule or VectorSchedule()
+
+
+def as_cube(name: str, schedule: Schedule | None) -> CubeSchedule:
+    """A schedule of a contraction; a free one where there is none. Raises PassError for another kind."""
+    if not isinstance(schedule, CubeSchedule | None):
+        raise cannot_obey(name, "it is a contraction, and its schedule a vector_schedule")
+    return schedule or CubeSchedule()
