@@ -41,6 +41,8 @@ WIDTH = 110
 
 NAME = re.compile(r"[%^][\w$.]+")
 CONTINUES = (":", "->", "attributes ")
+PROPERTY = re.compile(r"[a-z]\w* = ")
+"""How a continuation line with a property begins."""
 NEW_SCOPE = ("func.func", "tile.kernel", "npu.kernel")
 
 
@@ -85,7 +87,7 @@ def statements(text: str) -> list[str]:
     """The lines of a block, stripped, with continuation lines joined."""
     out: list[str] = []
     for line in map(str.strip, text.splitlines()):
-        if line.startswith(CONTINUES) and out:
+        if out and (line.startswith(CONTINUES) or PROPERTY.match(line)):
             out[-1] += " " + line
         elif line:
             out.append(line)
