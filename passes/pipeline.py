@@ -96,9 +96,15 @@ def run_stage(stage: Stage, module: ModuleOp, target: str | None = None) -> None
 def check_pinnable(module: ModuleOp, stages: Sequence[Stage]) -> None:
     """Raises PassError where choices are pinned that a module has behind it."""
     level = level_of(module)
-    if level != "graph" and any(stage.schedule for stage in stages):
+    if not any(stage.schedule for stage in stages):
+        return
+    if level != "graph":
         raise PassError(
             f"schedule: the program is written at the {level} level, where tiles are chosen already"
+        )
+    if "scheduled" in confirmed_states(module):
+        raise PassError(
+            "schedule: the program has its schedules already: change them there, or take the pins away"
         )
 
 

@@ -40,10 +40,14 @@ def states_of(module: ModuleOp) -> set[str]:
 
 
 def confirmed_states(module: ModuleOp) -> set[str]:
-    """The states of a module that its ops do not contradict: a file from which a person took the addresses still
-    records that it has them."""
+    """The states of a module that its ops do not contradict: a file from which a person took the addresses, or the
+    schedule of a fusion, still records that it has them."""
     recorded = states_of(module)
-    return recorded & _shown(module) if level_of(module) == "npu" else recorded
+    if level_of(module) == "npu":
+        return recorded & _shown(module)
+    if "scheduled" in recorded and "scheduled" not in _shown(module):
+        return recorded - {"scheduled"}
+    return recorded
 
 
 @contextmanager

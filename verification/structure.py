@@ -13,6 +13,10 @@ SYNCHRONISATION = (SyncOp, SetCrossOp, WaitCrossOp)
 """Flags: instructions run in program order, so flags change no value."""
 
 
+HIDDEN = ("sym_name", "schedule")
+"""Properties that change no value: a schedule says how a fusion is computed, and not what."""
+
+
 def structure(op: Operation, addresses: bool = True) -> Hashable:
     """A key that ops with equal values share, their regions included; values from outside count by first use.
 
@@ -27,7 +31,7 @@ def _key(op: Operation, numbers: dict[SSAValue, int], addresses: bool) -> Hashab
         return numbers.setdefault(value, len(numbers))
 
     operands = tuple(number(v) for v in op.operands)
-    hidden = ("sym_name",) if addresses else ("sym_name", "address")
+    hidden = HIDDEN if addresses else (*HIDDEN, "address")
     properties = tuple((k, v) for k, v in sorted(op.properties.items()) if k not in hidden)
     dropped = SYNCHRONISATION if addresses else (*SYNCHRONISATION, AllocOp)
     regions = tuple(

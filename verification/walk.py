@@ -229,7 +229,7 @@ class Walk:
             self._note_launch(op, xs, path)
             self.trace.launches[-1].outputs = [golden.values[k] for k in keys]
         elif isinstance(op, control.FusionOp):
-            if not self._proven_body(op, golden, xs, path):
+            if not (self._same_op(op, golden, keys, xs) or self._proven_body(op, golden, xs, path)):
                 return False
         elif not self._same_op(op, golden, keys, xs):
             return False

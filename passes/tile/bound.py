@@ -139,7 +139,8 @@ class CubeCost:
         moved += right.cycles(depth * cols * problem.itemsize, overlapped=True)
         drain = machine.moves["l0c", "ub" if machine.fused else "gm"].cycles(rows * cols * problem.stored)
         each = [problem.times(load) for load in (lhs, rhs)]
-        loaded = [loads(load)[i] for i, load in enumerate((lhs, rhs))]
+        left_load = loads(lhs)
+        loaded = [left_load[0], (left_load if rhs == lhs else loads(rhs))[1]]
         waits = machine.wait_cycles.get("MTE2", 0) * max(each)
         units = max(machine.vector_cores // machine.cube_cores, 1)
         return CubeCost(

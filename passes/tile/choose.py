@@ -11,7 +11,9 @@ obeyed or refused. A fusion whose values do not fit on chip together is split in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -31,8 +33,8 @@ from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
 from .halves import cut_in_two
 from .joining import is_joined, join, put_in_place, tail_of
-from .launches import LaunchPlan, launches_of
-from .names import KernelNames
+from .launches import LaunchPlan, keep, launches_of
+from .names import KernelNames, Known
 from .scheduled import ScheduledKernel, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
 
@@ -68,7 +70,11 @@ class Scheduler:
         self.keeps_whole = whole
         """Whether a fusion that is too large is an error, and no sum is split."""
         self.names: KernelNames[Chosen] = KernelNames()
-        self.joins: KernelNames[bool] = KernelNames()
+        self.free: Known[Chosen] = Known()
+        """The best schedules of contractions of which nothing is asked, split or not."""
+        self.cut: Known[Chosen] = Known()
+        """Those of their split sums."""
+        self.joins: Known[bool] = Known()
         """Whether it pays to split a contraction together with what is behind it, for those joined so far."""
 
     def module(self, module: ModuleOp) -> None:
@@ -155,14 +161,26 @@ class Scheduler:
         product = product_of(fusion)
         parts = None if product is None or self.keeps_whole else parts_worth_trying(product, self.machine)
         if parts is not None and is_joined(fusion):
-            return self.split(fusion, name, asked, parts)
-        whole = self.whole(plan.kernel(name, asked), name, asked)
+            return self.free_split(fusion, name, parts)
         if parts is None or asked.chosen():
-            return whole
-        try:
-            return min(whole, self.split(fusion, name, asked, parts), key=lambda c: c.microseconds)
-        except TooLarge:
-            return whole
+            return self.whole(plan.kernel(name, asked), name, asked)
+        return self.free_best(fusion, plan, name, parts)
+
+    def free_best(self, fusion: FusionOp, plan: LaunchPlan, name: str, parts: int) -> Chosen:
+        """The best schedules of a contraction of which nothing is asked, whole or in so many parts."""
+        known = self.free.find(plan.key, plan.details)
+        if known is not None:
+            return known
+        best = self.whole(plan.kernel(name, None), name, CubeSchedule())
+        with suppress(TooLarge):
+            best = min(best, self.free_split(fusion, name, parts), key=lambda c: c.microseconds)
+        return self.free.keep(plan.key, plan.details, best)
+
+    def free_split(self, fusion: FusionOp, name: str, parts: int) -> Chosen:
+        """The schedules of a contraction of which nothing is asked, its sums in so many parts. Raises TooLarge."""
+        key, details = structure(fusion)
+        known = self.cut.find(key, details)
+        return known or self.cut.keep(key, details, self.split(fusion, name, CubeSchedule(), parts))
 
     def kernel(
         self, fusion: FusionOp, plan: LaunchPlan, name: str, asked: Schedule, before: Sequence[Operation]
@@ -181,7 +199,7 @@ class Scheduler:
         `position`: that of each op of the block.
         """
         product = product_of(fusion)
-        if product is None or fusion.schedule is not None or not self.may_split:
+        if product is None or fusion.schedule is not None or not self.may_join:
             return None
         parts = parts_worth_trying(product, self.machine)
         tail = tail_of(fusion, position) if parts is not None else None
@@ -191,29 +209,32 @@ class Scheduler:
         key, details = structure(joined)
         better = self.joins.find(key, details)
         if better is None:
-            better = self.pays(fusion, tail, joined, parts)
-            self.joins.give(self.joins.next("join"), key, details, better)
+            better = self.joins.keep(key, details, self.pays(fusion, tail, joined, parts))
         if better:
             put_in_place(joined, fusion, tail)
             return joined
         joined.erase()
         return None
 
+    @cached_property
+    def inner(self) -> Scheduler:
+        """Schedules the fusions that split sums become."""
+        return Scheduler(self.machine, self.oracle, whole=True)
+
     @property
-    def may_split(self) -> bool:
-        """Whether sums are split unasked: not where the tiles of all contractions are pinned."""
-        return not self.keeps_whole and not isinstance(self.pins, Pin)
+    def may_join(self) -> bool:
+        """Whether fusions may be joined: not where anything is pinned, as pins are for the kernels there are."""
+        return not self.keeps_whole and self.pins is None
 
     def pays(self, fusion: FusionOp, tail: FusionOp, joined: FusionOp, parts: int) -> bool:
         """Whether a split contraction with its tail takes less time than the contraction and the tail one by one."""
-        free = CubeSchedule()
         (plan,), name = launches_of(fusion, self.machine), "joined"
         try:
-            apart = self.best(fusion, plan, name, free).microseconds
+            apart = self.free_best(fusion, plan, name, parts).microseconds
             for other in launches_of(tail, self.machine):
                 kernel = self.kernel(tail, other, name, VectorSchedule(), [fusion])
                 apart += self.whole(kernel, name, VectorSchedule()).microseconds
-            return self.split(joined, name, free, parts).microseconds < apart
+            return self.free_split(joined, name, parts).microseconds < apart
         except TooLarge:
             return False
 
@@ -228,6 +249,8 @@ class Scheduler:
         schedule = kernel.completed(name, tried[best])
         if asked.chosen():
             kernel.check(name, schedule)
+        else:
+            keep(kernel, schedule)
         return Chosen((schedule,), us[best])
 
     def split(self, fusion: FusionOp, name: str, asked: CubeSchedule, parts: int) -> Chosen:
@@ -246,8 +269,7 @@ class Scheduler:
         first = next(op for op in pieces if product_of(op) is not None)
         if asked.whole().chosen():
             first.schedule = schedule_attr([asked.whole()])
-        inner = Scheduler(self.machine, self.oracle, whole=True)
-        total = sum(inner.fusion(op) for op in pieces)
+        total = sum(self.inner.fusion(op) for op in pieces)
         schedules: list[Schedule] = []
         for op in pieces:
             own = to_schedules(op.schedule)

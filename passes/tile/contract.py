@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -57,9 +58,9 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
         axes = tuple(map(tuple, self.merged))
         found = False
         try:
-            for schedule in cube_schedules(self.problem, self.machine, self._l1_bytes, self.asked):
+            for schedule in cube_schedules(self.problem, axes, self.machine, self._l1_bytes, self.asked):
                 found = True
-                yield replace(schedule, axes=axes)
+                yield schedule
         except Refused as error:
             raise cannot_obey(name, str(error)) from None
         if not found:
@@ -89,17 +90,18 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
                 raise cannot_obey(name, reason)
 
     def bound(self, schedule: Schedule) -> float:
-        plan = CubePlan.of(as_cube("", schedule))
-        key = tuple(plan.l0), tuple(plan.lhs), tuple(plan.rhs)
+        plan = as_cube("", schedule)
+        step, lhs, rhs, grid = plan.step, plan.lhs, plan.rhs, plan.grid
+        assert step is not None and lhs is not None and rhs is not None and grid is not None
+        key = step, lhs, rhs
         cost = self.costs.get(key)
         if cost is None:
-            whole = sum(bytes_ for _, bytes_ in self._loads(self.extents))
-            cost = CubeCost.of(self.problem, *key, self.machine, self._loads, whole)
+            cost = CubeCost.of(self.problem, *key, self.machine, self._loads, self._whole_bytes)
             self.costs[key] = cost
-        points, counts = size(plan.grid), self.problem.counts(plan.l0)
+        points, counts = size(grid), self.problem.counts(step)
         cores = min(points, self.machine.cube_cores)
-        each = [-(-n // plan.grid[a]) for n, a in zip(counts, self.problem.out, strict=True)]
-        return cost.microseconds(cores, size(each) * -(-points // cores), plan.slots["l0c"] > 1, self.machine)
+        each = size([-(-n // grid[a]) for n, a in zip(counts, self.problem.out, strict=True)])
+        return cost.microseconds(cores, each * -(-points // cores), (plan.l0c or 1) > 1, self.machine)
 
     @property
     def has_epilogue(self) -> bool:
@@ -143,6 +145,11 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
             moved = gm_traffic(view, [0] * len(sizes), sizes, steps, self.machine, self.machine.gm_align)
             found.append((max(move.run_cycles * moved.runs, moved.bus / move.bytes_per_cycle), moved.bus))
         return found
+
+    @cached_property
+    def _whole_bytes(self) -> float:
+        """Bytes of both operands."""
+        return sum(bytes_ for _, bytes_ in self._loads(self.extents))
 
     def _epilogue_cycles(self) -> tuple[float, float]:
         """Cycles of a vector core for each element of the result, and for each tile on top: an estimate from what it

@@ -84,10 +84,14 @@ class Refused(Exception):
 
 
 def cube_schedules(
-    problem: CubeProblem, machine: Machine, l1_bytes: LoadBytes, pins: CubeSchedule
+    problem: CubeProblem,
+    axes: tuple[tuple[int, ...], ...],
+    machine: Machine,
+    l1_bytes: LoadBytes,
+    pins: CubeSchedule,
 ) -> Iterator[CubeSchedule]:
-    """The schedules of a contraction that are worth judging, as pinned where they are; none where even the smallest
-    load overflows l1. Raises Refused for a split that leaves cores without work."""
+    """The schedules of a contraction over these `axes` that are worth judging, as pinned where they are; none where
+    even the smallest load overflows l1. Raises Refused for a split that leaves cores without work."""
     for l0 in _steps_tried(problem, machine, pins):
         buffers = {"l1": 2, "l0a": 2, "l0b": 2, "l0c": _accumulators(problem, l0, machine), "ub": 2}
         slots = pins.slots(buffers)
@@ -97,6 +101,7 @@ def cube_schedules(
         step, lhs, rhs = (tuple(extents.values()) for extents in found)
         for grid in _grids(problem, step, machine, pins):
             yield CubeSchedule(
+                axes=axes,
                 step=step,
                 lhs=pins.lhs or lhs,
                 rhs=pins.rhs or rhs,

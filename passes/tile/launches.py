@@ -84,6 +84,8 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
     cube = isinstance(shaping, ContractOp | ConvOp)
 
     def kernel(name: str, asked: Schedule | None) -> ScheduledKernel:
+        if isinstance(fusion.prepared, _Kept) and fusion.prepared.serves(key, details, asked):
+            return fusion.prepared.kernel
         if shaping is None:
             return VectorKernel(fusion, machine, as_vector(name, asked))
         return KERNELS[type(shaping)](shaping, fusion, machine, name, asked)
@@ -93,6 +95,28 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
         stem_of(fusion), key, details, kernel, list(fusion.inputs), choices, cube or shaping is None
     )
     return [plan]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The kernel for which a schedule was chosen, and what its fusion was then."""
+
+    key: tuple
+    details: tuple
+    schedule: Schedule
+    kernel: ScheduledKernel
+
+    def serves(self, key: tuple, details: tuple, asked: Schedule | None) -> bool:
+        """Whether it is the kernel for a schedule of a fusion that is still the same."""
+        return asked == self.schedule and key == self.key and details[1:] == self.details[1:]
+
+
+def keep(kernel: ScheduledKernel, schedule: Schedule) -> None:
+    """Keeps a kernel with the schedule that was chosen for it, so that graph-to-tile need not look at the fusion
+    again."""
+    if not isinstance(kernel, CopyKernel):
+        kernel.proven = schedule
+        kernel.fusion.prepared = _Kept(*structure(kernel.fusion), schedule, kernel)
 
 
 # -- kernels by the op that gives a fusion its class --------------------------------------------------------------

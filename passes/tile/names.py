@@ -8,25 +8,36 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class KernelNames(Generic[T]):
-    """What is known of each kernel, by what makes it differ from others; `given` are the names so far, in order."""
+class Known(Generic[T]):
+    """What is known of things by a key, which is hashed, and details, which are only compared: hashes of types and
+    properties would take longer than all else."""
 
     def __init__(self) -> None:
-        self.given: list[str] = []
-        self._numbers: dict[str, int] = {}
-        self._known: dict[Hashable, list[tuple[object, T]]] = {}
+        self._found: dict[Hashable, list[tuple[object, T]]] = {}
 
     def find(self, key: Hashable, details: object) -> T | None:
-        """What is known of the kernel of this key and these details, which are compared but not hashed."""
-        return next((known for other, known in self._known.get(key, ()) if other == details), None)
+        return next((known for other, known in self._found.get(key, ()) if other == details), None)
+
+    def keep(self, key: Hashable, details: object, known: T) -> T:
+        self._found.setdefault(key, []).append((details, known))
+        return known
+
+
+class KernelNames(Known[T]):
+    """What is known of each kernel; `given` are the names so far, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: list[str] = []
+        self._numbers: dict[str, int] = {}
 
     def next(self, stem: str) -> str:
         """The name of the next kernel of a stem."""
         return f"{stem}_{self._numbers.get(stem, 0)}"
 
-    def give(self, name: str, key: Hashable, details: object, known: T) -> None:
+    def give(self, name: str, key: Hashable, details: object, known: T) -> T:
         """Gives a kernel its name and keeps what is known of it."""
         stem, _, _ = name.rpartition("_")
         self._numbers[stem] = self._numbers.get(stem, 0) + 1
-        self._known.setdefault(key, []).append((details, known))
         self.given.append(name)
+        return self.keep(key, details, known)

@@ -168,7 +168,10 @@ def test_verify_error_has_place_and_caret(tmp_path: Path, capsys: pytest.Capture
         (["-p", "graph-fuse{target=1}"], "option 'target' of pass graph-fuse must be str, not '1'"),
         (["-p", "graph-fuse{target=ascend-9}"], "unknown target 'ascend-9'"),
         (["-p", "graph-fuse{"], "cannot read the passes 'graph-fuse{'"),
-        (["-p", "graph-to-tile"], "graph-to-tile needs a module that is fused: run graph-fuse before it"),
+        (
+            ["-p", "graph-to-tile"],
+            "graph-to-tile needs a module that is scheduled: run graph-schedule before it",
+        ),
         (["-p", "tile-to-npu"], "tile-to-npu needs a module that is tiled: run graph-to-tile before it"),
         (
             ["-p", "graph-fuse,tile-to-npu"],
@@ -248,13 +251,16 @@ def test_split_input_counts_lines_of_the_file(tmp_path: Path, capsys: pytest.Cap
 # -- what shows how it runs ----------------------------------------------------------------------------------
 
 
+PASSES = ("graph-fuse", "graph-schedule", "graph-to-tile")
+
+
 def test_the_program_after_each_pass(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
     args = [str(relu), "-p", "graph-fuse,graph-schedule,graph-to-tile,npu-allocate", "--print-ir-after-all"]
     assert opt.main(args) == 1
     said = capsys.readouterr().err
     heads = [line for line in said.splitlines() if line.startswith("// -----//")]
-    assert heads == [f"// -----// IR Dump After {what} //----- //" for what in ("graph-fuse", "graph-to-tile")]
-    _, fused, tiled = said.split("// -----//")
+    assert heads == [f"// -----// IR Dump After {what} //----- //" for what in PASSES]
+    _, fused, _, tiled = said.split("// -----//")
     assert "graph.fusion" in fused
     assert "tile.kernel" in tiled
     assert said.endswith(
@@ -263,9 +269,9 @@ def test_the_program_after_each_pass(relu: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_the_program_after_a_pass_that_fails(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    passes = "graph-fuse,graph-schedule,graph-to-tile{schedule=\"base_q=1\"}"
+    passes = "graph-fuse,graph-schedule{schedule=\"base_q=1\"}"
     assert opt.main([str(relu), "-p", passes, "--mlir-print-ir-after-all"]) == 1
-    assert "// -----// IR Dump After graph-to-tile Failed //----- //\nbuiltin.module" in capsys.readouterr().err
+    assert "// -----// IR Dump After graph-schedule Failed //----- //\nbuiltin.module" in capsys.readouterr().err
 
 
 def test_timing(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,7 +284,7 @@ def test_timing(relu: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[5] == "  ----Wall Time----  ----Name----"
     rows = [re.fullmatch(r" +(\d+\.\d{4}) \( *(\d+\.\d)%\)  (.+)", line) for line in lines[6:]]
     found = {row[3]: (float(row[1]), float(row[2])) for row in rows if row is not None}
-    assert list(found) == ["Parser", "Verifier", "graph-fuse", "graph-to-tile", "Output", "Rest", "Total"]
+    assert list(found) == ["Parser", "Verifier", *PASSES, "Output", "Rest", "Total"]
     total, whole = found.pop("Total")
     assert whole == 100
     assert sum(seconds for seconds, _ in found.values()) == pytest.approx(total, abs=0.001)

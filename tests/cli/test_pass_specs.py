@@ -11,21 +11,21 @@ from tilewright.cli import opt
 
 QUOTES = "needs double quotes, which the shell keeps within single ones"
 MISTAKES = {
-    "graph-to-tile{schedule=base_m=64}": (
+    "graph-schedule{schedule=base_m=64}": (
         f"the value base_m=64 {QUOTES}",
-        'graph-to-tile{schedule="base_m=64"}',
+        'graph-schedule{schedule="base_m=64"}',
     ),
-    "graph-to-tile{schedule=base_m=64,split_n=2 target=a}": (
+    "graph-schedule{schedule=base_m=64,split_n=2 target=a}": (
         f"the value base_m=64,split_n=2 {QUOTES}",
-        'graph-to-tile{schedule="base_m=64,split_n=2" target=a}',
+        'graph-schedule{schedule="base_m=64,split_n=2" target=a}',
     ),
     "graph-fuse{target=chips/mine.toml}": (
         f"the value chips/mine.toml {QUOTES}",
         'graph-fuse{target="chips/mine.toml"}',
     ),
-    "graph-to-tile{target=a schedule=contract_0:base_m=64;add_0:tile=8x512}": (
+    "graph-schedule{target=a schedule=contract_0:base_m=64;add_0:tile=8x512}": (
         f"the value contract_0:base_m=64;add_0:tile=8x512 {QUOTES}",
-        'graph-to-tile{target=a schedule="contract_0:base_m=64;add_0:tile=8x512"}',
+        'graph-schedule{target=a schedule="contract_0:base_m=64;add_0:tile=8x512"}',
     ),
     "graph-fuse{target='a'}": ("values are quoted with double quotes", 'graph-fuse{target="a"}'),
     "'graph-fuse{target=a}'": ("one pair of quotes around the whole is enough", "graph-fuse{target=a}"),
@@ -36,9 +36,9 @@ MISTAKES = {
     "graph-fuse{target = a}": ("no space may stand around '='", "graph-fuse{target=a}"),
     "graph-fuse{target:a}": ("an option and its value are joined by '='", "graph-fuse{target=a}"),
     "graph-fuse{target=}": ("option 'target' has no value", None),
-    "graph-to-tile{target=a,schedule=b}": (
+    "graph-schedule{target=a,schedule=b}": (
         "options are separated by spaces",
-        "graph-to-tile{target=a schedule=b}",
+        "graph-schedule{target=a schedule=b}",
     ),
     "graph-fuse graph-to-tile": ("passes are separated by commas", "graph-fuse,graph-to-tile"),
     "graph-fuse;graph-to-tile{target=a}": (
@@ -74,8 +74,8 @@ def test_a_pipeline_that_cannot_be_read(
     [
         ("graph-fuse{target=310}", "must be str, not '310'; as text it is target=\"310\"\n"),
         ("graph-fuse{target=true}", "must be str, not 'true'; as text it is target=\"true\"\n"),
-        ("graph-to-tile{schedule=a,b}", "must be str, not 'a,b'; as text it is schedule=\"a,b\"\n"),
-        ("graph-to-tile{schedule}", "must be str, not ''\n"),
+        ("graph-schedule{schedule=a,b}", "must be str, not 'a,b'; as text it is schedule=\"a,b\"\n"),
+        ("graph-schedule{schedule}", "must be str, not ''\n"),
         (
             "graph-fuse{targt=a}",
             "pass graph-fuse has no option 'targt'; did you mean target; its options are target\n",

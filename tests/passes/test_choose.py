@@ -185,8 +185,13 @@ def test_a_schedule_in_the_ir_is_the_pin() -> None:
     program = tw.compile(changed)
     assert "grid = [5, 3]" in program.ir("tile") and wanted in program.ir("graph")
     np.testing.assert_array_equal(program(*args), np.add(*args))
-    with pytest.raises(tw.CompileError, match="its fusion has a schedule already; take that or the pin away"):
+    with pytest.raises(tw.CompileError, match="the program has its schedules already"):
         tw.compile(changed, options=tw.Options(schedule={"add_0": tw.Schedule(ub=2)}))
+    free = re.sub(", schedule = #graph.vector_schedule<[^>]*>", "", changed)
+    assert tw.compile(free).ir("graph") == text
+    partly = changed.replace("tile = [7, 32], grid = [5, 3], ub = 1", "ub = 1")
+    with pytest.raises(tw.CompileError, match="its fusion has a schedule already; take that or the pin away"):
+        tw.compile(partly, options=tw.Options(schedule={"add_0": tw.Schedule(ub=2)}))
 
 
 def test_a_part_of_a_schedule_is_completed() -> None:

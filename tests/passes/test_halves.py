@@ -23,18 +23,18 @@ from tilewright.dialects.graph import FusionOp
 from tilewright.frontends import lower_function
 from tilewright.passes.graph.groups import Grouper
 from tilewright.passes.pipeline import PIPELINE, make_pass
-from tilewright.passes.tile import lower
+from tilewright.passes.tile import choose
 from tilewright.passes.tile.halves import cut_in_two
 
 
 def fused(fn: Callable[..., Any], *args: jax.Array) -> ModuleOp:
-    """The module as graph-to-tile gets it."""
+    """The module as graph-schedule gets it."""
     module = lower_function(fn, args).module
     for stage in PIPELINE:
-        if stage.name == "graph-to-tile":
+        if stage.name == "graph-schedule":
             return module
         make_pass(stage, "ascend-910b1").apply(Context(), module)
-    raise AssertionError("there is no graph-to-tile")
+    raise AssertionError("there is no graph-schedule")
 
 
 def fusions(module: ModuleOp) -> list[FusionOp]:
@@ -104,7 +104,7 @@ def test_a_step_that_does_not_fit_is_compiled_in_parts(monkeypatch: pytest.Monke
 
     # whatever graph-fuse estimates
     monkeypatch.setattr(Grouper, "_rows_fit", lambda *_: True)
-    monkeypatch.setattr(lower, "cut_in_two", cut)
+    monkeypatch.setattr(choose, "cut_in_two", cut)
     x, w = data("f32", (3, 8, 8, 2), 0), data("f32", (3, 3, 2, 4), 1)
     program = tw.compile(step, x, w, target="ascend-310")
     assert cuts

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -90,7 +89,7 @@ def test_cube_schedules(m: int, n: int, k: int, batch: int, itemsize: int, machi
     dtype = {1: "i8", 2: "f16", 4: "f32"}[itemsize]
     problem = CubeProblem(extents, [0], [1], [2], [3], itemsize, dtype=dtype)
     assume(dtype in machine.cube)
-    plans = [CubePlan.of(replace(s, axes=())) for s in cube_schedules(problem, machine, l1_bytes, CubeSchedule())]
+    plans = [CubePlan.of(s) for s in cube_schedules(problem, (), machine, l1_bytes, CubeSchedule())]
     assert plans and len({(p.l0, p.lhs, p.rhs, p.grid) for p in plans}) == len(plans)
     for plan in plans:
         assert refusal(plan, problem, machine, l1_bytes, CubeSchedule()) is None
@@ -115,7 +114,7 @@ def test_no_cube_schedule_without_room() -> None:
         return (lhs[0] * lhs[2] * lhs[3] + rhs[1] * rhs[2] * rhs[3]) * 4
 
     tight = dataclasses.replace(machine, spaces=spaces)
-    assert not list(cube_schedules(problem, tight, l1_bytes, CubeSchedule()))
+    assert not list(cube_schedules(problem, (), tight, l1_bytes, CubeSchedule()))
 
 
 @given(st.floats(0, 1e8), st.sampled_from(Machine.names()).map(Machine.load))

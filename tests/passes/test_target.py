@@ -127,7 +127,7 @@ def test_passes_record_states() -> None:
 
 
 def test_a_pass_that_comes_too_early_says_what_is_missing() -> None:
-    with pytest.raises(PassError, match="graph-to-tile needs a module that is fused: run graph-fuse before it"):
+    with pytest.raises(PassError, match="graph-schedule needs a module that is fused: run graph-fuse before it"):
         make_pass(PIPELINE[5]).apply(Context(), module())
 
 

@@ -70,7 +70,7 @@ def test_a_correct_program_has_a_row_for_each_pass_and_memory(dtype: Any) -> Non
     assert names == [
         ("source", "typed"),
         *((s, "typed") for s in ("graph-simplify", "graph-hoist", "graph-partition", "graph-fuse")),
-        *((s, "typed") for s in ("graph-to-tile", "tile-to-npu")),
+        *((s, "typed") for s in ("graph-schedule", "graph-to-tile", "tile-to-npu")),
         *(
             (s, m)
             for s in ("npu-allocate", "npu-synchronize", "npu-plan-memory", "npu-schedule-host", "run")

@@ -21,7 +21,7 @@ CACHE = Cache()
 """Kernels of the models are compiled once for all cases."""
 
 
-GRAPH = ("graph-complex", "graph-simplify", "graph-hoist", "graph-partition", "graph-fuse")
+GRAPH = ("graph-complex", "graph-simplify", "graph-hoist", "graph-partition", "graph-fuse", "graph-schedule")
 
 
 def bisected(case: Case) -> Verification:

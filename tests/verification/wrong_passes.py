@@ -462,7 +462,8 @@ class Case:
     reproduced: bool = True
 
 
-COMPLEX, SIMPLIFY, FUSE, TILE_, NPU = "graph-complex", "graph-simplify", "graph-fuse", "graph-to-tile", "tile-to-npu"
+COMPLEX, SIMPLIFY, FUSE, SCHEDULE = "graph-complex", "graph-simplify", "graph-fuse", "graph-schedule"
+TILE_, NPU = "graph-to-tile", "tile-to-npu"
 ALLOCATE, SYNC, PLAN = "npu-allocate", "npu-synchronize", "npu-plan-memory"
 
 CASES = (
@@ -483,6 +484,7 @@ CASES = (
     Case("fuse-rounds-to-f16", FUSE, "norm", rounded_inside, ("graph.mul", "graph.add")),
     Case("fuse-swaps-inputs", FUSE, "apart", inputs_swapped, ("graph.sub", "graph.fusion")),
     Case("fuse-transposes-operand", FUSE, "square", transposed_operand, ("graph.contract",)),
+    Case("schedule-swaps-inputs", SCHEDULE, "apart", inputs_swapped, ("graph.sub", "graph.fusion")),
     Case("tile-swaps-sub", TILE_, "softmax", swapped(TILE["sub"]), ("graph.sub",)),
     Case("tile-turns-views", TILE_, "square", view_transposed, ("graph.transpose",)),
     Case("tile-sums-maximum", TILE_, "softmax", of_kind(tile.ReduceOp, "sum", "max"), ("graph.reduce",)),

@@ -52,13 +52,13 @@ func.func @main(%x: tensor<8192x64xf16>, %y: tensor<8192x48xf16>) -> tensor<64x4
 // -----
 
 // The same with a sum of rows behind it, which joins the kernel that adds up the parts.
-func.func @main(%x: tensor<128x3072xf16>, %w: tensor<3072x768xf16>, %b: tensor<128x768xf16>) -> (tensor<128x768xf16>, tensor<128xf32>) {
-  %c = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<128x3072xf16>, tensor<3072x768xf16>) -> tensor<128x768xf16>
-  %y = graph.add %c, %b : tensor<128x768xf16>
-  %f = graph.convert %y : (tensor<128x768xf16>) -> tensor<128x768xf32>
-  %q = graph.mul %f, %f : tensor<128x768xf32>
-  %s = graph.reduce %q {dims = [1], kind = "sum"} : (tensor<128x768xf32>) -> tensor<128xf32>
-  func.return %y, %s : tensor<128x768xf16>, tensor<128xf32>
+func.func @main(%x: tensor<64x3072xf16>, %w: tensor<3072x768xf16>, %b: tensor<64x768xf16>) -> (tensor<64x768xf16>, tensor<64xf32>) {
+  %c = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<64x3072xf16>, tensor<3072x768xf16>) -> tensor<64x768xf16>
+  %y = graph.add %c, %b : tensor<64x768xf16>
+  %f = graph.convert %y : (tensor<64x768xf16>) -> tensor<64x768xf32>
+  %q = graph.mul %f, %f : tensor<64x768xf32>
+  %s = graph.reduce %q {dims = [1], kind = "sum"} : (tensor<64x768xf32>) -> tensor<64xf32>
+  func.return %y, %s : tensor<64x768xf16>, tensor<64xf32>
 }
 // CHECK: %y, %s = graph.fusion {{.*}} kind = "mix", schedule = [#graph.cube_schedule<{{.*}}, split_k = 4>, #graph.vector_schedule<{{.*}}>]}
 // CHECK: graph.contract
