@@ -15,7 +15,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import GmType, padded_bytes
 from ...dialects.tile import TileType
 from ...machine import Machine
-from ..access import Index, resolve
+from ..access import resolve
 from ..errors import PassError
 from ..pins import Pins, schedule_for
 from .builder import KernelBuilder, dense, divide_grid, gm_of, hand_back, number
@@ -35,7 +35,7 @@ def lower_window(fusion: FusionOp, machine: Machine, name: str, pins: Pins = Non
     rank = len(out)
     load = resolve(
         op.x,
-        [Index.axis(-1 - d) for d in range(rank)],
+        [Expr.of(-1 - d) for d in range(rank)],
         {-1 - d: n for d, n in enumerate(source)},
         lambda v: isinstance(v, BlockArgument),
     )
