@@ -11,7 +11,7 @@ types agree, the type is written once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import ClassVar, TypeVar, cast
 
@@ -36,9 +36,12 @@ from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from .affine import Expr
+
 INDEX = IndexType()
 
 OpT = TypeVar("OpT", bound="FormattedOp")
+V = TypeVar("V", bound=Hashable)
 
 INTEGERS_KEPT = 4096
 
@@ -69,71 +72,69 @@ def to_ints(attr: DenseArrayBase | None) -> tuple[int, ...]:
     return found
 
 
-class Linear:
-    """Rows of linear expressions over index values: row d is `sum(coefficient[d][j] * index[j]) + constant[d]`.
+Row = tuple[int, tuple[tuple[int, int], ...]]
+"""What an op stores of one expression: the constant, and (number of the index operand, coefficient) pairs."""
 
-    Stored on ops as a flat dense array, one row of `len(indices) + 1` numbers for each dimension.
-    """
-
-    __slots__ = ("rows",)
-
-    def __init__(self, rows: Sequence[Sequence[int]]):
-        self.rows = tuple(tuple(int(c) for c in row) for row in rows)
-
-    @staticmethod
-    def decode(attr: DenseArrayBase, n_indices: int) -> Linear:
-        flat, width = to_ints(attr), n_indices + 1
-        return Linear([flat[i : i + width] for i in range(0, len(flat), width)])
-
-    def encode(self) -> DenseArrayBase:
-        return ints([c for row in self.rows for c in row])
-
-    def evaluate(self, indices: Sequence) -> list:
-        """The value of each row; `indices` may be ints or traced integers."""
-        out = []
-        for row in self.rows:
-            total = row[-1]
-            for c, v in zip(row[:-1], indices, strict=True):
-                if c == 1:
-                    total = total + v
-                elif c:
-                    total = total + v * c
-            out.append(total)
-        return out
+_ROWS: dict[tuple[tuple[int, ...], int], tuple[Row, ...]] = {}
+"""What lists of integers stand for, by the number of index operands."""
 
 
-class Expr:
-    """A linear expression over SSA index values, the builder's side of `Linear`: {value: coefficient} + constant."""
+def _rows(attr: DenseArrayBase, n_indices: int) -> tuple[Row, ...]:
+    """The expressions over `n_indices` operands that an op stores: a flat array with a row of `n_indices` coefficients
+    and a constant for each."""
+    flat = to_ints(attr)
+    found = _ROWS.get((flat, n_indices))
+    if found is None:
+        starts = range(0, len(flat), n_indices + 1)
+        found = _ROWS[flat, n_indices] = tuple(
+            (flat[i + n_indices], tuple((j, flat[i + j]) for j in range(n_indices) if flat[i + j]))
+            for i in starts
+        )
+    return found
 
-    __slots__ = ("constant", "terms")
 
-    def __init__(self, constant: int = 0, terms: Mapping[SSAValue, int] | None = None):
-        self.constant = constant
-        self.terms = {v: c for v, c in (terms or {}).items() if c}
+def unpack(attr: DenseArrayBase, indices: Sequence[V]) -> tuple[Expr[V], ...]:
+    """The expressions that an op stores, over its index operands or what stands for them."""
+    return tuple(
+        [
+            Expr.gathered(constant, [(indices[j], c) for j, c in terms])
+            for constant, terms in _rows(attr, len(indices))
+        ]
+    )
 
-    @staticmethod
-    def of(value: SSAValue, coefficient: int = 1) -> Expr:
-        return Expr(0, {value: coefficient})
 
-    def __add__(self, other: Expr | int) -> Expr:
-        if isinstance(other, int):
-            return Expr(self.constant + other, self.terms)
-        terms = dict(self.terms)
-        for v, c in other.terms.items():
-            terms[v] = terms.get(v, 0) + c
-        return Expr(self.constant + other.constant, terms)
+def unpack_over(attr: DenseArrayBase, values: Sequence[Expr[V]]) -> tuple[Expr[V], ...]:
+    """The expressions that an op stores, where its index operands have these values."""
+    return tuple(
+        [
+            Expr.combine(constant, [(c, values[j]) for j, c in terms])
+            for constant, terms in _rows(attr, len(values))
+        ]
+    )
 
-    def __mul__(self, factor: int) -> Expr:
-        return Expr(self.constant * factor, {v: c * factor for v, c in self.terms.items()})
+
+def encode(exprs: Sequence[Expr[V]], indices: Sequence[V]) -> DenseArrayBase:
+    """What an op with these index operands stores of expressions. Raises TypeError for other variables."""
+    place = {v: i for i, v in enumerate(indices)}
+    flat: list[int] = []
+    for e in exprs:
+        row = [0] * len(indices)
+        for variable, coefficient in e.terms:
+            if variable not in place:
+                raise TypeError(f"{e} has a variable that is no index operand")
+            row[place[variable]] = coefficient
+        flat += (*row, e.constant)
+    return ints(flat)
 
 
 def pack(exprs: Sequence[Expr]) -> tuple[list[SSAValue], DenseArrayBase]:
-    """The index operands and the encoded rows of a list of expressions."""
-    values: list[SSAValue] = []
-    for e in exprs:
-        values += [v for v in e.terms if v not in values]
-    rows = [[*(e.terms.get(v, 0) for v in values), e.constant] for e in exprs]
-    return values, Linear(rows).encode()
+    """The index operands that expressions need, and what an op with these stores. Raises TypeError for a variable
+    that is no SSA value: a symbol must be substituted first."""
+    indices = list(dict.fromkeys(v for e in exprs for v, _ in e.terms))
+    for v in indices:
+        if not isinstance(v, SSAValue):
+            raise TypeError(f"{v} is no index operand: substitute it before an op is made")
+    return indices, encode(exprs, indices)
 
 
 class FormattedOp(IRDLOperation):
@@ -165,8 +166,21 @@ class FormattedOp(IRDLOperation):
     def index_operands(self) -> Sequence[SSAValue]:
         return [v for v in self.operands if v.type == INDEX] if self.ADDRESSED else ()
 
+    def linear(self) -> tuple[Expr, ...]:
+        """The expressions of the op's `at [...]`, over its index operands."""
+        return unpack(self._offsets(), self.index_operands())
+
+    def linear_over(self, values: Sequence[Expr[V]]) -> tuple[Expr[V], ...]:
+        """The same where the index operands have these values."""
+        return unpack_over(self._offsets(), values)
+
+    def _offsets(self) -> DenseArrayBase:
+        attr = self.properties["offsets"]
+        assert isinstance(attr, DenseArrayBase)
+        return attr
+
     def print(self, printer: Printer) -> None:
-        main, indices = self.main_operands(), self.index_operands()
+        main = self.main_operands()
         hidden = set()
         if self.SYMBOL is not None:
             hidden.add(self.SYMBOL)
@@ -177,11 +191,9 @@ class FormattedOp(IRDLOperation):
             printer.print_list(main, printer.print_ssa_value)
         if self.ADDRESSED and "offsets" in self.properties:
             hidden.add("offsets")
-            attr = self.properties["offsets"]
-            assert isinstance(attr, DenseArrayBase)
             printer.print_string(" at [")
             printer.print_list(
-                Linear.decode(attr, len(indices)).rows, lambda row: _print_linear(printer, row, indices)
+                self.linear(), lambda e: e.write(printer.print_string, printer.print_ssa_value)
             )
             printer.print_string("]")
         shown = {k: v for k, v in self.properties.items() if k not in hidden}
@@ -281,21 +293,6 @@ class FormattedOp(IRDLOperation):
 
 def _symbol_text(attr: Attribute) -> str:
     return attr.root_reference.data if isinstance(attr, SymbolRefAttr) else text(attr)
-
-
-def _print_linear(printer: Printer, row: Sequence[int], indices: Sequence[SSAValue]) -> None:
-    written = False
-    for c, v in zip(row[:-1], indices, strict=True):
-        if not c:
-            continue
-        if written:
-            printer.print_string(" + ")
-        printer.print_ssa_value(v)
-        if c != 1:
-            printer.print_string(f" * {c}")
-        written = True
-    if row[-1] or not written:
-        printer.print_string(f" + {row[-1]}" if written else f"{row[-1]}")
 
 
 def parse_linear(parser: Parser) -> Expr:

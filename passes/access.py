@@ -1,9 +1,8 @@
 """How a kernel reads a tensor through a chain of layout ops, in plain arithmetic on indices.
 
-A kernel iterates over a domain, a box of axes 0..n-1. A value used inside it has an `Index` for each of its
-dimensions: a linear combination of axes plus a constant. Following a layout op backwards turns the indices of its
-result into those of its operand; at the end stands a tensor in device memory and the strided view of it that the
-kernel loads.
+A kernel iterates over a domain, a box of axes 0..n-1. A value used inside it has an index for each of its
+dimensions: an `Expr` whose variables are axes. Following a layout op backwards turns the indices of its result into
+those of its operand; at the end stands a tensor in device memory and the strided view of it that the kernel loads.
 
     broadcast {dims}:  index of operand dim i  =  index of result dim dims[i]   (constant 0 where the size is 1)
     slice:             start + stride * index
@@ -20,6 +19,7 @@ from typing import TypeGuard
 
 from xdsl.ir import Operation, SSAValue
 
+from ..dialects.affine import Expr
 from ..dialects.base import to_ints
 from ..dialects.graph import BroadcastOp, ConstantOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp
 from ..dialects.graph.interface import shape_of
@@ -27,37 +27,7 @@ from ..dialects.npu.types import row_strides
 
 Axis = int
 
-
-@dataclass(frozen=True)
-class Index:
-    """`sum(coefficient * axis) + constant`."""
-
-    terms: tuple[tuple[Axis, int], ...] = ()
-    constant: int = 0
-
-    @staticmethod
-    def of(terms: Mapping[Axis, int], constant: int = 0) -> Index:
-        return Index(tuple(sorted((a, c) for a, c in terms.items() if c)), constant)
-
-    @staticmethod
-    def axis(axis: Axis | None) -> Index:
-        return Index() if axis is None else Index(((axis, 1),))
-
-    def __add__(self, other: Index) -> Index:
-        terms = dict(self.terms)
-        for a, c in other.terms:
-            terms[a] = terms.get(a, 0) + c
-        return Index.of(terms, self.constant + other.constant)
-
-    def scaled(self, factor: int, shift: int = 0) -> Index:
-        return Index.of({a: c * factor for a, c in self.terms}, self.constant * factor + shift)
-
-    @property
-    def single(self) -> Axis | None:
-        """The axis, where the index is exactly one axis and nothing else."""
-        if len(self.terms) == 1 and self.constant == 0 and self.terms[0][1] == 1:
-            return self.terms[0][0]
-        return None
+ZERO: Expr[Axis] = Expr()
 
 
 def reshape_groups(source: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]]:
@@ -87,13 +57,13 @@ def reshape_groups(source: Sequence[int], target: Sequence[int]) -> list[tuple[l
     return groups
 
 
-def _through_reshape(op: ReshapeOp, indices: Sequence[Index]) -> list[Index] | None:
+def _through_reshape(op: ReshapeOp, indices: Sequence[Expr[Axis]]) -> list[Expr[Axis]] | None:
     source, target = shape_of(op.x), shape_of(op.result)
-    out = [Index()] * len(source)
+    out: list[Expr[Axis]] = [ZERO] * len(source)
     for left, right in reshape_groups(source, target):
-        position = Index()
+        position = ZERO
         for d in right:
-            position = position.scaled(target[d]) + (indices[d] if target[d] != 1 else Index())
+            position = position * target[d] + (indices[d] if target[d] != 1 else ZERO)
         wide = [d for d in left if source[d] != 1]
         if len(wide) == 1:
             out[wide[0]] = position
@@ -105,28 +75,26 @@ def _through_reshape(op: ReshapeOp, indices: Sequence[Index]) -> list[Index] | N
     return out
 
 
-def _through_broadcast(op: BroadcastOp, indices: Sequence[Index]) -> list[Index]:
+def _through_broadcast(op: BroadcastOp, indices: Sequence[Expr[Axis]]) -> list[Expr[Axis]]:
     source, target = shape_of(op.x), shape_of(op.result)
-    return [
-        Index() if source[i] == 1 and target[d] != 1 else indices[d] for i, d in enumerate(to_ints(op.dims))
-    ]
+    return [ZERO if source[i] == 1 and target[d] != 1 else indices[d] for i, d in enumerate(to_ints(op.dims))]
 
 
-def _through_transpose(op: TransposeOp, indices: Sequence[Index]) -> list[Index]:
-    out = [Index()] * len(indices)
+def _through_transpose(op: TransposeOp, indices: Sequence[Expr[Axis]]) -> list[Expr[Axis]]:
+    out: list[Expr[Axis]] = [ZERO] * len(indices)
     for i, p in enumerate(to_ints(op.perm)):
         out[p] = indices[i]
     return out
 
 
-def _through_slice(op: SliceOp, indices: Sequence[Index]) -> list[Index]:
+def _through_slice(op: SliceOp, indices: Sequence[Expr[Axis]]) -> list[Expr[Axis]]:
     spec = zip(indices, to_ints(op.starts), to_ints(op.strides), strict=True)
-    return [i.scaled(stride, start) for i, start, stride in spec]
+    return [i * stride + start for i, start, stride in spec]
 
 
-def _through_reverse(op: ReverseOp, indices: Sequence[Index]) -> list[Index]:
+def _through_reverse(op: ReverseOp, indices: Sequence[Expr[Axis]]) -> list[Expr[Axis]]:
     shape, dims = shape_of(op.x), to_ints(op.dims)
-    return [i.scaled(-1, shape[d] - 1) if d in dims else i for d, i in enumerate(indices)]
+    return [shape[d] - 1 - i if d in dims else i for d, i in enumerate(indices)]
 
 
 BACKWARD: dict[type[Operation], Callable] = {
@@ -175,8 +143,8 @@ class Load:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
-    indices: tuple[Index, ...]
-    position: tuple[Index, ...]
+    indices: tuple[Expr[Axis], ...]
+    position: tuple[Expr[Axis], ...]
     """Index into each dimension of the base itself (meaningless behind a pad)."""
     fill: float | int | None = None
 
@@ -187,7 +155,7 @@ class Load:
 
 def resolve(
     value: SSAValue,
-    indices: Sequence[Index],
+    indices: Sequence[Expr[Axis]],
     domain: Mapping[Axis, int] | Sequence[int],
     is_base: Callable[[SSAValue], bool],
 ) -> Load:
@@ -197,7 +165,7 @@ def resolve(
     cannot be followed (a reshape that is not linear, a second pad): then that op's result is the base.
     """
     extent = domain if isinstance(domain, Mapping) else dict(enumerate(domain))
-    pad: tuple[float | int, tuple[int, ...], list[Index]] | None = None
+    pad: tuple[float | int, tuple[int, ...], list[Expr[Axis]]] | None = None
     current = list(indices)
     while not is_base(value):
         op = value.owner
@@ -207,11 +175,11 @@ def resolve(
             if pad is not None or any(len(i.terms) > 1 for i in current):
                 break
             shape = shape_of(op.x)
-            outside = [i.scaled(1, -low) for i, low in zip(current, to_ints(op.low), strict=True)]
+            outside = [i - low for i, low in zip(current, to_ints(op.low), strict=True)]
             splat = splat_of(op.value)
             assert splat is not None
             pad = (splat, shape, outside)
-            current = [Index.axis(-1 - d) for d in range(len(shape))]
+            current = [Expr.of(-1 - d) for d in range(len(shape))]
             extent = {-1 - d: n for d, n in enumerate(shape)}
         else:
             further = BACKWARD[type(op)](op, current)
@@ -235,7 +203,7 @@ def resolve(
         tuple(extent[a] for a in axes),
         tuple(step[a] for a in axes),
         offset,
-        tuple(Index.axis(a) for a in axes),
+        tuple(Expr.of(a) for a in axes),
         tuple(current),
     )
 
@@ -249,5 +217,5 @@ def base_behind(value: SSAValue, is_base: Callable[[SSAValue], bool]) -> tuple[S
         return end, False
     # only the indices say whether a reshape or a pad can be followed
     shape = shape_of(value)
-    load = resolve(value, [Index.axis(d) for d in range(len(shape))], shape, is_base)
+    load = resolve(value, [Expr.of(d) for d in range(len(shape))], shape, is_base)
     return load.base, load.fill is not None

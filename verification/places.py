@@ -69,13 +69,10 @@ def _box(kernel: Operation, store: Any, flat: int) -> Tile | None:
         return None
     if math.prod(len(ranges[v]) for v in indices) > MOST_POINTS:
         return None
-    rows = store.linear().rows
-    operands = store.index_operands()
+    starts = store.linear()
     for point in itertools.product(*(ranges[v] for v in indices)):
         here = dict(zip(indices, point, strict=True))
-        offsets = tuple(
-            row[-1] + sum(c * here[v] for c, v in zip(row[:-1], operands, strict=True)) for row in rows
-        )
+        offsets = tuple(start.evaluate(here) for start in starts)
         if all(
             0 <= c - o < n * s and (c - o) % s == 0
             for c, o, n, s in zip(at, offsets, sizes, steps, strict=True)

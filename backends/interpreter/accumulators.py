@@ -72,9 +72,9 @@ def zeroed(loop: scf.ForOp, known: Collection[SSAValue], carried: Carried) -> di
 
 def _first_of(op: MmadOp, known: Collection[SSAValue]) -> scf.ForOp | None:
     """The loop in whose first iteration, and in no other, the step of a product is 0. None if there is none."""
-    row = op.linear().rows[0]
-    counters = {v: c for c, v in zip(row[:-1], op.index_operands(), strict=True) if c}
-    start, loops = row[-1], list[scf.ForOp]()
+    (step,) = op.linear()
+    counters = dict(step.terms)
+    start, loops = step.constant, list[scf.ForOp]()
     for loop in _around(op):
         index = loop.body.block.args[0]
         first, _, trips = bounds(loop)

@@ -13,6 +13,7 @@ the same bits); or the columns of all iterations would not fit the cache togethe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -182,11 +183,11 @@ def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAV
     if isinstance(op, LoadScalarOp | LoadL0Op | VExtractOp):
         return set(op.index_operands())
     if isinstance(op, TransferOp):
-        indices, rows = op.index_operands(), op.linear().rows
         if any(s < 1 for s in op.box_steps):
-            return set(indices)
+            return set(op.index_operands())
         # boxes along a diagonal
-        return {v for i, v in enumerate(indices) if sum(row[i] != 0 for row in rows) > 1}
+        moves = Counter(v for start in op.linear() for v in start.variables)
+        return {v for v, n in moves.items() if n > 1}
     return set()
 
 
@@ -248,11 +249,7 @@ def root(value: SSAValue) -> SSAValue:
 
 def _batched_rows(op: TransferOp, counts: Mapping[SSAValue, int]) -> list[list[tuple[int, int]]]:
     """For each dimension, (coefficient, count) of the batched indices it moves with."""
-    indices = op.index_operands()
-    return [
-        [(c, counts[v]) for c, v in zip(row[:-1], indices, strict=True) if c and v in counts]
-        for row in op.linear().rows
-    ]
+    return [[(c, counts[v]) for v, c in start.terms if v in counts] for start in op.linear()]
 
 
 # -- transfers -----------------------------------------------------------------------------------------------
@@ -348,23 +345,12 @@ def _split_offsets(
     box: Box, scope: Scope, batch: Batch
 ) -> tuple[list[Offset], list[list[tuple[int, int, int]]]]:
     """Offsets without the batched indices, and for each dimension (coefficient, batch dimension, count) of those."""
-    indices = box.indices
+    # a batched index counts from its start, which `scope` has if it is not 0
+    from_zero = batch.counts.keys() - batch.starts.keys()
     offsets, moves = [], []
-    for row in box.rows:
-        # a batched index counts from its start, which `scope` has if it is not 0
-        still = [
-            0 if v in batch.counts and v not in batch.starts else c
-            for c, v in zip(row[:-1], indices, strict=True)
-        ]
-        kept = [(c, v) for c, v in zip(still, indices, strict=True) if c]
-        offsets.append(scope.linear([*(c for c, _ in kept), row[-1]], [v for _, v in kept]))
-        moves.append(
-            [
-                (c, batch.position(v), batch.counts[v])
-                for c, v in zip(row[:-1], indices, strict=True)
-                if c and v in batch.counts
-            ]
-        )
+    for start in box.starts:
+        offsets.append(scope.evaluate(start.without(from_zero)))
+        moves.append([(c, batch.position(v), batch.counts[v]) for v, c in start.terms if v in batch.counts])
     return offsets, moves
 
 

@@ -20,6 +20,7 @@ from jax.experimental.layout import Layout, with_layout_constraint
 from xdsl.ir import Operation
 
 from ...dialects.npu import MmadOp
+from .liveness import ZERO
 
 LEVEL, EMITTERS = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"
 LIBRARY, KINDS = "xla_cpu_experimental_ynn_fusion_type", "LIBRARY_FUSION_TYPE"
@@ -148,7 +149,7 @@ def on_one_thread(options: Options) -> Options:
 
 def _sums(kernel: Operation) -> bool:
     """Whether products are added to accumulators, in any iteration of a loop."""
-    return any(isinstance(op, MmadOp) and any(op.linear().rows[0]) for op in kernel.walk())
+    return any(isinstance(op, MmadOp) and op.linear()[0] != ZERO for op in kernel.walk())
 
 
 def only_summed(executable: Any) -> bool:

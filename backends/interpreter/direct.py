@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from ...dialects.npu import LoadL0Op, LoadOp, SlotOp, TransferOp
 from ...dialects.npu.interface import buffer
@@ -81,20 +81,10 @@ def _composed(load: LoadOp, reader: Operation, ranges: Ranges) -> Box | None:
     # across an edge a box is moved into place after it is cut, for each product anew: measured, no quicker than l1
     if reader.transpose is not None and not outer.inside(load.view.shape, ranges):
         return None
-    indices = tuple(dict.fromkeys((*outer.indices, *inner.indices)))
-    rows = [_over(indices, outer.indices, row) for row in outer.rows]
-    sizes, steps = [1] * len(rows), list(outer.steps)
+    starts = list(outer.starts)
+    sizes, steps = [1] * len(starts), list(outer.steps)
     for d, e in zip(wide, named, strict=True):
         step = outer.steps[d]
-        further = _over(indices, inner.indices, inner.rows[e])
-        rows[d] = tuple(a + step * b for a, b in zip(rows[d], further, strict=True))
+        starts[d] = starts[d] + inner.starts[e] * step
         sizes[d], steps[d] = inner.sizes[e], step * inner.steps[e]
-    return Box(indices, tuple(rows), tuple(sizes), tuple(steps))
-
-
-def _over(indices: Sequence[SSAValue], named: Sequence[SSAValue], row: Sequence[int]) -> tuple[int, ...]:
-    """A row of a linear expression of `named` as one of `indices`."""
-    terms = dict.fromkeys(indices, 0)
-    for c, v in zip(row[:-1], named, strict=True):
-        terms[v] += c
-    return (*terms.values(), row[-1])
+    return Box(tuple(starts), tuple(sizes), tuple(steps))

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import SSAValue
 
 from ...dialects import npu as ops
-from ...dialects.base import FormattedOp, Linear, integer, text, to_ints
+from ...dialects.base import FormattedOp, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import BufferType
 from ...dialects.npu.cumulate import VCumulateOp
@@ -56,9 +56,7 @@ def ints_of(op: FormattedOp, name: str, default: Sequence[int] = ()) -> tuple[in
 
 def offsets_of(op: FormattedOp, scope: Scope) -> list[Offset]:
     """The values of an op's `at [...]` expressions."""
-    attr, indices = op.properties["offsets"], op.index_operands()
-    assert isinstance(attr, DenseArrayBase)
-    return scope.rows(Linear.decode(attr, len(indices)), indices)
+    return [scope.evaluate(expr) for expr in op.linear()]
 
 
 def steps_of(op: FormattedOp) -> tuple[int, ...]:
@@ -67,9 +65,7 @@ def steps_of(op: FormattedOp) -> tuple[int, ...]:
 
 def box_of(op: FormattedOp) -> Box:
     """The box that an op's `at [...] {sizes, steps}` addresses."""
-    attr, indices = op.properties["offsets"], tuple(op.index_operands())
-    assert isinstance(attr, DenseArrayBase)
-    return Box(indices, Linear.decode(attr, len(indices)).rows, ints_of(op, "sizes"), steps_of(op))
+    return Box(op.linear(), ints_of(op, "sizes"), steps_of(op))
 
 
 def _elementwise(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, rank: int) -> Array:

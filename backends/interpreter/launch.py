@@ -32,7 +32,7 @@ from .grid import Local, Part
 from .kernel import NpuKernel
 from .liveness import bounds
 from .ranges import index_ranges
-from .scope import Blank, Offset, Ranges, row_range
+from .scope import Blank, Offset, Ranges
 from .values import cooked, on_device, raw, raw_dtype
 from .views import View
 
@@ -395,15 +395,13 @@ def _part(
     different coordinates could meet, or it is no dimension of the output."""
     found: set[tuple[int | None, int]] = set()
     for op in stores:
-        indices, view = op.index_operands(), View.of(gm(op.writes()[0]))
-        mine = [d for d, row in enumerate(op.linear().rows) if _coefficient(row, indices, coordinate)]
+        view, starts = View.of(gm(op.writes()[0])), op.linear()
+        mine = [d for d, start in enumerate(starts) if start.coefficient(coordinate)]
         if len(mine) != 1:
             return None
         (d,) = mine
-        row = op.linear().rows[d]
-        each = _coefficient(row, indices, coordinate)
-        rest = [0 if v is coordinate else c for c, v in zip(row[:-1], indices, strict=True)]
-        low, high = row_range([*rest, row[-1]], indices, ranges)
+        each = starts[d].coefficient(coordinate)
+        low, high = starts[d].without({coordinate}).span(ranges)
         step = op.box_steps[d]
         span = (op.box_sizes[d] - 1) * step + 1
         if step < 1 or low < 0 or high + span > each:
@@ -411,7 +409,3 @@ def _part(
         found.add((view.source_dim(d, shape), each))
     (where, each), *others = found
     return None if others or where is None else (where, each)
-
-
-def _coefficient(row: Sequence[int], indices: Sequence[SSAValue], value: SSAValue) -> int:
-    return sum(c for c, v in zip(row[:-1], indices, strict=True) if v is value)

@@ -15,22 +15,25 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialects.base import Linear, describe
+from ...dialects.affine import Expr
+from ...dialects.base import describe
 from ...dialects.npu import AllocOp, BufferType, MmadOp, SlotOp, SyncOp
 from ...dialects.npu.interface import NpuOp, buffer
+
+ZERO: Expr = Expr()
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One slot of an alloc: `sum(coefficient * index) + constant`, modulo the number of slots."""
+    """One slot of an alloc: `number` modulo the number of slots."""
 
     alloc: SSAValue
-    terms: tuple[tuple[SSAValue, int], ...] = ()
-    constant: int = 0
+    number: Expr = ZERO
 
     def differs(self, other: Slot) -> bool:
         """True if the two are never the same slot (of one alloc)."""
-        return self.terms == other.terms and self.constant != other.constant
+        apart = self.number - other.number
+        return not apart.terms and apart.constant != 0
 
 
 def slot_of(value: SSAValue, known: Mapping[SSAValue, int]) -> Slot:
@@ -43,14 +46,10 @@ def slot_of(value: SSAValue, known: Mapping[SSAValue, int]) -> Slot:
     slots = buffer(owner.source).slots
     if slots == 1:
         return Slot(owner.source)
-    (row,) = Linear.decode(owner.offsets, len(owner.indices)).rows
-    constant, terms = row[-1], {}
-    for c, v in zip(row[:-1], owner.indices, strict=True):
-        if v in known:
-            constant += c * known[v]
-        elif c % slots:
-            terms[v] = c % slots
-    return Slot(owner.source, tuple(sorted(terms.items(), key=lambda t: id(t[0]))), constant % slots)
+    (number,) = owner.linear()
+    number = number.substitute(known)
+    terms = {v: c % slots for v, c in number.terms}
+    return Slot(owner.source, Expr(number.constant % slots, terms))
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def _visit(
         for alloc in sorted(needed, key=lambda a: _position(a)):
             slots = {s for s in inside.touched if s.alloc is alloc}
             only = next(iter(slots)) if len(slots) == 1 else None
-            if only is not None and any(v in defined for v, _ in only.terms):
+            if only is not None and not defined.isdisjoint(only.number.variables):
                 only = None
             cells.append(Cell(alloc, only))
         result.cells[op] = tuple(cells)
@@ -223,7 +222,7 @@ def _loop_effects(loop: scf.ForOp, known: Mapping[SSAValue, int], out: _Effects)
     general = _effects(list(block.ops), known) if trips > 1 else begin
     out.exposed |= begin.exposed - out.killed
     defined = _defined(loop)
-    out.exposed |= {s for s in general.exposed if any(v in defined for v, _ in s.terms)}
+    out.exposed |= {s for s in general.exposed if not defined.isdisjoint(s.number.variables)}
     out.killed |= begin.killed
     out.touched |= general.touched
     out.written |= general.written
@@ -233,8 +232,7 @@ def _reads(op: NpuOp, known: Mapping[SSAValue, int]) -> list[SSAValue]:
     """The buffers whose contents an instruction uses; not the accumulator where it is about to be reset."""
     found = [v for v in op.reads() if isinstance(v.type, BufferType)]
     if isinstance(op, MmadOp):
-        row = op.linear().rows[0]
-        terms = [(c, v) for c, v in zip(row[:-1], op.indices, strict=True) if c]
-        if all(v in known for _, v in terms) and row[-1] + sum(c * known[v] for c, v in terms) == 0:
+        (step,) = op.linear()
+        if step.substitute(known) == ZERO:
             found.remove(op.acc)
     return found

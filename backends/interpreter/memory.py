@@ -53,10 +53,9 @@ class Memory(Protocol):
 
 def slot_index(slot: Slot, scope: Scope) -> Any:
     """The number of a slot, an int or an i32 scalar."""
-    if not slot.terms:
-        return slot.constant
-    row = [*(c for _, c in slot.terms), slot.constant]
-    at = scope.linear(row, [v for v, _ in slot.terms])
+    if not slot.number.terms:
+        return slot.number.constant
+    at = scope.evaluate(slot.number)
     return lax.rem(traced(at.value), np.int32(buffer(slot.alloc).slots))
 
 

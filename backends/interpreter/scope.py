@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 from xdsl.ir import SSAValue
 
-from ...dialects.base import Linear
+from ...dialects.affine import Expr
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,12 @@ class Scope:
     index: dict[SSAValue, Offset] = field(default_factory=dict)
     blanks: Mapping[Blank, Array] = field(default_factory=dict)
 
-    def linear(self, row: Sequence[int], values: Sequence[SSAValue]) -> Offset:
-        """One row of a linear expression of index values."""
+    def evaluate(self, expr: Expr) -> Offset:
+        """An expression of index values."""
         value: Any = None
         still = True
-        constant = low = high = row[-1]
-        for c, v in zip(row[:-1], values, strict=True):
-            if not c:
-                continue
+        constant = low = high = expr.constant
+        for v, c in expr.terms:
             term = self.index[v].scaled(c, 0)
             low, high, still = low + term.low, high + term.high, still and term.still
             if isinstance(term.value, int):
@@ -78,27 +76,27 @@ class Scope:
         one = lax.convert_element_type(lax.abs(self.zero), dtype)
         return lax.broadcast_in_dim(one, tuple(shape), ())
 
-    def rows(self, linear: Linear, values: Sequence[SSAValue]) -> list[Offset]:
-        return [self.linear(row, values) for row in linear.rows]
-
 
 @dataclass(frozen=True)
 class Box:
-    """Elements of a tensor or tile: in dimension d `sizes[d]` of them, `steps[d]` apart, from `rows[d]` on, a linear
-    expression of `indices` with a constant at its end."""
+    """Elements of a tensor or tile: in dimension d `sizes[d]` of them, `steps[d]` apart, from `starts[d]` on."""
 
-    indices: tuple[SSAValue, ...]
-    rows: tuple[tuple[int, ...], ...]
+    starts: tuple[Expr, ...]
     sizes: tuple[int, ...]
     steps: tuple[int, ...]
 
+    @property
+    def indices(self) -> list[SSAValue]:
+        """The indices that move the box."""
+        return list(dict.fromkeys(v for start in self.starts for v in start.variables))
+
     def offsets(self, scope: Scope) -> list[Offset]:
-        return [scope.linear(row, self.indices) for row in self.rows]
+        return [scope.evaluate(start) for start in self.starts]
 
     def inside(self, shape: Sequence[int], ranges: Ranges) -> bool:
         """Whether the box lies in a tensor of `shape` whatever the indices are."""
-        for row, n, step, extent in zip(self.rows, self.sizes, self.steps, shape, strict=True):
-            low, high = row_range(row, self.indices, ranges)
+        for start, n, step, extent in zip(self.starts, self.sizes, self.steps, shape, strict=True):
+            low, high = start.span(ranges)
             if step < 1 or low < 0 or high + (n - 1) * step >= extent:
                 return False
         return True
@@ -116,13 +114,3 @@ def traced(value: Any) -> Any:
 
 Ranges = dict[SSAValue, tuple[int, int]]
 """The lowest and highest value of each index of a kernel."""
-
-
-def row_range(row: Sequence[int], values: Sequence[SSAValue], ranges: Ranges) -> tuple[int, int]:
-    """The lowest and highest value of one row of a linear expression."""
-    low = high = row[-1]
-    for c, v in zip(row[:-1], values, strict=True):
-        if c:
-            ends = sorted((c * ranges[v][0], c * ranges[v][1]))
-            low, high = low + ends[0], high + ends[1]
-    return low, high

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...dialects.affine import Affine, Range
+from ...dialects.affine import Expr, Range
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One dimension of a transfer: `count` positions from `offset`, `step` apart, in a tensor of `extent`."""
 
-    offset: Affine
+    offset: Expr[int]
     count: int
     step: int
     extent: int
@@ -53,7 +53,7 @@ class Clip:
         whole_low, whole_high = row.whole()
         partial_low, partial_high = row.partial()
         self.outer = row.offset.without(fixed)
-        self.coefficient = dict(row.offset.terms).get(own, 0) if own is not None else 0
+        self.coefficient = row.offset.coefficient(own) if own is not None else 0
         self.whole_low, self.whole_high = whole_low - low, whole_high - high
         self.empty_below, self.empty_above = partial_low - high, partial_high - low
 
@@ -70,7 +70,7 @@ class Clip:
 
     def key(self, env: Sequence[int]) -> int | str:
         """Equal keys mean equal clipping for each value of the inner indices."""
-        base = self.outer.at(env)
+        base = self.outer.evaluate(env)
         if self.whole_low <= base <= self.whole_high:
             return "whole"
         if base < self.empty_below or base > self.empty_above:
@@ -79,7 +79,7 @@ class Clip:
 
     def steady(self, env: Sequence[int], first: int, step: int) -> list[Range]:
         """Ranges of trips t, where the own index is `first + step * t`, over which the clipping stays one."""
-        base, slope = self.outer.at(env) + self.coefficient * first, self.coefficient * step
+        base, slope = self.outer.evaluate(env) + self.coefficient * first, self.coefficient * step
         limit = 1 << 62
         return [
             r

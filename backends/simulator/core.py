@@ -111,10 +111,10 @@ class Core:
             elif kind == SET:
                 assert isinstance(node, Flag)
                 raised = join(pipes[node.pipe], issued)
-                self._fifo(node.channel + node.counter.at(env) % node.slots).append(raised)
+                self._fifo(node.channel + node.counter.evaluate(env) % node.slots).append(raised)
             elif kind == WAIT:
                 assert isinstance(node, Flag)
-                fifo = self._fifo(node.channel + node.counter.at(env) % node.slots)
+                fifo = self._fifo(node.channel + node.counter.evaluate(env) % node.slots)
                 if not fifo:
                     raise SimulationError(
                         f"{describe(node.op)} waits for a flag {node.flag(env)} that nothing has raised: "

@@ -18,8 +18,8 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects import npu as ops
-from ...dialects.affine import Affine, Range
-from ...dialects.base import Linear, describe, integer, text, to_ints
+from ...dialects.affine import Expr, Range
+from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.npu import BufferType, Cost, GmType, NpuOp, buffer, structure
 from ...machine import LEVELS, Machine
@@ -94,7 +94,7 @@ class Work(Node):
         op: NpuOp,
         number: int,
         machine: Machine,
-        indices: Sequence[Affine],
+        indices: Sequence[Expr[int]],
         rows: Sequence[Row],
         operand: int | None,
         counted: Extents = (),
@@ -115,14 +115,14 @@ class Work(Node):
         self._known: dict[tuple[int, ...], int] = {}
         self._machine = machine
 
-    def _used(self, op: ops.TransferOp) -> list[Affine]:
+    def _used(self, op: ops.TransferOp) -> list[Expr[int]]:
         """The indices that some offset of a transfer uses."""
-        rows = op.linear().rows
-        return [affine for i, affine in enumerate(self.indices) if any(row[i] for row in rows)]
+        used = {v for offset in op.linear() for v in offset.variables}
+        return [e for v, e in zip(op.index_operands(), self.indices, strict=True) if v in used]
 
     def variant(self, env: Env) -> int:
         """Which of the costs holds in an environment."""
-        key = tuple([_valid(row.offset.at(env), row.count, row.step, row.extent) for row in self.rows])
+        key = tuple([_valid(row.offset.evaluate(env), row.count, row.step, row.extent) for row in self.rows])
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = len(self.variants)
@@ -141,13 +141,13 @@ class Work(Node):
             self.rows = (*self.rows, row)
 
     def _cost(self, env: Env) -> Cost:
-        if any(not _valid(row.offset.at(env), row.count, row.step, row.extent) for row in self.guards):
+        if any(not _valid(row.offset.evaluate(env), row.count, row.step, row.extent) for row in self.guards):
             return Cost(1)
-        indices = [i.at(env) for i in self.indices]
+        indices = [i.evaluate(env) for i in self.indices]
         if not self.counted:
             return self.op.cost(self._machine, indices)
         valid = [
-            None if row is None else _valid(row.offset.at(env), row.count, row.step, row.extent)
+            None if row is None else _valid(row.offset.evaluate(env), row.count, row.step, row.extent)
             for row in self.counted
         ]
         return self.op.cost_of_part(self._machine, indices, valid)
@@ -184,7 +184,7 @@ class Flag(Node):
 
     __slots__ = ("channel", "counter", "pipe", "slots")
 
-    def __init__(self, op: ops.SyncOp, counter: Affine, machine: Machine) -> None:
+    def __init__(self, op: ops.SyncOp, counter: Expr[int], machine: Machine) -> None:
         source, target = (number_of(pipe, machine, op) for pipe in (op.source_pipe(), op.target_pipe()))
         waits = isinstance(op, ops.WaitFlagOp)
         super().__init__(WAIT if waits else SET, op)
@@ -196,7 +196,7 @@ class Flag(Node):
     def flag(self, env: Env) -> str:
         """`MTE2 -> V event 1`, for messages."""
         source, target = (text(self.op.properties[key]) for key in ("source", "target"))
-        event = integer(self.op.properties["event"]) + self.counter.at(env) % self.slots
+        event = integer(self.op.properties["event"]) + self.counter.evaluate(env) % self.slots
         return f"{source} -> {target} event {event}"
 
 
@@ -218,15 +218,15 @@ class Scope:
     def __init__(self) -> None:
         self.body: list[Node] = []
         self.rows: dict[Row, None] = {}
-        self.counters: dict[tuple[Affine, int], None] = {}
-        self.bounds: dict[Affine, None] = {}
+        self.counters: dict[tuple[Expr[int], int], None] = {}
+        self.bounds: dict[Expr[int], None] = {}
         self.channels: dict[int, None] = {}
         self.inside: set[int] = set()
         self.weight = 0
         self.sends: set[int] = set()
         self._clips: list[Clip] = []
-        self._phases: list[tuple[Affine, int]] = []
-        self._outer_bounds: list[Affine] = []
+        self._phases: list[tuple[Expr[int], int]] = []
+        self._outer_bounds: list[Expr[int]] = []
 
     def absorb(self, node: Node) -> None:
         """Append a node and take over what it contains."""
@@ -267,8 +267,8 @@ class Scope:
         """Environments with equal keys cost the same from here inwards."""
         return (
             *[clip.key(env) for clip in self._clips],
-            *[counter.at(env) % slots for counter, slots in self._phases],
-            *[bound.at(env) for bound in self._outer_bounds],
+            *[counter.evaluate(env) % slots for counter, slots in self._phases],
+            *[bound.evaluate(env) for bound in self._outer_bounds],
         )
 
 
@@ -276,7 +276,7 @@ class Loop(Scope, Node):
     """scf.for."""
 
     def __init__(
-        self, op: scf.ForOp, number: int, variable: int, bounds: tuple[Affine, Affine], step: int
+        self, op: scf.ForOp, number: int, variable: int, bounds: tuple[Expr[int], Expr[int]], step: int
     ) -> None:
         Scope.__init__(self)
         Node.__init__(self, LOOP, op)
@@ -307,13 +307,13 @@ class Loop(Scope, Node):
                 moving[clip.identity()] = clip
         self._moving = list(moving.values())
         for counter, slots in self.counters:
-            stride = dict(counter.terms).get(self.variable, 0) * self.step
+            stride = counter.coefficient(self.variable) * self.step
             self.period = math.lcm(self.period, slots // math.gcd(stride, slots))
 
     def extent(self, env: Env) -> tuple[int, int]:
         """First index and number of trips."""
-        first = self.lower.at(env)
-        return first, max(0, -(-(self.upper.at(env) - first) // self.step))
+        first = self.lower.evaluate(env)
+        return first, max(0, -(-(self.upper.evaluate(env) - first) // self.step))
 
     def runs(self, env: Env, first: int, trips: int) -> list[tuple[int, int, bool]]:
         """(start, count, steady) pieces of the trips; in a steady one all trips cost the same."""
@@ -363,11 +363,11 @@ class Section(Scope):
         self._ranges: list[Range] = [(0, g - 1) for g in grid] + [(0, self.units - 1)]
         kernel = op.parent_block()
         assert kernel is not None
-        self._values: dict[SSAValue, Affine] = {
-            arg: Affine(0, ((i, 1),)) for i, arg in enumerate(kernel.args[: len(grid)])
+        self._values: dict[SSAValue, Expr[int]] = {
+            arg: Expr.of(i) for i, arg in enumerate(kernel.args[: len(grid)])
         }
         self._operands: dict[SSAValue, int] = {arg: i for i, arg in enumerate(kernel.args[len(grid) :])}
-        self._values[op.body.block.args[0]] = Affine(0, ((len(grid), 1),))
+        self._values[op.body.block.args[0]] = Expr.of(len(grid))
         for outside in kernel.ops:
             if not isinstance(outside, structure.SectionOp):
                 self._build(outside, self)
@@ -383,10 +383,9 @@ class Section(Scope):
         owner = value.owner
         if isinstance(owner, ops.SlotOp):
             alloc, _ = self.slot(owner.source, env)
-            indices = [self._affine(v, owner) for v in owner.index_operands()]
-            row = Linear.decode(owner.offsets, len(indices)).rows[0]
-            counter = Affine.combine(row[-1], zip(row, indices, strict=False))
-            return alloc, counter.at(env) % buffer(alloc.result).slots
+            indices = [self._index(v, owner) for v in owner.index_operands()]
+            (counter,) = owner.linear_over(indices)
+            return alloc, counter.evaluate(env) % buffer(alloc.result).slots
         assert isinstance(owner, ops.AllocOp)
         return owner, 0
 
@@ -403,7 +402,7 @@ class Section(Scope):
         for op in block.ops:
             self._build(op, scope)
 
-    def _affine(self, value: SSAValue, op: Operation) -> Affine:
+    def _index(self, value: SSAValue, op: Operation) -> Expr[int]:
         found = self._values.get(value)
         if found is None:
             raise SimulationError(f"{describe(op)} uses an index that the simulator cannot follow")
@@ -412,7 +411,7 @@ class Section(Scope):
     def _build(self, op: Operation, scope: Scope) -> None:
         if isinstance(op, arith.ConstantOp):
             if isinstance(op.value, IntegerAttr):
-                self._values[op.result] = Affine(op.value.value.data)
+                self._values[op.result] = Expr(op.value.value.data)
         elif isinstance(op, ops.AllocOp):
             self.allocs.append(op)
         elif isinstance(op, ops.ViewOp):
@@ -420,9 +419,9 @@ class Section(Scope):
         elif isinstance(op, scf.ForOp):
             scope.absorb(self._loop(op))
         elif isinstance(op, ops.SyncOp):
-            indices = [self._affine(v, op) for v in op.index_operands()]
-            row = op.linear().rows[0]
-            self._put(scope, Flag(op, Affine.combine(row[-1], zip(row, indices, strict=False)), self.machine))
+            indices = [self._index(v, op) for v in op.index_operands()]
+            (counter,) = op.linear_over(indices)
+            self._put(scope, Flag(op, counter, self.machine))
         elif isinstance(op, ops.SetCrossOp | ops.WaitCrossOp):
             self._put(scope, Cross(op, self.machine))
         elif isinstance(op, ops.BarrierOp):
@@ -432,7 +431,7 @@ class Section(Scope):
             self._put(scope, work)
             self._guard(op, work, scope)
             if isinstance(op, ops.LoadScalarOp):
-                self._values[op.result] = Affine(integer(op.low))
+                self._values[op.result] = Expr(integer(op.low))
         elif not isinstance(op, ops.SlotOp | scf.YieldOp):
             raise SimulationError(f"{describe(op)} is not an instruction the simulator knows")
 
@@ -441,7 +440,7 @@ class Section(Scope):
         scope.absorb(node)
 
     def _loop(self, op: scf.ForOp) -> Loop:
-        lower, upper, step = (self._affine(v, op) for v in (op.lb, op.ub, op.step))
+        lower, upper, step = (self._index(v, op) for v in (op.lb, op.ub, op.step))
         if step.terms or step.constant < 1:
             raise SimulationError(f"{describe(op)} needs a positive constant step")
         low, high = lower.span(self._ranges)[0], upper.span(self._ranges)[1] - 1
@@ -449,7 +448,7 @@ class Section(Scope):
         if not lower.terms and high >= low:
             high = low + (high - low) // step.constant * step.constant
         self._ranges.append((low, high))
-        self._values[op.body.block.args[0]] = Affine(0, ((self.variables, 1),))
+        self._values[op.body.block.args[0]] = Expr.of(self.variables)
         self.variables += 1
         self.loops += 1
         self._open.append(loop.variable)
@@ -479,13 +478,13 @@ class Section(Scope):
                         home.rows[row] = None
 
     def _work(self, op: NpuOp) -> Work:
-        indices = [self._affine(v, op) for v in op.index_operands()]
+        indices = [self._index(v, op) for v in op.index_operands()]
         rows: list[Row] = []
         box: list[Row] = []
         if isinstance(op, ops.TransferOp):
-            shape = zip(op.linear().rows, op.box_sizes, op.box_steps, op.view.shape, strict=True)
-            for row, count, step, extent in shape:
-                offset = Affine.combine(row[-1], zip(row, indices, strict=False))
+            offsets = op.linear_over(indices)
+            shape = zip(offsets, op.box_sizes, op.box_steps, op.view.shape, strict=True)
+            for offset, count, step, extent in shape:
                 box.append(Row(offset, count, step, extent))
                 if offset.terms:
                     rows.append(box[-1])

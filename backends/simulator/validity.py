@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import SSAValue
 
 from ...dialects import npu as ops
-from ...dialects.affine import Affine, Range
+from ...dialects.affine import Expr, Range
 from ...dialects.base import to_ints
 from ...dialects.npu import NpuOp, buffer, whole_buffer
 from ...dialects.npu.interface import vector_elements
@@ -42,7 +42,7 @@ class Validity:
         return all(variable in self.scope for variable, _ in row.offset.terms)
 
     def follow(
-        self, op: NpuOp, rows: Sequence[Row | None], indices: Sequence[Affine], ranges: Sequence[Range]
+        self, op: NpuOp, rows: Sequence[Row | None], indices: Sequence[Expr[int]], ranges: Sequence[Range]
     ) -> Extents:
         """Notes what an instruction leaves in its destination; gives the extents that its cost counts: (m, k, n) of
         a product, else one for each dimension of what it works on.
@@ -74,20 +74,18 @@ class Validity:
         else:
             self._held.pop(whole_buffer(value), None)
 
-    def _l0(self, op: ops.LoadL0Op, indices: Sequence[Affine], ranges: Sequence[Range]) -> Extents:
+    def _l0(self, op: ops.LoadL0Op, indices: Sequence[Expr[int]], ranges: Sequence[Range]) -> Extents:
         shape, held = buffer(op.dest).shape, self.of(op.source)
         if op.window is not None or all(row is None for row in held):
             return (None, None)
         sizes = to_ints(op.sizes)
         steps = to_ints(op.steps) if isinstance(op.steps, DenseArrayBase) else (1,) * len(sizes)
         rows: list[Row | None] = []
-        for row, size, step, linear in zip(held, sizes, steps, op.linear().rows, strict=True):
+        for row, size, step, inside in zip(held, sizes, steps, op.linear_over(indices), strict=True):
             if row is None:
                 rows.append(None)
                 continue
-            inside = Affine.combine(linear[-1], zip(linear, indices, strict=False))
-            offset = Affine.combine(0, [(1, row.offset), (row.step, inside)])
-            part = Row(offset, size, row.step * step, row.extent)
+            part = Row(row.offset + inside * row.step, size, row.step * step, row.extent)
             rows.append(None if part.never_clips(ranges) else part)
         if op.transpose is not None:
             sizes, rows = sizes[::-1], rows[::-1]

@@ -86,11 +86,11 @@ class FusionOp(RegionOp):
     def prepared(self) -> object:
         """What a pass learnt of it and keeps for the next one. It is no part of the IR: nothing depends on it, and a
         copy does not have it."""
-        return self.__dict__.get("_prepared")
+        return vars(self).get("_prepared")
 
     @prepared.setter
     def prepared(self, known: object) -> None:
-        self.__dict__["_prepared"] = known
+        vars(self)["_prepared"] = known
 
     @property
     def on_host(self) -> bool:

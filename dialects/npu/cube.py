@@ -49,7 +49,7 @@ class LoadL0Op(NpuOp):
         moved = size(to_ints(self.sizes)) * size(to_ints(self.window))
         if moved != size(buffer(self.dest).shape):
             raise self.error(f"moves {moved} elements into {self.dest.type}")
-        check_box(self, buffer(self.source).shape, to_ints(self.sizes), len(self.linear().rows))
+        check_box(self, buffer(self.source).shape, to_ints(self.sizes), len(self.linear()))
 
     def source_box(self) -> SourceBox:
         return SourceBox.of(self)
@@ -107,7 +107,7 @@ class MmadOp(NpuOp):
         spaces = tuple(buffer(v).space for v in self.main_operands())
         if spaces != ("l0a", "l0b", "l0c"):
             raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
-        check_matmul(self, len(self.linear().rows), *(buffer(v).shape for v in self.main_operands()))
+        check_matmul(self, len(self.linear()), *(buffer(v).shape for v in self.main_operands()))
 
     def refused_by(self, machine: Machine) -> str | None:
         return refuse_product(machine, *(dtype_name(buffer(v).element) for v in self.main_operands()))
@@ -144,7 +144,7 @@ class CopyL0cOp(NpuOp):
         source, out = buffer(self.source), buffer(self.dest)
         if (source.space, out.space) != ("l0c", "ub"):
             raise self.error(f"copies l0c to ub, not {source.space} to {out.space}")
-        check_extract(self, source.shape, to_ints(self.sizes), len(self.linear().rows), out.shape, out)
+        check_extract(self, source.shape, to_ints(self.sizes), len(self.linear()), out.shape, out)
 
     def source_box(self) -> SourceBox:
         return SourceBox.of(self)

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.traits import EffectInstance
 
 from ...machine import Machine
-from ..base import FormattedOp, Linear, to_ints
+from ..base import FormattedOp, to_ints
 from ..dtypes import dtype_name, itemsize, size
 from ..effects import MemoryEffectInterface, effects_on
 from ..shapes import check_offsets
@@ -128,11 +128,6 @@ class NpuOp(EngineOp, MemoryEffectInterface):
         """Cost where only `valid` positions of each extent hold data of a tensor (None: all): (m, k, n) of a product,
         else one for each dimension that the instruction works on."""
         return self.cost(machine, indices)
-
-    def linear(self) -> Linear:
-        attr = self.properties["offsets"]
-        assert isinstance(attr, DenseArrayBase)
-        return Linear.decode(attr, len(self.index_operands()))
 
     def verify_(self) -> None:
         check_offsets(self, len(self.index_operands()))

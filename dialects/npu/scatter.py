@@ -57,7 +57,7 @@ class VScatterOp(VectorOp):
     def verify_(self) -> None:
         super().verify_()
         shapes = [buffer(v).shape for v in (self.target, self.index, self.updates, self.dest)]
-        check_scatter(self, text(self.kind), shapes, len(self.linear().rows))
+        check_scatter(self, text(self.kind), shapes, len(self.linear()))
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.cost_of_part(machine, indices, ())

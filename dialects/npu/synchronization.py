@@ -59,8 +59,8 @@ class SyncOp(OrderOp):
     def verify_(self) -> None:
         super().verify_()
         check_pipes(self)
-        if len(self.linear().rows) != 1:
-            raise self.error(f"needs one slot number, has {len(self.linear().rows)}")
+        if len(self.linear()) != 1:
+            raise self.error(f"needs one slot number, has {len(self.linear())}")
         event, slots = integer(self.properties["event"]), integer(self.properties["slots"])
         if event < 0 or slots < 1 or event + slots > 8:
             raise self.error(f"uses events {event}..{event + slots - 1}; a pipe pair has 0..7")

@@ -54,7 +54,7 @@ class TransferOp(NpuOp):
     def verify_(self) -> None:
         super().verify_()
         rank = len(self.view.shape)
-        if not len(self.box_sizes) == len(self.box_steps) == len(self.linear().rows) == rank:
+        if not len(self.box_sizes) == len(self.box_steps) == len(self.linear()) == rank:
             raise self.error(f"needs an offset, a size and a step for each of {rank} dimensions")
         if size(self.box_sizes) != size(buffer(self.tile()).shape):
             raise self.error(f"moves {size(self.box_sizes)} elements to or from {self.tile().type}")
@@ -65,12 +65,14 @@ class TransferOp(NpuOp):
         """Bytes that divide the start of the box, wherever it is."""
         width = itemsize(self.view.element)
         found = self.view.offset * width
-        for row, stride in zip(self.linear().rows, self.view.strides, strict=True):
-            found = math.gcd(found, *(c * stride * width for c in row))
+        for offset, stride in zip(self.linear(), self.view.strides, strict=True):
+            moves = (offset.constant, *(c for _, c in offset.terms))
+            found = math.gcd(found, *(n * stride * width for n in moves))
         return found
 
     def move_cost(self, machine: Machine, indices: Sequence[int], write: bool) -> Cost:
-        offsets = self.linear().evaluate(indices)
+        env = dict(zip(self.index_operands(), indices, strict=True))
+        offsets = [offset.evaluate(env) for offset in self.linear()]
         moved = gm_traffic(self.view, offsets, self.box_sizes, self.box_steps, machine, self.alignment())
         space = buffer(self.tile()).space
         move = machine.moves[(space, "gm") if write else ("gm", space)]
@@ -233,7 +235,7 @@ class LoadScalarOp(NpuOp):
 
     def verify_(self) -> None:
         super().verify_()
-        check_scalar(self, gm(self.source), len(self.linear().rows))
+        check_scalar(self, gm(self.source), len(self.linear()))
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         move = machine.moves[("gm", "ub")]

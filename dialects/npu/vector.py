@@ -222,7 +222,7 @@ class VIotaOp(VectorOp):
 
     def verify_(self) -> None:
         super().verify_()
-        starts = len(self.linear().rows)
+        starts = len(self.linear())
         check_iota(self, buffer(self.dest).shape, integer(self.dim), starts, self.dest.type)
 
 
@@ -253,7 +253,7 @@ class VMaskOp(VectorOp):
     def verify_(self) -> None:
         super().verify_()
         source, out = buffer(self.source).shape, buffer(self.dest).shape
-        check_mask(self, source, out, len(self.linear().rows), to_ints(self.bounds))
+        check_mask(self, source, out, len(self.linear()), to_ints(self.bounds))
 
 
 @irdl_op_definition
@@ -273,7 +273,7 @@ class VExtractOp(VectorOp):
     def verify_(self) -> None:
         super().verify_()
         source, out = buffer(self.source).shape, buffer(self.dest).shape
-        starts = len(self.linear().rows)
+        starts = len(self.linear())
         check_extract(self, source, to_ints(self.sizes), starts, out, self.dest.type)
 
     def source_box(self) -> SourceBox:

@@ -53,7 +53,7 @@ class MoveOp(TileOp):
         spaces = (tile_type(self.source).space, tile_type(self.result).space)
         if spaces not in (("l1", "l0a"), ("l1", "l0b")):
             raise self.error(f"moves l1 to l0a or l0b, not {spaces[0]} to {spaces[1]}")
-        check_box(self, tile_type(self.source).shape, to_ints(self.sizes), len(self.linear().rows))
+        check_box(self, tile_type(self.source).shape, to_ints(self.sizes), len(self.linear()))
         moved = size(to_ints(self.sizes)) * size(to_ints(self.window))
         if moved != size(tile_type(self.result).shape):
             raise self.error(f"moves {moved} elements into {self.result.type}")
@@ -81,7 +81,7 @@ class DrainOp(TileOp):
         self.check_space(self.source, space="l0c")
         self.check_space(self.result)
         source, out = tile_type(self.source).shape, tile_type(self.result).shape
-        starts = len(self.linear().rows)
+        starts = len(self.linear())
         check_extract(self, source, to_ints(self.sizes), starts, out, self.result.type)
 
     def refused_by(self, machine: Machine) -> str | None:
@@ -123,7 +123,7 @@ class MmaOp(TileOp):
         spaces = tuple(tile_type(v).space for v in self.main_operands())
         if spaces != ("l0a", "l0b", "l0c") or self.result.type != self.acc.type:
             raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
-        check_matmul(self, len(self.linear().rows), *(tile_type(v).shape for v in self.main_operands()))
+        check_matmul(self, len(self.linear()), *(tile_type(v).shape for v in self.main_operands()))
 
     def refused_by(self, machine: Machine) -> str | None:
         return refuse_product(machine, *(dtype_name(tile_type(v).element) for v in self.main_operands()))

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.dialects.scf import ForOp
 from xdsl.dialects.scf import YieldOp as ForYieldOp
 from xdsl.ir import SSAValue
 from xdsl.traits import EffectInstance
 
-from ..base import Linear
 from ..effects import MemoryEffectInterface, allocates
 from ..npu.interface import NpuOp
 from ..npu.legality import EngineOp
@@ -53,11 +51,6 @@ class TileOp(EngineOp, MemoryEffectInterface):
     def pipes(self) -> Sequence[Pipe]:
         """The pipe of the instruction that the op becomes."""
         return () if self.INSTRUCTION is None else (self.INSTRUCTION.PIPE,)
-
-    def linear(self) -> Linear:
-        attr = self.properties["offsets"]
-        assert isinstance(attr, DenseArrayBase)
-        return Linear.decode(attr, len(self.index_operands()))
 
     def verify_(self) -> None:
         check_offsets(self, len(self.index_operands()))

@@ -58,7 +58,7 @@ class BoxOp(TileOp):
 
     def check_box_of(self, view: GmType, tile: TileType, sizes: Sequence[int]) -> None:
         rank = len(view.shape)
-        if len(sizes) != rank or len(self.linear().rows) != rank:
+        if len(sizes) != rank or len(self.linear()) != rank:
             raise self.error(f"needs an offset and a size for each of {rank} dimensions")
         check_ranks(self, rank, "steps")
         if size(sizes) != size(tile.shape):
@@ -176,4 +176,4 @@ class ScalarOp(TileOp):
     def verify_(self) -> None:
         super().verify_()
         assert isinstance(self.source.type, GmType)
-        check_scalar(self, self.source.type, len(self.linear().rows))
+        check_scalar(self, self.source.type, len(self.linear()))

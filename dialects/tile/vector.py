@@ -176,7 +176,7 @@ class IotaOp(VectorTileOp):
 
     def verify_(self) -> None:
         super().verify_()
-        starts = len(self.linear().rows)
+        starts = len(self.linear())
         check_iota(self, tile_type(self.result).shape, integer(self.dim), starts, self.result.type)
 
 
@@ -209,7 +209,7 @@ class MaskOp(VectorTileOp):
     def verify_(self) -> None:
         super().verify_()
         source, out = tile_type(self.source).shape, tile_type(self.result).shape
-        check_mask(self, source, out, len(self.linear().rows), to_ints(self.bounds))
+        check_mask(self, source, out, len(self.linear()), to_ints(self.bounds))
 
 
 @irdl_op_definition
@@ -230,7 +230,7 @@ class ExtractOp(VectorTileOp):
     def verify_(self) -> None:
         super().verify_()
         source, out = tile_type(self.source).shape, tile_type(self.result).shape
-        starts = len(self.linear().rows)
+        starts = len(self.linear())
         check_extract(self, source, to_ints(self.sizes), starts, out, self.result.type)
 
 
@@ -276,7 +276,7 @@ class ScatterOp(VectorTileOp):
     def verify_(self) -> None:
         super().verify_()
         shapes = [tile_type(v).shape for v in (*self.main_operands(), self.result)]
-        check_scatter(self, text(self.kind), shapes, len(self.linear().rows))
+        check_scatter(self, text(self.kind), shapes, len(self.linear()))
 
 
 @irdl_op_definition

@@ -15,6 +15,7 @@ from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from ...dialects import tile
+from ...dialects.affine import Expr
 from ...dialects.base import integer, to_ints
 from ...dialects.npu import GmType, gm
 from .loops import trip_count
@@ -107,49 +108,34 @@ class Steps:
         steps = {**self.cores, **_counts(loops[:shared])}
         inner = _counts([*loops[shared:], *self.loops[shared:]])
         unmoved = {v for v, n in steps.items() if n > 1}
-        for loaded, stored in zip(positions(load), positions(self.store), strict=True):
-            moves = {v: c for v, c in stored.terms.items() if v in steps}
-            if moves != {v: c for v, c in loaded.terms.items() if v in steps}:
+        for loaded, stored in zip(_positions(load), _positions(self.store), strict=True):
+            (at, n), (load_at, m) = stored, loaded
+            moves = at.only(steps)
+            if moves != load_at.only(steps):
                 return False
-            low, high = stored.span(inner)
-            first, last = loaded.span(inner)
+            low, high = _span(at, inner, n)
+            first, last = _span(load_at, inner, m)
             if first < low or last > high:
                 return False
             reach = high - low
-            for weight, count in sorted((abs(c), steps[v]) for v, c in moves.items() if steps[v] > 1):
+            for weight, count in sorted((abs(c), steps[v]) for v, c in moves.terms if steps[v] > 1):
                 if weight < reach:
                     return False
                 reach += weight * (count - 1)
-            unmoved -= moves.keys()
+            unmoved.difference_update(moves.variables)
         return not unmoved
 
 
-@dataclass(frozen=True)
-class Positions:
-    """`size` positions from `constant + sum(coefficient * index)` on; no coefficient is zero."""
-
-    constant: int
-    terms: Mapping[SSAValue, int]
-    size: int
-
-    def span(self, inner: Mapping[SSAValue, int]) -> tuple[int, int]:
-        """[first, end) over all values of the indices in `inner`, of which each takes so many, the others being 0."""
-        low = high = self.constant
-        for v, c in self.terms.items():
-            far = c * (inner.get(v, 1) - 1)
-            low, high = low + min(far, 0), high + max(far, 0)
-        return low, high + self.size
+def _positions(op: tile.LoadOp | tile.StoreOp) -> list[tuple[Expr, int]]:
+    """Where a box lies, along each dimension of its view: (first position, how many)."""
+    return list(zip(op.linear(), to_ints(op.sizes), strict=True))
 
 
-def positions(op: tile.LoadOp | tile.StoreOp) -> list[Positions]:
-    """Where a box lies, along each dimension of its view."""
-    found = []
-    for row, size in zip(op.linear().rows, to_ints(op.sizes), strict=True):
-        terms: dict[SSAValue, int] = {}
-        for c, v in zip(row[:-1], op.index_operands(), strict=True):
-            terms[v] = terms.get(v, 0) + c
-        found.append(Positions(row[-1], {v: c for v, c in terms.items() if c}, size))
-    return found
+def _span(at: Expr, inner: Mapping[SSAValue, int], size: int) -> tuple[int, int]:
+    """[first, end) of `size` positions over all values of the indices in `inner`, of which each takes so many, the
+    others being 0."""
+    low, high = at.reach({v: inner.get(v, 1) for v in at.variables})
+    return low, high + size
 
 
 def _counts(loops: Sequence[ForOp]) -> dict[SSAValue, int]:

@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr
 from xdsl.dialects.scf import ForOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.affine import Affine
+from ...dialects.affine import Expr
 from ...dialects.base import describe, integer_attr, ints, text
 from ...dialects.npu import (
     AllocOp,
@@ -180,12 +180,12 @@ def _virtual(
     items = homes[flag.block].items
     after, before = items[flag.after], items[flag.before]
     source, target = (model.queue(section, p) for p in flag.pair)
-    counter = Affine(0)
+    counter: Expr[int] = Expr()
     if flag.counter is not None and flag.slots > 1:
         (counter,) = model.rows(flag.counter.offsets, flag.counter.indices, flag.counter)
         model.counted(counter, flag.slots)
 
-    def made(kind: int, at: Affine) -> Node:
+    def made(kind: int, at: Expr[int]) -> Node:
         queue, op = (source, after) if kind == SET else (target, before)
         return Node(kind, op, queue, pair=flag.pair, event=number * 64, slots=flag.slots, counter=at)
 
@@ -195,8 +195,8 @@ def _virtual(
     block.insert(next(i for i, n in enumerate(block) if n.op is before and n.kind in (WORK, LOOP)), waited)
     if not flag.backward:
         return [raised, waited]
-    first = [made(SET, Affine(slot)) for slot in range(flag.slots)]
-    last = [made(WAIT, Affine(slot)) for slot in range(flag.slots)]
+    first = [made(SET, Expr(slot)) for slot in range(flag.slots)]
+    last = [made(WAIT, Expr(slot)) for slot in range(flag.slots)]
     section.nodes[:0] = first
     section.nodes += last
     return [raised, waited, *first, *last]

@@ -8,13 +8,13 @@ from itertools import chain
 from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from ...dialects.base import describe, integer, to_ints
+from ...dialects.base import Expr, describe, integer, to_ints
 from ...dialects.dtypes import size
 from ...dialects.graph import ArgReduceOp, FusionOp, IotaOp, ReduceOp, TransposeOp, YieldOp
 from ...dialects.graph.interface import shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
-from ..access import Index, Load, resolve, splat_of
+from ..access import Load, resolve, splat_of
 from ..errors import PassError
 from .schedule import merge_axes
 
@@ -70,7 +70,7 @@ class FusionAxes:
         return isinstance(value, BlockArgument) or is_member(value)
 
     def _trace(self, value: SSAValue, axes: Sequence[int | None]) -> Load:
-        return resolve(value, [Index.axis(a) for a in axes], self.domain, self._is_base)
+        return resolve(value, [Expr() if a is None else Expr.of(a) for a in axes], self.domain, self._is_base)
 
     def _uses(self) -> list[tuple[SSAValue, list[int | None]]]:
         """Every (value, axes of its dimensions) the kernel uses."""

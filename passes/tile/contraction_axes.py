@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
-from ...dialects.base import integer, to_ints
+from ...dialects.base import Expr, integer, to_ints
 from ...dialects.dtypes import is_float, size
 from ...dialects.graph import ContractOp, ConvOp, FusionOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import GmType
 from ...machine import Machine
-from ..access import Index, resolve
+from ..access import resolve
 from .fusion_steps import FusionSteps
 from .schedule import merge_axes
 
@@ -35,8 +35,8 @@ class Nest:
 
     roles: dict[int, str]
     extents: list[int]
-    lhs: list[Index]
-    rhs: list[Index]
+    lhs: list[Expr[int]]
+    rhs: list[Expr[int]]
     out: list[dict[int, int]]
 
 
@@ -58,8 +58,8 @@ def nest_of_contract(op: ContractOp) -> Nest:
     return Nest(
         roles,
         extents,
-        [Index.axis(at_lhs[d]) for d in range(len(lhs))],
-        [Index.axis(at_rhs[d]) for d in range(len(rhs))],
+        [Expr.of(at_lhs[d]) for d in range(len(lhs))],
+        [Expr.of(at_rhs[d]) for d in range(len(rhs))],
         [{d: 1} for d in range(len(shape_of(op.result)))],
     )
 
@@ -82,17 +82,17 @@ def nest_of_conv(op: ConvOp) -> Nest:
     roles |= dict.fromkeys(k, "k")
     extents += [*(rhs[rl[2 + i]] for i in range(spatial)), rhs[rl[0]]]
     group = {group_axis: 1} if groups > 1 else {}
-    lhs_index = [Index()] * rank
-    lhs_index[ll[0]] = Index.axis(ol[0])
-    lhs_index[ll[1]] = Index.of({k[-1]: 1, **dict.fromkeys(group, rhs[rl[0]])})
-    rhs_index = [Index()] * rank
-    rhs_index[rl[0]] = Index.axis(k[-1])
-    rhs_index[rl[1]] = Index.of({ol[1]: 1, **dict.fromkeys(group, features)})
+    lhs_index: list[Expr[int]] = [Expr()] * rank
+    lhs_index[ll[0]] = Expr.of(ol[0])
+    lhs_index[ll[1]] = Expr(0, {k[-1]: 1, **dict.fromkeys(group, rhs[rl[0]])})
+    rhs_index: list[Expr[int]] = [Expr()] * rank
+    rhs_index[rl[0]] = Expr.of(k[-1])
+    rhs_index[rl[1]] = Expr(0, {ol[1]: 1, **dict.fromkeys(group, features)})
     strides, dilation, low = to_ints(op.strides), to_ints(op.rhs_dilation), to_ints(op.low)
     for i in range(spatial):
         terms = {ol[2 + i]: strides[i], k[i]: dilation[i]}
-        lhs_index[ll[2 + i]] = Index.of({a: c for a, c in terms.items() if extents[a] != 1}, -low[i])
-        rhs_index[rl[2 + i]] = Index.axis(k[i])
+        lhs_index[ll[2 + i]] = Expr(-low[i], {a: c for a, c in terms.items() if extents[a] != 1})
+        rhs_index[rl[2 + i]] = Expr.of(k[i])
     out_axes = [{d: 1} for d in range(rank)]
     if groups > 1:
         out_axes[ol[1]] = {ol[1]: 1, group_axis: features}
@@ -148,7 +148,7 @@ class ContractionSteps(FusionSteps):
         self.nest = nest_of_contract(anchor) if isinstance(anchor, ContractOp) else nest_of_conv(anchor)
         super().__init__(fusion, machine, groups)
 
-    def _operand(self, value: SSAValue, indices: Sequence[Index]) -> Operand:
+    def _operand(self, value: SSAValue, indices: Sequence[Expr[int]]) -> Operand:
         """The view of lhs or rhs: a dimension per axis where that is enough, per tensor dimension where windows
         or padding make the index reach outside."""
         shape = shape_of(value)
@@ -174,7 +174,7 @@ class ContractionSteps(FusionSteps):
             repeated = sorted({a for i in indices for a, _ in i.terms if extents[a] != 1} - known)
             dims += [Dim(extents[a], 0, {a: 1}) for a in repeated]
         else:
-            plain = [Index.axis(-1 - d) for d in range(len(shape))]
+            plain = [Expr.of(-1 - d) for d in range(len(shape))]
             load = resolve(value, plain, {-1 - d: n for d, n in enumerate(shape)}, self._is_base)
             at = {i.terms[0][0]: s for i, s in zip(load.indices, load.strides, strict=True)}
             dims = [

@@ -24,7 +24,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
-from ..access import Index, resolve
+from ..access import resolve
 from .bound import VectorWork, copy_cycles
 from .boxes import BoxKernel, Place
 from .builder import KernelBuilder, dense, gm_of, number
@@ -83,7 +83,7 @@ class _Operand:
         self.b, self.element = b, element_of(value)
         load = resolve(
             value,
-            [Index.axis(-1 - d) for d in range(len(shape))],
+            [Expr.of(-1 - d) for d in range(len(shape))],
             {-1 - d: n for d, n in enumerate(shape)},
             lambda v: isinstance(v, BlockArgument),
         )

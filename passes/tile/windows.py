@@ -16,7 +16,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import GmType, padded_bytes
 from ...dialects.tile import TileType
 from ...machine import Machine
-from ..access import Index, resolve
+from ..access import resolve
 from .bound import VectorWork, copy_cycles
 from .boxes import BoxKernel, Place
 from .builder import KernelBuilder, dense, gm_of, hand_back, number
@@ -38,7 +38,7 @@ class WindowKernel(BoxKernel):
         rank = len(self.domain)
         self.load = resolve(
             op.x,
-            [Index.axis(-1 - d) for d in range(rank)],
+            [Expr.of(-1 - d) for d in range(rank)],
             {-1 - d: n for d, n in enumerate(self.source)},
             lambda v: isinstance(v, BlockArgument),
         )

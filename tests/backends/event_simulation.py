@@ -60,7 +60,7 @@ def unrolled(nodes: Sequence[Node], env: Env, price: Price) -> Iterator[Item]:
     for node in nodes:
         if isinstance(node, Loop):
             assert node.kind == LOOP
-            first, stop = node.lower.at(env), node.upper.at(env)
+            first, stop = node.lower.evaluate(env), node.upper.evaluate(env)
             for index in range(first, stop, node.step):
                 env[node.variable] = index
                 yield from unrolled(node.body, env, price)
@@ -68,7 +68,7 @@ def unrolled(nodes: Sequence[Node], env: Env, price: Price) -> Iterator[Item]:
             variant = node.variant(env) if node.rows else 0
             yield Item(node.kind, node.pipe, price.busy[node.number][variant], node.issue)
         elif isinstance(node, Flag):
-            channel = node.channel + node.counter.at(env) % node.slots
+            channel = node.channel + node.counter.evaluate(env) % node.slots
             yield Item(node.kind, node.pipe, issue=node.issue, channel=channel)
         elif isinstance(node, Cross):
             yield Item(node.kind, node.pipe, issue=node.issue, channel=node.event)

@@ -12,7 +12,7 @@ from xdsl.parser import Parser
 from tilewright.backends.simulator import Kernel, core
 from tilewright.backends.simulator.affine import Clip, Row, steady_runs
 from tilewright.dialects import make_context
-from tilewright.dialects.affine import Affine
+from tilewright.dialects.affine import Expr
 from tilewright.dialects.npu.interface import valid_extent
 from tilewright.dialects.npu.structure import KernelOp
 from tilewright.machine import Machine
@@ -184,7 +184,7 @@ def test_steady_runs_clip_alike(
     constant: int, slope: int, count: int, step: int, extent: int, inner: int, trips: int
 ):
     """Within a steady run, every trip clips alike for each inner index; and a key tells all differences."""
-    row = Row(Affine(constant, tuple((v, c) for v, c in ((0, slope), (1, 2)) if c)), count, step, extent)
+    row = Row(Expr(constant, {0: slope, 1: 2}), count, step, extent)
     ranges = [(0, trips - 1), (0, inner)]
     seen = {}
 

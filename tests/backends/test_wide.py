@@ -18,6 +18,7 @@ from tilewright.backends.interpreter.instructions import LEADING, RULES, Spec
 from tilewright.backends.interpreter.scope import Box, Scope
 from tilewright.backends.interpreter.views import View
 from tilewright.backends.interpreter.wide import Wide, apart, boxed, extents, grouped, together
+from tilewright.dialects.affine import Expr
 from tilewright.dialects.base import ints
 from tilewright.dialects.npu import ELEMENTWISE, BufferType, VArgReduceOp, VBroadcastOp, VFillOp, VReduceOp
 from tilewright.dialects.npu.cumulate import VCumulateOp
@@ -215,7 +216,7 @@ def test_load_and_store(coefficients, side_by_side: bool) -> None:
     block = test.TestOp(result_types=[Float32Type()] * 2)
     i, j = block.results
     batch = Batch({i: 2, j: 3})
-    box = Box((i, j), ((*coefficients, 1),), (3,), (1,))
+    box = Box((Expr(1, dict(zip((i, j), coefficients, strict=True))),), (3,), (1,))
     source = np.arange(40, dtype=np.float32)
     found = batching.load(
         jax.numpy.asarray(source), View.dense((40,)), box, SCOPE, batch, np.float32(0), (3,)

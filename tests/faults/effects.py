@@ -11,7 +11,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.dialects import npu as ops
-from tilewright.dialects.base import Linear, integer, to_ints
+from tilewright.dialects.base import integer, to_ints
 from tilewright.dialects.dtypes import itemsize, size
 from tilewright.dialects.npu import GmType, gm, structure
 from tilewright.machine import Machine
@@ -149,7 +149,7 @@ def _mark(kept: np.ndarray, op: ops.TransferOp) -> None:
     places = dict(zip(used, (g.reshape(-1) for g in grid), strict=True))
     if any(not len(r) for r in ranges.values()):
         return
-    rows = Linear.decode(op.properties["offsets"], len(indices)).evaluate([places[v] for v in indices])
+    rows = [start.evaluate(places) for start in op.linear()]
     count = max((len(p) for p in places.values()), default=1)
     offsets = np.unique(np.stack([np.broadcast_to(r, count) for r in rows], axis=1), axis=0) if rows else None
     view = op.view

@@ -21,7 +21,8 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.dialects import npu as ops
-from tilewright.dialects.base import Linear, integer, text, to_ints
+from tilewright.dialects.affine import Expr
+from tilewright.dialects.base import integer, text, to_ints
 from tilewright.dialects.npu import BufferType, NpuOp, structure
 from tilewright.machine import Machine
 
@@ -68,7 +69,7 @@ class Plan:
         self.indexed = any(isinstance(op, ops.LoadScalarOp) for op in kernel.walk())
         self.compiler = Compiler(args[len(self.grid) :])
         self._issued: dict[tuple[Any, ...], list[Item]] = {}
-        self._rows: dict[Operation, Linear] = {}
+        self._rows: dict[Operation, tuple[Expr, ...]] = {}
 
     def items(self, point: Sequence[int], number: int, unit: int, env: dict[SSAValue, int]) -> Iterator[Item]:
         """The instructions of a core in program order."""
@@ -112,11 +113,10 @@ class Plan:
                 yield Item("work", op.PIPE, work=self.compiler.work(op, offsets, slots))
 
     def _evaluated(self, op: Any, env: dict[SSAValue, int]) -> list[int]:
-        indices = op.indices if isinstance(op, ops.SlotOp) else op.index_operands()
         rows = self._rows.get(op)
         if rows is None:
-            rows = self._rows[op] = Linear.decode(op.properties["offsets"], len(indices))
-        return rows.evaluate([env[v] for v in indices])
+            rows = self._rows[op] = op.linear()
+        return [row.evaluate(env) for row in rows]
 
 
 _PLANS: dict[structure.KernelOp, Plan] = {}

@@ -13,8 +13,9 @@ from jax import lax
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
+from tilewright.dialects.affine import Expr
 from tilewright.frontends import lower_function
-from tilewright.passes.access import Index, Load, base_behind, reshape_groups, resolve
+from tilewright.passes.access import Load, base_behind, reshape_groups, resolve
 
 SIZES = st.sampled_from([1, 2, 3, 4, 6])
 
@@ -103,7 +104,7 @@ def test_resolve(shape: list[int], draw: st.DataObject) -> None:
     def is_argument(v: SSAValue) -> bool:
         return isinstance(v, BlockArgument)
 
-    load = resolve(value, [Index.axis(d) for d in range(len(out))], out, is_argument)
+    load = resolve(value, [Expr.of(d) for d in range(len(out))], out, is_argument)
     assert base_behind(value, is_argument) == (load.base, load.fill is not None)
     if isinstance(load.base, BlockArgument):
         np.testing.assert_array_equal(read(load, x, out), want)

@@ -22,8 +22,8 @@ from xdsl.dialects.func import FuncOp
 
 import tilewright as tw
 from tilewright.dialects import make_context
-from tilewright.dialects.affine import Affine
-from tilewright.dialects.base import Linear
+from tilewright.dialects.affine import Expr
+from tilewright.dialects.base import encode
 from tilewright.dialects.npu.structure import KernelOp
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
@@ -52,10 +52,10 @@ def kernels(module: Any) -> list[KernelOp]:
 )
 def test_cover_against_listing(digits: list[tuple[int, int]], count: int, step: int, extent: int) -> None:
     counts = [n for _, n in digits]
-    offset = Affine.combine(0, [(c, Affine(0, ((v, 1),))) for v, (c, _) in enumerate(digits)])
+    offset = Expr(0, {v: c for v, (c, _) in enumerate(digits)})
     found = cover(offset, count, step, extent, counts)
     values = [
-        offset.at(env) + i * step
+        offset.evaluate(env) + i * step
         for env in itertools.product(*map(range, [n if c else 1 for c, n in digits]))
         for i in range(count)
     ]
@@ -486,10 +486,9 @@ def test_each_core_is_followed_where_a_load_moves_otherwise() -> None:
     assert check_kernel(op, machine)[1] == []
     kernel = Kernel(op)
     (load,) = [t for t in kernel.transfers if t.tensor in kernel.workspaces and not t.write]
-    indices = load.op.index_operands()
-    rows = [list(row) for row in Linear.decode(load.op.properties["offsets"], len(indices)).rows]
-    rows[-1][list(indices).index(op.body.block.args[0])] += 16
-    load.op.properties["offsets"] = Linear(rows).encode()
+    *others, last = load.op.linear()
+    moved = [*others, last + Expr.of(op.body.block.args[0], 16)]
+    load.op.properties["offsets"] = encode(moved, load.op.index_operands())
     assert {f.kind for f in check_kernel(op, machine)[1]} & {"race", "uninitialised"}
 
 

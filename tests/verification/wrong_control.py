@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.dialects.func import CallOp, FuncOp
 
 from tilewright.dialects import tile
-from tilewright.dialects.base import Linear, integer, ints, text, to_ints
+from tilewright.dialects.base import encode, integer, ints, text, to_ints
 from tilewright.dialects.graph import ConstantOp, DataAttr, ElementwiseOp, FusionOp, WhileOp, YieldOp
 from tilewright.dialects.graph.interface import shape_of
 from tilewright.dialects.npu import buffer
@@ -143,8 +143,7 @@ def order_reversed(module: ModuleOp) -> None:
 def scatter_off_by_one(module: ModuleOp) -> None:
     """Rows go one further than their index says."""
     for op in every(module, tile.ScatterOp, VScatterOp):
-        rows = [[*r[:-1], r[-1] + 1] for r in op.linear().rows]
-        op.properties["offsets"] = Linear(rows).encode()
+        op.properties["offsets"] = encode([at + 1 for at in op.linear()], op.index_operands())
 
 
 def scatter_sets(module: ModuleOp) -> None:

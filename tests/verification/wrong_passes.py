@@ -20,7 +20,8 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from tilewright.dialects import npu, tile
-from tilewright.dialects.base import INDEX, Linear, integer, ints, text, to_ints
+from tilewright.dialects.affine import Expr
+from tilewright.dialects.base import INDEX, encode, integer, ints, text, to_ints
 from tilewright.dialects.dtypes import tensor
 from tilewright.dialects.graph import ELEMENTWISE as GRAPH
 from tilewright.dialects.graph import (
@@ -132,10 +133,10 @@ def shifted(cls: Any, dim: int = -1, by: int = 1) -> Mistake:
 
     def mistake(module: ModuleOp) -> None:
         for op in every(module, cls):
-            rows = [list(r) for r in op.linear().rows]
-            if rows:
-                rows[dim][-1] += by
-                op.properties["offsets"] = Linear(rows).encode()
+            starts = list(op.linear())
+            if starts:
+                starts[dim] += by
+                op.properties["offsets"] = encode(starts, op.index_operands())
 
     return mistake
 
@@ -252,7 +253,7 @@ def accumulation_lost(module: ModuleOp) -> None:
     """Every step of a product starts from zero."""
     for op in every(module, tile.MmaOp):
         op.operands = list(op.main_operands())
-        op.properties["offsets"] = Linear([[0]]).encode()
+        op.properties["offsets"] = encode([Expr()], [])
 
 
 def last_tile_skipped(module: ModuleOp) -> None:
@@ -310,11 +311,11 @@ def slot_behind(module: ModuleOp) -> None:
         readers = [u for u in slot.result.uses if u.operation.operands[u.index] in _reads(u.operation)]
         if not readers:
             continue
-        rows = [[*r[:-1], r[-1] + 1] for r in Linear.decode(slot.offsets, len(slot.indices)).rows]
+        (counter,) = slot.linear()
         late = npu.SlotOp.create(
             operands=list(slot.operands),
             result_types=[slot.result.type],
-            properties={"offsets": Linear(rows).encode()},
+            properties={"offsets": encode([counter + 1], slot.indices)},
         )
         slot.parent.insert_op_after(late, slot)
         for use in readers:
@@ -329,8 +330,7 @@ def _reads(op: Operation) -> Sequence[SSAValue]:
 def accumulator_kept(module: ModuleOp) -> None:
     """A product adds to what the accumulator held before."""
     for op in every(module, npu.MmadOp):
-        rows = [[*r[:-1], r[-1] + 1] for r in op.linear().rows]
-        op.properties["offsets"] = Linear(rows).encode()
+        op.properties["offsets"] = encode([at + 1 for at in op.linear()], op.index_operands())
 
 
 def host_arguments_swapped(module: ModuleOp) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....dialects.affine import Affine
+from ....dialects.affine import Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Box:
     """What a transfer touches of a view: along each dimension `count` positions, `step` apart, from `offset`;
     positions outside `extent` are left out."""
 
-    offsets: tuple[Affine, ...]
+    offsets: tuple[Expr[int], ...]
     counts: tuple[int, ...]
     steps: tuple[int, ...]
     extent: tuple[int, ...]
@@ -29,7 +29,7 @@ class Box:
         for offset, count, step, extent in zip(
             self.offsets, self.counts, self.steps, self.extent, strict=True
         ):
-            low, high = ends(offset.at(env), count, step)
+            low, high = ends(offset.evaluate(env), count, step)
             low, high = max(low, 0), min(high, extent)
             if low >= high:
                 return None
@@ -54,7 +54,7 @@ class Cover:
     once: bool
 
 
-def cover(offset: Affine, count: int, step: int, extent: int, counts: Sequence[int]) -> Cover:
+def cover(offset: Expr[int], count: int, step: int, extent: int, counts: Sequence[int]) -> Cover:
     """All positions `offset + i * step`, i < count, over all values of the offset's variables, clipped to
     [0, extent).
 

@@ -263,7 +263,7 @@ class Clocks:
         stamp = self._count(node)
         number = stamp[1]
         unused = None
-        if node.fresh is not None and node.fresh[0].at(env) == 0:
+        if node.fresh is not None and node.fresh[0].evaluate(env) == 0:
             unused = node.fresh[1]
         for place in node.reads:
             if place is unused:
@@ -330,7 +330,7 @@ class Clocks:
 
     def _event(self, node: Node) -> _Event:
         section = self.kernel.queue_sections[node.queue]
-        number = node.event + (node.counter.at(self.env) % node.slots if node.slots > 1 else 0)
+        number = node.event + (node.counter.evaluate(self.env) % node.slots if node.slots > 1 else 0)
         key = (section, *node.pair, number)
         found = self.events.get(key)
         if found is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from xdsl.ir import Attribute
 
-from ....dialects.affine import Affine
+from ....dialects.affine import Expr
 from ....dialects.dtypes import size
 from ....dialects.npu import GmType
 from .affine import cover, ends, product_covers
@@ -249,7 +249,7 @@ def _elements(kernel: Kernel, transfer: Transfer, env: list[int]) -> Iterator[np
         flat = np.full((1,), view.offset, np.int64)
         dims = zip(box.offsets, box.counts, box.steps, box.extent, view.strides, strict=True)
         for offset, count, step, extent, stride in dims:
-            at = np.array([offset.at(env)]) + np.arange(count) * step
+            at = np.array([offset.evaluate(env)]) + np.arange(count) * step
             for v, c in offset.terms:
                 if v in transfer.loops and v not in mixed:
                     at = (at[:, None] + np.arange(kernel.counts[v]) * c).reshape(-1)
@@ -333,22 +333,23 @@ def _same_steps(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
     ]
     if load.view.offset != store.view.offset or seen[0] != seen[1] or not store.view.distinct:
         return False
+    grid = range(kernel.unit)
     for dims in zip(*orders, strict=True):
         inside, along = [], []
         for transfer, d in zip((load, store), dims, strict=True):
             kernel.counts[kernel.unit] = transfer.section.units
             assert transfer.box is not None
             offset = transfer.box.offsets[d]
-            rest = Affine(offset.constant, tuple(t for t in offset.terms if t[0] >= kernel.unit))
+            rest = offset.without(grid)
             inside.append(_reach(kernel, rest, transfer.box.counts[d], transfer.box.steps[d]))
-            along.append(tuple(t for t in offset.terms if t[0] < kernel.unit))
+            along.append(offset.only(grid))
         if along[0] != along[1] or inside[0][0] < inside[1][0] or inside[0][1] > inside[1][1]:
             return False
     return True
 
 
 @functools.cache
-def _reach(kernel: Kernel, offset: Affine, count: int, step: int) -> tuple[int, int]:
+def _reach(kernel: Kernel, offset: Expr[int], count: int, step: int) -> tuple[int, int]:
     low, high = offset.reach(kernel.counts)
     first, last = ends(0, count, step)
     return low + first, high + last
@@ -359,13 +360,11 @@ def _hull(kernel: Kernel, transfer: Transfer, point: Sequence[int]) -> tuple[tup
     box, view = transfer.box, transfer.view
     assert box is not None
     low = high = view.offset
+    at = dict(enumerate(point))
     for offset, count, step, extent, stride in zip(
         box.offsets, box.counts, box.steps, box.extent, view.strides, strict=True
     ):
-        here = Affine(
-            offset.constant + sum(c * point[v] for v, c in offset.terms if v < kernel.unit),
-            tuple(t for t in offset.terms if t[0] >= kernel.unit),
-        )
+        here = offset.substitute(at)
         first, last = _reach(kernel, here, count, step)
         first, last = max(first, 0), min(last, extent)
         if first >= last:

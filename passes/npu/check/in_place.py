@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation
 
-from ....dialects.affine import Affine
+from ....dialects.affine import Expr
 from .clocks import Clocks
 from .finding import Finding
 from .model import Kernel, Node, Transfer
@@ -78,11 +78,11 @@ class InPlace:
             still -= {v for v, _ in stored.terms}
         return not still
 
-    def _span(self, offset: Affine, moving: set[int], count: int) -> tuple[int, int]:
+    def _span(self, offset: Expr[int], moving: set[int], count: int) -> tuple[int, int]:
         low, high = offset.without(moving).reach(self.kernel.counts)
         return low, high + count
 
-    def _apart(self, moves: Affine, reach: int) -> bool:
+    def _apart(self, moves: Expr[int], reach: int) -> bool:
         """Whether parts of `reach` positions do not meet: the digits of a number, as in `affine.cover`."""
         digits = [(abs(c), self.kernel.counts[v]) for v, c in moves.terms if self.kernel.counts[v] > 1]
         for weight, count in sorted(digits):

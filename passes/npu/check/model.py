@@ -19,13 +19,13 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ....dialects import npu as ops
-from ....dialects.affine import Affine
-from ....dialects.base import FormattedOp, Linear, describe, integer, text, to_ints
+from ....dialects.affine import Expr
+from ....dialects.base import FormattedOp, describe, integer, text, to_ints, unpack_over
 from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, structure
 from ...errors import PassError
 from .affine import Box
 
-ZERO = Affine(0)
+ZERO: Expr[int] = Expr()
 WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP, GONE = range(8)
 
 
@@ -47,11 +47,11 @@ class Place:
 
     alloc: SSAValue
     slots: list[list[Cell]]
-    counter: Affine | None
+    counter: Expr[int] | None
 
     def cells(self, env: Sequence[int]) -> list[Cell]:
         """The cells of the slot that is selected in an environment."""
-        return self.slots[self.counter.at(env) % len(self.slots) if self.counter is not None else 0]
+        return self.slots[self.counter.evaluate(env) % len(self.slots) if self.counter is not None else 0]
 
 
 @dataclass(slots=True)
@@ -64,12 +64,12 @@ class Node:
     queue: int = 0
     reads: Sequence[Place] = ()
     writes: Sequence[Place] = ()
-    fresh: tuple[Affine, Place] | None = None
+    fresh: tuple[Expr[int], Place] | None = None
     device: Sequence[Transfer] = ()
     pair: tuple[str, str] = ("", "")
     event: int = 0
     slots: int = 1
-    counter: Affine = ZERO
+    counter: Expr[int] = ZERO
     variable: int = 0
     trips: int = 0
     body: list[Node] = field(default_factory=list)
@@ -117,7 +117,7 @@ class Kernel:
         self.counts: list[int] = [*self.grid, 1]
         """How many values each variable takes; the unit's is set per section."""
         self.unit = len(self.grid)
-        self.values: dict[SSAValue, Affine] = {}
+        self.values: dict[SSAValue, Expr[int]] = {}
         self.tensors: dict[SSAValue, int] = {}
         self.transfers: list[Transfer] = []
         self.unknown: dict[int, SSAValue] = {}
@@ -127,11 +127,11 @@ class Kernel:
         self.period = 1
         self.steering: set[int] = set()
         """Grid coordinates and the unit, where slots or events depend on them."""
-        self._rows: dict[tuple[int, ...], tuple[Affine, ...]] = {}
+        self._rows: dict[tuple[int, ...], tuple[Expr[int], ...]] = {}
         self._kept: list[Attribute] = []
         args = op.body.block.args
         for i in range(len(self.grid)):
-            self.values[args[i]] = Affine(0, ((i, 1),))
+            self.values[args[i]] = Expr.of(i)
         self.n_tensors = len(args) - len(self.grid)
         self.workspaces = range(self.n_tensors - integer(op.workspaces), self.n_tensors)
         self.outputs = range(self.workspaces.start - integer(op.outputs), self.workspaces.start)
@@ -152,11 +152,11 @@ class Kernel:
         self.counts.append(count)
         return len(self.counts) - 1
 
-    def is_unknown(self, affine: Affine) -> bool:
+    def is_unknown(self, expr: Expr[int]) -> bool:
         """Whether it depends on a number read from device memory."""
-        return any(v in self.unknown for v, _ in affine.terms)
+        return any(v in self.unknown for v, _ in expr.terms)
 
-    def counted(self, counter: Affine, slots: int) -> None:
+    def counted(self, counter: Expr[int], slots: int) -> None:
         """Takes note of a counter modulo `slots`."""
         self.period = math.lcm(self.period, slots)
         self.steering.update(v for v, _ in counter.terms if v <= self.unit)
@@ -201,7 +201,7 @@ class Kernel:
             self.queue_sections.append(section.number)
         return found
 
-    def rows(self, attr: Attribute, indices: Sequence[SSAValue], op: Operation) -> tuple[Affine, ...]:
+    def rows(self, attr: Attribute, indices: Sequence[SSAValue], op: Operation) -> tuple[Expr[int], ...]:
         """The `at [...]` expressions of an op."""
         assert isinstance(attr, DenseArrayBase)
         key = (id(attr), *map(id, indices))
@@ -209,15 +209,10 @@ class Kernel:
         if found is None:
             self._kept.append(attr)  # so that its id stays its own
             known = [self.value(v, op) for v in indices]
-            found = self._rows[key] = tuple(
-                [
-                    Affine.combine(row[-1], zip(row, known, strict=False))
-                    for row in Linear.decode(attr, len(indices)).rows
-                ]
-            )
+            found = self._rows[key] = unpack_over(attr, known)
         return found
 
-    def value(self, index: SSAValue, op: Operation) -> Affine:
+    def value(self, index: SSAValue, op: Operation) -> Expr[int]:
         found = self.values.get(index)
         if found is None:
             raise PassError(f"{describe(op)} uses an index that npu-check cannot follow")
@@ -227,7 +222,7 @@ class Kernel:
         """Ops that only name things."""
         if isinstance(op, arith.ConstantOp):
             if isinstance(op.value, IntegerAttr):
-                self.values[op.result] = Affine(op.value.value.data)
+                self.values[op.result] = Expr(op.value.value.data)
         elif isinstance(op, ops.ViewOp):
             self.tensors[op.result] = self.tensors[op.source]
 
@@ -243,7 +238,7 @@ class _SectionBuilder:
 
     def run(self) -> None:
         body = self.section.op.body.block
-        self.kernel.values[body.args[0]] = Affine(0, ((self.kernel.unit, 1),))
+        self.kernel.values[body.args[0]] = Expr.of(self.kernel.unit)
         self._lay_out(body)
         self.fill(body, self.section.nodes)
         self.section.cells += [cells for slots in self.cells.values() for cells in slots]
@@ -357,7 +352,7 @@ class _SectionBuilder:
         trips = max(0, -(-(upper.constant - lower.constant) // step.constant))
         variable = self.kernel.variable(max(trips, 1))
         index = op.body.block.args[0]
-        self.kernel.values[index] = Affine(lower.constant, ((variable, step.constant),))
+        self.kernel.values[index] = Expr.of(variable, step.constant) + lower.constant
         name = index.name_hint or f"i{len(self.loops)}"
         self.section.names[variable] = (name, lower.constant, step.constant)
         node = Node(LOOP, op, variable=variable, trips=trips)
@@ -393,7 +388,7 @@ class _SectionBuilder:
             low, high = integer(op.low), integer(op.high)
             variable = kernel.variable(max(high - low + 1, 1))
             kernel.unknown[variable] = op.result
-            kernel.values[op.result] = Affine(low, ((variable, 1),))
+            kernel.values[op.result] = Expr.of(variable) + low
         self.section.works.append(node)
         return node
 
