@@ -470,10 +470,22 @@ def _verify(
     if program is not None:
         target, options = program.target, program.options
 
-    def execute(memory: str) -> Sequence[Any]:
+    def compiled() -> Program:
         nonlocal known
         known = known or compile(source, *args, target=target, options=options, **kwargs)
-        return known.executable("bytes" if memory == "bytes" else "typed")(*flat)
+        return known
+
+    def execute(memory: str) -> Sequence[Any]:
+        return compiled().executable("bytes" if memory == "bytes" else "typed")(*flat)
+
+    def ahead() -> tuple[ModuleOp, Callable[[], None]]:
+        made = compiled()
+
+        def compile_all() -> None:
+            for memory in ("bytes", "typed"):
+                made.executable(memory).compile()
+
+        return made.module("npu"), compile_all
 
     with as_compile_error():
         return run_verification(
@@ -483,6 +495,7 @@ def _verify(
             target or target_of(module) or DEFAULT_TARGET,
             options.stages() if stages is None else stages,
             execute if stages is None else None,
+            ahead if stages is None and not bisect else None,
             bisect,
             quick,
             progress=progress,
