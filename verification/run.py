@@ -65,14 +65,12 @@ def verify_module(
     examiner = Examiner(module, inputs, target, reference, stages, Options(first=bisect), cache, progress)
     examiner.further = len(MEMORIES) if execute is not None else 0
     compiling = _start(examiner, ahead, not quick) if ahead is not None else None
-    try:
-        if quick:
-            examiner.source_only()
-        else:
-            examiner.run()
-    finally:
-        if compiling is not None:
-            compiling.join()
+    if quick:
+        examiner.source_only()
+    else:
+        examiner.run()
+    if compiling is not None:
+        compiling.join()
     if bisect and examiner.failures:
         return _explained(examiner, deadline, against)
     result = Verification(examiner.checks, None, examiner.bitwise, against, examiner.hazards, target)
