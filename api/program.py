@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from ..backends.trace import write_trace
 from ..dialects.base import integer, source_of, text
 from ..dialects.graph.donation import donated, keep_all
 from ..dialects.module import target_of
+from ..dialects.npu.legality import proven
 from ..dialects.npu.structure import KernelOp
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
@@ -44,7 +46,8 @@ LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
 Lowering = Callable[[ModuleOp, str | None, Sequence[Stage]], None]
 """Runs the passes of a list on a module, in place: for a target, or for the one that the module says."""
 
-ON_CHIP = ("npu-allocate", "npu-synchronize", "npu-check")
+CHECKER = "npu-check"
+ON_CHIP = ("npu-allocate", "npu-synchronize", CHECKER)
 """Passes that the plan of device memory does not need."""
 BAR_SECONDS = 2.0
 """A verification that takes longer shows how far it is."""
@@ -85,7 +88,7 @@ class Options:
     def stages(self) -> list[Stage]:
         """The pipeline that these options ask for."""
         chosen = pinned(PIPELINE, pins_text(self.schedule), self.host, self.oracle)
-        return [s for s in chosen if self.check or s.name != "npu-check"]
+        return [s for s in chosen if self.check or s.name != CHECKER]
 
 
 @dataclass(frozen=True)
@@ -325,8 +328,10 @@ def compile_with(
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
         check_pinnable(module, options.stages())
-        lowering(module, target, options.stages())
-        verify_module(module)
+        stages = options.stages()
+        lowering(module, target, stages)
+        with proven() if stages[-1].name == CHECKER else nullcontext():
+            verify_module(module)
     program = Program(origin, module, signature, target_of(module) or DEFAULT_TARGET, options)
     program.donations.warn()
     return program
@@ -473,10 +478,22 @@ def _verify(
     if program is not None:
         target, options = program.target, program.options
 
-    def execute(memory: str) -> Sequence[Any]:
+    def compiled() -> Program:
         nonlocal known
         known = known or compile(source, *args, target=target, options=options, **kwargs)
-        return known.executable("bytes" if memory == "bytes" else "typed")(*flat)
+        return known
+
+    def execute(memory: str) -> Sequence[Any]:
+        return compiled().executable("bytes" if memory == "bytes" else "typed")(*flat)
+
+    def ahead() -> tuple[ModuleOp, Callable[[], None]]:
+        made = compiled()
+
+        def compile_all() -> None:
+            for memory in ("bytes", "typed"):
+                made.executable(memory).compile()
+
+        return made.module("npu"), compile_all
 
     with as_compile_error():
         return run_verification(
@@ -486,6 +503,7 @@ def _verify(
             target or target_of(module) or DEFAULT_TARGET,
             options.stages() if stages is None else stages,
             execute if stages is None else None,
+            ahead if stages is None and not bisect else None,
             bisect,
             quick,
             progress=progress,

@@ -18,7 +18,12 @@ from typing import Union, get_args, get_origin
 from xdsl.builder import InsertOpInvT
 from xdsl.dialects.builtin import UnknownLoc
 from xdsl.ir import Operation, OpResult, SSAValue
-from xdsl.pattern_rewriter import PatternRewriter, PatternRewriterListener, RewritePattern
+from xdsl.pattern_rewriter import (
+    PatternRewriter,
+    PatternRewriterListener,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
 from xdsl.rewriter import InsertPoint
 from xdsl.rewriter import Rewriter as XdslRewriter
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
@@ -110,11 +115,25 @@ class Rewriter(PatternRewriter):
         self.touched.append(op)
 
 
+Rule = Callable[[RewritePattern, Operation, PatternRewriter], None]
+
+_ASKS_FOR_CLASS = op_type_rewrite_pattern.__code__.co_consts
+"""Among these is the code of what xDSL's decorator makes: it asks for the op's class, and then calls the rule."""
+
+
+@cache
+def rule_of(pattern: type[RewritePattern]) -> Rule:
+    """A pattern's `match_and_rewrite` without a decorator: for ops of `matched_classes` alone."""
+    function = inspect.unwrap(pattern.match_and_rewrite)
+    if function.__code__ in _ASKS_FOR_CLASS:
+        function = inspect.getclosurevars(function).nonlocals["func"]
+    return function
+
+
 @cache
 def matched_classes(pattern: type[RewritePattern]) -> tuple[type[Operation], ...]:
     """The op classes that a pattern's `match_and_rewrite` takes, as its annotation says."""
-    function = inspect.unwrap(pattern.match_and_rewrite)
-    _, op, *_ = inspect.signature(function, eval_str=True).parameters.values()
+    _, op, *_ = inspect.signature(rule_of(pattern), eval_str=True).parameters.values()
     kind = op.annotation
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     return tuple(k for k in kinds if isinstance(k, type) and issubclass(k, Operation)) or (Operation,)
@@ -134,13 +153,15 @@ class Driver:
         self.patterns = patterns
         self.applied: Counter[str] = Counter()
         """How often each pattern was."""
-        self._by_class: dict[type[Operation], list[RewritePattern]] = {}
+        self._by_class: dict[type[Operation], list[tuple[RewritePattern, Rule]]] = {}
         self._steps: dict[Operation, int] = {}
 
-    def patterns_for(self, kind: type[Operation]) -> list[RewritePattern]:
+    def patterns_for(self, kind: type[Operation]) -> list[tuple[RewritePattern, Rule]]:
+        """The patterns that take ops of a class, each with its rule."""
         found = self._by_class.get(kind)
         if found is None:
-            found = [p for p in self.patterns if issubclass(kind, matched_classes(type(p)))]
+            taking = [p for p in self.patterns if issubclass(kind, matched_classes(type(p)))]
+            found = [(p, rule_of(type(p))) for p in taking]
             self._by_class[kind] = found
         return found
 
@@ -176,8 +197,8 @@ class Driver:
         if not chosen:
             return False
         rewriter.start(op)
-        for pattern in chosen:
-            pattern.match_and_rewrite(op, rewriter)
+        for pattern, rule in chosen:
+            rule(pattern, op, rewriter)
             if rewriter.has_done_action:
                 self._count(pattern, op, rewriter)
                 return True

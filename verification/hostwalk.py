@@ -7,7 +7,6 @@ one arena for the device, so that two tensors at one address spoil each other.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.interpreter.compiling import OPTIONS, jit, lowered, row_major
+from ..backends.interpreter.compiling import jit, row_major
 from ..backends.interpreter.host import run_text
 from ..backends.interpreter.hostprogram import (
     PASSIVE,
@@ -26,15 +25,14 @@ from ..backends.interpreter.hostprogram import (
     yielded,
 )
 from ..backends.interpreter.launch import ZERO, Signature, trace
-from ..backends.interpreter.program import COMPILERS
 from ..backends.interpreter.state import State, TypedState, given, held, on_host, storage
-from ..backends.interpreter.values import plain
 from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype, size
 from ..dialects.npu import structure as npu
 from ..dialects.npu.interface import gm
 from ..machine import Machine
 from .compare import WRONG, compare
+from .compiled import Compiling, compiling
 from .structure import Cache, structure
 from .walk import Finding, Launch, Path, Trace
 
@@ -82,16 +80,6 @@ class HostArena:
                 f"{gm(root)} at byte {first} lies outside the arena of {self.bytes.size} bytes"
             )
         self.bytes[first : first + raw.size] = raw
-
-
-@dataclass(frozen=True)
-class Compiling:
-    """A function that XLA may still be compiling."""
-
-    executable: Future[Any]
-
-    def __call__(self, *arrays: Any) -> Any:
-        return self.executable.result()(*map(plain, arrays))
 
 
 @dataclass(frozen=True)
@@ -145,7 +133,7 @@ class HostWalk:
                 if isinstance(op, npu.GmConstantOp):
                     self.state.set(op.result, held(op.value.data.array()))
             if self.machine is not None:
-                self._prepare()
+                self.prepare()
             self.block(self.host.block, ())
             end = self.host.block.last_op
             assert isinstance(end, func.ReturnOp)
@@ -360,22 +348,17 @@ class HostWalk:
             self.structures[kernel] = structure(kernel, self.machine is not None)
         return Bound(("npu", self.memory, self.structures[kernel], signature), signature, passed, returned)
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Has XLA compile the kernels of bytes memory, several at a time: how one is bound does not depend on what ran
         before."""
-        zero = jax.ShapeDtypeStruct((), np.float32)
         for op in self.host.ops():
             if not isinstance(op, npu.LaunchOp):
                 continue
             bound, kernel = self._bind(op), self.host.callee(op)
 
-            def make(kernel: npu.KernelOp = kernel, signature: Signature = bound.signature) -> Any:
-                def run(zero: Any, *xs: Any) -> Any:
-                    return trace(kernel, signature, zero, xs, self.machine)
-
+            def make(kernel: npu.KernelOp = kernel, signature: Signature = bound.signature) -> Compiling:
                 shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in signature.passed]
-                made = lowered(row_major(run), [zero, *shapes])
-                return Compiling(COMPILERS.submit(lambda: made.compile(OPTIONS)))
+                return compiling(lambda zero, *xs: trace(kernel, signature, zero, xs, self.machine), shapes)
 
             self.cache.get(bound.key, make)
 

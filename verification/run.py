@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ..passes.pipeline import PIPELINE, Stage, level_of
+from ..support.collector import collector_paused
 from .bisect import SECONDS, Bisector
 from .compare import compare, same_bits
 from .examine import Examiner, Options
+from .hostwalk import HostWalk
 from .results import Progress, Verification
 from .structure import Cache
 
@@ -24,6 +28,9 @@ MEMORIES = ("typed", "bytes")
 Execute = Callable[[str], Sequence[Any]]
 """The compiled program's flat results in a memory mode, `typed` or `bytes`."""
 
+Ahead = Callable[[], tuple[ModuleOp, Callable[[], None]]]
+"""Compiles the program; gives its module of the npu level, and what has XLA compile all that `Execute` runs."""
+
 
 def verify_module(
     module: ModuleOp,
@@ -32,6 +39,7 @@ def verify_module(
     target: str,
     stages: Sequence[Stage] = PIPELINE,
     execute: Execute | None = None,
+    ahead: Ahead | None = None,
     bisect: bool = False,
     quick: bool = False,
     seconds: float = SECONDS,
@@ -42,9 +50,9 @@ def verify_module(
     """Verifies a module that a frontend or a file gave, on flat inputs.
 
     reference: flat results to compare with, None for the module's own level; execute: runs the compiled program,
-    which is compared too; bisect: stop at the first bad pass and explain it within about `seconds`; quick: only the
-    compiled program, not each pass; cache: compiled functions of earlier verifications; progress: is told of each step;
-    against: what gave the reference.
+    which is compared too; ahead: compiles it, on another thread while the passes are examined; bisect: stop at the
+    first bad pass and explain it within about `seconds`; quick: only the compiled program, not each pass; cache:
+    compiled functions of earlier verifications; progress: is told of each step; against: what gave the reference.
     """
     deadline = time.process_time() + seconds
     cache = cache or Cache()
@@ -56,16 +64,38 @@ def verify_module(
     against = against if reference is not None else f"its own {level_of(module)} level"
     examiner = Examiner(module, inputs, target, reference, stages, Options(first=bisect), cache, progress)
     examiner.further = len(MEMORIES) if execute is not None else 0
+    compiling = _start(examiner, ahead, not quick) if ahead is not None else None
     if quick:
         examiner.source_only()
     else:
         examiner.run()
+    if compiling is not None:
+        compiling.join()
     if bisect and examiner.failures:
         return _explained(examiner, deadline, against)
     result = Verification(examiner.checks, None, examiner.bitwise, against, examiner.hazards, target)
     if execute is not None and not any(f.kind in ("crash", "invalid") for f in examiner.failures):
         _run(examiner, execute, result)
     return result
+
+
+def _start(examiner: Examiner, ahead: Ahead, walked: bool) -> threading.Thread | None:
+    """Has XLA compile the program on another thread. walked: also its kernels of bytes memory alone, which are those
+    that the passes are examined with, unless a pass is wrong."""
+    try:
+        module, compile_all = ahead()
+    except Exception:  # the pass that raises is found when it is examined
+        return None
+
+    def run() -> None:
+        with suppress(Exception), collector_paused():  # the run raises again what cannot be compiled
+            if walked:
+                HostWalk(module, examiner.machine, examiner.cache, "bytes").prepare()
+            compile_all()
+
+    thread = threading.Thread(target=run, name="tilewright-ahead", daemon=True)
+    thread.start()
+    return thread
 
 
 def _examined(examiner: Examiner, deadline: float) -> Verification | None:

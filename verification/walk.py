@@ -7,22 +7,21 @@ makes one finding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
 from jax import Array
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.interpreter.compiling import QUICK_OPTIONS, jit, row_major
+from ..backends.interpreter.compiling import QUICK_OPTIONS, jit
 from ..backends.interpreter.graph import RULES, called, main_of
 from ..backends.interpreter.host import run_text
-from ..backends.interpreter.launch import ZERO
-from ..backends.interpreter.tile import run_kernel
 from ..backends.interpreter.values import on_device
 from ..backends.interpreter.views import View, realise
 from ..dialects import tile
@@ -32,6 +31,7 @@ from ..dialects.graph import control
 from ..dialects.npu.types import GmType
 from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros, propagate
 from .compare import SAME, Difference, compare, same_bits
+from .compiled import run_tile_kernel, tile_kernel
 from .structure import Cache, structure
 from .tolerance import Mode, roundoff
 from .trace import Finding, Key, Late, Launch, Made, Pair, Path, Trace
@@ -67,6 +67,8 @@ class Walk:
     def run(self, inputs: Sequence[Any]) -> Trace:
         """Runs @main on flat arrays."""
         block = main_of(self.module).body.block
+        if not self.settings.once:
+            self._prepare()
         with jax.enable_x64(True):
             env: Env = {a: (on_device(x), None) for a, x in zip(block.args, inputs, strict=True)}
             self._record_arguments(block, env, ())
@@ -79,6 +81,14 @@ class Walk:
                 for i, ((x, e), want) in enumerate(zip(ends, golden.results, strict=False)):
                     self.trace.judge(Finding(last, i, (), self._compare(x, want, e, None)), x.size)
         return self.trace
+
+    def _prepare(self) -> None:
+        """Has XLA compile the kernels, several at a time."""
+        for op in self.module.walk():
+            if isinstance(op, tile.LaunchOp) and op.callee.root_reference.data in self.kernels:
+                kernel = self.kernels[op.callee.root_reference.data]
+                given = [jax.ShapeDtypeStruct(_shape(v), _dtype(v)) for v in op.operands]
+                tile_kernel(self.cache, kernel, given, to_ints(op.inits), [_shape(v) for v in op.results])
 
     # -- blocks and ops ------------------------------------------------------------------------------------
 
@@ -428,6 +438,11 @@ def _shape(value: SSAValue) -> tuple[int, ...]:
     return value.type.get_shape()
 
 
+def _dtype(value: SSAValue) -> np.dtype:
+    assert isinstance(value.type, TensorType)
+    return numpy_dtype(value.type.element_type)
+
+
 def _unpack(es: Sequence[Array], exact: Sequence[bool]) -> list[Bound]:
     rest = iter(es)
     return [None if none else next(rest) for none in exact]
@@ -460,19 +475,3 @@ def evaluate(
     if mode is None:
         return ys, [None] * len(ys)
     return ys, propagate(op, xs, es, ys, mode)
-
-
-def run_tile_kernel(
-    cache: Cache,
-    kernel: tile.KernelOp,
-    inputs: Sequence[Any],
-    inits: Sequence[int],
-    shapes: Sequence[tuple[int, ...]],
-) -> list[Array]:
-    """The outputs of a tile kernel on arrays."""
-
-    def make() -> Callable[..., list[Array]]:
-        return jit(row_major(lambda zero, *xs: run_kernel(kernel, zero, xs, inits, shapes)))
-
-    key = ("tile", structure(kernel), tuple(inits), tuple(shapes), tuple(x.shape for x in inputs))
-    return list(cache.get(key, make)(ZERO, *inputs))

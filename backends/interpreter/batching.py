@@ -40,7 +40,7 @@ from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
 from . import boxes
 from .liveness import bounds, carried
-from .products import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_ROWS
+from .products import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_ROWS, SAME_KERNEL_TERMS
 from .scope import Box, Offset, Scope, traced
 from .views import View
 from .wide import Parts, Wide, apart, boxed, extents, grouped, leading, together
@@ -173,9 +173,9 @@ def _dependencies(inner: Sequence[Operation]) -> dict[SSAValue, set[SSAValue]]:
 def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAValue]:
     """The indices that one instruction needs as loops; see `Batch`."""
     if isinstance(op, MmadOp):
-        rows, columns = buffer(op.a).shape[0], buffer(op.b).shape[1]
+        (rows, terms), (_, columns) = buffer(op.a).shape, buffer(op.b).shape
         counters = set(op.index_operands())
-        if rows < SAME_KERNEL_ROWS or columns < SAME_KERNEL_COLUMNS:
+        if rows < SAME_KERNEL_ROWS or columns < SAME_KERNEL_COLUMNS or terms < SAME_KERNEL_TERMS:
             return moved.get(whole_buffer(op.a), set()) | moved.get(whole_buffer(op.b), set()) | counters
         return (
             counters if columns % SAME_KERNEL_PANEL == 0 else moved.get(whole_buffer(op.b), set()) | counters

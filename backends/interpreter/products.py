@@ -1,7 +1,8 @@
 """What a matrix product computes, once for all three levels.
 
 XLA passes products to a library, whose order of additions depends on the shape. XLA would also fold a transpose of an
-operand into the product, even if that changes the order. `OPTIONS` forbids it; `mma` folds transposes that do not.
+operand into the product, even if that changes the order. `OPTIONS` forbids it, but not where both operands or the
+result are transposed: there `mma` keeps the transposes away. It folds those that change nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ def accumulator(operand: np.dtype, result: np.dtype) -> np.dtype:
     return _ACCUMULATOR.get(np.dtype(operand), np.dtype(result))
 
 
-SAME_KERNEL_ROWS, SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL = 64, 8, 64
+SAME_KERNEL_ROWS, SAME_KERNEL_COLUMNS, SAME_KERNEL_TERMS, SAME_KERNEL_PANEL = 64, 8, 8, 64
 """XLA's kernel for a product, and with it the order of its additions, follows the numbers of rows and columns. From
-these numbers of rows and columns on, more rows have never changed a bit (measured over k = 8..128); and with so many
-rows, tiles of whole panels of columns side by side, as a batch, or taken from a transposed right side have never either
-(k = 1..512). Smaller tiles stay as they are."""
+these numbers of rows, columns and terms on, more rows have never changed a bit (measured over k = 8..513; of fewer
+terms, those of k = 2 and 5 do in 8 columns); and with so many rows, tiles of whole panels of columns side by side, as a
+batch, or taken from a transposed right side have never either (k = 1..512). Smaller tiles stay as they are."""
 
 
 def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> Array:
@@ -87,8 +88,11 @@ def mma(a: Array, b: Array, acc: Array, step: Any, turned: bool = False) -> Arra
     over = 0
     if turned and a.shape[0] >= SAME_KERNEL_ROWS and b.shape[1] % SAME_KERNEL_PANEL == 0:
         b, over = lax.transpose(b, (1, 0)), 1  # XLA takes a transpose of a transpose away
+    else:
+        a = in_rows(a)  # XLA would make two transposed sides a product of what they are transposes of
     product = dot_general(a, b, (((1,), (over,)), ((), ())), np.dtype(acc.dtype))
     if isinstance(step, int):
-        return product if step == 0 else lax.add(acc, product)
+        # and a product that is transposed, one of its transposed sides
+        return in_rows(product) if step == 0 else lax.add(acc, product)
     first = lax.broadcast(lax.eq(step, np.int32(0)), acc.shape)
     return lax.add(lax.select(first, lax.full_like(acc, 0), acc), product)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
@@ -90,9 +92,24 @@ class Section(FormattedOp):
             raise self.error(f"has {integer(self.units)} units; it needs at least one")
 
 
+_PROVEN = ContextVar("proven", default=False)
+
+
+@contextmanager
+def proven() -> Iterator[None]:
+    """For verifiers of a module right behind npu-check, which has proved that its machine can run it: they do not ask
+    once more."""
+    token = _PROVEN.set(True)
+    try:
+        yield
+    finally:
+        _PROVEN.reset(token)
+
+
 def refused(kernel: Kernel) -> Iterator[MachineViolation]:
-    """Everything in a kernel that the machine of its module cannot run; nothing where the module says none."""
-    machine = machine_of(kernel)
+    """Everything in a kernel that the machine of its module cannot run; nothing where the module says none, or where
+    that is `proven`."""
+    machine = None if _PROVEN.get() else machine_of(kernel)
     if machine is not None:
         yield from violations(kernel, machine)
 

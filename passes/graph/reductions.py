@@ -116,14 +116,16 @@ class SplitScatter(GraphPattern):
 
         short = parts * length - count
         index = build.reshape(build.pad(op.index, -1, [0], [short], [0]), [parts, length])
-        part = build.add(IotaOp, [], tensor([parts, length], numbers), dim=integer_attr(0))
+        # a number for each part: where it is multiplied with all updates, kernels keep copies of it as wide as these
+        part = build.add(IotaOp, [], tensor([parts], numbers), dim=integer_attr(0))
+        first = build.elementwise("mul", part, build.constant(rows, [parts], numbers))
         inside = combine(
             "and",
             combine("ge", index, tensor_of(0), result=i1),
             combine("lt", index, tensor_of(rows), result=i1),
             result=i1,
         )
-        moved = combine("add", index, combine("mul", part, tensor_of(rows)))
+        moved = combine("add", index, build.broadcast(first, [parts, length], [0]))
         index = build.reshape(combine("select", inside, moved, tensor_of(-1)), [parts * length])
         updates = build.pad(op.updates, 0, [0, 0], [short, 0], [0, 0])
         neutral = build.constant(identity(kind, dtype_name(element)), [parts * rows, columns], element)

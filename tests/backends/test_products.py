@@ -41,11 +41,17 @@ def differing() -> list[str]:
 
 def turned() -> list[str]:
     """The products whose bits change where an operand is the transpose of another array."""
+
+    def both(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return a.T.copy(), b.T.copy()
+
     ways = {
         "as it is": (lambda a, b, acc: mma(a, b, acc, 1), lambda a, b: (a, b)),
         "left side transposed": (lambda a, b, acc: mma(a.T, b, acc, 1), lambda a, b: (a.T.copy(), b)),
         "right side transposed": (lambda a, b, acc: mma(a, b.T, acc, 1), lambda a, b: (a, b.T.copy())),
         "right side taken turned": (lambda a, b, acc: mma(a, b.T, acc, 1, True), lambda a, b: (a, b.T.copy())),
+        "both sides transposed": (lambda a, b, acc: mma(a.T, b.T, acc, 1), both),
+        "both sides taken turned": (lambda a, b, acc: mma(a.T, b.T, acc, 1, True), both),
     }
     found = []
     for m, n in itertools.product(SIDES, SIDES):

@@ -193,3 +193,10 @@ def test_many_updates_of_few_rows_use_the_cores() -> None:
     (kernel,) = (k for k in program.report().kernels if k.name.startswith("scatter"))
     assert kernel.cores >= 32
     assert program.report().microseconds < 40
+
+
+@pytest.mark.parametrize("count", [10**5, 10**7, 10**8])
+def test_any_number_of_updates_fits_ub(count: int) -> None:
+    index, updates = (jax.ShapeDtypeStruct((count,), dtype) for dtype in ("int32", "float32"))
+    tw.compile(lambda i, u: jnp.zeros(1000).at[i].add(u), index, updates)
+    tw.compile(lambda x: jnp.nonzero(x, size=100)[0], updates)

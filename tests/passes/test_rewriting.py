@@ -32,7 +32,7 @@ from tilewright.passes.graph.patterns import (
     unregister,
 )
 from tilewright.passes.graph.simplify import GraphSimplifyPass, simplify
-from tilewright.passes.rewriting import Driver, walk_ops
+from tilewright.passes.rewriting import Driver, matched_classes, rule_of, walk_ops
 
 MACHINE = Machine.load("ascend-910b1")
 NegOp, ExpOp, AddOp = (ELEMENTWISE[name] for name in ("neg", "exp", "add"))
@@ -60,6 +60,23 @@ class DropDoubleNegation(GraphPattern):
         inner = op.x.owner
         if isinstance(inner, NegOp):
             rewriter.replace(op, (), [inner.operands[0]])
+
+
+def test_a_pattern_is_asked_for_its_class_alone() -> None:
+    """xDSL's decorator hides the class, and what it hides asks every op for it."""
+
+    class Inherits(DropDoubleNegation):
+        pass
+
+    class Undecorated(RewritePattern):
+        def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None: ...
+
+    assert matched_classes(DropDoubleNegation) == matched_classes(Inherits) == (NegOp,)
+    assert matched_classes(Undecorated) == (Operation,)
+    assert rule_of(Undecorated) is Undecorated.match_and_rewrite
+    driver = Driver([DropDoubleNegation(MACHINE), Undecorated()])
+    assert [type(p) for p, _ in driver.patterns_for(NegOp)] == [DropDoubleNegation, Undecorated]
+    assert [type(p) for p, _ in driver.patterns_for(ExpOp)] == [Undecorated]
 
 
 @pytest.fixture

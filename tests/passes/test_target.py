@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -14,11 +15,14 @@ import tilewright as tw
 from tilewright.cli import opt
 from tilewright.cli.main import main
 from tilewright.dialects import make_context
+from tilewright.dialects.base import text
 from tilewright.dialects.module import recorded_states, set_target, target_of
-from tilewright.dialects.text import parse_module
+from tilewright.dialects.npu import legality
+from tilewright.dialects.text import parse_module, verify
 from tilewright.frontends import lower_function
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
+from tilewright.passes.npu import check as checker
 from tilewright.passes.npu.check import check
 from tilewright.passes.pipeline import PIPELINE, insert_stage, make_pass, run_pipeline, run_stage, stage_table
 from tilewright.passes.stages import STATES, Stage, stage_of
@@ -77,7 +81,9 @@ def test_passes_for_two_machines_in_one_pipeline(tmp_path: Path, capsys: pytest.
     assert 'tilewright.target = "ascend-310"' in capsys.readouterr().out
 
 
-def test_a_file_that_says_its_target_needs_no_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_says_its_target_needs_no_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "layer.mlir"
     path.write_text(tw.compile(layer, X, W, target="ascend-310").ir("tile"))
     assert main(["report", str(path)]) == 0
@@ -100,7 +106,10 @@ def test_a_target_by_path_is_the_same_target(tmp_path: Path) -> None:
 def test_npu_check_proves_for_a_machine() -> None:
     """A program for one generation is none for the other, whatever the module says."""
     split, fused = (tw.compile(layer, X, W, target=t).module() for t in ("ascend-910b1", "ascend-310"))
-    for program, right, wrong in ((split, "ascend-910b1", "ascend-310"), (fused, "ascend-310", "ascend-910b1")):
+    for program, right, wrong in (
+        (split, "ascend-910b1", "ascend-310"),
+        (fused, "ascend-310", "ascend-910b1"),
+    ):
         assert not check(program, Machine.load(right))
         found = check(program, Machine.load(wrong))
         assert {f.kind for f in found} >= {"wrong-machine"}
@@ -157,3 +166,24 @@ def test_what_a_person_took_away_is_made_again() -> None:
     assert "addressed" in recorded_states(again)
     run_pipeline(again)
     assert str(again).count("address = ") == text.count("address = ")
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_compilation_asks_once_what_the_machine_can_run(
+    check: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """npu-check where it runs, else the verifier."""
+    asked: list[str] = []
+
+    def counted(kernel: legality.Kernel, machine: Machine) -> Iterator[legality.MachineViolation]:
+        asked.append(text(kernel.sym_name))
+        yield from violations(kernel, machine)
+
+    violations = legality.violations
+    for module in (legality, checker):
+        monkeypatch.setattr(module, "violations", counted)
+    program = tw.compile(layer, X, W, options=tw.Options(check=check))
+    kernels = [op for op in program.module("npu").ops if isinstance(op, legality.Kernel)]
+    assert sorted(asked) == sorted(text(k.sym_name) for k in kernels)
+    verify(program.module("npu"))
+    assert len(asked) == 2 * len(kernels)

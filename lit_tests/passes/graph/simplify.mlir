@@ -133,6 +133,9 @@ func.func @main(%x: tensor<32x4xf32>, %i: tensor<4800xi32>, %u: tensor<4800x4xf3
   func.return %y : tensor<32x4xf32>
 }
 // CHECK: func.func @main
+// CHECK: [[P:%.+]] = graph.iota {dim = 0} : () -> tensor<48xi32>
+// CHECK: [[F:%.+]] = graph.mul [[P]], {{.+}} : tensor<48xi32>
+// CHECK: graph.broadcast [[F]] {dims = [0]} : (tensor<48xi32>) -> tensor<48x100xi32>
 // CHECK: [[S:%.+]] = graph.scatter {{.*}}, %u {groups = 48, kind = "sum"} : (tensor<1536x4xf32>, tensor<4800xi32>, tensor<4800x4xf32>) -> tensor<1536x4xf32>
 // CHECK-NEXT: [[P:%.+]] = graph.reshape [[S]] : (tensor<1536x4xf32>) -> tensor<48x32x4xf32>
 // CHECK-NEXT: [[R:%.+]] = graph.reduce [[P]] {dims = [0], kind = "sum"}
