@@ -19,7 +19,7 @@ from ..backends.simulator.flags import cycles_without
 from ..backends.trace import write_trace
 from ..dialects.base import integer, source_of, text
 from ..dialects.graph.donation import donated, keep_all
-from ..dialects.module import target_of
+from ..dialects.module import main_of, target_of
 from ..dialects.npu.structure import KernelOp
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
@@ -33,7 +33,7 @@ from .calls import Call
 from .donation import Donate, Donations, donate_inputs
 from .parameters import Parameters, title_of
 from .signature import CompileError, Signature, check_twin, physical
-from .sources import ProgramSource, Source, as_compile_error, called, main_of, main_results, origin_of
+from .sources import ProgramSource, Source, as_compile_error, called, main_results, origin_of
 
 if TYPE_CHECKING:
     from ..backends.interpreter import Executable

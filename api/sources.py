@@ -19,6 +19,7 @@ from ..dialects.base import describe
 from ..dialects.callbacks import MissingCallback
 from ..dialects.dtypes import dtype_name, element_type, name_of_numpy, tensor
 from ..dialects.graph.donation import donate, donated
+from ..dialects.module import main_of
 from ..dialects.npu import GmType
 from ..dialects.text import one_line, parse_module
 from ..dialects.text import verify as verify_module
@@ -352,11 +353,6 @@ def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tu
         raise CompileError(f"{source}: not a .tw file")
     with as_compile_error():
         return tw_inputs(found[0], _tw_text(found[0]), found[1], dimensions)
-
-
-def main_of(module: ModuleOp) -> FuncOp:
-    """The function @main of a module."""
-    return next(op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
 
 
 def input_types(source: Any, *args: Any) -> tuple[tuple[tuple[int, ...], str], ...]:

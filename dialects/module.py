@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
@@ -32,6 +33,14 @@ def target_of(module: Operation) -> str | None:
 def set_target(module: ModuleOp, target: str) -> None:
     """Says which machine a module is for."""
     module.attributes[TARGET] = StringAttr(target)
+
+
+def main_of(module: ModuleOp) -> FuncOp:
+    """The function @main of a module. Raises VerifyException."""
+    for op in module.ops:
+        if isinstance(op, FuncOp) and op.sym_name.data == "main":
+            return op
+    raise VerifyException("the module has no func.func @main")
 
 
 def machine_of(op: Operation) -> Machine | None:

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ..backends.simulator import Kernel, KernelRun, Placed, Rest
+from ..backends.simulator import KernelRun, Placed, Rest, TimedKernel
 from ..backends.spans import Span
 from ..dialects.base import integer, to_ints
 from ..dialects.graph.donation import donated
@@ -38,7 +38,7 @@ class _Span:
     read: bool = False
 
 
-def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]) -> Json:
+def kernel_timeline(kernel: TimedKernel, run: KernelRun, number: dict[Operation, int]) -> Json:
     """The events and buffers of the heaviest core of a launch, in cycles; ops by `number`.
 
     {"cycles": of the launch, "shown": cycles up to which everything is shown, "complete": whether that is all,

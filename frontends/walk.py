@@ -131,7 +131,7 @@ class Walk:
         kind = ([a.type for a in block.args], [r.type for r in results])
         made = FuncOp(symbol, kind, Region(block), visibility)
         if symbol == "main":
-            donate(made, bindings.donated(self.symbols[symbol]))
+            donate(made, bindings.donated_arguments(self.symbols[symbol]))
         made.location = here
         return made
 

@@ -140,7 +140,7 @@ class Machine:
     @staticmethod
     def names() -> list[str]:
         """The known targets: ours and those of plugins."""
-        return sorted(files.known())
+        return sorted(files.known_machines())
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,14 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.interpreter.compiling import OPTIONS, jit, lowered, row_major
+from ..backends.interpreter.compiling import OPTIONS, lowered, row_major, xla_jit
 from ..backends.interpreter.host import run_text
 from ..backends.interpreter.hostprogram import (
     PASSIVE,
     HostProgram,
     yielded,
 )
-from ..backends.interpreter.launch import ZERO, Signature, trace
+from ..backends.interpreter.launch import ZERO, LaunchBinding, trace_kernel
 from ..backends.interpreter.program import COMPILERS
 from ..backends.interpreter.state import State, TypedState, given, held, on_host, storage
 from ..backends.interpreter.values import plain
@@ -36,7 +36,7 @@ from ..dialects.npu.interface import gm
 from ..machine import Machine
 from .compare import WRONG, compare
 from .structure import Cache, structure
-from .walk import Finding, Launch, Path, Trace
+from .walk import LaunchRun, Path, Trace, WrongValue
 
 Memory = Literal["typed", "bytes"]
 
@@ -95,11 +95,11 @@ class Compiling:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundKernel:
     """A launch's kernel as compiled code: its key, and the tensors that go in and come out."""
 
     key: Hashable
-    signature: Signature
+    signature: LaunchBinding
     passed: list[SSAValue]
     returned: list[SSAValue]
 
@@ -156,7 +156,7 @@ class HostWalk:
                 name = self.golden.launches[len(self.trace.launches)].kernel
                 self._odd(end, f"{missing} launches are missing, the first of @{name}", None)
             for i, (x, want) in enumerate(zip(self.trace.results, self.golden.results, strict=False)):
-                self.trace.judge(Finding(end, i, (), compare(x, want, bits=True)), x.size)
+                self.trace.judge(WrongValue(end, i, (), compare(x, want, bits=True)), x.size)
         return self.trace
 
     def read(self, value: SSAValue) -> Any:
@@ -266,7 +266,7 @@ class HostWalk:
         over = {self.host.root(v) for v in op.inputs()} & {self.host.root(v) for v in op.written()}
         if self.arena is not None and (golden is None or over):
             inputs = [x.copy() for x in inputs]
-        record = Launch(op, name, path, inputs, starts, [], lambda: record.outputs)
+        record = LaunchRun(op, name, path, inputs, starts, [], lambda: record.outputs)
         self.trace.launches.append(record)
         same = golden is not None and self._judge_inputs(op, number, record, golden)
         settled = same and golden is not None and self._settled(op, golden)
@@ -286,7 +286,7 @@ class HostWalk:
             before = len(self.trace.findings)
             for i, (x, want) in enumerate(zip(outputs, golden.own(), strict=True)):
                 want = np.asarray(want).reshape(x.shape)
-                self.trace.judge(Finding(op, i, path, compare(x, want, bits=True), number), x.size)
+                self.trace.judge(WrongValue(op, i, path, compare(x, want, bits=True), number), x.size)
             if len(self.trace.findings) == before:
                 self.judged.add(bound.key)
                 if settled:
@@ -301,7 +301,7 @@ class HostWalk:
             shape = gm(v).shape
             self.write(v, want if want.shape == shape else jax.numpy.asarray(want).reshape(shape))
 
-    def _counterpart(self, op: npu.LaunchOp, number: int, name: str) -> Launch | None:
+    def _counterpart(self, op: npu.LaunchOp, number: int, name: str) -> LaunchRun | None:
         if self.golden is None or self.lost:
             return None
         if number >= len(self.golden.launches):
@@ -315,9 +315,9 @@ class HostWalk:
 
     def _odd(self, op: Operation, problem: str, number: int | None) -> None:
         self.lost = True
-        self.trace.judge(Finding(op, 0, (), WRONG, number, problem), 0)
+        self.trace.judge(WrongValue(op, 0, (), WRONG, number, problem), 0)
 
-    def _settled(self, op: npu.LaunchOp, golden: Launch) -> bool:
+    def _settled(self, op: npu.LaunchOp, golden: LaunchRun) -> bool:
         """Whether all that a kernel can see is in its inputs: no scratch memory that others left something in, and
         outputs that start as zeros or as the golden ones do."""
         if integer(op.workspaces) and self.arena is not None:
@@ -330,7 +330,7 @@ class HostWalk:
                 return False
         return True
 
-    def _judge_inputs(self, op: npu.LaunchOp, number: int, record: Launch, golden: Launch) -> bool:
+    def _judge_inputs(self, op: npu.LaunchOp, number: int, record: LaunchRun, golden: LaunchRun) -> bool:
         """What a launch reads must be what it read before; a mismatch is the host program's, not the kernel's. Returns
         whether all of it is."""
         before = len(self.trace.findings)
@@ -346,10 +346,10 @@ class HostWalk:
             shaped = shaped.reshape(np.shape(x)) if shaped.size == np.size(x) else shaped
             difference = compare(x, shaped, bits=True)
             problem = f"{place} of the launch of @{record.kernel} holds other values than before"
-            self.trace.judge(Finding(op, -1, record.path, difference, number, problem), np.size(x))
+            self.trace.judge(WrongValue(op, -1, record.path, difference, number, problem), np.size(x))
         return len(self.trace.findings) == before
 
-    def _bind(self, op: npu.LaunchOp) -> Bound:
+    def _bind(self, op: npu.LaunchOp) -> BoundKernel:
         # bytes memory has no fresh tensors: what a kernel does not write keeps what was there
         typed = self.machine is None
         defined = (lambda r: on_host(r) or self.state.defined(r)) if typed else lambda _: True
@@ -358,7 +358,9 @@ class HostWalk:
         if kernel not in self.structures:
             # typed memory has neither addresses nor flags
             self.structures[kernel] = structure(kernel, self.machine is not None)
-        return Bound(("npu", self.memory, self.structures[kernel], signature), signature, passed, returned)
+        return BoundKernel(
+            ("npu", self.memory, self.structures[kernel], signature), signature, passed, returned
+        )
 
     def _prepare(self) -> None:
         """Has XLA compile the kernels of bytes memory, several at a time: how one is bound does not depend on what ran
@@ -369,9 +371,9 @@ class HostWalk:
                 continue
             bound, kernel = self._bind(op), self.host.callee(op)
 
-            def make(kernel: npu.KernelOp = kernel, signature: Signature = bound.signature) -> Any:
+            def make(kernel: npu.KernelOp = kernel, signature: LaunchBinding = bound.signature) -> Any:
                 def run(zero: Any, *xs: Any) -> Any:
-                    return trace(kernel, signature, zero, xs, self.machine)
+                    return trace_kernel(kernel, signature, zero, xs, self.machine)
 
                 shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in signature.passed]
                 made = lowered(row_major(run), [zero, *shapes])
@@ -379,11 +381,11 @@ class HostWalk:
 
             self.cache.get(bound.key, make)
 
-    def _execute(self, op: npu.LaunchOp, bound: Bound) -> None:
+    def _execute(self, op: npu.LaunchOp, bound: BoundKernel) -> None:
         kernel, machine, signature = self.host.callee(op), self.machine, bound.signature
 
         def make() -> Any:
-            return jit(row_major(lambda zero, *xs: trace(kernel, signature, zero, xs, machine)))
+            return xla_jit(row_major(lambda zero, *xs: trace_kernel(kernel, signature, zero, xs, machine)))
 
         contents: list[Any] = [(self.numbers if on_host(r) else self.state).get(r) for r in bound.passed]
         for r, x in zip(bound.returned, self.cache.get(bound.key, make)(ZERO, *contents), strict=True):

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..passes.pipeline import PIPELINE, Stage, level_of
 from .bisect import SECONDS, Bisector
 from .compare import compare, same_bits
-from .examine import Examiner, Options
+from .examine import ExamineOptions, Examiner
 from .results import Progress, Verification
 from .structure import Cache
 
@@ -49,12 +49,13 @@ def verify_module(
     deadline = time.process_time() + seconds
     cache = cache or Cache()
     if bisect and not quick:
-        options = Options(first=True, accumulated=False, once=True)
+        options = ExamineOptions(first=True, accumulated=False, once=True)
         found = _examined(Examiner(module, inputs, target, None, stages, options, cache, progress), deadline)
         if found is not None:
             return found
     against = against if reference is not None else f"its own {level_of(module)} level"
-    examiner = Examiner(module, inputs, target, reference, stages, Options(first=bisect), cache, progress)
+    options = ExamineOptions(first=bisect)
+    examiner = Examiner(module, inputs, target, reference, stages, options, cache, progress)
     examiner.further = len(MEMORIES) if execute is not None else 0
     if quick:
         examiner.source_only()

@@ -25,6 +25,7 @@ from ...dialects.graph import (
     SortOp,
     control,
 )
+from ...dialects.module import main_of
 from ...support.rules import Rules
 from . import scattering, selecting, sorting, values
 from .compiling import QUICK_OPTIONS
@@ -376,13 +377,6 @@ def called(op: func.CallOp) -> func.FuncOp:
     if not isinstance(found, func.FuncOp) or not found.body.blocks:
         raise VerifyException(f"{describe(op)} calls {op.callee}, which does not exist")
     return found
-
-
-def main_of(module: ModuleOp) -> func.FuncOp:
-    for op in module.ops:
-        if isinstance(op, func.FuncOp) and text(op.sym_name) == "main":
-            return op
-    raise VerifyException("the module has no func.func @main")
 
 
 def run_graph(module: ModuleOp, *arrays: Any) -> list[Array]:

@@ -21,7 +21,7 @@ from ...dialects.npu import structure
 from ...dialects.npu.interface import gm
 from ...machine import Machine
 from .graph import Env, GraphRunner
-from .launch import Signature, Tensor, trace
+from .launch import BoundTensor, LaunchBinding, trace_kernel
 from .state import State, given, held, on_host, read_view, storage, write_view
 
 Carry = tuple[Array, list[Array], list[Array]]
@@ -157,7 +157,7 @@ class HostProgram:
 
     def bind(
         self, op: structure.LaunchOp, defined: Callable[[SSAValue], bool]
-    ) -> tuple[Signature, list[SSAValue], list[SSAValue]]:
+    ) -> tuple[LaunchBinding, list[SSAValue], list[SSAValue]]:
         """How a launch binds its kernel, the roots it passes and those it returns.
 
         In typed memory an input that the kernel writes in place is a tensor of its own: what npu-check holds, that all
@@ -173,12 +173,14 @@ class HostProgram:
         for r, apart in bound:
             type_ = storage(r)
             fresh = r in private or not defined(r)
-            tensors.append(Tensor(type_.shape, numpy_dtype(type_.element), fresh, r in written and not apart))
+            tensors.append(
+                BoundTensor(type_.shape, numpy_dtype(type_.element), fresh, r in written and not apart)
+            )
         number = {key: i for i, key in enumerate(bound)}
         of = tuple(number[r, apart and r in written] for r, apart in keys)
         passed = [r for (r, _), t in zip(bound, tensors, strict=True) if not t.fresh]
         returned = [r for (r, _), t in zip(bound, tensors, strict=True) if t.written]
-        return Signature(of, tuple(tensors)), passed, returned
+        return LaunchBinding(of, tuple(tensors)), passed, returned
 
     # -- inside one compiled function ----------------------------------------------------------------------
 
@@ -201,7 +203,7 @@ class HostProgram:
     def _launch(self, op: structure.LaunchOp, state: State, zero: Array) -> None:
         signature, passed, returned = self.bind(op, state.defined)
         contents = [state.get(r) for r in passed]
-        results = trace(self.callee(op), signature, zero, contents, self.machine, inside=True)
+        results = trace_kernel(self.callee(op), signature, zero, contents, self.machine, inside=True)
         for r, x in zip(returned, results, strict=True):
             state.set(r, x)
 

@@ -24,7 +24,7 @@ from .batching import NO_BATCH, Batch, find_batches, lift
 from .bytes_mode import BytesMemory
 from .compiling import in_rows
 from .direct import find_direct
-from .grid import GridWalker, Part, coordinates
+from .grid import CoreGroup, GridWalker, coordinates
 from .instructions import (
     ALONG,
     LEADING,
@@ -89,7 +89,7 @@ class NpuKernel(GridWalker):
         """The device tensors that batched iterations stored."""
         self._memory: Memory | None = None
 
-    def run(self, part: Part | None = None) -> None:
+    def run(self, part: CoreGroup | None = None) -> None:
         """All cores, or a part of them. In typed mode one section after the other, its independent iterations at once:
         whatever a section waits for, an earlier one has done by then."""
         if self.machine is not None:

@@ -41,7 +41,7 @@ equal."""
 
 
 @dataclass
-class Step:
+class PythonStep:
     """One thing that Python does; `dead` are roots that nothing uses afterwards."""
 
     run: Callable[[State], None]
@@ -76,7 +76,7 @@ class Executable:
             with jax.enable_x64(True):
                 self.constants = {op.result: held(op.value.data.array()) for op in constants}
         self.heavy: dict[structure.KernelOp, bool] = {}
-        self.functions: dict[Block, list[Step]] = {}
+        self.functions: dict[Block, list[PythonStep]] = {}
         """What Python does for functions that are called, each planned and compiled once."""
         self.fixed = fixed
         self.steps = self._plan(self.host.block, known, False)
@@ -114,7 +114,7 @@ class Executable:
 
     # -- planning ------------------------------------------------------------------------------------------
 
-    def _plan(self, block: Block, defined: set[SSAValue], inner: bool) -> list[Step]:
+    def _plan(self, block: Block, defined: set[SSAValue], inner: bool) -> list[PythonStep]:
         """The steps of a block. `defined`: roots that hold something before it; `inner`: roots from
         outside it stay."""
         defined = set(defined)
@@ -123,7 +123,7 @@ class Executable:
         ops = [op for op in block.ops if not isinstance(op, (structure.GmAllocOp, structure.GmConstantOp))]
         last = {r: i for i, op in enumerate(ops) for r in self.host.touches(op)}
         last |= dict.fromkeys(self.host.touches(ops[-1]), len(ops))
-        steps: list[Step] = []
+        steps: list[PythonStep] = []
         for start, end in self._stretches(ops):
             lives = {r for r, at in last.items() if at >= end or (inner and r not in own)}
             part = [op for op in ops[start:end] if not isinstance(op, PASSIVE)]
@@ -178,7 +178,7 @@ class Executable:
             self.heavy[kernel] = is_heavy(kernel)
         return self.heavy[kernel]
 
-    def _single(self, op: Operation, defined: set[SSAValue]) -> Step:
+    def _single(self, op: Operation, defined: set[SSAValue]) -> PythonStep:
         match op:
             case structure.LaunchOp():
                 return self._heavy(op, defined)
@@ -189,13 +189,13 @@ class Executable:
             case structure.CallOp():
                 return self._python_call(op)
             case structure.HostCallOp():
-                return Step(lambda state: self._host_call(op, state))
+                return PythonStep(lambda state: self._host_call(op, state))
             case structure.ScalarsOp():
-                return Step(lambda state: self.host.scalars(op, state))
+                return PythonStep(lambda state: self.host.scalars(op, state))
             case _:
                 raise AssertionError(f"{op.name} is not a step of its own")
 
-    def _segment(self, ops: Sequence[Operation], defined: set[SSAValue], lives: set[SSAValue]) -> Step:
+    def _segment(self, ops: Sequence[Operation], defined: set[SSAValue], lives: set[SSAValue]) -> PythonStep:
         known = frozenset(defined)
         segment = Segment(self.host, ops, known.__contains__, lives)
         if self.arena is not None:
@@ -207,9 +207,9 @@ class Executable:
             results = self.compiled[segment.key](ZERO, *given)
             state.restore(segment.outputs, results)
 
-        return Step(run)
+        return PythonStep(run)
 
-    def _arena_segment(self, segment: Segment) -> Step:
+    def _arena_segment(self, segment: Segment) -> PythonStep:
         assert self.arena is not None
         words = self.arena.words
         self.compilers.setdefault(segment.key, Compiler(lambda: segment.lower_bytes(words), segment.steps))
@@ -221,9 +221,9 @@ class Executable:
             numbers = [plain(state.get(r)) for r in inputs]
             state.restore(outputs, self.compiled[segment.key](ZERO, state.words, first, *numbers))
 
-        return Step(run)
+        return PythonStep(run)
 
-    def _heavy(self, op: structure.LaunchOp, defined: set[SSAValue]) -> Step:
+    def _heavy(self, op: structure.LaunchOp, defined: set[SSAValue]) -> PythonStep:
         kernel = self.host.callee(op)
         signature, passed, returned = self.host.bind(op, defined.__contains__)
         key = (kernel.sym_name, signature)
@@ -233,9 +233,9 @@ class Executable:
         def run(state: State) -> None:
             state.restore(returned, self.compiled[key]([plain(state.get(r)) for r in passed]))
 
-        return Step(run)
+        return PythonStep(run)
 
-    def _python_loop(self, op: structure.LoopOp, defined: set[SSAValue]) -> Step:
+    def _python_loop(self, op: structure.LoopOp, defined: set[SSAValue]) -> PythonStep:
         body = self._plan(op.body.block, {*defined, *op.number_args(op.body.block)}, True)
         trips = None if op.trip_count is None else integer(op.trip_count)
         # with a trip count the condition has nothing to say, and yields nothing
@@ -258,9 +258,9 @@ class Executable:
                 numbers, trip = self.host.leave(op.body.block, op.state, state), trip + 1
             self.host.set_all(op.results, numbers, state)
 
-        return Step(run)
+        return PythonStep(run)
 
-    def _python_branch(self, op: structure.BranchOp, defined: set[SSAValue]) -> Step:
+    def _python_branch(self, op: structure.BranchOp, defined: set[SSAValue]) -> PythonStep:
         branches = [(self._plan(r.block, defined, True), r.block) for r in op.branches]
 
         def run(state: State) -> None:
@@ -269,9 +269,9 @@ class Executable:
             _run(steps, state)
             self.host.set_all(op.results, self.host.leave(block, op.outputs, state), state)
 
-        return Step(run)
+        return PythonStep(run)
 
-    def _python_call(self, op: structure.CallOp) -> Step:
+    def _python_call(self, op: structure.CallOp) -> PythonStep:
         block = self.host.function(op)
         if block not in self.functions:
             given = block.args[: len(block.args) - integer(op.outputs)]
@@ -283,7 +283,7 @@ class Executable:
             _run(steps, state)
             self.host.leave_call(op, state)
 
-        return Step(run)
+        return PythonStep(run)
 
     def _host_call(self, op: structure.HostCallOp, state: State) -> None:
         results = run_text(text(op.module), [self.host.read(state, v) for v in op.inputs])
@@ -291,7 +291,7 @@ class Executable:
             self.host.write(state, v, x)
 
 
-def _run(steps: Sequence[Step], state: State) -> None:
+def _run(steps: Sequence[PythonStep], state: State) -> None:
     for step in steps:
         step.run(state)
         state.drop(step.dead)

@@ -17,9 +17,9 @@ from ...dialects.npu import gm, structure
 from ...dialects.npu.streams import PROGRAM, Command
 from ...machine import Machine
 from .errors import SimulationError
-from .kernel import Kernel
+from .kernel import TimedKernel
 from .memory import L2, Snapshot
-from .steps import Copy, HostCall, Launch, Record, Repeat, Scalars, Simulation, Step, Transfer, Wait
+from .steps import Copy, EventRecord, EventWait, HostCall, Launch, Repeat, Scalars, Simulation, Step, Transfer
 from .timeline import makespan
 
 
@@ -38,7 +38,7 @@ def simulate(
     SimulationError for a deadlock or an op that is not at the npu level.
     """
     kernels = {
-        text(op.sym_name): Kernel(op, machine, extrapolate, bypassing)
+        text(op.sym_name): TimedKernel(op, machine, extrapolate, bypassing)
         for op in module.ops
         if isinstance(op, structure.KernelOp)
     }
@@ -84,7 +84,7 @@ class _Host:
     def __init__(
         self,
         machine: Machine,
-        kernels: dict[str, Kernel],
+        kernels: dict[str, TimedKernel],
         functions: dict[str, func.FuncOp],
         addresses: dict[SSAValue, int],
     ) -> None:
@@ -112,9 +112,9 @@ class _Host:
             elif isinstance(op, structure.CopyOp):
                 steps.append(self._copy(op.source, op.dest, op))
             elif isinstance(op, structure.RecordEventOp):
-                steps.append(Record(integer(op.event), text(op.stream)))
+                steps.append(EventRecord(integer(op.event), text(op.stream)))
             elif isinstance(op, structure.WaitEventOp):
-                steps.append(Wait(integer(op.event), text(op.stream)))
+                steps.append(EventWait(integer(op.event), text(op.stream)))
             elif isinstance(op, structure.HostCallOp):
                 steps.append(self._host_call(op))
             elif isinstance(op, structure.CallOp):
@@ -158,7 +158,7 @@ class _Host:
         microseconds = kernel.launch_microseconds + self.machine.cycles_to_microseconds(run.cycles)
         return Launch(kernel, run, microseconds, op, op.queue)
 
-    def _missing(self, kernel: Kernel, i: int, root: SSAValue) -> float:
+    def _missing(self, kernel: TimedKernel, i: int, root: SSAValue) -> float:
         """The share of an operand's bytes that crosses HBM in this launch.
 
         Reads: what the kernel's own reuse leaves, of that what was not resident before. Writes stay in L2 as far

@@ -23,7 +23,7 @@ from ...dialects.base import Linear, describe, integer, text, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.npu import BufferType, Cost, GmType, NpuOp, buffer, structure
 from ...machine import LEVELS, Machine
-from .affine import Clip, Row, steady_runs
+from .affine import Clip, TransferRow, steady_runs
 from .errors import SimulationError
 from .validity import Extents, Validity
 
@@ -49,7 +49,7 @@ WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP = range(7)
 Env = list[int]
 
 
-class Node:
+class TimedNode:
     """One instruction or loop; `kind` is one of the constants above, `crosses`: it syncs with other cores, `issue`:
     cycles of the scalar unit that issues it."""
 
@@ -63,7 +63,7 @@ class Node:
         return self.kind in (SET_CROSS, WAIT_CROSS)
 
 
-class Work(Node):
+class TimedInstruction(TimedNode):
     """An instruction that keeps a pipe busy. `operand` is the kernel's device tensor that it moves, if any.
 
     `variants` are the costs it can have; which one holds follows from how its rows are clipped. `tile_bytes`
@@ -95,14 +95,14 @@ class Work(Node):
         number: int,
         machine: Machine,
         indices: Sequence[Affine],
-        rows: Sequence[Row],
+        rows: Sequence[TransferRow],
         operand: int | None,
         counted: Extents = (),
     ) -> None:
         """`counted`: the extents that its cost goes by, where they may be less than the buffers'."""
         super().__init__(WORK, op)
         self.number, self.pipe, self.operand = number, number_of(op.PIPE, machine, op), operand
-        self.guards: tuple[Row, ...] = ()
+        self.guards: tuple[TransferRow, ...] = ()
         self.counted = counted if any(counted) else ()
         self.indices, self.rows = tuple(indices), (*rows, *(row for row in self.counted if row is not None))
         self.tile_bytes = _tile_bytes(op)
@@ -134,7 +134,7 @@ class Work(Node):
                 ) from error
         return found
 
-    def guard(self, row: Row) -> None:
+    def guard(self, row: TransferRow) -> None:
         """Where all of `row` lies outside its tensor the instruction is not needed, and costs a cycle."""
         if row not in self.guards:
             self.guards = (*self.guards, row)
@@ -179,7 +179,7 @@ def _valid(offset: int, count: int, step: int, extent: int) -> int:
     return max(0, min(count, -(-(extent - offset) // step)) - first)
 
 
-class Flag(Node):
+class TimedFlag(TimedNode):
     """set_flag or wait_flag; its FIFO is `channel` + counter mod `slots`."""
 
     __slots__ = ("channel", "counter", "pipe", "slots")
@@ -200,7 +200,7 @@ class Flag(Node):
         return f"{source} -> {target} event {event}"
 
 
-class Cross(Node):
+class TimedCross(TimedNode):
     """set_cross or wait_cross."""
 
     __slots__ = ("event", "pipe")
@@ -212,12 +212,12 @@ class Cross(Node):
         self.event = integer(op.event)
 
 
-class Scope:
+class TimedBody:
     """What a loop and a section share: what they contain, and the key that tells environments apart."""
 
     def __init__(self) -> None:
-        self.body: list[Node] = []
-        self.rows: dict[Row, None] = {}
+        self.body: list[TimedNode] = []
+        self.rows: dict[TransferRow, None] = {}
         self.counters: dict[tuple[Affine, int], None] = {}
         self.bounds: dict[Affine, None] = {}
         self.channels: dict[int, None] = {}
@@ -228,20 +228,20 @@ class Scope:
         self._phases: list[tuple[Affine, int]] = []
         self._outer_bounds: list[Affine] = []
 
-    def absorb(self, node: Node) -> None:
+    def absorb(self, node: TimedNode) -> None:
         """Append a node and take over what it contains."""
         self.body.append(node)
         self.weight += 1
-        if isinstance(node, Work):
+        if isinstance(node, TimedInstruction):
             self.rows |= dict.fromkeys(node.rows)
-        elif isinstance(node, Flag):
+        elif isinstance(node, TimedFlag):
             if node.counter.terms:
                 self.counters[node.counter, node.slots] = None
             self.channels |= dict.fromkeys(range(node.channel, node.channel + node.slots))
-        elif isinstance(node, Cross):
+        elif isinstance(node, TimedCross):
             if node.kind == SET_CROSS:
                 self.sends.add(node.event)
-        elif isinstance(node, Loop):
+        elif isinstance(node, TimedLoop):
             self.rows |= node.rows
             self.counters |= node.counters
             self.bounds |= node.bounds
@@ -272,14 +272,14 @@ class Scope:
         )
 
 
-class Loop(Scope, Node):
+class TimedLoop(TimedBody, TimedNode):
     """scf.for."""
 
     def __init__(
         self, op: scf.ForOp, number: int, variable: int, bounds: tuple[Affine, Affine], step: int
     ) -> None:
-        Scope.__init__(self)
-        Node.__init__(self, LOOP, op)
+        TimedBody.__init__(self)
+        TimedNode.__init__(self, LOOP, op)
         self.number, self.variable, self.step = number, variable, step
         self.lower, self.upper = bounds
         self.bounds |= dict.fromkeys(b for b in bounds if b.terms)
@@ -322,10 +322,10 @@ class Loop(Scope, Node):
         return steady_runs([clip.steady(env, first, self.step) for clip in self._moving], trips)
 
 
-def _issued(nodes: Sequence[Node], env: Env) -> tuple[int, int]:
+def _issued(nodes: Sequence[TimedNode], env: Env) -> tuple[int, int]:
     count = cycles = 0
     for node in nodes:
-        if isinstance(node, Loop):
+        if isinstance(node, TimedLoop):
             first, trips = node.extent(env)
             env[node.variable] = first
             inner = _issued(node.body, env)
@@ -335,16 +335,16 @@ def _issued(nodes: Sequence[Node], env: Env) -> tuple[int, int]:
     return count, cycles
 
 
-def _slots(node: Node) -> int:
+def _slots(node: TimedNode) -> int:
     """Multi-buffers and flags of several slots whose place depends on an index."""
-    if isinstance(node, Flag):
+    if isinstance(node, TimedFlag):
         return 1 if node.slots > 1 and node.counter.terms else 0
-    if isinstance(node, Work):
+    if isinstance(node, TimedInstruction):
         return len({v for v in node.op.operands if isinstance(v.owner, ops.SlotOp)})
     return 0
 
 
-class Section(Scope):
+class TimedSection(TimedBody):
     """The program of one kind of core."""
 
     def __init__(self, op: structure.SectionOp, grid: Sequence[int], machine: Machine) -> None:
@@ -352,13 +352,13 @@ class Section(Scope):
         self.op = op
         self.core = text(op.core)
         self.units = integer(op.units)
-        self.works: list[Work] = []
+        self.works: list[TimedInstruction] = []
         self.loops = 0
         self.variables = self._outside = len(grid) + 1
         self.allocs: list[ops.AllocOp] = []
         self._validity = Validity()
         self._open: list[int] = []
-        self._fillers: dict[SSAValue, list[tuple[Work, Scope, frozenset[int]]]] = {}
+        self._fillers: dict[SSAValue, list[tuple[TimedInstruction, TimedBody, frozenset[int]]]] = {}
         self.machine = machine
         self._ranges: list[Range] = [(0, g - 1) for g in grid] + [(0, self.units - 1)]
         kernel = op.parent_block()
@@ -390,7 +390,7 @@ class Section(Scope):
         assert isinstance(owner, ops.AllocOp)
         return owner, 0
 
-    def shares(self, work: Work) -> bool:
+    def shares(self, work: TimedInstruction) -> bool:
         """Whether cores side by side read the same bytes with an instruction."""
         fixed = self._ranges[: self._outside]
         return not work.writes and any(high and v not in work.moves_with for v, (_, high) in enumerate(fixed))
@@ -399,7 +399,7 @@ class Section(Scope):
         """(instructions that the scalar unit issues, flags included; its cycles) with the trips of an environment."""
         return _issued(self.body, env)
 
-    def _fill(self, block: Block, scope: Scope) -> None:
+    def _fill(self, block: Block, scope: TimedBody) -> None:
         for op in block.ops:
             self._build(op, scope)
 
@@ -409,7 +409,7 @@ class Section(Scope):
             raise SimulationError(f"{describe(op)} uses an index that the simulator cannot follow")
         return found
 
-    def _build(self, op: Operation, scope: Scope) -> None:
+    def _build(self, op: Operation, scope: TimedBody) -> None:
         if isinstance(op, arith.ConstantOp):
             if isinstance(op.value, IntegerAttr):
                 self._values[op.result] = Affine(op.value.value.data)
@@ -422,11 +422,13 @@ class Section(Scope):
         elif isinstance(op, ops.SyncOp):
             indices = [self._affine(v, op) for v in op.index_operands()]
             row = op.linear().rows[0]
-            self._put(scope, Flag(op, Affine.combine(row[-1], zip(row, indices, strict=False)), self.machine))
+            self._put(
+                scope, TimedFlag(op, Affine.combine(row[-1], zip(row, indices, strict=False)), self.machine)
+            )
         elif isinstance(op, ops.SetCrossOp | ops.WaitCrossOp):
-            self._put(scope, Cross(op, self.machine))
+            self._put(scope, TimedCross(op, self.machine))
         elif isinstance(op, ops.BarrierOp):
-            self._put(scope, Node(BARRIER, op))
+            self._put(scope, TimedNode(BARRIER, op))
         elif isinstance(op, NpuOp):
             work = self._work(op)
             self._put(scope, work)
@@ -436,16 +438,16 @@ class Section(Scope):
         elif not isinstance(op, ops.SlotOp | scf.YieldOp):
             raise SimulationError(f"{describe(op)} is not an instruction the simulator knows")
 
-    def _put(self, scope: Scope, node: Node) -> None:
+    def _put(self, scope: TimedBody, node: TimedNode) -> None:
         node.issue = self.machine.scalar_cycles(self.core, _slots(node))
         scope.absorb(node)
 
-    def _loop(self, op: scf.ForOp) -> Loop:
+    def _loop(self, op: scf.ForOp) -> TimedLoop:
         lower, upper, step = (self._affine(v, op) for v in (op.lb, op.ub, op.step))
         if step.terms or step.constant < 1:
             raise SimulationError(f"{describe(op)} needs a positive constant step")
         low, high = lower.span(self._ranges)[0], upper.span(self._ranges)[1] - 1
-        loop = Loop(op, self.loops, self.variables, (lower, upper), step.constant)
+        loop = TimedLoop(op, self.loops, self.variables, (lower, upper), step.constant)
         if not lower.terms and high >= low:
             high = low + (high - low) // step.constant * step.constant
         self._ranges.append((low, high))
@@ -458,7 +460,7 @@ class Section(Scope):
         loop.seal(self._ranges)
         return loop
 
-    def _guard(self, op: NpuOp, work: Work, scope: Scope) -> None:
+    def _guard(self, op: NpuOp, work: TimedInstruction, scope: TimedBody) -> None:
         """What brings an operand to a product is not needed where all rows or columns of the other one lie outside:
         a chip's program ends its loops there, ours walks on over nothing."""
         if isinstance(op, ops.LoadNd2NzOp | ops.LoadL0Op):
@@ -478,15 +480,15 @@ class Section(Scope):
                         filler.guard(row)
                         home.rows[row] = None
 
-    def _work(self, op: NpuOp) -> Work:
+    def _work(self, op: NpuOp) -> TimedInstruction:
         indices = [self._affine(v, op) for v in op.index_operands()]
-        rows: list[Row] = []
-        box: list[Row] = []
+        rows: list[TransferRow] = []
+        box: list[TransferRow] = []
         if isinstance(op, ops.TransferOp):
             shape = zip(op.linear().rows, op.box_sizes, op.box_steps, op.view.shape, strict=True)
             for row, count, step, extent in shape:
                 offset = Affine.combine(row[-1], zip(row, indices, strict=False))
-                box.append(Row(offset, count, step, extent))
+                box.append(TransferRow(offset, count, step, extent))
                 if offset.terms:
                     rows.append(box[-1])
         operand = None
@@ -497,6 +499,6 @@ class Section(Scope):
         clipped = [row if row in moving else None for row in box]
         self._validity.scope = frozenset([*range(self._outside), *self._open])
         counted = self._validity.follow(op, clipped, indices, self._ranges)
-        work = Work(op, len(self.works), self.machine, indices, moving, operand, counted)
+        work = TimedInstruction(op, len(self.works), self.machine, indices, moving, operand, counted)
         self.works.append(work)
         return work

@@ -71,6 +71,13 @@ def whole_buffer(value: SSAValue) -> SSAValue:
     return value.owner.source if isinstance(value.owner, SlotOp) else value
 
 
+def whole_tensor(value: SSAValue) -> SSAValue:
+    """The tensor that a device value is a view of; any other value itself."""
+    while isinstance(value.owner, ViewOp):
+        value = value.owner.source
+    return value
+
+
 def buffer_users(alloc: SSAValue) -> Iterator[Operation]:
     """The ops that name a buffer or a slot of it, but for those that choose the slots."""
     for use in alloc.uses:

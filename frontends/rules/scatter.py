@@ -163,7 +163,7 @@ def _change(walk: Walk, op: Op, updates: Values, types: Types) -> _Change | None
 
         return _Change(kinds, changed)
     alone = math.prod(shape_of(updates[0])) == 1
-    if not (bindings.integer(op, "unique_indices") or alone):
+    if not (bindings.int_attribute(op, "unique_indices") or alone):
         return None
     return _Change(["set"] * n, lambda operands: apply(results, operands))
 

@@ -29,7 +29,7 @@ def in_place(kernel: tile.KernelOp) -> frozenset[tuple[int, int]]:
     for o, output in enumerate(accesses[first:]):
         if output.plain and not output.loads and len(output.stores) == 1:
             (store,) = output.stores
-            where = Steps(kernel, store)
+            where = StoreSteps(kernel, store)
             for i, given in enumerate(accesses[:first]):
                 if (
                     given.plain
@@ -71,7 +71,7 @@ class Accesses:
         return self.kind.element == other.kind.element and self.kind.bytes == other.kind.bytes
 
 
-class Steps:
+class StoreSteps:
     """The steps in which a kernel stores: one for each core and round of the loops that it shares with a load."""
 
     def __init__(self, kernel: tile.KernelOp, store: tile.StoreOp) -> None:
@@ -107,7 +107,7 @@ class Steps:
         steps = {**self.cores, **_counts(loops[:shared])}
         inner = _counts([*loops[shared:], *self.loops[shared:]])
         unmoved = {v for v, n in steps.items() if n > 1}
-        for loaded, stored in zip(positions(load), positions(self.store), strict=True):
+        for loaded, stored in zip(box_positions(load), box_positions(self.store), strict=True):
             moves = {v: c for v, c in stored.terms.items() if v in steps}
             if moves != {v: c for v, c in loaded.terms.items() if v in steps}:
                 return False
@@ -141,7 +141,7 @@ class Positions:
         return low, high + self.size
 
 
-def positions(op: tile.LoadOp | tile.StoreOp) -> list[Positions]:
+def box_positions(op: tile.LoadOp | tile.StoreOp) -> list[Positions]:
     """Where a box lies, along each dimension of its view."""
     found = []
     for row, size in zip(op.linear().rows, to_ints(op.sizes), strict=True):

@@ -33,7 +33,7 @@ from ...dialects.npu.structure import BranchOp, LoopOp, NpuYieldOp
 from ..base import LevelPass
 from ..calls import callers_first
 from ..errors import PassError
-from .check.order import Clock, Conflict, Memory, Order, frames_of, queues_of
+from .check.order import Clock, Conflict, StreamOrder, TensorPlaces, frames_of, queues_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class NpuScheduleHostPass(LevelPass):
         functions = callers_first(module)
         frames = frames_of(functions)
         for func in functions:
-            memory = Memory(func, frames)
+            memory = TensorPlaces(func, frames)
             for inner in list(func.walk()):
                 if isinstance(inner, EventOp):
                     inner.detach()
@@ -54,10 +54,10 @@ class NpuScheduleHostPass(LevelPass):
                 elif isinstance(inner, Command):
                     assign(inner, memory)
             if queues_of(func, memory) - {COMPUTE}:
-                Schedule(memory).function(func)
+                EventPlacer(memory).function(func)
 
 
-def assign(op: Command, memory: Memory) -> None:
+def assign(op: Command, memory: TensorPlaces) -> None:
     """Gives a command the stream that it belongs on; none to the end of a region that copies nothing."""
     if isinstance(op, NpuYieldOp) and not memory.moved(op):
         op.properties.pop("stream", None)
@@ -66,11 +66,11 @@ def assign(op: Command, memory: Memory) -> None:
 
 
 @dataclass
-class Walk:
+class RegionWalk:
     """One walk over a function, a branch, or two rounds of a loop. `place`: the ops that events stand between, in
     order; `after`: what each queue knows behind each of them; `before`: the same where the round starts."""
 
-    order: Order
+    order: StreamOrder
     blocks: Sequence[Block]
     around: FuncOp | LoopOp | BranchOp
     place: dict[Operation, int]
@@ -96,10 +96,10 @@ class Walk:
         return not self.earlier(conflict), self.place.get(self.top(conflict.first.op), -1)
 
 
-class Schedule:
+class EventPlacer:
     """Orders the streams of one function, whose commands have theirs."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: TensorPlaces) -> None:
         self.memory = memory
         self.events: dict[tuple[Operation, int], int] = {}
         """The event that is recorded on a queue behind an op, or for a block's first op at its start."""
@@ -136,7 +136,7 @@ class Schedule:
 
     def safe(self, func: FuncOp) -> bool:
         """Whether nothing of a function is unordered."""
-        order = Order(self.memory, (), _unsafe, _unsafe)
+        order = StreamOrder(self.memory, (), _unsafe, _unsafe)
         try:
             if self.memory.called:
                 order.border(func)
@@ -155,9 +155,9 @@ class Schedule:
                 for region in op.branches:
                     self.blocks([region.block], op)
         found: list[Conflict] = []
-        order = Order(self.memory, (), found.append, _lost)
+        order = StreamOrder(self.memory, (), found.append, _lost)
         ops = [op for block in blocks for op in block.ops]
-        walk = Walk(order, blocks, around, {op: i for i, op in enumerate(ops)}, found)
+        walk = RegionWalk(order, blocks, around, {op: i for i, op in enumerate(ops)}, found)
         if isinstance(around, FuncOp) and self.memory.called:
             order.border(around)
         for second in (False, True) if isinstance(around, LoopOp) else (False,):
@@ -166,7 +166,7 @@ class Schedule:
             for op in [op for block in blocks for op in block.ops]:
                 self.op(walk, op)
 
-    def op(self, walk: Walk, op: Operation) -> None:
+    def op(self, walk: RegionWalk, op: Operation) -> None:
         """Lets an op wait for what it needs, then goes past it."""
         while True:
             walk.found.clear()
@@ -177,7 +177,7 @@ class Schedule:
         walk.order.op(op)
         walk.after[op] = [walk.order.clock(q) for q in range(len(QUEUES))]
 
-    def wait(self, walk: Walk, conflict: Conflict, op: Operation) -> None:
+    def wait(self, walk: RegionWalk, conflict: Conflict, op: Operation) -> None:
         """Inserts an event between the two commands of a conflict, the second of which is or is in `op`."""
         queue, source = conflict.first.queue, walk.top(conflict.first.op)
         if source is walk.around or (walk.earlier(conflict) and isinstance(source, NpuYieldOp)):
@@ -193,7 +193,7 @@ class Schedule:
         walk.order.known.events[event] = clock
         walk.order.wait(conflict.second.queue, clock)
 
-    def event(self, walk: Walk, at: Operation, queue: int, start: bool) -> int:
+    def event(self, walk: RegionWalk, at: Operation, queue: int, start: bool) -> int:
         """The event of a queue behind an op, or at the start of the round whose first op that is."""
         key = (at, queue - len(QUEUES) if start else queue)
         if key not in self.events:
@@ -207,7 +207,7 @@ class Schedule:
                 block.insert_op_after(record, at)
         return self.events[key]
 
-    def prime(self, walk: Walk, event: int, queue: int) -> None:
+    def prime(self, walk: RegionWalk, event: int, queue: int) -> None:
         """Records an event before the loop, for its first round."""
         if event in self.primed:
             return

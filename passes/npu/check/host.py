@@ -32,13 +32,13 @@ from ....dialects.npu.structure import (
     ToHostOp,
 )
 from ....machine import Machine
-from .device import Summary
+from .device import KernelSummary
 from .finding import Bytes, Finding
 from .parts import Part
 
 
 @dataclass(frozen=True)
-class State:
+class Contents:
     """What a tensor holds: nothing yet, its own contents, a part of them, another tensor's, or a function's. `by` is
     the op that made it so, `part` the elements that are there."""
 
@@ -58,17 +58,17 @@ def outputs_of(func: FuncOp) -> int:
     return 0
 
 
-WHOLE, NOTHING = State("whole"), State("nothing")
+WHOLE, NOTHING = Contents("whole"), Contents("nothing")
 
 
-class HostProgram:
+class HostFunctionCheck:
     """One function of the host program. `frames`: for each function that is called, the bytes that it and what it calls
     write besides its arguments; `arena`: the size of device memory in use."""
 
     def __init__(
         self,
         func: FuncOp,
-        kernels: dict[str, Summary],
+        kernels: dict[str, KernelSummary],
         frames: Mapping[str, tuple[int, int]],
         arena: int,
         machine: Machine,
@@ -81,7 +81,7 @@ class HostProgram:
         self.makers: dict[SSAValue, Operation] = {}
         self.neighbours: dict[SSAValue, list[SSAValue]] = {}
         """For each tensor those that share bytes with it, in order."""
-        self.states: dict[SSAValue, State] = {}
+        self.states: dict[SSAValue, Contents] = {}
         self.kept: set[SSAValue] = set()
         """Arguments that the function must leave as they are."""
 
@@ -230,8 +230,8 @@ class HostProgram:
         if part is None or part.whole:
             self.states[root] = WHOLE
         elif old.kind in ("nothing", "part"):
-            self.states[root] = State("part", op, None, part)
-        gone = State("other", op, root)
+            self.states[root] = Contents("part", op, None, part)
+        gone = Contents("other", op, root)
         for other in self.neighbours.get(root, ()):
             if self.states[other].kind != "nothing":
                 self.states[other] = gone
@@ -326,7 +326,7 @@ class HostProgram:
         for i in sorted(summary.writes):
             self._write(op.operands[i], op, summary.parts.get(i))
 
-    def _together(self, summary: Summary, op: LaunchOp, written: int, used: int) -> Finding | None:
+    def _together(self, summary: KernelSummary, op: LaunchOp, written: int, used: int) -> Finding | None:
         """What is wrong with a launch that has one tensor as two arguments, the first of which it writes."""
         if used in summary.writes or used in summary.needs or written in summary.needs:
             what = "{first} gives its kernel one tensor twice, to write and to use"
@@ -335,7 +335,7 @@ class HostProgram:
 
     def _call(self, op: CallOp) -> None:
         name = op.callee.root_reference.data
-        callee = function_of(op)
+        callee = called_function(op)
         if callee is not None and self._misfitting(op, callee):
             return
         if name not in self.frames:
@@ -360,7 +360,7 @@ class HostProgram:
                     what = "{first} gives a function a tensor in the memory that it works in"
                     self.findings.append(Finding("device-overlap", what, op, bytes=Bytes("gm", low, high)))
                 elif self.states[root].kind != "nothing":
-                    self.states[root] = State("frame", op)
+                    self.states[root] = Contents("frame", op)
         for value in op.written():
             self._write(value, op)
 
@@ -399,7 +399,7 @@ class HostProgram:
 
     def _branch(self, op: BranchOp) -> None:
         before = dict(self.states)
-        after: list[dict[SSAValue, State]] = []
+        after: list[dict[SSAValue, Contents]] = []
         for region in op.branches:
             self.states = dict(before)
             self._block(region.block)
@@ -408,9 +408,9 @@ class HostProgram:
         for value in op.outputs:
             self._write(value, op)
 
-    def _join(self, ways: Sequence[Mapping[SSAValue, State]]) -> None:
+    def _join(self, ways: Sequence[Mapping[SSAValue, Contents]]) -> None:
         """Goes on after one of several ways: a tensor is whole where it is so after each of them."""
-        found: dict[SSAValue, State] = {}
+        found: dict[SSAValue, Contents] = {}
         for states in ways:
             for root, state in states.items():
                 if found.get(root, WHOLE).kind == "whole":
@@ -418,7 +418,7 @@ class HostProgram:
         self.states = found
 
 
-def function_of(op: CallOp) -> FuncOp | None:
+def called_function(op: CallOp) -> FuncOp | None:
     """The function that a call runs."""
     module = op.parent_op()
     while module is not None and not isinstance(module, ModuleOp):

@@ -70,7 +70,7 @@ class Conflict:
     known: int
 
 
-class Memory:
+class TensorPlaces:
     """The tensors of a function, where they are, and which share bytes. `frames`: the bytes that each function it may
     call works in."""
 
@@ -120,7 +120,7 @@ class Memory:
         return [(v, t) for v, t in op.moved() if self.roots[v] is not self.roots[t]]
 
 
-def join(one: Clock, other: Clock) -> Clock:
+def later_of(one: Clock, other: Clock) -> Clock:
     return tuple(map(max, one, other))
 
 
@@ -159,13 +159,13 @@ class Known:
         self.events = {e: tuple(map(min, self.events[e], other.events[e])) for e in common}
 
 
-class Order:
+class StreamOrder:
     """Walks a function; `synchronous` are functions that it may call. `conflict` is told what is not ordered, `lost`
     which wait has nothing to wait for."""
 
     def __init__(
         self,
-        memory: Memory,
+        memory: TensorPlaces,
         synchronous: Collection[str],
         conflict: Callable[[Conflict], None],
         lost: Callable[[WaitEventOp], None],
@@ -221,10 +221,10 @@ class Order:
 
     def clock(self, queue: int) -> Clock:
         """What the next command of a queue will know."""
-        return join(self.known.clocks[queue], self.known.clocks[THREAD])
+        return later_of(self.known.clocks[queue], self.known.clocks[THREAD])
 
     def wait(self, queue: int, clock: Clock) -> None:
-        self.known.clocks[queue] = join(self.known.clocks[queue], clock)
+        self.known.clocks[queue] = later_of(self.known.clocks[queue], clock)
 
     def _command(
         self, op: Operation, queue: str | None, reads: Sequence[SSAValue], writes: Sequence[SSAValue]
@@ -247,7 +247,7 @@ class Order:
         """Waits for everything, and everything waits for it."""
         everything = NOTHING
         for clock in self.known.clocks:
-            everything = join(everything, clock)
+            everything = later_of(everything, clock)
         self._count(THREAD, op, everything)
         self.known.clocks = [self.known.clocks[THREAD]] * len(QUEUES)
         self._access(THREAD, op, reads, writes)
@@ -341,7 +341,7 @@ def _on_device(place: Place) -> bool:
     return isinstance(place, str) or isinstance(place.type, GmType)
 
 
-def queues_of(func: FuncOp, memory: Memory) -> set[str | None]:
+def queues_of(func: FuncOp, memory: TensorPlaces) -> set[str | None]:
     """The queues that a function's own commands are on; None among them for synchronous ones."""
     found: set[str | None] = set()
     for op in func.walk():
@@ -354,7 +354,7 @@ def synchronous_functions(callers_first: Sequence[FuncOp]) -> set[str]:
     """Functions with a command that has no stream, and those that call them."""
     found: set[str] = set()
     for func in reversed(callers_first):
-        if None in queues_of(func, Memory(func, {})) or found & calls_of(func).keys():
+        if None in queues_of(func, TensorPlaces(func, {})) or found & calls_of(func).keys():
             found.add(text(func.sym_name))
     return found
 
