@@ -12,10 +12,10 @@ from xdsl.ir import SSAValue
 
 from ..dialects.dtypes import dtype_name
 from ..dialects.graph.donation import donate, donated
-from ..dialects.module import main_of
 from ..dialects.npu import gm
 from ..passes.npu.plan_memory import reused
 from .signature import CompileError, Signature
+from .sources import entry_of
 
 Donate = int | str | Sequence[int | str]
 """Arguments by position (from the end where negative) or by name."""
@@ -50,7 +50,7 @@ def donate_inputs(
     CompileError for an argument that does not exist."""
     if which == ():
         return
-    main = main_of(module)
+    main = entry_of(module)
     count, keywords = signature.form
     names = [*map(signature.parameters.label, range(count)), *keywords]
     if signature.in_tree is None:
@@ -68,7 +68,7 @@ class Donations:
     that are those of a result's type; and those whose memory the program uses."""
 
     def __init__(self, module: ModuleOp, title: str, signature: Signature) -> None:
-        main = main_of(module)
+        main = entry_of(module)
         args = main.body.block.args
         given = [i for i, free in enumerate(donated(main)) if free]
         uses = reused(main) if given else []

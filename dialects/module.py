@@ -35,12 +35,9 @@ def set_target(module: ModuleOp, target: str) -> None:
     module.attributes[TARGET] = StringAttr(target)
 
 
-def main_of(module: ModuleOp) -> FuncOp:
-    """The function @main of a module. Raises VerifyException."""
-    for op in module.ops:
-        if isinstance(op, FuncOp) and op.sym_name.data == "main":
-            return op
-    raise VerifyException("the module has no func.func @main")
+def find_main(module: ModuleOp) -> FuncOp | None:
+    """The function @main of a module, where it has one."""
+    return next((op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main"), None)
 
 
 def machine_of(op: Operation) -> Machine | None:

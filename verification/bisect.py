@@ -17,11 +17,11 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator
 
+from ..backends.interpreter.graph import main_of
 from ..dialects import make_context, tile
 from ..dialects.base import source_of, text
 from ..dialects.graph import FusionOp
 from ..dialects.graph.interface import shape_of
-from ..dialects.module import main_of
 from ..dialects.npu.interface import gm
 from ..dialects.npu.structure import KernelOp, LaunchOp
 from ..dialects.text import parse_module

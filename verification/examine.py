@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
+from ..backends.interpreter.graph import main_of
 from ..backends.simulator import SimulationError, simulate
-from ..dialects.module import main_of
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..machine import Machine

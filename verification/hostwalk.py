@@ -18,10 +18,10 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ..backends.interpreter.commands import COMMANDS
 from ..backends.interpreter.compiling import OPTIONS, lowered, row_major, xla_jit
-from ..backends.interpreter.host import run_text
 from ..backends.interpreter.hostprogram import (
-    PASSIVE,
+    ExecutingVisitor,
     HostProgram,
     yielded,
 )
@@ -29,10 +29,12 @@ from ..backends.interpreter.launch import ZERO, LaunchBinding, trace_kernel
 from ..backends.interpreter.program import COMPILERS
 from ..backends.interpreter.state import State, TypedState, given, held, on_host, storage
 from ..backends.interpreter.values import plain
-from ..dialects.base import describe, integer, text, to_ints
+from ..dialects.base import describe, integer, to_ints
 from ..dialects.dtypes import numpy_dtype, size
 from ..dialects.npu import structure as npu
+from ..dialects.npu.host_program import DeviceTensorOp
 from ..dialects.npu.interface import gm
+from ..dialects.npu.streams import Command
 from ..machine import Machine
 from .compare import WRONG, compare
 from .structure import Cache, structure
@@ -52,7 +54,7 @@ class HostArena:
         self.bytes = np.zeros(size.value.data, np.uint8)
         self.address: dict[SSAValue, int] = dict(zip(host.block.args, to_ints(addresses), strict=True))
         for op in host.ops():
-            if isinstance(op, (npu.GmAllocOp, npu.GmConstantOp)):
+            if isinstance(op, DeviceTensorOp):
                 if op.address is None:
                     raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
                 self.address[op.result] = integer(op.address)
@@ -104,7 +106,7 @@ class BoundKernel:
     returned: list[SSAValue]
 
 
-class HostWalk:
+class HostWalk(ExecutingVisitor[None]):
     """One run of a module of the npu level. golden: the run of the level or pass before; exact values are
     expected, since nothing below the tile level changes arithmetic."""
 
@@ -133,6 +135,7 @@ class HostWalk:
         """Tensors of the arena that nothing was written to since they were made."""
         self.cleared: set[SSAValue] = set()
         """Tensors of the arena that were set to zeros for the launch at hand."""
+        self.path: Path = ()
         self.lost = False
         """The launches no longer correspond to the golden ones: nothing further is compared."""
 
@@ -175,41 +178,49 @@ class HostWalk:
         return self.state
 
     def block(self, block: Block, path: Path) -> None:
+        outer, self.path = self.path, path
         for op in block.ops:
-            match op:
-                case npu.GmAllocOp():
-                    if self.arena is None:
-                        self.state.drop([op.result])
-                    else:
-                        self.fresh.add(op.result)
-                case npu.LaunchOp():
-                    self._clear(op)
-                    self.launch(op, path)
-                case npu.CopyOp():
-                    self._copy_values([op.source], [op.dest])
-                case npu.HostCallOp():
-                    results = run_text(text(op.module), [self.read(v) for v in op.inputs])
-                    self._set(op.outputs, results)
-                case npu.LoopOp():
-                    self._loop(op, path)
-                case npu.BranchOp():
-                    index = int(np.asarray(self.read(op.index)).reshape(()))
-                    region = op.branches[index if 0 <= index < len(op.branches) else -1]
-                    self.block(region.block, path)
-                    self._set(op.results, self._leave_block(region.block, op.outputs))
-                case npu.CallOp():
-                    self.host.enter_call(op, self.state)
-                    self.block(self.host.function(op), path)
-                    self.host.leave_call(op, self.state)
-                    self.fresh -= {self.host.root(v) for v in op.written()}
-                case npu.ScalarsOp():
-                    self.host.scalars(op, self.numbers)
-                case npu.ToHostOp():
-                    self._set([op.result], [jax.numpy.array(given(self.read(op.source), op.source))])
-                case npu.ToDeviceOp():
-                    self.write(op.dest, held(self.read(op.source)))
-                case _ if not isinstance(op, PASSIVE):
-                    raise VerifyException(f"{describe(op)} is not an op of a host program")
+            self.visit(op)
+        self.path = outer
+
+    def passive(self, op: Operation) -> None:
+        pass
+
+    def tensor(self, op: DeviceTensorOp) -> None:
+        if isinstance(op, npu.GmAllocOp):
+            if self.arena is None:
+                self.state.drop([op.result])
+            else:
+                self.fresh.add(op.result)
+
+    def launch(self, op: npu.LaunchOp) -> None:
+        self._clear(op)
+        self._launch(op, self.path)
+
+    def command(self, op: Command) -> None:
+        contents = [
+            self.read(v) if on_host(v) else jax.numpy.array(self.read(v)) for v in (*op.reads(), *op.at_issue())
+        ]
+        for v, x in zip(op.writes(), COMMANDS[type(op)](op, contents), strict=True):
+            if on_host(v):
+                self.numbers.set(v, x)
+            else:
+                self.write(v, x)
+
+    def call(self, op: npu.CallOp) -> None:
+        self.host.enter_call(op, self.state)
+        self.block(self.host.function(op), self.path)
+        self.host.leave_call(op, self.state)
+        self.fresh -= {self.host.root(v) for v in op.written()}
+
+    def scalars(self, op: npu.ScalarsOp) -> None:
+        self.host.scalars(op, self.numbers)
+
+    def branch(self, op: npu.BranchOp) -> None:
+        index = int(np.asarray(self.read(op.index)).reshape(()))
+        region = op.branches[index if 0 <= index < len(op.branches) else -1]
+        self.block(region.block, self.path)
+        self._set(op.results, self._leave_block(region.block, op.outputs))
 
     def _copy_values(self, sources: Sequence[SSAValue], targets: Sequence[SSAValue]) -> None:
         contents = [jax.numpy.array(self.read(v)) for v in sources]
@@ -227,7 +238,8 @@ class HostWalk:
         for v, x in zip(values, contents, strict=False):
             self.numbers.set(v, x)
 
-    def _loop(self, op: npu.LoopOp, path: Path) -> None:
+    def loop(self, op: npu.LoopOp) -> None:
+        path = self.path
         known = None if op.trip_count is None else integer(op.trip_count)
         numbers, trip = [self.read(v) for v in op.numbers], 0
         while True:
@@ -257,7 +269,7 @@ class HostWalk:
             self.state.set(root, np.zeros(kind.shape, numpy_dtype(kind.element)))
         self.fresh -= self.cleared
 
-    def launch(self, op: npu.LaunchOp, path: Path) -> None:
+    def _launch(self, op: npu.LaunchOp, path: Path) -> None:
         number = len(self.trace.launches)
         name = op.callee.root_reference.data
         inputs = [self.read(v) for v in op.inputs()]

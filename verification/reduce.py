@@ -15,8 +15,8 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ..backends.interpreter.graph import main_of
 from ..dialects.dtypes import dtype_name, numpy_dtype
-from ..dialects.module import main_of
 from ..dialects.npu.types import GmType
 from ..passes.pipeline import level_of
 from .edits import EDITS, Edit, tidy

@@ -19,7 +19,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..backends.interpreter.compiling import QUICK_OPTIONS, row_major, xla_jit
-from ..backends.interpreter.graph import RULES, called
+from ..backends.interpreter.graph import RULES, called, main_of
 from ..backends.interpreter.host import run_text
 from ..backends.interpreter.launch import ZERO
 from ..backends.interpreter.tile import run_kernel
@@ -29,7 +29,6 @@ from ..dialects import tile
 from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype
 from ..dialects.graph import control
-from ..dialects.module import main_of
 from ..dialects.npu.types import GmType
 from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros, propagate
 from .compare import SAME, Difference, compare, same_bits

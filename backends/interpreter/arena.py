@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer, to_ints
 from ...dialects.npu import structure
+from ...dialects.npu.host_program import DeviceTensorOp
 from .compiling import xla_jit
 from .hostprogram import HostProgram
 from .state import SMALL_WORDS, ArenaState, State, fill, whole_words
@@ -40,7 +41,7 @@ class Arena:
         self.constants: list[tuple[int, np.ndarray]] = []
         self.kept: Array | None = None
         for op in host.ops():
-            if isinstance(op, (structure.GmAllocOp, structure.GmConstantOp)):
+            if isinstance(op, DeviceTensorOp):
                 if op.address is None:
                     raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
                 self.address[op.result] = integer(op.address) // 4

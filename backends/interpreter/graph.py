@@ -25,7 +25,7 @@ from ...dialects.graph import (
     SortOp,
     control,
 )
-from ...dialects.module import main_of
+from ...dialects.module import find_main
 from ...support.rules import Rules
 from . import scattering, selecting, sorting, values
 from .compiling import QUICK_OPTIONS
@@ -377,6 +377,14 @@ def called(op: func.CallOp) -> func.FuncOp:
     if not isinstance(found, func.FuncOp) or not found.body.blocks:
         raise VerifyException(f"{describe(op)} calls {op.callee}, which does not exist")
     return found
+
+
+def main_of(module: ModuleOp) -> func.FuncOp:
+    """The function @main of a module. Raises VerifyException where it has none."""
+    main = find_main(module)
+    if main is None:
+        raise VerifyException("the module has no func.func @main")
+    return main
 
 
 def run_graph(module: ModuleOp, *arrays: Any) -> list[Array]:

@@ -16,16 +16,17 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.base import integer, text
+from ...dialects.base import integer
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
+from ...dialects.npu.host_program import DeviceTensorOp, is_passive
 from ...dialects.npu.interface import gm
+from ...dialects.npu.streams import Command
 from ...machine import Machine
 from ...support.collector import collector_paused
 from .arena import Arena
 from .graph import needs_host
-from .host import run_text
-from .hostprogram import PASSIVE, HostProgram, yielded
+from .hostprogram import ExecutingVisitor, HostProgram, yielded
 from .launch import ZERO, CompiledKernel, is_heavy
 from .segments import Segment
 from .state import ArenaState, State, TypedState, given, held, on_host
@@ -120,13 +121,13 @@ class Executable:
         defined = set(defined)
         made = (r for op in block.ops for inner in op.walk() for r in inner.results)
         own = {r for r in made if on_host(r) or isinstance(r.owner, structure.GmAllocOp)}
-        ops = [op for op in block.ops if not isinstance(op, (structure.GmAllocOp, structure.GmConstantOp))]
+        ops = [op for op in block.ops if not isinstance(op, DeviceTensorOp)]
         last = {r: i for i, op in enumerate(ops) for r in self.host.touches(op)}
         last |= dict.fromkeys(self.host.touches(ops[-1]), len(ops))
         steps: list[PythonStep] = []
         for start, end in self._stretches(ops):
             lives = {r for r, at in last.items() if at >= end or (inner and r not in own)}
-            part = [op for op in ops[start:end] if not isinstance(op, PASSIVE)]
+            part = [op for op in ops[start:end] if not is_passive(op)]
             if not part:
                 continue
             step = (
@@ -163,37 +164,16 @@ class Executable:
 
     def _apart(self, op: Operation) -> bool:
         """Whether an op cannot be part of a compiled loop."""
-        if isinstance(op, structure.CallOp):
-            return self.host.reached(op)[1]
-        heavy = self.arena is None and isinstance(op, structure.LaunchOp) and self._is_heavy(op)
-        control = isinstance(op, (structure.LoopOp, structure.BranchOp))
-        host = isinstance(op, structure.HostCallOp) or (
-            isinstance(op, structure.ScalarsOp) and needs_host(op)
-        )
-        return heavy or host or (control and any(map(self._apart, _inside(op))))
+        return _NeedsPython(self).visit(op)
 
-    def _is_heavy(self, op: structure.LaunchOp) -> bool:
+    def is_heavy(self, op: structure.LaunchOp) -> bool:
         kernel = self.host.callee(op)
         if kernel not in self.heavy:
             self.heavy[kernel] = is_heavy(kernel)
         return self.heavy[kernel]
 
     def _single(self, op: Operation, defined: set[SSAValue]) -> PythonStep:
-        match op:
-            case structure.LaunchOp():
-                return self._heavy(op, defined)
-            case structure.LoopOp():
-                return self._python_loop(op, defined)
-            case structure.BranchOp():
-                return self._python_branch(op, defined)
-            case structure.CallOp():
-                return self._python_call(op)
-            case structure.HostCallOp():
-                return PythonStep(lambda state: self._host_call(op, state))
-            case structure.ScalarsOp():
-                return PythonStep(lambda state: self.host.scalars(op, state))
-            case _:
-                raise AssertionError(f"{op.name} is not a step of its own")
+        return _PythonSteps(self, defined).visit(op)
 
     def _segment(self, ops: Sequence[Operation], defined: set[SSAValue], lives: set[SSAValue]) -> PythonStep:
         known = frozenset(defined)
@@ -223,7 +203,7 @@ class Executable:
 
         return PythonStep(run)
 
-    def _heavy(self, op: structure.LaunchOp, defined: set[SSAValue]) -> PythonStep:
+    def heavy_launch(self, op: structure.LaunchOp, defined: set[SSAValue]) -> PythonStep:
         kernel = self.host.callee(op)
         signature, passed, returned = self.host.bind(op, defined.__contains__)
         key = (kernel.sym_name, signature)
@@ -235,7 +215,7 @@ class Executable:
 
         return PythonStep(run)
 
-    def _python_loop(self, op: structure.LoopOp, defined: set[SSAValue]) -> PythonStep:
+    def python_loop(self, op: structure.LoopOp, defined: set[SSAValue]) -> PythonStep:
         body = self._plan(op.body.block, {*defined, *op.number_args(op.body.block)}, True)
         trips = None if op.trip_count is None else integer(op.trip_count)
         # with a trip count the condition has nothing to say, and yields nothing
@@ -260,7 +240,7 @@ class Executable:
 
         return PythonStep(run)
 
-    def _python_branch(self, op: structure.BranchOp, defined: set[SSAValue]) -> PythonStep:
+    def python_branch(self, op: structure.BranchOp, defined: set[SSAValue]) -> PythonStep:
         branches = [(self._plan(r.block, defined, True), r.block) for r in op.branches]
 
         def run(state: State) -> None:
@@ -271,7 +251,7 @@ class Executable:
 
         return PythonStep(run)
 
-    def _python_call(self, op: structure.CallOp) -> PythonStep:
+    def python_call(self, op: structure.CallOp) -> PythonStep:
         block = self.host.function(op)
         if block not in self.functions:
             given = block.args[: len(block.args) - integer(op.outputs)]
@@ -285,10 +265,61 @@ class Executable:
 
         return PythonStep(run)
 
-    def _host_call(self, op: structure.HostCallOp, state: State) -> None:
-        results = run_text(text(op.module), [self.host.read(state, v) for v in op.inputs])
-        for v, x in zip(op.outputs, results, strict=True):
-            self.host.write(state, v, x)
+
+class _NeedsPython(ExecutingVisitor[bool]):
+    """Whether an op cannot be part of a compiled loop."""
+
+    def __init__(self, program: Executable) -> None:
+        self.program = program
+
+    def passive(self, op: Operation) -> bool:
+        return False
+
+    def launch(self, op: structure.LaunchOp) -> bool:
+        return self.program.arena is None and self.program.is_heavy(op)
+
+    def command(self, op: Command) -> bool:
+        return op.on_host
+
+    def call(self, op: structure.CallOp) -> bool:
+        return self.program.host.reached(op)[1]
+
+    def scalars(self, op: structure.ScalarsOp) -> bool:
+        return needs_host(op)
+
+    def loop(self, op: structure.LoopOp) -> bool:
+        return any(map(self.visit, _inside(op)))
+
+    def branch(self, op: structure.BranchOp) -> bool:
+        return any(map(self.visit, _inside(op)))
+
+
+class _PythonSteps(ExecutingVisitor[PythonStep]):
+    """The step that an op is by itself. `defined`: roots that hold something before it."""
+
+    def __init__(self, program: Executable, defined: set[SSAValue]) -> None:
+        self.program, self.defined = program, defined
+
+    def passive(self, op: Operation) -> PythonStep:
+        raise AssertionError(f"{op.name} is not a step of its own")
+
+    def launch(self, op: structure.LaunchOp) -> PythonStep:
+        return self.program.heavy_launch(op, self.defined)
+
+    def command(self, op: Command) -> PythonStep:
+        return PythonStep(lambda state: self.program.host.run_command(op, state))
+
+    def call(self, op: structure.CallOp) -> PythonStep:
+        return self.program.python_call(op)
+
+    def scalars(self, op: structure.ScalarsOp) -> PythonStep:
+        return PythonStep(lambda state: self.program.host.scalars(op, state))
+
+    def loop(self, op: structure.LoopOp) -> PythonStep:
+        return self.program.python_loop(op, self.defined)
+
+    def branch(self, op: structure.BranchOp) -> PythonStep:
+        return self.program.python_branch(op, self.defined)
 
 
 def _run(steps: Sequence[PythonStep], state: State) -> None:

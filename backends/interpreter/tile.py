@@ -17,14 +17,13 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialects import tile as ops
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
-from ...dialects.module import main_of
 from ...dialects.npu.interface import gm
 from ...dialects.npu.types import GmType
 from ...dialects.tile import TileOp, tile_type
 from ...machine import Machine
 from . import values
 from .compiling import row_major, xla_jit
-from .graph import GraphRunner
+from .graph import GraphRunner, main_of
 from .grid import GridWalker
 from .instructions import RULES, Spec
 from .launch import ZERO

@@ -32,9 +32,9 @@ from xdsl.traits import (
 
 from ..base import FormattedOp, integer
 from ..dtypes import element_type, itemsize, size, tensor
-from ..effects import MemoryEffectInterface, allocates, effects_on
 from ..graph import ConstantOp, YieldOp
 from ..graph.attributes import DataAttr
+from .host_program import ControlOp, DeviceTensorOp, HostProgramOp, HostVisitor, R
 from .interface import gm
 from .legality import Kernel, Section
 from .streams import COMPUTE, COPY_IN, COPY_OUT, HOST, Command, RecordEventOp, WaitEventOp, is_number
@@ -60,28 +60,18 @@ class SectionOp(Section):
 
 
 @irdl_op_definition
-class GmAllocOp(FormattedOp, MemoryEffectInterface):
-    """A tensor in device memory; `address` (bytes) comes with npu-plan-memory."""
+class GmAllocOp(DeviceTensorOp):
+    """A tensor that holds nothing yet."""
 
     name = "npu.gm_alloc"
-    address = opt_prop_def(IntegerAttr)
-    result = result_def(GmType)
-
-    def effects(self) -> AbstractSet[EffectInstance]:
-        return allocates(self.results)
 
 
 @irdl_op_definition
-class GmConstantOp(FormattedOp, MemoryEffectInterface):
+class GmConstantOp(DeviceTensorOp):
     """A constant that is in device memory before the program starts."""
 
     name = "npu.gm_constant"
     value = prop_def(DataAttr)
-    address = opt_prop_def(IntegerAttr)
-    result = result_def(GmType)
-
-    def effects(self) -> AbstractSet[EffectInstance]:
-        return allocates(self.results)
 
     def verify_(self) -> None:
         data = self.value.data
@@ -130,9 +120,12 @@ class LaunchOp(Command):
                     f"operand {i} is {value.type}: it must be a device tensor, or an input number"
                 )
 
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.launch(self)
+
 
 @irdl_op_definition
-class CallOp(FormattedOp, MemoryEffectInterface):
+class CallOp(HostProgramOp):
     """Runs a function of the host program on device tensors: its inputs, then the `outputs` that it writes. The
     function has a frame of its own in device memory for everything else, since no function calls itself."""
 
@@ -148,8 +141,14 @@ class CallOp(FormattedOp, MemoryEffectInterface):
     def written(self) -> Sequence[SSAValue]:
         return self.operands[len(self.operands) - integer(self.outputs) :]
 
-    def effects(self) -> AbstractSet[EffectInstance]:
-        return effects_on(self.inputs(), self.written())
+    def reads(self) -> Sequence[SSAValue]:
+        return self.inputs()
+
+    def writes(self) -> Sequence[SSAValue]:
+        return self.written()
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.call(self)
 
     def verify_(self) -> None:
         name = self.callee.root_reference.data
@@ -172,11 +171,11 @@ class CopyOp(Command):
     def reads(self) -> Sequence[SSAValue]:
         return [self.source]
 
-    def written(self) -> Sequence[SSAValue]:
+    def writes(self) -> Sequence[SSAValue]:
         return [self.dest]
 
-    def writes(self) -> Sequence[SSAValue]:
-        return self.written()
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.copy(self)
 
     def verify_(self) -> None:
         super().verify_()
@@ -216,9 +215,12 @@ class HostCallOp(Command):
     def writes(self) -> Sequence[SSAValue]:
         return self.outputs
 
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.host_call(self)
+
 
 @irdl_op_definition
-class ScalarsOp(FormattedOp):
+class ScalarsOp(HostProgramOp):
     """Arithmetic on numbers in the host's memory, in the ops of the graph level."""
 
     name = "npu.scalars"
@@ -235,6 +237,18 @@ class ScalarsOp(FormattedOp):
         last = self.body.block.last_op
         if not isinstance(last, YieldOp) or [v.type for v in last.operands] != list(self.result_types):
             raise self.error("must end with graph.yield of the results' types")
+
+    def reads(self) -> Sequence[SSAValue]:
+        return self.inputs
+
+    def writes(self) -> Sequence[SSAValue]:
+        return self.outputs
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return frozenset()
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.scalars(self)
 
     def work(self) -> int:
         """How many operations the host does."""
@@ -257,6 +271,9 @@ class ToHostOp(Command):
     def writes(self) -> Sequence[SSAValue]:
         return [self.result]
 
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.to_host(self)
+
     def verify_(self) -> None:
         super().verify_()
         kind = gm(self.source)
@@ -275,12 +292,9 @@ class ToDeviceOp(Command):
     source = operand_def(TensorType)
     dest = operand_def(GmType)
 
-    def written(self) -> Sequence[SSAValue]:
-        return [self.dest]
-
     def with_command(self) -> bool:
         """Whether it is a number that the program's thread has."""
-        return is_number(self.source.type) and not isinstance(self.source.owner, HostCallOp | ToHostOp)
+        return is_number(self.source.type) and not isinstance(self.source.owner, Command)
 
     def home(self) -> str:
         return COMPUTE if self.with_command() else COPY_IN
@@ -292,7 +306,10 @@ class ToDeviceOp(Command):
         return [self.source] if self.with_command() else ()
 
     def writes(self) -> Sequence[SSAValue]:
-        return self.written()
+        return [self.dest]
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.to_device(self)
 
     def verify_(self) -> None:
         super().verify_()
@@ -305,6 +322,8 @@ class ToDeviceOp(Command):
 class NpuYieldOp(Command):
     """Ends a region of the host program with the tensors that hold its results, then its numbers. Tensors that are not
     where the op around the region wants them are copied there, on `stream`."""
+
+    PASSIVE: ClassVar[bool] = True
 
     name = "npu.yield"
     values = var_operand_def()
@@ -330,6 +349,9 @@ class NpuYieldOp(Command):
     def at_issue(self) -> Sequence[SSAValue]:
         return [v for v in self.values if is_number(v.type)]
 
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.yields(self)
+
 
 def check_yields(op: FormattedOp, what: str, block: Block, types: Sequence[Attribute]) -> None:
     """A region of the host program ends with npu.yield of these types. Raises VerifyException."""
@@ -341,12 +363,14 @@ def check_yields(op: FormattedOp, what: str, block: Block, types: Sequence[Attri
 
 
 @irdl_op_definition
-class LoopOp(FormattedOp, MemoryEffectInterface):
+class LoopOp(ControlOp):
     """Repeats `body` while `condition` yields the number true, or `trip_count` times where that is known.
 
     `initial` has device tensors first: they are the loop's state, which the body's end updates in place. After them
     come numbers of the host, whose last values are the results.
     """
+
+    REPEATS: ClassVar[bool] = True
 
     name = "npu.loop"
     initial = var_operand_def()
@@ -374,11 +398,21 @@ class LoopOp(FormattedOp, MemoryEffectInterface):
         """A region's names for the numbers."""
         return block.args[len(self.state_args(block)) :]
 
-    def written(self) -> Sequence[SSAValue]:
+    def ways(self) -> Sequence[Sequence[Block]]:
+        regions = (self.body,) if self.trip_count is not None else (self.condition, self.body)
+        return [[region.block for region in regions]]
+
+    def reads(self) -> Sequence[SSAValue]:
         return self.state
 
-    def effects(self) -> AbstractSet[EffectInstance]:
-        return effects_on(self.operands, self.written())
+    def at_issue(self) -> Sequence[SSAValue]:
+        return self.numbers
+
+    def writes(self) -> Sequence[SSAValue]:
+        return self.state
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.loop(self)
 
     def verify_(self) -> None:
         types = [v.type for v in self.operands]
@@ -398,9 +432,11 @@ class LoopOp(FormattedOp, MemoryEffectInterface):
 
 
 @irdl_op_definition
-class BranchOp(FormattedOp, MemoryEffectInterface):
+class BranchOp(ControlOp):
     """Runs the branch that the first operand, a number of the host, selects (the last one where it is out of range).
     Device tensors that a branch yields are copied to `outputs`; numbers after them are the op's results."""
+
+    REPEATS: ClassVar[bool] = False
 
     name = "npu.branch"
     index = operand_def(TensorType)
@@ -409,11 +445,20 @@ class BranchOp(FormattedOp, MemoryEffectInterface):
     branches = var_region_def("single_block")
     traits = traits_def(RecursiveMemoryEffect())
 
-    def written(self) -> Sequence[SSAValue]:
+    def ways(self) -> Sequence[Sequence[Block]]:
+        return [[region.block] for region in self.branches]
+
+    def reads(self) -> Sequence[SSAValue]:
         return self.outputs
 
-    def effects(self) -> AbstractSet[EffectInstance]:
-        return effects_on(self.operands, self.written())
+    def at_issue(self) -> Sequence[SSAValue]:
+        return [self.index]
+
+    def writes(self) -> Sequence[SSAValue]:
+        return self.outputs
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.branch(self)
 
     def verify_(self) -> None:
         if not self.branches:
@@ -425,11 +470,7 @@ class BranchOp(FormattedOp, MemoryEffectInterface):
             check_yields(self, f"branch {i}", region.block, types)
 
 
-WRITERS = (LaunchOp, CallOp, CopyOp, ToDeviceOp, LoopOp, BranchOp)
-"""Ops that write device tensors: those of their `written()`."""
-
 __all__ = [
-    "WRITERS",
     "BranchOp",
     "CallOp",
     "CopyOp",

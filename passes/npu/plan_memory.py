@@ -22,7 +22,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from ...dialects.base import integer, integer_attr, ints, text, to_ints
 from ...dialects.graph.donation import donated
 from ...dialects.npu import ViewOp, gm, whole_tensor
-from ...dialects.npu.structure import WRITERS, GmAllocOp, GmConstantOp
+from ...dialects.npu.host_program import HostProgramOp
+from ...dialects.npu.structure import GmAllocOp, GmConstantOp
 from ...machine import Machine
 from ..base import TargetPass
 from ..calls import callers_first, calls_of
@@ -191,7 +192,7 @@ def reused(func: FuncOp) -> list[bool]:
     used: set[SSAValue] = set()
     taken: list[tuple[int, int]] = []
     for op in func.walk():
-        if isinstance(op, WRITERS):
+        if isinstance(op, HostProgramOp):
             used.update(whole_tensor(v) for v in op.written())
         elif isinstance(op, ReturnOp):
             used.update(map(whole_tensor, op.operands))

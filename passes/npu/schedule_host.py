@@ -28,8 +28,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
 from ...dialects.base import describe, integer, integer_attr
+from ...dialects.npu.host_program import ControlOp
 from ...dialects.npu.streams import COMPUTE, QUEUES, Command, EventOp, RecordEventOp, WaitEventOp
-from ...dialects.npu.structure import BranchOp, LoopOp, NpuYieldOp
+from ...dialects.npu.structure import NpuYieldOp
 from ..base import LevelPass
 from ..calls import callers_first
 from ..errors import PassError
@@ -72,7 +73,7 @@ class RegionWalk:
 
     order: StreamOrder
     blocks: Sequence[Block]
-    around: FuncOp | LoopOp | BranchOp
+    around: FuncOp | ControlOp
     place: dict[Operation, int]
     found: list[Conflict]
     after: dict[Operation, list[Clock]] = field(default_factory=dict)
@@ -109,7 +110,7 @@ class EventPlacer:
 
     def function(self, func: FuncOp) -> None:
         self.blocks([func.body.block], func)
-        if any(isinstance(op, LoopOp | BranchOp) for op in func.walk()):
+        if any(isinstance(op, ControlOp) for op in func.walk()):
             self.prune(func)
         numbers: dict[int, int] = {}
         for op in func.walk():
@@ -145,22 +146,19 @@ class EventPlacer:
             return False
         return True
 
-    def blocks(self, blocks: Sequence[Block], around: FuncOp | LoopOp | BranchOp) -> None:
+    def blocks(self, blocks: Sequence[Block], around: FuncOp | ControlOp) -> None:
         """Orders what happens in the body of a function or a branch, or in the regions of a loop in turn."""
         for op in [op for block in blocks for op in block.ops]:
-            if isinstance(op, LoopOp):
-                regions = (op.body,) if op.trip_count is not None else (op.condition, op.body)
-                self.blocks([r.block for r in regions], op)
-            elif isinstance(op, BranchOp):
-                for region in op.branches:
-                    self.blocks([region.block], op)
+            if isinstance(op, ControlOp):
+                for way in op.ways():
+                    self.blocks(way, op)
         found: list[Conflict] = []
         order = StreamOrder(self.memory, (), found.append, _lost)
         ops = [op for block in blocks for op in block.ops]
         walk = RegionWalk(order, blocks, around, {op: i for i, op in enumerate(ops)}, found)
         if isinstance(around, FuncOp) and self.memory.called:
             order.border(around)
-        for second in (False, True) if isinstance(around, LoopOp) else (False,):
+        for second in (False, True) if isinstance(around, ControlOp) and around.REPEATS else (False,):
             walk.second, walk.counts = second, list(order.known.counts)
             walk.before = [order.clock(q) for q in range(len(QUEUES))]
             for op in [op for block in blocks for op in block.ops]:

@@ -18,10 +18,10 @@ from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import parse_pipeline
 
 from tilewright.backends.interpreter import run_graph
+from tilewright.backends.interpreter.graph import main_of
 from tilewright.dialects import make_context
 from tilewright.dialects.dtypes import numpy_dtype
 from tilewright.dialects.graph import GraphOp, HostOp
-from tilewright.dialects.module import main_of
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
 from tilewright.passes.graph.patterns import patterns

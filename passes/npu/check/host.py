@@ -19,17 +19,17 @@ from xdsl.ir import Block, Operation, SSAValue
 from ....dialects.base import integer, to_ints
 from ....dialects.graph.donation import donated
 from ....dialects.npu import GmType, ViewOp, gm
+from ....dialects.npu.host_program import DeviceTensorOp, HostVisitor
+from ....dialects.npu.streams import Command
 from ....dialects.npu.structure import (
     BranchOp,
     CallOp,
-    CopyOp,
     GmAllocOp,
     GmConstantOp,
     LaunchOp,
     LoopOp,
     NpuYieldOp,
-    ToDeviceOp,
-    ToHostOp,
+    ScalarsOp,
 )
 from ....machine import Machine
 from .device import KernelSummary
@@ -61,7 +61,7 @@ def outputs_of(func: FuncOp) -> int:
 WHOLE, NOTHING = Contents("whole"), Contents("nothing")
 
 
-class HostFunctionCheck:
+class HostFunctionCheck(HostVisitor[None]):
     """One function of the host program. `frames`: for each function that is called, the bytes that it and what it calls
     write besides its arguments; `arena`: the size of device memory in use."""
 
@@ -102,7 +102,7 @@ class HostFunctionCheck:
         donations = donated(self.func) if self.func.arg_attrs is not None else (False,) * given
         self.kept = {arg for arg, free in zip(block.args[:given], donations, strict=False) if not free}
         for op in self.func.walk():
-            if isinstance(op, GmAllocOp | GmConstantOp) and op.address is not None:
+            if isinstance(op, DeviceTensorOp) and op.address is not None:
                 self._place(op.result, integer(op.address), op)
                 self.states[op.result] = WHOLE if isinstance(op, GmConstantOp) else NOTHING
         self._bounds(min(self.arena, self.machine.spaces["gm"].bytes))
@@ -248,40 +248,49 @@ class HostFunctionCheck:
     def _block(self, block: Block) -> Operation | None:
         last = None
         for op in block.ops:
-            self._op(op)
+            self.visit(op)
             last = op
         return last
 
-    def _op(self, op: Operation) -> None:
-        if isinstance(op, ViewOp):
-            self.roots[op.result] = self.roots[op.source]
-        elif isinstance(op, GmAllocOp):
+    def passive(self, op: Operation) -> None:
+        pass
+
+    def foreign(self, op: Operation) -> None:
+        pass
+
+    def view(self, op: ViewOp) -> None:
+        self.roots[op.result] = self.roots[op.source]
+
+    def tensor(self, op: DeviceTensorOp) -> None:
+        if isinstance(op, GmAllocOp):
             self.states[op.result] = NOTHING
-        elif isinstance(op, LaunchOp):
-            self._launch(op)
-        elif isinstance(op, CopyOp):
-            self._read(op.source, op)
-            self._apart(op.dest, op.source, op)
-            self._write(op.dest, op)
-        elif isinstance(op, ToHostOp):
-            self._read(op.source, op)
-        elif isinstance(op, ToDeviceOp):
-            self._write(op.dest, op)
-        elif isinstance(op, CallOp):
-            self._call(op)
-        elif isinstance(op, LoopOp):
-            self._loop(op)
-        elif isinstance(op, BranchOp):
-            self._branch(op)
-        elif isinstance(op, ReturnOp | NpuYieldOp):
-            for value in op.operands:
-                if isinstance(value.type, GmType):
-                    self._read(value, op)
+
+    def command(self, op: Command) -> None:
+        for value in op.reads():
+            self._read(value, op)
+        for value in op.written():
+            for other in (*op.reads(), *op.written()):
+                self._apart(value, other, op)
+        for value in op.written():
+            self._write(value, op)
+
+    def scalars(self, op: ScalarsOp) -> None:
+        pass  # numbers of the host are values
+
+    def yields(self, op: NpuYieldOp) -> None:
+        self._leave(op)
+
+    def returns(self, op: ReturnOp) -> None:
+        self._leave(op)
+
+    def _leave(self, op: ReturnOp | NpuYieldOp) -> None:
+        for value in op.operands:
+            self._read(value, op)
 
     def _misfit(self, op: LaunchOp | CallOp, what: str, target: Operation | None = None) -> None:
         self.findings.append(Finding("bad-call", what, op, target))
 
-    def _launch(self, op: LaunchOp) -> None:
+    def launch(self, op: LaunchOp) -> None:
         name = op.callee.root_reference.data
         summary = self.kernels.get(name)
         if summary is None:
@@ -333,7 +342,7 @@ class HostFunctionCheck:
             return Finding("core-race", what, op)
         return summary.in_place.fault(used, written, op)
 
-    def _call(self, op: CallOp) -> None:
+    def call(self, op: CallOp) -> None:
         name = op.callee.root_reference.data
         callee = called_function(op)
         if callee is not None and self._misfitting(op, callee):
@@ -381,7 +390,7 @@ class HostFunctionCheck:
             return False
         return True
 
-    def _loop(self, op: LoopOp) -> None:
+    def loop(self, op: LoopOp) -> None:
         known = None if op.trip_count is None else integer(op.trip_count)
         before = dict(self.states)
         for _ in range(2 if known is None else min(known, 2)):
@@ -397,7 +406,7 @@ class HostFunctionCheck:
         if known is None:  # it may also end before its first iteration
             self._join([before, self.states])
 
-    def _branch(self, op: BranchOp) -> None:
+    def branch(self, op: BranchOp) -> None:
         before = dict(self.states)
         after: list[dict[SSAValue, Contents]] = []
         for region in op.branches:
@@ -439,7 +448,7 @@ def constants_apart(functions: Sequence[FuncOp]) -> list[Finding]:
             given = zip(to_ints(addresses), func.body.block.args, strict=False)
             ranges += [(at, at + gm(arg).bytes, func, False) for at, arg in given]
         for op in func.walk():
-            if isinstance(op, GmAllocOp | GmConstantOp) and op.address is not None:
+            if isinstance(op, DeviceTensorOp) and op.address is not None:
                 first = integer(op.address)
                 ranges.append((first, first + gm(op.result).bytes, op, isinstance(op, GmConstantOp)))
     found = []
