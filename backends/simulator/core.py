@@ -24,7 +24,7 @@ from ...dialects.base import describe
 from ...dialects.npu import Pipe
 from . import maxplus
 from .errors import SimulationError
-from .section import (
+from .nodes import (
     BARRIER,
     LOOP,
     SET,
@@ -35,10 +35,9 @@ from .section import (
     TimedCross,
     TimedFlag,
     TimedInstruction,
-    TimedLoop,
     TimedNode,
-    TimedSection,
 )
+from .section import TimedLoop, TimedSection
 
 MATRIX_PERIODS = 4
 MATRIX_WORK = 400

@@ -16,9 +16,10 @@ from ...dialects.npu.interface import vector_dtype
 from ...machine import Machine
 from .core import Block, Core, Event
 from .errors import SimulationError
+from .nodes import Env
 from .pricing import HBM, L2_CACHE, Counts, Price, Tally
 from .reuse import Reuse
-from .section import Env, TimedSection
+from .section import TimedSection
 
 Point = tuple[int, ...]
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from ...dialects.npu import Cost
 from ...machine import Machine
-from .section import LOOP, WORK, Env, TimedInstruction, TimedLoop, TimedNode, TimedSection
+from .nodes import LOOP, WORK, Env, TimedInstruction, TimedNode
+from .section import TimedLoop, TimedSection
 
 Counts = Counter[tuple[int, int]]
 """How often a core runs each instruction: (number, variant) -> times."""

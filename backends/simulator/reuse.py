@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .section import LOOP, WORK, TimedInstruction, TimedLoop, TimedNode, TimedSection
+from .nodes import LOOP, WORK, TimedInstruction, TimedNode
+from .section import TimedLoop, TimedSection
 
 
 @dataclass

@@ -8,8 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tilewright.backends.simulator.pricing import Price
-from tilewright.backends.simulator.section import (
+from tilewright.backends.simulator.nodes import (
     BARRIER,
     LOOP,
     SET,
@@ -20,9 +19,10 @@ from tilewright.backends.simulator.section import (
     TimedCross,
     TimedFlag,
     TimedInstruction,
-    TimedLoop,
     TimedNode,
 )
+from tilewright.backends.simulator.pricing import Price
+from tilewright.backends.simulator.section import TimedLoop
 from tilewright.dialects.npu import Pipe
 from tilewright.machine import PIPES
 
