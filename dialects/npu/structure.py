@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, TensorType, i1
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolRefAttr, TensorType, i1
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -30,10 +30,11 @@ from xdsl.traits import (
     SymbolOpInterface,
 )
 
-from ..base import FormattedOp, integer
+from ..base import FormattedOp, integer, to_ints
 from ..dtypes import element_type, itemsize, size, tensor
 from ..graph import ConstantOp, YieldOp
 from ..graph.attributes import DataAttr
+from ..symbols import KernelUser
 from .host_program import ControlOp, DeviceTensorOp, HostProgramOp, HostVisitor, R
 from .interface import gm
 from .legality import Kernel, Section
@@ -81,13 +82,12 @@ class GmConstantOp(DeviceTensorOp):
 
 
 @irdl_op_definition
-class LaunchOp(Command):
+class LaunchOp(Command, KernelUser):
     """Runs a kernel on the device: inputs, outputs and workspaces in the kernel's order. Where the kernel takes a
     device tensor of rank 0, an input may be a number of the host, which travels with the launch's arguments."""
 
     name = "npu.launch"
     SYMBOL: ClassVar[str | None] = "callee"
-    callee = prop_def(SymbolRefAttr)
     outputs = prop_def(IntegerAttr)
     workspaces = prop_def(IntegerAttr)
     arguments = var_operand_def()
@@ -120,8 +120,33 @@ class LaunchOp(Command):
                     f"operand {i} is {value.type}: it must be a device tensor, or an input number"
                 )
 
+    def misfit(self, kernel: Kernel) -> str | None:
+        name = self.callee.root_reference.data
+        if any(kernel.properties.get(key) != self.properties[key] for key in ("outputs", "workspaces")):
+            return f"names other outputs and workspaces than @{name}"
+        grid = kernel.properties.get("grid")
+        axes = len(to_ints(grid)) if isinstance(grid, DenseArrayBase) else 0
+        takes = [a.type for a in kernel.body.block.args[axes:]]
+        if len(self.operands) != len(takes):
+            return f"gives @{name} {len(self.operands)} tensors, but it takes {len(takes)}"
+        for i, (value, want) in enumerate(zip(self.operands, takes, strict=True)):
+            if not _fits(value.type, want):
+                return f"gives @{name} {value.type} as tensor {i}, but it takes {want}"
+        return None
+
     def accept(self, visitor: HostVisitor[R]) -> R:
         return visitor.launch(self)
+
+
+def _fits(kind: Attribute, want: Attribute) -> bool:
+    """Whether a kernel that takes a device tensor may be given a value of this type."""
+    if not isinstance(want, GmType):
+        return False
+    if isinstance(kind, GmType):
+        return (kind.shape, kind.element) == (want.shape, want.element)
+    if not isinstance(kind, TensorType):
+        return False
+    return (kind.get_shape(), kind.element_type) == (want.shape, want.element) or (is_number(kind) and not want.shape)
 
 
 @irdl_op_definition
