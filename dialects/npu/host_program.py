@@ -71,7 +71,7 @@ class HostProgramOp(FormattedOp, MemoryEffectInterface):
 
 
 class DeviceTensorOp(HostProgramOp):
-    """A tensor in device memory; `address` (bytes) comes with npu-plan-memory."""
+    """A tensor in device memory that ops of the host program name; `address` (bytes) comes with npu-plan-memory."""
 
     PASSIVE: ClassVar[bool] = True
 

@@ -62,7 +62,7 @@ class SectionOp(Section):
 
 @irdl_op_definition
 class GmAllocOp(DeviceTensorOp):
-    """A tensor that holds nothing yet."""
+    """A tensor in device memory; `address` (bytes) comes with npu-plan-memory."""
 
     name = "npu.gm_alloc"
 
