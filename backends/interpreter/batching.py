@@ -323,8 +323,8 @@ def side_by_side(moves: Sequence[Sequence[tuple[int, int, int]]], sizes: Sequenc
 
 
 def _windows(x: Array, d: int, distance: int, count: int) -> Array:
-    """Dimension d becomes (count, rest): `count` windows that begin `distance` apart and reach to the end of the
-    last one, which is not where another would begin."""
+    """Dimension d becomes (count, rest): `count` windows of one size that begin `distance` apart. The last one
+    ends where the dimension does; windows may overlap or leave gaps."""
     extent = x.shape[d]
     window = extent - (count - 1) * distance
     before, after = x.shape[:d], x.shape[d + 1 :]

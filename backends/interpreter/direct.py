@@ -44,8 +44,8 @@ def find_direct(
 
 
 def _readers(load: LoadOp) -> Sequence[Operation]:
-    """The ops that read what `load` brings, if they surely read that: all follow it in its block, and name the same
-    slot of a buffer that nothing else writes. Else none."""
+    """The ops that read the tile that `load` brings. Empty unless all of them follow it in its block and
+    name the same slot of a buffer that no other op writes."""
     tile = load.tile()
     if isinstance(tile.owner, SlotOp) and len(list(tile.owner.source.uses)) != 1:
         return ()

@@ -234,8 +234,8 @@ class NpuKernel(GridWalker):
         )
 
     def _pack(self, loop: scf.ForOp) -> None:
-        """Cuts the operands that every iteration of a loop reads again, and that move with loops inside it, into tiles:
-        a product takes one that is dense with less work than one in rows of a wide matrix."""
+        """Cuts some operands of a loop into tiles: those that every iteration reads again and that inner
+        loops move along. A product of a dense tile takes less work than one of rows of a wide matrix."""
         loops = [op for op in loop.body.walk() if isinstance(op, scf.ForOp)]
         inside: dict[SSAValue, tuple[int, int, int]] = {x.body.block.args[0]: bounds(x) for x in loops}
         for op in loop.body.walk():

@@ -143,7 +143,7 @@ def trace_kernel(
 
 
 def _fresh(signature: LaunchBinding, tensor: int, split: Split | None) -> Blank:
-    """What a tensor, or the part of it that a group of cores writes, is before it is written."""
+    """The contents of a tensor, or of the part that a group of cores writes, before it is written."""
     t = signature.tensors[tensor]
     shape = list(t.shape)
     if split is not None and tensor in split.parts:

@@ -298,7 +298,8 @@ class _Host(HostVisitor[Steps]):
         return longest
 
     def _hand_over(self, block: Block, targets: Sequence[SSAValue]) -> Steps:
-        """Copies of what a region yields into the tensors that receive it, where it is not there already."""
+        """The copies of a region's yielded tensors to the tensors that receive them, except for those already
+        in place."""
         last = block.last_op
         if not isinstance(last, structure.NpuYieldOp):
             return []

@@ -340,7 +340,7 @@ class _Printer:
 
 
 def _source(value: SSAValue, user: ElementwiseOp) -> SSAValue | None:
-    """What an operand is broadcast from, where that is what the language does by itself."""
+    """The operand of a broadcast that the language makes by itself; None for any other value."""
     op = value.owner
     if not isinstance(op, BroadcastOp) or "quant" in op.attributes:
         return None

@@ -178,8 +178,8 @@ BLOCKS = "blocks stand between `{` and `}`"
 
 
 def _matched(tokens: Sequence[Token], source: SourceFile, report: DiagnosticLog) -> bool:
-    """Whether brackets match; reports each that does not. A line that starts with a word which only ever starts a
-    line closes what was left open before it."""
+    """Whether brackets match; reports each that does not. Some words only ever start a line: a line that
+    starts with one closes the brackets that are still open before it."""
     marks = symbols()
     stack: list[Token] = []
     colons: list[Token] = []  # at the end of a line, where others open a block

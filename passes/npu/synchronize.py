@@ -87,12 +87,13 @@ def _lift(op: Operation, block: Block) -> Operation:
 
 
 def synchronize_section(model: CheckedKernel, number: int, events: int) -> CheckedKernel:
-    """Inserts the flags of one section, where a pair of pipes has `events`. Returns the model of the kernel as it then
-    is.
+    """Inserts the flags of one section, where a pair of pipes has `events`. Returns the model of the kernel
+    with them.
 
-    Flags of a pair that runs out of events are joined, where each may stand in the other's place. While that is not
-    enough, the next of these is done: the instructions move, so that more can be joined; each buffer gets one event for
-    all its slots, both ways, so that they take turns and no longer overlap; barriers take the place of the flags.
+    A pair of pipes may run out of events. Its flags are then joined, where each may stand in the other's
+    place. If that does not suffice, these steps follow, one after the other: the instructions move, so that
+    more flags can be joined; each buffer gets one event for all its slots, in both directions, so that the
+    slots take turns and no longer overlap; barriers replace the flags.
     """
     section = model.sections[number]
     if any(isinstance(op, SyncOp) for op in section.op.body.walk()):
