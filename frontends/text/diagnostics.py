@@ -190,3 +190,30 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def in_words(words: Sequence[str], last: str = "or") -> str:
     """`a, b or c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+ELSEWHERE = {
+    "matmul": "write `x @ y`",
+    "dot": "write `x @ y`",
+    "where": "write `select(mask, x, y)`",
+    "maximum": "write `max(x, y)`",
+    "minimum": "write `min(x, y)`",
+    "concatenate": "write `concat(x, y, axis=0)`",
+    "arange": "write `iota(shape=[N])`",
+    "astype": "write `x as f16`",
+    "squeeze": "write `x[:, 0]`",
+    "expand_dims": "write `x[:, new]`",
+    "flip": "write `x[::-1]`",
+    "square": "write `x * x`",
+    "len": "name the dimension in the parameter's type: `x: f32[N]`",
+    "range": "write `for i in 0..N { ... }`",
+    "print": "a program has no output but its results",
+    "full_like": "write `full(0.0, shape=[N], type=f32)`",
+    "zeros_like": "write `zeros(shape=[N], type=f32)`",
+    "flatten": "write `reshape(x, shape=[-1])`",
+    "float": "write `x as f32`",
+    "int": "write `x as i32`",
+    "conv2d": "write `conv(x, w)`",
+    "var": "write `variance(x, axis=-1)`",
+}
+"""What the functions of other libraries are called in the language."""

@@ -23,7 +23,7 @@ from .builder import (
     is_known_number,
     type_text,
 )
-from .diagnostics import DiagnosticLog, Problem, TextSpan, did_you_mean, in_words
+from .diagnostics import ELSEWHERE, DiagnosticLog, Problem, TextSpan, did_you_mean, in_words
 from .functions import OPERATORS, LibraryFunction, binary, functions, graph_functions
 from .load import Module
 from .scope import BlockNames, LoopRegion
@@ -456,9 +456,9 @@ class Expressions(Builder):
             self.fail(callee.span, f"`{name}` is written as an operator", help=f"`{shown}`")
             return
         own = {f.id.id for f in self.module.functions()}
-        help = did_you_mean(name, own | set(functions())) or _ELSEWHERE.get(name, "")
+        help = did_you_mean(name, own | set(functions())) or ELSEWHERE.get(name, "")
         self.fail(
-            callee.span, f"there is no function `{name}`", "not defined", _ELSEWHERE.get(name, "") or help
+            callee.span, f"there is no function `{name}`", "not defined", ELSEWHERE.get(name, "") or help
         )
 
     # -- of the whole program: lower.py --------------------------------------------------------------------
@@ -481,30 +481,3 @@ class Expressions(Builder):
 def hint(name: str) -> str | None:
     """A name of the program as the name of an SSA value, where it can be one: MLIR reads ASCII names only."""
     return name if name.isascii() and SSAValue.is_valid_name(name) else None
-
-
-_ELSEWHERE = {
-    "matmul": "write `x @ y`",
-    "dot": "write `x @ y`",
-    "where": "write `select(mask, x, y)`",
-    "maximum": "write `max(x, y)`",
-    "minimum": "write `min(x, y)`",
-    "concatenate": "write `concat(x, y, axis=0)`",
-    "arange": "write `iota(shape=[N])`",
-    "astype": "write `x as f16`",
-    "squeeze": "write `x[:, 0]`",
-    "expand_dims": "write `x[:, new]`",
-    "flip": "write `x[::-1]`",
-    "square": "write `x * x`",
-    "len": "name the dimension in the parameter's type: `x: f32[N]`",
-    "range": "write `for i in 0..N { ... }`",
-    "print": "a program has no output but its results",
-    "full_like": "write `full(0.0, shape=[N], type=f32)`",
-    "zeros_like": "write `zeros(shape=[N], type=f32)`",
-    "flatten": "write `reshape(x, shape=[-1])`",
-    "float": "write `x as f32`",
-    "int": "write `x as i32`",
-    "conv2d": "write `conv(x, w)`",
-    "var": "write `variance(x, axis=-1)`",
-}
-"""What other libraries' functions are here."""

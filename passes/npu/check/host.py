@@ -1,9 +1,8 @@
 """The host program: addresses in device memory, and who wrote each tensor before it is read.
 
 Launches, copies and host calls run one after the other. Numbers in the host's memory are values: they need no check.
-A tensor holds what was written to it until another
-tensor at the same bytes is written. Loops are walked twice, so that what one iteration destroys shows in the
-next.
+A tensor holds what was written to it until another tensor at the same bytes is written. Loops are walked twice, so
+that a tensor that one iteration destroys is missed in the next.
 """
 
 from __future__ import annotations
