@@ -15,7 +15,7 @@ from ..dialects.graph.donation import donate, donated
 from ..dialects.npu import gm
 from ..passes.npu.plan_memory import reused
 from .signature import CompileError, Signature
-from .sources import main_of
+from .sources import entry_of
 
 Donate = int | str | Sequence[int | str]
 """Arguments by position (from the end where negative) or by name."""
@@ -25,7 +25,7 @@ class DonatedError(CompileError, RuntimeError):
     """An array that is not there any more, or is donated and also used otherwise by the same call."""
 
 
-def positions(which: Donate, names: Sequence[str], places: Sequence[int], title: str) -> set[int]:
+def argument_places(which: Donate, names: Sequence[str], places: Sequence[int], title: str) -> set[int]:
     """Which arguments of a call, called `names`, are meant; the first ones are by position, at `places` of a call that
     also has static ones. Raises CompileError for one that is not there."""
     found, count = set(), (max(places) + 1 if places else 0)
@@ -50,7 +50,7 @@ def donate_inputs(
     CompileError for an argument that does not exist."""
     if which == ():
         return
-    main = main_of(module)
+    main = entry_of(module)
     count, keywords = signature.form
     names = [*map(signature.parameters.label, range(count)), *keywords]
     if signature.in_tree is None:
@@ -59,7 +59,7 @@ def donate_inputs(
             names = [a.name_hint or "" for a in main.body.block.args]
     else:
         leaves = [child.num_leaves for part in signature.in_tree.children() for child in part.children()]
-    chosen = positions(which, names, places or range(count), title)
+    chosen = argument_places(which, names, places or range(count), title)
     donate(main, [i in chosen for i, n in enumerate(leaves) for _ in range(n)])
 
 
@@ -68,7 +68,7 @@ class Donations:
     that are those of a result's type; and those whose memory the program uses."""
 
     def __init__(self, module: ModuleOp, title: str, signature: Signature) -> None:
-        main = main_of(module)
+        main = entry_of(module)
         args = main.body.block.args
         given = [i for i, free in enumerate(donated(main)) if free]
         uses = reused(main) if given else []

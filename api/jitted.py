@@ -74,9 +74,9 @@ class Jitted(Recompiling):
         name = getattr(self._fn, "__qualname__", self._title)
         return f"<tilewright.jit {name} for {self.target}: {count} program{'s' if count != 1 else ''}>"
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Jitted | Bound:
+    def __get__(self, instance: Any, owner: type | None = None) -> Jitted | BoundMethod:
         """The method of an object."""
-        return self if instance is None else Bound(self, instance)
+        return self if instance is None else BoundMethod(self, instance)
 
     def find(
         self, args: Sequence[Any], kwargs: dict[str, Any], also: Sequence[int] = ()
@@ -128,7 +128,7 @@ def _kind(leaf: Any) -> tuple[tuple[int, ...], str, bool]:
     return tuple(aval.shape), str(aval.dtype), bool(aval.weak_type)
 
 
-class Bound:
+class BoundMethod:
     """A jitted method of an object, which is a pytree or static."""
 
     def __init__(self, jitted: Jitted, instance: Any) -> None:

@@ -36,7 +36,7 @@ from .calls import Call
 from .donation import Donate, Donations, donate_inputs
 from .parameters import Parameters, title_of
 from .signature import CompileError, Signature, check_twin, physical
-from .sources import ProgramSource, Source, as_compile_error, called, main_of, main_results, origin_of
+from .sources import ProgramSource, Source, as_compile_error, called, entry_of, main_results, origin_of
 
 if TYPE_CHECKING:
     from ..backends.interpreter import Executable
@@ -225,7 +225,7 @@ class Program:
     def report(self) -> Report:
         """Time, traffic and energy by kernel, from the simulator."""
         if self._report is None:
-            undonated = self._undonated_arena() if any(donated(main_of(self._module))) else None
+            undonated = self._undonated_arena() if any(donated(entry_of(self._module))) else None
             self._report = report_of(self.simulation(), undonated)
         return self._report
 
@@ -241,12 +241,12 @@ class Program:
         module, _ = self._source.lower()
         if level_of(module) == "npu":
             return None
-        keep_all(main_of(module))
+        keep_all(entry_of(module))
         with as_compile_error(), collector_paused():
             run_pipeline(
                 module, self.target, stages=[s for s in self.options.stages() if s.name not in ON_CHIP]
             )
-        return integer(main_of(module).attributes["npu.arena_bytes"])
+        return integer(entry_of(module).attributes["npu.arena_bytes"])
 
     def removable_flags(self) -> list[FlagCost]:
         """Flags that the program would be as safe without, each alone, and what each costs."""

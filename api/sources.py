@@ -19,6 +19,7 @@ from ..dialects.base import describe
 from ..dialects.callbacks import MissingCallback
 from ..dialects.dtypes import dtype_name, element_type, name_of_numpy, tensor
 from ..dialects.graph.donation import donate, donated
+from ..dialects.module import find_main
 from ..dialects.npu import GmType
 from ..dialects.text import one_line, parse_module
 from ..dialects.text import verify as verify_module
@@ -264,7 +265,7 @@ def _from_stage(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     def lower() -> tuple[ModuleOp, Signature]:
         lowered = lower_staged(stage)
         module, signature = _with_signature(lowered, _noted(lowered))
-        _take_all(main_of(module), signature, lowered.kept)
+        _take_all(entry_of(module), signature, lowered.kept)
         if given is not None:
             signature.check(name, *given)
         return module, signature
@@ -354,9 +355,11 @@ def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tu
         return tw_inputs(found[0], _tw_text(found[0]), found[1], dimensions)
 
 
-def main_of(module: ModuleOp) -> FuncOp:
-    """The function @main of a module."""
-    return next(op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main")
+def entry_of(module: ModuleOp) -> FuncOp:
+    """The function @main of a module that was read or compiled: it has one."""
+    main = find_main(module)
+    assert main is not None
+    return main
 
 
 def input_types(source: Any, *args: Any) -> tuple[tuple[tuple[int, ...], str], ...]:

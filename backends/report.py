@@ -53,10 +53,10 @@ from .simulator import (
     L2_CACHE,
     Copy,
     HostCall,
-    Kernel,
     Launch,
     Scalars,
     Simulation,
+    TimedKernel,
     Transfer,
     simulate,
     track,
@@ -378,7 +378,7 @@ class _HostSum:
 class _KernelSum:
     """Adds up the launches of one kernel, or the copies where there is no kernel. Times in cycles."""
 
-    def __init__(self, kernel: Kernel | None, machine: Machine) -> None:
+    def __init__(self, kernel: TimedKernel | None, machine: Machine) -> None:
         self.kernel, self.machine = kernel, machine
         self.launches = self.cycles = 0
         self.microseconds = self.launch_microseconds = 0.0

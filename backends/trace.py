@@ -13,7 +13,7 @@ from ..dialects.npu.streams import HOST as HOST_CALLS
 from ..dialects.npu.streams import PROGRAM, QUEUES
 from .counts import counts_of
 from .files import write_whole
-from .simulator import HostCall, Kernel, KernelRun, Launch, Placed, Rest, Scalars, Simulation
+from .simulator import HostCall, KernelRun, Launch, Placed, Rest, Scalars, Simulation, TimedKernel
 from .spans import Span, program_spans
 
 DEVICE, HOST = 1, 2
@@ -88,7 +88,7 @@ class _Timeline:
             )
             yield _event(detail["name"], DEVICE, detail["thread"], begin, end, detail["args"])
 
-    def _pipes(self, kernel: Kernel, run: KernelRun) -> list[Json]:
+    def _pipes(self, kernel: TimedKernel, run: KernelRun) -> list[Json]:
         """Name, thread, cycles and args of what the heaviest core does; the same for all equal launches."""
         found = self._details.get(id(run))
         if found is not None:

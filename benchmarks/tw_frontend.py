@@ -7,9 +7,9 @@ import gc
 import sys
 import time
 
-from tilewright.frontends.text.diagnostics import Report, SourceFile
+from tilewright.frontends.text.diagnostics import DiagnosticLog, SourceFile
 from tilewright.frontends.text.frontend import lower_tw
-from tilewright.frontends.text.parse import parse
+from tilewright.frontends.text.parse import parse_items
 from tilewright.frontends.text.tokens import tokenize
 
 LINES = 2000
@@ -68,8 +68,8 @@ def main() -> None:
     first = time.process_time() - start
     gc.disable()
     ops = sum(1 for _ in made.module.walk())
-    tokens = best(lambda: tokenize(source, Report()))
-    tree = best(lambda: parse(source, Report()))
+    tokens = best(lambda: tokenize(source, DiagnosticLog()))
+    tree = best(lambda: parse_items(source, DiagnosticLog()))
     whole = best(lambda: lower_tw("model.tw", text))
     print(
         f"{len(text.splitlines())} lines, {ops} ops: first {first:.2f} s (with the grammar), then {whole:.2f} s"

@@ -12,7 +12,7 @@ compare.py    simulate a record and set its times beside the measured ones
 summary.py    medians and percentiles by group; the table and the plot
 """
 
-from .compare import Outcome, Row, compare
+from .compare import Outcome, TimeRow, compare
 from .records import CalibrationError, Record, load_records
 from .summary import Summary, markdown, scatter, summaries, summarise, table, to_dict, write_page
 
@@ -20,7 +20,7 @@ __all__ = [
     "CalibrationError",
     "Outcome",
     "Record",
-    "Row",
+    "TimeRow",
     "Summary",
     "compare",
     "load_records",

@@ -31,7 +31,7 @@ WHOLE = ("task", "core_max", "core_avg", "core", "core_loop", "loop")
 
 
 @dataclass(frozen=True)
-class Row:
+class TimeRow:
     """One published time of a record. Microseconds."""
 
     quantity: str
@@ -55,13 +55,13 @@ class Outcome:
     """A record with its rows, or with the reason why it has none."""
 
     record: Record
-    rows: tuple[Row, ...] = ()
+    rows: tuple[TimeRow, ...] = ()
     reason: str | None = None
     schedule: str = ""
     target: str = ""
 
     @property
-    def task(self) -> Row | None:
+    def task(self) -> TimeRow | None:
         """The time of the whole kernel: its task time, else the time of its slowest or only core."""
         by_name = {row.quantity: row for row in self.rows}
         return next((by_name[name] for name in WHOLE if name in by_name), None)
@@ -78,7 +78,7 @@ def compare(record: Record) -> Outcome:
         return Outcome(
             record, reason=f"a bug of ours: {type(error).__name__}: {' '.join(str(error).split())}"
         )
-    rows = tuple(Row(k, v, modelled[k]) for k, v in record.measured.items() if modelled.get(k))
+    rows = tuple(TimeRow(k, v, modelled[k]) for k, v in record.measured.items() if modelled.get(k))
     if not rows:
         return Outcome(record, reason="publishes no time that the model gives")
     return Outcome(record, rows, None, str(expressed.schedule), expressed.machine)

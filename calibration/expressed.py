@@ -112,7 +112,7 @@ CHIPS = (
 """Patterns of the beginnings of chips' names -> machine. A 310B is another core design."""
 
 
-def machine_of(record: Record) -> str:
+def target_for(record: Record) -> str:
     """The target for a record's chip: the 910B family by how many cube cores it has. Raises Inexpressible."""
     name = record.chip.lower().strip().removeprefix("ascend").strip(" -_")
     for pattern, target in CHIPS:
@@ -134,7 +134,7 @@ def vector_cores_of(record: Record, machine: Machine) -> int:
     return min(cores_of(record, "aiv") or machine.vector_cores, machine.vector_cores)
 
 
-def element_type(record: Record, *keys: str, default: str | None = None) -> str:
+def element_named(record: Record, *keys: str, default: str | None = None) -> str:
     """The element type that the first given key of the workload names. Raises Inexpressible."""
     for key in keys:
         name = record.text("workload", key).lower().strip()
@@ -164,7 +164,7 @@ def need(record: Record, part: str, *keys: str) -> list[int]:
     return found
 
 
-def shape_of(record: Record, key: str = "shape") -> tuple[int, ...]:
+def shape_named(record: Record, key: str = "shape") -> tuple[int, ...]:
     """A shape of the workload. Raises Inexpressible."""
     shape = record.integers("workload", key)
     if shape is None:
@@ -172,7 +172,7 @@ def shape_of(record: Record, key: str = "shape") -> tuple[int, ...]:
     return shape
 
 
-def axes_of(record: Record, rank: int, default: str = "last") -> tuple[int, ...]:
+def axes_named(record: Record, rank: int, default: str = "last") -> tuple[int, ...]:
     """The axes that a record names: first, last, all, a number or a list of numbers; ascending. Raises
     Inexpressible."""
     said = record.part("workload").get("axis")

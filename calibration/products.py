@@ -16,11 +16,11 @@ from .expressed import (
     Expressed,
     Inexpressible,
     cores_of,
-    element_type,
-    machine_of,
+    element_named,
     need,
     operation,
-    shape_of,
+    shape_named,
+    target_for,
 )
 from .records import Record
 from .split_k import split_product
@@ -115,12 +115,12 @@ def matmul(record: Record) -> Expressed:
     n = record.integer("workload", "n") or (1 if operation(record) in ("matvec", "gemv") else None)
     if n is None:
         raise Inexpressible("workload has no number 'n'")
-    target = machine_of(record)
+    target = target_for(record)
     machine = Machine.load(target)
-    dtype = element_type(record, "dtype_in", "dtype")
+    dtype = element_named(record, "dtype_in", "dtype")
     if dtype not in machine.cube:
         raise Inexpressible(f"the cube of {target} has no {dtype}")
-    out = element_type(record, "dtype_out", default="f16" if dtype != "i8" else "i32")
+    out = element_named(record, "dtype_out", default="f16" if dtype != "i8" else "i32")
     schedule = _cube_schedule(record, m, n, k, machine)
     impl = record.text("schedule", "impl").lower()
     parts = record.integer("schedule", "split_k") or 1
@@ -233,11 +233,11 @@ def _epilogue(
 def quantised(record: Record) -> Expressed:
     """A product of i8 matrices with scales by row and column."""
     m, n, k = need(record, "workload", "m", "n", "k")
-    target = machine_of(record)
-    if element_type(record, "dtype_in") != "i8":
+    target = target_for(record)
+    if element_named(record, "dtype_in") != "i8":
         raise Inexpressible("a quantised product with types other than i8")
     t_b = _transposed(record, "b")
-    function = functions.quantised(t_b, element_type(record, "dtype_out", default="f16"))
+    function = functions.quantised(t_b, element_named(record, "dtype_out", default="f16"))
     shapes = (((m, k), "i8"), ((n, k) if t_b else (k, n), "i8"), ((m,), "f32"), ((n,), "f32"))
     return Expressed(function, target, shapes, _cube_schedule(record, m, n, k, Machine.load(target)))
 
@@ -246,7 +246,7 @@ def attention(record: Record) -> Expressed:
     """Attention with the scores written out: ours has no kernel that keeps them on chip."""
     queries, keys, size = need(record, "workload", "seq_q", "seq_kv", "head_size")
     heads = record.integer("workload", "heads") or 1
-    target, dtype = machine_of(record), element_type(record, "dtype")
+    target, dtype = target_for(record), element_named(record, "dtype")
     if dtype not in ("f16", "bf16", "f32"):
         raise Inexpressible(f"attention in {dtype}")
     shapes = (((heads, queries, size), dtype), *[((heads, keys, size), dtype)] * 2)
@@ -256,10 +256,10 @@ def attention(record: Record) -> Expressed:
 def convolution(record: Record) -> Expressed:
     """A convolution. x in blocks of channels (NC1HWC0) is read as if its channels were innermost: runs are longer
     than theirs. Otherwise x is NCHW and the kernel OIHW."""
-    x, kernel = shape_of(record, "x_shape"), shape_of(record, "k_shape")
+    x, kernel = shape_named(record, "x_shape"), shape_named(record, "k_shape")
     strides, dilation = (record.integers("workload", key) or (1, 1) for key in ("stride", "dilation"))
     window = record.integers("workload", "kernel") or kernel[2:]
-    dtype = element_type(record, "dtype_in", "dtype")
+    dtype = element_named(record, "dtype_in", "dtype")
     if len(window) != 2 or len(strides) != 2 or len(dilation) != 2:
         raise Inexpressible("a convolution of other than two dimensions")
     if len(x) == 5 and len(kernel) == 4:
@@ -274,7 +274,7 @@ def convolution(record: Record) -> Expressed:
         raise Inexpressible(f"a convolution of {len(x)} axes by {len(kernel)}")
     padding = [d * (w - 1) // 2 for d, w in zip(dilation, window, strict=True)]
     shapes = (((n, height, width, channels), dtype), ((*window, channels, results), dtype))
-    target = machine_of(record)
+    target = target_for(record)
     if dtype not in Machine.load(target).cube:
         raise Inexpressible(f"the cube of {target} has no {dtype}")
     return Expressed(functions.convolution(strides, dilation, padding), target, shapes)
@@ -283,9 +283,9 @@ def convolution(record: Record) -> Expressed:
 def grouped(record: Record) -> Expressed:
     """Products of groups of i8 rows, each with a matrix of its own, scaled, with a GELU."""
     groups, total, n, k = need(record, "workload", "groups", "m_total", "n", "k")
-    target = machine_of(record)
+    target = target_for(record)
     machine = Machine.load(target)
-    if element_type(record, "dtype_in") != "i8":
+    if element_named(record, "dtype_in") != "i8":
         raise Inexpressible("a grouped product with types other than i8")
     if total % groups:
         raise Inexpressible(f"{total} rows do not make {groups} equal groups")
@@ -294,7 +294,7 @@ def grouped(record: Record) -> Expressed:
         _cube_schedule(record, m, n, k, machine), split_m=None, split_n=None, deal=None
     )
     fractals = record.text("workload", "b_layout").lower() in FRACTALS and n % 32 == 0
-    function = functions.grouped_quantised(element_type(record, "dtype_out", default="f16"), fractals)
+    function = functions.grouped_quantised(element_named(record, "dtype_out", default="f16"), fractals)
     b, columns = ((n // 32, k, 32), (n // 32, 32)) if fractals else ((k, n), (n,))
     shapes = (((groups, m, k), "i8"), ((groups, *b), "i8"), ((groups, m), "f32"), ((groups, *columns), "f32"))
     return Expressed(function, target, shapes, schedule)

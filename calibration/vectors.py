@@ -14,13 +14,13 @@ from .expressed import (
     ITEM_BYTES,
     Expressed,
     Inexpressible,
-    axes_of,
+    axes_named,
     cores_of,
-    element_type,
-    machine_of,
+    element_named,
     need,
     operation,
-    shape_of,
+    shape_named,
+    target_for,
     vector_cores_of,
 )
 from .kernels import read_only, repeated_vector_op
@@ -56,8 +56,8 @@ def elementwise(record: Record) -> Expressed:
     if record.text("schedule", "src0_addr"):
         return _addressed(record)
     op = operation(record)
-    shape = shape_of(record)
-    found = functions.chain(op, axes_of(record, len(shape)), _divides_in_f32(record))
+    shape = shape_named(record)
+    found = functions.chain(op, axes_named(record, len(shape)), _divides_in_f32(record))
     if found is None:
         raise Inexpressible(f"there is no program for the operation '{op[:60]}'")
     function, arity = found
@@ -73,7 +73,7 @@ def _plain(
     record: Record, function: functions.Function, shapes: Sequence[Sequence[int]], places: int = 0
 ) -> Expressed:
     """A function of tensors of one type, the last `places` of them of indices, under the pins of the result's shape."""
-    target, dtype = machine_of(record), element_type(record, "dtype", "dtype_in")
+    target, dtype = target_for(record), element_named(record, "dtype", "dtype_in")
     types = [dtype] * (len(shapes) - places) + ["i32"] * places
     return Expressed(
         function,
@@ -101,12 +101,12 @@ def broadcast(record: Record) -> Expressed:
     found = functions.chain(re.sub(r"\s*broadcast\s*", "", op), divides_in_f32=_divides_in_f32(record))
     if found is None or found[1] != 2:
         raise Inexpressible(f"there is no program for the operation '{op[:60]}'")
-    return _plain(record, found[0], [shape_of(record), shape_of(record, "shape_b")])
+    return _plain(record, found[0], [shape_named(record), shape_named(record, "shape_b")])
 
 
 def moved(record: Record) -> Expressed:
     """Transposes, joins, gathers and conversions."""
-    op, shape = operation(record), shape_of(record)
+    op, shape = operation(record), shape_named(record)
     said = record.part("workload")
     if op.startswith(("transpose", "permute")):
         order = said.get("perm") or said.get("permutation")
@@ -116,10 +116,10 @@ def moved(record: Record) -> Expressed:
             raise Inexpressible(f"the order of {len(shape)} axes is no permutation")
         return _plain(record, functions.transposed(order), [shape])
     if op.startswith("concat"):
-        (axis, *_) = axes_of(record, len(shape))
+        (axis, *_) = axes_named(record, len(shape))
         return _plain(record, functions.joined(axis), [shape] * (record.integer("workload", "inputs") or 2))
     if op.startswith("cast"):
-        to = element_type(record, "dtype_out")
+        to = element_named(record, "dtype_out")
         return _plain(record, functions.converted(to), [shape])
     (count,) = need(record, "workload", "indices")
     return _plain(record, functions.rows_at(), [shape, (count,)], places=1)
@@ -127,14 +127,14 @@ def moved(record: Record) -> Expressed:
 
 def largest(record: Record) -> Expressed:
     """The largest of each row."""
-    shape, (count,) = shape_of(record), need(record, "workload", "k")
+    shape, (count,) = shape_named(record), need(record, "workload", "k")
     if count > shape[-1]:
         raise Inexpressible(f"the largest {count} of {shape[-1]}")
     return _plain(record, functions.largest(count), [shape])
 
 
 def _addressed(record: Record) -> Expressed:
-    shape = shape_of(record)
+    shape = shape_named(record)
     count = record.integer("workload", "instr_count") or 1
     places = []
     for key in ("src0_addr", "src1_addr", "dst_addr"):
@@ -142,7 +142,7 @@ def _addressed(record: Record) -> Expressed:
             places.append(int(record.text("schedule", key), 0))
         except ValueError:
             raise Inexpressible(f"schedule has no address '{key}'") from None
-    target, dtype = machine_of(record), element_type(record, "dtype")
+    target, dtype = target_for(record), element_named(record, "dtype")
     op = operation(record)
     if functions.OF_NUMPY.get(op, ("", 0))[1] != 2 or not op.isidentifier():
         raise Inexpressible(f"'{op[:40]}' is no instruction with two sources")
@@ -160,7 +160,7 @@ KINDS = re.compile(r"reduce (sum|max|min|mean|prod|any|all)\b|^a?(sum|max|min|me
 
 def reduce(record: Record) -> Expressed:
     """A reduction. One over all of a vector is its blocks' reductions: their results are combined by atomics."""
-    op, target = operation(record), machine_of(record)
+    op, target = operation(record), target_for(record)
     machine = Machine.load(target)
     if re.match(r"element-?wise ?\+", op):
         raise Inexpressible("the elementwise work before the reduction is not published")
@@ -169,8 +169,8 @@ def reduce(record: Record) -> Expressed:
         raise Inexpressible(f"there is no program for the operation '{op[:60]}'")
     kind = (named[1] or named[2]) if named else "sum"
     kind = "sum" if kind == "mean" else kind  # The division is one instruction in a thousand.
-    shape = shape_of(record)
-    axes = axes_of(record, len(shape))
+    shape = shape_named(record)
+    axes = axes_named(record, len(shape))
     tile = record.integers("schedule", "tile_shape")
     config = record.part("schedule").get("tile_config")
     config = config if isinstance(config, dict) else {}
@@ -201,7 +201,7 @@ def reduce(record: Record) -> Expressed:
         pins["cores"] = min(cores, blocks)
         waves = -(-blocks // cores)
     function, inputs = functions.reduction(op, kind, reduced)
-    dtype = element_type(record, "dtype", "dtype_in")
+    dtype = element_named(record, "dtype", "dtype_in")
     return Expressed(
         function,
         target,
@@ -228,7 +228,7 @@ def _merged(shape: Sequence[int], axes: Sequence[int]) -> tuple[list[int], list[
 
 def copy(record: Record) -> Expressed:
     """Copies from device memory that nothing uses."""
-    shape, target = shape_of(record), machine_of(record)
+    shape, target = shape_named(record), target_for(record)
     machine = Machine.load(target)
     tile = record.integers("schedule", "tile_shape")
     if len(shape) != 2 or tile is None or len(tile) != 2:
@@ -245,7 +245,7 @@ def copy(record: Record) -> Expressed:
     return Expressed(
         read_only(
             (shape[0], shape[1]),
-            element_type(record, "dtype"),
+            element_named(record, "dtype"),
             (tile[0], tile[1]),
             cores,
             to_l1,
@@ -261,9 +261,9 @@ def copy(record: Record) -> Expressed:
 
 def to_fractals(record: Record) -> Expressed:
     """A matrix brought into fractals."""
-    shape, target = shape_of(record), machine_of(record)
+    shape, target = shape_named(record), target_for(record)
     tile = record.integers("schedule", "tile_shape")
-    dtype = element_type(record, "dtype")
+    dtype = element_named(record, "dtype")
     c0 = 32 // ITEM_BYTES[dtype]
     if len(shape) != 2 or tile is None or len(tile) != 2 or shape[1] % c0 or tile[1] % c0:
         raise Inexpressible("a layout conversion of a tile that is not whole fractals")

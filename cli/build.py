@@ -13,7 +13,15 @@ from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..passes.pipeline import pinned
 from .common import CliError, working
-from .source import Source, example_inputs, find_source, find_stages, input_structs, random_inputs, user_code
+from .source import (
+    SourceSpec,
+    example_inputs,
+    find_source,
+    find_stages,
+    input_structs,
+    random_inputs,
+    user_code,
+)
 
 if TYPE_CHECKING:
     from ..passes.pipeline import Stage
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
 
 def build(
     args: argparse.Namespace, values: bool = False, compiler: Callable[..., Program] | None = None
-) -> tuple[Source, Program, list[Any]]:
+) -> tuple[SourceSpec, Program, list[Any]]:
     """The compiled source and its inputs: arrays where their `values` count, and else their types alone, of which
     no array is made, however large it would be. compiler: called in place of `compile`."""
     source = find_source(args.source)
@@ -36,7 +44,7 @@ def build(
     return source, program, inputs
 
 
-def user_of(source: Source) -> tuple[Path | None, Callable[..., Any] | None]:
+def user_of(source: SourceSpec) -> tuple[Path | None, Callable[..., Any] | None]:
     """What `user_code` needs to know of a source."""
     return (None, None) if source.fn is None else (source.path, source.fn)
 

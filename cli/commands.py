@@ -18,7 +18,7 @@ from ..machine import DEFAULT_TARGET
 from . import inspect
 from .build import build, options_of, stages_of, user_of
 from .calibrate import calibrate
-from .common import STDIN, CliError, table, working, write_whole
+from .common import STDIN, CliError, table, working, write_output
 from .completion import completion
 from .output import (
     finite,
@@ -30,7 +30,7 @@ from .output import (
     write_reproducer,
 )
 from .source import (
-    Source,
+    SourceSpec,
     check_takes,
     example_inputs,
     find_function,
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from ..api.program import Verification
 
 
-def _verify(args: argparse.Namespace, source: Source, inputs: Sequence[Any], **options: Any) -> Verification:
+def _verify(
+    args: argparse.Namespace, source: SourceSpec, inputs: Sequence[Any], **options: Any
+) -> Verification:
     twin = None if args.against is None else find_function(args.against)
     user = twin or source
     if twin is not None:
@@ -157,7 +159,7 @@ def emit(args: argparse.Namespace) -> int:
     with working(f"printing the {args.emit} level"):
         text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
-        write_whole(args.output, text)
+        write_output(args.output, text)
     if args.output == STDIN:
         return 0
     if args.json:

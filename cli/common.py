@@ -84,7 +84,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def write_whole(path: str | Path, content: str | bytes) -> None:
+def write_output(path: str | Path, content: str | bytes) -> None:
     """Writes a file in one step; `-` is stdout. Raises CliError."""
     if path == STDIN:
         text = content if isinstance(content, str) else content.decode()

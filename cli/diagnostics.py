@@ -45,7 +45,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Diagnostic:
+class PrintedError:
     """An error. line, column: where in `file`, from 1, or 0 where that is not known; source: that line; width: of what
     is marked in it, in characters."""
 
@@ -83,7 +83,7 @@ class Diagnostic:
         return f"{self.place}: {self.message}{self.excerpt()}"
 
 
-def diagnostics_of(error: Exception, chunk: Chunk) -> Iterator[Diagnostic]:
+def diagnostics_of(error: Exception, chunk: Chunk) -> Iterator[PrintedError]:
     """What an error of a chunk says, fault by fault."""
     if isinstance(error, SeveralErrors):
         for one in error.errors:
@@ -91,7 +91,7 @@ def diagnostics_of(error: Exception, chunk: Chunk) -> Iterator[Diagnostic]:
     elif isinstance(error, ParseError):
         place = error.span.get_location()
         source = chunk.line(place.file, place.line)
-        yield Diagnostic(one_line(error.msg), *place, source, max(1, len(error.span)))
+        yield PrintedError(one_line(error.msg), *place, source, max(1, len(error.span)))
     elif isinstance(error, PlacedError) and error.place is not None:
         file, line, column = (error.place.filename.data, error.place.line.data, error.place.column.data)
         yield _named(error.message, file, line, column, chunk)
@@ -99,12 +99,12 @@ def diagnostics_of(error: Exception, chunk: Chunk) -> Iterator[Diagnostic]:
         yield _said(str(error), chunk)
 
 
-def _said(message: str, chunk: Chunk) -> Diagnostic:
+def _said(message: str, chunk: Chunk) -> PrintedError:
     """A message that only as text knows its place: the first line of the chunk's file that it names."""
     message = one_line(message)
     found = re.search(rf"{re.escape(chunk.name)}:(\d+)(?::(\d+))?", message)
     if found is None:
-        return Diagnostic(message)
+        return PrintedError(message)
     line, column = int(found[1]), int(found[2] or 0)
     source = chunk.line(chunk.name, line)
     if source is not None and not column:
@@ -113,8 +113,8 @@ def _said(message: str, chunk: Chunk) -> Diagnostic:
     return _named(message.removeprefix(f"{found[0]}: "), chunk.name, line, column, chunk)
 
 
-def _named(message: str, file: str, line: int, column: int, chunk: Chunk) -> Diagnostic:
+def _named(message: str, file: str, line: int, column: int, chunk: Chunk) -> PrintedError:
     """A diagnostic of the op or the value whose name is at a place."""
     source = chunk.line(file, line)
     name = _NAME.match(source, column - 1) if source is not None and column else None
-    return Diagnostic(message, file, line, column, source, 1 if name is None else len(name[0]))
+    return PrintedError(message, file, line, column, source, 1 if name is None else len(name[0]))

@@ -31,7 +31,7 @@ from .common import (
     os_message,
     quiet_pipe,
     short_warnings,
-    write_whole,
+    write_output,
 )
 from .diagnostics import DIAGNOSTICS, Chunk, diagnostics_of
 from .expectations import expectations, expects, mismatches
@@ -269,7 +269,7 @@ class TilewrightOptMain(xDSLOptMain):
                 texts.append(text)
         if output is not None and not failed:
             with self.timing.phase("Output"):
-                write_whole(output, "".join(texts))
+                write_output(output, "".join(texts))
         return int(failed)
 
     def _process(self, chunk: Chunk, extension: str) -> tuple[str, bool]:

@@ -56,7 +56,7 @@ class Support:
 
 
 @dataclass(frozen=True)
-class Row:
+class OpRow:
     """An op: name, where the frontend has its rule ("" for none), and what it becomes by element type."""
 
     name: str
@@ -64,24 +64,24 @@ class Row:
     support: dict[str, Support]
 
 
-def rows(target: str, names: list[str] | None = None) -> Iterator[Row]:
+def rows(target: str, names: list[str] | None = None) -> Iterator[OpRow]:
     """A row for each op of StableHLO, or those named, in alphabetical order."""
-    for name in sorted(known()) if names is None else names:
+    for name in sorted(known_ops()) if names is None else names:
         rule = next(
             (t[key] for t in (RULES, STRUCTURAL, ON_COMPLEX) if (key := f"stablehlo.{name}") in t), None
         )
         if rule is None:
-            yield Row(name, "", {d: Support((HOST,), {}) for d in DTYPES})
+            yield OpRow(name, "", {d: Support((HOST,), {}) for d in DTYPES})
             continue
         form = form_of(name)
         home = rule.__module__.rsplit(".", 1)[-1]
         found = (
             {} if form is None else {d: s for d in DTYPES for s in [_probe(form, d, target)] if s is not None}
         )
-        yield Row(name, home, found)
+        yield OpRow(name, home, found)
 
 
-def known() -> set[str]:
+def known_ops() -> set[str]:
     """The ops of StableHLO, as its own bindings list them, and the custom calls that have a rule."""
     from jaxlib.mlir.dialects import stablehlo
 

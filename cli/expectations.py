@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .common import CliError
-from .diagnostics import Chunk, Diagnostic
+from .diagnostics import Chunk, PrintedError
 
 _EXPECTED = re.compile(
     r"expected-(?P<kind>error|note|remark|warning)(?P<pattern>-re)? *"
@@ -34,7 +34,7 @@ class Expectation:
     written: int
     column: int
 
-    def met_by(self, diagnostic: Diagnostic, file: str) -> bool:
+    def met_by(self, diagnostic: PrintedError, file: str) -> bool:
         """Whether a diagnostic is this one; one in another file has no line in this one."""
         line = diagnostic.line if diagnostic.file == file else 0
         return (
@@ -90,8 +90,8 @@ def _pattern(text: str) -> str:
 
 
 def mismatches(
-    expected: Sequence[Expectation], found: Sequence[Diagnostic], chunk: Chunk
-) -> Iterator[Diagnostic]:
+    expected: Sequence[Expectation], found: Sequence[PrintedError], chunk: Chunk
+) -> Iterator[PrintedError]:
     """What is wrong with the errors of a chunk: those that are unexpected, and expectations that are not met."""
     left = list(expected)
     for diagnostic in found:
@@ -99,8 +99,8 @@ def mismatches(
         if match is not None:
             left.remove(match)
             continue
-        yield Diagnostic(
+        yield PrintedError(
             f"unexpected error: {diagnostic.message}", diagnostic.file, diagnostic.line, diagnostic.column
         )
     for e in left:
-        yield Diagnostic(f'expected {e.kind} "{e.text}" was not produced', chunk.name, e.written, e.column)
+        yield PrintedError(f'expected {e.kind} "{e.text}" was not produced', chunk.name, e.written, e.column)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import STDIN, CliError, OneLineParser, check_plain, complain, os_message, say, write_whole
+from .common import STDIN, CliError, OneLineParser, check_plain, complain, os_message, say, write_output
 from .help import texts
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def fmt(args: argparse.Namespace) -> int:
     for f in found:
         if f.text is not None and f.changed and not args.check and f.name != STDIN:
             try:
-                write_whole(f.name, f.text)
+                write_output(f.name, f.text)
             except CliError as error:
                 f.problem, f.text = str(error), None
     if args.json:

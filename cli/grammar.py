@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from ..machine import DEFAULT_TARGET
 from .common import OneLineParser
@@ -13,8 +14,39 @@ from .inspect import add_commands
 PROGRAM = "tilewright"
 
 
+AGAINST = "a JAX function to compare a .tw or .mlir program with, which takes the same inputs"
+
+AddCommand = Callable[[str, str], argparse.ArgumentParser]
+"""Adds a command of a name, with a line of help, that takes a program."""
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
+    common = _common()
+    parser = OneLineParser(
+        PROGRAM,
+        description="Compiles JAX functions for NPUs and runs them on a model of the machine.",
+        epilog="A Python file names example inputs for fn in a function fn_inputs(); --shapes replaces them.",
+    )
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=OneLineParser)
+
+    def command(name: str, help: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=help, description=help, parents=[common], **texts(name))
+
+    _add_run(command)
+    command("report", "time, traffic and energy by kernel")
+    _add_verify(command)
+    _add_reduce(command)
+    _add_output(command)
+    add_fmt(commands)
+    _add_calibrate(commands)
+    add_commands(commands, command)
+    return parser
+
+
+def _common() -> OneLineParser:
+    """What all commands take that take a program."""
     common = OneLineParser(add_help=False)
     common.add_argument(
         "source",
@@ -54,27 +86,21 @@ def make_parser() -> argparse.ArgumentParser:
     )
     common.add_argument("--json", action="store_true", help="print one JSON object")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser = OneLineParser(
-        PROGRAM,
-        description="Compiles JAX functions for NPUs and runs them on a model of the machine.",
-        epilog="A Python file names example inputs for fn in a function fn_inputs(); --shapes replaces them.",
-    )
-    parser.add_argument("--version", action="store_true", help="print the version")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=OneLineParser)
+    return common
 
-    def command(name: str, help: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=help, description=help, parents=[common], **texts(name))
 
+def _add_run(command: AddCommand) -> None:
     run = command("run", "run the npu program and sum up its outputs")
     run.add_argument("--check", action="store_true", help="compare with JAX; exit code 1 where they differ")
-    against = "a JAX function to compare a .tw or .mlir program with, which takes the same inputs"
-    run.add_argument("--against", metavar="FILE.py:FN", help=f"{against}; implies --check")
+    run.add_argument("--against", metavar="FILE.py:FN", help=f"{AGAINST}; implies --check")
     run.add_argument(
         "--memory", choices=("typed", "bytes"), default="typed", help="arrays (default), or addressed bytes"
     )
-    command("report", "time, traffic and energy by kernel")
+
+
+def _add_verify(command: AddCommand) -> None:
     verify = command("verify", "compare the values after every pass with JAX; exit code 1 where they differ")
-    verify.add_argument("--against", metavar="FILE.py:FN", help=against)
+    verify.add_argument("--against", metavar="FILE.py:FN", help=AGAINST)
     verify.add_argument(
         "--bisect", action="store_true", help="find the first bad pass, the op, tile and line"
     )
@@ -91,6 +117,9 @@ def make_parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--flags", action="store_true", help="list flags that are not needed, and their cycles"
     )
+
+
+def _add_reduce(command: AddCommand) -> None:
     reduce = command("reduce", "make a program that fails smaller, as long as it fails")
     reduce.add_argument(
         "--check", metavar="WHAT", help="what must stay: wrong, crash, hazard, or 'cost>US' in microseconds"
@@ -110,13 +139,19 @@ def make_parser() -> argparse.ArgumentParser:
     )
     reduce.add_argument("--stages", metavar="FILE.py:NAME", help="passes to run instead: a sequence of pipeline stages")
     reduce.add_argument("--tests", type=int, metavar="N", help="candidates to try at most")
+
+
+def _add_output(command: AddCommand) -> None:
+    """The commands that write what a program becomes."""
     trace = command("trace", "write the timeline as Chrome/Perfetto JSON")
     trace.add_argument("-o", "--output", default="trace.json", metavar="FILE", help="default trace.json")
     emit = command("compile", "print the program at a level")
     levels = ("graph", "tile", "npu", "tw")
     emit.add_argument("--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text")
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
-    add_fmt(commands)
+
+
+def _add_calibrate(commands: argparse._SubParsersAction[OneLineParser]) -> None:
     text = "published kernel times against the model's"
     calibrate = commands.add_parser("calibrate", help=text, description=text, **texts("calibrate"))
     calibrate.add_argument("records", metavar="RECORDS.json", help="records of measured kernels")
@@ -124,5 +159,3 @@ def make_parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--page", metavar="FILE.md", help="put the tables between the marks of a page")
     calibrate.add_argument("--plot", metavar="FILE.png", help="write a scatter plot")
     calibrate.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    add_commands(commands, command)
-    return parser

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..machine import Machine
-from .common import STDIN, CliError, suggestion, table, working, write_whole
+from .common import STDIN, CliError, suggestion, table, working, write_output
 from .help import texts
 
 if TYPE_CHECKING:
     from ..api.program import Program
     from ..explain.levels import LevelView
-    from .engines import Row
+    from .engines import OpRow
 
 SHELLS = ("bash", "zsh", "fish")
 _WIDEST = 64
@@ -40,7 +40,7 @@ def explain(args: argparse.Namespace) -> int:
             )
     except ExplainError as error:
         raise CliError(str(error)) from None
-    write_whole(args.output, page)
+    write_output(args.output, page)
     if args.json:
         result = {
             "source": args.source,
@@ -139,9 +139,9 @@ def _value(value: Any) -> str:
 
 def ops(args: argparse.Namespace) -> int:
     """Prints which op and element type runs on which engine."""
-    from .engines import DTYPES, known, rows
+    from .engines import DTYPES, known_ops, rows
 
-    every = known()
+    every = known_ops()
     bare = [name.removeprefix("stablehlo.") for name in args.names]
     names = [call if (call := f"custom_call @{name}") in every else name for name in bare] or None
     for name in names or ():
@@ -149,7 +149,7 @@ def ops(args: argparse.Namespace) -> int:
             longer = sorted(op for op in every if op.startswith(name.lower())) if len(name) > 2 else []
             near = f"; did you mean {' or '.join(longer[:2])}?" if longer else suggestion(name.lower(), every)
             raise CliError(f"StableHLO has no op {name}{near}")
-    found: list[Row] = []
+    found: list[OpRow] = []
     with working("compiling a form of each op") as say:
         for row in rows(args.target, names):
             found.append(row)
@@ -178,7 +178,7 @@ def ops(args: argparse.Namespace) -> int:
     return 0
 
 
-def _details(shown: list[Row]) -> None:
+def _details(shown: list[OpRow]) -> None:
     """The instructions behind each cell of a few ops."""
     lines = [
         [
@@ -205,7 +205,7 @@ def _details(shown: list[Row]) -> None:
         )
 
 
-def _ops_dict(target: str, found: list[Row]) -> dict[str, Any]:
+def _ops_dict(target: str, found: list[OpRow]) -> dict[str, Any]:
     return {
         "schema": "tilewright.ops/1",
         "target": target,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import check_output, table, write_whole
+from .common import check_output, table, write_output
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -57,7 +57,7 @@ def verification_dict(found: Verification) -> dict[str, Any]:
 
 def print_verification(found: Verification) -> None:
     """A row for each pass."""
-    from ..verification.results import percent
+    from ..verification.results import precise_percent
 
     rows = []
     for c in found.checks:
@@ -71,7 +71,7 @@ def print_verification(found: Verification) -> None:
                 f"{c.error:.3g}",
                 f"{c.tolerance:.2g}",
                 isolated,
-                *([percent(c.open_share)] if found.open_share else []),
+                *([precise_percent(c.open_share)] if found.open_share else []),
                 c.word,
             ]
         )
@@ -105,9 +105,9 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
     inputs = target.with_suffix(".npz")
     before = target.with_suffix(f".before-{stage}.mlir")
     check_output(str(before), [args.source])
-    write_whole(inputs, _packed(found.inputs))
-    write_whole(before, found.before.rstrip() + "\n")
-    write_whole(target, found.source.rstrip() + "\n")
+    write_output(inputs, _packed(found.inputs))
+    write_output(before, found.before.rstrip() + "\n")
+    write_output(target, found.source.rstrip() + "\n")
     command = ["tilewright", "verify", str(target)]
     if found.inputs:
         command += ["--inputs", str(inputs)]
@@ -132,8 +132,8 @@ def write_program(args: argparse.Namespace, module: ModuleOp, inputs: Sequence[A
         value.name_hint = None
     target = Path(args.output)
     arrays = target.with_suffix(".npz")
-    write_whole(arrays, _packed(inputs))
-    write_whole(target, str(module).rstrip() + "\n")
+    write_output(arrays, _packed(inputs))
+    write_output(target, str(module).rstrip() + "\n")
     return {"file": str(target), "inputs": str(arrays), "ops": count_ops(module)}
 
 

@@ -32,7 +32,7 @@ Spec = tuple[tuple[int, ...], str]
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceSpec:
     """`model.py:fn` (then `fn` is the function), `model.tw:fn` or the path of a .tw or .mlir file; or what stdin has,
     then `content`."""
 
@@ -50,10 +50,10 @@ class Source:
         return self.fn if self.fn is not None else self.path
 
 
-def find_source(text: str) -> Source:
+def find_source(text: str) -> SourceSpec:
     """The source called `text`. Raises CliError where there is none, or where its Python file fails."""
     if text == STDIN:
-        return Source(Path("stdin.mlir"), "stdin", content=sys.stdin.buffer.read())
+        return SourceSpec(Path("stdin.mlir"), "stdin", content=sys.stdin.buffer.read())
     path, colon, name = text.rpartition(":")
     if not colon or not path.endswith((".py", ".tw")):
         path, name = text, ""
@@ -67,9 +67,9 @@ def find_source(text: str) -> Source:
     if file.suffix == ".tw":
         if text.endswith(":"):
             raise CliError(f"{text}: write {path}:fn, or {path} for its only public function")
-        return Source(Path(text), text)
+        return SourceSpec(Path(text), text)
     if file.suffix != ".py":
-        return Source(file, file.name)
+        return SourceSpec(file, file.name)
     module = _load(file)
     functions = [
         n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__
@@ -83,10 +83,10 @@ def find_source(text: str) -> Source:
         raise CliError(f"{path} has no function {name}{suggestion(name, public) or listed}")
     if not callable(fn):
         raise CliError(f"{path}: {name} is not a function")
-    return Source(file, name, fn, module)
+    return SourceSpec(file, name, fn, module)
 
 
-def find_function(text: str) -> Source:
+def find_function(text: str) -> SourceSpec:
     """The Python function called `FILE.py:FN`. Raises CliError."""
     source = find_source(text) if re.search(r"\.py(:|$)", text) else None
     if source is None or source.fn is None:
@@ -210,7 +210,7 @@ def _definition(path: Path, fn: Callable[..., Any]) -> str:
 
 
 def example_inputs(
-    source: Source, shapes: str | None, file: str | None, values: bool = True
+    source: SourceSpec, shapes: str | None, file: str | None, values: bool = True
 ) -> list[Any] | None:
     """Arguments for a source: from `--shapes`, from `--inputs`, or from `<fn>_inputs()`; None for an .mlir
     file without either, whose inputs follow from @main. Without `values` those of the first two are
@@ -238,7 +238,7 @@ def example_inputs(
     return args
 
 
-def check_takes(source: Source, args: Sequence[Any]) -> None:
+def check_takes(source: SourceSpec, args: Sequence[Any]) -> None:
     """Raises CliError where the source is a function that cannot be called with so many arguments."""
     if source.fn is None:
         return
@@ -252,7 +252,7 @@ def check_takes(source: Source, args: Sequence[Any]) -> None:
         pass  # a callable without a signature
 
 
-def _own_inputs(source: Source) -> list[Any]:
+def _own_inputs(source: SourceSpec) -> list[Any]:
     maker = getattr(source.module, f"{source.name}_inputs", None)
     if maker is None:
         assert source.fn is not None

@@ -30,7 +30,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     i64,
 )
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
@@ -349,6 +349,11 @@ def integer(attr: Attribute) -> int:
     """The Python int of an integer property."""
     assert isinstance(attr, IntegerAttr)
     return attr.value.data
+
+
+def block_of(value: SSAValue) -> Block | None:
+    """The block that a value is made in."""
+    return value.owner if isinstance(value.owner, Block) else value.owner.parent
 
 
 def describe(op: Operation) -> str:

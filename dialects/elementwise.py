@@ -282,7 +282,7 @@ FUNCTIONS: dict[str, Function] = _table()
 """The functions by name: those of the tree and those of plugins."""
 
 
-def function_of(name: str) -> Function:
+def function_named(name: str) -> Function:
     """The row of a function, or of one of the parts of complex numbers. Raises KeyError."""
     found = FUNCTIONS.get(name)
     return PARTS[name] if found is None else found
@@ -291,7 +291,7 @@ def function_of(name: str) -> Function:
 def value_of(name: str) -> Callable[..., Any]:
     """What a function computes, as a function of JAX arrays. Raises KeyError where there is none of this name, or its
     value follows from the result's type; PluginError where a plugin's cannot be loaded."""
-    function = function_of(name)
+    function = function_named(name)
     if not function.value:
         raise KeyError(name)
     if not isinstance(function.value, str):
@@ -303,7 +303,7 @@ def value_of(name: str) -> Callable[..., Any]:
 
 def formula(name: str) -> str:
     """What a function computes, for its docstring."""
-    return function_of(name).formula
+    return function_named(name).formula
 
 
 REDUCTIONS = ("sum", "prod", "max", "min", "and", "or")

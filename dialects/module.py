@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
@@ -32,6 +33,11 @@ def target_of(module: Operation) -> str | None:
 def set_target(module: ModuleOp, target: str) -> None:
     """Says which machine a module is for."""
     module.attributes[TARGET] = StringAttr(target)
+
+
+def find_main(module: ModuleOp) -> FuncOp | None:
+    """The function @main of a module, where it has one."""
+    return next((op for op in module.ops if isinstance(op, FuncOp) and op.sym_name.data == "main"), None)
 
 
 def machine_of(op: Operation) -> Machine | None:

@@ -16,13 +16,13 @@ import numpy as np
 from jax import Array, lax
 
 
-def is_float(x: Array) -> bool:
+def is_floating(x: Array) -> bool:
     return jnp.issubdtype(x.dtype, jnp.floating)
 
 
 def settle(x: Array) -> Array:
     """x itself, written so that no later operation can be merged with the one that made it."""
-    return lax.select(lax.eq(x, x), x, lax.full_like(x, np.nan)) if is_float(x) else x
+    return lax.select(lax.eq(x, x), x, lax.full_like(x, np.nan)) if is_floating(x) else x
 
 
 def convert(x: Array, dtype: np.dtype) -> Array:
@@ -45,7 +45,7 @@ def _cube_root(x: Array) -> Array:
 
 def power(x: Array, y: Array) -> Array:
     """x ** y; for integers by squaring, where a negative power of anything but 1 and -1 is 0."""
-    if is_float(x) or jnp.issubdtype(x.dtype, jnp.complexfloating):
+    if is_floating(x) or jnp.issubdtype(x.dtype, jnp.complexfloating):
         return lax.pow(x, y)
     one, zero = lax.full_like(x, 1), lax.full_like(x, 0)
     signed = jnp.issubdtype(x.dtype, jnp.signedinteger)
@@ -73,7 +73,7 @@ def _multiply(x: Array, y: Array) -> Array:
 def divide(x: Array, y: Array) -> Array:
     """x / y. XLA multiplies by the reciprocal, which rounds twice, where y is the same for many elements; so y is made
     to depend on x and on the place: no place is below -|x|."""
-    if is_float(x):
+    if is_floating(x):
         place = lax.reshape(lax.iota(x.dtype, x.size), x.shape)
         return lax.div(x, lax.select(lax.lt(place, lax.neg(lax.abs(x))), x, y))
     if x.dtype.kind == "c":
@@ -85,7 +85,7 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def remainder(x: Array, y: Array) -> Array:
-    if is_float(x):
+    if is_floating(x):
         return lax.rem(x, y)
     zero, divisor = _divisor(x, y)
     return lax.select(zero, x, lax.rem(x, divisor))
@@ -129,7 +129,7 @@ def _with_denormals(function: Callable[[Array], Array], negative: float, positiv
     def run(x: Array) -> Array:
         y = function(x)
         for value, below in ((negative, True), (positive, False)):
-            if value and is_float(x):
+            if value and is_floating(x):
                 y = lax.select(_denormal(x, below), lax.full_like(y, value), y)
         return y
 
@@ -141,7 +141,7 @@ def _within(wide: type, function: Callable[[Array], Array]) -> Callable[[Array],
     more it is one number."""
 
     def run(x: Array) -> Array:
-        narrow = is_float(x) and x.dtype.itemsize < np.dtype(wide).itemsize
+        narrow = is_floating(x) and x.dtype.itemsize < np.dtype(wide).itemsize
         with jax.enable_x64(True):
             return convert(function(convert(x, np.dtype(wide)) if narrow else x), np.dtype(x.dtype))
 
@@ -151,7 +151,7 @@ def _within(wide: type, function: Callable[[Array], Array]) -> Callable[[Array],
 def _reciprocal_root(x: Array) -> Array:
     """1 / sqrt(x), each of the two rounded. XLA makes `1 / sqrt(x)` a function of its own, which it takes as long to
     compile as whole kernels; with both signs turned it does not."""
-    if not is_float(x):
+    if not is_floating(x):
         return lax.rsqrt(x)
     return lax.div(lax.full_like(x, -1), lax.neg(lax.sqrt(x)))
 

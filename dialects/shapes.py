@@ -51,10 +51,10 @@ def check_box(op: FormattedOp, shape: Shape, sizes: Shape, offsets: int) -> None
     if len(sizes) != len(shape) or any(n > s for n, s in zip(sizes, shape, strict=True)):
         raise op.error(f"box {list(sizes)} does not fit into {list(shape)}")
     check_places(op, offsets, len(shape))
-    check_ranks(op, len(shape), "steps", "window", "window_steps")
+    check_list_lengths(op, len(shape), "steps", "window", "window_steps")
 
 
-def check_ranks(op: FormattedOp, rank: int, *names: str) -> None:
+def check_list_lengths(op: FormattedOp, rank: int, *names: str) -> None:
     """Lists among the properties, where they are there, have an entry for each dimension."""
     for name in names:
         attr = op.properties.get(name)

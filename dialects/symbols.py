@@ -1,65 +1,55 @@
-"""Launches name kernels that exist, and give them what they take."""
+"""Launches name kernels that exist, and give them what they take: launches are symbol users in xDSL's terms."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Operation
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.ir import Operation
+from xdsl.irdl import prop_def, traits_def
+from xdsl.traits import SymbolUserOpInterface
 
-from . import tile
-from .base import integer, to_ints
-from .npu import structure as npu
+from .base import FormattedOp
 from .npu.legality import Kernel
-from .npu.streams import is_number
-from .npu.types import GmType
 
 
-def misfits(module: ModuleOp) -> Iterator[tuple[Operation, str]]:
-    """Each launch of a kernel that is not there or takes something else, and what is wrong with it.
+class _UsesAKernel(SymbolUserOpInterface):
+    def verify(self, op: Operation) -> None:
+        """Raises VerifyException for a kernel that is not there or takes something else.
 
-    A host program without any kernel is a fragment, as tests of host passes have it: npu-check refuses it.
-    """
-    kernels = {op.sym_name.data: op for op in module.ops if isinstance(op, Kernel)}
-    if not kernels:
-        return
-    for op in module.ops:
-        for region in op.regions if not isinstance(op, Kernel) else ():
-            for inner in region.walk():
-                if isinstance(inner, tile.LaunchOp | npu.LaunchOp):
-                    problem = _misfit(inner, kernels)
-                    if problem is not None:
-                        yield inner, problem
-
-
-def _misfit(launch: tile.LaunchOp | npu.LaunchOp, kernels: dict[str, Kernel]) -> str | None:
-    """What is wrong with a launch, in words."""
-    name = launch.callee.root_reference.data
-    kernel = kernels.get(name)
-    if kernel is None:
-        return f"launches @{name}, which does not exist"
-    if kernel.level != launch.level:
-        return f"launches @{name}, which is a kernel of the {kernel.level} level"
-    if isinstance(launch, tile.LaunchOp):
-        return None  # what it gives and takes tile-to-npu compares, with the line of the kernel
-    takes = [a.type for a in kernel.body.block.args[len(to_ints(kernel.grid)) :]]
-    given = launch.operands
-    ends = (integer(launch.outputs), integer(launch.workspaces))
-    if ends != (integer(kernel.outputs), integer(kernel.workspaces)):
-        return f"names other outputs and workspaces than @{name}"
-    if len(given) != len(takes):
-        return f"gives @{name} {len(given)} tensors, but it takes {len(takes)}"
-    for i, (value, want) in enumerate(zip(given, takes, strict=True)):
-        if not _fits(value.type, want):
-            return f"gives @{name} {value.type} as tensor {i}, but it takes {want}"
-    return None
+        A host program without any kernel is a fragment, as tests of host passes have it: npu-check refuses it.
+        """
+        assert isinstance(op, KernelUser)
+        module = op.parent_op()
+        while module is not None and not isinstance(module, ModuleOp):
+            module = module.parent_op()
+        if module is None:
+            return
+        name, kernel, fragment = op.callee.root_reference.data, None, True
+        for found in module.ops:
+            if isinstance(found, Kernel):
+                fragment = False
+                symbol = found.properties.get("sym_name")
+                if isinstance(symbol, StringAttr) and symbol.data == name:
+                    kernel = found
+                    break
+        if kernel is None:
+            if fragment:
+                return
+            raise op.error(f"launches @{name}, which does not exist")
+        if kernel.level != op.level:
+            raise op.error(f"launches @{name}, which is a kernel of the {kernel.level} level")
+        problem = op.misfit(kernel)
+        if problem is not None:
+            raise op.error(problem)
 
 
-def _fits(kind: Attribute, want: Attribute) -> bool:
-    if not isinstance(want, GmType):
-        return False
-    if isinstance(kind, GmType):
-        return (kind.shape, kind.element) == (want.shape, want.element)
-    if not isinstance(kind, TensorType):
-        return False
-    return (kind.get_shape(), kind.element_type) == (want.shape, want.element) or (is_number(kind) and not want.shape)
+class KernelUser(FormattedOp, ABC):
+    """An op that runs a kernel of its own level."""
+
+    callee = prop_def(SymbolRefAttr)
+    traits = traits_def(_UsesAKernel())
+
+    @abstractmethod
+    def misfit(self, kernel: Kernel) -> str | None:
+        """What is wrong with running this kernel, in words, as far as the kernel is well-formed itself."""

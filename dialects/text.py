@@ -21,7 +21,6 @@ from xdsl.utils.lexer import Span
 from .base import place_of
 from .graph.donation import verify_donation
 from .npu.legality import Kernel, MachineViolation, refused
-from .symbols import misfits
 
 AttributeT = TypeVar("AttributeT", bound=Attribute)
 
@@ -191,8 +190,6 @@ def verify(module: ModuleOp) -> None:
                 verify_donation(op)
     except VerifyException as error:
         raise next(complaints(module), PlacedError(one_line(str(error)), None)) from error
-    for op, problem in misfits(module):
-        raise PlacedError(f"'{op.name}' {problem}", place_of(op))
 
 
 def complaints(module: ModuleOp) -> Iterator[PlacedError]:

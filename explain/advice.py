@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from xdsl.ir import SSAValue
 
 from ..backends.report import KernelReport
-from ..backends.simulator import HBM, Kernel, KernelRun, Launch
+from ..backends.simulator import HBM, KernelRun, Launch, TimedKernel
 from ..dialects import npu as ops
 from ..dialects.dtypes import dtype_name, itemsize
 from ..dialects.npu import Pipe, buffer, gm
@@ -26,7 +26,7 @@ SHARE = 0.15
 
 
 @dataclass(frozen=True)
-class Finding:
+class Advice:
     """One sentence of what is, one of what would help ("" where nothing of the compiler's would), and the rule that
     says it."""
 
@@ -39,7 +39,7 @@ class Figures:
     """A launch's figures, as the rules want them. `report` sums up all launches, the rest is of one."""
 
     def __init__(self, launch: Launch, report: KernelReport, machine: Machine) -> None:
-        self.kernel: Kernel = launch.kernel
+        self.kernel: TimedKernel = launch.kernel
         self.run: KernelRun = launch.run
         self.microseconds, self.report, self.machine = launch.microseconds, report, machine
         self.cycles = max(self.run.cycles, 1)
@@ -71,7 +71,7 @@ class Figures:
         return f"{side} ({shape})" if side else f"operand {operand} ({shape})"
 
 
-def findings(launch: Launch, report: KernelReport, machine: Machine) -> list[Finding]:
+def findings(launch: Launch, report: KernelReport, machine: Machine) -> list[Advice]:
     """What is to be said of a kernel, the most important first."""
     figures = Figures(launch, report, machine)
     found = [replace(f, rule=rule.__name__.strip("_")) for rule in RULES for f in rule(figures)]
@@ -81,24 +81,24 @@ def findings(launch: Launch, report: KernelReport, machine: Machine) -> list[Fin
         ]
     if not found and figures.busiest:
         share = percent(figures.share(figures.busiest))
-        found = [Finding(f"{figures.busiest} works {share} of the time", "", "busiest")]
+        found = [Advice(f"{figures.busiest} works {share} of the time", "", "busiest")]
     return found
 
 
 # -- rules ---------------------------------------------------------------------------------------------------
 
 
-def _launch(f: Figures) -> Iterator[Finding]:
+def _launch(f: Figures) -> Iterator[Advice]:
     overhead = f.kernel.launch_microseconds
     if f.report.bound == "launch" and overhead:
         more = 2 + overhead / max(f.working, 1e-9)  # starting + more x work = twice what both take now
-        yield Finding(
+        yield Advice(
             f"Launch bound: starting the kernel takes {duration(overhead)} of {duration(f.microseconds)}",
             f"fuse it with its neighbours, or give it {more:.1f} times the work (a larger batch) to halve the share",
         )
 
 
-def _bandwidth(f: Figures) -> Iterator[Finding]:
+def _bandwidth(f: Figures) -> Iterator[Advice]:
     if not f.report.bound.endswith((HBM, f"({HBM})")):
         return
     least = sum(t.bytes for i, t in enumerate(f.tensors) if i not in f.kernel.workspaces and _touched(f, i))
@@ -107,18 +107,18 @@ def _bandwidth(f: Figures) -> Iterator[Finding]:
     name = "HBM bound" if f.report.bound == HBM else f"{f.busiest} waits for HBM"
     what = f"{name}: {data_size(f.run.hbm_bytes)} cross HBM at {rate:.2f} of {peak:.2f} TB/s"
     if f.run.hbm_bytes > (1 + SHARE) * least and least:
-        yield Finding(
+        yield Advice(
             f"{what}; its tensors are {data_size(least)}",
             "larger tiles or another order of loops re-read less",
         )
     else:
-        yield Finding(
+        yield Advice(
             what,
             "each byte crosses once: narrower element types, or fusing with the producer, would help",
         )
 
 
-def _transfers(f: Figures) -> Iterator[Finding]:
+def _transfers(f: Figures) -> Iterator[Advice]:
     pipe = f.busiest
     if pipe != Pipe.MTE2 or f.share(pipe) < 0.5:
         return
@@ -127,12 +127,12 @@ def _transfers(f: Figures) -> Iterator[Finding]:
     worst = max(range(len(f.tensors)), key=lambda i: f.kernel.totals.read[i] - f.tensors[i].bytes)
     read, size = f.kernel.totals.read[worst], f.tensors[worst].bytes
     if worst in f.kernel.workspaces or read < 1.5 * size or read < SHARE * f.read:
-        yield Finding(what, "" if read < 1.5 * size else "larger tiles would read less")
+        yield Advice(what, "" if read < 1.5 * size else "larger tiles would read less")
         return
     what += f"; {f.name(worst)} is read {read / size:.1f} times, {percent(read / f.read)} of it"
     knob = {"A": "base_n", "B": "base_m"}.get(f.sides.get(worst, ""), "")
     saved = f"{data_size(min(read // 2, read - size))} of {data_size(f.read)} less to read"
-    yield Finding(
+    yield Advice(
         what, _larger(f, knob, saved) if knob else f"a larger tile would re-read it less, up to {saved}"
     )
 
@@ -140,7 +140,7 @@ def _transfers(f: Figures) -> Iterator[Finding]:
 def _larger(f: Figures, knob: str, saved: str) -> str:
     """Twice the tile along m or n, with a shorter k where l0 asks for it, as pins; or why that does not fit."""
     product = next(w.op for s in f.kernel.sections for w in s.works if isinstance(w.op, ops.MmadOp))
-    a, b, acc = (buffer(root(v)) for v in (product.a, product.b, product.acc))
+    a, b, acc = (buffer(ops.whole_buffer(v)) for v in (product.a, product.b, product.acc))
     (m, k), n = a.shape, b.shape[1]
     drain = next((w.op for s in f.kernel.sections for w in s.works if isinstance(w.op, ops.FixpipeOp)), None)
     wide = [] if drain is None else [round_up(extent) for extent in gm(drain.dest).shape[-2:]]
@@ -170,14 +170,14 @@ def _larger(f: Figures, knob: str, saved: str) -> str:
     return f"a larger tile, --schedule {f.report.name}:{pins}, would re-read it less: {saved}{single}{fewer}"
 
 
-def _cube(f: Figures) -> Iterator[Finding]:
+def _cube(f: Figures) -> Iterator[Advice]:
     pipe = Pipe.M
     for dtype, macs in f.kernel.totals.macs.items():
         rate = f.machine.cube[dtype].macs * f.machine.cube_cores
         used = macs / (rate * f.cycles)
         if f.busiest != pipe or f.share(pipe) < 0.5:
             if used < 0.5 and f.share(pipe) >= SHARE:
-                yield Finding(
+                yield Advice(
                     f"Cube: {macs / 1e6:,.1f} M {dtype} products are {percent(used)} of what {f.machine.cube_cores} "
                     f"cubes could do in the time; the pipe works {percent(f.share(pipe))} of it"
                 )
@@ -186,14 +186,14 @@ def _cube(f: Figures) -> Iterator[Finding]:
         best = min(faster, key=lambda d: (faster[d], d), default="")
         factor = faster.get(best, 0) / f.machine.cube[dtype].macs
         narrow = f"{best} products run {factor:.0f} times as fast" if best else "no element type is faster"
-        yield Finding(
+        yield Advice(
             f"Cube bound: M works {percent(f.share(pipe))} of the time, {percent(used)} of the chip's {dtype} peak",
             narrow
             + ("" if used > 0.5 * f.share(pipe) else "; tiles that fill whole fractals and cores waste less"),
         )
 
 
-def _vector(f: Figures) -> Iterator[Finding]:
+def _vector(f: Figures) -> Iterator[Advice]:
     pipe = Pipe.V
     if f.busiest != pipe or f.share(pipe) < 0.5:
         return
@@ -212,10 +212,10 @@ def _vector(f: Figures) -> Iterator[Finding]:
     halves = [d for d in f.machine.vector.native if d[0] == dtype[0] and itemsize(d) * 2 == itemsize(dtype)]
     if halves and dtype.startswith("f"):
         help += f"; {halves[0]} has twice the lanes of {dtype}"
-    yield Finding(f"Vector bound: V works {percent(f.share(pipe))} of the time", help)
+    yield Advice(f"Vector bound: V works {percent(f.share(pipe))} of the time", help)
 
 
-def _other_pipes(f: Figures) -> Iterator[Finding]:
+def _other_pipes(f: Figures) -> Iterator[Advice]:
     pipe = f.busiest
     if pipe in (Pipe.M, Pipe.V, Pipe.MTE2, "") or f.share(pipe) < 0.5:
         return
@@ -230,22 +230,22 @@ def _other_pipes(f: Figures) -> Iterator[Finding]:
     }
     own = ("works", "the instructions of this pipe are the chip's own: fewer or wider ones take less")
     what, help = says.get(Pipe(pipe), own)
-    yield Finding(f"{pipe} bound: it {what} {percent(f.share(pipe))} of the time", help)
+    yield Advice(f"{pipe} bound: it {what} {percent(f.share(pipe))} of the time", help)
 
 
-def _waiting(f: Figures) -> Iterator[Finding]:
+def _waiting(f: Figures) -> Iterator[Advice]:
     pipe = f.busiest
     if pipe and f.share(pipe) < 0.5 and f.report.bound != "launch" and f.run.throttled is None:
-        yield Finding(
+        yield Advice(
             f"Waits: the busiest pipe, {pipe}, works {percent(f.share(pipe))} of {duration(f.working)}",
             "pipes take turns; more slots per buffer (double buffers) or more tiles per core overlap them",
         )
 
 
-def _workspace(f: Figures) -> Iterator[Finding]:
+def _workspace(f: Figures) -> Iterator[Advice]:
     through = sum(f.kernel.totals.read[i] + f.kernel.totals.written[i] for i in f.kernel.workspaces)
     if through > SHARE * f.moved:
-        yield Finding(
+        yield Advice(
             f"Workspace: {data_size(through)} of {data_size(f.moved)} go from cube to vector cores "
             "through device memory",
             ""
@@ -254,13 +254,13 @@ def _workspace(f: Figures) -> Iterator[Finding]:
         )
 
 
-def _cores(f: Figures) -> Iterator[Finding]:
+def _cores(f: Figures) -> Iterator[Advice]:
     points = math.prod(f.kernel.grid)
     units = f.kernel.sections[0].units if len(f.kernel.sections) == 1 and f.kernel.sections else 1
     vector = all(s.core == "vector" for s in f.kernel.sections)
     available = f.machine.vector_cores if vector else f.machine.cube_cores
     if f.kernel.cores < (1 - SHARE) * available:
-        yield Finding(
+        yield Advice(
             f"Cores: {f.kernel.cores} of {available} work (grid {'x'.join(map(str, f.kernel.grid)) or '1'})",
             _more_cores(f, available, "tile" if vector else "base_m, base_n"),
         )
@@ -268,7 +268,7 @@ def _cores(f: Figures) -> Iterator[Finding]:
         waves = -(-points * units // f.kernel.cores)
         last = (points * units) % f.kernel.cores
         if 1 - points * units / (waves * f.kernel.cores) > SHARE:
-            yield Finding(
+            yield Advice(
                 f"Cores: the last of {waves} rounds has work for {last} of {f.kernel.cores} cores",
                 "a grid that the number of cores divides has no such tail",
             )
@@ -293,7 +293,7 @@ def _more_cores(f: Figures, available: int, pins: str) -> str:
     return f"smaller tiles ({pins}) would use more: {best} would end {duration(saved)} sooner, where the work divides"
 
 
-RULES: tuple[Callable[[Figures], Iterator[Finding]], ...] = (
+RULES: tuple[Callable[[Figures], Iterator[Advice]], ...] = (
     _launch,
     _bandwidth,
     _transfers,
@@ -309,7 +309,7 @@ RULES: tuple[Callable[[Figures], Iterator[Finding]], ...] = (
 # -- helpers -------------------------------------------------------------------------------------------------
 
 
-def _sides(kernel: Kernel) -> dict[int, str]:
+def _sides(kernel: TimedKernel) -> dict[int, str]:
     """`A` or `B` for the operands that reach the left or right side of products."""
     found: dict[int, str] = {}
     loaded: dict[SSAValue, int] = {}
@@ -318,22 +318,18 @@ def _sides(kernel: Kernel) -> dict[int, str]:
         for work in section.works:
             op = work.op
             if isinstance(op, ops.MmadOp):
-                side_of |= {root(op.a): "A", root(op.b): "B"}
+                side_of |= {ops.whole_buffer(op.a): "A", ops.whole_buffer(op.b): "B"}
             elif work.operand is not None and not work.writes:
-                loaded |= {root(v): work.operand for v in op.destinations()}
+                loaded |= {ops.whole_buffer(v): work.operand for v in op.destinations()}
         for work in section.works:
             if isinstance(work.op, ops.LoadL0Op):
-                operand, side = loaded.get(root(work.op.source)), side_of.get(root(work.op.dest))
+                operand, side = (
+                    loaded.get(ops.whole_buffer(work.op.source)),
+                    side_of.get(ops.whole_buffer(work.op.dest)),
+                )
                 if operand is not None and side is not None:
                     found.setdefault(operand, side)
     return found
-
-
-def root(value: SSAValue) -> SSAValue:
-    """The allocation behind a slot."""
-    while isinstance(value.owner, ops.SlotOp):
-        value = value.owner.source
-    return value
 
 
 def _touched(f: Figures, i: int) -> bool:

@@ -11,7 +11,7 @@ from ..backends.counts import counted
 from ..backends.report import HostOpReport, HostScalarsReport, KernelReport, Report
 from ..backends.simulator import Copy, Launch, Simulation
 from ..dialects.npu.structure import NpuYieldOp, ToDeviceOp
-from .advice import SHARE, Finding, findings
+from .advice import SHARE, Advice, findings
 from .units import data_size, duration, percent
 
 LEAST = 5e-4
@@ -40,11 +40,11 @@ def advice(longest: Mapping[str, Launch], simulation: Simulation, report: Report
     }
 
 
-def _plain(found: Sequence[Finding]) -> list[dict[str, str]]:
+def _plain(found: Sequence[Advice]) -> list[dict[str, str]]:
     return [vars(finding) for finding in found]
 
 
-def _launches(report: Report) -> Iterator[Finding]:
+def _launches(report: Report) -> Iterator[Advice]:
     """How much of the time starts kernels and copies, once for all of them."""
     starting = sum(kernel.launch_microseconds for kernel in report.kernels)
     bound = sum(k.bound == "launch" and k.kind != "copy" for k in report.kernels)
@@ -59,36 +59,36 @@ def _launches(report: Report) -> Iterator[Finding]:
     if bound:
         kernels = counted(counts.launched_kernels, "kernel", "kernels")
         what += f"; {bound} of {kernels} take{'s' if bound == 1 else ''} longer to start than to work"
-    yield Finding(
+    yield Advice(
         what,
         "fewer and longer launches: fuse neighbours, a larger batch, more work in each pass of a loop",
         "launch",
     )
 
 
-def _side_by_side(report: Report) -> Iterator[Finding]:
+def _side_by_side(report: Report) -> Iterator[Advice]:
     """Which queue is busiest, where several are."""
     if len(report.queues) < 2 or not report.microseconds:
         return
     queue = max(report.queues, key=lambda name: report.queues[name])
     idle = 1 - report.queues[queue] / report.microseconds
     if idle > SHARE:
-        yield Finding(
+        yield Advice(
             f"Queues: the busiest, {queue}, is idle {percent(idle)} of the time and waits for the others",
             "work that does not depend on the host, placed between a call and the use of its result, hides it",
             "queues",
         )
 
 
-def _assumed(report: Report) -> Iterator[Finding]:
+def _assumed(report: Report) -> Iterator[Advice]:
     """What the figures take for granted."""
     for loop in report.assumed_trips:
-        yield Finding(f"Assumed: {loop} runs 1 pass, since its trip count is not known", "", "assumed")
+        yield Advice(f"Assumed: {loop} runs 1 pass, since its trip count is not known", "", "assumed")
     for branch in report.assumed_branches:
-        yield Finding(f"Assumed: {branch} takes the branch that is longest", "", "assumed")
+        yield Advice(f"Assumed: {branch} takes the branch that is longest", "", "assumed")
 
 
-def _copies(simulation: Simulation, report: KernelReport) -> list[Finding]:
+def _copies(simulation: Simulation, report: KernelReport) -> list[Advice]:
     """Why there are copies, the costliest reason first."""
     times: dict[str, float] = {}
     numbers: dict[str, int] = {}
@@ -103,7 +103,7 @@ def _copies(simulation: Simulation, report: KernelReport) -> list[Finding]:
         f"copies spend {percent(report.launch_microseconds / report.microseconds)} of their time starting"
     )
     return [
-        Finding(
+        Advice(
             f"{counted(numbers[why], 'copy', 'copies')} of {data_size(moved[why] / numbers[why])} "
             f"{_REASONS[why][0]}: {duration(times[why])}; {starting}",
             _REASONS[why][1],
@@ -131,7 +131,7 @@ _REASONS = {
 """What copies are for, and what would avoid them."""
 
 
-def _host_op(op: HostOpReport) -> Finding:
+def _host_op(op: HostOpReport) -> Advice:
     """Where the time of a host op goes."""
     link = op.transfer_microseconds
     other = max(0.0, op.microseconds - link - op.compute_microseconds)
@@ -150,14 +150,14 @@ def _host_op(op: HostOpReport) -> Finding:
     )
     if op.name == "to host":
         help = "a trip count or condition that does not depend on device data needs no wait"
-    return Finding(f"{what}, {spent}", help, "host")
+    return Advice(f"{what}, {spent}", help, "host")
 
 
-def _scalars(report: HostScalarsReport) -> list[Finding]:
+def _scalars(report: HostScalarsReport) -> list[Advice]:
     if not report.operations:
         return []
     what = (
         f"{counted(report.operations, 'operation', 'operations')} on single numbers: "
         f"{duration(report.microseconds)}"
     )
-    return [Finding(f"{what} of the program's own thread, beside the streams", "", "numbers")]
+    return [Advice(f"{what} of the program's own thread, beside the streams", "", "numbers")]

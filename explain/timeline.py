@@ -10,11 +10,12 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ..backends.simulator import Kernel, KernelRun, Placed, Rest
+from ..backends.simulator import KernelRun, Placed, Rest, TimedKernel
+from ..backends.simulator.section import TimedSection
 from ..backends.spans import Span
 from ..dialects.base import integer, to_ints
 from ..dialects.graph.donation import donated
-from ..dialects.npu import AllocOp, BufferType, ViewOp, buffer, gm
+from ..dialects.npu import AllocOp, BufferType, NpuOp, ViewOp, buffer, gm
 from ..dialects.npu.structure import GmAllocOp, GmConstantOp
 
 EVENTS = 1200
@@ -38,7 +39,7 @@ class _Span:
     read: bool = False
 
 
-def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]) -> Json:
+def kernel_timeline(kernel: TimedKernel, run: KernelRun, number: dict[Operation, int]) -> Json:
     """The events and buffers of the heaviest core of a launch, in cycles; ops by `number`.
 
     {"cycles": of the launch, "shown": cycles up to which everything is shown, "complete": whether that is all,
@@ -61,12 +62,7 @@ def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]
         open_spans: dict[tuple[Operation, int], _Span] = {}
         for event in trace.events:
             op = event.work.op
-            used: dict[tuple[Operation, int], tuple[AllocOp, bool, bool]] = {}
-            for value, write in [*((v, False) for v in op.reads()), *((v, True) for v in op.writes())]:
-                if isinstance(value.type, BufferType):
-                    alloc, slot = trace.section.slot(value, event.env)
-                    _, read, written = used.get((alloc, slot), (alloc, False, False))
-                    used[alloc, slot] = (alloc, read or not write, written or write)
+            used = _slots_used(op, trace.section, event.env)
             for key, (alloc, read, written) in used.items():
                 span = open_spans.get(key)
                 if span is None or (written and not read and span.read):
@@ -119,6 +115,20 @@ def kernel_timeline(kernel: Kernel, run: KernelRun, number: dict[Operation, int]
         "buffers": described,
         "spans": flat,
     }
+
+
+def _slots_used(
+    op: NpuOp, section: TimedSection, env: Sequence[int]
+) -> dict[tuple[Operation, int], tuple[AllocOp, bool, bool]]:
+    """The slots that an instruction uses in an environment: their allocation, whether it reads and whether it writes
+    them."""
+    used: dict[tuple[Operation, int], tuple[AllocOp, bool, bool]] = {}
+    for value, write in [*((v, False) for v in op.reads()), *((v, True) for v in op.writes())]:
+        if isinstance(value.type, BufferType):
+            alloc, slot = section.slot(value, env)
+            _, read, written = used.get((alloc, slot), (alloc, False, False))
+            used[alloc, slot] = (alloc, read or not write, written or write)
+    return used
 
 
 def _share(one: tuple[Operation, int], other: tuple[Operation, int]) -> bool:

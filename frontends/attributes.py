@@ -19,13 +19,13 @@ Op = Any
 # -- numbers and words ---------------------------------------------------------------------------------------
 
 
-def ints(op: Op, name: str) -> tuple[int, ...]:
+def int_array(op: Op, name: str) -> tuple[int, ...]:
     """A dense integer array attribute (booleans as 0 and 1); () where it is absent."""
     found = op.attributes
     return tuple(found[name]) if name in found else ()
 
 
-def integer(op: Op, name: str, default: int = 0) -> int:
+def int_attribute(op: Op, name: str, default: int = 0) -> int:
     """An integer attribute."""
     return op.attributes[name].value if name in op.attributes else default
 

@@ -26,8 +26,8 @@ from .attributes import (
     direction,
     dot_dimensions,
     gather_dimensions,
-    integer,
-    ints,
+    int_array,
+    int_attribute,
     literal,
     padding,
     rng_algorithm,
@@ -255,7 +255,7 @@ def given_name(value: Value) -> str | None:
     return location.name_str if isinstance(location, ir.NameLoc) else None
 
 
-def donated(function: Op) -> list[bool]:
+def donated_arguments(function: Op) -> list[bool]:
     """For each argument of a function, whether its buffer is given to the program: JAX says `tf.aliasing_output` where
     it has a result for it, and `jax.buffer_donor` where the compiler is to find one."""
     found = dict(function.attributes).get("arg_attrs", ())
@@ -418,7 +418,7 @@ __all__ = [
     "context",
     "conv_dimensions",
     "direction",
-    "donated",
+    "donated_arguments",
     "dot_dimensions",
     "expand_functions",
     "fold_shapes",
@@ -427,8 +427,8 @@ __all__ = [
     "given_name",
     "has_side_effect",
     "host_targets",
-    "integer",
-    "ints",
+    "int_attribute",
+    "int_array",
     "isolate",
     "literal",
     "lower_quantized",

@@ -131,7 +131,7 @@ class Walk:
         kind = ([a.type for a in block.args], [r.type for r in results])
         made = FuncOp(symbol, kind, Region(block), visibility)
         if symbol == "main":
-            donate(made, bindings.donated(self.symbols[symbol]))
+            donate(made, bindings.donated_arguments(self.symbols[symbol]))
         made.location = here
         return made
 
@@ -377,7 +377,7 @@ class Walk:
         return f"'{self._doing}'{place}"
 
     def _location(self, op: Op, outer: LocationAttr) -> LocationAttr:
-        """The user's line that `op` came from; `outer`, that of the call, where it has none of its own."""
+        """The user's line that `op` came from; where it has none, `outer`, the line of the call."""
         source = op.location
         key = source.attr
         if key not in self._locations:

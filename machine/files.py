@@ -11,7 +11,7 @@ from .parts import MachineError
 
 
 @cache
-def known() -> Mapping[str, Path | Entry]:
+def known_machines() -> Mapping[str, Path | Entry]:
     """Ours and those of plugins, by target."""
     ours = {path.stem: path for path in Path(__file__).parent.glob("*.toml")}
     return {**ours, **entries("machines", ours)}
@@ -19,7 +19,7 @@ def known() -> Mapping[str, Path | Entry]:
 
 def find(name: str, beside: Path | None = None) -> Path:
     """The file of a target, or of a path to a .toml (from the folder of the file `beside`). Raises MachineError."""
-    there = known().get(name)
+    there = known_machines().get(name)
     if isinstance(there, Path):
         return there
     if there is not None:
@@ -29,7 +29,7 @@ def find(name: str, beside: Path | None = None) -> Path:
             raise MachineError(str(error)) from error
     path = Path(name) if beside is None else beside.parent / name
     if path.suffix != ".toml":
-        listed = ", ".join(sorted(known()))
+        listed = ", ".join(sorted(known_machines()))
         if beside is not None:
             raise MachineError(f"{beside}: key 'extends' must name another target: {listed}, or a path to a .toml")
         raise MachineError(f"unknown target '{name}': known are {listed}, or a path to a .toml")

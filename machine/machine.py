@@ -146,7 +146,7 @@ class Machine:
     @staticmethod
     def names() -> list[str]:
         """The known targets: ours and those of plugins."""
-        return sorted(files.known())
+        return sorted(files.known_machines())
 
 
 def _canonical(value: object) -> str:

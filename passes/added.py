@@ -23,7 +23,7 @@ class Named(Protocol):
 StageT = TypeVar("StageT", bound=Named)
 
 
-def load(entry: Entry) -> type[ModulePass]:
+def load_pass(entry: Entry) -> type[ModulePass]:
     """The class of a plugin's pass. Raises PluginError."""
     given: AddedPass = entry.given
     found = entry.load(given.load)
@@ -62,7 +62,7 @@ def loaders(taken: Sequence[str]) -> dict[str, Callable[[], type[ModulePass]]]:
 
 
 def _loader(entry: Entry) -> Callable[[], type[ModulePass]]:
-    return lambda: load(entry)
+    return lambda: load_pass(entry)
 
 
 def _problem(given: AddedPass, states: Sequence[str]) -> str:

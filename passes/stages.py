@@ -12,7 +12,7 @@ from importlib import import_module
 from xdsl.passes import ModulePass
 
 from ..support.plugins import AddedPass, Entry
-from .added import load, loaders, with_added
+from .added import load_pass, loaders, with_added
 from .errors import StateMissing
 from .oracle import BOUND
 
@@ -89,7 +89,7 @@ class _Added(Stage):
     def load(self) -> type[ModulePass]:
         """The class of the pass. Raises PluginError."""
         assert self.entry is not None
-        return load(self.entry)
+        return load_pass(self.entry)
 
 
 def _added(entry: Entry) -> Stage:

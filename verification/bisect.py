@@ -26,7 +26,7 @@ from ..dialects.npu.interface import gm
 from ..dialects.npu.structure import KernelOp, LaunchOp
 from ..dialects.text import parse_module
 from ..passes.pipeline import level_of, remaining, run_stage, states_of
-from .examine import Examiner, Failure, Options
+from .examine import ExamineOptions, Examiner, Failure
 from .extract import extract_launch
 from .pieces import FREE, Collector, Piece
 from .places import tile_of
@@ -34,7 +34,7 @@ from .reduce import Reducer
 from .results import Culprit, Reproducer, Tile
 from .structure import structure
 from .tags import values_of
-from .trace import Finding, Trace
+from .trace import Trace, WrongValue
 
 FUSED = "graph-fuse"
 """The stage whose module has one op for each kernel to come."""
@@ -104,13 +104,13 @@ class Bisector:
 
     # -- where it is ---------------------------------------------------------------------------------------
 
-    def _kernel_name(self, finding: Finding | None) -> str | None:
+    def _kernel_name(self, finding: WrongValue | None) -> str | None:
         if finding is None or finding.launch is None:
             return None
         op = finding.op
         return op.callee.root_reference.data if isinstance(op, LaunchOp | tile.LaunchOp) else None
 
-    def _tile(self, finding: Finding | None) -> Tile | None:
+    def _tile(self, finding: WrongValue | None) -> Tile | None:
         """The store that wrote the worst element of a kernel's output."""
         if (
             finding is None
@@ -134,7 +134,7 @@ class Bisector:
                 return tile_of(kernel, finding.index, flat)
         return None
 
-    def _miswired(self, finding: Finding | None) -> bool:
+    def _miswired(self, finding: WrongValue | None) -> bool:
         """Whether a launch reads other tensors than the fusion that it stands for, in another order."""
         fused = self.examiner.snapshots.get(FUSED)
         if finding is None or not isinstance(finding.op, tile.LaunchOp) or fused is None:
@@ -146,7 +146,7 @@ class Bisector:
         there = [v.name_hint for v in origin.inputs]
         return here != there and sorted(map(str, here)) == sorted(map(str, there))
 
-    def _untouched(self, finding: Finding) -> bool:
+    def _untouched(self, finding: WrongValue) -> bool:
         """Whether the kernel of a launch went through the pass unchanged: then the program around it is wrong."""
         failure, name = self.failure, self._kernel_name(finding)
         if failure.before is None or failure.after is None or name is None:
@@ -177,7 +177,7 @@ class Bisector:
         found = None if launch is None else _by_tag(fused, launch.results[0].name_hint)
         return ([] if found is None else [found]), trace, finding.path
 
-    def _tile_launch(self, finding: Finding) -> tile.LaunchOp | None:
+    def _tile_launch(self, finding: WrongValue) -> tile.LaunchOp | None:
         if isinstance(finding.op, tile.LaunchOp):
             return finding.op
         golden = self.failure.golden
@@ -186,7 +186,7 @@ class Bisector:
         op = golden.launches[finding.launch].op
         return op if isinstance(op, tile.LaunchOp) else None
 
-    def _graph_unit(self, before: ModuleOp, finding: Finding) -> list[Operation]:
+    def _graph_unit(self, before: ModuleOp, finding: WrongValue) -> list[Operation]:
         """Ops of the module before a graph pass that the op of the finding was made of."""
         op = finding.op
         if isinstance(op, FusionOp):
@@ -322,7 +322,7 @@ class Bisector:
     def _still(self, module: ModuleOp, inputs: Sequence[np.ndarray]) -> bool:
         """Whether a module fails in the same pass in the same way."""
         failure, examiner = self.failure, self.examiner
-        options = Options(
+        options = ExamineOptions(
             first=True, accumulated=False, only=failure.stage, values=failure.kind == "wrong value"
         )
         try:
@@ -335,7 +335,7 @@ class Bisector:
 
     # -- the reproducer ------------------------------------------------------------------------------------
 
-    def _from_launch(self, failure: Failure, finding: Finding) -> Reproducer | None:
+    def _from_launch(self, failure: Failure, finding: WrongValue) -> Reproducer | None:
         """The one launch, at the level before the pass: for programs that start below the graph level."""
         assert failure.before is not None
         if failure.golden is None or finding.launch is None:

@@ -19,7 +19,7 @@ from ..backends.simulator import SimulationError
 from ..machine import Machine
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, Stage, run_pipeline
-from .examine import Examiner, Failure, Options
+from .examine import ExamineOptions, Examiner, Failure
 from .structure import Cache
 
 KINDS = {"wrong": ("wrong value",), "crash": ("crash", "invalid"), "hazard": ("hazard",)}
@@ -46,7 +46,7 @@ class Fails:
         return self.first == (failure.stage, said)
 
     def _failure(self, module: ModuleOp, inputs: Sequence[Any]) -> Failure | None:
-        options = Options(first=True, accumulated=False, values="wrong value" in self.kinds)
+        options = ExamineOptions(first=True, accumulated=False, values="wrong value" in self.kinds)
         examiner = Examiner(module, inputs, self.target, None, self.stages, options, self.cache)
         try:
             examiner.run()
@@ -77,7 +77,7 @@ class Costs:
 
 
 @dataclass
-class Command:
+class CommandFails:
     """A command exits with 0 on the program's text; `{}` in it stands for the file."""
 
     command: str
@@ -93,14 +93,14 @@ class Command:
 
 def parse_check(
     check: str | None, command: str | None, target: str, stages: Sequence[Stage] = PIPELINE
-) -> Fails | Costs | Command:
+) -> Fails | Costs | CommandFails:
     """The check that `wrong`, `crash`, `hazard`, `cost>12.5` or a command stands for. Raises ValueError."""
     if (check is None) == (command is None):
         raise ValueError("give either --check or --command")
     if command is not None:
         if "{}" not in command:
             raise ValueError("--command needs {} where the file's name goes")
-        return Command(command)
+        return CommandFails(command)
     assert check is not None
     if check in KINDS:
         return Fails(KINDS[check], target, stages)

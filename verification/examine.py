@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
+from ..backends.interpreter.graph import main_of
 from ..backends.simulator import SimulationError, simulate
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
@@ -26,7 +27,7 @@ from .results import Check, Progress
 from .structure import Cache, structure
 from .tags import Tags
 from .tolerance import LIKELY
-from .walk import Finding, Settings, Trace, Walk
+from .walk import GraphWalk, Settings, Trace, WrongValue
 
 SOURCE = "source"
 """The name of the module that the frontend gives: the state before the first pass."""
@@ -46,13 +47,13 @@ class Failure:
     before: ModuleOp | None
     after: ModuleOp | None
     golden: Trace | None = None
-    finding: Finding | None = None
+    finding: WrongValue | None = None
     problem: str = ""
     op: Operation | None = None
 
 
 @dataclass
-class Options:
+class ExamineOptions:
     """How much to examine. first: stop at the first failure; accumulated: compare whole programs with the reference
     too; once: run equal kernels and unchanged ops once; only: judge this stage alone, and stop after it;
     values: run programs at all (crashes and hazards need none)."""
@@ -65,7 +66,7 @@ class Options:
 
 
 @dataclass
-class State:
+class ExaminedModule:
     """A module and what is known of it."""
 
     name: str
@@ -112,7 +113,7 @@ class Examiner:
     target: str
     reference: Sequence[Any] | None = None
     stages: Sequence[Stage] = PIPELINE
-    options: Options = field(default_factory=Options)
+    options: ExamineOptions = field(default_factory=ExamineOptions)
     cache: Cache = field(default_factory=Cache)
     progress: Progress | None = None
     further: int = 0
@@ -135,7 +136,7 @@ class Examiner:
         """Fills `checks` and `failures`."""
         module = self.module.clone()
         self.tags.fresh(module)
-        state = State(SOURCE, module, level_of(module))
+        state = ExaminedModule(SOURCE, module, level_of(module))
         self.snapshots[SOURCE] = module
         following = remaining(module, "npu", self.stages)
         self._steps = 1 + len(following) + self.further
@@ -161,7 +162,7 @@ class Examiner:
 
     def source_only(self) -> None:
         """Runs the source's own level, for its tolerance, and no pass."""
-        state = State(SOURCE, self.module, level_of(self.module))
+        state = ExaminedModule(SOURCE, self.module, level_of(self.module))
         self._steps = 1 + self.further
         self.step(SOURCE)
         self._source(state)
@@ -175,7 +176,7 @@ class Examiner:
     def _done(self) -> bool:
         return self.options.first and bool(self.failures)
 
-    def _apply(self, stage: Stage, state: State) -> State | None:
+    def _apply(self, stage: Stage, state: ExaminedModule) -> ExaminedModule | None:
         """The module after a stage; None, with a failure noted, where the pass raises or leaves invalid IR."""
         module = state.module.clone()
         try:
@@ -191,7 +192,7 @@ class Examiner:
             self._fail(Failure(stage.name, "invalid", stage.level, state.module, module, problem=str(error)))
             return None
         self.tags.complete(module)
-        return State(stage.name, module, stage.level)
+        return ExaminedModule(stage.name, module, stage.level)
 
     @property
     def hazards(self) -> list[str]:
@@ -205,7 +206,7 @@ class Examiner:
 
     # -- values --------------------------------------------------------------------------------------------
 
-    def _source(self, state: State) -> None:
+    def _source(self, state: ExaminedModule) -> None:
         """The source's own values, and what the whole program may be off."""
         if not self.options.accumulated or not self.options.values:
             return
@@ -213,7 +214,7 @@ class Examiner:
             trace = state.golden = self._host_run(state)
         else:
             settings = Settings(likely=state.level == "graph", once=self.options.once)
-            trace = state.golden = Walk(state.module, self.cache, settings).run(self.inputs)
+            trace = state.golden = GraphWalk(state.module, self.cache, settings).run(self.inputs)
         self.tolerances = trace.result_bounds or [None] * len(trace.results)
         if self.reference is None:
             self.reference = trace.results
@@ -222,16 +223,16 @@ class Examiner:
         worst = max(differences, key=lambda d: d.ratio, default=None)
         if worst is not None and worst.ratio > 1:
             end = _main_end(state.module)
-            finding = Finding(end, differences.index(worst), (), worst)
+            finding = WrongValue(end, differences.index(worst), (), worst)
             self._fail(Failure("frontend", "wrong value", state.level, None, state.module, trace, finding))
 
-    def _golden(self, state: State) -> Trace:
+    def _golden(self, state: ExaminedModule) -> Trace:
         """The run of a level that the next pass is judged against."""
         if state.golden is None:
             if state.level == "npu":
                 state.golden = self._host_run(state)
             else:
-                state.golden = Walk(state.module, self.cache, Settings()).run(self.inputs)
+                state.golden = GraphWalk(state.module, self.cache, Settings()).run(self.inputs)
         if self.reference is None:
             self.reference = state.golden.results
         self.goldens[state.name] = state.golden
@@ -239,18 +240,20 @@ class Examiner:
 
     def run_of(self, module: ModuleOp) -> Trace:
         """The values of a graph- or tile-level module on the program's inputs."""
-        return Walk(module, self.cache, Settings()).run(self.inputs)
+        return GraphWalk(module, self.cache, Settings()).run(self.inputs)
 
-    def _addressed(self, state: State) -> bool:
+    def _addressed(self, state: ExaminedModule) -> bool:
         return state.level == "npu" and "addressed" in states_of(state.module)
 
-    def _host_run(self, state: State, golden: Trace | None = None, memory: Memory | None = None) -> Trace:
+    def _host_run(
+        self, state: ExaminedModule, golden: Trace | None = None, memory: Memory | None = None
+    ) -> Trace:
         if memory is None:
             memory = "bytes" if self._addressed(state) else "typed"
         walk = HostWalk(state.module, self.machine, self.cache, memory, golden, self.options.once)
         return walk.run(self.inputs)
 
-    def _judge(self, stage: Stage, before: State, after: State) -> None:
+    def _judge(self, stage: Stage, before: ExaminedModule, after: ExaminedModule) -> None:
         if not self.options.values:
             if "synchronized" in states_of(after.module):
                 self._hazards(stage.name, before, after)
@@ -261,7 +264,7 @@ class Examiner:
                 self._judge_npu(stage, before, after, golden)
             else:
                 settings = Settings(golden=golden, once=self.options.once)
-                isolated = Walk(after.module, self.cache, settings).run(self.inputs)
+                isolated = GraphWalk(after.module, self.cache, settings).run(self.inputs)
                 self._note(stage, before, after, golden, isolated)
                 self._accumulated(after, isolated)
         except VerifyException as error:
@@ -269,18 +272,18 @@ class Examiner:
                 Failure(stage.name, "crash", after.level, before.module, after.module, problem=str(error))
             )
 
-    def _accumulated(self, after: State, isolated: Trace) -> None:
+    def _accumulated(self, after: ExaminedModule, isolated: Trace) -> None:
         """The whole program after a graph or tile pass, on its own values."""
         if self.options.once or self._done() or not isolated.replaced:
             # what was right on golden inputs stays golden: the next pass is judged against that; and where each op
             # gave the golden bits, the values are the program's own
             trace = isolated
         else:
-            trace = Walk(after.module, self.cache, Settings()).run(self.inputs)
+            trace = GraphWalk(after.module, self.cache, Settings()).run(self.inputs)
         after.golden = self.goldens[after.name] = trace
         self.row(after.name, after.level, "typed", trace.results, isolated)
 
-    def _judge_npu(self, stage: Stage, before: State, after: State, golden: Trace) -> None:
+    def _judge_npu(self, stage: Stage, before: ExaminedModule, after: ExaminedModule, golden: Trace) -> None:
         exact = before.level != "graph"
         modes: list[Memory] = ["typed", "bytes"] if self._addressed(after) else ["typed"]
         for memory in modes:
@@ -302,7 +305,7 @@ class Examiner:
         if "synchronized" in states_of(after.module):
             self._hazards(stage.name, before, after)
 
-    def _unchanged(self, before: State, after: State, memory: Memory) -> bool:
+    def _unchanged(self, before: ExaminedModule, after: ExaminedModule, memory: Memory) -> bool:
         """Whether the instructions of both modules are the same, so that their values are: typed memory has no
         addresses, and flags change no value."""
         if before.level != "npu" or not any(c.memory == memory and c.level == "npu" for c in self.checks):
@@ -312,10 +315,10 @@ class Examiner:
         addressed = memory == "bytes"
         return structure(before.module, addressed) == structure(after.module, addressed)
 
-    def _planned(self, state: State) -> bool:
+    def _planned(self, state: ExaminedModule) -> bool:
         return "planned" in states_of(state.module)
 
-    def _hazards(self, name: str, before: State, after: State) -> None:
+    def _hazards(self, name: str, before: ExaminedModule, after: ExaminedModule) -> None:
         """What values cannot show: a deadlock, and where there is a checker a race."""
         problem = ""
         try:
@@ -330,7 +333,9 @@ class Examiner:
         if problem:
             self._fail(Failure(name, "hazard", "npu", before.module, after.module, problem=problem))
 
-    def _note(self, stage: Stage, before: State, after: State, golden: Trace, run: Trace) -> None:
+    def _note(
+        self, stage: Stage, before: ExaminedModule, after: ExaminedModule, golden: Trace, run: Trace
+    ) -> None:
         if run.findings:
             found = run.findings[0]
             failure = Failure(
@@ -391,8 +396,6 @@ def _scale(x: Any) -> float:
 
 
 def _main_end(module: ModuleOp) -> Operation:
-    from ..backends.interpreter.graph import main_of
-
     end = main_of(module).body.block.last_op
     assert end is not None
     return end

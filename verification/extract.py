@@ -13,10 +13,10 @@ from ..dialects import tile
 from ..dialects.base import integer, text, to_ints
 from ..dialects.npu.structure import CopyOp, GmAllocOp, KernelOp, LaunchOp
 from ..dialects.npu.types import GmType
-from .trace import Launch
+from .trace import LaunchRun
 
 
-def extract_launch(module: ModuleOp, launch: Launch) -> tuple[ModuleOp, list[np.ndarray]]:
+def extract_launch(module: ModuleOp, launch: LaunchRun) -> tuple[ModuleOp, list[np.ndarray]]:
     """A module with the kernel of a launch and a function @main that launches it on its inputs; and the inputs."""
     kernel = next(
         op
@@ -33,7 +33,7 @@ def _function(block: Block, results: list[SSAValue]) -> FuncOp:
     return FuncOp("main", kind, Region(block))
 
 
-def _tile(kernel: Any, launch: Launch) -> tuple[FuncOp, list[np.ndarray]]:
+def _tile(kernel: Any, launch: LaunchRun) -> tuple[FuncOp, list[np.ndarray]]:
     op = launch.op
     assert isinstance(op, tile.LaunchOp)
     block = Block(arg_types=[v.type for v in op.operands])
@@ -45,7 +45,7 @@ def _tile(kernel: Any, launch: Launch) -> tuple[FuncOp, list[np.ndarray]]:
     return _function(block, list(copy.results)), [np.asarray(x) for x in values]
 
 
-def _npu(kernel: Any, launch: Launch) -> tuple[FuncOp, list[np.ndarray]]:
+def _npu(kernel: Any, launch: LaunchRun) -> tuple[FuncOp, list[np.ndarray]]:
     args = [a.type for a in kernel.body.block.args[len(to_ints(kernel.grid)) :]]
     scratch, outputs = integer(kernel.workspaces), integer(kernel.outputs)
     read = len(args) - scratch - outputs

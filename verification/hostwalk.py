@@ -17,24 +17,26 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.interpreter.compiling import jit, row_major
-from ..backends.interpreter.host import run_text
+from ..backends.interpreter.commands import COMMANDS
+from ..backends.interpreter.compiling import row_major, xla_jit
 from ..backends.interpreter.hostprogram import (
-    PASSIVE,
+    ExecutingVisitor,
     HostProgram,
     yielded,
 )
-from ..backends.interpreter.launch import ZERO, Signature, trace
+from ..backends.interpreter.launch import ZERO, LaunchBinding, trace_kernel
 from ..backends.interpreter.state import State, TypedState, given, held, on_host, storage
-from ..dialects.base import describe, integer, text, to_ints
+from ..dialects.base import describe, integer, to_ints
 from ..dialects.dtypes import numpy_dtype, size
 from ..dialects.npu import structure as npu
+from ..dialects.npu.host_program import DeviceTensorOp
 from ..dialects.npu.interface import gm
+from ..dialects.npu.streams import Command
 from ..machine import Machine
 from .compare import WRONG, compare
 from .compiled import Compiling, compiling
 from .structure import Cache, structure
-from .walk import Finding, Launch, Path, Trace
+from .walk import LaunchRun, Path, Trace, WrongValue
 
 Memory = Literal["typed", "bytes"]
 
@@ -50,7 +52,7 @@ class HostArena:
         self.bytes = np.zeros(size.value.data, np.uint8)
         self.address: dict[SSAValue, int] = dict(zip(host.block.args, to_ints(addresses), strict=True))
         for op in host.ops():
-            if isinstance(op, (npu.GmAllocOp, npu.GmConstantOp)):
+            if isinstance(op, DeviceTensorOp):
                 if op.address is None:
                     raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
                 self.address[op.result] = integer(op.address)
@@ -83,16 +85,16 @@ class HostArena:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundKernel:
     """A launch's kernel as compiled code: its key, and the tensors that go in and come out."""
 
     key: Hashable
-    signature: Signature
+    signature: LaunchBinding
     passed: list[SSAValue]
     returned: list[SSAValue]
 
 
-class HostWalk:
+class HostWalk(ExecutingVisitor[None]):
     """One run of a module of the npu level. golden: the run of the level or pass before; exact values are
     expected, since nothing below the tile level changes arithmetic."""
 
@@ -121,6 +123,7 @@ class HostWalk:
         """Tensors of the arena that nothing was written to since they were made."""
         self.cleared: set[SSAValue] = set()
         """Tensors of the arena that were set to zeros for the launch at hand."""
+        self.path: Path = ()
         self.lost = False
         """The launches no longer correspond to the golden ones: nothing further is compared."""
 
@@ -144,7 +147,7 @@ class HostWalk:
                 name = self.golden.launches[len(self.trace.launches)].kernel
                 self._odd(end, f"{missing} launches are missing, the first of @{name}", None)
             for i, (x, want) in enumerate(zip(self.trace.results, self.golden.results, strict=False)):
-                self.trace.judge(Finding(end, i, (), compare(x, want, bits=True)), x.size)
+                self.trace.judge(WrongValue(end, i, (), compare(x, want, bits=True)), x.size)
         return self.trace
 
     def read(self, value: SSAValue) -> Any:
@@ -163,41 +166,49 @@ class HostWalk:
         return self.state
 
     def block(self, block: Block, path: Path) -> None:
+        outer, self.path = self.path, path
         for op in block.ops:
-            match op:
-                case npu.GmAllocOp():
-                    if self.arena is None:
-                        self.state.drop([op.result])
-                    else:
-                        self.fresh.add(op.result)
-                case npu.LaunchOp():
-                    self._clear(op)
-                    self.launch(op, path)
-                case npu.CopyOp():
-                    self._copy_values([op.source], [op.dest])
-                case npu.HostCallOp():
-                    results = run_text(text(op.module), [self.read(v) for v in op.inputs])
-                    self._set(op.outputs, results)
-                case npu.LoopOp():
-                    self._loop(op, path)
-                case npu.BranchOp():
-                    index = int(np.asarray(self.read(op.index)).reshape(()))
-                    region = op.branches[index if 0 <= index < len(op.branches) else -1]
-                    self.block(region.block, path)
-                    self._set(op.results, self._leave_block(region.block, op.outputs))
-                case npu.CallOp():
-                    self.host.enter_call(op, self.state)
-                    self.block(self.host.function(op), path)
-                    self.host.leave_call(op, self.state)
-                    self.fresh -= {self.host.root(v) for v in op.written()}
-                case npu.ScalarsOp():
-                    self.host.scalars(op, self.numbers)
-                case npu.ToHostOp():
-                    self._set([op.result], [jax.numpy.array(given(self.read(op.source), op.source))])
-                case npu.ToDeviceOp():
-                    self.write(op.dest, held(self.read(op.source)))
-                case _ if not isinstance(op, PASSIVE):
-                    raise VerifyException(f"{describe(op)} is not an op of a host program")
+            self.visit(op)
+        self.path = outer
+
+    def passive(self, op: Operation) -> None:
+        pass
+
+    def tensor(self, op: DeviceTensorOp) -> None:
+        if isinstance(op, npu.GmAllocOp):
+            if self.arena is None:
+                self.state.drop([op.result])
+            else:
+                self.fresh.add(op.result)
+
+    def launch(self, op: npu.LaunchOp) -> None:
+        self._clear(op)
+        self._launch(op, self.path)
+
+    def command(self, op: Command) -> None:
+        contents = [
+            self.read(v) if on_host(v) else jax.numpy.array(self.read(v)) for v in (*op.reads(), *op.at_issue())
+        ]
+        for v, x in zip(op.writes(), COMMANDS[type(op)](op, contents), strict=True):
+            if on_host(v):
+                self.numbers.set(v, x)
+            else:
+                self.write(v, x)
+
+    def call(self, op: npu.CallOp) -> None:
+        self.host.enter_call(op, self.state)
+        self.block(self.host.function(op), self.path)
+        self.host.leave_call(op, self.state)
+        self.fresh -= {self.host.root(v) for v in op.written()}
+
+    def scalars(self, op: npu.ScalarsOp) -> None:
+        self.host.scalars(op, self.numbers)
+
+    def branch(self, op: npu.BranchOp) -> None:
+        index = int(np.asarray(self.read(op.index)).reshape(()))
+        region = op.branches[index if 0 <= index < len(op.branches) else -1]
+        self.block(region.block, self.path)
+        self._set(op.results, self._leave_block(region.block, op.outputs))
 
     def _copy_values(self, sources: Sequence[SSAValue], targets: Sequence[SSAValue]) -> None:
         contents = [jax.numpy.array(self.read(v)) for v in sources]
@@ -215,7 +226,8 @@ class HostWalk:
         for v, x in zip(values, contents, strict=False):
             self.numbers.set(v, x)
 
-    def _loop(self, op: npu.LoopOp, path: Path) -> None:
+    def loop(self, op: npu.LoopOp) -> None:
+        path = self.path
         known = None if op.trip_count is None else integer(op.trip_count)
         numbers, trip = [self.read(v) for v in op.numbers], 0
         while True:
@@ -245,7 +257,7 @@ class HostWalk:
             self.state.set(root, np.zeros(kind.shape, numpy_dtype(kind.element)))
         self.fresh -= self.cleared
 
-    def launch(self, op: npu.LaunchOp, path: Path) -> None:
+    def _launch(self, op: npu.LaunchOp, path: Path) -> None:
         number = len(self.trace.launches)
         name = op.callee.root_reference.data
         inputs = [self.read(v) for v in op.inputs()]
@@ -254,7 +266,7 @@ class HostWalk:
         over = {self.host.root(v) for v in op.inputs()} & {self.host.root(v) for v in op.written()}
         if self.arena is not None and (golden is None or over):
             inputs = [x.copy() for x in inputs]
-        record = Launch(op, name, path, inputs, starts, [], lambda: record.outputs)
+        record = LaunchRun(op, name, path, inputs, starts, [], lambda: record.outputs)
         self.trace.launches.append(record)
         same = golden is not None and self._judge_inputs(op, number, record, golden)
         settled = same and golden is not None and self._settled(op, golden)
@@ -274,7 +286,7 @@ class HostWalk:
             before = len(self.trace.findings)
             for i, (x, want) in enumerate(zip(outputs, golden.own(), strict=True)):
                 want = np.asarray(want).reshape(x.shape)
-                self.trace.judge(Finding(op, i, path, compare(x, want, bits=True), number), x.size)
+                self.trace.judge(WrongValue(op, i, path, compare(x, want, bits=True), number), x.size)
             if len(self.trace.findings) == before:
                 self.judged.add(bound.key)
                 if settled:
@@ -289,7 +301,7 @@ class HostWalk:
             shape = gm(v).shape
             self.write(v, want if want.shape == shape else jax.numpy.asarray(want).reshape(shape))
 
-    def _counterpart(self, op: npu.LaunchOp, number: int, name: str) -> Launch | None:
+    def _counterpart(self, op: npu.LaunchOp, number: int, name: str) -> LaunchRun | None:
         if self.golden is None or self.lost:
             return None
         if number >= len(self.golden.launches):
@@ -303,9 +315,9 @@ class HostWalk:
 
     def _odd(self, op: Operation, problem: str, number: int | None) -> None:
         self.lost = True
-        self.trace.judge(Finding(op, 0, (), WRONG, number, problem), 0)
+        self.trace.judge(WrongValue(op, 0, (), WRONG, number, problem), 0)
 
-    def _settled(self, op: npu.LaunchOp, golden: Launch) -> bool:
+    def _settled(self, op: npu.LaunchOp, golden: LaunchRun) -> bool:
         """Whether all that a kernel can see is in its inputs: no scratch memory that others left something in, and
         outputs that start as zeros or as the golden ones do."""
         if integer(op.workspaces) and self.arena is not None:
@@ -318,7 +330,7 @@ class HostWalk:
                 return False
         return True
 
-    def _judge_inputs(self, op: npu.LaunchOp, number: int, record: Launch, golden: Launch) -> bool:
+    def _judge_inputs(self, op: npu.LaunchOp, number: int, record: LaunchRun, golden: LaunchRun) -> bool:
         """What a launch reads must be what it read before; a mismatch is the host program's, not the kernel's. Returns
         whether all of it is."""
         before = len(self.trace.findings)
@@ -334,10 +346,10 @@ class HostWalk:
             shaped = shaped.reshape(np.shape(x)) if shaped.size == np.size(x) else shaped
             difference = compare(x, shaped, bits=True)
             problem = f"{place} of the launch of @{record.kernel} holds other values than before"
-            self.trace.judge(Finding(op, -1, record.path, difference, number, problem), np.size(x))
+            self.trace.judge(WrongValue(op, -1, record.path, difference, number, problem), np.size(x))
         return len(self.trace.findings) == before
 
-    def _bind(self, op: npu.LaunchOp) -> Bound:
+    def _bind(self, op: npu.LaunchOp) -> BoundKernel:
         # bytes memory has no fresh tensors: what a kernel does not write keeps what was there
         typed = self.machine is None
         defined = (lambda r: on_host(r) or self.state.defined(r)) if typed else lambda _: True
@@ -346,7 +358,9 @@ class HostWalk:
         if kernel not in self.structures:
             # typed memory has neither addresses nor flags
             self.structures[kernel] = structure(kernel, self.machine is not None)
-        return Bound(("npu", self.memory, self.structures[kernel], signature), signature, passed, returned)
+        return BoundKernel(
+            ("npu", self.memory, self.structures[kernel], signature), signature, passed, returned
+        )
 
     def prepare(self) -> None:
         """Has XLA compile the kernels of bytes memory, several at a time: how one is bound does not depend on what ran
@@ -356,17 +370,17 @@ class HostWalk:
                 continue
             bound, kernel = self._bind(op), self.host.callee(op)
 
-            def make(kernel: npu.KernelOp = kernel, signature: Signature = bound.signature) -> Compiling:
+            def make(kernel: npu.KernelOp = kernel, signature: LaunchBinding = bound.signature) -> Compiling:
                 shapes = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in signature.passed]
-                return compiling(lambda zero, *xs: trace(kernel, signature, zero, xs, self.machine), shapes)
+                return compiling(lambda zero, *xs: trace_kernel(kernel, signature, zero, xs, self.machine), shapes)
 
             self.cache.get(bound.key, make)
 
-    def _execute(self, op: npu.LaunchOp, bound: Bound) -> None:
+    def _execute(self, op: npu.LaunchOp, bound: BoundKernel) -> None:
         kernel, machine, signature = self.host.callee(op), self.machine, bound.signature
 
         def make() -> Any:
-            return jit(row_major(lambda zero, *xs: trace(kernel, signature, zero, xs, machine)))
+            return xla_jit(row_major(lambda zero, *xs: trace_kernel(kernel, signature, zero, xs, machine)))
 
         contents: list[Any] = [(self.numbers if on_host(r) else self.state).get(r) for r in bound.passed]
         for r, x in zip(bound.returned, self.cache.get(bound.key, make)(ZERO, *contents), strict=True):

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from ..backends.interpreter.compiling import jit
+from ..backends.interpreter.compiling import xla_jit
 from ..backends.interpreter.host import run_text
 from ..dialects.base import text
 from ..dialects.graph import ConstantOp, FusionOp, HostOp, IotaOp, YieldOp
@@ -140,5 +140,5 @@ class Collector:
         if isinstance(op, HostOp):
             return [np.asarray(y) for y in run_text(text(op.module), xs)]
         key = ("values", structure(op))
-        function = self.cache.get(key, lambda: jit(lambda xs: evaluate(op, xs, [], None)[0]))
+        function = self.cache.get(key, lambda: xla_jit(lambda xs: evaluate(op, xs, [], None)[0]))
         return [np.asarray(y) for y in function(list(xs))]

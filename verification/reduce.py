@@ -23,7 +23,7 @@ from .edits import EDITS, Edit, tidy
 from .results import Progress
 from .structure import Cache, structure
 from .tags import Tags
-from .walk import Settings, Walk
+from .walk import GraphWalk, Settings
 
 Interesting = Callable[[ModuleOp, Sequence[Any]], bool]
 """Whether a module, with inputs, still shows what is looked for."""
@@ -76,7 +76,7 @@ class Reducer:
         if level_of(self.module) != "graph":
             return
         try:
-            trace = Walk(self.module, Cache(), Settings()).run(self._inputs(self.module))
+            trace = GraphWalk(self.module, Cache(), Settings()).run(self._inputs(self.module))
         except (VerifyException, NotImplementedError, TypeError, ValueError):
             return  # it cannot run: new inputs are zeros
         self.values |= {tag: np.asarray(x) for (path, tag), x in trace.values.items() if not path}

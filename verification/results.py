@@ -18,7 +18,7 @@ NEARLY_ALL = 0.9
 """From this share of open numbers on, agreement with the reference says next to nothing."""
 
 
-def percent(share: float) -> str:
+def precise_percent(share: float) -> str:
     """A share as a percentage that is neither 0 nor 100 unless the share is."""
     if share in (0.0, 1.0):
         return f"{share:.0%}"
@@ -202,7 +202,7 @@ class Verification:
         if bad is not None:
             said += f"; first bad pass {bad.name}"
         if self.open_share:
-            said += f"; {percent(self.open_share)} of the numbers open"
+            said += f"; {precise_percent(self.open_share)} of the numbers open"
         return said + ("" if self.bitwise else "; memory modes differ") + ">"
 
     def _repr_html_(self) -> str:
@@ -213,7 +213,7 @@ class Verification:
                 f"npu {c.memory}" if c.level == "npu" else c.level,
                 f"{c.error:.3g}",
                 f"{c.tolerance:.2g}",
-                percent(c.open_share),
+                precise_percent(c.open_share),
                 c.word,
             ]
             for c in self.checks
@@ -239,7 +239,7 @@ class Verification:
 
     def openness(self) -> str:
         """One sentence on the numbers that the tolerance leaves open; nothing where there are none."""
-        share = percent(self.open_share)
+        share = precise_percent(self.open_share)
         if self.open_share == 0:
             return ""
         if self.open_share < NEARLY_ALL:

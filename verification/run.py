@@ -14,7 +14,7 @@ from ..passes.pipeline import PIPELINE, Stage, level_of
 from ..support.collector import collector_paused
 from .bisect import SECONDS, Bisector
 from .compare import compare, same_bits
-from .examine import Examiner, Options
+from .examine import ExamineOptions, Examiner
 from .hostwalk import HostWalk
 from .results import Progress, Verification
 from .structure import Cache
@@ -57,12 +57,13 @@ def verify_module(
     deadline = time.process_time() + seconds
     cache = cache or Cache()
     if bisect and not quick:
-        options = Options(first=True, accumulated=False, once=True)
+        options = ExamineOptions(first=True, accumulated=False, once=True)
         found = _examined(Examiner(module, inputs, target, None, stages, options, cache, progress), deadline)
         if found is not None:
             return found
     against = against if reference is not None else f"its own {level_of(module)} level"
-    examiner = Examiner(module, inputs, target, reference, stages, Options(first=bisect), cache, progress)
+    options = ExamineOptions(first=bisect)
+    examiner = Examiner(module, inputs, target, reference, stages, options, cache, progress)
     examiner.further = len(MEMORIES) if execute is not None else 0
     compiling = _start(examiner, ahead, not quick) if ahead is not None else None
     if quick:

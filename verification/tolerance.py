@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from ..dialects.dtypes import name_of_numpy
-from ..dialects.elementwise import EXACT, FUNCTIONS, ROUNDED, function_of
+from ..dialects.elementwise import EXACT, FUNCTIONS, ROUNDED, function_named
 
 Mode = Literal["worst", "likely"]
 """`worst`: bounds add up (one op or kernel on given inputs); `likely`: they add in squares (a whole program)."""
@@ -66,7 +66,7 @@ def _real(dtype: np.dtype) -> np.dtype:
 def function_error(name: str, dtype: np.dtype, of_complex: bool = False) -> float:
     """Largest relative error of one application of function `name` with a result of `dtype`; of_complex: on complex
     numbers, relative to the magnitude."""
-    u, function = roundoff(dtype), function_of(name)
+    u, function = roundoff(dtype), function_named(name)
     if of_complex:
         return (function.complex_error or 0.0) * u
     ulps = function.ulps_in(name_of_numpy(dtype))

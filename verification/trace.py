@@ -39,7 +39,7 @@ Pair = tuple[Array, Late | None]
 
 
 @dataclass
-class Launch:
+class LaunchRun:
     """One launch as it ran: the kernel's name, what it read and what the next ops see of its outputs. `starts[i]`:
     what output i was before, where that is an operand; `own`: what the kernel itself made of this."""
 
@@ -55,7 +55,7 @@ class Launch:
 
 
 @dataclass
-class Finding:
+class WrongValue:
     """A value that an op computed and that differs by more than allowed. index: which result of the op."""
 
     op: Operation
@@ -89,10 +89,10 @@ class Trace:
     made: dict[Key, Made] = field(default_factory=dict)
     results: list[Any] = field(default_factory=list)
     result_bounds: list[Bound] = field(default_factory=list)
-    launches: list[Launch] = field(default_factory=list)
+    launches: list[LaunchRun] = field(default_factory=list)
     loops: dict[str, str] = field(default_factory=dict)
     """What a loop is called in paths, by the tags of its results."""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[WrongValue] = field(default_factory=list)
     worst: float = 0.0
     """Largest difference of an op on golden inputs, relative to what is allowed."""
     compared: int = 0
@@ -114,7 +114,7 @@ class Trace:
                 return found
         return None
 
-    def judge(self, finding: Finding, numbers: int) -> None:
+    def judge(self, finding: WrongValue, numbers: int) -> None:
         """Notes a comparison of a value of so many numbers."""
         self.numbers += numbers
         self.compared += 1

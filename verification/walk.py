@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.interpreter.compiling import QUICK_OPTIONS, jit
+from ..backends.interpreter.compiling import QUICK_OPTIONS, xla_jit
 from ..backends.interpreter.graph import RULES, called, main_of
 from ..backends.interpreter.host import run_text
 from ..backends.interpreter.values import on_device
@@ -34,7 +34,7 @@ from .compare import SAME, Difference, compare, same_bits
 from .compiled import run_tile_kernel, tile_kernel
 from .structure import Cache, structure
 from .tolerance import Mode, roundoff
-from .trace import Finding, Key, Late, Launch, Made, Pair, Path, Trace
+from .trace import Key, Late, LaunchRun, Made, Pair, Path, Trace, WrongValue
 
 Env = dict[SSAValue, Pair]
 
@@ -51,7 +51,7 @@ class Settings:
     record: bool = True
 
 
-class Walk:
+class GraphWalk:
     """One run of a module."""
 
     def __init__(self, module: ModuleOp, cache: Cache, settings: Settings):
@@ -79,7 +79,7 @@ class Walk:
             if golden is not None and last is not None:
                 # the values were judged where they were made: here only which ones are returned
                 for i, ((x, e), want) in enumerate(zip(ends, golden.results, strict=False)):
-                    self.trace.judge(Finding(last, i, (), self._compare(x, want, e, None)), x.size)
+                    self.trace.judge(WrongValue(last, i, (), self._compare(x, want, e, None)), x.size)
         return self.trace
 
     def _prepare(self) -> None:
@@ -152,7 +152,7 @@ class Walk:
         )
         same = same_bits(x, want)
         difference = SAME if same else self._compare(x, want, e, self._golden_bound(key, unsettled))
-        self.trace.judge(Finding(op, i, path, difference, number), x.size)
+        self.trace.judge(WrongValue(op, i, path, difference, number), x.size)
         if number is not None and difference.ratio <= 1:
             assert isinstance(op, tile.LaunchOp)
             self.judged.add((op.callee, op.inits))
@@ -202,7 +202,7 @@ class Walk:
         exact = tuple(e is None for e in es)
 
         def make() -> Any:
-            return jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), "likely"), QUICK_OPTIONS)
+            return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), "likely"), QUICK_OPTIONS)
 
         known = [e for e in es if e is not None]
         return self.cache.get(("likely", structure(op), exact), make)(list(xs), known)
@@ -211,7 +211,7 @@ class Walk:
         exact = tuple(e is None for e in es)
 
         def make() -> Any:
-            return jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1], QUICK_OPTIONS)
+            return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1], QUICK_OPTIONS)
 
         known = [e for e in es if e is not None]
         return self.cache.get(("bounds", structure(op), mode, exact), make)(list(xs), known)
@@ -315,7 +315,9 @@ class Walk:
                 ys, found = self._with_bounds(op, xs, known)
                 return [(y, Late(lambda b=b: b)) for y, b in zip(ys, found, strict=True)]
         key = ("values", structure(op))
-        function = self.cache.get(key, lambda: jit(lambda xs: evaluate(op, xs, [], None)[0], QUICK_OPTIONS))
+        function = self.cache.get(
+            key, lambda: xla_jit(lambda xs: evaluate(op, xs, [], None)[0], QUICK_OPTIONS)
+        )
         ys = function(list(xs))
         if self.settings.likely:
             return [(y, None) for y in ys]
@@ -335,7 +337,7 @@ class Walk:
         starts = {o: xs[i] for o, i in enumerate(inits) if i >= 0}
         name = op.callee.root_reference.data
         self.trace.launches.append(
-            Launch(op, name, path, inputs, starts, [], lambda: self._run_kernel(op, xs))
+            LaunchRun(op, name, path, inputs, starts, [], lambda: self._run_kernel(op, xs))
         )
 
     def _run_kernel(self, op: tile.LaunchOp, xs: Sequence[Array]) -> list[Array]:

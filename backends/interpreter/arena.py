@@ -15,7 +15,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer, to_ints
 from ...dialects.npu import structure
-from .compiling import jit
+from ...dialects.npu.host_program import DeviceTensorOp
+from .compiling import xla_jit
 from .hostprogram import HostProgram
 from .state import SMALL_WORDS, ArenaState, State, fill, whole_words
 from .values import on_device
@@ -40,7 +41,7 @@ class Arena:
         self.constants: list[tuple[int, np.ndarray]] = []
         self.kept: Array | None = None
         for op in host.ops():
-            if isinstance(op, (structure.GmAllocOp, structure.GmConstantOp)):
+            if isinstance(op, DeviceTensorOp):
                 if op.address is None:
                     raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
                 self.address[op.result] = integer(op.address) // 4
@@ -74,7 +75,7 @@ class Arena:
 def _zeros(words: int) -> Any:
     """Sets an arena to zeros, in place."""
     arena = jax.ShapeDtypeStruct((words,), np.uint32)
-    return jit(lambda old: lax.full_like(old, 0), donate_argnums=0).lower(arena).compile()
+    return xla_jit(lambda old: lax.full_like(old, 0), donate_argnums=0).lower(arena).compile()
 
 
 @lru_cache(maxsize=1024)
@@ -85,4 +86,4 @@ def _put(words: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         return lax.dynamic_update_slice(old, whole_words(x), [at], allow_negative_indices=False)
 
     arena, array = jax.ShapeDtypeStruct((words,), np.uint32), jax.ShapeDtypeStruct(shape, dtype)
-    return jit(put, donate_argnums=0).lower(arena, array, jax.ShapeDtypeStruct((), np.int32)).compile()
+    return xla_jit(put, donate_argnums=0).lower(arena, array, jax.ShapeDtypeStruct((), np.int32)).compile()

@@ -33,8 +33,8 @@ from ...dialects.npu import (
     MmadOp,
     TransferOp,
     VExtractOp,
-    ViewOp,
     whole_buffer,
+    whole_tensor,
 )
 from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
@@ -213,7 +213,7 @@ def _stores_tile(transfers: Sequence[TransferOp], candidates: Mapping[SSAValue, 
         if not isinstance(op, LoadOp):
             if any(s != 1 for s in op.box_steps) and set(op.index_operands()) & set(candidates):
                 return False
-            written.add(root(op.main_operands()[1]))
+            written.add(whole_tensor(op.main_operands()[1]))
             rows = _batched_rows(op, candidates)
             for row, size in zip(rows, op.box_sizes, strict=True):
                 reach = size
@@ -226,7 +226,7 @@ def _stores_tile(transfers: Sequence[TransferOp], candidates: Mapping[SSAValue, 
             if inside - named:
                 return False
     loads = [op for op in transfers if isinstance(op, LoadOp)]
-    return not any(root(op.main_operands()[0]) in written for op in loads)
+    return not any(whole_tensor(op.main_operands()[0]) in written for op in loads)
 
 
 def _encloses(index: SSAValue, op: Operation) -> bool:
@@ -238,13 +238,6 @@ def _encloses(index: SSAValue, op: Operation) -> bool:
         parent = block.parent_op()
         block = parent.parent if parent is not None else None
     return False
-
-
-def root(value: SSAValue) -> SSAValue:
-    """The tensor that a device value is a view of."""
-    while isinstance(value.owner, ViewOp):
-        value = value.owner.source
-    return value
 
 
 def _batched_rows(op: TransferOp, counts: Mapping[SSAValue, int]) -> list[list[tuple[int, int]]]:
@@ -327,8 +320,8 @@ def side_by_side(moves: Sequence[Sequence[tuple[int, int, int]]], sizes: Sequenc
 
 
 def _windows(x: Array, d: int, distance: int, count: int) -> Array:
-    """Dimension d becomes (count, rest): `count` windows that begin `distance` apart and reach to the end of the
-    last one, which is not where another would begin."""
+    """Dimension d becomes (count, rest): `count` windows of one size that begin `distance` apart. The last one
+    ends where the dimension does; windows may overlap or leave gaps."""
     extent = x.shape[d]
     window = extent - (count - 1) * distance
     before, after = x.shape[:d], x.shape[d + 1 :]

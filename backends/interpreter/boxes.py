@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from .scope import Offset, known, traced
-from .views import Axis, Plan, View, plan, realise
+from .scope import Offset, is_static_index, traced
+from .views import Axis, Plan, View, plan_view, realise
 
 LARGE = 1 << 13
 """So many elements take XLA longer to shift than to ask whether they must be."""
@@ -38,7 +38,7 @@ def turned(x: Array, order: Sequence[int], shape: Sequence[int], seen: Sequence[
 
 
 @dataclass(frozen=True)
-class Span:
+class DimensionSpan:
     """What a box takes along one dimension of a dense base: `start + p * step + w * window_step` for p <
     count and w < window, of which positions in [first, last) exist."""
 
@@ -74,12 +74,12 @@ class Span:
         )
 
 
-def span_of(
+def dimension_span(
     axis: Axis, extent: int, offset: Offset, count: int, step: int, window: int, window_step: int
-) -> Span:
+) -> DimensionSpan:
     """What a box takes of a view's dimension of size `extent`, in terms of the base."""
     ends = sorted((axis.start, axis.start + (extent - 1) * axis.step))
-    return Span(
+    return DimensionSpan(
         offset.scaled(axis.step, axis.start),
         count,
         step * axis.step if count > 1 else 1,
@@ -111,15 +111,17 @@ def load(
     window_steps = tuple(window_steps) + (1,) * (rank - len(window_steps))
     if prod(shape) == 0 or 0 in view.shape:
         return lax.full(tuple(shape), fill)
-    way = plan(source.shape, view)
+    way = plan_view(source.shape, view)
     if way is None:
         source, view = realise(source, view), View.dense(view.shape)
-        way = plan(source.shape, view)
+        way = plan_view(source.shape, view)
         assert way is not None
-    spans = [Span(Offset.known(p), first=0, last=n) for p, n in zip(way.fixed, way.base, strict=True)]
+    spans = [
+        DimensionSpan(Offset.known(p), first=0, last=n) for p, n in zip(way.fixed, way.base, strict=True)
+    ]
     for d, axis in enumerate(way.axes):
         if axis is not None:
-            spans[axis.dim] = span_of(
+            spans[axis.dim] = dimension_span(
                 axis, view.shape[d], offsets[d], sizes[d], steps[d], window[d], window_steps[d]
             )
     x = _take_box(way.rebase(source), spans, fill)
@@ -132,7 +134,9 @@ def load(
     x = lax.broadcast_in_dim(x, between, range(x.ndim))
     for d, axis in enumerate(way.axes):
         if axis is None:
-            span = Span(offsets[d], sizes[d], steps[d], window[d], window_steps[d], last=view.shape[d])
+            span = DimensionSpan(
+                offsets[d], sizes[d], steps[d], window[d], window_steps[d], last=view.shape[d]
+            )
             x = _mask_repeated(x, (d if d < rank - 1 else 2 * rank - 1, rank - 1 + d), span, fill)
     return lax.reshape(x, tuple(shape))
 
@@ -151,7 +155,7 @@ def extract(
     return load(source, View.dense(source.shape), offsets, sizes, steps, nothing, shape, window, window_steps)
 
 
-def _take_box(base: Array, spans: Sequence[Span], fill: np.ndarray) -> Array:
+def _take_box(base: Array, spans: Sequence[DimensionSpan], fill: np.ndarray) -> Array:
     """[count * window of each span]: the positions of the base, `fill` where they do not exist."""
     places = [_Place.of(s) for s in spans]
     repeated = any(s.window > 1 or not s.step for s in spans)
@@ -181,16 +185,16 @@ class _Place:
     shift: Offset
 
     @staticmethod
-    def of(s: Span) -> _Place:
+    def of(s: DimensionSpan) -> _Place:
         low, high = s.reach
         count, wanted = high - low + 1, s.start.scaled(1, low)
         if s.inside:
             return _Place(count, count, wanted.value, Offset.known(0))
         width = min(count, s.last - s.first)
         start = s.first if width == s.last - s.first else _clamp(wanted.value, s.first, s.last - width)
-        if known(wanted.value):
+        if is_static_index(wanted.value):
             return _Place(count, width, start, Offset.known(wanted.value - start))
-        away = wanted.value if known(start) and not start else lax.sub(wanted.value, traced(start))
+        away = wanted.value if is_static_index(start) and not start else lax.sub(wanted.value, traced(start))
         lowest, highest = min(wanted.low - s.first, 0), max(wanted.high - (s.last - width), 0)
         return _Place(count, width, start, Offset(away, lowest, highest))
 
@@ -200,7 +204,7 @@ def _thinned(x: Array, strides: Sequence[int]) -> Array:
     return lax.slice(x, [0] * x.ndim, x.shape, strides) if any(n > 1 for n in strides) else x
 
 
-def _at_edges(spans: Sequence[Span], size: int) -> bool:
+def _at_edges(spans: Sequence[DimensionSpan], size: int) -> bool:
     """Whether it pays to ask if a box of `size` elements sticks out: loops take many of them, and most lie inside."""
     if size < LARGE or all(s.start.still for s in spans):
         return False
@@ -214,7 +218,9 @@ def _at_edges(spans: Sequence[Span], size: int) -> bool:
 
 def _shifted_at_edges(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.ndarray) -> Array:
     """As `_shifted`, but a box that lies inside stays as it is."""
-    away = reduce(lax.bitwise_or, [lax.ne(s.value, np.int32(0)) for s in shifts if not known(s.value)])
+    away = reduce(
+        lax.bitwise_or, [lax.ne(s.value, np.int32(0)) for s in shifts if not is_static_index(s.value)]
+    )
     return lax.cond(away, lambda x: _shifted(x, shifts, sizes, fill), lambda x: x, x)
 
 
@@ -229,7 +235,7 @@ def _shifted(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.
         [min(max(end, -n), extent) for end in (shift.low, shift.high)]
         for shift, n, extent in zip(shifts, sizes, x.shape, strict=True)
     ]
-    if all(known(s.value) for s in shifts):
+    if all(is_static_index(s.value) for s in shifts):
         ends = [(-at, n + at - extent) for (at, _), n, extent in zip(reaches, sizes, x.shape, strict=True)]
         if all(low <= 0 and high <= 0 for low, high in ends):
             return slice_at(x, [-low for low, _ in ends], sizes)
@@ -239,12 +245,16 @@ def _shifted(x: Array, shifts: Sequence[Offset], sizes: Sequence[int], fill: np.
         room.append((before, after, 0))
         value = shift.value if (low, high) == (shift.low, shift.high) else _clamp(shift.value, low, high)
         starts.append(
-            value + before if known(value) else lax.add(value, np.int32(before)) if before else value
+            value + before
+            if is_static_index(value)
+            else lax.add(value, np.int32(before))
+            if before
+            else value
         )
     return slice_at(lax.pad(x, np.asarray(fill, x.dtype), room), starts, sizes)
 
 
-def _take_repeated(x: Array, spans: Sequence[Span]) -> Array:
+def _take_repeated(x: Array, spans: Sequence[DimensionSpan]) -> Array:
     """[count * window of each span] of a box that begins at the lowest position of each, some of them repeatedly."""
     spans = [replace(s, start=Offset.known(-s.reach[0])) for s in spans]
     *outer, lane = spans
@@ -277,7 +287,7 @@ def take(x: Array, index: Array | np.ndarray, d: int) -> Array:
     return lax.gather(x, rows, numbers, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
-def _in_view_order(x: Array, spans: Sequence[Span], way: Plan, shape: Sequence[int]) -> Array:
+def _in_view_order(x: Array, spans: Sequence[DimensionSpan], way: Plan, shape: Sequence[int]) -> Array:
     """[count * window of each base dimension] to [*counts[:-1], *windows, counts[-1]] of the view, without dimensions
     that it repeats, reshaped to `shape`."""
     named = [a.dim for a in way.axes if a is not None]
@@ -289,7 +299,7 @@ def _in_view_order(x: Array, spans: Sequence[Span], way: Plan, shape: Sequence[i
     return turned(x, order, shape, [n for s in spans for n in (s.count, s.window)])
 
 
-def _mask_repeated(x: Array, dims: tuple[int, int], span: Span, fill: np.ndarray) -> Array:
+def _mask_repeated(x: Array, dims: tuple[int, int], span: DimensionSpan, fill: np.ndarray) -> Array:
     """`fill` where a dimension of the view, which repeats one element, is left. `dims` of x: its count, its window."""
     if span.inside:
         return x
@@ -302,7 +312,7 @@ def slice_at(x: Array, starts: Sequence[Any], sizes: Sequence[int], strides: Seq
     """A slice of these sizes, of which every so many elements: `lax.slice` where all starts are known."""
     if tuple(sizes) == x.shape:
         return _thinned(x, strides)
-    if all(known(s) for s in starts):
+    if all(is_static_index(s) for s in starts):
         return lax.slice(x, starts, [s + n for s, n in zip(starts, sizes, strict=True)], strides or None)
     return _thinned(
         lax.dynamic_slice(x, [traced(s) for s in starts], sizes, allow_negative_indices=False), strides
@@ -326,14 +336,14 @@ def store(
     """
     if prod(sizes) == 0 or 0 in view.shape:
         return dest
-    way = plan(dest.shape, view)
+    way = plan_view(dest.shape, view)
     if way is None or way.skip or way.pad or None in way.axes:
         raise ValueError(f"cannot store through {view} of a tensor {list(dest.shape)}")
-    spans = [Span(Offset.known(p), last=n) for p, n in zip(way.fixed, way.base, strict=True)]
+    spans = [DimensionSpan(Offset.known(p), last=n) for p, n in zip(way.fixed, way.base, strict=True)]
     owner: list[int | None] = [None] * len(spans)
     for d, axis in enumerate(way.axes):
         assert axis is not None
-        spans[axis.dim] = span_of(axis, view.shape[d], offsets[d], sizes[d], steps[d], 1, 1)
+        spans[axis.dim] = dimension_span(axis, view.shape[d], offsets[d], sizes[d], steps[d], 1, 1)
         owner[axis.dim] = d
     x = lax.reshape(tile, tuple(sizes))
     order = [d for d in owner if d is not None]
@@ -359,12 +369,12 @@ def store(
 
 
 def _clamp(value: Any, low: int, high: int) -> Any:
-    if known(value):
+    if is_static_index(value):
         return min(max(value, low), high)
     return lax.clamp(np.int32(low), value, np.int32(high))
 
 
-def _written(spans: Sequence[Span], shifts: Sequence[Any], shape: Sequence[int]) -> Array | None:
+def _written(spans: Sequence[DimensionSpan], shifts: Sequence[Any], shape: Sequence[int]) -> Array | None:
     """Which elements of the updated part of the destination the tile replaces (i1, `shape`); None for all."""
     mask: Array | None = None
     for d, (s, shift) in enumerate(zip(spans, shifts, strict=True)):
@@ -372,7 +382,7 @@ def _written(spans: Sequence[Span], shifts: Sequence[Any], shape: Sequence[int])
         if s.inside and step == 1:
             continue
         low, high = 0, (s.count - 1) * step
-        if step == 1 and known(shift) and low <= -shift and shape[d] - 1 - shift <= high:
+        if step == 1 and is_static_index(shift) and low <= -shift and shape[d] - 1 - shift <= high:
             continue
         at = lax.iota(np.int32, shape[d]) - traced(shift)
         here = lax.bitwise_and(lax.ge(at, np.int32(low)), lax.le(at, np.int32(high)))

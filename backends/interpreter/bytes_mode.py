@@ -22,7 +22,7 @@ from ...dialects.npu.types import ROW_BYTES
 from ...machine import Machine
 from .liveness import slot_of
 from .memory import known_indices, slot_index
-from .scope import Scope, known, traced
+from .scope import Scope, is_static_index, traced
 from .values import cooked, raw, raw_dtype
 from .wide import Wide, apart
 
@@ -90,7 +90,7 @@ class BytesMemory:
         words = self.words[type_.space]
         found = (
             lax.slice(words, [start], [start + count])
-            if known(start)
+            if is_static_index(start)
             else lax.dynamic_slice(words, [start], [count], allow_negative_indices=False)
         )
         dtype = numpy_dtype(type_.element)
@@ -124,7 +124,7 @@ class BytesMemory:
         assert isinstance(slot.alloc.owner, AllocOp)
         first, step = address_of(slot.alloc.owner) // 4, buffer(value).slot_bytes // 4
         number = slot_index(slot, self.scope)
-        return first + number * step if known(number) else number * np.int32(step) + np.int32(first)
+        return first + number * step if is_static_index(number) else number * np.int32(step) + np.int32(first)
 
     def _spaces(self, loop: scf.ForOp) -> list[str]:
         """The spaces that a loop writes."""

@@ -64,7 +64,7 @@ SUMMED = frozenset({"add", "bitcast", "constant", "dot", "pad", "parameter"})
 number in all places it gets wrong."""
 
 
-def jit(function: Callable[..., Any], options: Options = OPTIONS, **more: Any) -> Any:
+def xla_jit(function: Callable[..., Any], options: Options = OPTIONS, **more: Any) -> Any:
     """`jax.jit` for the interpreter."""
     return jax.jit(function, compiler_options=options, keep_unused=True, **more)
 
@@ -76,8 +76,8 @@ def in_rows(x: Array) -> Array:
 
 
 def row_major(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose results leave `jit` row-major. JAX gives a result that a layout constraint makes the layout that
-    XLA likes best, and whatever takes it on a CPU reads it as row-major all the same."""
+    """A function whose results leave `xla_jit` row-major. JAX gives a result that a layout constraint makes the layout
+    that XLA likes best, and whatever takes it on a CPU reads it as row-major all the same."""
 
     @wraps(function)
     def settled(*args: Any) -> Any:

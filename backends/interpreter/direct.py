@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation
 
-from ...dialects.npu import LoadL0Op, LoadOp, SlotOp, TransferOp
+from ...dialects.npu import LoadL0Op, LoadOp, SlotOp, TransferOp, whole_tensor
 from ...dialects.npu.interface import buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
-from .batching import root
 from .instructions import box_of
 from .ranges import index_ranges
 from .scope import Box, Ranges
@@ -31,9 +30,11 @@ def find_direct(
     if not loads:
         return direct, skipped
     ranges = index_ranges(kernel)
-    stored = {root(op.main_operands()[op.DEVICE_OPERAND]) for op in transfers if not isinstance(op, LoadOp)}
+    stored = {
+        whole_tensor(op.main_operands()[op.DEVICE_OPERAND]) for op in transfers if not isinstance(op, LoadOp)
+    }
     for op in loads:
-        if root(op.main_operands()[0]) in stored:
+        if whole_tensor(op.main_operands()[0]) in stored:
             continue
         found = {reader: _composed(op, reader, ranges) for reader in _readers(op)}
         if found and all(box is not None for box in found.values()):
@@ -43,8 +44,8 @@ def find_direct(
 
 
 def _readers(load: LoadOp) -> Sequence[Operation]:
-    """The ops that read what `load` brings, if they surely read that: all follow it in its block, and name the same
-    slot of a buffer that nothing else writes. Else none."""
+    """The ops that read the tile that `load` brings. Empty unless all of them follow it in its block and
+    name the same slot of a buffer that no other op writes."""
     tile = load.tile()
     if isinstance(tile.owner, SlotOp) and len(list(tile.owner.source.uses)) != 1:
         return ()

@@ -25,6 +25,7 @@ from ...dialects.graph import (
     SortOp,
     control,
 )
+from ...dialects.module import find_main
 from ...support.rules import Rules
 from . import scattering, selecting, sorting, values
 from .compiling import QUICK_OPTIONS
@@ -379,10 +380,11 @@ def called(op: func.CallOp) -> func.FuncOp:
 
 
 def main_of(module: ModuleOp) -> func.FuncOp:
-    for op in module.ops:
-        if isinstance(op, func.FuncOp) and text(op.sym_name) == "main":
-            return op
-    raise VerifyException("the module has no func.func @main")
+    """The function @main of a module. Raises VerifyException where it has none."""
+    main = find_main(module)
+    if main is None:
+        raise VerifyException("the module has no func.func @main")
+    return main
 
 
 def run_graph(module: ModuleOp, *arrays: Any) -> list[Array]:

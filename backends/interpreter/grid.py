@@ -19,7 +19,7 @@ from ...dialects.npu import GmType
 from ...dialects.npu.interface import fill_value, gm
 from . import boxes, values
 from .instructions import ints_of, offsets_of, steps_of
-from .scope import Offset, Scope, known, traced
+from .scope import Offset, Scope, is_static_index, traced
 from .views import View
 
 ORDER = {"cube": 0, "fused": 0, "vector": 1}
@@ -27,7 +27,7 @@ ORDER = {"cube": 0, "fused": 0, "vector": 1}
 
 
 @dataclass(frozen=True)
-class Part:
+class CoreGroup:
     """A group of cores: those whose coordinate on grid axis `axis` is one of the `count` from `start` on."""
 
     axis: int
@@ -42,7 +42,7 @@ class Local:
     """
 
     index: SSAValue
-    part: Part
+    part: CoreGroup
     tensors: Mapping[int, tuple[Sequence[int], int, int]]
 
     def view(self, tensor: int, view: View) -> View:
@@ -133,7 +133,7 @@ class GridWalker:
 
     # -- control -------------------------------------------------------------------------------------------
 
-    def run(self, part: Part | None = None) -> None:
+    def run(self, part: CoreGroup | None = None) -> None:
         """Run all cores, or a part of them."""
         self.bind_views()
         self.grid(range(len(to_ints(self.kernel.grid))), part, self._sections)
@@ -144,7 +144,7 @@ class GridWalker:
                 tensor, view = self.where[op.source][0], View.of(gm(op.result))
                 self.where[op.result] = tensor, view if self.local is None else self.local.view(tensor, view)
 
-    def grid(self, axes: Sequence[int], part: Part | None, body: Callable[[], None]) -> None:
+    def grid(self, axes: Sequence[int], part: CoreGroup | None, body: Callable[[], None]) -> None:
         """`body` for all coordinates along `axes`, in one loop; for those of the `part` along its axis."""
         sizes = to_ints(self.kernel.grid)
         counts = [sizes[axis] if part is None or axis != part.axis else part.count for axis in axes]
@@ -221,7 +221,7 @@ class GridWalker:
             # XLA compiles an op that it does not fuse as a program of its own, which takes as long as a large fusion.
             # So 1 is added in two ops, and whether to go on is found here.
             after = lax.neg(lax.bitwise_not(i))
-            done = after if known(first) and not first else lax.sub(after, traced(first))
+            done = after if is_static_index(first) and not first else lax.sub(after, traced(first))
             return after, lax.lt(done, np.int32(count)), [self.tensors[r] for r in roots], inner
 
         start = (traced(first), np.bool_(count > 0), [self.tensors[r] for r in roots], list(state))

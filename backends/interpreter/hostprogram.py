@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,34 +17,17 @@ from ...dialects import npu as ops
 from ...dialects.base import describe, integer, text
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
+from ...dialects.npu.host_program import DeviceTensorOp, HostProgramOp, HostVisitor, R
 from ...dialects.npu.interface import gm
+from ...dialects.npu.streams import Command
 from ...machine import Machine
-from .graph import Env, GraphRunner
-from .launch import Signature, Tensor, trace
-from .state import State, given, held, on_host, read_view, storage, write_view
+from .commands import COMMANDS
+from .graph import Env, GraphRunner, main_of
+from .launch import BoundTensor, LaunchBinding, trace_kernel
+from .state import State, on_host, read_view, storage, write_view
 
 Carry = tuple[Array, list[Array], list[Array]]
 """What a compiled loop carries: its rounds so far, the tensors it writes, its numbers."""
-
-NUMBERS = (
-    structure.LoopOp,
-    structure.BranchOp,
-    structure.ScalarsOp,
-    structure.ToHostOp,
-    structure.HostCallOp,
-)
-"""Ops whose results are values of the host."""
-
-PASSIVE = (
-    structure.GmAllocOp,
-    structure.GmConstantOp,
-    structure.NpuYieldOp,
-    structure.RecordEventOp,
-    structure.WaitEventOp,
-    ops.ViewOp,
-    func.ReturnOp,
-)
-"""Ops of the host program at which nothing happens: it runs in program order, whatever the streams and events."""
 
 
 class HostProgram:
@@ -56,18 +38,13 @@ class HostProgram:
         self.kernels: dict[str, structure.KernelOp] = {}
         self.functions: dict[str, func.FuncOp] = {}
         self._reached: dict[str, tuple[set[SSAValue], bool]] = {}
-        main: func.FuncOp | None = None
         for op in module.ops:
             if isinstance(op, func.FuncOp) and op.body.blocks:
                 self.functions[text(op.sym_name)] = op
             if isinstance(op, structure.KernelOp):
                 self.kernels[text(op.sym_name)] = op
-            elif isinstance(op, func.FuncOp) and text(op.sym_name) == "main":
-                main = op
-        if main is None:
-            raise VerifyException("the module has no func.func @main")
-        self.main = main
-        self.block = main.body.block
+        self.main = main_of(module)
+        self.block = self.main.body.block
         self.roots: dict[SSAValue, SSAValue] = {}
         for function in self.functions.values():
             self._find_roots(function.body.block)
@@ -92,7 +69,7 @@ class HostProgram:
             host = False
             for inner in self.function(op).walk():
                 roots.update(r for r in inner.results if r in self.roots)
-                host |= isinstance(inner, structure.HostCallOp)
+                host |= isinstance(inner, Command) and inner.on_host
                 if isinstance(inner, structure.CallOp):
                     more, also = self.reached(inner)
                     roots |= more
@@ -148,8 +125,9 @@ class HostProgram:
 
     def local(self, region_of: Operation) -> set[SSAValue]:
         """Roots that are made by an op or inside its regions: allocations, constants, numbers of the host."""
-        kinds = (structure.GmAllocOp, structure.GmConstantOp)
-        made = (r for op in region_of.walk() for r in op.results if isinstance(op, kinds) or on_host(r))
+        made = (
+            r for op in region_of.walk() for r in op.results if isinstance(op, DeviceTensorOp) or on_host(r)
+        )
         calls = (op for op in region_of.walk() if isinstance(op, structure.CallOp))
         return {*made, *(r for op in calls for r in self.reached(op)[0])}
 
@@ -157,7 +135,7 @@ class HostProgram:
 
     def bind(
         self, op: structure.LaunchOp, defined: Callable[[SSAValue], bool]
-    ) -> tuple[Signature, list[SSAValue], list[SSAValue]]:
+    ) -> tuple[LaunchBinding, list[SSAValue], list[SSAValue]]:
         """How a launch binds its kernel, the roots it passes and those it returns.
 
         In typed memory an input that the kernel writes in place is a tensor of its own: what npu-check holds, that all
@@ -173,23 +151,22 @@ class HostProgram:
         for r, apart in bound:
             type_ = storage(r)
             fresh = r in private or not defined(r)
-            tensors.append(Tensor(type_.shape, numpy_dtype(type_.element), fresh, r in written and not apart))
+            tensors.append(
+                BoundTensor(type_.shape, numpy_dtype(type_.element), fresh, r in written and not apart)
+            )
         number = {key: i for i, key in enumerate(bound)}
         of = tuple(number[r, apart and r in written] for r, apart in keys)
         passed = [r for (r, _), t in zip(bound, tensors, strict=True) if not t.fresh]
         returned = [r for (r, _), t in zip(bound, tensors, strict=True) if t.written]
-        return Signature(of, tuple(tensors)), passed, returned
+        return LaunchBinding(of, tuple(tensors)), passed, returned
 
     # -- inside one compiled function ----------------------------------------------------------------------
 
     def run_traced(self, steps: Sequence[Operation], state: State, zero: Array) -> None:
         """Run ops that need no host, updating `state`."""
+        run = _TracedRun(self, state, zero)
         for op in steps:
-            rule = _TRACED.get(type(op))
-            if rule is not None:
-                rule(self, op, state, zero)
-            elif not isinstance(op, PASSIVE):
-                raise VerifyException(f"{describe(op)} is not an op of a host program")
+            run.visit(op)
 
     def read(self, state: State, value: SSAValue) -> Array:
         return read_view(state.get(self.root(value)), storage(value))
@@ -198,15 +175,11 @@ class HostProgram:
         root = self.root(value)
         state.set(root, x if on_host(root) else write_view(state.get(root), gm(value), x))
 
-    def _launch(self, op: structure.LaunchOp, state: State, zero: Array) -> None:
-        signature, passed, returned = self.bind(op, state.defined)
-        contents = [state.get(r) for r in passed]
-        results = trace(self.callee(op), signature, zero, contents, self.machine, inside=True)
-        for r, x in zip(returned, results, strict=True):
-            state.set(r, x)
-
-    def _copy(self, op: structure.CopyOp, state: State, zero: Array) -> None:
-        self.write(state, op.dest, self.read(state, op.source))
+    def run_command(self, op: Command, state: State) -> None:
+        """Runs a command that is no launch."""
+        contents = [self.read(state, v) for v in (*op.reads(), *op.at_issue())]
+        for v, x in zip(op.writes(), COMMANDS[type(op)](op, contents), strict=True):
+            self.write(state, v, x)
 
     def carried(self, op: Operation, defined: Callable[[SSAValue], bool]) -> list[SSAValue]:
         """Roots whose contents leave an op with regions: written inside and known outside, as the results of the
@@ -220,33 +193,6 @@ class HostProgram:
     def _used_outside(self, root: SSAValue, inside: set[Operation]) -> bool:
         values = [v for v, r in self.roots.items() if r is root]
         return any(use.operation not in inside for v in values for use in v.uses)
-
-    def _loop(self, op: structure.LoopOp, state: State, zero: Array) -> None:
-        roots = self.carried(op, state.defined)
-        known = integer(op.trip_count) if op.trip_count is not None else None
-
-        def go_on(carry: Carry) -> Array:
-            i, saved, numbers = carry
-            if known is not None:
-                return lax.lt(i, np.int32(known))
-            inner = state.fork(roots, saved)
-            self.enter(op.condition.block, op, numbers, inner)
-            self.run_traced(list(op.condition.block.ops), inner, zero)
-            (answer,) = yielded(op.condition.block)
-            return lax.reshape(self.read(inner, answer), ())
-
-        def step(carry: Carry) -> Carry:
-            i, saved, numbers = carry
-            inner = state.fork(roots, saved)
-            self.enter(op.body.block, op, numbers, inner)
-            self.run_traced(list(op.body.block.ops), inner, zero)
-            numbers = self.leave(op.body.block, op.state, inner)
-            return i + np.int32(1), inner.save(roots), numbers
-
-        start = [self.read(state, v) for v in op.numbers]
-        _, saved, numbers = lax.while_loop(go_on, step, (jax.numpy.int32(0), state.save(roots), start))
-        state.restore(roots, saved)
-        self.set_all(op.results, numbers, state)
 
     def enter(self, block: Block, op: structure.LoopOp, numbers: Sequence[Array], state: State) -> None:
         """Gives a region of a loop the numbers that it carries."""
@@ -263,27 +209,7 @@ class HostProgram:
         for v, x in zip(values, contents, strict=False):
             state.set(v, x)
 
-    def _branch(self, op: structure.BranchOp, state: State, zero: Array) -> None:
-        roots = self.carried(op, state.defined)
-        start = state.save(roots)
-
-        def branch(block: Block) -> Callable[[list[Array]], tuple[list[Array], list[Array]]]:
-            def run(saved: list[Array]) -> tuple[list[Array], list[Array]]:
-                inner = state.fork(roots, saved)
-                self.run_traced(list(block.ops), inner, zero)
-                numbers = self.leave(block, op.outputs, inner)
-                return inner.save(roots), numbers
-
-            return run
-
-        index = lax.convert_element_type(lax.reshape(self.read(state, op.index), ()), np.int32)
-        last = np.int32(len(op.branches) - 1)
-        index = lax.select(lax.bitwise_and(lax.ge(index, np.int32(0)), lax.le(index, last)), index, last)
-        saved, numbers = lax.switch(index, [branch(r.block) for r in op.branches], start)
-        state.restore(roots, saved)
-        self.set_all(op.results, numbers, state)
-
-    def scalars(self, op: structure.ScalarsOp, state: State, zero: Array | None = None) -> None:
+    def scalars(self, op: structure.ScalarsOp, state: State) -> None:
         """Runs arithmetic of the host."""
         body = op.body.block
         env: Env = dict(zip(body.args, (self.read(state, v) for v in op.inputs), strict=True))
@@ -294,17 +220,6 @@ class HostProgram:
 
     def leave_call(self, op: structure.CallOp, state: State) -> None:
         state.leave(self.function(op).args, [self.root(v) for v in op.operands], integer(op.outputs))
-
-    def _call(self, op: structure.CallOp, state: State, zero: Array) -> None:
-        self.enter_call(op, state)
-        self.run_traced(list(self.function(op).ops), state, zero)
-        self.leave_call(op, state)
-
-    def _to_host(self, op: structure.ToHostOp, state: State, zero: Array) -> None:
-        state.set(op.result, given(self.read(state, op.source), op.source))
-
-    def _to_device(self, op: structure.ToDeviceOp, state: State, zero: Array) -> None:
-        self.write(state, op.dest, held(self.read(state, op.source)))
 
     def copy_values(self, sources: Sequence[SSAValue], targets: Sequence[SSAValue], state: State) -> None:
         """Copy tensors, none written before all that read it have: one after the other, in an order that allows it,
@@ -322,9 +237,9 @@ class HostProgram:
 
 
 def written_values(op: Operation) -> Sequence[SSAValue]:
-    """Device values that one op of the host program writes."""
-    device = op.written() if isinstance(op, structure.WRITERS) else []
-    return [*device, *op.results] if isinstance(op, NUMBERS) else device
+    """Device values that one op of the host program writes, and values of the host that it makes."""
+    device = op.written() if isinstance(op, HostProgramOp) else ()
+    return [*device, *filter(on_host, op.results)]
 
 
 def yielded(block: Block) -> Sequence[SSAValue]:
@@ -334,13 +249,84 @@ def yielded(block: Block) -> Sequence[SSAValue]:
     return last.values
 
 
-_TRACED: dict[type[Operation], Callable[[HostProgram, Any, State, Array], None]] = {
-    structure.LaunchOp: HostProgram._launch,
-    structure.CopyOp: HostProgram._copy,
-    structure.LoopOp: HostProgram._loop,
-    structure.BranchOp: HostProgram._branch,
-    structure.CallOp: HostProgram._call,
-    structure.ScalarsOp: HostProgram.scalars,
-    structure.ToDeviceOp: HostProgram._to_device,
-    structure.ToHostOp: HostProgram._to_host,
-}
+class ExecutingVisitor(HostVisitor[R]):
+    """A visitor for which each op has to be one of the host program."""
+
+    def foreign(self, op: Operation) -> R:
+        raise VerifyException(f"{describe(op)} is not an op of a host program")
+
+
+class _TracedRun(ExecutingVisitor[None]):
+    """Ops that need no host, inside one compiled function: updates `state`."""
+
+    def __init__(self, host: HostProgram, state: State, zero: Array) -> None:
+        self.host, self.state, self.zero = host, state, zero
+
+    def passive(self, op: Operation) -> None:
+        pass
+
+    def launch(self, op: structure.LaunchOp) -> None:
+        signature, passed, returned = self.host.bind(op, self.state.defined)
+        contents = [self.state.get(r) for r in passed]
+        kernel = self.host.callee(op)
+        results = trace_kernel(kernel, signature, self.zero, contents, self.host.machine, inside=True)
+        for r, x in zip(returned, results, strict=True):
+            self.state.set(r, x)
+
+    def command(self, op: Command) -> None:
+        self.host.run_command(op, self.state)
+
+    def scalars(self, op: structure.ScalarsOp) -> None:
+        self.host.scalars(op, self.state)
+
+    def call(self, op: structure.CallOp) -> None:
+        self.host.enter_call(op, self.state)
+        self.host.run_traced(list(self.host.function(op).ops), self.state, self.zero)
+        self.host.leave_call(op, self.state)
+
+    def loop(self, op: structure.LoopOp) -> None:
+        roots = self.host.carried(op, self.state.defined)
+        known = integer(op.trip_count) if op.trip_count is not None else None
+
+        def go_on(carry: Carry) -> Array:
+            i, saved, numbers = carry
+            if known is not None:
+                return lax.lt(i, np.int32(known))
+            inner = self.state.fork(roots, saved)
+            self.host.enter(op.condition.block, op, numbers, inner)
+            self.host.run_traced(list(op.condition.block.ops), inner, self.zero)
+            (answer,) = yielded(op.condition.block)
+            return lax.reshape(self.host.read(inner, answer), ())
+
+        def step(carry: Carry) -> Carry:
+            i, saved, numbers = carry
+            inner = self.state.fork(roots, saved)
+            self.host.enter(op.body.block, op, numbers, inner)
+            self.host.run_traced(list(op.body.block.ops), inner, self.zero)
+            numbers = self.host.leave(op.body.block, op.state, inner)
+            return i + np.int32(1), inner.save(roots), numbers
+
+        start = [self.host.read(self.state, v) for v in op.numbers]
+        _, saved, numbers = lax.while_loop(go_on, step, (jax.numpy.int32(0), self.state.save(roots), start))
+        self.state.restore(roots, saved)
+        self.host.set_all(op.results, numbers, self.state)
+
+    def branch(self, op: structure.BranchOp) -> None:
+        roots = self.host.carried(op, self.state.defined)
+        start = self.state.save(roots)
+
+        def branch(block: Block) -> Callable[[list[Array]], tuple[list[Array], list[Array]]]:
+            def run(saved: list[Array]) -> tuple[list[Array], list[Array]]:
+                inner = self.state.fork(roots, saved)
+                self.host.run_traced(list(block.ops), inner, self.zero)
+                numbers = self.host.leave(block, op.outputs, inner)
+                return inner.save(roots), numbers
+
+            return run
+
+        index = lax.convert_element_type(lax.reshape(self.host.read(self.state, op.index), ()), np.int32)
+        last = np.int32(len(op.branches) - 1)
+        index = lax.select(lax.bitwise_and(lax.ge(index, np.int32(0)), lax.le(index, last)), index, last)
+        saved, numbers = lax.switch(index, [branch(r.block) for r in op.branches], start)
+        self.state.restore(roots, saved)
+        self.host.set_all(op.results, numbers, self.state)

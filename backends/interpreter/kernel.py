@@ -24,7 +24,7 @@ from .batching import NO_BATCH, Batch, find_batches, lift
 from .bytes_mode import BytesMemory
 from .compiling import in_rows
 from .direct import find_direct
-from .grid import GridWalker, Part, coordinates
+from .grid import CoreGroup, GridWalker, coordinates
 from .instructions import (
     ALONG,
     LEADING,
@@ -89,7 +89,7 @@ class NpuKernel(GridWalker):
         """The device tensors that batched iterations stored."""
         self._memory: Memory | None = None
 
-    def run(self, part: Part | None = None) -> None:
+    def run(self, part: CoreGroup | None = None) -> None:
         """All cores, or a part of them. In typed mode one section after the other, its independent iterations at once:
         whatever a section waits for, an earlier one has done by then."""
         if self.machine is not None:
@@ -234,8 +234,8 @@ class NpuKernel(GridWalker):
         )
 
     def _pack(self, loop: scf.ForOp) -> None:
-        """Cuts the operands that every iteration of a loop reads again, and that move with loops inside it, into tiles:
-        a product takes one that is dense with less work than one in rows of a wide matrix."""
+        """Cuts some operands of a loop into tiles: those that every iteration reads again and that inner
+        loops move along. A product of a dense tile takes less work than one of rows of a wide matrix."""
         loops = [op for op in loop.body.walk() if isinstance(op, scf.ForOp)]
         inside: dict[SSAValue, tuple[int, int, int]] = {x.body.block.args[0]: bounds(x) for x in loops}
         for op in loop.body.walk():

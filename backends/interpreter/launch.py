@@ -28,7 +28,7 @@ from ...machine import Machine
 from .accumulators import accumulator_blanks
 from .batching import Batch, find_batches, narrowed
 from .compiling import COPY_OPTIONS, compile_kernel, in_rows, lowered, row_major
-from .grid import Local, Part
+from .grid import CoreGroup, Local
 from .kernel import NpuKernel
 from .liveness import bounds
 from .ranges import index_ranges
@@ -58,7 +58,7 @@ jaxlib 0.10.2)."""
 
 
 @dataclass(frozen=True)
-class Tensor:
+class BoundTensor:
     """A whole device tensor that a launch works on. fresh: nothing was written to it yet."""
 
     shape: tuple[int, ...]
@@ -68,19 +68,19 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Signature:
+class LaunchBinding:
     """How a launch binds a kernel's tensor arguments: argument i is a view of tensor `tensors[of[i]]`."""
 
     of: tuple[int, ...]
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[BoundTensor, ...]
 
     @property
-    def passed(self) -> list[Tensor]:
+    def passed(self) -> list[BoundTensor]:
         """The tensors whose contents the kernel gets."""
         return [t for t in self.tensors if not t.fresh]
 
     @property
-    def returned(self) -> list[Tensor]:
+    def returned(self) -> list[BoundTensor]:
         return [t for t in self.tensors if t.written]
 
 
@@ -98,9 +98,9 @@ def tensor_arguments(kernel: KernelOp) -> Sequence[SSAValue]:
     return kernel.body.block.args[len(to_ints(kernel.grid)) :]
 
 
-def trace(
+def trace_kernel(
     kernel: KernelOp,
-    signature: Signature,
+    signature: LaunchBinding,
     zero: Array,
     passed: Sequence[Array],
     machine: Machine | None = None,
@@ -120,7 +120,7 @@ def trace(
     part = None
     if split is not None:
         cores = to_ints(kernel.grid)[split.axis]
-        part = Part(split.axis, Offset(start, 0, cores - split.size, still=True), split.size)
+        part = CoreGroup(split.axis, Offset(start, 0, cores - split.size, still=True), split.size)
         parts = {i: (signature.tensors[i].shape, d, split.size * n) for i, (d, n) in split.parts.items()}
         core.local = Local(kernel.body.block.args[split.axis], part, parts)
     contents, rooms = iter(passed), iter(room or ())
@@ -142,8 +142,8 @@ def trace(
     return [cooked(core.tensors[i], t.dtype) for i, t in enumerate(signature.tensors) if t.written]
 
 
-def _fresh(signature: Signature, tensor: int, split: Split | None) -> Blank:
-    """What a tensor, or the part of it that a group of cores writes, is before it is written."""
+def _fresh(signature: LaunchBinding, tensor: int, split: Split | None) -> Blank:
+    """The contents of a tensor, or of the part that a group of cores writes, before it is written."""
     t = signature.tensors[tensor]
     shape = list(t.shape)
     if split is not None and tensor in split.parts:
@@ -153,7 +153,7 @@ def _fresh(signature: Signature, tensor: int, split: Split | None) -> Blank:
 
 
 def find_blanks(
-    kernel: KernelOp, signature: Signature, batches: Mapping[SectionOp, Batch], split: Split | None
+    kernel: KernelOp, signature: LaunchBinding, batches: Mapping[SectionOp, Batch], split: Split | None
 ) -> list[Blank]:
     """The zeros that a kernel may begin with: of its accumulators and, without rooms, of its fresh tensors."""
     fresh = enumerate(signature.tensors) if split is None else ()
@@ -168,7 +168,7 @@ def find_blanks(
 class CompiledKernel:
     """A kernel for one signature as an XLA executable."""
 
-    def __init__(self, kernel: KernelOp, signature: Signature):
+    def __init__(self, kernel: KernelOp, signature: LaunchBinding):
         self.kernel, self.signature = kernel, signature
         self.batches = find_batches(kernel)
         self.split = find_split(kernel, signature, self.batches) if pays_to_split(kernel, signature) else None
@@ -209,7 +209,7 @@ class CompiledKernel:
         self, zero: Array, start: Array, zeros: Sequence[Array], rooms: Sequence[Array], *passed: Array
     ) -> list[Array]:
         blanks, room = dict(zip(self.blanks, zeros, strict=True)), None if self.split is None else rooms
-        return trace(
+        return trace_kernel(
             self.kernel,
             self.signature,
             zero,
@@ -296,7 +296,7 @@ def is_heavy(kernel: KernelOp) -> bool:
     return flops > HEAVY_FLOPS or traffic > HEAVY_BYTES
 
 
-def pays_to_split(kernel: KernelOp, signature: Signature) -> bool:
+def pays_to_split(kernel: KernelOp, signature: LaunchBinding) -> bool:
     """Whether the products of a heavy kernel, if it has any, are worth compiling more and joining the parts of its
     outputs."""
     flops, _ = work(kernel)
@@ -332,7 +332,9 @@ def _work(ops: Any) -> tuple[float, float]:
     return flops, traffic
 
 
-def find_split(kernel: KernelOp, signature: Signature, batches: Mapping[SectionOp, Batch]) -> Split | None:
+def find_split(
+    kernel: KernelOp, signature: LaunchBinding, batches: Mapping[SectionOp, Batch]
+) -> Split | None:
     """A grid axis along which each output falls into two contiguous halves, written by one group each."""
     grid = to_ints(kernel.grid)
     arguments = tensor_arguments(kernel)

@@ -16,16 +16,17 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.base import integer, text
+from ...dialects.base import integer
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
+from ...dialects.npu.host_program import DeviceTensorOp, is_passive
 from ...dialects.npu.interface import gm
+from ...dialects.npu.streams import Command
 from ...machine import Machine
 from ...support.collector import collector_paused
 from .arena import Arena
 from .graph import needs_host
-from .host import run_text
-from .hostprogram import PASSIVE, HostProgram, yielded
+from .hostprogram import ExecutingVisitor, HostProgram, yielded
 from .launch import ZERO, CompiledKernel, is_heavy
 from .segments import Segment
 from .state import ArenaState, State, TypedState, given, held, on_host
@@ -41,7 +42,7 @@ equal."""
 
 
 @dataclass
-class Step:
+class PythonStep:
     """One thing that Python does; `dead` are roots that nothing uses afterwards."""
 
     run: Callable[[State], None]
@@ -76,7 +77,7 @@ class Executable:
             with jax.enable_x64(True):
                 self.constants = {op.result: held(op.value.data.array()) for op in constants}
         self.heavy: dict[structure.KernelOp, bool] = {}
-        self.functions: dict[Block, list[Step]] = {}
+        self.functions: dict[Block, list[PythonStep]] = {}
         """What Python does for functions that are called, each planned and compiled once."""
         self.fixed = fixed
         self.steps = self._plan(self.host.block, known, False)
@@ -114,19 +115,19 @@ class Executable:
 
     # -- planning ------------------------------------------------------------------------------------------
 
-    def _plan(self, block: Block, defined: set[SSAValue], inner: bool) -> list[Step]:
+    def _plan(self, block: Block, defined: set[SSAValue], inner: bool) -> list[PythonStep]:
         """The steps of a block. `defined`: roots that hold something before it; `inner`: roots from
         outside it stay."""
         defined = set(defined)
         made = (r for op in block.ops for inner in op.walk() for r in inner.results)
         own = {r for r in made if on_host(r) or isinstance(r.owner, structure.GmAllocOp)}
-        ops = [op for op in block.ops if not isinstance(op, (structure.GmAllocOp, structure.GmConstantOp))]
+        ops = [op for op in block.ops if not isinstance(op, DeviceTensorOp)]
         last = {r: i for i, op in enumerate(ops) for r in self.host.touches(op)}
         last |= dict.fromkeys(self.host.touches(ops[-1]), len(ops))
-        steps: list[Step] = []
+        steps: list[PythonStep] = []
         for start, end in self._stretches(ops):
             lives = {r for r, at in last.items() if at >= end or (inner and r not in own)}
-            part = [op for op in ops[start:end] if not isinstance(op, PASSIVE)]
+            part = [op for op in ops[start:end] if not is_passive(op)]
             if not part:
                 continue
             step = (
@@ -163,39 +164,18 @@ class Executable:
 
     def _apart(self, op: Operation) -> bool:
         """Whether an op cannot be part of a compiled loop."""
-        if isinstance(op, structure.CallOp):
-            return self.host.reached(op)[1]
-        heavy = self.arena is None and isinstance(op, structure.LaunchOp) and self._is_heavy(op)
-        control = isinstance(op, (structure.LoopOp, structure.BranchOp))
-        host = isinstance(op, structure.HostCallOp) or (
-            isinstance(op, structure.ScalarsOp) and needs_host(op)
-        )
-        return heavy or host or (control and any(map(self._apart, _inside(op))))
+        return _NeedsPython(self).visit(op)
 
-    def _is_heavy(self, op: structure.LaunchOp) -> bool:
+    def is_heavy(self, op: structure.LaunchOp) -> bool:
         kernel = self.host.callee(op)
         if kernel not in self.heavy:
             self.heavy[kernel] = is_heavy(kernel)
         return self.heavy[kernel]
 
-    def _single(self, op: Operation, defined: set[SSAValue]) -> Step:
-        match op:
-            case structure.LaunchOp():
-                return self._heavy(op, defined)
-            case structure.LoopOp():
-                return self._python_loop(op, defined)
-            case structure.BranchOp():
-                return self._python_branch(op, defined)
-            case structure.CallOp():
-                return self._python_call(op)
-            case structure.HostCallOp():
-                return Step(lambda state: self._host_call(op, state))
-            case structure.ScalarsOp():
-                return Step(lambda state: self.host.scalars(op, state))
-            case _:
-                raise AssertionError(f"{op.name} is not a step of its own")
+    def _single(self, op: Operation, defined: set[SSAValue]) -> PythonStep:
+        return _PythonSteps(self, defined).visit(op)
 
-    def _segment(self, ops: Sequence[Operation], defined: set[SSAValue], lives: set[SSAValue]) -> Step:
+    def _segment(self, ops: Sequence[Operation], defined: set[SSAValue], lives: set[SSAValue]) -> PythonStep:
         known = frozenset(defined)
         segment = Segment(self.host, ops, known.__contains__, lives)
         if self.arena is not None:
@@ -207,9 +187,9 @@ class Executable:
             results = self.compiled[segment.key](ZERO, *given)
             state.restore(segment.outputs, results)
 
-        return Step(run)
+        return PythonStep(run)
 
-    def _arena_segment(self, segment: Segment) -> Step:
+    def _arena_segment(self, segment: Segment) -> PythonStep:
         assert self.arena is not None
         words = self.arena.words
         self.compilers.setdefault(segment.key, Compiler(lambda: segment.lower_bytes(words), segment.steps))
@@ -221,9 +201,9 @@ class Executable:
             numbers = [plain(state.get(r)) for r in inputs]
             state.restore(outputs, self.compiled[segment.key](ZERO, state.words, first, *numbers))
 
-        return Step(run)
+        return PythonStep(run)
 
-    def _heavy(self, op: structure.LaunchOp, defined: set[SSAValue]) -> Step:
+    def heavy_launch(self, op: structure.LaunchOp, defined: set[SSAValue]) -> PythonStep:
         kernel = self.host.callee(op)
         signature, passed, returned = self.host.bind(op, defined.__contains__)
         key = (kernel.sym_name, signature)
@@ -233,9 +213,9 @@ class Executable:
         def run(state: State) -> None:
             state.restore(returned, self.compiled[key]([plain(state.get(r)) for r in passed]))
 
-        return Step(run)
+        return PythonStep(run)
 
-    def _python_loop(self, op: structure.LoopOp, defined: set[SSAValue]) -> Step:
+    def python_loop(self, op: structure.LoopOp, defined: set[SSAValue]) -> PythonStep:
         body = self._plan(op.body.block, {*defined, *op.number_args(op.body.block)}, True)
         trips = None if op.trip_count is None else integer(op.trip_count)
         # with a trip count the condition has nothing to say, and yields nothing
@@ -258,9 +238,9 @@ class Executable:
                 numbers, trip = self.host.leave(op.body.block, op.state, state), trip + 1
             self.host.set_all(op.results, numbers, state)
 
-        return Step(run)
+        return PythonStep(run)
 
-    def _python_branch(self, op: structure.BranchOp, defined: set[SSAValue]) -> Step:
+    def python_branch(self, op: structure.BranchOp, defined: set[SSAValue]) -> PythonStep:
         branches = [(self._plan(r.block, defined, True), r.block) for r in op.branches]
 
         def run(state: State) -> None:
@@ -269,9 +249,9 @@ class Executable:
             _run(steps, state)
             self.host.set_all(op.results, self.host.leave(block, op.outputs, state), state)
 
-        return Step(run)
+        return PythonStep(run)
 
-    def _python_call(self, op: structure.CallOp) -> Step:
+    def python_call(self, op: structure.CallOp) -> PythonStep:
         block = self.host.function(op)
         if block not in self.functions:
             given = block.args[: len(block.args) - integer(op.outputs)]
@@ -283,15 +263,66 @@ class Executable:
             _run(steps, state)
             self.host.leave_call(op, state)
 
-        return Step(run)
-
-    def _host_call(self, op: structure.HostCallOp, state: State) -> None:
-        results = run_text(text(op.module), [self.host.read(state, v) for v in op.inputs])
-        for v, x in zip(op.outputs, results, strict=True):
-            self.host.write(state, v, x)
+        return PythonStep(run)
 
 
-def _run(steps: Sequence[Step], state: State) -> None:
+class _NeedsPython(ExecutingVisitor[bool]):
+    """Whether an op cannot be part of a compiled loop."""
+
+    def __init__(self, program: Executable) -> None:
+        self.program = program
+
+    def passive(self, op: Operation) -> bool:
+        return False
+
+    def launch(self, op: structure.LaunchOp) -> bool:
+        return self.program.arena is None and self.program.is_heavy(op)
+
+    def command(self, op: Command) -> bool:
+        return op.on_host
+
+    def call(self, op: structure.CallOp) -> bool:
+        return self.program.host.reached(op)[1]
+
+    def scalars(self, op: structure.ScalarsOp) -> bool:
+        return needs_host(op)
+
+    def loop(self, op: structure.LoopOp) -> bool:
+        return any(map(self.visit, _inside(op)))
+
+    def branch(self, op: structure.BranchOp) -> bool:
+        return any(map(self.visit, _inside(op)))
+
+
+class _PythonSteps(ExecutingVisitor[PythonStep]):
+    """The step that an op is by itself. `defined`: roots that hold something before it."""
+
+    def __init__(self, program: Executable, defined: set[SSAValue]) -> None:
+        self.program, self.defined = program, defined
+
+    def passive(self, op: Operation) -> PythonStep:
+        raise AssertionError(f"{op.name} is not a step of its own")
+
+    def launch(self, op: structure.LaunchOp) -> PythonStep:
+        return self.program.heavy_launch(op, self.defined)
+
+    def command(self, op: Command) -> PythonStep:
+        return PythonStep(lambda state: self.program.host.run_command(op, state))
+
+    def call(self, op: structure.CallOp) -> PythonStep:
+        return self.program.python_call(op)
+
+    def scalars(self, op: structure.ScalarsOp) -> PythonStep:
+        return PythonStep(lambda state: self.program.host.scalars(op, state))
+
+    def loop(self, op: structure.LoopOp) -> PythonStep:
+        return self.program.python_loop(op, self.defined)
+
+    def branch(self, op: structure.BranchOp) -> PythonStep:
+        return self.program.python_branch(op, self.defined)
+
+
+def _run(steps: Sequence[PythonStep], state: State) -> None:
     for step in steps:
         step.run(state)
         state.drop(step.dead)

@@ -102,7 +102,7 @@ class Box:
         return True
 
 
-def known(start: Any) -> bool:
+def is_static_index(start: Any) -> bool:
     """Whether an index value is a Python int rather than traced."""
     return isinstance(start, int)
 

@@ -12,8 +12,9 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
+from ...dialects.npu.host_program import is_passive
 from .compiling import OPTIONS, QUICK_OPTIONS, lowered, row_major
-from .hostprogram import PASSIVE, HostProgram
+from .hostprogram import HostProgram
 from .state import ArenaState, TypedState, on_host, storage
 
 Key = tuple[Any, ...]
@@ -37,7 +38,7 @@ class Segment:
         written: set[SSAValue] = set()
         for op in steps:
             for inner in op.walk():
-                if not isinstance(inner, PASSIVE) or inner.parent_block() is not op.parent_block():
+                if not is_passive(inner) or inner.parent_block() is not op.parent_block():
                     touched.update(dict.fromkeys(host.root(v) for v in inner.operands if v in host.roots))
                 if isinstance(inner, structure.CallOp):
                     touched.update(dict.fromkeys(sorted_roots(host.reached(inner)[0], host)))
@@ -59,7 +60,7 @@ class Segment:
                 parts.append((op.callee, op.outputs, op.workspaces, uses))
             elif isinstance(op, structure.CopyOp):
                 parts.append(tuple((number[self.host.root(v)], v.type) for v in op.operands))
-            elif not isinstance(op, PASSIVE):
+            elif not is_passive(op):
                 parts.append(id(op))
         types = tuple(r.type for r in self.roots)
         ends = (tuple(number[r] for r in self.inputs), tuple(number[r] for r in self.outputs))

@@ -22,7 +22,7 @@ from ...dialects.npu.types import GmType
 from ...dialects.tile import TileOp, tile_type
 from ...machine import Machine
 from . import values
-from .compiling import jit, row_major
+from .compiling import row_major, xla_jit
 from .graph import GraphRunner, main_of
 from .grid import GridWalker
 from .instructions import RULES, Spec
@@ -127,7 +127,7 @@ class TileProgram:
         types = tuple(v.type for v in op.results)
         key = (name, inits, types)
         if key not in self.compiled:
-            self.compiled[key] = jit(
+            self.compiled[key] = xla_jit(
                 row_major(
                     lambda zero, *xs: run_kernel(kernel, zero, xs, inits, [_shape_of(v) for v in op.results])
                 )

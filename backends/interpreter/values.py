@@ -16,8 +16,8 @@ import numpy as np
 from jax import Array, lax
 
 from ...dialects.dtypes import name_of_numpy
-from ...dialects.elementwise import REDUCTION_FUNCTION, function_of, identity, value_of
-from ...dialects.scalars import convert, is_float, settle
+from ...dialects.elementwise import REDUCTION_FUNCTION, function_named, identity, value_of
+from ...dialects.scalars import convert, is_floating, settle
 from .compiling import in_rows
 
 NARROW_FLOATS = (np.dtype(np.float16), np.dtype(jnp.bfloat16))
@@ -151,7 +151,7 @@ def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
     if name == "bitcast":
         return lax.bitcast_convert_type(operands[0], dtype)
     result = SCALAR[name](*operands)
-    return convert(settle(result) if function_of(name).merges else result, dtype)
+    return convert(settle(result) if function_named(name).merges else result, dtype)
 
 
 # -- reductions --------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def widened(kind: str, x: Array) -> Array:
 def reduce(x: Array, kind: str, dims: Sequence[int], keep: bool = False) -> Array:
     """x combined along `dims`, which disappear, or keep size 1; same dtype."""
     wide = widened(kind, x)
-    if is_float(wide):
+    if is_floating(wide):
         for d in dims:
             wide = _by_parts(wide, d, kind)
         out = lax.squeeze(wide, tuple(dims))
@@ -238,7 +238,7 @@ def arg_reduce(
     """Extreme value along `dim` and its first index; NaN counts as more extreme than anything."""
     value = reduce(x, kind, [dim], keep=True)
     found = lax.eq(x, lax.broadcast_in_dim(value, x.shape, range(x.ndim)))
-    if is_float(x):
+    if is_floating(x):
         none = lax.broadcast_in_dim(lax.ne(value, value), x.shape, range(x.ndim))
         found = lax.select(none, lax.ne(x, x), found)
     where = lax.broadcasted_iota(np.int32, x.shape, dim)

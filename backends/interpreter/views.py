@@ -92,7 +92,7 @@ class Plan:
 
 
 @functools.lru_cache(maxsize=4096)
-def plan(source: tuple[int, ...], view: View) -> Plan | None:
+def plan_view(source: tuple[int, ...], view: View) -> Plan | None:
     """The view of a dense tensor of shape `source` as a box of a base; None where strides do not nest
     evenly."""
     if math.prod(source) == 0 or 0 in view.shape:

@@ -14,19 +14,19 @@ on.
 
 from .errors import SimulationError
 from .host import simulate
-from .kernel import Kernel, KernelRun
+from .kernel import KernelRun, TimedKernel
 from .pricing import HBM, L2_CACHE
 from .steps import (
     Copy,
+    EventRecord,
+    EventWait,
     HostCall,
     Launch,
-    Record,
     Repeat,
     Scalars,
     Simulation,
     Step,
     Transfer,
-    Wait,
     Work,
     track,
 )
@@ -37,11 +37,11 @@ __all__ = [
     "L2_CACHE",
     "Copy",
     "HostCall",
-    "Kernel",
+    "TimedKernel",
     "KernelRun",
     "Launch",
     "Placed",
-    "Record",
+    "EventRecord",
     "Repeat",
     "Rest",
     "Scalars",
@@ -49,7 +49,7 @@ __all__ = [
     "SimulationError",
     "Step",
     "Transfer",
-    "Wait",
+    "EventWait",
     "Work",
     "lay_out",
     "simulate",

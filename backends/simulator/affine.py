@@ -14,7 +14,7 @@ from ...dialects.affine import Expr, Range
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TransferRow:
     """One dimension of a transfer: `count` positions from `offset`, `step` apart, in a tensor of `extent`."""
 
     offset: Expr[int]
@@ -47,7 +47,7 @@ class Clip:
 
     __slots__ = ("coefficient", "empty_above", "empty_below", "outer", "whole_high", "whole_low")
 
-    def __init__(self, row: Row, inside: set[int], own: int | None, ranges: Sequence[Range]) -> None:
+    def __init__(self, row: TransferRow, inside: set[int], own: int | None, ranges: Sequence[Range]) -> None:
         fixed = inside if own is None else inside | {own}
         low, high = row.offset.only(inside).span(ranges)
         whole_low, whole_high = row.whole()

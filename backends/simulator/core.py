@@ -24,21 +24,20 @@ from ...dialects.base import describe
 from ...dialects.npu import Pipe
 from . import maxplus
 from .errors import SimulationError
-from .section import (
+from .nodes import (
     BARRIER,
     LOOP,
     SET,
     SET_CROSS,
     WAIT,
     WORK,
-    Cross,
     Env,
-    Flag,
-    Loop,
-    Node,
-    Section,
-    Work,
+    TimedCross,
+    TimedFlag,
+    TimedInstruction,
+    TimedNode,
 )
+from .section import TimedLoop, TimedSection
 
 MATRIX_PERIODS = 4
 MATRIX_WORK = 400
@@ -56,7 +55,9 @@ class Event:
 
     __slots__ = ("end", "env", "start", "variant", "work")
 
-    def __init__(self, work: Work, variant: int, start: int, end: int, env: tuple[int, ...]) -> None:
+    def __init__(
+        self, work: TimedInstruction, variant: int, start: int, end: int, env: tuple[int, ...]
+    ) -> None:
         self.work, self.variant, self.start, self.end, self.env = work, variant, start, end, env
 
     def later(self, cycles: int) -> Event:
@@ -67,7 +68,9 @@ class Event:
 class Core:
     """Runs one section in one environment."""
 
-    def __init__(self, section: Section, env: Env, busy: Busy, matrices: dict[Hashable, Any] | None) -> None:
+    def __init__(
+        self, section: TimedSection, env: Env, busy: Busy, matrices: dict[Hashable, Any] | None
+    ) -> None:
         """`matrices` keeps loop matrices for cores with the same `busy`; where None, loops run in full."""
         self.section, self.env, self.busy, self.matrices = section, env, busy, matrices
         self.pipes: list[Time] = [0] * len(section.machine.pipes)
@@ -88,18 +91,18 @@ class Core:
 
     # -- instructions --------------------------------------------------------------------------------------
 
-    def run(self, nodes: Sequence[Node]) -> None:
+    def run(self, nodes: Sequence[TimedNode]) -> None:
         """Run nodes that need nothing from other cores."""
         pipes, join, busy, env = self.pipes, self.join, self.busy, self.env
         for node in nodes:
             kind = node.kind
             if kind == LOOP:
-                assert isinstance(node, Loop)
+                assert isinstance(node, TimedLoop)
                 self._loop(node)
                 continue
             issued = pipes[0] = pipes[0] + node.issue
             if kind == WORK:
-                assert isinstance(node, Work)
+                assert isinstance(node, TimedInstruction)
                 variant = node.variant(env) if node.rows else 0
                 start = join(pipes[node.pipe], issued)
                 end = pipes[node.pipe] = start + busy[node.number][variant]
@@ -109,11 +112,11 @@ class Core:
                 else:
                     self.unrecorded = True
             elif kind == SET:
-                assert isinstance(node, Flag)
+                assert isinstance(node, TimedFlag)
                 raised = join(pipes[node.pipe], issued)
                 self._fifo(node.channel + node.counter.evaluate(env) % node.slots).append(raised)
             elif kind == WAIT:
-                assert isinstance(node, Flag)
+                assert isinstance(node, TimedFlag)
                 fifo = self._fifo(node.channel + node.counter.evaluate(env) % node.slots)
                 if not fifo:
                     raise SimulationError(
@@ -135,7 +138,7 @@ class Core:
 
     # -- loops ---------------------------------------------------------------------------------------------
 
-    def _loop(self, loop: Loop) -> None:
+    def _loop(self, loop: TimedLoop) -> None:
         first, trips = loop.extent(self.env)
         if self.matrices is None or self.record:
             self._trips(loop, first, 0, trips)
@@ -147,12 +150,12 @@ class Core:
             else:
                 self._trips(loop, first, start, count)
 
-    def _trips(self, loop: Loop, first: int, start: int, count: int) -> None:
+    def _trips(self, loop: TimedLoop, first: int, start: int, count: int) -> None:
         for trip in range(start, start + count):
             self.env[loop.variable] = first + loop.step * trip
             self.run(loop.body)
 
-    def _leap(self, loop: Loop, first: int, start: int, count: int) -> bool:
+    def _leap(self, loop: TimedLoop, first: int, start: int, count: int) -> bool:
         """Take the whole periods of `count` steady trips in one step; False where running them is better."""
         assert self.matrices is not None
         periods = count // loop.period
@@ -163,12 +166,12 @@ class Core:
             if periods < MATRIX_PERIODS or periods * loop.period * loop.weight < MATRIX_WORK:
                 return False
             body = self._matrix(loop, first, start, depths)
-            self.matrices[key] = None if body is None else maxplus.power(body, periods)
+            self.matrices[key] = None if body is None else maxplus.matrix_power(body, periods)
         matrix = self.matrices[key]
         if matrix is None:
             return False
         before = np.array([*self.pipes, *[time for fifo in fifos for time in fifo]], dtype=np.int64)
-        after = maxplus.product(matrix, before)
+        after = maxplus.matrix_product(matrix, before)
         times = list(after) if self.symbolic else after.tolist()
         self.pipes[:] = times[: len(self.pipes)]
         at = len(self.pipes)
@@ -178,9 +181,11 @@ class Core:
             at += depth
         return True
 
-    def _matrix(self, loop: Loop, first: int, start: int, depths: Sequence[int]) -> maxplus.Matrix | None:
+    def _matrix(
+        self, loop: TimedLoop, first: int, start: int, depths: Sequence[int]
+    ) -> maxplus.Matrix | None:
         """The max-plus matrix of one period over the pipes and the pending flags; None if flags pile up."""
-        rows = deque(maxplus.identity(len(self.pipes) + sum(depths)))
+        rows = deque(maxplus.identity_matrix(len(self.pipes) + sum(depths)))
         inner = Core(self.section, list(self.env), self.busy, self.matrices)
         inner.join, inner.symbolic = np.maximum, True
         inner.pipes = [rows.popleft() for _ in self.pipes]
@@ -216,7 +221,7 @@ class Block:
 
     def run(self) -> None:
         """Run all cores to their ends. Raises SimulationError on deadlock."""
-        running: dict[int, tuple[Iterator[Cross], Cross | None]] = {
+        running: dict[int, tuple[Iterator[TimedCross], TimedCross | None]] = {
             i: (self._run(i, core.section.body), None) for i, core in enumerate(self.cores)
         }
         while running:
@@ -237,20 +242,20 @@ class Block:
                     "the block raises: deadlock"
                 )
 
-    def _run(self, own: int, nodes: Sequence[Node]) -> Iterator[Cross]:
+    def _run(self, own: int, nodes: Sequence[TimedNode]) -> Iterator[TimedCross]:
         """Run nodes; yields each wait_cross that is not ready yet."""
         core = self.cores[own]
         pipes = core.pipes
         for node in nodes:
             if not node.crosses:
                 core.run((node,))
-            elif isinstance(node, Loop):
+            elif isinstance(node, TimedLoop):
                 first, trips = node.extent(core.env)
                 for trip in range(trips):
                     core.env[node.variable] = first + node.step * trip
                     yield from self._run(own, node.body)
             else:
-                assert isinstance(node, Cross)
+                assert isinstance(node, TimedCross)
                 issued = pipes[0] = pipes[0] + node.issue
                 if node.kind == SET_CROSS:
                     time = max(pipes[node.pipe], issued)
@@ -264,6 +269,6 @@ class Block:
                 ]
                 pipes[node.pipe] = max(pipes[node.pipe], issued, *arrived) + core.waits[node.pipe]
 
-    def _ready(self, own: int, wait: Cross) -> bool:
+    def _ready(self, own: int, wait: TimedCross) -> bool:
         senders = self._senders.get((own, wait.event), [])
         return bool(senders) and all(self._sets.get((sender, own, wait.event)) for sender in senders)

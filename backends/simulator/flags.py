@@ -9,7 +9,7 @@ from xdsl.ir import Operation
 from ...dialects.base import to_ints
 from ...dialects.npu import structure
 from ...machine import Machine
-from .kernel import Kernel
+from .kernel import TimedKernel
 
 
 def cycles_without(kernel: structure.KernelOp, gone: Collection[Operation], machine: Machine) -> int:
@@ -21,4 +21,4 @@ def cycles_without(kernel: structure.KernelOp, gone: Collection[Operation], mach
         op.detach()
         op.erase()
     tensors = len(copy.body.block.args) - len(to_ints(copy.grid))
-    return Kernel(copy, machine).run((0.0,) * tensors).cycles
+    return TimedKernel(copy, machine).run((0.0,) * tensors).cycles

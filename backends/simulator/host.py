@@ -8,18 +8,20 @@ from math import ceil
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, SymbolRefAttr
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects import npu as ops
 from ...dialects.base import describe, integer, text, to_ints
 from ...dialects.graph.donation import donated
+from ...dialects.module import find_main
 from ...dialects.npu import gm, structure
-from ...dialects.npu.streams import PROGRAM, Command
+from ...dialects.npu.host_program import DeviceTensorOp, HostVisitor
+from ...dialects.npu.streams import COMPUTE, HOST, PROGRAM, Command
 from ...machine import Machine
 from .errors import SimulationError
-from .kernel import Kernel
+from .kernel import TimedKernel
 from .memory import L2, Snapshot
-from .steps import Copy, HostCall, Launch, Record, Repeat, Scalars, Simulation, Step, Transfer, Wait
+from .steps import Copy, EventRecord, EventWait, HostCall, Launch, Repeat, Scalars, Simulation, Step, Transfer
 from .timeline import makespan
 
 
@@ -38,11 +40,11 @@ def simulate(
     SimulationError for a deadlock or an op that is not at the npu level.
     """
     kernels = {
-        text(op.sym_name): Kernel(op, machine, extrapolate, bypassing)
+        text(op.sym_name): TimedKernel(op, machine, extrapolate, bypassing)
         for op in module.ops
         if isinstance(op, structure.KernelOp)
     }
-    main = next((op for op in module.ops if isinstance(op, func.FuncOp) and op.sym_name.data == "main"), None)
+    main = find_main(module)
     if main is None:
         raise SimulationError("the module has no function @main to simulate")
     functions = {text(op.sym_name): op for op in module.ops if isinstance(op, func.FuncOp) and op.body.blocks}
@@ -73,18 +75,22 @@ def _addresses(main: func.FuncOp, functions: Iterable[func.FuncOp]) -> dict[SSAV
     arguments = to_ints(places) if isinstance(places, DenseArrayBase) else ()
     found: dict[SSAValue, int] = dict(zip(main.body.block.args, arguments, strict=False))
     for op in (op for function in functions for op in function.walk()):
-        if isinstance(op, structure.GmAllocOp | structure.GmConstantOp) and op.address is not None:
+        if isinstance(op, DeviceTensorOp) and op.address is not None:
             found[op.result] = integer(op.address)
     return found
 
 
-class _Host:
+Steps = list[Step | Repeat]
+"""What an op, or the ops of a block, add to a program."""
+
+
+class _Host(HostVisitor[Steps]):
     """Walks the host program; `root` maps views and block arguments to the tensors that they are."""
 
     def __init__(
         self,
         machine: Machine,
-        kernels: dict[str, Kernel],
+        kernels: dict[str, TimedKernel],
         functions: dict[str, func.FuncOp],
         addresses: dict[SSAValue, int],
     ) -> None:
@@ -101,41 +107,40 @@ class _Host:
     def root(self, value: SSAValue) -> SSAValue:
         return self._roots.get(value, value)
 
-    def block(self, block: Block) -> list[Step | Repeat]:
+    def block(self, block: Block) -> Steps:
         """The steps of one pass through a block."""
-        steps: list[Step | Repeat] = []
-        for op in block.ops:
-            if isinstance(op, ops.ViewOp):
-                self._roots[op.result] = self.root(op.source)
-            elif isinstance(op, structure.LaunchOp):
-                steps.append(self._launch(op))
-            elif isinstance(op, structure.CopyOp):
-                steps.append(self._copy(op.source, op.dest, op))
-            elif isinstance(op, structure.RecordEventOp):
-                steps.append(Record(integer(op.event), text(op.stream)))
-            elif isinstance(op, structure.WaitEventOp):
-                steps.append(Wait(integer(op.event), text(op.stream)))
-            elif isinstance(op, structure.HostCallOp):
-                steps.append(self._host_call(op))
-            elif isinstance(op, structure.CallOp):
-                steps.append(self._call(op))
-            elif isinstance(op, structure.ScalarsOp):
-                steps += self._scalars(op)
-            elif isinstance(op, structure.ToHostOp):
-                steps.append(self._to_host(op))
-            elif isinstance(op, structure.ToDeviceOp):
-                steps.append(self._to_device(op))
-            elif isinstance(op, structure.LoopOp):
-                steps += self._loop(op)
-            elif isinstance(op, structure.BranchOp):
-                steps += self._branch(op)
-            elif not isinstance(op, _SILENT):
-                raise SimulationError(f"{describe(op)} is not an op of the host program")
-        return steps
+        return [step for op in block.ops for step in self.visit(op)]
+
+    def passive(self, op: Operation) -> Steps:
+        return []
+
+    def foreign(self, op: Operation) -> Steps:
+        raise SimulationError(f"{describe(op)} is not an op of the host program")
+
+    def view(self, op: ops.ViewOp) -> Steps:
+        self._roots[op.result] = self.root(op.source)
+        return []
+
+    def record_event(self, op: structure.RecordEventOp) -> Steps:
+        return [EventRecord(integer(op.event), text(op.stream))]
+
+    def wait_event(self, op: structure.WaitEventOp) -> Steps:
+        return [EventWait(integer(op.event), text(op.stream))]
+
+    def command(self, op: Command) -> Steps:
+        """A command that says itself what it takes, shown as what its stream is for."""
+        moved, microseconds = op.cost(self.machine)
+        for value in op.written():
+            self.l2.drop(self.root(value))
+        if op.home() == COMPUTE:
+            return [Copy(moved, 0, 0, microseconds, op, op.queue)]
+        if op.home() == HOST:
+            return [HostCall(op.name, 0, microseconds, microseconds, op, op.queue)]
+        return [Transfer(op.name, moved, False, microseconds, microseconds, op, op.queue)]
 
     # -- the device ----------------------------------------------------------------------------------------
 
-    def _launch(self, op: structure.LaunchOp) -> Launch:
+    def launch(self, op: structure.LaunchOp) -> Steps:
         assert isinstance(op.callee, SymbolRefAttr)
         name = op.callee.root_reference.data
         kernel = self.kernels.get(name)
@@ -156,9 +161,9 @@ class _Host:
                 ):
                     self._touch(root, moved[i])
         microseconds = kernel.launch_microseconds + self.machine.cycles_to_microseconds(run.cycles)
-        return Launch(kernel, run, microseconds, op, op.queue)
+        return [Launch(kernel, run, microseconds, op, op.queue)]
 
-    def _missing(self, kernel: Kernel, i: int, root: SSAValue) -> float:
+    def _missing(self, kernel: TimedKernel, i: int, root: SSAValue) -> float:
         """The share of an operand's bytes that crosses HBM in this launch.
 
         Reads: what the kernel's own reuse leaves, of that what was not resident before. Writes stay in L2 as far
@@ -194,15 +199,18 @@ class _Host:
         microseconds = machine.launch_microseconds(1) + machine.cycles_to_microseconds(cycles)
         return Copy(moved, round(hbm), cycles, microseconds, op, op.queue)
 
+    def copy(self, op: structure.CopyOp) -> Steps:
+        return [self._copy(op.source, op.dest, op)]
+
     # -- the host ------------------------------------------------------------------------------------------
 
-    def _host_call(self, op: structure.HostCallOp) -> HostCall:
+    def host_call(self, op: structure.HostCallOp) -> Steps:
         """One runtime call, and what the host takes to read and write all that the call works on."""
         host = self.machine.host
         compute = op.host_bytes() / host.compute_bytes_per_us
-        return HostCall(text(op.op), op.elements(), compute, host.call_us + compute, op, op.queue)
+        return [HostCall(text(op.op), op.elements(), compute, host.call_us + compute, op, op.queue)]
 
-    def _to_host(self, op: structure.ToHostOp) -> Transfer:
+    def to_host(self, op: structure.ToHostOp) -> Steps:
         """A tensor for host calls, or a number that the program waits for: that takes a runtime call."""
         users = [use.operation for use in op.result.uses]
         calls = [user for user in users if isinstance(user, structure.HostCallOp)]
@@ -211,9 +219,9 @@ class _Host:
         link = moved / self.machine.host.pcie_bytes_per_us
         name = "to host" if control else text(calls[0].op)
         microseconds = self.machine.host.call_us + link if control else link
-        return Transfer(name, moved, control, link, microseconds, op, op.queue)
+        return [Transfer(name, moved, control, link, microseconds, op, op.queue)]
 
-    def _call(self, op: structure.CallOp) -> Repeat:
+    def call(self, op: structure.CallOp) -> Steps:
         """What a function does costs the same as often as L2 holds as much of its arguments: it is walked once for
         each such case."""
         name = op.callee.root_reference.data
@@ -229,25 +237,25 @@ class _Host:
         else:
             for r in roots:
                 self._touch(r, gm(r).bytes)
-        return replace(known, call=op)
+        return [replace(known, call=op)]
 
-    def _scalars(self, op: structure.ScalarsOp) -> list[Step | Repeat]:
+    def scalars(self, op: structure.ScalarsOp) -> Steps:
         work = op.work()
         queue = PROGRAM if self.scheduled else None
         return [Scalars(work, work * self.machine.host.scalar_us, op, queue)] if work else []
 
-    def _to_device(self, op: structure.ToDeviceOp) -> Copy | Transfer:
+    def to_device(self, op: structure.ToDeviceOp) -> Steps:
         """The result of a host call crosses the link. A number that the program has goes along with a command on the
         stream."""
         moved, root, call = gm(op.dest).bytes, self.root(op.dest), op.source.owner
         if op.with_command() or not isinstance(call, structure.HostCallOp):
             self._touch(root, moved)
-            return Copy(moved, 0, 0, self.machine.launch_microseconds(1), op, op.queue)
+            return [Copy(moved, 0, 0, self.machine.launch_microseconds(1), op, op.queue)]
         self.l2.drop(root)
         link = moved / self.machine.host.pcie_bytes_per_us
-        return Transfer(text(call.op), moved, False, link, link, op, op.queue)
+        return [Transfer(text(call.op), moved, False, link, link, op, op.queue)]
 
-    def _loop(self, op: structure.LoopOp) -> list[Step | Repeat]:
+    def loop(self, op: structure.LoopOp) -> Steps:
         """Passes differ by what L2 holds at their start: each is walked until that repeats."""
         state = [self.root(v) for v in op.state]
         for region in (op.condition, op.body):
@@ -255,7 +263,7 @@ class _Host:
         trips = 1 if op.trip_count is None else integer(op.trip_count)
         if op.trip_count is None:
             self.assumed_trips.append(describe(op))
-        steps: list[Step | Repeat] = []
+        steps: Steps = []
         seen: list[Snapshot] = []
         done = 0
         while done < trips:
@@ -269,16 +277,16 @@ class _Host:
             done += times
         return steps + (self._condition(op) if op.trip_count is None else [])
 
-    def _condition(self, op: structure.LoopOp) -> list[Step | Repeat]:
+    def _condition(self, op: structure.LoopOp) -> Steps:
         return self.block(op.condition.block)
 
-    def _branch(self, op: structure.BranchOp) -> list[Step | Repeat]:
+    def branch(self, op: structure.BranchOp) -> Steps:
         """The branch that takes longest is counted."""
         if len(op.branches) > 1:
             self.assumed_branches.append(describe(op))
         outputs = [self.root(v) for v in op.outputs]
         start = self.l2.snapshot()
-        longest: list[Step | Repeat] = []
+        longest: Steps = []
         end = start
         for region in op.branches:
             self.l2.restore(start)
@@ -289,8 +297,9 @@ class _Host:
         self.l2.restore(end)
         return longest
 
-    def _hand_over(self, block: Block, targets: Sequence[SSAValue]) -> list[Step | Repeat]:
-        """Copies of what a region yields into the tensors that receive it, where it is not there already."""
+    def _hand_over(self, block: Block, targets: Sequence[SSAValue]) -> Steps:
+        """The copies of a region's yielded tensors to the tensors that receive them, except for those already
+        in place."""
         last = block.last_op
         if not isinstance(last, structure.NpuYieldOp):
             return []
@@ -303,11 +312,3 @@ class _Host:
 
 _PASSES = 4
 """Passes through a loop after which what L2 holds is taken as settled."""
-
-_SILENT = (
-    structure.GmAllocOp,
-    structure.GmConstantOp,
-    structure.NpuYieldOp,
-    func.ReturnOp,
-)
-"""Ops of the host program that take no time."""

@@ -16,9 +16,10 @@ from ...dialects.npu.interface import vector_dtype
 from ...machine import Machine
 from .core import Block, Core, Event
 from .errors import SimulationError
+from .nodes import Env
 from .pricing import HBM, L2_CACHE, Counts, Price, Tally
 from .reuse import Reuse
-from .section import Env, Section
+from .section import TimedSection
 
 Point = tuple[int, ...]
 
@@ -90,7 +91,7 @@ class CoreTrace:
     """What one of the heaviest cores did, in cycles: its events (the first if not `complete`) and end."""
 
     core: str
-    section: Section
+    section: TimedSection
     events: list[Event]
     end: int
     complete: bool
@@ -111,7 +112,7 @@ def lane_of(dtype: str) -> tuple[str, int]:
     return f"i{8 * width}", width
 
 
-class Kernel:
+class TimedKernel:
     """A compiled kernel; `run` gives its time. Raises SimulationError for what cannot be compiled."""
 
     def __init__(
@@ -126,7 +127,9 @@ class Kernel:
         self.name, self.kind, self.grid = text(op.sym_name), text(op.kind), to_ints(op.grid)
         self.source = source_of(op) or next((s for s in map(source_of, op.walk()) if s is not None), None)
         self.sections = [
-            Section(s, self.grid, machine) for s in op.body.block.ops if isinstance(s, structure.SectionOp)
+            TimedSection(s, self.grid, machine)
+            for s in op.body.block.ops
+            if isinstance(s, structure.SectionOp)
         ]
         self.operands = len(op.body.block.args) - len(self.grid)
         self.workspaces = range(self.operands - integer(op.workspaces), self.operands)

@@ -15,27 +15,27 @@ NEVER = -(1 << 60)
 """Stands for minus infinity: 'does not depend on'. Real times stay far above it."""
 
 
-def identity(size: int) -> Matrix:
+def identity_matrix(size: int) -> Matrix:
     """The matrix that changes nothing."""
     matrix = np.full((size, size), NEVER, dtype=np.int64)
     np.fill_diagonal(matrix, 0)
     return matrix
 
 
-def product(left: Matrix, right: Matrix) -> Matrix:
+def matrix_product(left: Matrix, right: Matrix) -> Matrix:
     """`left` after `right`; `right` may be a vector."""
     if right.ndim == 1:
         return np.maximum((left + right).max(axis=1), NEVER)
     return np.maximum((left[:, :, None] + right[None, :, :]).max(axis=1), NEVER)
 
 
-def power(matrix: Matrix, exponent: int) -> Matrix:
+def matrix_power(matrix: Matrix, exponent: int) -> Matrix:
     """`matrix` applied `exponent` times."""
-    result = identity(len(matrix))
+    result = identity_matrix(len(matrix))
     while exponent:
         if exponent & 1:
-            result = product(matrix, result)
+            result = matrix_product(matrix, result)
         exponent >>= 1
         if exponent:
-            matrix = product(matrix, matrix)
+            matrix = matrix_product(matrix, matrix)
     return result

@@ -9,7 +9,8 @@ from typing import Any
 
 from ...dialects.npu import Cost
 from ...machine import Machine
-from .section import LOOP, WORK, Env, Loop, Node, Section, Work
+from .nodes import LOOP, WORK, Env, TimedInstruction, TimedNode
+from .section import TimedLoop, TimedSection
 
 Counts = Counter[tuple[int, int]]
 """How often a core runs each instruction: (number, variant) -> times."""
@@ -26,7 +27,7 @@ class Price:
     read the same addresses at the same time wait for each other, and get them at a lower rate.
     """
 
-    def __init__(self, section: Section, cores: int, machine: Machine, missing: Sequence[float]) -> None:
+    def __init__(self, section: TimedSection, cores: int, machine: Machine, missing: Sequence[float]) -> None:
         self.section = section
         self.busy: list[list[int]] = []
         self.limiter: list[list[str | None]] = []
@@ -83,7 +84,7 @@ def price(
 class Tally:
     """Counts what a section runs in an environment; with `extrapolate`, loops that are alike only once."""
 
-    def __init__(self, section: Section, extrapolate: bool) -> None:
+    def __init__(self, section: TimedSection, extrapolate: bool) -> None:
         self.section, self.extrapolate = section, extrapolate
         self._loops: dict[Hashable, Counts] = {}
 
@@ -91,18 +92,18 @@ class Tally:
         """Times that each instruction and variant runs."""
         return self._nodes(self.section.body, env)
 
-    def _nodes(self, nodes: Sequence[Node], env: Env) -> Counts:
+    def _nodes(self, nodes: Sequence[TimedNode], env: Env) -> Counts:
         total: Counts = Counter()
         for node in nodes:
             if node.kind == WORK:
-                assert isinstance(node, Work)
+                assert isinstance(node, TimedInstruction)
                 total[node.number, node.variant(env)] += 1
             elif node.kind == LOOP:
-                assert isinstance(node, Loop)
+                assert isinstance(node, TimedLoop)
                 total.update(self._loop(node, env))
         return total
 
-    def _loop(self, loop: Loop, env: Env) -> Counts:
+    def _loop(self, loop: TimedLoop, env: Env) -> Counts:
         first, trips = loop.extent(env)
         if not self.extrapolate:
             return self._trips(loop, env, first, [(0, trips, False)])
@@ -112,7 +113,7 @@ class Tally:
             found = self._loops[key] = self._trips(loop, env, first, loop.runs(env, first, trips))
         return found
 
-    def _trips(self, loop: Loop, env: Env, first: int, runs: Sequence[tuple[int, int, bool]]) -> Counts:
+    def _trips(self, loop: TimedLoop, env: Env, first: int, runs: Sequence[tuple[int, int, bool]]) -> Counts:
         total: Counts = Counter()
         for start, count, steady in runs:
             for trip in range(start, start + (1 if steady else count)):

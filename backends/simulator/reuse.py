@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .section import LOOP, WORK, Loop, Node, Section, Work
+from .nodes import LOOP, WORK, TimedInstruction, TimedNode
+from .section import TimedLoop, TimedSection
 
 
 @dataclass
@@ -19,7 +20,7 @@ class _Stream:
     """What one instruction moves within some loops, on one core: bytes asked for, distinct bytes, bytes that
     cross HBM."""
 
-    work: Work
+    work: TimedInstruction
     asked: float
     distinct: float
     crossing: float
@@ -29,7 +30,7 @@ class Reuse:
     """The reuse within one launch of a kernel."""
 
     def __init__(
-        self, sections: Sequence[Section], grid: Sequence[int], capacity: int, bypassing: frozenset[int]
+        self, sections: Sequence[TimedSection], grid: Sequence[int], capacity: int, bypassing: frozenset[int]
     ) -> None:
         self.grid, self.capacity, self.bypassing = tuple(grid), capacity, bypassing
         self.streams = [stream for s in sections for stream in self._top(s)]
@@ -45,7 +46,7 @@ class Reuse:
         """Distinct bytes that all cores together move, of operands that L2 keeps; overlaps are counted twice."""
         return sum(s.distinct for s in self.streams if s.work.operand not in self.bypassing)
 
-    def _top(self, section: Section) -> list[_Stream]:
+    def _top(self, section: TimedSection) -> list[_Stream]:
         ranks = [*self.grid, section.units]
         streams = self._nodes(section.body, ranks)
         for s in streams:
@@ -58,19 +59,19 @@ class Reuse:
                     s.crossing *= count
         return streams
 
-    def _nodes(self, nodes: Sequence[Node], ranks: Sequence[int]) -> list[_Stream]:
+    def _nodes(self, nodes: Sequence[TimedNode], ranks: Sequence[int]) -> list[_Stream]:
         found: list[_Stream] = []
         for node in nodes:
             if node.kind == WORK:
-                assert isinstance(node, Work)
+                assert isinstance(node, TimedInstruction)
                 if node.operand is not None and node.moves:
                     found.append(_Stream(node, *[float(node.moves)] * 3))
             elif node.kind == LOOP:
-                assert isinstance(node, Loop)
+                assert isinstance(node, TimedLoop)
                 found += self._loop(node, ranks)
         return found
 
-    def _loop(self, loop: Loop, ranks: Sequence[int]) -> list[_Stream]:
+    def _loop(self, loop: TimedLoop, ranks: Sequence[int]) -> list[_Stream]:
         inside = self._nodes(loop.body, ranks)
         trips = max(loop.typical_trips, 0)
         if trips <= 1:

@@ -11,213 +11,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects import npu as ops
 from ...dialects.affine import Expr, Range
-from ...dialects.base import describe, integer, text, to_ints
-from ...dialects.dtypes import itemsize, size
-from ...dialects.npu import BufferType, Cost, GmType, NpuOp, buffer, structure
-from ...machine import LEVELS, Machine
-from .affine import Clip, Row, steady_runs
+from ...dialects.base import describe, integer, text
+from ...dialects.npu import GmType, NpuOp, buffer, structure
+from ...machine import Machine
+from .affine import Clip, TransferRow, steady_runs
 from .errors import SimulationError
-from .validity import Extents, Validity
+from .nodes import BARRIER, LOOP, SET_CROSS, Env, TimedCross, TimedFlag, TimedInstruction, TimedNode
+from .validity import Validity
 
 
-@cache
-def _numbers(pipes: tuple[str, ...]) -> dict[str, int]:
-    return {pipe: i for i, pipe in enumerate(pipes)}
-
-
-def number_of(pipe: str, machine: Machine, op: Operation) -> int:
-    """Where a pipe is in a core's list of times, which is in the order of the machine's. Raises SimulationError."""
-    found = _numbers(machine.pipes).get(pipe)
-    if found is None:
-        raise SimulationError(f"{describe(op)} uses pipe {pipe}, which {machine.name} does not have")
-    return found
-
-
-_EVENTS = 64
-"""More than the event ids of any machine: channel = pipe pair * this + event."""
-
-WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP = range(7)
-
-Env = list[int]
-
-
-class Node:
-    """One instruction or loop; `kind` is one of the constants above, `crosses`: it syncs with other cores, `issue`:
-    cycles of the scalar unit that issues it."""
-
-    __slots__ = ("issue", "kind", "op")
-
-    def __init__(self, kind: int, op: Operation) -> None:
-        self.kind, self.op, self.issue = kind, op, 0
-
-    @property
-    def crosses(self) -> bool:
-        return self.kind in (SET_CROSS, WAIT_CROSS)
-
-
-class Work(Node):
-    """An instruction that keeps a pipe busy. `operand` is the kernel's device tensor that it moves, if any.
-
-    `variants` are the costs it can have; which one holds follows from how its rows are clipped. `tile_bytes`
-    are the bytes of on-chip memory it reads and writes each time, by memory level. `moves` are the bytes of
-    device memory it asks for where nothing is clipped, `moves_with` the index variables that change which.
-    """
-
-    __slots__ = (
-        "_known",
-        "_machine",
-        "counted",
-        "guards",
-        "indices",
-        "moves",
-        "moves_with",
-        "number",
-        "operand",
-        "pipe",
-        "rows",
-        "tile_bytes",
-        "variants",
-        "writes",
-    )
-    op: NpuOp
-
-    def __init__(
-        self,
-        op: NpuOp,
-        number: int,
-        machine: Machine,
-        indices: Sequence[Expr[int]],
-        rows: Sequence[Row],
-        operand: int | None,
-        counted: Extents = (),
-    ) -> None:
-        """`counted`: the extents that its cost goes by, where they may be less than the buffers'."""
-        super().__init__(WORK, op)
-        self.number, self.pipe, self.operand = number, number_of(op.PIPE, machine, op), operand
-        self.guards: tuple[Row, ...] = ()
-        self.counted = counted if any(counted) else ()
-        self.indices, self.rows = tuple(indices), (*rows, *(row for row in self.counted if row is not None))
-        self.tile_bytes = _tile_bytes(op)
-        self.moves, self.moves_with, self.writes = 0, frozenset[int](), False
-        if isinstance(op, ops.TransferOp):
-            self.moves = size(op.box_sizes) * itemsize(op.view.element)
-            self.moves_with = frozenset(v for index in self._used(op) for v, _ in index.terms)
-            self.writes = op.DEVICE_OPERAND == 1
-        self.variants: list[Cost] = []
-        self._known: dict[tuple[int, ...], int] = {}
-        self._machine = machine
-
-    def _used(self, op: ops.TransferOp) -> list[Expr[int]]:
-        """The indices that some offset of a transfer uses."""
-        used = {v for offset in op.linear() for v in offset.variables}
-        return [e for v, e in zip(op.index_operands(), self.indices, strict=True) if v in used]
-
-    def variant(self, env: Env) -> int:
-        """Which of the costs holds in an environment."""
-        key = tuple([_valid(row.offset.evaluate(env), row.count, row.step, row.extent) for row in self.rows])
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = len(self.variants)
-            try:
-                self.variants.append(self._cost(env))
-            except KeyError as error:
-                raise SimulationError(
-                    f"{describe(self.op)} has no cost on {self._machine.name}: {error.args[0]}"
-                ) from error
-        return found
-
-    def guard(self, row: Row) -> None:
-        """Where all of `row` lies outside its tensor the instruction is not needed, and costs a cycle."""
-        if row not in self.guards:
-            self.guards = (*self.guards, row)
-            self.rows = (*self.rows, row)
-
-    def _cost(self, env: Env) -> Cost:
-        if any(not _valid(row.offset.evaluate(env), row.count, row.step, row.extent) for row in self.guards):
-            return Cost(1)
-        indices = [i.evaluate(env) for i in self.indices]
-        if not self.counted:
-            return self.op.cost(self._machine, indices)
-        valid = [
-            None if row is None else _valid(row.offset.evaluate(env), row.count, row.step, row.extent)
-            for row in self.counted
-        ]
-        return self.op.cost_of_part(self._machine, indices, valid)
-
-
-def _tile_bytes(op: NpuOp) -> dict[str, int]:
-    """Bytes of on-chip buffers read and written, by level of the machine's energy table (l1, l0, ub)."""
-    moved: dict[str, int] = {}
-    boxed = op.properties.get("sizes")
-    for value in (*op.reads(), *op.writes()):
-        if isinstance(value.type, BufferType):
-            amount = value.type.slot_bytes
-            if isinstance(boxed, DenseArrayBase):
-                amount = min(amount, size(to_ints(boxed)) * itemsize(value.type.element))
-            level = LEVELS.get(value.type.space, value.type.space)
-            moved[level] = moved.get(level, 0) + amount
-    return moved
-
-
-def _valid(offset: int, count: int, step: int, extent: int) -> int:
-    last = offset + (count - 1) * step
-    if 0 <= offset < extent and 0 <= last < extent:
-        return count
-    if not step:
-        return 0
-    if step < 0:
-        offset, step = last, -step
-    first = 0 if offset >= 0 else -(offset // step)
-    return max(0, min(count, -(-(extent - offset) // step)) - first)
-
-
-class Flag(Node):
-    """set_flag or wait_flag; its FIFO is `channel` + counter mod `slots`."""
-
-    __slots__ = ("channel", "counter", "pipe", "slots")
-
-    def __init__(self, op: ops.SyncOp, counter: Expr[int], machine: Machine) -> None:
-        source, target = (number_of(pipe, machine, op) for pipe in (op.source_pipe(), op.target_pipe()))
-        waits = isinstance(op, ops.WaitFlagOp)
-        super().__init__(WAIT if waits else SET, op)
-        self.pipe = target if waits else source
-        self.channel = (source * len(machine.pipes) + target) * _EVENTS + integer(op.properties["event"])
-        self.slots = integer(op.properties["slots"])
-        self.counter = counter
-
-    def flag(self, env: Env) -> str:
-        """`MTE2 -> V event 1`, for messages."""
-        source, target = (text(self.op.properties[key]) for key in ("source", "target"))
-        event = integer(self.op.properties["event"]) + self.counter.evaluate(env) % self.slots
-        return f"{source} -> {target} event {event}"
-
-
-class Cross(Node):
-    """set_cross or wait_cross."""
-
-    __slots__ = ("event", "pipe")
-
-    def __init__(self, op: ops.SetCrossOp | ops.WaitCrossOp, machine: Machine) -> None:
-        waits = isinstance(op, ops.WaitCrossOp)
-        super().__init__(WAIT_CROSS if waits else SET_CROSS, op)
-        self.pipe = number_of(text(op.properties["target" if waits else "source"]), machine, op)
-        self.event = integer(op.event)
-
-
-class Scope:
+class TimedBody:
     """What a loop and a section share: what they contain, and the key that tells environments apart."""
 
     def __init__(self) -> None:
-        self.body: list[Node] = []
-        self.rows: dict[Row, None] = {}
+        self.body: list[TimedNode] = []
+        self.rows: dict[TransferRow, None] = {}
         self.counters: dict[tuple[Expr[int], int], None] = {}
         self.bounds: dict[Expr[int], None] = {}
         self.channels: dict[int, None] = {}
@@ -228,20 +43,20 @@ class Scope:
         self._phases: list[tuple[Expr[int], int]] = []
         self._outer_bounds: list[Expr[int]] = []
 
-    def absorb(self, node: Node) -> None:
+    def absorb(self, node: TimedNode) -> None:
         """Append a node and take over what it contains."""
         self.body.append(node)
         self.weight += 1
-        if isinstance(node, Work):
+        if isinstance(node, TimedInstruction):
             self.rows |= dict.fromkeys(node.rows)
-        elif isinstance(node, Flag):
+        elif isinstance(node, TimedFlag):
             if node.counter.terms:
                 self.counters[node.counter, node.slots] = None
             self.channels |= dict.fromkeys(range(node.channel, node.channel + node.slots))
-        elif isinstance(node, Cross):
+        elif isinstance(node, TimedCross):
             if node.kind == SET_CROSS:
                 self.sends.add(node.event)
-        elif isinstance(node, Loop):
+        elif isinstance(node, TimedLoop):
             self.rows |= node.rows
             self.counters |= node.counters
             self.bounds |= node.bounds
@@ -272,14 +87,14 @@ class Scope:
         )
 
 
-class Loop(Scope, Node):
+class TimedLoop(TimedBody, TimedNode):
     """scf.for."""
 
     def __init__(
         self, op: scf.ForOp, number: int, variable: int, bounds: tuple[Expr[int], Expr[int]], step: int
     ) -> None:
-        Scope.__init__(self)
-        Node.__init__(self, LOOP, op)
+        TimedBody.__init__(self)
+        TimedNode.__init__(self, LOOP, op)
         self.number, self.variable, self.step = number, variable, step
         self.lower, self.upper = bounds
         self.bounds |= dict.fromkeys(b for b in bounds if b.terms)
@@ -322,10 +137,10 @@ class Loop(Scope, Node):
         return steady_runs([clip.steady(env, first, self.step) for clip in self._moving], trips)
 
 
-def _issued(nodes: Sequence[Node], env: Env) -> tuple[int, int]:
+def _issued(nodes: Sequence[TimedNode], env: Env) -> tuple[int, int]:
     count = cycles = 0
     for node in nodes:
-        if isinstance(node, Loop):
+        if isinstance(node, TimedLoop):
             first, trips = node.extent(env)
             env[node.variable] = first
             inner = _issued(node.body, env)
@@ -335,16 +150,16 @@ def _issued(nodes: Sequence[Node], env: Env) -> tuple[int, int]:
     return count, cycles
 
 
-def _slots(node: Node) -> int:
+def _slots(node: TimedNode) -> int:
     """Multi-buffers and flags of several slots whose place depends on an index."""
-    if isinstance(node, Flag):
+    if isinstance(node, TimedFlag):
         return 1 if node.slots > 1 and node.counter.terms else 0
-    if isinstance(node, Work):
+    if isinstance(node, TimedInstruction):
         return len({v for v in node.op.operands if isinstance(v.owner, ops.SlotOp)})
     return 0
 
 
-class Section(Scope):
+class TimedSection(TimedBody):
     """The program of one kind of core."""
 
     def __init__(self, op: structure.SectionOp, grid: Sequence[int], machine: Machine) -> None:
@@ -352,13 +167,13 @@ class Section(Scope):
         self.op = op
         self.core = text(op.core)
         self.units = integer(op.units)
-        self.works: list[Work] = []
+        self.works: list[TimedInstruction] = []
         self.loops = 0
         self.variables = self._outside = len(grid) + 1
         self.allocs: list[ops.AllocOp] = []
         self._validity = Validity()
         self._open: list[int] = []
-        self._fillers: dict[SSAValue, list[tuple[Work, Scope, frozenset[int]]]] = {}
+        self._fillers: dict[SSAValue, list[tuple[TimedInstruction, TimedBody, frozenset[int]]]] = {}
         self.machine = machine
         self._ranges: list[Range] = [(0, g - 1) for g in grid] + [(0, self.units - 1)]
         kernel = op.parent_block()
@@ -389,7 +204,7 @@ class Section(Scope):
         assert isinstance(owner, ops.AllocOp)
         return owner, 0
 
-    def shares(self, work: Work) -> bool:
+    def shares(self, work: TimedInstruction) -> bool:
         """Whether cores side by side read the same bytes with an instruction."""
         fixed = self._ranges[: self._outside]
         return not work.writes and any(high and v not in work.moves_with for v, (_, high) in enumerate(fixed))
@@ -398,7 +213,7 @@ class Section(Scope):
         """(instructions that the scalar unit issues, flags included; its cycles) with the trips of an environment."""
         return _issued(self.body, env)
 
-    def _fill(self, block: Block, scope: Scope) -> None:
+    def _fill(self, block: Block, scope: TimedBody) -> None:
         for op in block.ops:
             self._build(op, scope)
 
@@ -408,7 +223,7 @@ class Section(Scope):
             raise SimulationError(f"{describe(op)} uses an index that the simulator cannot follow")
         return found
 
-    def _build(self, op: Operation, scope: Scope) -> None:
+    def _build(self, op: Operation, scope: TimedBody) -> None:
         if isinstance(op, arith.ConstantOp):
             if isinstance(op.value, IntegerAttr):
                 self._values[op.result] = Expr(op.value.value.data)
@@ -421,11 +236,11 @@ class Section(Scope):
         elif isinstance(op, ops.SyncOp):
             indices = [self._index(v, op) for v in op.index_operands()]
             (counter,) = op.linear_over(indices)
-            self._put(scope, Flag(op, counter, self.machine))
+            self._put(scope, TimedFlag(op, counter, self.machine))
         elif isinstance(op, ops.SetCrossOp | ops.WaitCrossOp):
-            self._put(scope, Cross(op, self.machine))
+            self._put(scope, TimedCross(op, self.machine))
         elif isinstance(op, ops.BarrierOp):
-            self._put(scope, Node(BARRIER, op))
+            self._put(scope, TimedNode(BARRIER, op))
         elif isinstance(op, NpuOp):
             work = self._work(op)
             self._put(scope, work)
@@ -435,16 +250,16 @@ class Section(Scope):
         elif not isinstance(op, ops.SlotOp | scf.YieldOp):
             raise SimulationError(f"{describe(op)} is not an instruction the simulator knows")
 
-    def _put(self, scope: Scope, node: Node) -> None:
+    def _put(self, scope: TimedBody, node: TimedNode) -> None:
         node.issue = self.machine.scalar_cycles(self.core, _slots(node))
         scope.absorb(node)
 
-    def _loop(self, op: scf.ForOp) -> Loop:
+    def _loop(self, op: scf.ForOp) -> TimedLoop:
         lower, upper, step = (self._index(v, op) for v in (op.lb, op.ub, op.step))
         if step.terms or step.constant < 1:
             raise SimulationError(f"{describe(op)} needs a positive constant step")
         low, high = lower.span(self._ranges)[0], upper.span(self._ranges)[1] - 1
-        loop = Loop(op, self.loops, self.variables, (lower, upper), step.constant)
+        loop = TimedLoop(op, self.loops, self.variables, (lower, upper), step.constant)
         if not lower.terms and high >= low:
             high = low + (high - low) // step.constant * step.constant
         self._ranges.append((low, high))
@@ -457,7 +272,7 @@ class Section(Scope):
         loop.seal(self._ranges)
         return loop
 
-    def _guard(self, op: NpuOp, work: Work, scope: Scope) -> None:
+    def _guard(self, op: NpuOp, work: TimedInstruction, scope: TimedBody) -> None:
         """What brings an operand to a product is not needed where all rows or columns of the other one lie outside:
         a chip's program ends its loops there, ours walks on over nothing."""
         if isinstance(op, ops.LoadNd2NzOp | ops.LoadL0Op):
@@ -477,15 +292,15 @@ class Section(Scope):
                         filler.guard(row)
                         home.rows[row] = None
 
-    def _work(self, op: NpuOp) -> Work:
+    def _work(self, op: NpuOp) -> TimedInstruction:
         indices = [self._index(v, op) for v in op.index_operands()]
-        rows: list[Row] = []
-        box: list[Row] = []
+        rows: list[TransferRow] = []
+        box: list[TransferRow] = []
         if isinstance(op, ops.TransferOp):
             offsets = op.linear_over(indices)
             shape = zip(offsets, op.box_sizes, op.box_steps, op.view.shape, strict=True)
             for offset, count, step, extent in shape:
-                box.append(Row(offset, count, step, extent))
+                box.append(TransferRow(offset, count, step, extent))
                 if offset.terms:
                     rows.append(box[-1])
         operand = None
@@ -496,6 +311,6 @@ class Section(Scope):
         clipped = [row if row in moving else None for row in box]
         self._validity.scope = frozenset([*range(self._outside), *self._open])
         counted = self._validity.follow(op, clipped, indices, self._ranges)
-        work = Work(op, len(self.works), self.machine, indices, moving, operand, counted)
+        work = TimedInstruction(op, len(self.works), self.machine, indices, moving, operand, counted)
         self.works.append(work)
         return work

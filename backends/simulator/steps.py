@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 from ...dialects.base import source_of
 from ...dialects.npu.streams import PROGRAM, Command
 from ...machine import Machine
-from .kernel import Kernel, KernelRun
+from .kernel import KernelRun, TimedKernel
 
 
 class OfOp:
@@ -30,7 +30,7 @@ class Launch(OfOp):
     """One launch of a kernel; `op` is the one of the host program. `queue`, here and below: the stream that runs it;
     None for what waits for all before it and holds up all behind it."""
 
-    kernel: Kernel
+    kernel: TimedKernel
     run: KernelRun
     microseconds: float
     op: Operation
@@ -88,7 +88,7 @@ class Scalars(OfOp):
 
 
 @dataclass(frozen=True)
-class Record:
+class EventRecord:
     """An event happens when what its queue was given is over."""
 
     event: int
@@ -97,7 +97,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Wait:
+class EventWait:
     """What its queue is given next starts after the event."""
 
     event: int
@@ -106,7 +106,7 @@ class Wait:
 
 
 Work = Launch | Copy | Transfer | HostCall | Scalars
-Step = Work | Record | Wait
+Step = Work | EventRecord | EventWait
 
 
 def track(step: Work) -> str:
@@ -138,7 +138,9 @@ class Repeat:
     @cached_property
     def ordered(self) -> bool:
         """Whether there are events among its steps."""
-        return any(s.ordered if isinstance(s, Repeat) else isinstance(s, Record | Wait) for s in self.steps)
+        return any(
+            s.ordered if isinstance(s, Repeat) else isinstance(s, EventRecord | EventWait) for s in self.steps
+        )
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ class Simulation:
     """
 
     machine: Machine
-    kernels: dict[str, Kernel]
+    kernels: dict[str, TimedKernel]
     steps: tuple[Step | Repeat, ...]
     microseconds: float
     assumed_trips: tuple[str, ...]
@@ -169,5 +171,5 @@ def _flat(steps: Sequence[Step | Repeat], times: int) -> Iterator[tuple[Work, in
     for step in steps:
         if isinstance(step, Repeat):
             yield from _flat(step.steps, times * step.times)
-        elif not isinstance(step, Record | Wait):
+        elif not isinstance(step, EventRecord | EventWait):
             yield step, times

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from ...dialects.npu.streams import PROGRAM, QUEUES
-from .steps import Record, Repeat, Step, Wait, Work, track
+from .steps import EventRecord, EventWait, Repeat, Step, Work, track
 
 Row = NDArray[np.float64]
 """The time of something: the maximum of the times that a pass starts with, each with a constant added."""
@@ -89,7 +89,7 @@ def _size(steps: Sequence[Step | Repeat], passes: int, known: dict[int, int]) ->
                 known[id(step.steps)] = _size(step.steps, passes, known)
             found += min(step.times, passes) * known[id(step.steps)]
         else:
-            found += not isinstance(step, Record | Wait)
+            found += not isinstance(step, EventRecord | EventWait)
     return found
 
 
@@ -101,7 +101,7 @@ def _lay_out(
     numbers: Iterator[int],
 ) -> Iterator[Placed | Rest]:
     for step in steps:
-        if isinstance(step, Record | Wait):
+        if isinstance(step, EventRecord | EventWait):
             clock.step(step)
         elif not isinstance(step, Repeat):
             begin, end = clock.step(step)
@@ -123,7 +123,7 @@ def _lay_out(
 def _first(step: Step | Repeat) -> Operation | None:
     """The op of the first command, or call, that a loop runs; None where it runs none."""
     if not isinstance(step, Repeat):
-        return None if isinstance(step, Record | Wait) else step.op
+        return None if isinstance(step, EventRecord | EventWait) else step.op
     if step.call is not None:
         return step.call
     return next((op for inner in step.steps if (op := _first(inner)) is not None), None)
@@ -135,7 +135,7 @@ def _tracks(repeat: Repeat) -> set[str]:
     for step in repeat.steps:
         if isinstance(step, Repeat):
             found |= _tracks(step)
-        elif not isinstance(step, Record | Wait):
+        elif not isinstance(step, EventRecord | EventWait):
             found.add(track(step))
     return found
 
@@ -177,9 +177,9 @@ class _Clock:
     def step(self, step: Step) -> tuple[float, float]:
         """Runs one step; when it begins and ends."""
         queues = self.queues
-        if isinstance(step, Record):
+        if isinstance(step, EventRecord):
             begin = end = self.events[step.event] = queues[step.queue]
-        elif isinstance(step, Wait):
+        elif isinstance(step, EventWait):
             begin = queues[step.queue]
             end = queues[step.queue] = np.maximum(begin, self.events.get(step.event, begin))
         else:
@@ -261,8 +261,8 @@ def _carried(steps: Sequence[Step | Repeat], recorded: set[int]) -> Iterator[int
         if isinstance(step, Repeat):
             if step.call is None:
                 yield from _carried(step.steps, recorded)
-        elif isinstance(step, Record):
+        elif isinstance(step, EventRecord):
             recorded.add(step.event)
-        elif isinstance(step, Wait) and step.event not in recorded:
+        elif isinstance(step, EventWait) and step.event not in recorded:
             recorded.add(step.event)
             yield step.event

@@ -17,9 +17,9 @@ from ...dialects.affine import Expr, Range
 from ...dialects.base import to_ints
 from ...dialects.npu import NpuOp, buffer, whole_buffer
 from ...dialects.npu.interface import vector_elements
-from .affine import Row
+from .affine import TransferRow
 
-Extents = tuple[Row | None, ...]
+Extents = tuple[TransferRow | None, ...]
 """For each dimension of a buffer: the row of a tensor that it holds, or None where it holds no more and no less
 than its size."""
 
@@ -38,11 +38,11 @@ class Validity:
         held = self._held.get(whole_buffer(value), (None,) * len(buffer(value).shape))
         return tuple(None if row is None or not self._known(row) else row for row in held)
 
-    def _known(self, row: Row) -> bool:
+    def _known(self, row: TransferRow) -> bool:
         return all(variable in self.scope for variable, _ in row.offset.terms)
 
     def follow(
-        self, op: NpuOp, rows: Sequence[Row | None], indices: Sequence[Expr[int]], ranges: Sequence[Range]
+        self, op: NpuOp, rows: Sequence[TransferRow | None], indices: Sequence[Expr[int]], ranges: Sequence[Range]
     ) -> Extents:
         """Notes what an instruction leaves in its destination; gives the extents that its cost counts: (m, k, n) of
         a product, else one for each dimension of what it works on.
@@ -80,12 +80,12 @@ class Validity:
             return (None, None)
         sizes = to_ints(op.sizes)
         steps = to_ints(op.steps) if isinstance(op.steps, DenseArrayBase) else (1,) * len(sizes)
-        rows: list[Row | None] = []
+        rows: list[TransferRow | None] = []
         for row, size, step, inside in zip(held, sizes, steps, op.linear_over(indices), strict=True):
             if row is None:
                 rows.append(None)
                 continue
-            part = Row(row.offset + inside * row.step, size, row.step * step, row.extent)
+            part = TransferRow(row.offset + inside * row.step, size, row.step * step, row.extent)
             rows.append(None if part.never_clips(ranges) else part)
         if op.transpose is not None:
             sizes, rows = sizes[::-1], rows[::-1]
@@ -97,7 +97,7 @@ class Validity:
         shape = buffer(dest).shape
         widest = max(op.main_operands(), key=lambda v: vector_elements(buffer(v)))
         counted = self.of(widest)
-        found: list[Row | None] = [None] * len(shape)
+        found: list[TransferRow | None] = [None] * len(shape)
         if not isinstance(op, ops.VTransposeOp | ops.VExtractOp):
             for source in op.sources():
                 if len(buffer(source).shape) != len(shape):
@@ -109,7 +109,7 @@ class Validity:
         return tuple(found) if widest in op.destinations() else counted
 
 
-def _match(sizes: Sequence[int], rows: Sequence[Row | None], shape: Sequence[int]) -> Extents:
+def _match(sizes: Sequence[int], rows: Sequence[TransferRow | None], shape: Sequence[int]) -> Extents:
     """The rows of a box as those of a buffer of the same extents, but for extents of 1."""
     wide = [(n, row) for n, row in zip(sizes, rows, strict=True) if n != 1]
     if [n for n, _ in wide] != [n for n in shape if n != 1]:

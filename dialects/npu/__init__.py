@@ -3,7 +3,7 @@
 from xdsl.ir import Dialect
 
 from . import structure
-from .buffers import AllocOp, SlotOp, ViewOp, buffer_users, whole_buffer
+from .buffers import AllocOp, SlotOp, ViewOp, buffer_users, whole_buffer, whole_tensor
 from .cube import CopyL0cOp, LoadL0Op, MmadOp
 from .cumulate import VCumulateOp
 from .interface import Cost, NpuOp, buffer, gm
@@ -134,4 +134,5 @@ __all__ = [
     "structure",
     "buffer_users",
     "whole_buffer",
+    "whole_tensor",
 ]

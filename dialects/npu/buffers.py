@@ -24,6 +24,7 @@ from ..base import FormattedOp
 from ..dtypes import part, size
 from ..effects import MemoryEffectInterface, allocates
 from ..shapes import check_places
+from .host_program import HostProgramOp, HostVisitor, R
 from .types import BufferType, GmType
 
 
@@ -71,6 +72,13 @@ def whole_buffer(value: SSAValue) -> SSAValue:
     return value.owner.source if isinstance(value.owner, SlotOp) else value
 
 
+def whole_tensor(value: SSAValue) -> SSAValue:
+    """The tensor that a device value is a view of; any other value itself."""
+    while isinstance(value.owner, ViewOp):
+        value = value.owner.source
+    return value
+
+
 def buffer_users(alloc: SSAValue) -> Iterator[Operation]:
     """The ops that name a buffer or a slot of it, but for those that choose the slots."""
     for use in alloc.uses:
@@ -81,14 +89,22 @@ def buffer_users(alloc: SSAValue) -> Iterator[Operation]:
 
 
 @irdl_op_definition
-class ViewOp(FormattedOp, HasFolderInterface):
+class ViewOp(HostProgramOp, HasFolderInterface):
     """A strided view of a whole device tensor; moves nothing. A tensor of complex numbers, whole, may be seen as one of
     their parts, twice as many, and the other way round."""
+
+    PASSIVE: ClassVar[bool] = True
 
     name = "npu.view"
     source = operand_def()
     result = result_def()
     traits = traits_def(Pure())
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return frozenset()
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.view(self)
 
     def fold(self) -> Sequence[SSAValue | Attribute] | None:
         return [self.source] if self.source.type == self.result.type else None

@@ -13,17 +13,20 @@ A command without a stream is synchronous: it starts when all before it is over,
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def
 from xdsl.traits import EffectInstance
 
-from ..base import FormattedOp, text
-from ..effects import ORDERS, MemoryEffectInterface, effects_on
+from ...machine import Machine
+from ..base import text
+from ..effects import ORDERS
+from .host_program import HostProgramOp, HostVisitor, R
 
 COMPUTE, COPY_IN, COPY_OUT, HOST = "compute", "copy_in", "copy_out", "host"
 """Streams: kernels and copies within device memory; transfers to the device; transfers to the host; host calls."""
@@ -40,7 +43,14 @@ def is_number(type_: Attribute) -> bool:
     return isinstance(type_, TensorType) and not type_.get_shape()
 
 
-class Command(FormattedOp, MemoryEffectInterface):
+class CommandCost(NamedTuple):
+    """What a command takes on its stream: `bytes` that it moves, and the time from its start to its end."""
+
+    bytes: int
+    microseconds: float
+
+
+class Command(HostProgramOp):
     """Something that the host program gives to a stream."""
 
     STREAM: ClassVar[str] = COMPUTE
@@ -56,28 +66,38 @@ class Command(FormattedOp, MemoryEffectInterface):
         """The stream that it runs on, None where it is synchronous."""
         return None if self.stream is None else text(self.stream)
 
-    def reads(self) -> Sequence[SSAValue]:
-        """Device tensors and values of the host whose contents it uses when it runs."""
+    @property
+    def on_host(self) -> bool:
+        """Whether the host computes its values: it is no part of a function that is compiled for the device."""
+        return self.STREAM == HOST
+
+    @abstractmethod
+    def reads(self) -> Sequence[SSAValue]: ...
+
+    @abstractmethod
+    def writes(self) -> Sequence[SSAValue]: ...
+
+    def evaluate(self, contents: Sequence[Any]) -> Sequence[Any]:
+        """What it writes, as JAX arrays in the order of `writes`, for the contents of what it reads and of its numbers
+        at issue. Asked of commands that backends/interpreter/commands.py does not have."""
         raise NotImplementedError
 
-    def effects(self) -> AbstractSet[EffectInstance]:
-        return effects_on([*self.reads(), *self.at_issue()], self.writes())
-
-    def at_issue(self) -> Sequence[SSAValue]:
-        """Numbers that the program's thread must have when it gives the command to its stream."""
-        return ()
-
-    def writes(self) -> Sequence[SSAValue]:
-        """Device tensors that it writes, and values of the host that it makes."""
+    def cost(self, machine: Machine) -> CommandCost:
+        """Its cost on `machine`. Asked of commands that the simulator has no rule for."""
         raise NotImplementedError
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.command(self)
 
     def verify_(self) -> None:
         if self.stream is not None and text(self.stream) not in STREAMS:
             raise self.error(f"stream {text(self.stream)!r} is not one of {', '.join(STREAMS)}")
 
 
-class EventOp(FormattedOp, MemoryEffectInterface):
+class EventOp(HostProgramOp):
     """An event and the queue that records it or waits for it."""
+
+    PASSIVE: ClassVar[bool] = True
 
     event = prop_def(IntegerAttr)
     stream = prop_def(StringAttr)
@@ -96,6 +116,9 @@ class RecordEventOp(EventOp):
         if text(self.stream) not in STREAMS:
             raise self.error(f"stream {text(self.stream)!r} is not one of {', '.join(STREAMS)}")
 
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.record_event(self)
+
 
 @irdl_op_definition
 class WaitEventOp(EventOp):
@@ -108,6 +131,9 @@ class WaitEventOp(EventOp):
         if text(self.stream) not in QUEUES:
             raise self.error(f"stream {text(self.stream)!r} is not one of {', '.join(QUEUES)}")
 
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.wait_event(self)
+
 
 __all__ = [
     "COMPUTE",
@@ -118,6 +144,7 @@ __all__ = [
     "QUEUES",
     "STREAMS",
     "Command",
+    "CommandCost",
     "EventOp",
     "RecordEventOp",
     "WaitEventOp",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, SymbolRefAttr, TensorType, i1
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, SymbolRefAttr, TensorType, i1
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -30,11 +30,12 @@ from xdsl.traits import (
     SymbolOpInterface,
 )
 
-from ..base import FormattedOp, integer
+from ..base import FormattedOp, integer, to_ints
 from ..dtypes import element_type, itemsize, size, tensor
-from ..effects import MemoryEffectInterface, allocates, effects_on
 from ..graph import ConstantOp, YieldOp
 from ..graph.attributes import DataAttr
+from ..symbols import KernelUser
+from .host_program import ControlOp, DeviceTensorOp, HostProgramOp, HostVisitor, R
 from .interface import gm
 from .legality import Kernel, Section
 from .streams import COMPUTE, COPY_IN, COPY_OUT, HOST, Command, RecordEventOp, WaitEventOp, is_number
@@ -60,28 +61,18 @@ class SectionOp(Section):
 
 
 @irdl_op_definition
-class GmAllocOp(FormattedOp, MemoryEffectInterface):
+class GmAllocOp(DeviceTensorOp):
     """A tensor in device memory; `address` (bytes) comes with npu-plan-memory."""
 
     name = "npu.gm_alloc"
-    address = opt_prop_def(IntegerAttr)
-    result = result_def(GmType)
-
-    def effects(self) -> AbstractSet[EffectInstance]:
-        return allocates(self.results)
 
 
 @irdl_op_definition
-class GmConstantOp(FormattedOp, MemoryEffectInterface):
+class GmConstantOp(DeviceTensorOp):
     """A constant that is in device memory before the program starts."""
 
     name = "npu.gm_constant"
     value = prop_def(DataAttr)
-    address = opt_prop_def(IntegerAttr)
-    result = result_def(GmType)
-
-    def effects(self) -> AbstractSet[EffectInstance]:
-        return allocates(self.results)
 
     def verify_(self) -> None:
         data = self.value.data
@@ -91,13 +82,12 @@ class GmConstantOp(FormattedOp, MemoryEffectInterface):
 
 
 @irdl_op_definition
-class LaunchOp(Command):
+class LaunchOp(Command, KernelUser):
     """Runs a kernel on the device: inputs, outputs and workspaces in the kernel's order. Where the kernel takes a
     device tensor of rank 0, an input may be a number of the host, which travels with the launch's arguments."""
 
     name = "npu.launch"
     SYMBOL: ClassVar[str | None] = "callee"
-    callee = prop_def(SymbolRefAttr)
     outputs = prop_def(IntegerAttr)
     workspaces = prop_def(IntegerAttr)
     arguments = var_operand_def()
@@ -130,9 +120,37 @@ class LaunchOp(Command):
                     f"operand {i} is {value.type}: it must be a device tensor, or an input number"
                 )
 
+    def misfit(self, kernel: Kernel) -> str | None:
+        name = self.callee.root_reference.data
+        if any(kernel.properties.get(key) != self.properties[key] for key in ("outputs", "workspaces")):
+            return f"names other outputs and workspaces than @{name}"
+        grid = kernel.properties.get("grid")
+        axes = len(to_ints(grid)) if isinstance(grid, DenseArrayBase) else 0
+        takes = [a.type for a in kernel.body.block.args[axes:]]
+        if len(self.operands) != len(takes):
+            return f"gives @{name} {len(self.operands)} tensors, but it takes {len(takes)}"
+        for i, (value, want) in enumerate(zip(self.operands, takes, strict=True)):
+            if not _fits(value.type, want):
+                return f"gives @{name} {value.type} as tensor {i}, but it takes {want}"
+        return None
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.launch(self)
+
+
+def _fits(kind: Attribute, want: Attribute) -> bool:
+    """Whether a kernel that takes a device tensor may be given a value of this type."""
+    if not isinstance(want, GmType):
+        return False
+    if isinstance(kind, GmType):
+        return (kind.shape, kind.element) == (want.shape, want.element)
+    if not isinstance(kind, TensorType):
+        return False
+    return (kind.get_shape(), kind.element_type) == (want.shape, want.element) or (is_number(kind) and not want.shape)
+
 
 @irdl_op_definition
-class CallOp(FormattedOp, MemoryEffectInterface):
+class CallOp(HostProgramOp):
     """Runs a function of the host program on device tensors: its inputs, then the `outputs` that it writes. The
     function has a frame of its own in device memory for everything else, since no function calls itself."""
 
@@ -148,8 +166,14 @@ class CallOp(FormattedOp, MemoryEffectInterface):
     def written(self) -> Sequence[SSAValue]:
         return self.operands[len(self.operands) - integer(self.outputs) :]
 
-    def effects(self) -> AbstractSet[EffectInstance]:
-        return effects_on(self.inputs(), self.written())
+    def reads(self) -> Sequence[SSAValue]:
+        return self.inputs()
+
+    def writes(self) -> Sequence[SSAValue]:
+        return self.written()
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.call(self)
 
     def verify_(self) -> None:
         name = self.callee.root_reference.data
@@ -172,11 +196,11 @@ class CopyOp(Command):
     def reads(self) -> Sequence[SSAValue]:
         return [self.source]
 
-    def written(self) -> Sequence[SSAValue]:
+    def writes(self) -> Sequence[SSAValue]:
         return [self.dest]
 
-    def writes(self) -> Sequence[SSAValue]:
-        return self.written()
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.copy(self)
 
     def verify_(self) -> None:
         super().verify_()
@@ -216,9 +240,12 @@ class HostCallOp(Command):
     def writes(self) -> Sequence[SSAValue]:
         return self.outputs
 
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.host_call(self)
+
 
 @irdl_op_definition
-class ScalarsOp(FormattedOp):
+class ScalarsOp(HostProgramOp):
     """Arithmetic on numbers in the host's memory, in the ops of the graph level."""
 
     name = "npu.scalars"
@@ -235,6 +262,18 @@ class ScalarsOp(FormattedOp):
         last = self.body.block.last_op
         if not isinstance(last, YieldOp) or [v.type for v in last.operands] != list(self.result_types):
             raise self.error("must end with graph.yield of the results' types")
+
+    def reads(self) -> Sequence[SSAValue]:
+        return self.inputs
+
+    def writes(self) -> Sequence[SSAValue]:
+        return self.outputs
+
+    def effects(self) -> AbstractSet[EffectInstance]:
+        return frozenset()
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.scalars(self)
 
     def work(self) -> int:
         """How many operations the host does."""
@@ -257,6 +296,9 @@ class ToHostOp(Command):
     def writes(self) -> Sequence[SSAValue]:
         return [self.result]
 
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.to_host(self)
+
     def verify_(self) -> None:
         super().verify_()
         kind = gm(self.source)
@@ -275,12 +317,9 @@ class ToDeviceOp(Command):
     source = operand_def(TensorType)
     dest = operand_def(GmType)
 
-    def written(self) -> Sequence[SSAValue]:
-        return [self.dest]
-
     def with_command(self) -> bool:
         """Whether it is a number that the program's thread has."""
-        return is_number(self.source.type) and not isinstance(self.source.owner, HostCallOp | ToHostOp)
+        return is_number(self.source.type) and not isinstance(self.source.owner, Command)
 
     def home(self) -> str:
         return COMPUTE if self.with_command() else COPY_IN
@@ -292,7 +331,10 @@ class ToDeviceOp(Command):
         return [self.source] if self.with_command() else ()
 
     def writes(self) -> Sequence[SSAValue]:
-        return self.written()
+        return [self.dest]
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.to_device(self)
 
     def verify_(self) -> None:
         super().verify_()
@@ -305,6 +347,8 @@ class ToDeviceOp(Command):
 class NpuYieldOp(Command):
     """Ends a region of the host program with the tensors that hold its results, then its numbers. Tensors that are not
     where the op around the region wants them are copied there, on `stream`."""
+
+    PASSIVE: ClassVar[bool] = True
 
     name = "npu.yield"
     values = var_operand_def()
@@ -330,6 +374,9 @@ class NpuYieldOp(Command):
     def at_issue(self) -> Sequence[SSAValue]:
         return [v for v in self.values if is_number(v.type)]
 
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.yields(self)
+
 
 def check_yields(op: FormattedOp, what: str, block: Block, types: Sequence[Attribute]) -> None:
     """A region of the host program ends with npu.yield of these types. Raises VerifyException."""
@@ -341,12 +388,14 @@ def check_yields(op: FormattedOp, what: str, block: Block, types: Sequence[Attri
 
 
 @irdl_op_definition
-class LoopOp(FormattedOp, MemoryEffectInterface):
+class LoopOp(ControlOp):
     """Repeats `body` while `condition` yields the number true, or `trip_count` times where that is known.
 
     `initial` has device tensors first: they are the loop's state, which the body's end updates in place. After them
     come numbers of the host, whose last values are the results.
     """
+
+    REPEATS: ClassVar[bool] = True
 
     name = "npu.loop"
     initial = var_operand_def()
@@ -374,11 +423,21 @@ class LoopOp(FormattedOp, MemoryEffectInterface):
         """A region's names for the numbers."""
         return block.args[len(self.state_args(block)) :]
 
-    def written(self) -> Sequence[SSAValue]:
+    def ways(self) -> Sequence[Sequence[Block]]:
+        regions = (self.body,) if self.trip_count is not None else (self.condition, self.body)
+        return [[region.block for region in regions]]
+
+    def reads(self) -> Sequence[SSAValue]:
         return self.state
 
-    def effects(self) -> AbstractSet[EffectInstance]:
-        return effects_on(self.operands, self.written())
+    def at_issue(self) -> Sequence[SSAValue]:
+        return self.numbers
+
+    def writes(self) -> Sequence[SSAValue]:
+        return self.state
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.loop(self)
 
     def verify_(self) -> None:
         types = [v.type for v in self.operands]
@@ -398,9 +457,11 @@ class LoopOp(FormattedOp, MemoryEffectInterface):
 
 
 @irdl_op_definition
-class BranchOp(FormattedOp, MemoryEffectInterface):
+class BranchOp(ControlOp):
     """Runs the branch that the first operand, a number of the host, selects (the last one where it is out of range).
     Device tensors that a branch yields are copied to `outputs`; numbers after them are the op's results."""
+
+    REPEATS: ClassVar[bool] = False
 
     name = "npu.branch"
     index = operand_def(TensorType)
@@ -409,11 +470,20 @@ class BranchOp(FormattedOp, MemoryEffectInterface):
     branches = var_region_def("single_block")
     traits = traits_def(RecursiveMemoryEffect())
 
-    def written(self) -> Sequence[SSAValue]:
+    def ways(self) -> Sequence[Sequence[Block]]:
+        return [[region.block] for region in self.branches]
+
+    def reads(self) -> Sequence[SSAValue]:
         return self.outputs
 
-    def effects(self) -> AbstractSet[EffectInstance]:
-        return effects_on(self.operands, self.written())
+    def at_issue(self) -> Sequence[SSAValue]:
+        return [self.index]
+
+    def writes(self) -> Sequence[SSAValue]:
+        return self.outputs
+
+    def accept(self, visitor: HostVisitor[R]) -> R:
+        return visitor.branch(self)
 
     def verify_(self) -> None:
         if not self.branches:
@@ -425,11 +495,7 @@ class BranchOp(FormattedOp, MemoryEffectInterface):
             check_yields(self, f"branch {i}", region.block, types)
 
 
-WRITERS = (LaunchOp, CallOp, CopyOp, ToDeviceOp, LoopOp, BranchOp)
-"""Ops that write device tensors: those of their `written()`."""
-
 __all__ = [
-    "WRITERS",
     "BranchOp",
     "CallOp",
     "CopyOp",

@@ -29,7 +29,7 @@ from ..npu.buffers import check_indirect, check_scalar, check_view
 from ..npu.interface import NpuOp
 from ..npu.legality import refuse_drain, refuse_path
 from ..npu.types import GmType, Pipe
-from ..shapes import check_ranks
+from ..shapes import check_list_lengths
 from .interface import TileOp, tile_type
 from .types import TileType
 
@@ -60,7 +60,7 @@ class BoxOp(TileOp):
         rank = len(view.shape)
         if len(sizes) != rank or len(self.linear()) != rank:
             raise self.error(f"needs an offset and a size for each of {rank} dimensions")
-        check_ranks(self, rank, "steps")
+        check_list_lengths(self, rank, "steps")
         if size(sizes) != size(tile.shape):
             raise self.error(f"box {list(sizes)} does not fill {tile}")
 

@@ -78,7 +78,7 @@ def arguments_of(value: SSAValue) -> set[int]:
     return found
 
 
-def function_of(walk: Walk, region: Any, elements: Sequence[Any]) -> Callable[[Values], Values] | None:
+def region_function(walk: Walk, region: Any, elements: Sequence[Any]) -> Callable[[Values], Values] | None:
     """A region on scalars of these element types, as a function of tensors of one shape; None where `plain_body` has
     none."""
     found = plain_body(walk, region, elements)
@@ -94,8 +94,8 @@ def function_of(walk: Walk, region: Any, elements: Sequence[Any]) -> Callable[[V
 
 
 def combining(walk: Walk, region: Any, elements: Sequence[Any]) -> Combine | None:
-    """The body of a reduction of operands of these element types; None where `function_of` has none."""
-    function = function_of(walk, region, [*elements, *elements])
+    """The body of a reduction of operands of these element types; None where `region_function` has none."""
+    function = region_function(walk, region, [*elements, *elements])
     return None if function is None else lambda before, after: function([*before, *after])
 
 

@@ -54,13 +54,13 @@ def _convolution(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if operands is None:
         return None
     lhs, rhs = operands
-    groups = bindings.integer(op, "feature_group_count", 1)
-    batch_groups = bindings.integer(op, "batch_group_count", 1)
+    groups = bindings.int_attribute(op, "feature_group_count", 1)
+    batch_groups = bindings.int_attribute(op, "batch_group_count", 1)
     if batch_groups > 1:
         batch, feature, *_ = layouts["lhs_layout"]
         lhs = _grouped_features(walk, lhs, batch, feature, batch_groups)
         groups = batch_groups
-    reversal = bindings.ints(op, "window_reversal")
+    reversal = bindings.int_array(op, "window_reversal")
     backwards = [d for d, r in zip(spatial, reversal, strict=bool(reversal)) if r]
     if backwards:
         rhs = walk.emit(ReverseOp, [rhs], [rhs.type], dims=backwards)[0]
@@ -70,11 +70,11 @@ def _convolution(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         ConvOp,
         [lhs, rhs],
         types,
-        strides=bindings.ints(op, "window_strides") or ones,
+        strides=bindings.int_array(op, "window_strides") or ones,
         low=low,
         high=high,
-        lhs_dilation=bindings.ints(op, "lhs_dilation") or ones,
-        rhs_dilation=bindings.ints(op, "rhs_dilation") or ones,
+        lhs_dilation=bindings.int_array(op, "lhs_dilation") or ones,
+        rhs_dilation=bindings.int_array(op, "rhs_dilation") or ones,
         groups=groups,
         **layouts,
     )

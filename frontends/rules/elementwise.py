@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.dtypes import dtype_name, element_type, is_complex, is_float, itemsize, tensor
-from ...dialects.elementwise import FUNCTIONS, PARTS, function_of
+from ...dialects.elementwise import FUNCTIONS, PARTS, function_named
 from ...dialects.graph import BroadcastOp, ConstantOp, IotaOp, ReshapeOp, SliceOp
 from ...dialects.graph.interface import element_of, shape_of
 from .. import bindings
@@ -23,7 +23,7 @@ _ON_BOOLEANS = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "not",
 
 def same_shape(name: str) -> Rule:
     """The rule of an op that is graph.<name> on operands of one shape."""
-    function = function_of(name)
+    function = function_named(name)
     called = " @" in (function.stablehlo or "")
 
     def rule(walk: Walk, op: Op, args: Values, types: Types) -> Results:

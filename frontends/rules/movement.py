@@ -37,11 +37,11 @@ def _constant(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _iota(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    return walk.emit(IotaOp, [], types, dim=bindings.integer(op, "iota_dimension"))
+    return walk.emit(IotaOp, [], types, dim=bindings.int_attribute(op, "iota_dimension"))
 
 
 def _broadcast_in_dim(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    return _spread(walk, args, types, bindings.ints(op, "broadcast_dimensions"))
+    return _spread(walk, args, types, bindings.int_array(op, "broadcast_dimensions"))
 
 
 def _broadcast(walk: Walk, op: Op, args: Values, types: Types) -> Results:
@@ -71,7 +71,7 @@ def _reshape(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _transpose(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    return walk.emit(TransposeOp, args, types, perm=bindings.ints(op, "permutation"))
+    return walk.emit(TransposeOp, args, types, perm=bindings.int_array(op, "permutation"))
 
 
 def _slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
@@ -81,15 +81,15 @@ def _slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         SliceOp,
         args,
         types,
-        starts=bindings.ints(op, "start_indices"),
-        limits=bindings.ints(op, "limit_indices"),
-        strides=bindings.ints(op, "strides"),
+        starts=bindings.int_array(op, "start_indices"),
+        limits=bindings.int_array(op, "limit_indices"),
+        strides=bindings.int_array(op, "strides"),
     )
 
 
 def _pad(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    low, high = bindings.ints(op, "edge_padding_low"), bindings.ints(op, "edge_padding_high")
-    interior = bindings.ints(op, "interior_padding")
+    low, high = bindings.int_array(op, "edge_padding_low"), bindings.int_array(op, "edge_padding_high")
+    interior = bindings.int_array(op, "interior_padding")
     # an equal shape does not say that nothing is done: the end may crop as much as goes between the elements
     if not any((*low, *high, *interior)):
         return args[:1]
@@ -97,11 +97,11 @@ def _pad(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _reverse(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    return walk.emit(ReverseOp, args, types, dims=bindings.ints(op, "dimensions"))
+    return walk.emit(ReverseOp, args, types, dims=bindings.int_array(op, "dimensions"))
 
 
 def _concatenate(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    return walk.emit(ConcatOp, args, types, dim=bindings.integer(op, "dimension"))
+    return walk.emit(ConcatOp, args, types, dim=bindings.int_attribute(op, "dimension"))
 
 
 def _gather(walk: Walk, op: Op, args: Values, types: Types) -> Results:
@@ -109,7 +109,7 @@ def _gather(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         return None
     x, indices = args[0], as_index(walk, args[1])
     dimensions, index_dim = bindings.gather_dimensions(op)
-    sizes = bindings.ints(op, "slice_sizes")
+    sizes = bindings.int_array(op, "slice_sizes")
     return walk.emit(GatherOp, [x, indices], types, index_dim=index_dim, slice_sizes=sizes, **dimensions)
 
 
@@ -117,7 +117,7 @@ def _dynamic_slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if not walk.movable(args[:1], types):
         return None
     operands = [args[0], *(as_index(walk, a) for a in args[1:])]
-    return walk.emit(DynamicSliceOp, operands, types, sizes=bindings.ints(op, "slice_sizes"))
+    return walk.emit(DynamicSliceOp, operands, types, sizes=bindings.int_array(op, "slice_sizes"))
 
 
 def _dynamic_update_slice(walk: Walk, op: Op, args: Values, types: Types) -> Results:

@@ -18,7 +18,10 @@ def reduce_precision(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     infinite or a zero of its sign, subnormal numbers of the narrower format included; NaN stays NaN. As in XLA."""
     (x,) = args
     info = ml_dtypes.finfo(numpy_dtype(element_of(x)))
-    exponent, mantissa = bindings.integer(op, "exponent_bits"), bindings.integer(op, "mantissa_bits")
+    exponent, mantissa = (
+        bindings.int_attribute(op, "exponent_bits"),
+        bindings.int_attribute(op, "mantissa_bits"),
+    )
     if exponent >= info.nexp and mantissa >= info.nmant:
         return args
     bits = _Bits(walk, x)

@@ -23,7 +23,7 @@ from .. import bindings
 from ..bindings import Op
 from ..walk import BOOLEAN, Rule, Walk
 from .base import Results, Types, Values, scalar_value
-from .bodies import combining, cumulated, existing, function_of, padded, reduced, started, windowed
+from .bodies import combining, cumulated, existing, padded, reduced, region_function, started, windowed
 
 Tree = tuple[Any, ...] | int
 """What a scalar of a body is: the number of a block argument, or (function, operand trees...)."""
@@ -108,7 +108,7 @@ def with_init(walk: Walk, result: SSAValue, init: SSAValue, kind: str) -> SSAVal
 
 def _reduce(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     n = len(types)
-    inputs, inits, dims = args[:n], args[n:], bindings.ints(op, "dimensions")
+    inputs, inits, dims = args[:n], args[n:], bindings.int_array(op, "dimensions")
     if any(shape_of(inputs[0])[d] == 0 for d in dims):
         starts = [_as(walk, init, t.element_type) for init, t in zip(inits, types, strict=True)]
         return [walk.fill(start, t.get_shape()) for start, t in zip(starts, types, strict=True)]
@@ -178,7 +178,7 @@ def _reduce_window(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if kinds is None:
         return _windows_of_any(walk, op, args[:n], args[n:], types)
     ones = (1,) * rank
-    interior = [d - 1 for d in bindings.ints(op, "base_dilations") or ones]
+    interior = [d - 1 for d in bindings.int_array(op, "base_dilations") or ones]
     low, high = bindings.padding(op, rank)
     results = []
     for x, init, kind, t in zip(args[:n], args[n:], kinds, types, strict=True):
@@ -189,9 +189,9 @@ def _reduce_window(walk: Walk, op: Op, args: Values, types: Types) -> Results:
             [spread],
             [t],
             kind=kind,
-            window=bindings.ints(op, "window_dimensions"),
-            strides=bindings.ints(op, "window_strides") or ones,
-            dilation=bindings.ints(op, "window_dilations") or ones,
+            window=bindings.int_array(op, "window_dimensions"),
+            strides=bindings.int_array(op, "window_strides") or ones,
+            dilation=bindings.int_array(op, "window_dilations") or ones,
             low=low,
             high=high,
         )[0]
@@ -208,9 +208,9 @@ def _windows_of_any(walk: Walk, op: Op, inputs: Values, inits: Values, types: Ty
         return [walk.fill(init, t.get_shape()) for init, t in zip(inits, types, strict=True)]
     rank = len(shape)
     low, high = bindings.padding(op, rank)
-    window = bindings.ints(op, "window_dimensions")
+    window = bindings.int_array(op, "window_dimensions")
     strides, dilation, base = (
-        bindings.ints(op, name) or (1,) * rank
+        bindings.int_array(op, name) or (1,) * rank
         for name in ("window_strides", "window_dilations", "base_dilations")
     )
     wide = [d for d, w in enumerate(window) if w > 1]
@@ -233,7 +233,7 @@ def _windows_of_any(walk: Walk, op: Op, inputs: Values, inits: Values, types: Ty
 
 
 def _map(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    function = function_of(walk, op.regions[0], [element_of(x) for x in args])
+    function = region_function(walk, op.regions[0], [element_of(x) for x in args])
     return None if function is None or not args else function(args)
 
 

@@ -118,7 +118,8 @@ def _batches_first(
 
 
 def _kinds(walk: Walk, op: Op, types: Types) -> list[str] | None:
-    """What the body does with each operand and its update; None where that is no kind of ours."""
+    """What the body does with each operand and its update; None for a body that is no kind of
+    graph.scatter."""
     trees = body_trees(walk, op, types)
     found = [
         "set" if tree == len(types) + i else kind_of(tree, i, len(types))
@@ -163,13 +164,14 @@ def _change(walk: Walk, op: Op, updates: Values, types: Types) -> _Change | None
 
         return _Change(kinds, changed)
     alone = math.prod(shape_of(updates[0])) == 1
-    if not (bindings.integer(op, "unique_indices") or alone):
+    if not (bindings.int_attribute(op, "unique_indices") or alone):
         return None
     return _Change(["set"] * n, lambda operands: apply(results, operands))
 
 
 def _of_update(value: SSAValue, i: int, n: int) -> tuple[str, SSAValue, bool] | None:
-    """(kind, what element i is combined with, whether negated) where that depends on the updates alone."""
+    """(kind, what element i is combined with, whether negated) of an expression that depends on the updates
+    alone; None for any other."""
     op = value.owner
     if not isinstance(op, ElementwiseOp) or len(op.operands) != 2:
         return None

@@ -17,7 +17,7 @@ from .. import bindings
 from ..bindings import Op
 from ..walk import BOOLEAN, Rule, Walk
 from .base import Results, Types, Values
-from .bodies import choose, existing, function_of, padded, windowed
+from .bodies import choose, existing, padded, region_function, windowed
 from .reductions import Tree, kinds_of, trees_of, with_init
 
 MOST_PLACES = 64
@@ -45,7 +45,7 @@ def _select_and_scatter(walk: Walk, op: Op, args: Values, types: Types) -> Resul
     if size(shape) == 0 or size(shape_of(source)) == 0:
         return [walk.fill(init, shape)]
     ones = (1,) * len(shape)
-    window, strides = (bindings.ints(op, f"window_{n}") or ones for n in ("dimensions", "strides"))
+    window, strides = (bindings.int_array(op, f"window_{n}") or ones for n in ("dimensions", "strides"))
     low, high = bindings.padding(op, len(shape))
     select = trees_of(walk.region(op.regions[0], [scalar, scalar]))
     order = _ORDERS.get(select[0]) if select else None
@@ -62,7 +62,7 @@ def _select_and_scatter(walk: Walk, op: Op, args: Values, types: Types) -> Resul
             high=high,
         )
         return [with_init(walk, result, init, kinds[0])]
-    function = function_of(walk, op.regions[0], [element, element])
+    function = region_function(walk, op.regions[0], [element, element])
     if function is None or kinds[0] not in SCATTERS or size(shape) > np.iinfo(np.int32).max:
         return None
     place = _places(walk, function, x, (window, strides, low, high))

@@ -64,7 +64,7 @@ Value = SSAValue | float | int | bool | str | list | tuple | Poison
 """What an expression is worth: a tensor, or something known at compile time."""
 
 
-def describe(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """`f32[8, 64]`, `the number 3`: a value in a message."""
     if isinstance(value, SSAValue):
         return type_text(value.type)
@@ -87,7 +87,7 @@ def type_text(type_: Attribute) -> str:
     return f"{dtype_name(type_.element_type)}{list(type_.get_shape())}"
 
 
-def is_number(value: Any) -> bool:
+def is_known_number(value: Any) -> bool:
     """Whether a value is a number or truth value known at compile time."""
     return isinstance(value, int | float) and not isinstance(value, Poison)
 
@@ -224,7 +224,7 @@ class Builder:
         if isinstance(value, SSAValue):
             return value
         if isinstance(value, DTypeName | str | tuple) or not isinstance(value, int | float | list):
-            raise Problem(f"needs a tensor, got {describe(value)}")
+            raise Problem(f"needs a tensor, got {describe_value(value)}")
         if element is None:
             flat, _ = flatten(value)
             if any(isinstance(v, bool) for v in flat):
@@ -317,7 +317,7 @@ class Builder:
             return POISON
         for i, a in enumerate(args):
             if isinstance(a, DTypeName | str | tuple):
-                raise Problem(f"`{called}` needs tensors or numbers, got {describe(a)}", argument=i)
+                raise Problem(f"`{called}` needs tensors or numbers, got {describe_value(a)}", argument=i)
         if not any(isinstance(a, SSAValue | list) for a in args):
             return compute(name, args, called)
         values = args[1:] if function.predicate else args
@@ -327,7 +327,7 @@ class Builder:
         if function.predicate:
             chosen = self.tensor(args[0], BOOLEAN)
             if element_of(chosen) != BOOLEAN:
-                raise Problem(f"`{called}` chooses by i1, got {describe(chosen)}", argument=0)
+                raise Problem(f"`{called}` chooses by i1, got {describe_value(chosen)}", argument=0)
             tensors = [chosen, *tensors]
         shape = self.together(called, tensors)
         # JAX broadcasts the operands of jnp.where in one step, and those of other functions in two
@@ -426,7 +426,7 @@ def compute(name: str, args: Sequence[Number], called: str) -> Number:
         )
     logic = all(isinstance(a, bool) for a in args)
     if name in ("and", "or", "not") and not logic:
-        raise Problem(f"`{called}` needs truth values, got {describe(args[0])}")
+        raise Problem(f"`{called}` needs truth values, got {describe_value(args[0])}")
     whole = all(isinstance(a, int) for a in args)
     if logic and name in ("add", "sub", "mul", "div", "neg"):
         raise Problem(f"`{called}` is for numbers, not truth values")
@@ -466,7 +466,7 @@ def flatten(value: Any) -> tuple[list[Number], tuple[int, ...]]:
     for item in value:
         if not isinstance(item, list | int | float):
             raise Problem(
-                f"a list of constants holds {describe(item)}", help="`concat` and `stack` join tensors"
+                f"a list of constants holds {describe_value(item)}", help="`concat` and `stack` join tensors"
             )
         numbers, shape = flatten(item)
         if inner is not None and shape != inner:

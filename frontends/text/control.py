@@ -16,11 +16,11 @@ from ...dialects.graph import ELEMENTWISE, CaseOp, WhileOp, YieldOp
 from ...dialects.graph.interface import element_of, shape_of
 from ..known import count_trips
 from . import syntax
-from .builder import BOOLEAN, I32, POISON, Poison, describe, is_number, type_text
+from .builder import BOOLEAN, I32, POISON, Poison, describe_value, is_known_number, type_text
 from .diagnostics import Problem
 from .expressions import hint
 from .quantization import Quantization
-from .scope import Loop, Scope
+from .scope import BlockNames, LoopRegion
 
 Statements = Sequence[syntax.Statement]
 
@@ -31,12 +31,12 @@ _COUNTER = "for"
 class Control(Quantization):
     """Statements that hold statements."""
 
-    def statements(self, body: Statements, scope: Scope) -> None:
+    def statements(self, body: Statements, scope: BlockNames) -> None:
         raise NotImplementedError
 
     # -- control -------------------------------------------------------------------------------------------
 
-    def condition(self, node: syntax.Expr, scope: Scope, what: str) -> Any:
+    def condition(self, node: syntax.Expr, scope: BlockNames, what: str) -> Any:
         """A truth value known at compile time, an i1 scalar, or POISON."""
         value = self.expr(node, scope)
         if isinstance(value, Poison | bool):
@@ -48,9 +48,9 @@ class Control(Quantization):
             help = "reduce it with `any` or `all`; to choose by element use `select`"
         elif isinstance(value, SSAValue | int | float):
             help = "compare it: `x != 0`"
-        return self.fail(node.span, f"the condition of `{what}` must be i1[]", describe(value), help)
+        return self.fail(node.span, f"the condition of `{what}` must be i1[]", describe_value(value), help)
 
-    def branch(self, s: syntax.If, scope: Scope) -> None:
+    def branch(self, s: syntax.If, scope: BlockNames) -> None:
         chosen = self.condition(s.condition, scope, "if")
         if isinstance(chosen, bool):
             self.statements(s.body if chosen else s.orelse, scope)
@@ -60,7 +60,7 @@ class Control(Quantization):
         sides = []
         errors = len(self.report.found)
         for body in (s.body, s.orelse):
-            inner = Scope(scope, depth)
+            inner = BlockNames(scope, depth)
             outer, self.out = self.out, []
             self.statements(body, inner)
             sides.append((inner, self.out))
@@ -100,7 +100,7 @@ class Control(Quantization):
             scope.names[n] = value
 
     def joined(
-        self, s: syntax.If, names: Sequence[str], sides: Sequence[tuple[Scope, list[Operation]]]
+        self, s: syntax.If, names: Sequence[str], sides: Sequence[tuple[BlockNames, list[Operation]]]
     ) -> Any:
         """For each name the values of both branches, of one type; None after an error."""
         out = []
@@ -128,7 +128,7 @@ class Control(Quantization):
                     ):
                         pair[k] = (
                             float(pair[k])
-                            if is_number(pair[k]) and not isinstance(pair[k], bool)
+                            if is_known_number(pair[k]) and not isinstance(pair[k], bool)
                             else pair[k]
                         )
                     pair[k] = self.tensor(pair[k], element)
@@ -146,7 +146,7 @@ class Control(Quantization):
             out.append(pair)
         return out
 
-    def carried(self, body: Statements, scope: Scope, without: str = "") -> dict[str, Any] | None:
+    def carried(self, body: Statements, scope: BlockNames, without: str = "") -> dict[str, Any] | None:
         """The values that a loop carries: those from outside that its body assigns; None after an error."""
         out: dict[str, Any] = {}
         ok = True
@@ -170,15 +170,15 @@ class Control(Quantization):
         return out if ok else None
 
     @staticmethod
-    def _order(scope: Scope) -> list[str]:
+    def _order(scope: BlockNames) -> list[str]:
         chain = []
-        at: Scope | None = scope
+        at: BlockNames | None = scope
         while at is not None:
             chain.append(at)
             at = at.parent
         return list(dict.fromkeys(n for s in reversed(chain) for n in s.names))
 
-    def while_loop(self, s: syntax.While, scope: Scope) -> None:
+    def while_loop(self, s: syntax.While, scope: BlockNames) -> None:
         self.at = s.span[0]
         carried = self.carried(s.body, scope)
         if carried is None:
@@ -186,7 +186,7 @@ class Control(Quantization):
             return
         names = list(carried)
 
-        def test(inner: Scope) -> Any:
+        def test(inner: BlockNames) -> Any:
             value = self.condition(s.condition, inner, "while")
             if isinstance(value, bool):
                 help = "a loop ends when a value that it carries says so"
@@ -194,13 +194,13 @@ class Control(Quantization):
                 return POISON
             return value
 
-        def step(inner: Scope) -> list[Any]:
+        def step(inner: BlockNames) -> list[Any]:
             self.statements(s.body, inner)
             return [inner.names[n] for n in names]
 
         self.loop(s, carried, scope, test, step)
 
-    def for_loop(self, s: syntax.For, scope: Scope) -> None:
+    def for_loop(self, s: syntax.For, scope: BlockNames) -> None:
         start, stop = (self.bound(n, scope) for n in (s.start, s.stop))
         self.at = s.span[0]
         name = s.index.id
@@ -214,12 +214,12 @@ class Control(Quantization):
         first = self.tensor(start, I32)
         names = list(carried)
 
-        def test(inner: Scope) -> Any:
+        def test(inner: BlockNames) -> Any:
             limit = self.captured(stop, len(self.loops) - 1) if isinstance(stop, SSAValue) else stop
             self.at = s.span[0]
             return self.apply("lt", inner.names[_COUNTER], limit)
 
-        def step(inner: Scope) -> list[Any]:
+        def step(inner: BlockNames) -> list[Any]:
             inner.names[name] = counter = inner.names[_COUNTER]
             assert isinstance(counter, SSAValue)
             if isinstance(start, int) and start >= 0:
@@ -232,7 +232,7 @@ class Control(Quantization):
         self.loop(s, {_COUNTER: first, **carried}, scope, test, step)
         scope.names.pop(_COUNTER, None)
 
-    def bound(self, node: syntax.Expr, scope: Scope) -> Any:
+    def bound(self, node: syntax.Expr, scope: BlockNames) -> Any:
         """A limit of `for`: a whole number or an i32 scalar."""
         value = self.expr(node, scope)
         whole = isinstance(value, int) and not isinstance(value, bool) and -(1 << 31) <= value < 1 << 31
@@ -243,9 +243,11 @@ class Control(Quantization):
         ):
             return value
         help = "convert with `as i32`" if isinstance(value, SSAValue) and not shape_of(value) else ""
-        return self.fail(node.span, "a limit of `for` is a whole number or i32[]", describe(value), help)
+        return self.fail(
+            node.span, "a limit of `for` is a whole number or i32[]", describe_value(value), help
+        )
 
-    def poison(self, body: Statements, scope: Scope) -> None:
+    def poison(self, body: Statements, scope: BlockNames) -> None:
         """What a loop with an error leaves behind."""
         for n in syntax.assigned(tuple(body)):
             if scope.find(n.id) is not None:
@@ -255,9 +257,9 @@ class Control(Quantization):
         self,
         s: syntax.While | syntax.For,
         carried: dict[str, SSAValue],
-        scope: Scope,
-        test: Callable[[Scope], Any],
-        step: Callable[[Scope], list[Any]],
+        scope: BlockNames,
+        test: Callable[[BlockNames], Any],
+        step: Callable[[BlockNames], list[Any]],
     ) -> None:
         """Append graph.while and give the names its results."""
         names, inits = list(carried), list(carried.values())
@@ -267,7 +269,7 @@ class Control(Quantization):
         outer = self.out
         for run in (test, step):
             block = Block(arg_types=types)
-            frame = Loop(block)
+            frame = LoopRegion(block)
             args = dict(zip(names, block.args, strict=True))
             for n, arg in args.items():
                 arg.name_hint = hint(n)
@@ -275,7 +277,7 @@ class Control(Quantization):
                     arg.name_hint = hint(s.index.id)
             self.loops.append(frame)
             self.out = []
-            inner = Scope(scope, len(self.loops), dict(args))
+            inner = BlockNames(scope, len(self.loops), dict(args))
             values = run(inner)
             values = values if isinstance(values, list) else [values]
             if run is step and len(self.report.found) == errors:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import FrontendError
 
-Span = tuple[int, int]
+TextSpan = tuple[int, int]
 """Start and end of a piece of source, as offsets into it."""
 
 MOST_SHOWN = 20
@@ -54,11 +54,11 @@ class Diagnostic:
 
     message: str
     file: SourceFile
-    span: Span
+    span: TextSpan
     label: str = ""
     notes: Sequence[str] = ()
     help: str = ""
-    other: tuple[SourceFile, Span, str] | None = None
+    other: tuple[SourceFile, TextSpan, str] | None = None
 
     def __str__(self) -> str:
         """The error as it is printed: the message, the source line with carets, notes and help."""
@@ -152,7 +152,7 @@ class Problem(Exception):
 
 
 @dataclass
-class Report:
+class DiagnosticLog:
     """Collects diagnostics while the work goes on."""
 
     found: list[Diagnostic] = field(default_factory=list)
@@ -160,17 +160,17 @@ class Report:
     def add(
         self,
         file: SourceFile,
-        span: Span,
+        span: TextSpan,
         message: str,
         label: str = "",
         notes: Sequence[str] = (),
         help: str = "",
-        other: tuple[SourceFile, Span, str] | None = None,
+        other: tuple[SourceFile, TextSpan, str] | None = None,
     ) -> None:
         """Remember an error."""
         self.found.append(Diagnostic(message, file, span, label, notes, help, other))
 
-    def add_problem(self, file: SourceFile, span: Span, problem: Problem) -> None:
+    def add_problem(self, file: SourceFile, span: TextSpan, problem: Problem) -> None:
         """Remember a problem, now that its place is known."""
         self.add(file, span, problem.message, problem.label, problem.notes, problem.help)
 
@@ -187,6 +187,33 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"did you mean {' or '.join(f'`{c}`' for c in close)}?" if close else ""
 
 
-def listed(words: Sequence[str], last: str = "or") -> str:
+def in_words(words: Sequence[str], last: str = "or") -> str:
     """`a, b or c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+ELSEWHERE = {
+    "matmul": "write `x @ y`",
+    "dot": "write `x @ y`",
+    "where": "write `select(mask, x, y)`",
+    "maximum": "write `max(x, y)`",
+    "minimum": "write `min(x, y)`",
+    "concatenate": "write `concat(x, y, axis=0)`",
+    "arange": "write `iota(shape=[N])`",
+    "astype": "write `x as f16`",
+    "squeeze": "write `x[:, 0]`",
+    "expand_dims": "write `x[:, new]`",
+    "flip": "write `x[::-1]`",
+    "square": "write `x * x`",
+    "len": "name the dimension in the parameter's type: `x: f32[N]`",
+    "range": "write `for i in 0..N { ... }`",
+    "print": "a program has no output but its results",
+    "full_like": "write `full(0.0, shape=[N], type=f32)`",
+    "zeros_like": "write `zeros(shape=[N], type=f32)`",
+    "flatten": "write `reshape(x, shape=[-1])`",
+    "float": "write `x as f32`",
+    "int": "write `x as i32`",
+    "conv2d": "write `conv(x, w)`",
+    "var": "write `variance(x, axis=-1)`",
+}
+"""What the functions of other libraries are called in the language."""

@@ -19,14 +19,14 @@ from .builder import (
     DTypeName,
     Poison,
     checked,
-    describe,
-    is_number,
+    describe_value,
+    is_known_number,
     type_text,
 )
-from .diagnostics import Problem, Report, Span, did_you_mean, listed
-from .functions import OPERATORS, Function, binary, functions, graph_functions
+from .diagnostics import ELSEWHERE, DiagnosticLog, Problem, TextSpan, did_you_mean, in_words
+from .functions import OPERATORS, LibraryFunction, binary, functions, graph_functions
 from .load import Module
-from .scope import Loop, Scope
+from .scope import BlockNames, LoopRegion
 from .weights import WeightFiles
 
 CONSTANTS: dict[str, float] = {"inf": math.inf, "nan": math.nan, "pi": math.pi}
@@ -46,12 +46,12 @@ class Expressions(Builder):
 
     module: Module
 
-    def __init__(self, module: Module, report: Report) -> None:
+    def __init__(self, module: Module, report: DiagnosticLog) -> None:
         super().__init__()
         self.module = module
         self.file = module.source
         self.report = report
-        self.loops: list[Loop] = []
+        self.loops: list[LoopRegion] = []
         self.prologue: list[Operation] = []
         self.weights = WeightFiles()
         self._consts: dict[syntax.Const, Any] = {}
@@ -61,15 +61,15 @@ class Expressions(Builder):
 
     # -- errors --------------------------------------------------------------------------------------------
 
-    def fail(self, span: Span, message: str, label: str = "", help: str = "", **more: Any) -> Poison:
+    def fail(self, span: TextSpan, message: str, label: str = "", help: str = "", **more: Any) -> Poison:
         """Report an error; the value of what it is in."""
         self.report.add(self.module.source, span, message, label, help=help, **more)
         return POISON
 
-    def problem(self, node: syntax.Node, problem: Problem) -> Poison:
+    def problem(self, node: syntax.SyntaxNode, problem: Problem) -> Poison:
         """Report a problem, at the argument it is about or at the node."""
         span = node.span
-        if isinstance(node, syntax.Call) and problem.argument is not None:
+        if isinstance(node, syntax.CallExpr) and problem.argument is not None:
             if isinstance(problem.argument, int) and problem.argument < len(node.args):
                 span = node.args[problem.argument].span
             span = next((k.span for k in node.keywords if k.id.id == problem.argument), span)
@@ -78,10 +78,10 @@ class Expressions(Builder):
 
     # -- expressions ---------------------------------------------------------------------------------------
 
-    def expr(self, node: syntax.Expr, scope: Scope) -> Any:
+    def expr(self, node: syntax.Expr, scope: BlockNames) -> Any:
         """The value of an expression; POISON after an error, which is reported."""
         match node:
-            case syntax.Literal():
+            case syntax.LiteralExpr():
                 if isinstance(node.value, int) and node.value >= 1 << 63:
                     return self.fail(node.span, "a whole number beyond 64 bits")
                 if node.value == math.inf:
@@ -96,14 +96,14 @@ class Expressions(Builder):
                 return POISON if any(isinstance(i, Poison) for i in items) else items
             case syntax.Member():
                 return self.member(node, scope)
-            case syntax.Call():
+            case syntax.CallExpr():
                 return self.call(node, scope)
             case _:
                 pass
         made = self.operator(node, scope)
         return POISON if made is None else made
 
-    def operator(self, node: syntax.Expr, scope: Scope) -> Any:
+    def operator(self, node: syntax.Expr, scope: BlockNames) -> Any:
         """An operator, conversion or index applied."""
         try:
             match node:
@@ -123,7 +123,7 @@ class Expressions(Builder):
                     return self.apply(name, x, sign=OPERATORS[name])
                 case syntax.Convert():
                     return self.conversion(node, scope)
-                case syntax.Index():
+                case syntax.IndexExpr():
                     x = self.expr(node.x, scope)
                     items = self.indices(node.items, scope)
                     if isinstance(x, Poison) or items is None:
@@ -132,7 +132,7 @@ class Expressions(Builder):
                     if isinstance(x, list):
                         return self.list_item(x, items)
                     if not isinstance(x, SSAValue):
-                        raise Problem(f"{describe(x)} has no elements to index")
+                        raise Problem(f"{describe_value(x)} has no elements to index")
                     return indexing.index(self, x, items)
                 case _:
                     raise AssertionError(node)
@@ -145,7 +145,7 @@ class Expressions(Builder):
             raise Problem("a list takes one whole number as its index", help="`as f32` makes a tensor of it")
         return x[indexing.place(items[0], len(x), 0)]
 
-    def conversion(self, node: syntax.Convert, scope: Scope) -> Any:
+    def conversion(self, node: syntax.Convert, scope: BlockNames) -> Any:
         """`x as f16`. Raises Problem."""
         x = self.expr(node.x, scope)
         target = self.dtype(node.dtype)
@@ -155,11 +155,17 @@ class Expressions(Builder):
         element = element_type(target)
         if isinstance(x, SSAValue):
             return self.convert(x, element)
-        if isinstance(x, list) or is_number(x):
-            if is_number(x) and not is_float(target) and target != "i1" and isinstance(x, float) and x == x:
+        if isinstance(x, list) or is_known_number(x):
+            if (
+                is_known_number(x)
+                and not is_float(target)
+                and target != "i1"
+                and isinstance(x, float)
+                and x == x
+            ):
                 x = math.trunc(x) if math.isfinite(x) else x
             return self.tensor(x, element)
-        raise Problem(f"`as` converts tensors and numbers, not {describe(x)}")
+        raise Problem(f"`as` converts tensors and numbers, not {describe_value(x)}")
 
     def dtype(self, node: syntax.DType) -> Any:
         """An element type that the device has."""
@@ -169,10 +175,10 @@ class Expressions(Builder):
         return self.fail(
             node.span,
             f"`{node.id}` is not an element type of the device",
-            help=f"it has {listed(known, 'and')}",
+            help=f"it has {in_words(known, 'and')}",
         )
 
-    def indices(self, nodes: Sequence[syntax.IndexItem], scope: Scope) -> list[Any] | None:
+    def indices(self, nodes: Sequence[syntax.IndexItem], scope: BlockNames) -> list[Any] | None:
         """The values of an index; None after an error."""
         out: list[Any] = []
         for node in nodes:
@@ -194,7 +200,7 @@ class Expressions(Builder):
                     out.append(self.expr(node, scope))
         return None if any(isinstance(i, Poison) for i in out) else out
 
-    def whole(self, node: syntax.Expr, scope: Scope) -> Any:
+    def whole(self, node: syntax.Expr, scope: BlockNames) -> Any:
         """A whole number known at compile time, or POISON."""
         value = self.expr(node, scope)
         if isinstance(value, Poison) or (isinstance(value, int) and not isinstance(value, bool)):
@@ -204,11 +210,11 @@ class Expressions(Builder):
             if not isinstance(value, SSAValue)
             else "for a slice that moves, index with a counter in a loop"
         )
-        return self.fail(node.span, "needs a whole number known at compile time", describe(value), help)
+        return self.fail(node.span, "needs a whole number known at compile time", describe_value(value), help)
 
     # -- names ---------------------------------------------------------------------------------------------
 
-    def name(self, node: syntax.Name, scope: Scope) -> Any:
+    def name(self, node: syntax.Name, scope: BlockNames) -> Any:
         """The value of a name."""
         found = scope.find(node.id)
         if found is not None:
@@ -227,7 +233,7 @@ class Expressions(Builder):
             value = loop.capture(value, self)
         return value
 
-    def unknown(self, node: syntax.Name, scope: Scope) -> Poison:
+    def unknown(self, node: syntax.Name, scope: BlockNames) -> Poison:
         if node.id in functions():
             return self.fail(
                 node.span, f"`{node.id}` is a function", help=f"call it: `{functions()[node.id].usage}`"
@@ -242,7 +248,7 @@ class Expressions(Builder):
         known = scope.visible() | set(self.module.items) | set(CONSTANTS)
         return self.fail(node.span, f"there is no `{node.id}`", "not defined", did_you_mean(node.id, known))
 
-    def item(self, module: Module, item: syntax.Item, node: syntax.Node) -> Any:
+    def item(self, module: Module, item: syntax.Item, node: syntax.SyntaxNode) -> Any:
         """The value of a constant or parameter of a file."""
         match item:
             case syntax.Const():
@@ -256,12 +262,12 @@ class Expressions(Builder):
             case _:
                 return self.fail(node.span, f"`{item.id.id}` is a function", help="call it")
 
-    def member(self, node: syntax.Member, scope: Scope) -> Any:
+    def member(self, node: syntax.Member, scope: BlockNames) -> Any:
         """The value of a name of an imported file."""
         found = self.imported(node, scope)
         return POISON if found is None else self.item(*found, node)
 
-    def no_file(self, node: syntax.Member, scope: Scope) -> None:
+    def no_file(self, node: syntax.Member, scope: BlockNames) -> None:
         """Says what stands before a point where it is no file."""
         name, of = node.id.id, node.module.id
         item, found = self.module.items.get(of), scope.find(of)
@@ -269,7 +275,7 @@ class Expressions(Builder):
             return  # it failed, as was said
         help = f"a function is called by its name: `{name}({of})`" if name in functions() else ""
         if found is not None or item is not None:
-            what = "a function" if found is None and isinstance(item, syntax.Function) else "a value"
+            what = "a function" if found is None and isinstance(item, syntax.FunctionItem) else "a value"
             help = help or _MEMBERS.get(name, "").format(of)
             self.fail(node.span, f"`{of}` is {what}, which has no `.{name}`", help=help)
         elif of == "graph":
@@ -279,7 +285,7 @@ class Expressions(Builder):
             help = help or f'write `import "{of}.tw" as {of}` at the top'
             self.fail(node.module.span, f"no file is imported as `{of}`", help=help)
 
-    def imported(self, node: syntax.Member, scope: Scope) -> tuple[Module, syntax.Item] | None:
+    def imported(self, node: syntax.Member, scope: BlockNames) -> tuple[Module, syntax.Item] | None:
         """What `file.name` is; None after an error."""
         name, of = node.id.id, node.module.id
         module = self.module.imports.get(of)
@@ -291,7 +297,7 @@ class Expressions(Builder):
             help = did_you_mean(name, module.items)
             self.fail(node.id.span, f"{module.source.path} has no `{name}`", help=help)
             return None
-        if isinstance(item, syntax.Function) and not item.public:
+        if isinstance(item, syntax.FunctionItem) and not item.public:
             other = (module.source, item.head, "it is defined here")
             self.fail(
                 node.id.span, f"`{name}` is not public", help="write `pub` before its `fn`", other=other
@@ -299,7 +305,7 @@ class Expressions(Builder):
             return None
         return module, item
 
-    def const(self, module: Module, item: syntax.Const, node: syntax.Node) -> Any:
+    def const(self, module: Module, item: syntax.Const, node: syntax.SyntaxNode) -> Any:
         """The value of a constant, computed once."""
         if item in self._computing:
             return self.fail(node.span, f"`{item.id.id}` is defined by itself")
@@ -313,21 +319,21 @@ class Expressions(Builder):
     def computed(self, item: syntax.Const) -> Any:
         """The value of a constant; POISON after an error."""
         before, self.out = self.out, []
-        value = self.expr(item.value, Scope(None, 0))
+        value = self.expr(item.value, BlockNames(None, 0))
         self.out = before
         if isinstance(value, Poison):
             return POISON
         if isinstance(value, SSAValue | tuple):
             help = "write the numbers: `const A: f32[2] = [1.0, 2.0]`"
             return self.fail(
-                item.value.span, "a constant must be known at compile time", describe(value), help
+                item.value.span, "a constant must be known at compile time", describe_value(value), help
             )
         return value if item.type is None else self.typed_const(item, value)
 
     def typed_const(self, item: syntax.Const, value: Any) -> Any:
         """A constant with a type, as a tensor at the top of the program."""
         assert item.type is not None
-        declared = self.type(item.type, Scope(None, 0))
+        declared = self.type(item.type, BlockNames(None, 0))
         if declared is None:
             return POISON
         try:
@@ -349,7 +355,7 @@ class Expressions(Builder):
 
     def read_param(self, item: syntax.Param) -> Any:
         """The tensor of a parameter; POISON after an error."""
-        declared = self.type(item.type, Scope(None, 0))
+        declared = self.type(item.type, BlockNames(None, 0))
         if declared is None:
             return POISON
         try:
@@ -370,7 +376,7 @@ class Expressions(Builder):
             label = f"declared as {type_text(declared)}"
             return self.fail(item.type.span, f"`{item.id.id}` is stored as {stored}", label, help)
         value = self.on_top(item, array)
-        self.quantize(item.type, value, Scope(None, 0))
+        self.quantize(item.type, value, BlockNames(None, 0))
         return value
 
     def on_top(self, item: syntax.Const | syntax.Param, array: Any) -> SSAValue:
@@ -387,7 +393,7 @@ class Expressions(Builder):
 
     # -- calls ---------------------------------------------------------------------------------------------
 
-    def call(self, node: syntax.Call, scope: Scope) -> Any:
+    def call(self, node: syntax.CallExpr, scope: BlockNames) -> Any:
         """The value of a call."""
         args = [self.expr(a, scope) for a in node.args]
         keywords: dict[str, Any] = {}
@@ -398,7 +404,7 @@ class Expressions(Builder):
         target = self.callee(node, scope)
         if target is None:
             return POISON
-        if isinstance(target, Function):
+        if isinstance(target, LibraryFunction):
             self.at = node.span[0]
             try:
                 return target(self, args, keywords)
@@ -410,7 +416,9 @@ class Expressions(Builder):
             return POISON
         return self.invoke(node, module, function, args)
 
-    def callee(self, node: syntax.Call, scope: Scope) -> Function | tuple[Module, syntax.Function] | None:
+    def callee(
+        self, node: syntax.CallExpr, scope: BlockNames
+    ) -> LibraryFunction | tuple[Module, syntax.FunctionItem] | None:
         """What a call calls; None after an error."""
         callee = node.callee
         if isinstance(callee, syntax.Member):
@@ -424,13 +432,13 @@ class Expressions(Builder):
             found = self.imported(callee, scope)
             if found is None:
                 return None
-            if isinstance(found[1], syntax.Function):
+            if isinstance(found[1], syntax.FunctionItem):
                 return found[0], found[1]
             self.fail(callee.span, f"`{callee.id.id}` is not a function")
             return None
         name = callee.id
         item = self.module.items.get(name)
-        if scope.find(name) is None and isinstance(item, syntax.Function):
+        if scope.find(name) is None and isinstance(item, syntax.FunctionItem):
             return self.module, item
         if scope.find(name) is None and item is None:
             if name in functions():
@@ -440,7 +448,7 @@ class Expressions(Builder):
         self.fail(callee.span, f"`{name}` is not a function", help=f"index it with `{name}[...]`")
         return None
 
-    def no_function(self, callee: syntax.Name, scope: Scope) -> None:
+    def no_function(self, callee: syntax.Name, scope: BlockNames) -> None:
         name = callee.id
         if name in OPERATORS:
             sign = OPERATORS[name]
@@ -448,20 +456,22 @@ class Expressions(Builder):
             self.fail(callee.span, f"`{name}` is written as an operator", help=f"`{shown}`")
             return
         own = {f.id.id for f in self.module.functions()}
-        help = did_you_mean(name, own | set(functions())) or _ELSEWHERE.get(name, "")
+        help = did_you_mean(name, own | set(functions())) or ELSEWHERE.get(name, "")
         self.fail(
-            callee.span, f"there is no function `{name}`", "not defined", _ELSEWHERE.get(name, "") or help
+            callee.span, f"there is no function `{name}`", "not defined", ELSEWHERE.get(name, "") or help
         )
 
     # -- of the whole program: lower.py --------------------------------------------------------------------
 
-    def invoke(self, node: syntax.Call, module: Module, function: syntax.Function, args: list[Any]) -> Any:
+    def invoke(
+        self, node: syntax.CallExpr, module: Module, function: syntax.FunctionItem, args: list[Any]
+    ) -> Any:
         raise NotImplementedError
 
-    def type(self, node: syntax.Type, scope: Scope) -> TensorType | None:
+    def type(self, node: syntax.Type, scope: BlockNames) -> TensorType | None:
         raise NotImplementedError
 
-    def quantize(self, node: syntax.Type, value: SSAValue, scope: Scope) -> None:
+    def quantize(self, node: syntax.Type, value: SSAValue, scope: BlockNames) -> None:
         raise NotImplementedError
 
     def within(self, module: Module) -> Any:
@@ -471,30 +481,3 @@ class Expressions(Builder):
 def hint(name: str) -> str | None:
     """A name of the program as the name of an SSA value, where it can be one: MLIR reads ASCII names only."""
     return name if name.isascii() and SSAValue.is_valid_name(name) else None
-
-
-_ELSEWHERE = {
-    "matmul": "write `x @ y`",
-    "dot": "write `x @ y`",
-    "where": "write `select(mask, x, y)`",
-    "maximum": "write `max(x, y)`",
-    "minimum": "write `min(x, y)`",
-    "concatenate": "write `concat(x, y, axis=0)`",
-    "arange": "write `iota(shape=[N])`",
-    "astype": "write `x as f16`",
-    "squeeze": "write `x[:, 0]`",
-    "expand_dims": "write `x[:, new]`",
-    "flip": "write `x[::-1]`",
-    "square": "write `x * x`",
-    "len": "name the dimension in the parameter's type: `x: f32[N]`",
-    "range": "write `for i in 0..N { ... }`",
-    "print": "a program has no output but its results",
-    "full_like": "write `full(0.0, shape=[N], type=f32)`",
-    "zeros_like": "write `zeros(shape=[N], type=f32)`",
-    "flatten": "write `reshape(x, shape=[-1])`",
-    "float": "write `x as f32`",
-    "int": "write `x as i32`",
-    "conv2d": "write `conv(x, w)`",
-    "var": "write `variance(x, axis=-1)`",
-}
-"""What other libraries' functions are here."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from lark import Token
 
-from .diagnostics import Report, SourceFile
-from .parse import parse
+from .diagnostics import DiagnosticLog, SourceFile
+from .parse import parse_items
 from .tokens import NEWLINE, scan
 
 WIDTH = 100
@@ -40,8 +40,8 @@ class _Line:
 def format_text(path: str, text: str) -> str:
     """The canonical form of a file's text; formatting it again changes nothing. Raises TwError for text that is not
     .tw."""
-    source, report = SourceFile(path, text), Report()
-    parse(source, report)
+    source, report = SourceFile(path, text), DiagnosticLog()
+    parse_items(source, report)
     report.check()
     lines = _logical_lines(scan(source, skip=False))
     out: list[str] = []

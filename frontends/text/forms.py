@@ -33,7 +33,7 @@ SMALL = 64
 """Up to this many elements a constant is written as numbers."""
 
 
-class Names(Protocol):
+class PrinterNames(Protocol):
     """What the forms need of the printer."""
 
     def name(self, value: SSAValue) -> str:
@@ -56,7 +56,7 @@ def bare(expression: str) -> str:
 # -- constants -----------------------------------------------------------------------------------------------
 
 
-def number(value: float | int | bool | None, element: Attribute) -> str | None:
+def number_text(value: float | int | bool | None, element: Attribute) -> str | None:
     """A number as it is written beside a tensor of its element type; None where that would not give its bits."""
     if value is None:
         return None
@@ -80,7 +80,7 @@ def constant(literal: Literal) -> str:
     element = element_type(literal.dtype)
     if 0 < array.size <= SMALL:
         values = array.astype(np.float64 if literal.dtype[0] in "fb" else array.dtype)
-        words = [number(v, element) for v in values.reshape(-1).tolist()]
+        words = [number_text(v, element) for v in values.reshape(-1).tolist()]
         if None not in words:
             shown = str(np.array(words, object).reshape(array.shape).tolist()).replace("'", "")
             return f"{f'({shown})' if shown[0] == '-' else shown} as {literal.dtype}"
@@ -111,18 +111,18 @@ def annotation(attr: DictionaryAttr) -> str:
 # -- ops with a form of their own ----------------------------------------------------------------------------
 
 
-def _reshape(p: Names, op: ReshapeOp) -> str | None:
+def _reshape(p: PrinterNames, op: ReshapeOp) -> str | None:
     if shape_of(op.x) == shape_of(op.result):
         return None
     return f"reshape({bare(p.name(op.x))}, shape={list(shape_of(op.result))})"
 
 
-def _transpose(p: Names, op: TransposeOp) -> str | None:
+def _transpose(p: PrinterNames, op: TransposeOp) -> str | None:
     perm = list(to_ints(op.perm))
     return None if perm == list(range(len(perm))) else f"transpose({bare(p.name(op.x))}, perm={perm})"
 
 
-def _broadcast(p: Names, op: BroadcastOp) -> str | None:
+def _broadcast(p: PrinterNames, op: BroadcastOp) -> str | None:
     source, shape, dims = shape_of(op.x), shape_of(op.result), list(to_ints(op.dims))
     grown = [d for d in range(len(shape)) if d not in dims]
     if grown and sorted(dims) == dims and source and all(shape[d] == 1 for d in grown):
@@ -133,7 +133,7 @@ def _broadcast(p: Names, op: BroadcastOp) -> str | None:
     return None
 
 
-def _slice(p: Names, op: SliceOp) -> str | None:
+def _slice(p: PrinterNames, op: SliceOp) -> str | None:
     words = []
     for start, limit, step, n in zip(
         to_ints(op.starts), to_ints(op.limits), to_ints(op.strides), shape_of(op.x), strict=True
@@ -146,17 +146,17 @@ def _slice(p: Names, op: SliceOp) -> str | None:
     return None if whole or not words else f"{p.name(op.x)}[{', '.join(words)}]"
 
 
-def _concat(p: Names, op: ConcatOp) -> str:
+def _concat(p: PrinterNames, op: ConcatOp) -> str:
     return f"concat({', '.join(bare(p.name(v)) for v in op.parts)}, axis={integer(op.dim)})"
 
 
-def _pad(p: Names, op: PadOp) -> str:
+def _pad(p: PrinterNames, op: PadOp) -> str:
     sides = ", ".join(f"{k}={list(to_ints(v))}" for k, v in (("low", op.low), ("high", op.high)))
     between = f", interior={list(to_ints(op.interior))}" if any(to_ints(op.interior)) else ""
     return f"pad({bare(p.name(op.x))}, {bare(p.name(op.value))}, {sides}{between})"
 
 
-def _reduce(p: Names, op: ReduceOp) -> str | None:
+def _reduce(p: PrinterNames, op: ReduceOp) -> str | None:
     kind, element, dims = text(op.kind), element_of(op.x), list(to_ints(op.dims))
     wide = kind in ("sum", "prod") and dtype_name(element) in ("f16", "bf16")
     fits = is_float(element) or kind in ("and", "or") or element != BOOLEAN
@@ -167,12 +167,12 @@ def _reduce(p: Names, op: ReduceOp) -> str | None:
     return f"{REDUCTION_NAMES[kind]}({bare(p.name(op.x))}, axis={dims if len(dims) > 1 else dims[0]})"
 
 
-def _iota(p: Names, op: IotaOp) -> str:
+def _iota(p: PrinterNames, op: IotaOp) -> str:
     kind = f", type={dtype_name(element_of(op.result))}" if element_of(op.result) != I32 else ""
     return f"iota(shape={list(shape_of(op.result))}, axis={integer(op.dim)}{kind})"
 
 
-def _contract(p: Names, op: ContractOp) -> str | None:
+def _contract(p: PrinterNames, op: ContractOp) -> str | None:
     a, b = len(shape_of(op.lhs)), len(shape_of(op.rhs))
     found = [list(to_ints(v)) for v in (op.lhs_batch, op.rhs_batch, op.lhs_contract, op.rhs_contract)]
     same = element_of(op.lhs) == element_of(op.rhs) == element_of(op.result)

@@ -10,10 +10,10 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from ...dialects.dtypes import element_type, tensor
 from . import syntax
 from .builder import type_text
-from .diagnostics import Report
-from .load import Module, entry, load
-from .lower import Lowering, Spec
-from .scope import Scope
+from .diagnostics import DiagnosticLog
+from .load import Module, entry, load_module
+from .lower import Spec, TwLowering
+from .scope import BlockNames
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ def lower_tw(
     path: for messages, and where imports and weights are looked for; inputs: shapes and element types, which bind the
     symbolic dimensions; dimensions: what binds them instead. Raises TwError.
     """
-    report = Report()
-    module = load(path, text, report)
+    report = DiagnosticLog()
+    module = load_module(path, text, report)
     main = entry(module, function, report)
-    lowering = Lowering(module, report)
+    lowering = TwLowering(module, report)
     types = _types(lowering, module, main, inputs, dimensions or {}, report)
     made = lowering.main(main, types)
     _check_rest(module, lowering, report)
@@ -51,23 +51,23 @@ def lower_tw(
 def tw_inputs(path: str, text: str, function: str | None, dimensions: Mapping[str, int]) -> tuple[Spec, ...]:
     """Shape and element type of each input of a function with these symbolic dimensions; its body is parsed, and not
     lowered. Raises TwError."""
-    report = Report()
-    module = load(path, text, report)
+    report = DiagnosticLog()
+    module = load_module(path, text, report)
     main = entry(module, function, report)
-    return _specs(_types(Lowering(module, report), module, main, None, dimensions, report), main)
+    return _specs(_types(TwLowering(module, report), module, main, None, dimensions, report), main)
 
 
-def _specs(types: Sequence[TensorType], main: syntax.Function) -> tuple[Spec, ...]:
+def _specs(types: Sequence[TensorType], main: syntax.FunctionItem) -> tuple[Spec, ...]:
     return tuple((t.get_shape(), p.type.dtype.id) for t, p in zip(types, main.parameters, strict=True))
 
 
 def _types(
-    lowering: Lowering,
+    lowering: TwLowering,
     module: Module,
-    main: syntax.Function,
+    main: syntax.FunctionItem,
     inputs: Sequence[Spec] | None,
     dimensions: Mapping[str, int],
-    report: Report,
+    report: DiagnosticLog,
 ) -> list[TensorType]:
     """The types of the inputs. Raises TwError where they do not follow from what is given."""
     if inputs is not None:
@@ -86,7 +86,7 @@ def _types(
         return types
     symbols = {d.id for p in main.parameters for d in _symbols(p.type, module)}
     types_ = [*(p.type for p in main.parameters), *main.results]
-    named = {n.id for t in types_ for d in t.dims for n in syntax.names(d)}
+    named = {n.id for t in types_ for d in t.dims for n in syntax.names_in(d)}
     for name in sorted(set(dimensions) - symbols):
         known = f"it has {', '.join(sorted(symbols))}" if symbols else "it has none"
         if name in module.items:
@@ -103,7 +103,7 @@ def _types(
         help = f"give inputs, or `--shapes {','.join(f'{n}=8' for n in missing)}`"
         report.add(module.source, node.span, f"the dimension `{name}` is not known", "symbolic", help=help)
     report.check()
-    scope = Scope(None, 0, dict(dimensions))
+    scope = BlockNames(None, 0, dict(dimensions))
     types = [lowering.type(p.type, scope) for p in main.parameters]
     report.check()
     return [t for t in types if t is not None]
@@ -113,9 +113,9 @@ def _symbols(node: syntax.Type, module: Module) -> list[syntax.Name]:
     return [d for d in node.dims if isinstance(d, syntax.Name) and d.id not in module.items]
 
 
-def _check_rest(module: Module, lowering: Lowering, report: Report) -> None:
+def _check_rest(module: Module, lowering: TwLowering, report: DiagnosticLog) -> None:
     """What the program does not use is checked too, functions where their types say enough."""
-    other = Lowering(module, report)
+    other = TwLowering(module, report)
     for item in module.items.values():
         if isinstance(item, syntax.Const | syntax.Param):
             other.item(module, item, item)
@@ -123,9 +123,9 @@ def _check_rest(module: Module, lowering: Lowering, report: Report) -> None:
     for function in module.functions():
         if function in lowering.seen or any(_symbols(p.type, module) for p in function.parameters):
             continue
-        types = [lowering.type(p.type, Scope(None, 0)) for p in function.parameters]
+        types = [lowering.type(p.type, BlockNames(None, 0)) for p in function.parameters]
         if not report.found:
-            other = Lowering(module, report)
+            other = TwLowering(module, report)
             other.main(function, [t for t in types if t is not None])
     report.check()
 

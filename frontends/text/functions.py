@@ -21,7 +21,7 @@ from ...dialects.graph import ConstantOp, DataAttr, Graph, GraphOp, HostOp
 from ...dialects.graph.attributes import Literal
 from ...dialects.graph.interface import element_of
 from .arithmetic import floor_divide, modulo, power
-from .builder import POISON, Builder, DTypeName, Poison, describe
+from .builder import POISON, Builder, DTypeName, Poison, describe_value
 from .diagnostics import Problem, did_you_mean
 from .library import LIBRARY, REDUCTION_NAMES, reduction
 
@@ -61,11 +61,11 @@ def binary(b: Builder, sign: str, x: Any, y: Any) -> Any:
 
     for v in (x, y):
         if not isinstance(v, SSAValue | int | float | list):
-            raise Problem(f"`{sign}` needs tensors or numbers, got {describe(v)}")
+            raise Problem(f"`{sign}` needs tensors or numbers, got {describe_value(v)}")
     if sign == "@":
         for v in (x, y):
             if isinstance(v, int | float):
-                raise Problem(f"`@` needs tensors, got {describe(v)}")
+                raise Problem(f"`@` needs tensors, got {describe_value(v)}")
         kinds = [element_of(v) for v in (x, y) if isinstance(v, SSAValue)]
         x, y = (b.tensor(v, kinds[0] if kinds else None) for v in (x, y))
         return matmul(b, x, y)
@@ -86,7 +86,7 @@ def _is_float(value: SSAValue) -> bool:
 
 
 @dataclass(frozen=True)
-class Function:
+class LibraryFunction:
     """What a call needs. kinds: by parameter name, of the positional ones and of the keywords."""
 
     name: str
@@ -180,15 +180,17 @@ def _taken(b: Builder, function: str, name: str, kinds: str, value: Any, argumen
     wanted = " or ".join(_WANTED[k] for k in kinds.split(" | ") if k != "None")
     help = ""
     if kinds == "Tensor" and isinstance(value, int | float):
-        help = f"give it a type: `{describe(value).split()[-1]} as f32`"
+        help = f"give it a type: `{describe_value(value).split()[-1]} as f32`"
     if isinstance(value, SSAValue) and "int" in kinds:
         help = "this must be known at compile time"
     raise Problem(
-        f"`{name}` of `{function}` must be {wanted}, got {describe(value)}", help=help, argument=argument
+        f"`{name}` of `{function}` must be {wanted}, got {describe_value(value)}",
+        help=help,
+        argument=argument,
     )
 
 
-def _from_python(name: str, run: Callable[..., Any]) -> Function:
+def _from_python(name: str, run: Callable[..., Any]) -> LibraryFunction:
     positional, keywords, required, rest, optional = {}, {}, set(), None, 0
     for p in list(inspect.signature(run).parameters.values())[1:]:
         kind = str(p.annotation)
@@ -202,10 +204,10 @@ def _from_python(name: str, run: Callable[..., Any]) -> Function:
             positional[p.name] = kind
             optional += p.default is not p.empty
     doc = (inspect.getdoc(run) or "").split("\n")[0]
-    return Function(name, run, positional, optional, rest, keywords, frozenset(required), doc)
+    return LibraryFunction(name, run, positional, optional, rest, keywords, frozenset(required), doc)
 
 
-def _scalar_function(name: str) -> Function:
+def _scalar_function(name: str) -> LibraryFunction:
     names: tuple[str, ...] = {1: ("x",), 2: ("x", "y"), 3: ("a", "x", "y")}[FUNCTIONS[name].arity]
     if name == "clamp":
         names = ("low", "x", "high")
@@ -214,10 +216,10 @@ def _scalar_function(name: str) -> Function:
     def run(b: Builder, *args: Any) -> Any:
         return b.apply(name, *args)
 
-    return Function(name, run, kinds, 0, None, {}, frozenset(), f"graph.{name} of each element.")
+    return LibraryFunction(name, run, kinds, 0, None, {}, frozenset(), f"graph.{name} of each element.")
 
 
-def _reduction(kind: str) -> Function:
+def _reduction(kind: str) -> LibraryFunction:
     name = REDUCTION_NAMES[kind]
     keywords = {"axis": "int | Ints", "keep": "bool"}
     doc = f"Reduces by `{kind}` along axes, all where none is given; keep: as dimensions of size 1."
@@ -228,17 +230,17 @@ def _reduction(kind: str) -> Function:
                 raise Problem(f"`{name}` of two arguments takes no keywords")
             return b.apply(name, x, *more)
         if not isinstance(x, SSAValue):
-            raise Problem(f"`x` of `{name}` must be a tensor, got {describe(x)}", argument=0)
+            raise Problem(f"`x` of `{name}` must be a tensor, got {describe_value(x)}", argument=0)
         return reduction(b, kind, x, axis, keep)
 
     if name in FUNCTIONS:
         doc += f" Of two arguments: the {name} of each pair of elements."
-        return Function(name, run, {"x": "Value", "y": "Value"}, 1, None, keywords, frozenset(), doc)
-    return Function(name, run, {"x": "Tensor"}, 0, None, keywords, frozenset(), doc)
+        return LibraryFunction(name, run, {"x": "Value", "y": "Value"}, 1, None, keywords, frozenset(), doc)
+    return LibraryFunction(name, run, {"x": "Tensor"}, 0, None, keywords, frozenset(), doc)
 
 
 @cache
-def functions() -> dict[str, Function]:
+def functions() -> dict[str, LibraryFunction]:
     """The functions that have plain names."""
     return {
         **{n: _scalar_function(n) for n in FUNCTIONS if n not in OPERATORS},
@@ -253,7 +255,7 @@ _PROPERTY_KINDS = {DenseArrayBase: "Ints", IntegerAttr: "int", StringAttr: "str"
 
 
 @cache
-def graph_functions() -> dict[str, Function]:
+def graph_functions() -> dict[str, LibraryFunction]:
     """The ops of the graph dialect that have no regions, by their names without `graph.`."""
     found = {}
     for cls in Graph.operations:
@@ -272,7 +274,7 @@ def property_kinds(cls: type[GraphOp]) -> dict[str, str]:
     return kinds
 
 
-def _op_function(name: str, cls: type[GraphOp]) -> Function:
+def _op_function(name: str, cls: type[GraphOp]) -> LibraryFunction:
     definition = cls.get_irdl_definition()
     single = {n: "Tensor" for n, d in definition.operands if not isinstance(d, VarOperandDef)}
     rest = next((n for n, d in definition.operands if isinstance(d, VarOperandDef)), None)
@@ -298,12 +300,12 @@ def _op_function(name: str, cls: type[GraphOp]) -> Function:
 
     extra = {"shape": "Ints", "type": "DTypeName"}
     doc = (inspect.getdoc(cls) or "").split("\n")[0]
-    return Function(
+    return LibraryFunction(
         f"graph.{name}", typed, single, 0, rest, keywords | extra, frozenset(keywords) - optional, doc
     )
 
 
-def _constant_function() -> Function:
+def _constant_function() -> LibraryFunction:
     def run(b: Builder, *, data: str, shape: list[int], type: DTypeName, splat: bool = False) -> SSAValue:
         try:
             content = base64.b64decode(data, validate=True)
@@ -320,4 +322,4 @@ def _constant_function() -> Function:
     keywords = {"data": "str", "shape": "Ints", "type": "DTypeName", "splat": "bool"}
     required = frozenset(keywords) - {"splat"}
     doc = "A constant from its bytes in base64; splat: of one element that fills the shape."
-    return Function("graph.constant", run, {}, 0, None, keywords, required, doc)
+    return LibraryFunction("graph.constant", run, {}, 0, None, keywords, required, doc)

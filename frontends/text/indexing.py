@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from ...dialects.dtypes import dtype_name, tensor
 from ...dialects.graph import DynamicSliceOp, DynamicUpdateSliceOp, ReverseOp
 from ...dialects.graph.interface import element_of, shape_of
-from .builder import I32, Builder, describe, type_text
+from .builder import I32, Builder, describe_value, type_text
 from .diagnostics import Problem
 from .library import gathered, scattered, wrapped
 
@@ -54,7 +54,7 @@ def check_items(b: Builder, x: SSAValue, items: Sequence[Any]) -> list[Item]:
         elif isinstance(item, list):
             out.append(b.tensor(item, I32))
         elif isinstance(item, bool) or not isinstance(item, int | Range | SSAValue | _Mark):
-            raise Problem(f"an index is a whole number, a slice or an i32 tensor, not {describe(item)}")
+            raise Problem(f"an index is a whole number, a slice or an i32 tensor, not {describe_value(item)}")
         elif isinstance(item, SSAValue) and dtype_name(element_of(item)) != "i32":
             raise Problem(f"an index is i32, not {type_text(item.type)}", help=_no_mask(item))
         else:

@@ -328,7 +328,8 @@ def gathered(b: Builder, x: Tensor, picked: Mapping[int, Tensor]) -> Tensor:
 
 
 def _front(picked: Mapping[int, Tensor]) -> int:
-    """How many dimensions stay in front of those of the indices, which stand where the first index of `picked` does."""
+    """How many dimensions come before those of the indices: as many as come before the first index of
+    `picked`."""
     first = next(iter(picked))
     return sum(d not in picked for d in range(first))
 

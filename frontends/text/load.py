@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import syntax
-from .diagnostics import Report, SourceFile, did_you_mean, listed
+from .diagnostics import DiagnosticLog, SourceFile, did_you_mean, in_words
 from .functions import functions
-from .parse import parse
+from .parse import parse_items
 from .source import decoded
 
 
@@ -25,11 +25,11 @@ class Module:
         """Where relative paths of the file start."""
         return Path(self.source.path).parent
 
-    def functions(self) -> list[syntax.Function]:
-        return [i for i in self.items.values() if isinstance(i, syntax.Function)]
+    def functions(self) -> list[syntax.FunctionItem]:
+        return [i for i in self.items.values() if isinstance(i, syntax.FunctionItem)]
 
 
-def load(path: str, text: str, report: Report) -> Module:
+def load_module(path: str, text: str, report: DiagnosticLog) -> Module:
     """The module of a file's text, with all it imports. Raises TwError for syntax errors, also in imported files."""
     modules: dict[Path, Module] = {}
     module = _load(path, text, report, modules, [])
@@ -37,11 +37,13 @@ def load(path: str, text: str, report: Report) -> Module:
     return module
 
 
-def _load(path: str, text: str, report: Report, modules: dict[Path, Module], chain: list[Path]) -> Module:
+def _load(
+    path: str, text: str, report: DiagnosticLog, modules: dict[Path, Module], chain: list[Path]
+) -> Module:
     source = SourceFile(path, text)
     module = modules[Path(path).resolve()] = Module(source)
     before = len(report.found)
-    items = parse(source, report)
+    items = parse_items(source, report)
     sound = len(report.found) == before
     for item in items:
         _define(module, item, report)
@@ -50,13 +52,13 @@ def _load(path: str, text: str, report: Report, modules: dict[Path, Module], cha
     return module
 
 
-def _define(module: Module, item: syntax.Item, report: Report) -> None:
+def _define(module: Module, item: syntax.Item, report: DiagnosticLog) -> None:
     name = item.id.id
     before = module.items.get(name)
     if before is not None:
         other = (module.source, before.id.span, "first defined here")
         report.add(module.source, item.id.span, f"`{name}` is defined twice", other=other)
-    elif name in functions() and isinstance(item, syntax.Function):
+    elif name in functions() and isinstance(item, syntax.FunctionItem):
         message = f"`{name}` is a function of the language"
         report.add(module.source, item.id.span, message, help="give yours another name")
     elif name == "graph":
@@ -71,7 +73,7 @@ def _define(module: Module, item: syntax.Item, report: Report) -> None:
 
 
 def _import(
-    module: Module, item: syntax.Import, report: Report, modules: dict[Path, Module], chain: list[Path]
+    module: Module, item: syntax.Import, report: DiagnosticLog, modules: dict[Path, Module], chain: list[Path]
 ) -> None:
     name = str(item.path.value)
     path = module.folder / name
@@ -107,7 +109,7 @@ def _import(
     module.imports[item.id.id] = modules[key]
 
 
-def entry(module: Module, name: str | None, report: Report) -> syntax.Function:
+def entry(module: Module, name: str | None, report: DiagnosticLog) -> syntax.FunctionItem:
     """The function to compile: the one called `name`, else the only public one, else the only one. Raises TwError."""
     every = module.functions()
     public = [f for f in every if f.public]
@@ -117,7 +119,7 @@ def entry(module: Module, name: str | None, report: Report) -> syntax.Function:
         found = next((f for f in every if f.id.id == name), None)
         if found is None:
             names = [f.id.id for f in every]
-            help = did_you_mean(name, names) or (f"it has {listed(names, 'and')}" if names else "")
+            help = did_you_mean(name, names) or (f"it has {in_words(names, 'and')}" if names else "")
             report.add(source, start, f"{source.path} has no function `{name}`", help=help)
             report.check()
         assert found is not None
@@ -133,7 +135,7 @@ def entry(module: Module, name: str | None, report: Report) -> syntax.Function:
             )
         else:
             kind = "public functions" if public else "functions, none of them `pub`"
-            names = listed([f"`{f.id.id}`" for f in candidates], "and")
+            names = in_words([f"`{f.id.id}`" for f in candidates], "and")
             report.add(
                 source,
                 candidates[1].head,
@@ -144,4 +146,4 @@ def entry(module: Module, name: str | None, report: Report) -> syntax.Function:
     return candidates[0]
 
 
-__all__ = ["Module", "entry", "load"]
+__all__ = ["Module", "entry", "load_module"]

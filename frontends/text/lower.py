@@ -18,12 +18,12 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 from ...dialects.dtypes import dtype_name, element_type, tensor
 from ...dialects.graph.interface import shape_of
 from . import indexing, syntax
-from .builder import MOST_OPS, POISON, Poison, describe, type_text
+from .builder import MOST_OPS, POISON, Poison, describe_value, type_text
 from .control import Control
-from .diagnostics import Problem, Report, Span, did_you_mean
+from .diagnostics import DiagnosticLog, Problem, TextSpan, did_you_mean
 from .expressions import CONSTANTS, hint
 from .load import Module
-from .scope import Scope
+from .scope import BlockNames
 
 Spec = tuple[tuple[int, ...], str]
 """Shape and element type of an input."""
@@ -31,17 +31,17 @@ Spec = tuple[tuple[int, ...], str]
 Statements = Sequence[syntax.Statement]
 
 
-class Lowering(Control):
+class TwLowering(Control):
     """One compilation."""
 
-    def __init__(self, module: Module, report: Report) -> None:
+    def __init__(self, module: Module, report: DiagnosticLog) -> None:
         super().__init__(module, report)
-        self.called: list[syntax.Function] = []
-        self.seen: set[syntax.Function] = set()
+        self.called: list[syntax.FunctionItem] = []
+        self.seen: set[syntax.FunctionItem] = set()
 
     # -- the program ---------------------------------------------------------------------------------------
 
-    def main(self, function: syntax.Function, types: Sequence[TensorType]) -> ModuleOp:
+    def main(self, function: syntax.FunctionItem, types: Sequence[TensorType]) -> ModuleOp:
         """The module whose @main is `function` on inputs of these types. Raises TwError."""
         block = Block(arg_types=types)
         for parameter, arg in zip(function.parameters, block.args, strict=True):
@@ -90,7 +90,7 @@ class Lowering(Control):
 
     # -- types ---------------------------------------------------------------------------------------------
 
-    def type(self, node: syntax.Type, scope: Scope) -> TensorType | None:
+    def type(self, node: syntax.Type, scope: BlockNames) -> TensorType | None:
         """A type whose dimensions are all known; None after an error."""
         element = self.dtype(node.dtype)
         shape = [self.dimension(d, scope) for d in node.dims]
@@ -98,9 +98,9 @@ class Lowering(Control):
             return None
         return tensor([n for n in shape if n is not None], element_type(element))
 
-    def dimension(self, node: syntax.Expr, scope: Scope) -> int | None:
+    def dimension(self, node: syntax.Expr, scope: BlockNames) -> int | None:
         """A dimension known at compile time; None after an error."""
-        for name in syntax.names(node):
+        for name in syntax.names_in(node):
             if scope.find(name.id) is None and name.id not in {*self.module.items, *CONSTANTS}:
                 help = did_you_mean(name.id, scope.numbers() | set(self.module.items))
                 more = f"where no parameter has it as a dimension by itself, write `const {name.id} = 8`"
@@ -110,14 +110,14 @@ class Lowering(Control):
         if isinstance(value, Poison):
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 31:
-            self.fail(node.span, "a dimension is a whole number from 0 up", describe(value))
+            self.fail(node.span, "a dimension is a whole number from 0 up", describe_value(value))
             return None
         return value
 
     def bind(
         self,
         module: Module,
-        function: syntax.Function,
+        function: syntax.FunctionItem,
         types: Sequence[Attribute],
         complain: Callable[..., None],
     ) -> dict[str, int] | None:
@@ -155,7 +155,7 @@ class Lowering(Control):
                     ok = False
                 else:
                     where.setdefault(node.id, f"`{p.id.id}`")
-        scope = Scope(None, 0, dict(found))
+        scope = BlockNames(None, 0, dict(found))
         for i, d, node, n in late:
             with self.within(module):
                 expected = self.dimension(node, scope)
@@ -178,7 +178,9 @@ class Lowering(Control):
 
     # -- functions -----------------------------------------------------------------------------------------
 
-    def invoke(self, node: syntax.Call, module: Module, function: syntax.Function, args: list[Any]) -> Any:
+    def invoke(
+        self, node: syntax.CallExpr, module: Module, function: syntax.FunctionItem, args: list[Any]
+    ) -> Any:
         """A call of a function of the program, inlined."""
         name, parameters = function.id.id, function.parameters
         other = (module.source, function.head, "defined here")
@@ -225,9 +227,9 @@ class Lowering(Control):
     def body(
         self,
         module: Module,
-        function: syntax.Function,
+        function: syntax.FunctionItem,
         args: Sequence[SSAValue],
-        site: Span,
+        site: TextSpan,
     ) -> list[SSAValue] | None:
         """The results of a function on arguments that fit; None after an error."""
         self.tick()
@@ -235,7 +237,7 @@ class Lowering(Control):
         if bound is None:
             return None
         depth = len(self.loops)
-        scope = Scope(None, depth, dict(bound), frozenset(bound))
+        scope = BlockNames(None, depth, dict(bound), frozenset(bound))
         self.called.append(function)
         self.seen.add(function)
         with self.within(module):
@@ -248,7 +250,7 @@ class Lowering(Control):
         self.called.pop()
         return results
 
-    def run_function(self, function: syntax.Function, scope: Scope) -> list[SSAValue] | None:
+    def run_function(self, function: syntax.FunctionItem, scope: BlockNames) -> list[SSAValue] | None:
         last = function.body[-1] if function.body else None
         if not isinstance(last, syntax.Return):
             self.statements(function.body, scope)
@@ -302,7 +304,7 @@ class Lowering(Control):
 
     # -- statements ----------------------------------------------------------------------------------------
 
-    def statements(self, body: Statements, scope: Scope) -> None:
+    def statements(self, body: Statements, scope: BlockNames) -> None:
         """Run statements in a scope. An error in one leaves its names poisoned, and the next is run."""
         for s in body:
             self.tick()
@@ -321,7 +323,7 @@ class Lowering(Control):
                     help = "assign the value in the block and return it after"
                     self.fail(s.span, "`return` stands at the end of a function only", help=help)
 
-    def assign(self, s: syntax.Assign, scope: Scope) -> None:
+    def assign(self, s: syntax.Assign, scope: BlockNames) -> None:
         values = self.assigned_values(s, scope)
         nodes = s.values if len(s.values) == len(s.targets) else [s.values[0]] * len(s.targets)
         seen: set[str] = set()
@@ -341,7 +343,7 @@ class Lowering(Control):
             if isinstance(v, OpResult) and v.name_hint is None:
                 v.name_hint = hint(target.id.id)
 
-    def assigned_values(self, s: syntax.Assign, scope: Scope) -> Sequence[Any]:
+    def assigned_values(self, s: syntax.Assign, scope: BlockNames) -> Sequence[Any]:
         """A value for each name on the left: those on the right, or the several ones of one call."""
         values: Sequence[Any] = [self.expr(v, scope) for v in s.values]
         poisoned = [POISON] * len(s.targets)
@@ -352,7 +354,8 @@ class Lowering(Control):
         else:
             for node, v in zip(s.values, values, strict=True):
                 if isinstance(v, tuple):
-                    self.fail(node.span, "one of several values here", describe(v), "assign it in a line of its own")
+                    what = describe_value(v)
+                    self.fail(node.span, "one of several values here", what, "assign it in a line of its own")
                     return poisoned
         if len(values) != len(s.targets):
             span = (s.targets[0].span[0], s.targets[-1].span[1])
@@ -362,7 +365,7 @@ class Lowering(Control):
             return poisoned
         return values
 
-    def annotated(self, node: syntax.Type, value: Any, at: syntax.Expr, name: str, scope: Scope) -> Any:
+    def annotated(self, node: syntax.Type, value: Any, at: syntax.Expr, name: str, scope: BlockNames) -> Any:
         """A value assigned to a name with a type."""
         wanted = self.type(node, scope)
         if wanted is None:
@@ -373,7 +376,7 @@ class Lowering(Control):
         self.quantize(node, made, scope)
         return made
 
-    def update(self, s: syntax.Update, scope: Scope) -> None:
+    def update(self, s: syntax.Update, scope: BlockNames) -> None:
         old = self.name(s.id, scope)
         items = self.indices(s.items, scope)
         value = self.expr(s.value, scope)
@@ -382,7 +385,7 @@ class Lowering(Control):
         self.at = s.span[0]
         try:
             if not isinstance(old, SSAValue):
-                raise Problem(f"`{s.id.id}` is {describe(old)}, which has no elements to write")
+                raise Problem(f"`{s.id.id}` is {describe_value(old)}, which has no elements to write")
             new = indexing.update(self, old, items, value)
         except Problem as problem:
             self.problem(s, problem)

@@ -14,8 +14,8 @@ from lark.exceptions import UnexpectedToken
 from ...dialects.dtypes import dtype_name
 from ..known import NATIVE
 from . import syntax
-from .diagnostics import Report, SourceFile, Span, did_you_mean, listed
-from .syntax import Node
+from .diagnostics import DiagnosticLog, SourceFile, TextSpan, did_you_mean, in_words
+from .syntax import SyntaxNode
 from .terminals import grammar_text
 from .tokens import BLOCKS, MOST_NESTED, NEWLINE, keywords, span_of, symbols, tokenize
 
@@ -25,7 +25,7 @@ MOST_DEEP = 150
 """Operations within each other in one expression."""
 
 
-def parse(source: SourceFile, report: Report) -> tuple[syntax.Item, ...]:
+def parse_items(source: SourceFile, report: DiagnosticLog) -> tuple[syntax.Item, ...]:
     """The items of a file; syntax errors are reported, and what they are in is left out."""
     dropped: set[int] = set()
     tokens = tokenize(source, report, dropped)
@@ -131,7 +131,7 @@ def _expected(kinds: Iterable[str]) -> str:
         left -= {"LPAR", "LSQB", "DOT"}
     marks = symbols()
     words += sorted(_NAMED.get(k) or f"`{marks.get(k, k)}`" for k in left)
-    return listed(words) if words else "nothing more"
+    return in_words(words) if words else "nothing more"
 
 
 _OTHER_WORDS = {
@@ -158,7 +158,7 @@ _ELEMENT_TYPES = {
 
 
 def _report(
-    source: SourceFile, tokens: Sequence[Token], at: int, expected: Iterable[str], report: Report
+    source: SourceFile, tokens: Sequence[Token], at: int, expected: Iterable[str], report: DiagnosticLog
 ) -> None:
     token, wanted = tokens[at], _expected(expected)
     span = span_of(token)
@@ -227,42 +227,42 @@ def _hint(tokens: Sequence[Token], at: int, expected: set[str]) -> str:
 
 
 class _TooDeep(Exception):
-    def __init__(self, span: Span, what: str, label: str):
+    def __init__(self, span: TextSpan, what: str, label: str):
         super().__init__(what, label)
         self.span = span
 
 
-def _span(children: Sequence[Any]) -> Span:
+def _span(children: Sequence[Any]) -> TextSpan:
     return _ends(children[0])[0], _ends(children[-1])[1]
 
 
-def _ends(child: Any) -> Span:
-    return child.span if isinstance(child, Node) else span_of(child)
+def _ends(child: Any) -> TextSpan:
+    return child.span if isinstance(child, SyntaxNode) else span_of(child)
 
 
 def _nodes(children: Sequence[Any], *kinds: type) -> tuple[Any, ...]:
-    return tuple(c for c in children if isinstance(c, kinds or Node))
+    return tuple(c for c in children if isinstance(c, kinds or SyntaxNode))
 
 
 def _name(token: Token) -> syntax.Name:
     return syntax.Name(span_of(token), str(token))
 
 
-def _string(token: Token) -> syntax.Literal:
-    return syntax.Literal(span_of(token), str(token)[1:-1])
+def _string(token: Token) -> syntax.LiteralExpr:
+    return syntax.LiteralExpr(span_of(token), str(token)[1:-1])
 
 
 @dataclass(slots=True, eq=False)
-class _Block(Node):
+class _Block(SyntaxNode):
     items: tuple[syntax.Statement, ...]
 
 
 @dataclass(slots=True, eq=False)
-class _Results(Node):
+class _Results(SyntaxNode):
     items: tuple[syntax.Type, ...]
 
 
-def _deep(node: Node, *parts: Node) -> Node:
+def _deep(node: SyntaxNode, *parts: SyntaxNode) -> SyntaxNode:
     """`node` with its depth. Raises _TooDeep."""
     node.depth = 1 + max((p.depth for p in parts), default=0)
     if node.depth > MOST_DEEP:
@@ -278,19 +278,19 @@ class _Build(Transformer):
     """One method for each rule of the grammar; children are tokens and the nodes of inner rules."""
 
     def start(self, c: Children) -> list[Any]:
-        return [n for n in c if isinstance(n, Node)]
+        return [n for n in c if isinstance(n, SyntaxNode)]
 
-    def import_(self, c: Children) -> Node:
+    def import_(self, c: Children) -> SyntaxNode:
         return syntax.Import(_span(c), _string(c[1]), _name(c[3]))
 
-    def const_(self, c: Children) -> Node:
+    def const_(self, c: Children) -> SyntaxNode:
         type_ = c[3] if isinstance(c[3], syntax.Type) else None
         return syntax.Const(_span(c), _name(c[1]), type_, c[-1])
 
-    def param(self, c: Children) -> Node:
+    def param(self, c: Children) -> SyntaxNode:
         return syntax.Param(_span(c), _name(c[1]), c[3], _string(c[5]), _string(c[7]))
 
-    def function(self, c: Children) -> Node:
+    def function(self, c: Children) -> SyntaxNode:
         public = c[0].type == "PUB"
         name = c[2] if public else c[1]
         results = next((x.items for x in c if isinstance(x, _Results)), None)
@@ -299,24 +299,24 @@ class _Build(Transformer):
         body = c[-1]
         head = (span_of(c[0])[0], span_of(name)[1])
         parameters = _nodes(c, syntax.Parameter)
-        return syntax.Function(
+        return syntax.FunctionItem(
             (head[0], body.span[1]), _name(name), public, parameters, results, body.items, head
         )
 
-    def parameter(self, c: Children) -> Node:
+    def parameter(self, c: Children) -> SyntaxNode:
         return syntax.Parameter(_span(c), _name(c[0]), c[2])
 
-    def results(self, c: Children) -> Node:
+    def results(self, c: Children) -> SyntaxNode:
         return _Results(_span(c), _nodes(c, syntax.Type))
 
-    def type(self, c: Children) -> Node:
+    def type(self, c: Children) -> SyntaxNode:
         quant = c[-1] if isinstance(c[-1], syntax.Quant) else None
         dims: tuple[Any, ...] = tuple(
-            n for n in c[1:] if isinstance(n, Node) and not isinstance(n, syntax.Quant)
+            n for n in c[1:] if isinstance(n, SyntaxNode) and not isinstance(n, syntax.Quant)
         )
         return syntax.Type(_span(c), self.dtype([c[0]]), dims, quant)
 
-    def quant(self, c: Children) -> Node:
+    def quant(self, c: Children) -> SyntaxNode:
         odd = [n for n in _nodes(c[2:]) if not isinstance(n, syntax.Keyword)]
         words = (
             *_nodes(c, syntax.Keyword),
@@ -324,29 +324,29 @@ class _Build(Transformer):
         )
         return syntax.Quant(_span(c), self.dtype([c[1]]), words)
 
-    def block(self, c: Children) -> Node:
+    def block(self, c: Children) -> SyntaxNode:
         return _Block(_span(c), _nodes(c))
 
-    def assign(self, c: Children) -> Node:
+    def assign(self, c: Children) -> SyntaxNode:
         values = tuple(n for n in _nodes(c) if not isinstance(n, syntax.Target))
         return syntax.Assign(_span(c), _nodes(c, syntax.Target), values)
 
-    def target(self, c: Children) -> Node:
+    def target(self, c: Children) -> SyntaxNode:
         return syntax.Target(_span(c), _name(c[0]), c[2] if len(c) > 1 else None)
 
-    def update(self, c: Children) -> Node:
+    def update(self, c: Children) -> SyntaxNode:
         return syntax.Update(_span(c), _name(c[0]), _nodes(c[1:-1]), c[-1])
 
-    def return_(self, c: Children) -> Node:
+    def return_(self, c: Children) -> SyntaxNode:
         return syntax.Return(_span(c), _nodes(c))
 
-    def for_(self, c: Children) -> Node:
+    def for_(self, c: Children) -> SyntaxNode:
         return syntax.For(_span(c), _name(c[1]), c[3], c[5], c[6].items)
 
-    def while_(self, c: Children) -> Node:
+    def while_(self, c: Children) -> SyntaxNode:
         return syntax.While(_span(c), c[1], c[2].items)
 
-    def if_(self, c: Children) -> Node:
+    def if_(self, c: Children) -> SyntaxNode:
         orelse: tuple[Any, ...] = ()
         chain = 1
         if len(c) > 3 and isinstance(c[4], _Block):
@@ -362,74 +362,74 @@ class _Build(Transformer):
         node.depth = chain
         return node
 
-    def made_binary(self, c: Children) -> Node:
+    def made_binary(self, c: Children) -> SyntaxNode:
         return _deep(syntax.Binary(_span(c), str(c[1]), c[0], c[2]), c[0], c[2])
 
     or_ = and_ = compare = sum = product = power = made_binary
 
-    def made_unary(self, c: Children) -> Node:
+    def made_unary(self, c: Children) -> SyntaxNode:
         return _deep(syntax.Unary(_span(c), str(c[0]), c[1]), c[1])
 
     not_ = negate = made_unary
 
-    def convert(self, c: Children) -> Node:
+    def convert(self, c: Children) -> SyntaxNode:
         return _deep(syntax.Convert(_span(c), c[0], self.dtype([c[2]])), c[0])
 
-    def call(self, c: Children) -> Node:
+    def call(self, c: Children) -> SyntaxNode:
         words = _nodes(c, syntax.Keyword)
         args: tuple[Any, ...] = tuple(
-            n for n in c[1:] if isinstance(n, Node) and not isinstance(n, syntax.Keyword)
+            n for n in c[1:] if isinstance(n, SyntaxNode) and not isinstance(n, syntax.Keyword)
         )
-        return _deep(syntax.Call(_span(c), c[0], args, words), *args, *(w.value for w in words))
+        return _deep(syntax.CallExpr(_span(c), c[0], args, words), *args, *(w.value for w in words))
 
-    def index(self, c: Children) -> Node:
-        return _deep(syntax.Index(_span(c), c[0], _nodes(c[1:])), c[0])
+    def index(self, c: Children) -> SyntaxNode:
+        return _deep(syntax.IndexExpr(_span(c), c[0], _nodes(c[1:])), c[0])
 
-    def name(self, c: Children) -> Node:
+    def name(self, c: Children) -> SyntaxNode:
         return _name(c[0])
 
-    def member(self, c: Children) -> Node:
+    def member(self, c: Children) -> SyntaxNode:
         return syntax.Member(_span(c), _name(c[0]), _name(c[2]))
 
-    def number(self, c: Children) -> Node:
+    def number(self, c: Children) -> SyntaxNode:
         text = str(c[0]).replace("_", "")
         whole = c[0].type == "INT" and len(text) < 100
-        return syntax.Literal(_span(c), int(text) if whole else float(text))
+        return syntax.LiteralExpr(_span(c), int(text) if whole else float(text))
 
-    def string(self, c: Children) -> Node:
+    def string(self, c: Children) -> SyntaxNode:
         return _string(c[0])
 
-    def true(self, c: Children) -> Node:
-        return syntax.Literal(_span(c), True)
+    def true(self, c: Children) -> SyntaxNode:
+        return syntax.LiteralExpr(_span(c), True)
 
-    def false(self, c: Children) -> Node:
-        return syntax.Literal(_span(c), False)
+    def false(self, c: Children) -> SyntaxNode:
+        return syntax.LiteralExpr(_span(c), False)
 
     def dtype(self, c: Children) -> Any:
         return syntax.DType(_span(c), str(c[0]))
 
-    def list_(self, c: Children) -> Node:
+    def list_(self, c: Children) -> SyntaxNode:
         return _deep(syntax.ListOf(_span(c), _nodes(c)), *_nodes(c))
 
-    def group(self, c: Children) -> Node:
+    def group(self, c: Children) -> SyntaxNode:
         c[1].span = _span(c)
         return c[1]
 
-    def keyword(self, c: Children) -> Node:
+    def keyword(self, c: Children) -> SyntaxNode:
         return syntax.Keyword(_span(c), _name(c[0]), c[2])
 
-    def slice(self, c: Children) -> Node:
+    def slice(self, c: Children) -> SyntaxNode:
         parts: list[Any] = [None, None, None]
         at = 0
         for x in c:
-            if isinstance(x, Node):
+            if isinstance(x, SyntaxNode):
                 parts[at] = x
             else:
                 at += 1
         return syntax.Slice(_span(c), *parts)
 
-    def ellipsis(self, c: Children) -> Node:
+    def ellipsis(self, c: Children) -> SyntaxNode:
         return syntax.Ellipsis(_span(c))
 
-    def new_axis(self, c: Children) -> Node:
+    def new_axis(self, c: Children) -> SyntaxNode:
         return syntax.NewAxis(_span(c))

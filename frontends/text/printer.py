@@ -29,7 +29,7 @@ from .builder import BOOLEAN, check_domain, type_text
 from .diagnostics import Problem
 from .expressions import CONSTANTS
 from .format import format_text
-from .forms import FORMS, annotation, bare, constant, number
+from .forms import FORMS, annotation, bare, constant, number_text
 from .functions import OPERATORS, functions, graph_functions, property_kinds
 from .tokens import is_name, keywords
 
@@ -286,7 +286,7 @@ class _Printer:
                 continue
             value = scalar_value(source)
             literal = (
-                number(value, element_of(source)) if value is not None and not shape_of(source) else None
+                number_text(value, element_of(source)) if value is not None and not shape_of(source) else None
             )
             out.append(f"({literal})" if literal and literal[0] == "-" else literal or self.name(source))
         return out
@@ -299,7 +299,7 @@ class _Printer:
         if isinstance(op, ELEMENTWISE["convert"]) and users and all(isinstance(u, CaseOp) for u in users):
             return True
         if isinstance(op, ConstantOp):
-            if number(scalar_value(op.result), element_of(op.result)) is None or shape_of(op.result):
+            if number_text(scalar_value(op.result), element_of(op.result)) is None or shape_of(op.result):
                 return False
             return bool(users) and all(isinstance(u, BroadcastOp) and self.implied(u) for u in users)
         if not isinstance(op, BroadcastOp) or "quant" in op.attributes:
@@ -340,7 +340,7 @@ class _Printer:
 
 
 def _source(value: SSAValue, user: ElementwiseOp) -> SSAValue | None:
-    """What an operand is broadcast from, where that is what the language does by itself."""
+    """The operand of a broadcast that the language makes by itself; None for any other value."""
     op = value.owner
     if not isinstance(op, BroadcastOp) or "quant" in op.attributes:
         return None

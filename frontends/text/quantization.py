@@ -18,10 +18,10 @@ from ...dialects.base import integer_attr
 from ...dialects.dtypes import is_float
 from ...dialects.graph.interface import shape_of
 from . import syntax
-from .builder import Poison, is_number
-from .diagnostics import Span, did_you_mean
+from .builder import Poison, is_known_number
+from .diagnostics import TextSpan, did_you_mean
 from .expressions import Expressions
-from .scope import Scope
+from .scope import BlockNames
 
 
 class Quantization(Expressions):
@@ -29,7 +29,7 @@ class Quantization(Expressions):
 
     # -- quantization --------------------------------------------------------------------------------------
 
-    def quantize(self, node: syntax.Type, value: SSAValue, scope: Scope) -> None:
+    def quantize(self, node: syntax.Type, value: SSAValue, scope: BlockNames) -> None:
         """Keep the annotation of a type on the op that makes the value, or on the parameter of the program."""
         if node.quant is None:
             return
@@ -54,7 +54,9 @@ class Quantization(Expressions):
             return
         kept[key] = found
 
-    def quantization(self, node: syntax.Type, shape: Sequence[int], scope: Scope) -> DictionaryAttr | None:
+    def quantization(
+        self, node: syntax.Type, shape: Sequence[int], scope: BlockNames
+    ) -> DictionaryAttr | None:
         """`quant i8(scale=0.1, zero=3)` as an attribute; None after an error."""
         quant = node.quant
         assert quant is not None
@@ -89,7 +91,7 @@ class Quantization(Expressions):
         return self.checked_quant(narrow, given, shape)
 
     def checked_quant(
-        self, narrow: str, given: Mapping[str, tuple[Any, Span]], shape: Sequence[int]
+        self, narrow: str, given: Mapping[str, tuple[Any, TextSpan]], shape: Sequence[int]
     ) -> DictionaryAttr | None:
         scale, scale_at = given["scale"]
         zero, zero_at = given.get("zero", (0, scale_at))
@@ -97,7 +99,7 @@ class Quantization(Expressions):
         scales = scale if isinstance(scale, list) else [scale]
         zeros = zero if isinstance(zero, list) else [zero]
         if (
-            not all(is_number(v) and not isinstance(v, bool) and 0 < v < float("inf") for v in scales)
+            not all(is_known_number(v) and not isinstance(v, bool) and 0 < v < float("inf") for v in scales)
             or not scales
         ):
             self.fail(scale_at, "`scale` is a positive number, or one for each slice along `axis`")

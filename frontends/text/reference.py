@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from .functions import Function, functions, graph_functions
+from .functions import LibraryFunction, functions, graph_functions
 from .terminals import grammar_text
 
 
@@ -20,7 +20,7 @@ def grammar() -> str:
     return f"```text\n{text}\n```"
 
 
-def table(rows: list[Function]) -> str:
+def table(rows: list[LibraryFunction]) -> str:
     """Functions with what they take and do."""
     lines = ["| function | does |", "|---|---|"]
     for f in rows:

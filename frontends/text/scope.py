@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from xdsl.ir import Block, SSAValue
 
 from .builder import Builder, Value
-from .diagnostics import Span
+from .diagnostics import TextSpan
 
 
 @dataclass(eq=False)
-class Loop:
+class LoopRegion:
     """A region of a loop being built. What it uses of the values around it comes in as carried values in front of
     the others, as JAX does it."""
 
@@ -30,19 +30,19 @@ class Loop:
 
 
 @dataclass(eq=False)
-class Scope:
+class BlockNames:
     """The names of a block; depth: how many loops are around it."""
 
-    parent: Scope | None
+    parent: BlockNames | None
     depth: int
     names: dict[str, Value] = field(default_factory=dict)
     dimensions: frozenset[str] = frozenset()
-    partial: dict[str, Span] = field(default_factory=dict)
+    partial: dict[str, TextSpan] = field(default_factory=dict)
     """Names that one branch of an `if` assigns and the other does not."""
 
     def find(self, name: str) -> tuple[Value, int] | None:
         """The value of a name and the depth of the scope that has it."""
-        scope: Scope | None = self
+        scope: BlockNames | None = self
         while scope is not None:
             if name in scope.names:
                 return scope.names[name], scope.depth
@@ -52,7 +52,7 @@ class Scope:
     def visible(self) -> set[str]:
         """All names that can be used here."""
         out: set[str] = set()
-        scope: Scope | None = self
+        scope: BlockNames | None = self
         while scope is not None:
             out |= set(scope.names)
             scope = scope.parent
@@ -66,6 +66,6 @@ class Scope:
         """Whether a name is a symbolic dimension of the function."""
         return name in self.dimensions or (self.parent is not None and self.parent.is_dimension(name))
 
-    def branches_of(self, name: str) -> Span | None:
+    def branches_of(self, name: str) -> TextSpan | None:
         """Where a name is assigned in one branch only."""
         return self.partial.get(name) or (self.parent.branches_of(name) if self.parent is not None else None)

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .diagnostics import Span
+from .diagnostics import TextSpan
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class SyntaxNode:
     """span: where it stands; depth: how many operations are within each other in it."""
 
-    span: Span
+    span: TextSpan
     depth: int = field(default=0, kw_only=True)
 
 
 @dataclass(slots=True, eq=False)
-class Name(Node):
+class Name(SyntaxNode):
     """`x`"""
 
     id: str
 
 
 @dataclass(slots=True, eq=False)
-class Member(Node):
+class Member(SyntaxNode):
     """`layers.linear`: a name of an imported file."""
 
     module: Name
@@ -32,26 +32,26 @@ class Member(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Literal(Node):
+class LiteralExpr(SyntaxNode):
     """A number, truth value or string."""
 
     value: float | int | bool | str
 
 
 @dataclass(slots=True, eq=False)
-class DType(Node):
+class DType(SyntaxNode):
     """`f16`, as a value."""
 
     id: str
 
 
 @dataclass(slots=True, eq=False)
-class ListOf(Node):
+class ListOf(SyntaxNode):
     items: tuple[Expr, ...]
 
 
 @dataclass(slots=True, eq=False)
-class Unary(Node):
+class Unary(SyntaxNode):
     """`-x` or `not x`."""
 
     op: str
@@ -59,14 +59,14 @@ class Unary(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Binary(Node):
+class Binary(SyntaxNode):
     op: str
     left: Expr
     right: Expr
 
 
 @dataclass(slots=True, eq=False)
-class Convert(Node):
+class Convert(SyntaxNode):
     """`x as f16`"""
 
     x: Expr
@@ -74,7 +74,7 @@ class Convert(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Keyword(Node):
+class Keyword(SyntaxNode):
     """`axis=1` in a call."""
 
     id: Name
@@ -82,43 +82,43 @@ class Keyword(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Call(Node):
+class CallExpr(SyntaxNode):
     callee: Name | Member
     args: tuple[Expr, ...]
     keywords: tuple[Keyword, ...]
 
 
 @dataclass(slots=True, eq=False)
-class Slice(Node):
+class Slice(SyntaxNode):
     start: Expr | None
     stop: Expr | None
     step: Expr | None
 
 
 @dataclass(slots=True, eq=False)
-class Ellipsis(Node):
+class Ellipsis(SyntaxNode):
     """`...`: all dimensions that the other indices leave."""
 
 
 @dataclass(slots=True, eq=False)
-class NewAxis(Node):
+class NewAxis(SyntaxNode):
     """`new`: a dimension of size 1."""
 
 
 @dataclass(slots=True, eq=False)
-class Index(Node):
+class IndexExpr(SyntaxNode):
     """`x[1, ::2]`"""
 
     x: Expr
     items: tuple[IndexItem, ...]
 
 
-Expr = Name | Member | Literal | DType | ListOf | Unary | Binary | Convert | Call | Index
+Expr = Name | Member | LiteralExpr | DType | ListOf | Unary | Binary | Convert | CallExpr | IndexExpr
 IndexItem = Expr | Slice | Ellipsis | NewAxis
 
 
 @dataclass(slots=True, eq=False)
-class Quant(Node):
+class Quant(SyntaxNode):
     """`quant i8(scale=0.1, zero=3)`"""
 
     dtype: DType
@@ -126,7 +126,7 @@ class Quant(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Type(Node):
+class Type(SyntaxNode):
     """`f16[N, 128]`, with a quantization annotation or None."""
 
     dtype: DType
@@ -135,7 +135,7 @@ class Type(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Target(Node):
+class Target(SyntaxNode):
     """The left side of an assignment."""
 
     id: Name
@@ -143,7 +143,7 @@ class Target(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Assign(Node):
+class Assign(SyntaxNode):
     """`a, b = f(x)`, or a value for each name: `a, b = b, a`"""
 
     targets: tuple[Target, ...]
@@ -151,7 +151,7 @@ class Assign(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Update(Node):
+class Update(SyntaxNode):
     """`x[i] = value`"""
 
     id: Name
@@ -160,12 +160,12 @@ class Update(Node):
 
 
 @dataclass(slots=True, eq=False)
-class Return(Node):
+class Return(SyntaxNode):
     values: tuple[Expr, ...]
 
 
 @dataclass(slots=True, eq=False)
-class For(Node):
+class For(SyntaxNode):
     """`for i in start..stop { body }`"""
 
     index: Name
@@ -175,13 +175,13 @@ class For(Node):
 
 
 @dataclass(slots=True, eq=False)
-class While(Node):
+class While(SyntaxNode):
     condition: Expr
     body: tuple[Statement, ...]
 
 
 @dataclass(slots=True, eq=False)
-class If(Node):
+class If(SyntaxNode):
     """`orelse` is empty where there is no else."""
 
     condition: Expr
@@ -193,36 +193,36 @@ Statement = Assign | Update | Return | For | While | If
 
 
 @dataclass(slots=True, eq=False)
-class Import(Node):
-    path: Literal
+class Import(SyntaxNode):
+    path: LiteralExpr
     id: Name
 
 
 @dataclass(slots=True, eq=False)
-class Const(Node):
+class Const(SyntaxNode):
     id: Name
     type: Type | None
     value: Expr
 
 
 @dataclass(slots=True, eq=False)
-class Param(Node):
+class Param(SyntaxNode):
     """`param w: f16[4, 4] = "file"["key"]`"""
 
     id: Name
     type: Type
-    path: Literal
-    key: Literal
+    path: LiteralExpr
+    key: LiteralExpr
 
 
 @dataclass(slots=True, eq=False)
-class Parameter(Node):
+class Parameter(SyntaxNode):
     id: Name
     type: Type
 
 
 @dataclass(slots=True, eq=False)
-class Function(Node):
+class FunctionItem(SyntaxNode):
     """`head` is the span of `fn name`."""
 
     id: Name
@@ -230,22 +230,22 @@ class Function(Node):
     parameters: tuple[Parameter, ...]
     results: tuple[Type, ...]
     body: tuple[Statement, ...]
-    head: Span
+    head: TextSpan
 
 
-Item = Import | Const | Param | Function
+Item = Import | Const | Param | FunctionItem
 
 
-def names(node: Expr) -> Iterator[Name]:
+def names_in(node: Expr) -> Iterator[Name]:
     """The names in the arithmetic of a dimension."""
     match node:
         case Name():
             yield node
         case Unary():
-            yield from names(node.x)
+            yield from names_in(node.x)
         case Binary():
-            yield from names(node.left)
-            yield from names(node.right)
+            yield from names_in(node.left)
+            yield from names_in(node.right)
         case _:
             pass
 

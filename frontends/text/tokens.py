@@ -8,7 +8,7 @@ from functools import cache
 
 from lark import Lark, Token
 
-from .diagnostics import Report, SourceFile, Span
+from .diagnostics import DiagnosticLog, SourceFile, TextSpan
 from .terminals import grammar_text
 
 NEWLINE = "_NEWLINE"
@@ -77,7 +77,9 @@ _STANDS_FOR = {"'": "STRING", "&": "AND", "|": "OR"}
 """What the parser takes unknown text for, so that it says nothing more about it."""
 
 
-def tokenize(source: SourceFile, report: Report, dropped: set[int] | None = None) -> list[Token] | None:
+def tokenize(
+    source: SourceFile, report: DiagnosticLog, dropped: set[int] | None = None
+) -> list[Token] | None:
     """The tokens as the grammar wants them: newlines inside ( ) and [ ] go, a block's last statement gets one.
     Reports unknown characters and brackets without a partner; None where there were such brackets. dropped: gets
     the starts of tokens before which there was something unknown that stands for nothing."""
@@ -125,7 +127,7 @@ def _newline(at: int | None) -> Token:
     return Token(NEWLINE, "\n", start_pos=at, end_pos=at)
 
 
-def span_of(token: Token) -> Span:
+def span_of(token: Token) -> TextSpan:
     """Where a token stands."""
     return token.start_pos or 0, token.end_pos or 0
 
@@ -147,7 +149,7 @@ _REPLACED = {
 }
 
 
-def _unknown(token: Token, source: SourceFile, report: Report) -> bool:
+def _unknown(token: Token, source: SourceFile, report: DiagnosticLog) -> bool:
     if token.type == "STRING":
         odd = next((i for i, c in enumerate(token) if c < " "), None)
         if odd is not None:
@@ -175,9 +177,9 @@ BLOCKS = "blocks stand between `{` and `}`"
 """What is said of a block in Python's way."""
 
 
-def _matched(tokens: Sequence[Token], source: SourceFile, report: Report) -> bool:
-    """Whether brackets match; reports each that does not. A line that starts with a word which only ever starts a
-    line closes what was left open before it."""
+def _matched(tokens: Sequence[Token], source: SourceFile, report: DiagnosticLog) -> bool:
+    """Whether brackets match; reports each that does not. Some words only ever start a line: a line that
+    starts with one closes the brackets that are still open before it."""
     marks = symbols()
     stack: list[Token] = []
     colons: list[Token] = []  # at the end of a line, where others open a block

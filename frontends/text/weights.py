@@ -8,7 +8,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ...dialects.dtypes import numpy_dtype
-from .diagnostics import Problem, did_you_mean, listed
+from .diagnostics import Problem, did_you_mean, in_words
 
 _SAFETENSORS = {
     "F64": "f64",
@@ -43,7 +43,7 @@ class WeightFiles:
             arrays = self._arrays[path] = _load(path)
         if key not in arrays:
             names = sorted(arrays)
-            known = f"it has {listed(names[:8], 'and')}" if names else "it is empty"
+            known = f"it has {in_words(names[:8], 'and')}" if names else "it is empty"
             raise Problem(
                 f'{path.name} has no array "{key}"', help=did_you_mean(key, names) or known, argument="key"
             )

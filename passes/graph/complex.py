@@ -81,7 +81,7 @@ def half(whole: Literal, elements: np.ndarray) -> Literal:
     return Literal(made.dtype, whole.shape, made.data, whole.splat or made.splat)
 
 
-class Builder(TensorBuilder):
+class PartsBuilder(TensorBuilder):
     """Builds ops before `at`, each with a location that is given, and remembers them."""
 
     def __init__(self, at: Operation, location: LocationAttr, made: list[Operation]):
@@ -136,7 +136,7 @@ class Splitter:
         ops, first = list(block.ops), block.first_op
         assert first is not None
         if text(func.sym_name) == "main":
-            builder = Builder(first, func.location, self.made)
+            builder = PartsBuilder(first, func.location, self.made)
             for arg in block.args:
                 if is_complex_tensor(arg.type):
                     self.keep(arg, builder)
@@ -178,8 +178,8 @@ class Splitter:
 
     # -- values --------------------------------------------------------------------------------------------
 
-    def builder(self, op: Operation) -> Builder:
-        return Builder(op, op.location, self.made)
+    def builder(self, op: Operation) -> PartsBuilder:
+        return PartsBuilder(op, op.location, self.made)
 
     def bind(self, value: SSAValue, pair: Pair) -> None:
         """Notes the parts of a value, which take their names from it."""
@@ -189,13 +189,13 @@ class Splitter:
                     half.name_hint = f"{value.name_hint}_{suffix}"
         self.pairs[value] = pair
 
-    def keep(self, value: SSAValue, builder: Builder) -> None:
+    def keep(self, value: SSAValue, builder: PartsBuilder) -> None:
         """A value that stays complex: its parts are views of it."""
         self.wholes[value] = value
         assert isinstance(value.type, TensorType)
         self.bind(value, self.halves(builder.add(ViewOp, [value], paired(value.type)), builder))
 
-    def halves(self, pairs: SSAValue, builder: Builder) -> Pair:
+    def halves(self, pairs: SSAValue, builder: PartsBuilder) -> Pair:
         """Both parts of f32 with a last dimension of 2."""
         *shape, _ = shape_of(pairs)
         zeros, ones = [0] * len(shape), [1] * (len(shape) + 1)
@@ -204,7 +204,7 @@ class Splitter:
         )
         return Pair(re, im)
 
-    def whole(self, value: SSAValue, builder: Builder) -> SSAValue:
+    def whole(self, value: SSAValue, builder: PartsBuilder) -> SSAValue:
         """A complex value as a tensor in memory."""
         if value in self.wholes:
             return self.wholes[value]
@@ -215,7 +215,7 @@ class Splitter:
             self.joined[key].name_hint = value.name_hint
         return self.joined[key]
 
-    def side_by_side(self, pair: Pair, builder: Builder) -> SSAValue:
+    def side_by_side(self, pair: Pair, builder: PartsBuilder) -> SSAValue:
         """Both parts along a new last dimension."""
         shape = shape_of(pair.re)
         parts = [builder.reshape(half, [*shape, 1]) for half in (pair.re, pair.im)]
@@ -253,7 +253,7 @@ class Splitter:
 
     # -- ops -----------------------------------------------------------------------------------------------
 
-    def partwise(self, op: GraphOp, builder: Builder) -> None:
+    def partwise(self, op: GraphOp, builder: PartsBuilder) -> None:
         kinds = [real_type(r.type) for r in op.results]
         halves = [
             builder.insert(
@@ -268,7 +268,7 @@ class Splitter:
         ]
         self.replace(op, [half for pair in zip(*halves, strict=True) for half in pair])
 
-    def reshape(self, op: ReshapeOp, builder: Builder) -> None:
+    def reshape(self, op: ReshapeOp, builder: PartsBuilder) -> None:
         """What is whole stays so: this moves nothing."""
         if op.x not in self.wholes:
             self.partwise(op, builder)
@@ -277,7 +277,7 @@ class Splitter:
         self.partwise(op, builder)
         self.wholes[op.result] = inner
 
-    def constant(self, op: ConstantOp, builder: Builder) -> None:
+    def constant(self, op: ConstantOp, builder: PartsBuilder) -> None:
         literal, kind = op.value.data, real_type(op.result.type)
         elements = literal.elements()
         kept = builder.add(ConstantOp, [], op.result.type, value=op.value)
@@ -288,11 +288,11 @@ class Splitter:
         self.replace(op, halves)
         self.wholes[op.result] = kept
 
-    def iota(self, op: IotaOp, builder: Builder) -> None:
+    def iota(self, op: IotaOp, builder: PartsBuilder) -> None:
         counted = builder.add(IotaOp, [], real_type(op.result.type), dim=op.dim)
         self.replace(op, [counted, builder.constant(0, shape_of(op.result), REAL)])
 
-    def view(self, op: ViewOp, builder: Builder) -> None:
+    def view(self, op: ViewOp, builder: PartsBuilder) -> None:
         """A view that is there already, of or as complex numbers."""
         if is_complex_tensor(op.x.type):
             known = op.x in self.wholes
@@ -310,7 +310,7 @@ class Splitter:
         self.replace(op, [pair.re, pair.im])
         self.wholes[op.result] = kept
 
-    def elementwise(self, op: ElementwiseOp, builder: Builder) -> None:
+    def elementwise(self, op: ElementwiseOp, builder: PartsBuilder) -> None:
         name = op.FUNCTION.name
         if isinstance(op, PART_OPS["complex"]):
             self.replace(op, op.operands)
@@ -326,7 +326,7 @@ class Splitter:
         else:
             raise PassError(f"{describe(op)} has no formula for complex numbers: let the host run it")
 
-    def convert(self, op: ElementwiseOp, builder: Builder) -> None:
+    def convert(self, op: ElementwiseOp, builder: PartsBuilder) -> None:
         """To complex numbers with imaginary parts of 0; of them, the real part."""
         (x,), (y,) = op.operands, op.results
         if is_complex_tensor(y.type) and not is_complex_tensor(x.type):
@@ -336,7 +336,7 @@ class Splitter:
         else:
             self.replace(op, [builder.convert(self.pairs[x].re, element_of(y))])
 
-    def product(self, op: ContractOp | ConvOp, builder: Builder) -> None:
+    def product(self, op: ContractOp | ConvOp, builder: PartsBuilder) -> None:
         """Four products of the parts."""
         a, b = self.pairs[op.lhs], self.pairs[op.rhs]
         kind = real_type(op.result.type)
@@ -349,7 +349,7 @@ class Splitter:
         im = parts.add(multiply(a.re, b.im), multiply(a.im, b.re))
         self.replace(op, [re, im])
 
-    def sort(self, op: SortOp, builder: Builder) -> None:
+    def sort(self, op: SortOp, builder: PartsBuilder) -> None:
         """Parts are sorted along; complex numbers themselves have no order."""
         order = op.order()
         if any(op.xs[k] in self.pairs for k in order.operands):
@@ -370,18 +370,18 @@ class Splitter:
 
     # -- the program ---------------------------------------------------------------------------------------
 
-    def host(self, op: HostOp, builder: Builder) -> None:
+    def host(self, op: HostOp, builder: PartsBuilder) -> None:
         """The host has complex numbers."""
         for i, v in enumerate(op.operands):
             if v in self.pairs:
                 op.operands[i] = self.whole(v, builder)
         assert op.next_op is not None
-        behind = Builder(op.next_op, op.location, self.made)
+        behind = PartsBuilder(op.next_op, op.location, self.made)
         for r in op.results:
             if is_complex_tensor(r.type):
                 self.keep(r, behind)
 
-    def loop(self, op: WhileOp, builder: Builder) -> None:
+    def loop(self, op: WhileOp, builder: PartsBuilder) -> None:
         inits = list(op.inits)
         for region in op.regions:
             self.arguments(region.block)
@@ -391,7 +391,7 @@ class Splitter:
             properties["counter"] = integer_attr(self.place(inits, integer(op.counter)))
         self.control(op, self.flat(inits), properties, builder)
 
-    def case(self, op: CaseOp, builder: Builder) -> None:
+    def case(self, op: CaseOp, builder: PartsBuilder) -> None:
         for region in op.branches:
             self.ops(list(region.block.ops))
         self.control(op, [op.index], dict(op.properties), builder)
@@ -401,7 +401,7 @@ class Splitter:
         op: WhileOp | CaseOp,
         operands: Sequence[SSAValue],
         properties: dict[str, Attribute],
-        builder: Builder,
+        builder: PartsBuilder,
     ) -> None:
         made = type(op).create(
             operands=operands,
@@ -413,13 +413,13 @@ class Splitter:
         builder.block.insert_op_before(made, op)
         self.replace(op, made.results)
 
-    def call(self, op: CallOp, builder: Builder) -> None:
+    def call(self, op: CallOp, builder: PartsBuilder) -> None:
         made = CallOp(op.callee, self.flat(op.arguments), flat_types(op.result_types))
         made.location = op.location
         builder.block.insert_op_before(made, op)
         self.replace(op, made.results)
 
-    def end(self, op: YieldOp | ReturnOp, builder: Builder) -> None:
+    def end(self, op: YieldOp | ReturnOp, builder: PartsBuilder) -> None:
         """@main gives complex tensors; everything inside hands on parts."""
         around = op.parent_op()
         if isinstance(around, FuncOp) and text(around.sym_name) == "main":
@@ -428,7 +428,7 @@ class Splitter:
             op.operands = self.flat(op.operands)
 
 
-HANDLERS: dict[type[Operation], Callable[[Splitter, Any, Builder], None]] = {
+HANDLERS: dict[type[Operation], Callable[[Splitter, Any, PartsBuilder], None]] = {
     ElementwiseOp: Splitter.elementwise,
     ReshapeOp: Splitter.reshape,
     ConstantOp: Splitter.constant,

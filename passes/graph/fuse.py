@@ -331,74 +331,8 @@ class BlockFuser:
         return [a if isinstance(a, int) else None for a in found]
 
     def _fusion(self, group: Group, inputs: list[SSAValue], fused: dict[SSAValue, SSAValue]) -> FusionOp:
-        block = Block(arg_types=[v.type for v in inputs])
-        inside: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
-
-        def given(op: Operation) -> Sequence[SSAValue]:
-            return self.moved[op][0] if op in self.moved else op.operands
-
-        def literal(op: Operation, value: SSAValue) -> bool:
-            """Whether the value of a pad stays a constant inside, even where the same constant is read as a tensor."""
-            if type(op) is not PadOp or value is not given(op)[1]:
-                return False
-            return isinstance(value.owner, ConstantOp) and value in inputs
-
-        def operand(op: Operation, value: SSAValue) -> SSAValue:
-            if not literal(op, value):
-                return inside[value]
-            constant = value.owner
-            assert isinstance(constant, ConstantOp)
-            copied = ConstantOp.create(
-                result_types=[value.type], properties=constant.properties, location=constant.location
-            )
-            block.add_op(copied)
-            return copied.result
-
-        def place(op: Operation) -> None:
-            """Puts an op into the fusion: itself where it is in no other yet and not needed outside, else a copy."""
-            operands = [operand(op, v) for v in given(op)]
-            axes = self.axes.get((group.number, op))
-            attributes = self.moved[op][1] if op in self.moved else op.attributes
-            attributes = {**attributes, **({} if axes is None else {AXES: axes})}
-            if op.parent is self.block and op not in self.kept:
-                before = tuple(op.operands)
-                self.moved[op] = before, op.attributes
-                op.attributes = attributes
-                op.detach()
-                for i, (old, new) in enumerate(zip(before, operands, strict=True)):
-                    if new is not old:
-                        op.operands[i] = new
-                block.add_op(op)
-                inside.update((r, r) for r in op.results)
-                return
-            copied = type(op).create(
-                operands=operands,
-                result_types=[r.type for r in op.results],
-                properties=op.properties,
-                attributes=attributes,
-                location=op.location,
-            )
-            block.add_op(copied)
-            for old, new in zip(op.results, copied.results, strict=True):
-                new.name_hint = old.name_hint
-            inside.update(zip(op.results, copied.results, strict=True))
-
-        def clone(value: SSAValue) -> SSAValue:
-            # a stack and no recursion: a chain of sums may be as long as a convolution's window has positions
-            pending = [value]
-            while pending:
-                if pending[-1] in inside:
-                    pending.pop()
-                    continue
-                op = pending[-1].owner
-                assert isinstance(op, Operation)
-                missing = [v for v in given(op) if v not in inside and not literal(op, v)]
-                pending += reversed(missing)
-                if not missing:
-                    place(op)
-            return inside[value]
-
-        block.add_op(YieldOp.create(operands=[clone(v) for v in group.outputs]))
+        contents = _Contents(self, group, inputs)
+        contents.block.add_op(YieldOp.create(operands=[contents.clone(v) for v in group.outputs]))
         kind = group.kind
         if kind == "cube" and sum(not is_layout(m) for m in group.members) > 1:
             kind = "mix"
@@ -409,10 +343,86 @@ class BlockFuser:
             operands=[fused.get(v, v) for v in inputs],
             result_types=[v.type for v in group.outputs],
             properties={"kind": StringAttr(kind), "domain": ints(group.domain)},
-            regions=[Region(block)],
+            regions=[Region(contents.block)],
             location=source.location,
         )
         for value, result in zip(group.outputs, fusion.results, strict=True):
             result.name_hint = value.name_hint
         fused.update(zip(group.outputs, fusion.results, strict=True))
         return fusion
+
+
+class _Contents:
+    """The block of a fusion under construction, and what values are called in it."""
+
+    def __init__(self, fuser: BlockFuser, group: Group, inputs: list[SSAValue]) -> None:
+        self.fuser, self.group, self.inputs = fuser, group, inputs
+        self.block = Block(arg_types=[v.type for v in inputs])
+        self.inside: dict[SSAValue, SSAValue] = dict(zip(inputs, self.block.args, strict=True))
+
+    def clone(self, value: SSAValue) -> SSAValue:
+        """A value in the fusion, with all that it is made of."""
+        # a stack and no recursion: a chain of sums may be as long as a convolution's window has positions
+        pending = [value]
+        while pending:
+            if pending[-1] in self.inside:
+                pending.pop()
+                continue
+            op = pending[-1].owner
+            assert isinstance(op, Operation)
+            missing = [v for v in self._given(op) if v not in self.inside and not self._literal(op, v)]
+            pending += reversed(missing)
+            if not missing:
+                self._place(op)
+        return self.inside[value]
+
+    def _given(self, op: Operation) -> Sequence[SSAValue]:
+        """The operands that an op has outside."""
+        return self.fuser.moved[op][0] if op in self.fuser.moved else op.operands
+
+    def _literal(self, op: Operation, value: SSAValue) -> bool:
+        """Whether the value of a pad stays a constant inside, even where the same constant is read as a tensor."""
+        if type(op) is not PadOp or value is not self._given(op)[1]:
+            return False
+        return isinstance(value.owner, ConstantOp) and value in self.inputs
+
+    def _operand(self, op: Operation, value: SSAValue) -> SSAValue:
+        if not self._literal(op, value):
+            return self.inside[value]
+        constant = value.owner
+        assert isinstance(constant, ConstantOp)
+        copied = ConstantOp.create(
+            result_types=[value.type], properties=constant.properties, location=constant.location
+        )
+        self.block.add_op(copied)
+        return copied.result
+
+    def _place(self, op: Operation) -> None:
+        """Puts an op into the fusion: itself where it is in no other yet and not needed outside, else a copy."""
+        fuser = self.fuser
+        operands = [self._operand(op, v) for v in self._given(op)]
+        axes = fuser.axes.get((self.group.number, op))
+        attributes = fuser.moved[op][1] if op in fuser.moved else op.attributes
+        attributes = {**attributes, **({} if axes is None else {AXES: axes})}
+        if op.parent is fuser.block and op not in fuser.kept:
+            before = tuple(op.operands)
+            fuser.moved[op] = before, op.attributes
+            op.attributes = attributes
+            op.detach()
+            for i, (old, new) in enumerate(zip(before, operands, strict=True)):
+                if new is not old:
+                    op.operands[i] = new
+            self.block.add_op(op)
+            self.inside.update((r, r) for r in op.results)
+            return
+        copied = type(op).create(
+            operands=operands,
+            result_types=[r.type for r in op.results],
+            properties=op.properties,
+            attributes=attributes,
+            location=op.location,
+        )
+        self.block.add_op(copied)
+        for old, new in zip(op.results, copied.results, strict=True):
+            new.name_hint = old.name_hint
+        self.inside.update(zip(op.results, copied.results, strict=True))

@@ -27,7 +27,7 @@ from ...machine import Machine
 from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
 from .dependencies import Dependencies, Group
-from .layout_axes import Axes, axes_behind, backward_axes, base_of, behind
+from .layout_axes import Axes, Broadcast, FoundAxes, axes_behind, backward_axes, base_of, behind
 
 ABSORB_RATIO = 16
 """A group this many times smaller than its consumer is recomputed there instead of stored and loaded."""
@@ -251,7 +251,7 @@ class Grouper(Dependencies):
         dims = set(to_ints(op.dims)) if isinstance(op, ReduceOp) else {integer(op.dim)}
         for group in self.candidates([op.x]):
             axes = self.axes_in(group, op.x)
-            if group.kind != "vector" or group.closed or axes is None or "new" in axes:
+            if group.kind != "vector" or group.closed or axes is None or Broadcast.ADDED in axes:
                 continue
             named = tuple(a if isinstance(a, int) else None for a in axes)
             reduced = {named[d] for d in dims if named[d] is not None}
@@ -342,18 +342,18 @@ class Grouper(Dependencies):
 
     # -- where a value stands in a group ---------------------------------------------------------------------
 
-    def axes_in(self, group: Group, value: SSAValue) -> list[int | str | None] | None:
+    def axes_in(self, group: Group, value: SSAValue) -> FoundAxes | None:
         """Axes of `value` where it is a value of `group` seen through layout ops; None otherwise."""
         chain, base = behind(value, group.axes)
         return axes_behind(chain, group.axes[base]) if base in group.axes else None
 
-    def _complete(self, group: Group, axes: list[int | str | None], shape: Sequence[int]) -> Axes | None:
+    def _complete(self, group: Group, axes: FoundAxes, shape: Sequence[int]) -> Axes | None:
         """Gives dimensions that a broadcast added the group's unused axes of the same extent, in order."""
         used = {a for a in axes if isinstance(a, int)}
         free = [a for a in range(len(group.domain)) if a not in used]
         out: list[int | None] = []
         for a, s in zip(axes, shape, strict=True):
-            if a != "new":
+            if a is not Broadcast.ADDED:
                 out.append(a if isinstance(a, int) else None)
                 continue
             match = next((f for f in free if group.domain[f] == s), None)
@@ -370,7 +370,7 @@ class Grouper(Dependencies):
         return self._matches(group, value, self.axes_in(group, value), axes)
 
     def _matches(
-        self, group: Group, value: SSAValue, found: Sequence[int | str | None] | None, axes: Axes
+        self, group: Group, value: SSAValue, found: Sequence[int | Broadcast | None] | None, axes: Axes
     ) -> bool | None:
         """`_agrees`, where the axes of `value` in the group are found already."""
         if found is None:
@@ -379,7 +379,7 @@ class Grouper(Dependencies):
                 if self.needs_of(value) & group.bit or self.of(value).base.owner in group.inside
                 else None
             )
-        return all(f in ("new", None) or f == a for f, a in zip(found, axes, strict=True))
+        return all(f in (Broadcast.ADDED, None) or f == a for f, a in zip(found, axes, strict=True))
 
     def place(self, group: Group, op: Operation) -> Axes | None:
         """The axes an elementwise op would have in `group`, or None where it cannot join."""
@@ -389,7 +389,9 @@ class Grouper(Dependencies):
         guesses = [a for a in found.values() if a is not None]
         if not guesses:
             return None
-        axes = self._complete(group, min(guesses, key=lambda a: a.count("new")), shape_of(op.results[0]))
+        axes = self._complete(
+            group, min(guesses, key=lambda a: a.count(Broadcast.ADDED)), shape_of(op.results[0])
+        )
         if axes is None or any(self._matches(group, v, a, axes) is False for v, a in found.items()):
             return None
         return axes

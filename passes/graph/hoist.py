@@ -94,7 +94,7 @@ def hoist_region(loop: WhileOp, region: Region) -> None:
     invariant: dict[Operation, None] = {}
     for op in region.block.ops:
         if op.results and (isinstance(op, CallOp) or (isinstance(op, GraphOp) and is_side_effect_free(op))):
-            inside = (owner for v in used(op) if region.is_ancestor(owner := v.owner))
+            inside = (owner for v in outer_operands(op) if region.is_ancestor(owner := v.owner))
             if all(owner in invariant for owner in inside):
                 invariant[op] = None
     moved: set[Operation] = set()
@@ -109,7 +109,7 @@ def hoist_region(loop: WhileOp, region: Region) -> None:
             block.insert_op_before(op, loop)
 
 
-def used(op: Operation) -> list[SSAValue]:
+def outer_operands(op: Operation) -> list[SSAValue]:
     """Values from outside that an op, or an op inside it, uses."""
     return [v for inner in op.walk() for v in inner.operands if inner is op or not op.is_ancestor(v.owner)]
 
@@ -122,7 +122,9 @@ def makers(op: Operation, invariant: Container[Operation]) -> set[Operation]:
         op = pending.pop()
         if op not in found:
             found.add(op)
-            pending += [v.owner for v in used(op) if isinstance(v.owner, Operation) and v.owner in invariant]
+            pending += [
+                v.owner for v in outer_operands(op) if isinstance(v.owner, Operation) and v.owner in invariant
+            ]
     return found
 
 
@@ -135,10 +137,13 @@ def pays(op: Operation, invariant: Container[Operation]) -> bool:
         return True
     ops = makers(op, invariant)
     read = {
-        v for inner in ops for v in used(inner) if v.owner not in ops and not isinstance(v.owner, ConstantOp)
+        v
+        for inner in ops
+        for v in outer_operands(inner)
+        if v.owner not in ops and not isinstance(v.owner, ConstantOp)
     }
-    return bytes_of(op.results[0]) <= sum(map(bytes_of, read))
+    return value_bytes(op.results[0]) <= sum(map(value_bytes, read))
 
 
-def bytes_of(value: SSAValue) -> int:
+def value_bytes(value: SSAValue) -> int:
     return size(shape_of(value)) * itemsize(element_of(value))

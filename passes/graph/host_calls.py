@@ -42,7 +42,7 @@ def refuse(blocks: Sequence[Block]) -> None:
         )
 
 
-def join(block: Block) -> None:
+def join_host_ops(block: Block) -> None:
     """Makes one host op of those that need no work of the device in between."""
     ops = list(block.ops)
     if sum(isinstance(op, HostOp) for op in ops) < 2:
@@ -51,7 +51,7 @@ def join(block: Block) -> None:
     groups: dict[int, list[HostOp]] = {}
     joins = {op for op in ops if isinstance(op, HostOp) and body_of(text(op.module)) is not None}
     for op in ops:
-        makers = [m for v in used(op) if (m := owner_in(v, block)) is not None]
+        makers = [m for v in operands_within(op) if (m := owner_in(v, block)) is not None]
         # a round of the host ends where one of its results goes to somebody else
         rounds[op] = max((rounds[m] + (m in joins and op not in joins) for m in makers), default=0)
         if isinstance(op, HostOp) and op in joins:
@@ -63,7 +63,7 @@ def join(block: Block) -> None:
             merge(block, group)
 
 
-def used(op: Operation) -> list[SSAValue]:
+def operands_within(op: Operation) -> list[SSAValue]:
     """What an op and the ops inside it use."""
     return [v for inner in op.walk() for v in inner.operands]
 
@@ -86,7 +86,10 @@ def reorder(block: Block, groups: Sequence[Sequence[HostOp]]) -> None:
     users: dict[Operation, list[Operation]] = {unit: [] for unit in units}
     for unit, members in units.items():
         makers = {
-            leader.get(m, m) for op in members for v in used(op) if (m := owner_in(v, block)) is not None
+            leader.get(m, m)
+            for op in members
+            for v in operands_within(op)
+            if (m := owner_in(v, block)) is not None
         }
         for maker in makers - {unit}:
             waits[unit] += 1
@@ -119,7 +122,7 @@ def merge(block: Block, group: Sequence[HostOp]) -> None:
         result_types=[r.type for r in outputs],
         properties={
             "op": StringAttr(", ".join(dict.fromkeys(text(op.op) for op in group))),
-            "module": StringAttr(joined(group, inputs, outputs)),
+            "module": StringAttr(joined_module(group, inputs, outputs)),
             "work": integer_attr(sum(op.host_bytes() for op in group)),
         },
         location=group[0].location,
@@ -134,7 +137,7 @@ def merge(block: Block, group: Sequence[HostOp]) -> None:
 
 
 @dataclass
-class Names:
+class SsaNames:
     """SSA names in the text of @main."""
 
     of: dict[SSAValue, str]
@@ -143,9 +146,9 @@ class Names:
         return ", ".join(self.of[v] for v in values)
 
 
-def joined(group: Sequence[HostOp], inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> str:
+def joined_module(group: Sequence[HostOp], inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> str:
     """A module whose @main runs the modules of all ops in order; equal ones are there once."""
-    names = Names({v: f"%a{i}" for i, v in enumerate(inputs)})
+    names = SsaNames({v: f"%a{i}" for i, v in enumerate(inputs)})
     parts: dict[str, str] = {}
     lines: list[str] = []
     for number, op in enumerate(group):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from enum import Enum
 
 from xdsl.ir import Operation, SSAValue
 
@@ -14,8 +15,18 @@ from ..access import is_layout, reshape_groups
 Axes = tuple[int | None, ...]
 
 
-def forward_axes(op: Operation, axes: Sequence[int | str | None]) -> list[int | str | None] | None:
-    """Axes of a layout op's result from those of its operand; "new" for a dimension that a broadcast adds or added.
+class Broadcast(Enum):
+    """In place of the axis of a dimension that a broadcast adds: any axis of that extent may take it."""
+
+    ADDED = "added"
+
+
+FoundAxes = list[int | Broadcast | None]
+"""Axes as layout ops leave them; None for a dimension of size 1."""
+
+
+def forward_axes(op: Operation, axes: Sequence[int | Broadcast | None]) -> FoundAxes | None:
+    """Axes of a layout op's result from those of its operand; Broadcast.ADDED for one that a broadcast adds.
 
     None where the op does more than add, drop or permute dimensions.
     """
@@ -23,7 +34,7 @@ def forward_axes(op: Operation, axes: Sequence[int | str | None]) -> list[int | 
         return [axes[p] for p in to_ints(op.perm)]
     if isinstance(op, BroadcastOp):
         source, target, dims = shape_of(op.x), shape_of(op.result), to_ints(op.dims)
-        out: list[int | str | None] = ["new" if s != 1 else None for s in target]
+        out: FoundAxes = [Broadcast.ADDED if s != 1 else None for s in target]
         for i, d in enumerate(dims):
             if source[i] == target[d]:
                 out[d] = axes[i]
@@ -42,10 +53,10 @@ def forward_axes(op: Operation, axes: Sequence[int | str | None]) -> list[int | 
     return None
 
 
-def axes_behind(chain: Sequence[Operation], start: Axes) -> list[int | str | None] | None:
-    """Axes of the first result of a chain of layout ops, last op first, from those of what it starts from; "new" for a
-    dimension that a broadcast adds. None where they do not say."""
-    axes: list[int | str | None] = list(start)
+def axes_behind(chain: Sequence[Operation], start: Axes) -> FoundAxes | None:
+    """Axes of the first result of a chain of layout ops, last op first, from those of what it starts from;
+    Broadcast.ADDED for one that a broadcast adds. None where they do not say."""
+    axes: FoundAxes = list(start)
     for op in reversed(chain):
         step = forward_axes(op, axes)
         if step is None:

@@ -15,7 +15,7 @@ from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder
 
 
-class MergeBroadcasts(GraphPattern):
+class SimplifyBroadcasts(GraphPattern):
     """A broadcast of a broadcast is one broadcast."""
 
     name = "merge-broadcasts"

@@ -19,12 +19,12 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
-from ...dialects.base import ints, to_ints
+from ...dialects.base import block_of, ints, to_ints
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, GraphOp, ToHostOp, WhileOp, YieldOp
 from ...dialects.graph.interface import shape_of
 from ..base import LevelPass
 from ..errors import PassError
-from .host_calls import join, refuse
+from .host_calls import join_host_ops, refuse
 
 HOST = ("allow", "forbid")
 
@@ -47,7 +47,7 @@ class GraphPartitionPass(LevelPass):
         if self.host == "forbid":
             refuse(blocks)
         for block in blocks:
-            join(block)
+            join_host_ops(block)
 
 
 def partition(block: Block) -> None:
@@ -79,7 +79,7 @@ def graph_ops(block: Block) -> Iterator[GraphOp]:
     return (op for op in block.ops if isinstance(op, GraphOp))
 
 
-def is_number(value: SSAValue) -> bool:
+def is_scalar(value: SSAValue) -> bool:
     return not shape_of(value)
 
 
@@ -87,10 +87,6 @@ def computes(op: Operation) -> bool:
     """Whether an op is arithmetic on numbers."""
     given = isinstance(op, ConstantOp | ToHostOp | FusionOp)
     return isinstance(op, GraphOp) and not given and bool(op.results) and op.on_numbers()
-
-
-def block_of(value: SSAValue) -> Block | None:
-    return value.owner if isinstance(value.owner, Block) else value.owner.parent
 
 
 @dataclass
@@ -108,7 +104,7 @@ class Availability:
         if value in self.values:
             return True
         outer = self.loose and self.inside is not None and block_of(value) not in self.inside
-        return outer and is_number(value)
+        return outer and is_scalar(value)
 
     def block(self, block: Block) -> None:
         if self.inside is not None:
@@ -129,7 +125,7 @@ class Availability:
     def _loop(self, op: WhileOp) -> None:
         """The carried numbers that follow from each other and from what is there: drop what does not, and look
         again."""
-        found = {i for i, v in enumerate(op.inits) if is_number(v) and (self.loose or self.has(v))}
+        found = {i for i, v in enumerate(op.inits) if is_scalar(v) and (self.loose or self.has(v))}
         before, around = self.values, self.inside
         while True:
             self.values, self.inside = set(before), set()
@@ -152,7 +148,7 @@ class Availability:
             self.block(region.block)
         ends = [op.yielded(i).values for i in range(len(op.branches))]
         for i, result in enumerate(op.results):
-            if is_number(result) and all(self.has(values[i]) for values in ends):
+            if is_scalar(result) and all(self.has(values[i]) for values in ends):
                 self.values.add(result)
 
 

@@ -62,7 +62,7 @@ _OURS = (
     "empty:FoldEmptyContract",
     "empty:FoldEmptyPad",
     "empty:FoldEmptyUpdate",
-    "movement:MergeBroadcasts",
+    "movement:SimplifyBroadcasts",
     "movement:DropIdentityBroadcast",
     "movement:PadAsUpdate",
     "products:ConvDilationAsPad",

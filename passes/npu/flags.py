@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.npu import NpuOp, Pipe, SlotOp, buffer
-from .check.model import LOOP, WORK, Node, Section
+from .check.model import LOOP, WORK, CheckedNode, CheckedSection
 
 Pair = tuple[Pipe, Pipe]
 
 
 @dataclass(frozen=True)
-class Access:
+class BufferUse:
     """One use of a buffer, lifted to its home block: position there, pipe, and whether it writes."""
 
     position: int
@@ -28,7 +28,7 @@ class Access:
 
 
 @dataclass
-class Flag:
+class SyncPair:
     """One set/wait pair in a block: after item `after` on the pair's first pipe, before item `before` on the
     second; `backward` ones belong to the next round of the slot."""
 
@@ -49,7 +49,7 @@ class Home:
 
     block: Block
     items: list[Operation]
-    flags: list[Flag] = field(default_factory=list)
+    flags: list[SyncPair] = field(default_factory=list)
     place: dict[Operation, int] = field(default_factory=dict)
     """Positions of the items."""
 
@@ -64,7 +64,7 @@ class Use:
     writes: bool
 
 
-def plan_flags(section: Section, turns: Collection[frozenset[Pipe]]) -> dict[Block, Home]:
+def plan_flags(section: CheckedSection, turns: Collection[frozenset[Pipe]]) -> dict[Block, Home]:
     """All flags that the buffers of a section ask for, with one event for each slot but between pipes in
     `turns`."""
     uses: dict[SSAValue, list[Use]] = {}
@@ -88,8 +88,8 @@ def plan_flags(section: Section, turns: Collection[frozenset[Pipe]]) -> dict[Blo
         accesses = []
         for use in members:
             position = home.place[use.path[depth][1]]
-            accesses += [Access(position, use.pipe, True)] if use.writes else []
-            accesses += [Access(position, use.pipe, False)] if use.reads else []
+            accesses += [BufferUse(position, use.pipe, True)] if use.writes else []
+            accesses += [BufferUse(position, use.pipe, False)] if use.reads else []
         slot = next((u.operation for u in alloc.uses if isinstance(u.operation, SlotOp)), None)
         slots = buffer(alloc).slots
         found = forward_flags(accesses, slots, slot)
@@ -107,7 +107,7 @@ def plan_flags(section: Section, turns: Collection[frozenset[Pipe]]) -> dict[Blo
 
 
 def _collect(
-    nodes: Sequence[Node],
+    nodes: Sequence[CheckedNode],
     block: Block,
     path: tuple[tuple[Block, Operation], ...],
     times: int,
@@ -128,7 +128,7 @@ def _collect(
                 uses.setdefault(alloc, []).append(Use(here, node.op.PIPE, alloc in read, alloc in written))
 
 
-def forward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> list[Flag]:
+def forward_flags(accesses: list[BufferUse], slots: int, slot: SlotOp | None) -> list[SyncPair]:
     """Orders within one iteration: for each use, the latest earlier conflicting use on each other pipe."""
     out = []
     ordered = sorted(accesses, key=lambda a: a.position)
@@ -138,11 +138,11 @@ def forward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> li
             conflict = earlier.write or later.write
             if conflict and earlier.pipe != later.pipe and earlier.position < later.position:
                 latest[earlier.pipe] = earlier.position
-        out += [Flag((p, later.pipe), at, later.position, slots, slot, False) for p, at in latest.items()]
+        out += [SyncPair((p, later.pipe), at, later.position, slots, slot, False) for p, at in latest.items()]
     return out
 
 
-def backward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> list[Flag]:
+def backward_flags(accesses: list[BufferUse], slots: int, slot: SlotOp | None) -> list[SyncPair]:
     """Orders one round of a slot before the next: last conflicting use on p, then first use on q, unless q's
     use already follows p's within the iteration."""
     out = []
@@ -168,27 +168,27 @@ def backward_flags(accesses: list[Access], slots: int, slot: SlotOp | None) -> l
                 for b in accesses
             )
             if not followed:
-                out.append(Flag((p, q), last, first, slots, slot, True))
+                out.append(SyncPair((p, q), last, first, slots, slot, True))
     return out
 
 
-def _counter_key(flag: Flag) -> tuple:
+def _counter_key(flag: SyncPair) -> tuple:
     if flag.counter is None or flag.slots == 1:
         return (1,)
     return (flag.slots, tuple(flag.counter.indices), flag.counter.properties["offsets"])
 
 
-def reduce_flags(flags: list[Flag]) -> list[Flag]:
+def reduce_flags(flags: list[SyncPair]) -> list[SyncPair]:
     """Merges flags of equal purpose and drops those that another one covers."""
-    out: list[Flag] = []
+    out: list[SyncPair] = []
     pairs = {f.pair for f in flags}
     for pair in sorted(pairs):
         ahead = sorted((f for f in flags if f.pair == pair and not f.backward), key=lambda f: f.before)
-        merged: dict[int, Flag] = {}
+        merged: dict[int, SyncPair] = {}
         for f in ahead:
             known = merged.get(f.before)
             if known is None or f.after > known.after:
-                merged[f.before] = Flag(
+                merged[f.before] = SyncPair(
                     pair,
                     f.after,
                     f.before,
@@ -203,24 +203,24 @@ def reduce_flags(flags: list[Flag]) -> list[Flag]:
             if f.after > covered:
                 out.append(f)
                 covered = f.after
-        back: dict[tuple, Flag] = {}
+        back: dict[tuple, SyncPair] = {}
         for f in flags:
             if f.pair != pair or not f.backward:
                 continue
             known = back.get(_counter_key(f))
             if known is None:
-                back[_counter_key(f)] = Flag(pair, f.after, f.before, f.slots, f.counter, True)
+                back[_counter_key(f)] = SyncPair(pair, f.after, f.before, f.slots, f.counter, True)
             else:
                 known.after, known.before = max(known.after, f.after), min(known.before, f.before)
         out += back.values()
     return out
 
 
-def number_events(flags: list[Flag], events: int) -> tuple[list[Flag], set[Pair]]:
+def number_events(flags: list[SyncPair], events: int) -> tuple[list[SyncPair], set[Pair]]:
     """Gives each flag its events, `slots` of them. Where a pair of pipes runs out, its forward flags of one block
     are joined: all their sources first, then all their consumers. Returns the flags that are left, and the pairs
     that still run out."""
-    out: list[Flag] = []
+    out: list[SyncPair] = []
     full: set[Pair] = set()
     for pair in sorted({f.pair for f in flags}):
         mine = [f for f in flags if f.pair == pair]
@@ -236,14 +236,14 @@ def number_events(flags: list[Flag], events: int) -> tuple[list[Flag], set[Pair]
     return out, full
 
 
-def joined(flags: list[Flag], left: list[Flag]) -> set[Pair]:
+def merged_pairs(flags: list[SyncPair], left: list[SyncPair]) -> set[Pair]:
     """The pairs of pipes of which `left` has fewer flags."""
     before, after = Counter(f.pair for f in flags), Counter(f.pair for f in left)
     return {pair for pair, count in before.items() if after[pair] < count}
 
 
-def _join_forward(mine: list[Flag]) -> list[Flag]:
-    keep: list[Flag] = []
+def _join_forward(mine: list[SyncPair]) -> list[SyncPair]:
+    keep: list[SyncPair] = []
     for f in sorted((f for f in mine if not f.backward), key=lambda f: f.after):
         host = next(
             (k for k in keep if k.block is f.block and f.after < k.before and k.after < f.before), None

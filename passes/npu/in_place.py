@@ -30,7 +30,7 @@ def in_place(kernel: tile.KernelOp) -> frozenset[tuple[int, int]]:
     for o, output in enumerate(accesses[first:]):
         if output.plain and not output.loads and len(output.stores) == 1:
             (store,) = output.stores
-            where = Steps(kernel, store)
+            where = StoreSteps(kernel, store)
             for i, given in enumerate(accesses[:first]):
                 if (
                     given.plain
@@ -72,7 +72,7 @@ class Accesses:
         return self.kind.element == other.kind.element and self.kind.bytes == other.kind.bytes
 
 
-class Steps:
+class StoreSteps:
     """The steps in which a kernel stores: one for each core and round of the loops that it shares with a load."""
 
     def __init__(self, kernel: tile.KernelOp, store: tile.StoreOp) -> None:
@@ -108,7 +108,7 @@ class Steps:
         steps = {**self.cores, **_counts(loops[:shared])}
         inner = _counts([*loops[shared:], *self.loops[shared:]])
         unmoved = {v for v, n in steps.items() if n > 1}
-        for loaded, stored in zip(_positions(load), _positions(self.store), strict=True):
+        for loaded, stored in zip(box_positions(load), box_positions(self.store), strict=True):
             (at, n), (load_at, m) = stored, loaded
             moves = at.only(steps)
             if moves != load_at.only(steps):
@@ -126,7 +126,7 @@ class Steps:
         return not unmoved
 
 
-def _positions(op: tile.LoadOp | tile.StoreOp) -> list[tuple[Expr, int]]:
+def box_positions(op: tile.LoadOp | tile.StoreOp) -> list[tuple[Expr, int]]:
     """Where a box lies, along each dimension of its view: (first position, how many)."""
     return list(zip(op.linear(), to_ints(op.sizes), strict=True))
 

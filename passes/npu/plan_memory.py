@@ -21,8 +21,9 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.base import integer, integer_attr, ints, text, to_ints
 from ...dialects.graph.donation import donated
-from ...dialects.npu import ViewOp, gm
-from ...dialects.npu.structure import WRITERS, GmAllocOp, GmConstantOp
+from ...dialects.npu import ViewOp, gm, whole_tensor
+from ...dialects.npu.host_program import HostProgramOp
+from ...dialects.npu.structure import GmAllocOp, GmConstantOp
 from ...machine import Machine
 from ..base import TargetPass
 from ..calls import callers_first, calls_of
@@ -54,13 +55,6 @@ def reached(func: FuncOp, callers_first: Sequence[FuncOp]) -> list[FuncOp]:
             found.append(other)
             names.update(calls_of(other))
     return found
-
-
-def root(value: SSAValue) -> SSAValue:
-    """The tensor a view looks at."""
-    while isinstance(value.owner, ViewOp):
-        value = value.owner.source
-    return value
 
 
 def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
@@ -198,10 +192,10 @@ def reused(func: FuncOp) -> list[bool]:
     used: set[SSAValue] = set()
     taken: list[tuple[int, int]] = []
     for op in func.walk():
-        if isinstance(op, WRITERS):
-            used.update(root(v) for v in op.written())
+        if isinstance(op, HostProgramOp):
+            used.update(whole_tensor(v) for v in op.written())
         elif isinstance(op, ReturnOp):
-            used.update(map(root, op.operands))
+            used.update(map(whole_tensor, op.operands))
         elif isinstance(op, GmAllocOp) and op.address is not None:
             taken.append((integer(op.address), integer(op.address) + gm(op.result).bytes))
     found = []

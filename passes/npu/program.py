@@ -10,15 +10,14 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects import graph, tile
-from ...dialects.base import describe, integer, integer_attr, text, to_ints
+from ...dialects.base import block_of, describe, integer, integer_attr, text, to_ints
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, HostOp, ReshapeOp, ToHostOp, WhileOp, YieldOp
 from ...dialects.graph.donation import donated
-from ...dialects.npu import GmType, ViewOp, structure
+from ...dialects.npu import GmType, ViewOp, structure, whole_tensor
 from ..calls import calls_of
 from ..errors import PassError
-from .homes import Homes, block_of, gm_type
+from .host_values import HostValues, gm_type
 from .in_place import in_place
-from .plan_memory import root
 
 
 def lower_program(module: ModuleOp) -> None:
@@ -45,7 +44,7 @@ def lower_program(module: ModuleOp) -> None:
                 op.erase()
 
 
-class ProgramLowering(Homes):
+class ProgramLowering(HostValues):
     """Lowers one function."""
 
     def __init__(self, kernels: dict[str, tile.KernelOp]):
@@ -98,13 +97,13 @@ class ProgramLowering(Homes):
         outputs: dict[int, SSAValue] = {}
         for o, init in enumerate(inits):
             if init >= 0:
-                old, taken = op.arguments[init], {root(v) for v in outputs.values()}
+                old, taken = op.arguments[init], {whole_tensor(v) for v in outputs.values()}
                 over_ = self.takes_over(old, op)
                 outputs[o] = self.env[old] if over_ else self.copied(old, op, op.outputs[o], taken)
         reads: dict[SSAValue, list[int]] = {}
         for i, v in enumerate(operands):
             if isinstance(v.type, GmType):
-                reads.setdefault(root(v), []).append(i)
+                reads.setdefault(whole_tensor(v), []).append(i)
 
         def over(o: int, home: SSAValue) -> bool:
             return home in reads and all((i, o) in self.in_place(kernel) for i in reads[home])
@@ -114,7 +113,7 @@ class ProgramLowering(Homes):
 
         # those with few tensors to choose from first
         for o in sorted(set(range(len(inits))) - outputs.keys(), key=choices):
-            taken = {root(v) for v in outputs.values()}
+            taken = {whole_tensor(v) for v in outputs.values()}
             outputs[o] = self.result(op.outputs[o], op, lambda home, o=o: over(o, home), taken)
         n = kernel.workspaces.value.data
         args = kernel.body.block.args
@@ -197,7 +196,7 @@ class ProgramLowering(Homes):
                 self.env[old] = new
                 continue
             target = self.result(old, op, lambda home: True, taken)  # its inputs were read before
-            taken.add(root(target))
+            taken.add(whole_tensor(target))
             self.bind(old, target)
             self.add(structure.ToDeviceOp.create(operands=[new, target], location=op.location))
 
@@ -211,7 +210,7 @@ class ProgramLowering(Homes):
             elif self.takes_over(op.inits[i], op):
                 state.append(self.env[op.inits[i]])
             else:
-                taken = {root(v) for v in state}
+                taken = {whole_tensor(v) for v in state}
                 state.append(self.copied(op.inits[i], op, op.outputs[i], taken))
         regions = []
         for region in (op.condition, op.body):

@@ -12,7 +12,7 @@ from xdsl.dialects import arith
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.npu import AllocOp, BarrierOp, NpuOp, Pipe, SlotOp, SyncOp, ViewOp
-from .flags import Flag, Home
+from .flags import Home, SyncPair
 
 _NAMES = (AllocOp, SlotOp, ViewOp, arith.ConstantOp)
 """Ops that only name things: they run on no pipe."""
@@ -36,7 +36,7 @@ def gather(block: Block, source: Pipe, target: Pipe) -> bool:
     return True
 
 
-def wall_off(homes: Iterable[Home], flags: Iterable[Flag]) -> None:
+def wall_off(homes: Iterable[Home], flags: Iterable[SyncPair]) -> None:
     """A barrier before what each flag holds, unless one stands between the flag's two instructions already."""
     ordered = sorted(flags, key=lambda flag: flag.before)
     for home in homes:

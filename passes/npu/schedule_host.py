@@ -28,12 +28,13 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation
 
 from ...dialects.base import describe, integer, integer_attr
+from ...dialects.npu.host_program import ControlOp
 from ...dialects.npu.streams import COMPUTE, QUEUES, Command, EventOp, RecordEventOp, WaitEventOp
-from ...dialects.npu.structure import BranchOp, LoopOp, NpuYieldOp
+from ...dialects.npu.structure import NpuYieldOp
 from ..base import LevelPass
 from ..calls import callers_first
 from ..errors import PassError
-from .check.order import Clock, Conflict, Memory, Order, frames_of, queues_of
+from .check.order import Clock, Conflict, StreamOrder, TensorPlaces, frames_of, queues_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class NpuScheduleHostPass(LevelPass):
         functions = callers_first(module)
         frames = frames_of(functions)
         for func in functions:
-            memory = Memory(func, frames)
+            memory = TensorPlaces(func, frames)
             for inner in list(func.walk()):
                 if isinstance(inner, EventOp):
                     inner.detach()
@@ -54,10 +55,10 @@ class NpuScheduleHostPass(LevelPass):
                 elif isinstance(inner, Command):
                     assign(inner, memory)
             if queues_of(func, memory) - {COMPUTE}:
-                Schedule(memory).function(func)
+                EventPlacer(memory).function(func)
 
 
-def assign(op: Command, memory: Memory) -> None:
+def assign(op: Command, memory: TensorPlaces) -> None:
     """Gives a command the stream that it belongs on; none to the end of a region that copies nothing."""
     if isinstance(op, NpuYieldOp) and not memory.moved(op):
         op.properties.pop("stream", None)
@@ -66,13 +67,13 @@ def assign(op: Command, memory: Memory) -> None:
 
 
 @dataclass
-class Walk:
+class RegionWalk:
     """One walk over a function, a branch, or two rounds of a loop. `place`: the ops that events stand between, in
     order; `after`: what each queue knows behind each of them; `before`: the same where the round starts."""
 
-    order: Order
+    order: StreamOrder
     blocks: Sequence[Block]
-    around: FuncOp | LoopOp | BranchOp
+    around: FuncOp | ControlOp
     place: dict[Operation, int]
     found: list[Conflict]
     after: dict[Operation, list[Clock]] = field(default_factory=dict)
@@ -96,10 +97,10 @@ class Walk:
         return not self.earlier(conflict), self.place.get(self.top(conflict.first.op), -1)
 
 
-class Schedule:
+class EventPlacer:
     """Orders the streams of one function, whose commands have theirs."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: TensorPlaces) -> None:
         self.memory = memory
         self.events: dict[tuple[Operation, int], int] = {}
         """The event that is recorded on a queue behind an op, or for a block's first op at its start."""
@@ -109,7 +110,7 @@ class Schedule:
 
     def function(self, func: FuncOp) -> None:
         self.blocks([func.body.block], func)
-        if any(isinstance(op, LoopOp | BranchOp) for op in func.walk()):
+        if any(isinstance(op, ControlOp) for op in func.walk()):
             self.prune(func)
         numbers: dict[int, int] = {}
         for op in func.walk():
@@ -136,7 +137,7 @@ class Schedule:
 
     def safe(self, func: FuncOp) -> bool:
         """Whether nothing of a function is unordered."""
-        order = Order(self.memory, (), _unsafe, _unsafe)
+        order = StreamOrder(self.memory, (), _unsafe, _unsafe)
         try:
             if self.memory.called:
                 order.border(func)
@@ -145,28 +146,25 @@ class Schedule:
             return False
         return True
 
-    def blocks(self, blocks: Sequence[Block], around: FuncOp | LoopOp | BranchOp) -> None:
+    def blocks(self, blocks: Sequence[Block], around: FuncOp | ControlOp) -> None:
         """Orders what happens in the body of a function or a branch, or in the regions of a loop in turn."""
         for op in [op for block in blocks for op in block.ops]:
-            if isinstance(op, LoopOp):
-                regions = (op.body,) if op.trip_count is not None else (op.condition, op.body)
-                self.blocks([r.block for r in regions], op)
-            elif isinstance(op, BranchOp):
-                for region in op.branches:
-                    self.blocks([region.block], op)
+            if isinstance(op, ControlOp):
+                for way in op.ways():
+                    self.blocks(way, op)
         found: list[Conflict] = []
-        order = Order(self.memory, (), found.append, _lost)
+        order = StreamOrder(self.memory, (), found.append, _lost)
         ops = [op for block in blocks for op in block.ops]
-        walk = Walk(order, blocks, around, {op: i for i, op in enumerate(ops)}, found)
+        walk = RegionWalk(order, blocks, around, {op: i for i, op in enumerate(ops)}, found)
         if isinstance(around, FuncOp) and self.memory.called:
             order.border(around)
-        for second in (False, True) if isinstance(around, LoopOp) else (False,):
+        for second in (False, True) if isinstance(around, ControlOp) and around.REPEATS else (False,):
             walk.second, walk.counts = second, list(order.known.counts)
             walk.before = [order.clock(q) for q in range(len(QUEUES))]
             for op in [op for block in blocks for op in block.ops]:
                 self.op(walk, op)
 
-    def op(self, walk: Walk, op: Operation) -> None:
+    def op(self, walk: RegionWalk, op: Operation) -> None:
         """Lets an op wait for what it needs, then goes past it."""
         while True:
             walk.found.clear()
@@ -177,7 +175,7 @@ class Schedule:
         walk.order.op(op)
         walk.after[op] = [walk.order.clock(q) for q in range(len(QUEUES))]
 
-    def wait(self, walk: Walk, conflict: Conflict, op: Operation) -> None:
+    def wait(self, walk: RegionWalk, conflict: Conflict, op: Operation) -> None:
         """Inserts an event between the two commands of a conflict, the second of which is or is in `op`."""
         queue, source = conflict.first.queue, walk.top(conflict.first.op)
         if source is walk.around or (walk.earlier(conflict) and isinstance(source, NpuYieldOp)):
@@ -193,7 +191,7 @@ class Schedule:
         walk.order.known.events[event] = clock
         walk.order.wait(conflict.second.queue, clock)
 
-    def event(self, walk: Walk, at: Operation, queue: int, start: bool) -> int:
+    def event(self, walk: RegionWalk, at: Operation, queue: int, start: bool) -> int:
         """The event of a queue behind an op, or at the start of the round whose first op that is."""
         key = (at, queue - len(QUEUES) if start else queue)
         if key not in self.events:
@@ -207,7 +205,7 @@ class Schedule:
                 block.insert_op_after(record, at)
         return self.events[key]
 
-    def prime(self, walk: Walk, event: int, queue: int) -> None:
+    def prime(self, walk: RegionWalk, event: int, queue: int) -> None:
         """Records an event before the loop, for its first round."""
         if event in self.primed:
             return

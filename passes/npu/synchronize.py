@@ -45,8 +45,8 @@ from ..base import TargetPass
 from ..errors import PassError
 from .check.clocks import Clocks
 from .check.minimal import irredundant
-from .check.model import LOOP, SET, WAIT, WORK, Kernel, Node, Section
-from .flags import Flag, Home, Pair, joined, number_events, plan_flags
+from .check.model import LOOP, SET, WAIT, WORK, CheckedKernel, CheckedNode, CheckedSection
+from .flags import Home, Pair, SyncPair, merged_pairs, number_events, plan_flags
 from .reorder import gather, wall_off
 
 
@@ -59,7 +59,7 @@ class NpuSynchronizePass(TargetPass):
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
         for kernel in module.ops:
             if isinstance(kernel, KernelOp):
-                model = Kernel(kernel)
+                model = CheckedKernel(kernel)
                 for number in range(len(model.sections)):
                     model = synchronize_section(model, number, machine.flags)
                 synchronize_cores(kernel)
@@ -86,13 +86,14 @@ def _lift(op: Operation, block: Block) -> Operation:
     return op
 
 
-def synchronize_section(model: Kernel, number: int, events: int) -> Kernel:
-    """Inserts the flags of one section, where a pair of pipes has `events`. Returns the model of the kernel as it then
-    is.
+def synchronize_section(model: CheckedKernel, number: int, events: int) -> CheckedKernel:
+    """Inserts the flags of one section, where a pair of pipes has `events`. Returns the model of the kernel
+    with them.
 
-    Flags of a pair that runs out of events are joined, where each may stand in the other's place. While that is not
-    enough, the next of these is done: the instructions move, so that more can be joined; each buffer gets one event for
-    all its slots, both ways, so that they take turns and no longer overlap; barriers take the place of the flags.
+    A pair of pipes may run out of events. Its flags are then joined, where each may stand in the other's
+    place. If that does not suffice, these steps follow, one after the other: the instructions move, so that
+    more flags can be joined; each buffer gets one event for all its slots, in both directions, so that the
+    slots take turns and no longer overlap; barriers replace the flags.
     """
     section = model.sections[number]
     if any(isinstance(op, SyncOp) for op in section.op.body.walk()):
@@ -107,7 +108,7 @@ def synchronize_section(model: Kernel, number: int, events: int) -> Kernel:
             flags
         ):  # joined ones may order too little, or make others superfluous
             if is_unsafe(chosen, homes, model, section):
-                full = joined(flags, chosen)
+                full = merged_pairs(flags, chosen)
             else:
                 chosen = needed_flags(chosen, homes, model, section)
         if not full:
@@ -121,7 +122,7 @@ def synchronize_section(model: Kernel, number: int, events: int) -> Kernel:
                 turns |= short
                 continue
             wall_off(homes.values(), [f for f in flags if frozenset(f.pair) in short])
-        model = Kernel(model.op)
+        model = CheckedKernel(model.op)
         section = model.sections[number]
     for home in homes.values():
         home.flags = [f for f in chosen if f.block is home.block]
@@ -130,8 +131,8 @@ def synchronize_section(model: Kernel, number: int, events: int) -> Kernel:
 
 
 def needed_flags(
-    flags: list[Flag], homes: Mapping[Block, Home], model: Kernel, section: Section
-) -> list[Flag]:
+    flags: list[SyncPair], homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
+) -> list[SyncPair]:
     """`flags` without those that the order of all others already implies: none that is left can go."""
     with _inserted(flags, homes, model, section) as virtual:
         order = sorted(range(len(flags)), key=lambda i: not flags[i].backward)
@@ -143,20 +144,22 @@ def needed_flags(
         return [f for i, f in enumerate(flags) if i in kept]
 
 
-def is_unsafe(flags: list[Flag], homes: Mapping[Block, Home], model: Kernel, section: Section) -> bool:
+def is_unsafe(
+    flags: list[SyncPair], homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
+) -> bool:
     """Whether `flags` leave something unordered."""
     with _inserted(flags, homes, model, section):
         return _unsafe(model, section)
 
 
-def _unsafe(model: Kernel, section: Section) -> bool:
+def _unsafe(model: CheckedKernel, section: CheckedSection) -> bool:
     return any(Clocks(model, only=section, start=start).unsafe() for start in model.starts())
 
 
 @contextmanager
 def _inserted(
-    flags: list[Flag], homes: Mapping[Block, Home], model: Kernel, section: Section
-) -> Iterator[list[list[Node]]]:
+    flags: list[SyncPair], homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
+) -> Iterator[list[list[CheckedNode]]]:
     """The nodes of each flag, which are in the section for as long as this lasts."""
     virtual = [_virtual(flag, i, homes, model, section) for i, flag in enumerate(flags)]
     try:
@@ -165,7 +168,7 @@ def _inserted(
         _strip(section.nodes, {id(n) for v in virtual for n in v})
 
 
-def _strip(nodes: list[Node], gone: set[int]) -> None:
+def _strip(nodes: list[CheckedNode], gone: set[int]) -> None:
     """Takes nodes out of a section again."""
     nodes[:] = [n for n in nodes if id(n) not in gone]
     for node in nodes:
@@ -173,8 +176,8 @@ def _strip(nodes: list[Node], gone: set[int]) -> None:
 
 
 def _virtual(
-    flag: Flag, number: int, homes: Mapping[Block, Home], model: Kernel, section: Section
-) -> list[Node]:
+    flag: SyncPair, number: int, homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
+) -> list[CheckedNode]:
     """Adds the nodes of a flag to a section, with events of their own."""
     assert flag.block is not None
     items = homes[flag.block].items
@@ -185,9 +188,9 @@ def _virtual(
         (counter,) = model.rows(flag.counter.offsets, flag.counter.indices, flag.counter)
         model.counted(counter, flag.slots)
 
-    def made(kind: int, at: Expr[int]) -> Node:
+    def made(kind: int, at: Expr[int]) -> CheckedNode:
         queue, op = (source, after) if kind == SET else (target, before)
-        return Node(kind, op, queue, pair=flag.pair, event=number * 64, slots=flag.slots, counter=at)
+        return CheckedNode(kind, op, queue, pair=flag.pair, event=number * 64, slots=flag.slots, counter=at)
 
     block = _nodes_of(section.nodes, after)
     raised, waited = made(SET, counter), made(WAIT, counter)
@@ -202,7 +205,7 @@ def _virtual(
     return [raised, waited, *first, *last]
 
 
-def _nodes_of(nodes: list[Node], op: Operation) -> list[Node]:
+def _nodes_of(nodes: list[CheckedNode], op: Operation) -> list[CheckedNode]:
     """The list of nodes that `op` stands in."""
     path = []
     block = op.parent
@@ -219,7 +222,7 @@ def _string(value: str) -> StringAttr:
     return StringAttr(value)
 
 
-def _make(cls: type[SyncOp], flag: Flag, indices: Iterable[SSAValue], offsets: DenseArrayBase) -> SyncOp:
+def _make(cls: type[SyncOp], flag: SyncPair, indices: Iterable[SSAValue], offsets: DenseArrayBase) -> SyncOp:
     return cls.create(
         operands=list(indices),
         properties={
@@ -232,7 +235,7 @@ def _make(cls: type[SyncOp], flag: Flag, indices: Iterable[SSAValue], offsets: D
     )
 
 
-def _at_slot(cls: type[SyncOp], flag: Flag) -> SyncOp:
+def _at_slot(cls: type[SyncOp], flag: SyncPair) -> SyncOp:
     if flag.counter is None or flag.slots == 1:
         return _make(cls, flag, (), ints([0]))
     return _make(cls, flag, flag.counter.indices, flag.counter.offsets)

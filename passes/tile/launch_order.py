@@ -27,7 +27,7 @@ from ...dialects.npu import gm
 from ...dialects.npu.streams import COMPUTE, COPY_IN, COPY_OUT, HOST, PROGRAM
 from ...machine import Machine
 from ..calls import callee_of
-from .queues import Tensor, Unit, arrange, run
+from .queues import TensorLife, Unit, arrange, run
 
 FREE = (ReshapeOp, graph.ViewOp, ConstantOp)
 """Ops that do nothing when the program runs: they only name memory."""
@@ -157,7 +157,7 @@ class Ordering:
         self.units = [times.unit(op) for op in self.ops]
         self.users: dict[SSAValue, list[int]] = {}
         """The units that use the memory of a value, in order; the block's end counts as one more."""
-        self.tensors: dict[SSAValue, Tensor] = {}
+        self.tensors: dict[SSAValue, TensorLife] = {}
         self.on_host: set[SSAValue] = set()
 
     def run(self) -> None:
@@ -221,9 +221,9 @@ class Ordering:
     def tensor(self, value: SSAValue, maker: int) -> None:
         align = self.times.machine.gm_align
         needed = -(-bytes_of(value.type) // align) * align
-        self.tensors[value] = Tensor(needed, maker, set(self.users.get(value, ())))
+        self.tensors[value] = TensorLife(needed, maker, set(self.users.get(value, ())))
 
-    def behind(self, old: Tensor, i: int) -> None:
+    def behind(self, old: TensorLife, i: int) -> None:
         """Unit i overwrites what others use before it."""
         self.units[i].needs.update(old.users - {i})
 
@@ -267,7 +267,7 @@ class Ordering:
                         self.units[i].ready = max(self.units[i].ready, once.ends[maker])
         return once.free
 
-    def lives(self) -> list[Tensor]:
+    def lives(self) -> list[TensorLife]:
         """The tensors that share memory: none in a loop or branch, where all have memory of their own."""
         if self.block.parent_op() is None or not isinstance(self.block.parent_op(), FuncOp):
             return []

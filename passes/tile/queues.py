@@ -45,7 +45,7 @@ class Unit:
 
 
 @dataclass
-class Tensor:
+class TensorLife:
     """Device memory from the unit `maker` (-1: from the start) to the last of its `users`, or to the end if `kept`."""
 
     bytes: int
@@ -91,7 +91,7 @@ def run(units: Sequence[Unit], order: Sequence[int], free: dict[str, float] | No
 
 def arrange(
     units: Sequence[Unit],
-    tensors: Sequence[Tensor] = (),
+    tensors: Sequence[TensorLife] = (),
     free: dict[str, float] | None = None,
     room: int = 0,
 ) -> list[int]:
@@ -104,12 +104,14 @@ def arrange(
     before = list(range(len(units)))
     if not any(unit.calls for unit in units):
         return before
-    found = list(_listed(units, Memory(units, tensors, room), Clock() if free is None else Clock(dict(free))))
+    found = list(
+        _listed(units, LiveBytes(units, tensors, room), Clock() if free is None else Clock(dict(free)))
+    )
     shorter = run(units, found, free).end < run(units, before, free).end * (1 - 1e-9)
     return found if shorter else before
 
 
-def _listed(units: Sequence[Unit], memory: Memory, clock: Clock) -> Iterator[int]:
+def _listed(units: Sequence[Unit], memory: LiveBytes, clock: Clock) -> Iterator[int]:
     """List scheduling: of the units that could start now, those first on which a host call waits, then as they came;
     if none could, the one that can start next. A unit that does not fit in memory makes way for the first one that is
     left, which always fits. What holds up nothing goes at once."""
@@ -161,7 +163,7 @@ def _listed(units: Sequence[Unit], memory: Memory, clock: Clock) -> Iterator[int
         yield i
 
 
-class Memory:
+class LiveBytes:
     """The bytes that are alive while some units went before their turn.
 
     `profile[p]` is what is alive while unit p runs, if all units that are left run as they came: a tensor whose maker
@@ -169,7 +171,7 @@ class Memory:
     and what one host call brings, is the `limit` for any order.
     """
 
-    def __init__(self, units: Sequence[Unit], tensors: Sequence[Tensor], room: int) -> None:
+    def __init__(self, units: Sequence[Unit], tensors: Sequence[TensorLife], room: int) -> None:
         self.units, self.tensors = units, tensors
         self.profile = np.array([unit.bytes for unit in units], np.int64)
         self.made: list[list[int]] = [[] for _ in units]

@@ -8,21 +8,21 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tilewright.backends.simulator.pricing import Price
-from tilewright.backends.simulator.section import (
+from tilewright.backends.simulator.nodes import (
     BARRIER,
     LOOP,
     SET,
     SET_CROSS,
     WAIT,
     WAIT_CROSS,
-    Cross,
     Env,
-    Flag,
-    Loop,
-    Node,
-    Work,
+    TimedCross,
+    TimedFlag,
+    TimedInstruction,
+    TimedNode,
 )
+from tilewright.backends.simulator.pricing import Price
+from tilewright.backends.simulator.section import TimedLoop
 from tilewright.dialects.npu import Pipe
 from tilewright.machine import PIPES
 
@@ -55,22 +55,22 @@ class PlainCore:
     over: bool = False
 
 
-def unrolled(nodes: Sequence[Node], env: Env, price: Price) -> Iterator[Item]:
+def unrolled(nodes: Sequence[TimedNode], env: Env, price: Price) -> Iterator[Item]:
     """The instructions in the order of the program."""
     for node in nodes:
-        if isinstance(node, Loop):
+        if isinstance(node, TimedLoop):
             assert node.kind == LOOP
             first, stop = node.lower.evaluate(env), node.upper.evaluate(env)
             for index in range(first, stop, node.step):
                 env[node.variable] = index
                 yield from unrolled(node.body, env, price)
-        elif isinstance(node, Work):
+        elif isinstance(node, TimedInstruction):
             variant = node.variant(env) if node.rows else 0
             yield Item(node.kind, node.pipe, price.busy[node.number][variant], node.issue)
-        elif isinstance(node, Flag):
+        elif isinstance(node, TimedFlag):
             channel = node.channel + node.counter.evaluate(env) % node.slots
             yield Item(node.kind, node.pipe, issue=node.issue, channel=channel)
-        elif isinstance(node, Cross):
+        elif isinstance(node, TimedCross):
             yield Item(node.kind, node.pipe, issue=node.issue, channel=node.event)
         else:
             yield Item(node.kind, 0, issue=node.issue)

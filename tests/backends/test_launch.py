@@ -129,8 +129,8 @@ npu.kernel @copy {{kind="vector", grid=[2], outputs=1, workspaces=0}} {{
 }}""").ops
     assert isinstance(kernel, KernelOp)
     f32 = np.dtype(np.float32)
-    tensors = launch.Tensor((6, 8), f32, False, False), launch.Tensor((6, 8), f32, True, True)
-    signature = launch.Signature((0, 1), tensors)
+    tensors = launch.BoundTensor((6, 8), f32, False, False), launch.BoundTensor((6, 8), f32, True, True)
+    signature = launch.LaunchBinding((0, 1), tensors)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "batched_axes", lambda kernel, batches: set())
         split = launch.find_split(kernel, signature, {})
@@ -138,7 +138,7 @@ npu.kernel @copy {{kind="vector", grid=[2], outputs=1, workspaces=0}} {{
     x = random(6, 8)
 
     def run_part(start: jax.Array) -> jax.Array:
-        return launch.trace(
+        return launch.trace_kernel(
             kernel, signature, jax.numpy.float32(0), [jax.numpy.asarray(x)], None, split, start
         )[0]
 

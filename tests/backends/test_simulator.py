@@ -4,12 +4,13 @@ from dataclasses import replace
 from math import ceil
 
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.parser import Parser
 
 from tilewright.backends.simulator import Copy, Launch, Repeat, Scalars, SimulationError, Transfer, simulate
 from tilewright.backends.simulator.core import Event
 from tilewright.dialects import make_context
+from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.machine import Machine, Move
 
 LOADED = Machine.load("ascend-910b1")
@@ -430,8 +431,11 @@ def test_missing_main():
 
 
 def test_missing_kernel():
+    module = launches("npu.launch @k %x, %y LAUNCH")
+    (launch,) = (op for op in module.walk() if isinstance(op, LaunchOp))
+    launch.properties["callee"] = SymbolRefAttr("other")  # the verifier refuses it, too
     with pytest.raises(SimulationError, match="launches @other, which does not exist"):
-        simulate(launches("npu.launch @other %x, %y LAUNCH"), B1)
+        simulate(module, B1)
 
 
 def test_an_event_later_takes_as_long() -> None:

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from loading import load
 
 import tilewright as tw
-from tilewright.backends.simulator import Kernel
+from tilewright.backends.simulator import TimedKernel
 from tilewright.dialects.npu.structure import KernelOp
 
 LIMIT = 150_000
 """Instructions of one core up to which it is walked one by one."""
 
 
-def kernels(program: tw.Program) -> list[Kernel]:
-    return [Kernel(op, program.machine) for op in program.module().ops if isinstance(op, KernelOp)]
+def kernels(program: tw.Program) -> list[TimedKernel]:
+    return [TimedKernel(op, program.machine) for op in program.module().ops if isinstance(op, KernelOp)]
 
 
-def check(kernel: Kernel, missing: float) -> int:
+def check(kernel: TimedKernel, missing: float) -> int:
     """Compares every kind of grid point of a kernel; how many were compared."""
     shares = tuple(missing for _ in range(kernel.operands))
     prices = kernel._prices(shares)

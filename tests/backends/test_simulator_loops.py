@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from xdsl.parser import Parser
 
-from tilewright.backends.simulator import Kernel, core
-from tilewright.backends.simulator.affine import Clip, Row, steady_runs
+from tilewright.backends.simulator import TimedKernel, core
+from tilewright.backends.simulator.affine import Clip, TransferRow, steady_runs
 from tilewright.dialects import make_context
 from tilewright.dialects.affine import Expr
 from tilewright.dialects.npu.interface import valid_extent
@@ -158,7 +158,7 @@ def test_extrapolated_is_full(text: str):
     module.verify()
     op = module.body.block.first_op
     assert isinstance(op, KernelOp)
-    quick, full = (Kernel(op, B1, extrapolate) for extrapolate in (True, False))
+    quick, full = (TimedKernel(op, B1, extrapolate) for extrapolate in (True, False))
     assert quick.totals == full.totals
     for missing in ((1.0, 0.0), (0.3, 1.0)):
         fast, slow = quick.run(missing), full.run(missing)
@@ -184,7 +184,7 @@ def test_steady_runs_clip_alike(
     constant: int, slope: int, count: int, step: int, extent: int, inner: int, trips: int
 ):
     """Within a steady run, every trip clips alike for each inner index; and a key tells all differences."""
-    row = Row(Expr(constant, {0: slope, 1: 2}), count, step, extent)
+    row = TransferRow(Expr(constant, {0: slope, 1: 2}), count, step, extent)
     ranges = [(0, trips - 1), (0, inner)]
     seen = {}
 
@@ -224,6 +224,6 @@ def test_what_a_finished_loop_left_counts_whole():
     module = Parser(make_context(), text).parse_module()
     op = module.body.block.first_op
     assert isinstance(op, KernelOp)
-    runs = [Kernel(op, B1, extrapolate).run((0.0, 0.0)) for extrapolate in (True, False)]
+    runs = [TimedKernel(op, B1, extrapolate).run((0.0, 0.0)) for extrapolate in (True, False)]
     assert runs[0].cycles == runs[1].cycles
     assert runs[0].pipes["V"] == runs[1].pipes["V"] == 13 * B1.vector.cycles("abs", "f16", 128)

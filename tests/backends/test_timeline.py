@@ -13,7 +13,7 @@ from test_simulator import B1, launches
 from xdsl.ir import Operation
 
 from tilewright.backends.simulator import Copy, Launch, Repeat, Scalars, Transfer, simulate
-from tilewright.backends.simulator.steps import Record, Step, Wait
+from tilewright.backends.simulator.steps import EventRecord, EventWait, Step
 from tilewright.backends.simulator.timeline import Placed, Rest, lay_out, makespan
 from tilewright.dialects.npu.streams import QUEUES
 from tilewright.dialects.npu.structure import NpuYieldOp
@@ -26,11 +26,11 @@ def work(queue: str | None, microseconds: float) -> Step:
 
 
 def rec(event: int, queue: str) -> Step:
-    return Record(event, queue)
+    return EventRecord(event, queue)
 
 
 def wait(event: int, queue: str) -> Step:
-    return Wait(event, queue)
+    return EventWait(event, queue)
 
 
 def test_streams_run_side_by_side_until_an_event_joins_them():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiers import examples
 
-from tilewright.backends.interpreter.views import View, plan, realise
+from tilewright.backends.interpreter.views import View, plan_view, realise
 
 jax.config.update("jax_platforms", "cpu")
 
@@ -67,7 +67,7 @@ def test_realise(case: tuple[tuple[int, ...], View]) -> None:
 @given(st.one_of(views(), boxes_of_source()))
 def test_a_plan_addresses_the_same_elements(case: tuple[tuple[int, ...], View]) -> None:
     source, view = case
-    way = plan(source, view)
+    way = plan_view(source, view)
     if way is None:
         return
     flat = np.arange(math.prod(source), dtype=np.int32)
@@ -85,7 +85,7 @@ def test_a_plan_addresses_the_same_elements(case: tuple[tuple[int, ...], View]) 
 @given(boxes_of_source())
 def test_boxes_of_a_source_need_no_gather(case: tuple[tuple[int, ...], View]) -> None:
     source, view = case
-    way = plan(source, view)
+    way = plan_view(source, view)
     assert way is not None
     assert way.skip == way.pad == 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.cli.common import CliError, write_whole
+from tilewright.cli.common import CliError, write_output
 from tilewright.cli.main import main
 from tilewright.cli.source import parse_shapes, random_inputs
 
@@ -274,6 +274,6 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(CliError, match=r"x\.txt: No space left on device"):
-        write_whole(path, "new")
+        write_output(path, "new")
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]

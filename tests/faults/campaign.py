@@ -48,8 +48,8 @@ from tilewright.dialects.npu.structure import KernelOp, LaunchOp
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
 from tilewright.passes.npu.check import Finding, check_kernel, check_program
-from tilewright.passes.npu.check.device import Summary
-from tilewright.passes.npu.check.model import LOOP, Kernel, Node
+from tilewright.passes.npu.check.device import KernelSummary
+from tilewright.passes.npu.check.model import LOOP, CheckedKernel, CheckedNode
 
 RANDOM_ORDERS = 6
 STREAM_ORDERS = 12
@@ -105,9 +105,9 @@ class Tally:
         return "\n".join(lines)
 
 
-def summaries_of(module: ModuleOp, machine: Machine) -> tuple[dict[str, Summary], list[Finding]]:
+def summaries_of(module: ModuleOp, machine: Machine) -> tuple[dict[str, KernelSummary], list[Finding]]:
     """What npu-check finds out about the kernels of a program, and all its findings."""
-    summaries: dict[str, Summary] = {}
+    summaries: dict[str, KernelSummary] = {}
     alarms: list[Finding] = []
     for name, op in kernels_of(module).items():
         summaries[name], found = check_kernel(op, machine)
@@ -147,7 +147,7 @@ class KernelSubject:
         self,
         subject: Subject,
         name: str,
-        summaries: dict[str, Summary] | None = None,
+        summaries: dict[str, KernelSummary] | None = None,
         host: HostSubject | None = None,
     ):
         """summaries: of all kernels, where they are known and the program is without findings. host: the same
@@ -291,7 +291,7 @@ class KernelSubject:
 class HostSubject:
     """The host program of a subject."""
 
-    def __init__(self, subject: Subject, summaries: dict[str, Summary] | None = None):
+    def __init__(self, subject: Subject, summaries: dict[str, KernelSummary] | None = None):
         self.subject, self.machine = subject, Machine.load(subject.target)
         self.summaries = summaries_of(subject.module, self.machine)[0] if summaries is None else summaries
         self.run = HostRun(subject.module, self.machine)
@@ -365,9 +365,9 @@ def claimed(kernel: KernelOp, target: str, claims: str) -> bool:
 
 def work_of(kernel: KernelOp) -> int:
     """About how many bytes the kernel's buffers hold, times its instructions: what a run costs."""
-    model = Kernel(kernel)
+    model = CheckedKernel(kernel)
 
-    def cost(nodes: Sequence[Node]) -> int:
+    def cost(nodes: Sequence[CheckedNode]) -> int:
         total = 0
         for node in nodes:
             if node.kind == LOOP:

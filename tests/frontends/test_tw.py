@@ -19,10 +19,10 @@ from xdsl.dialects.builtin import FileLineColLoc
 import tilewright as tw
 from tilewright.dialects.elementwise import FUNCTIONS
 from tilewright.frontends.text import TwError, builder
-from tilewright.frontends.text.diagnostics import Report, SourceFile
+from tilewright.frontends.text.diagnostics import DiagnosticLog, SourceFile
 from tilewright.frontends.text.frontend import lower_tw
 from tilewright.frontends.text.functions import OPERATORS, functions, graph_functions
-from tilewright.frontends.text.parse import parse
+from tilewright.frontends.text.parse import parse_items
 from tilewright.frontends.text.printer import print_tw
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,8 +30,8 @@ RNG = np.random.default_rng(0)
 
 
 def errors(text: str) -> list[str]:
-    report = Report()
-    parse(SourceFile("t.tw", text), report)
+    report = DiagnosticLog()
+    parse_items(SourceFile("t.tw", text), report)
     return [d.message for d in report.found]
 
 

@@ -29,7 +29,7 @@ from tilewright.verification.bounds import Bound
 from tilewright.verification.compare import compare, same_bits
 from tilewright.verification.structure import Cache
 from tilewright.verification.tolerance import LIKELY
-from tilewright.verification.walk import Settings, Walk
+from tilewright.verification.walk import GraphWalk, Settings
 
 from .generate import Program
 
@@ -208,7 +208,7 @@ class Judge:
         if self.bounds is None:
             mine = self.stage
             self._enter("bounds")
-            walk = Walk(self.source, Cache(), Settings(likely=True, record=False))
+            walk = GraphWalk(self.source, Cache(), Settings(likely=True, record=False))
             self.bounds = walk.run(self.args).result_bounds
             self._enter(mine)
         return [None if e is None else 2 * LIKELY * np.asarray(e, np.float64) for e in self.bounds]

@@ -31,7 +31,7 @@ from tilewright.passes.errors import PassError
 from tilewright.passes.npu.check import BLAME, check, check_kernel, removable_flags
 from tilewright.passes.npu.check.affine import cover, product_covers
 from tilewright.passes.npu.check.clocks import reduced_trips
-from tilewright.passes.npu.check.model import Kernel
+from tilewright.passes.npu.check.model import CheckedKernel
 from tilewright.passes.pipeline import PIPELINE, STATES, make_pass
 
 B1 = Machine.load("ascend-910b1")
@@ -195,10 +195,10 @@ def test_shortened_nests_find_what_full_ones_find(text: str, kind: str, seed: in
 
 def test_full_loops_are_longer(long_loops: list[KernelOp]) -> None:
     from tilewright.passes.npu.check.clocks import Clocks
-    from tilewright.passes.npu.check.model import Kernel
+    from tilewright.passes.npu.check.model import CheckedKernel
 
     for op in long_loops:
-        kernel = Kernel(op)
+        kernel = CheckedKernel(op)
         short, full = Clocks(kernel), Clocks(kernel, full=True)
         assert not short.run()
         assert not full.run()
@@ -484,7 +484,7 @@ def test_each_core_is_followed_where_a_load_moves_otherwise() -> None:
     machine = Machine.load("ascend-910b1")
     (op,) = kernels(tw.compile(mlp_layer, x, w, b, options=tw.Options(schedule=pins)).module())
     assert check_kernel(op, machine)[1] == []
-    kernel = Kernel(op)
+    kernel = CheckedKernel(op)
     (load,) = [t for t in kernel.transfers if t.tensor in kernel.workspaces and not t.write]
     *others, last = load.op.linear()
     moved = [*others, last + Expr.of(op.body.block.args[0], 16)]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.dialects.npu.streams import COMPUTE, COPY_IN, COPY_OUT, HOST, PROGRAM
-from tilewright.passes.tile.queues import Tensor, Unit, arrange, run
+from tilewright.passes.tile.queues import TensorLife, Unit, arrange, run
 
 
 def kernel(us: float, *needs: int) -> Unit:
@@ -53,7 +53,7 @@ def test_a_tensor_that_would_have_to_wait_keeps_its_kernel_waiting() -> None:
     once, where the order of the program takes one, and what the host brings is less than a second."""
     makers = range(1, 17, 2)
     units = [host(100.0), *(u for i in makers for u in (kernel(5.0), kernel(5.0, 0, i)))]
-    tensors = [Tensor(40, 0, {*range(2, 17, 2)}), *(Tensor(100, i, {i + 1}) for i in makers)]
+    tensors = [TensorLife(40, 0, {*range(2, 17, 2)}), *(TensorLife(100, i, {i + 1}) for i in makers)]
     assert arrange(units, tensors, room=10**6) == list(range(17))
     assert arrange(units, tensors[:1], room=10**6)[:9] == [0, *makers]
 
@@ -62,9 +62,9 @@ UNITS = st.sampled_from(["kernel", "kernel", "kernel", "host", "number", "scalar
 
 
 @st.composite
-def programs(draw: st.DrawFn, most: int) -> tuple[list[Unit], list[Tensor]]:
+def programs(draw: st.DrawFn, most: int) -> tuple[list[Unit], list[TensorLife]]:
     units: list[Unit] = []
-    tensors: list[Tensor] = []
+    tensors: list[TensorLife] = []
     for i in range(draw(st.integers(2, most))):
         needs = draw(st.sets(st.integers(0, i - 1), max_size=2)) if i else set[int]()
         us = draw(st.sampled_from([1.0, 3.0, 10.0, 40.0]))
@@ -81,8 +81,8 @@ def programs(draw: st.DrawFn, most: int) -> tuple[list[Unit], list[Tensor]]:
                 unit = Unit([(COMPUTE, us)], needs, whole=True)
         unit.bytes = draw(st.sampled_from([0, 0, 5]))
         units.append(unit)
-        tensors.append(Tensor(draw(st.sampled_from([1, 4, 20])), i, kept=draw(st.integers(0, 5)) == 0))
-    tensors.append(Tensor(10, -1))
+        tensors.append(TensorLife(draw(st.sampled_from([1, 4, 20])), i, kept=draw(st.integers(0, 5)) == 0))
+    tensors.append(TensorLife(10, -1))
     for i, unit in enumerate(units):
         for j in unit.needs:
             tensors[j].users.add(i)
@@ -91,7 +91,7 @@ def programs(draw: st.DrawFn, most: int) -> tuple[list[Unit], list[Tensor]]:
     return units, tensors
 
 
-def most(units: Sequence[Unit], tensors: Sequence[Tensor], order: Sequence[int]) -> int:
+def most(units: Sequence[Unit], tensors: Sequence[TensorLife], order: Sequence[int]) -> int:
     """The bytes that are alive at one time, tensor by tensor and step by step."""
     place = {i: p for p, i in enumerate(order)}
     peak = 0
@@ -114,7 +114,7 @@ def orders(units: Sequence[Unit]) -> Iterator[tuple[int, ...]]:
 
 @settings(max_examples=250)
 @given(programs(14), st.sampled_from([0, 40, 10**6]))
-def test_needs_time_and_memory(program: tuple[list[Unit], list[Tensor]], room: int) -> None:
+def test_needs_time_and_memory(program: tuple[list[Unit], list[TensorLife]], room: int) -> None:
     units, tensors = program
     plain = list(range(len(units)))
     found = arrange(units, tensors, room=room)
@@ -129,7 +129,7 @@ def test_needs_time_and_memory(program: tuple[list[Unit], list[Tensor]], room: i
 
 @settings(max_examples=60)
 @given(programs(6))
-def test_seldom_far_from_the_best_order(program: tuple[list[Unit], list[Tensor]]) -> None:
+def test_seldom_far_from_the_best_order(program: tuple[list[Unit], list[TensorLife]]) -> None:
     """List scheduling ends before twice the best order does."""
     units, _ = program
     best = min(run(units, order, None).end for order in orders(units))

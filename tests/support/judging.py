@@ -13,7 +13,7 @@ from tilewright.verification.bounds import Bound
 from tilewright.verification.compare import compare
 from tilewright.verification.structure import Cache
 from tilewright.verification.tolerance import LIKELY, roundoff, smallest
-from tilewright.verification.walk import Settings, Walk
+from tilewright.verification.walk import GraphWalk, Settings
 
 REFERENCE: dict[str, bool | int | str] = {
     "xla_allow_excess_precision": False,
@@ -61,7 +61,7 @@ class Elements:
     def _bound(self, i: int) -> Bound:
         if self.bounds is None:
             module, inputs = self.source()
-            walk = Walk(module, Cache(), Settings(likely=True, record=False))
+            walk = GraphWalk(module, Cache(), Settings(likely=True, record=False))
             self.bounds = walk.run(inputs).result_bounds
         return self.bounds[i]
 

@@ -18,7 +18,7 @@ from tilewright.verification.bounds import Bound
 from tilewright.verification.compare import compare, same_bits
 from tilewright.verification.structure import Cache
 from tilewright.verification.tolerance import LIKELY
-from tilewright.verification.walk import Settings, Walk
+from tilewright.verification.walk import GraphWalk, Settings
 
 from .arguments import SIZES, arguments
 from .calls import Call
@@ -191,7 +191,9 @@ def _beyond(
 ) -> str:
     """What is beyond the project's own bounds (docs/numerics.md) of all references, or nothing."""
     module, flat = lower(fn, *args)
-    bounds: list[Bound] = Walk(module, Cache(), Settings(likely=True, record=False)).run(flat).result_bounds
+    bounds: list[Bound] = (
+        GraphWalk(module, Cache(), Settings(likely=True, record=False)).run(flat).result_bounds
+    )
     said = ""
     for want in wants:
         said, verdict.message = "", ""

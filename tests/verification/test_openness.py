@@ -88,16 +88,16 @@ def test_progress_is_told_of_each_step_or_silent(capsys: pytest.CaptureFixture[s
 
 def test_what_a_pass_left_as_it_was_is_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the source's own run the graph passes that change nothing evaluate no op."""
-    from tilewright.verification.walk import Walk
+    from tilewright.verification.walk import GraphWalk
 
     ran: list[str] = []
-    compiled = Walk._compiled
+    compiled = GraphWalk._compiled
 
     def counted(self, op, *rest):
         ran.append("judged" if self.settings.golden is not None else "own")
         return compiled(self, op, *rest)
 
-    monkeypatch.setattr(Walk, "_compiled", counted)
+    monkeypatch.setattr(GraphWalk, "_compiled", counted)
     assert tw.verify(lambda x: jnp.tanh(x) * 2 - x, data(8, 16)).ok
     assert ran and set(ran) == {"own"}
 

@@ -19,7 +19,7 @@ from tilewright.frontends import lower_function
 from tilewright.passes.errors import PassError
 from tilewright.passes.pipeline import Stage
 from tilewright.verification.bisect import count_ops
-from tilewright.verification.checks import Command, Costs, Fails, parse_check
+from tilewright.verification.checks import CommandFails, Costs, Fails, parse_check
 from tilewright.verification.reduce import Reducer, Reduction
 
 TARGET = "ascend-910b1"
@@ -104,7 +104,7 @@ def test_a_cost_above_a_bound() -> None:
 def test_a_command() -> None:
     module, args = module_of("softmax")
     script = "import sys; sys.exit('graph.exp' not in open(sys.argv[1]).read())"
-    check = Command(f'{sys.executable} -c "{script}" {{}}')
+    check = CommandFails(f'{sys.executable} -c "{script}" {{}}')
     found = reduced(module, args, check)
     assert names(found.module)[2:-1] == ["graph.exp"]
 
@@ -167,7 +167,7 @@ def test_checks() -> None:
     costs = parse_check("cost>12.5", None, TARGET)
     assert isinstance(costs, Costs)
     assert costs.microseconds == 12.5
-    assert isinstance(parse_check(None, "grep -q x {}", TARGET), Command)
+    assert isinstance(parse_check(None, "grep -q x {}", TARGET), CommandFails)
 
 
 def test_inputs_follow_shapes() -> None:

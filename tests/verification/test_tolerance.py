@@ -20,7 +20,7 @@ from tilewright.verification.compare import compare, same_bits
 from tilewright.verification.structure import Cache
 from tilewright.verification.tolerance import LIKELY, function_error, gamma, roundoff, sum_error
 from tilewright.verification.trace import Trace
-from tilewright.verification.walk import Settings, Walk, evaluate
+from tilewright.verification.walk import GraphWalk, Settings, evaluate
 
 F16, F32, I32 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.int32)
 
@@ -45,7 +45,7 @@ def test_formulas() -> None:
 
 
 def likely(fn: Callable[..., Any], *args: Any) -> Trace:
-    return Walk(lower_function(fn, args).module, Cache(), Settings(likely=True)).run(args)
+    return GraphWalk(lower_function(fn, args).module, Cache(), Settings(likely=True)).run(args)
 
 
 def exact(fn: Callable[..., Any], *args: Any) -> np.ndarray:

@@ -19,14 +19,14 @@ def wide(x: Array) -> Array:
     return jnp.abs(x) if x.dtype.kind == "c" else jnp.abs(x.astype(dtype))
 
 
-def signed(x: Array) -> Array:
+def as_bound(x: Array) -> Array:
     """x in the type bounds have."""
     return x if x.dtype.kind == "c" else x.astype(wide(x).dtype)
 
 
 def distance(x: Array, y: Array) -> Array:
     """|x - y| for each element: 0 where both are the same infinity or NaN, infinite where one is."""
-    gap = jnp.where((x == y) | ((x != x) & (y != y)), 0, wide(signed(x) - signed(y)))
+    gap = jnp.where((x == y) | ((x != x) & (y != y)), 0, wide(as_bound(x) - as_bound(y)))
     return jnp.where(jnp.isnan(gap), jnp.inf, gap)
 
 

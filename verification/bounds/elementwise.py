@@ -11,9 +11,9 @@ from jax import numpy as jnp
 
 from ...backends.interpreter import values
 from ...dialects import graph as ops
-from ...dialects.elementwise import function_of
+from ...dialects.elementwise import function_named
 from ..tolerance import Mode, function_error, roundoff
-from .base import Bound, both, distance, or_zeros, reach, rounding, scaled, signed, wide
+from .base import Bound, as_bound, both, distance, or_zeros, reach, rounding, scaled, wide
 
 
 def elementwise(
@@ -28,7 +28,7 @@ def elementwise(
         pass
     elif name == "convert" and np.dtype(xs[0].dtype).kind not in "iu":
         local = None  # to a wider type nothing is lost
-    if name == "bitcast" and values.is_float(xs[0]):
+    if name == "bitcast" and values.is_floating(xs[0]):
         local = jnp.where(jnp.isnan(xs[0]), jnp.inf, 0).astype(wide(y).dtype)  # which NaN it is, is open
     if all(e is None for e in es):
         return local
@@ -63,9 +63,9 @@ def _passed_on(
     name: str, xs: Sequence[Array], es: Sequence[Bound], full: Sequence[Array], y: Array, mode: Mode
 ) -> Bound:
     """What the operands' errors do to the result of a function."""
-    passing = function_of(name).passing
+    passing = function_named(name).passing
     if passing == "order":
-        near = wide(signed(xs[0]) - signed(xs[1])) <= reach(full[0] + full[1], mode)
+        near = wide(as_bound(xs[0]) - as_bound(xs[1])) <= reach(full[0] + full[1], mode)
         return (near & (full[0] + full[1] > 0)).astype(np.float32)
     if passing == "bits":
         unsure = sum((e > 0).astype(np.float32) for e in full)
@@ -90,24 +90,24 @@ def _passed_on(
             return jnp.where(error == 0, 0, jnp.where(room > 0, error / room, jnp.inf))
         case "max" | "min" | "clamp":
             ends = [
-                values.SCALAR[name](*(signed(x) + s * e for x, e in zip(xs, full, strict=True)))
+                values.SCALAR[name](*(as_bound(x) + s * e for x, e in zip(xs, full, strict=True)))
                 for s in (1, -1)
             ]
-            return jnp.maximum(*(jnp.abs(end - signed(y)) for end in ends))
+            return jnp.maximum(*(jnp.abs(end - as_bound(y)) for end in ends))
         case "neg" | "abs":
             return full[0]
         case "select":
-            apart = wide(signed(xs[1]) - signed(xs[2]))
+            apart = wide(as_bound(xs[1]) - as_bound(xs[2]))
             chosen = jnp.where(xs[0], full[1], full[2])
             return jnp.where(full[0] > 0, apart + jnp.maximum(full[1], full[2]), chosen)
         case "convert":
             return _converted(xs[0], full[0], y, mode)
         case _ if passing == "steps":
             step = values.SCALAR[name]
-            x, r = signed(xs[0]), reach(full[0], mode)
+            x, r = as_bound(xs[0]), reach(full[0], mode)
             return jnp.abs(step(x + r) - step(x - r))
         case "rem":
-            turns = signed(xs[0]) / signed(xs[1])
+            turns = as_bound(xs[0]) / as_bound(xs[1])
             slack = 1e-6 * jnp.abs(turns) + reach(full[0] + jnp.abs(turns) * full[1], mode) / wide(xs[1])
             crossed = jnp.trunc(turns + slack) != jnp.trunc(turns - slack)
             return full[0] + jnp.abs(jnp.trunc(turns)) * full[1] + jnp.where(crossed, wide(xs[1]), 0)
@@ -121,7 +121,7 @@ def _converted(x: Array, e: Array, y: Array, mode: Mode) -> Array:
         return e.astype(wide(y).dtype)
     if y.dtype.kind in "iu" and x.dtype.kind not in "iu":
         r = reach(e, mode)
-        return jnp.abs(jnp.trunc(signed(x) + r) - jnp.trunc(signed(x) - r)).astype(wide(y).dtype)
+        return jnp.abs(jnp.trunc(as_bound(x) + r) - jnp.trunc(as_bound(x) - r)).astype(wide(y).dtype)
     return e.astype(wide(y).dtype)
 
 
@@ -129,7 +129,7 @@ def _by_slope(name: str, xs: Sequence[Array], es: Sequence[Bound], y: Array, mod
     """|derivative| times the operand's bound, for each operand of a smooth function; where it is so curved that it goes
     further as far as the operands may reach, so does the bound. Nothing is known where the edge of what it is
     defined for may lie on either side."""
-    function, points = values.SCALAR[name], [signed(x) for x in xs]
+    function, points = values.SCALAR[name], [as_bound(x) for x in xs]
     value, total = y, None
     for i, e in enumerate(es):
         if e is None:

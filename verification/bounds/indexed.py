@@ -16,7 +16,7 @@ from ...dialects.base import integer, text, to_ints
 from ...dialects.dtypes import size
 from ...dialects.graph import ScatterOp, SelectAndScatterOp, SortOp
 from ..tolerance import Mode, roundoff, sum_error
-from .base import Bound, both, or_zeros, reach, signed, wide
+from .base import Bound, as_bound, both, or_zeros, reach, wide
 
 
 def indexed(
@@ -44,7 +44,11 @@ def sort(
     of its row, and what follows it may be anything. In a total order the sign of a NaN, which is open, decides where
     all else of its row goes."""
     keys, dim = op.order(), integer(op.dim)
-    ordered = [xs[k] for k, total in zip(keys.operands, keys.total, strict=True) if total and values.is_float(xs[k])]
+    ordered = [
+        xs[k]
+        for k, total in zip(keys.operands, keys.total, strict=True)
+        if total and values.is_floating(xs[k])
+    ]
     found = _sorted(op, xs, es, ys)
     if not ordered:
         return found
@@ -115,9 +119,9 @@ def select_and_scatter(
         moved = both(moved, own * sizes, mode)
     if es[0] is not None:
         off = jnp.max(reach(2 * es[0], mode), initial=0)
-        flat = jnp.concatenate([jnp.ravel(signed(x)), jnp.zeros(1, wide(x).dtype)])
+        flat = jnp.concatenate([jnp.ravel(as_bound(x)), jnp.zeros(1, wide(x).dtype)])
         best = flat[jnp.where(place < 0, x.size, place)]
-        nearest = selecting.rivals(signed(x), best, off, window, strides, low)
+        nearest = selecting.rivals(as_bound(x), best, off, window, strides, low)
         unsure = jnp.where((nearest > 1) & (off > 0), jnp.inf, 0).astype(wide(y).dtype)
         moved = both(moved, selecting.covered(unsure, x.shape, window, strides, low), "worst")
     return [moved]

@@ -16,12 +16,12 @@ from ...dialects.base import integer, text, to_ints
 from ...dialects.dtypes import size
 from ...dialects.graph import CumulateOp
 from ..tolerance import Mode, roundoff, sum_error
-from .base import Bound, both, reach, rounding, scaled, signed, wide
+from .base import Bound, as_bound, both, reach, rounding, scaled, wide
 
 
 def _extreme(x: Array, e: Array, y: Array, choose: Callable[[Array], Array]) -> Array:
     """How far the largest (or smallest) element may move: those that cannot be it do not count."""
-    return jnp.maximum(*(jnp.abs(choose(signed(x) + s * e) - signed(y)) for s in (1, -1)))
+    return jnp.maximum(*(jnp.abs(choose(as_bound(x) + s * e) - as_bound(y)) for s in (1, -1)))
 
 
 Total = Callable[[Array, str], Array]
@@ -54,7 +54,7 @@ def _combined(
         if copies is not None:
             often = copies()
         else:
-            alike = total(signed(x), "max") == total(signed(x), "min") if x.dtype.kind != "c" else False
+            alike = total(as_bound(x), "max") == total(as_bound(x), "min") if x.dtype.kind != "c" else False
             often = jnp.where(alike, total(jnp.ones_like(v), "sum"), 1)
         return jnp.sqrt(total(jnp.square(v), "sum") * often)
 
@@ -116,9 +116,9 @@ def arg_reduce(
     if e is None:
         return [None, None]
     worst = _extreme(x, e, ys[0], lambda v: values.reduce(v, text(op.kind), [dim]))
-    best = jnp.expand_dims(signed(ys[0]), dim)
+    best = jnp.expand_dims(as_bound(ys[0]), dim)
     near = reach(e + jnp.expand_dims(worst, dim), mode)
-    rivals = jnp.sum(jnp.abs(signed(x) - best) <= near, axis=dim)
+    rivals = jnp.sum(jnp.abs(as_bound(x) - best) <= near, axis=dim)
     unsure = (rivals > 1) & (jnp.max(e, axis=dim) > 0)
     return [worst, jnp.where(unsure, jnp.inf, 0).astype(wide(ys[1]).dtype)]
 

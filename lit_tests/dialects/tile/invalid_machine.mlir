@@ -169,3 +169,14 @@ tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1
 ^bb0(%i: index):
 }
 // CHECK: 'tile.launch' launches @gone, which does not exist
+
+// -----
+
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = tile.launch @k %x {inits = [-1]} : tensor<4xf32>
+  func.return %0 : tensor<4xf32>
+}
+npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%i: index):
+}
+// CHECK: 'tile.launch' launches @k, which is a kernel of the npu level

@@ -7,6 +7,10 @@
 %z = tile.launch @bump %x {inits = [0]} : tensor<64x32xf16>
 // CHECK: tile.launch @bump %{{.*}} {inits = [0]} : tensor<64x32xf16>
 
+tile.kernel @bump {grid = [1], kind = "vector", outputs = 1, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+^bb0(%i: index, %gx: !npu.gm<64x32xf16>):
+}
+
 tile.kernel @matmul {grid = [4], kind = "mix", outputs = 1, slots = [2, 2, 2, 1, 2], workspaces = 0} {
 ^bb0(%i: index, %gx: !npu.gm<64x32xf16>, %gw: !npu.gm<32x48xf16>, %gy: !npu.gm<64x48xf16>):
   // CHECK: tile.kernel @matmul {grid = [4], kind = "mix", outputs = 1, slots = [2, 2, 2, 1, 2], workspaces = 0} {

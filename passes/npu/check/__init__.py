@@ -20,12 +20,12 @@ from ....machine import Machine
 from ...base import TargetPass
 from ...calls import callers_first
 from ..plan_memory import reached
-from .device import Summary, summarise
+from .device import KernelSummary, summarise
 from .explain import explained
 from .finding import BLAME, Bytes, Finding, Hazards
-from .host import HostProgram, constants_apart
+from .host import HostFunctionCheck, constants_apart
 from .minimal import FlagPair, removable
-from .model import Kernel
+from .model import CheckedKernel
 from .order import frames_of
 from .static import check_section
 from .streams import check_streams
@@ -47,7 +47,7 @@ def check(module: ModuleOp, machine: Machine, full: bool = False) -> list[Findin
     """Every hazard of a module; `full` follows all iterations of every loop. Raises PassError where an index
     cannot be followed."""
     out: list[Finding] = []
-    kernels: dict[str, Summary] = {}
+    kernels: dict[str, KernelSummary] = {}
     for op in module.ops:
         if isinstance(op, KernelOp):
             summary, found = check_kernel(op, machine, full)
@@ -56,7 +56,7 @@ def check(module: ModuleOp, machine: Machine, full: bool = False) -> list[Findin
     return out + check_program(module, kernels, machine)
 
 
-def check_program(module: ModuleOp, kernels: dict[str, Summary], machine: Machine) -> list[Finding]:
+def check_program(module: ModuleOp, kernels: dict[str, KernelSummary], machine: Machine) -> list[Finding]:
     """The hazards of a module's functions, which launch `kernels`."""
     out: list[Finding] = []
     planned = [
@@ -68,13 +68,13 @@ def check_program(module: ModuleOp, kernels: dict[str, Summary], machine: Machin
     for entry in entries:
         out += constants_apart([entry, *reached(entry, planned)])
     for func in planned:
-        out += HostProgram(func, kernels, frames, arena, machine).run()
+        out += HostFunctionCheck(func, kernels, frames, arena, machine).run()
     return out + check_streams(callers_first(module))
 
 
-def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Summary, list[Finding]]:
+def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[KernelSummary, list[Finding]]:
     """What a kernel does to its tensors, and its hazards."""
-    kernel = Kernel(op)
+    kernel = CheckedKernel(op)
     out: list[Finding] = []
     for found in violations(op, machine):
         problem = found.problem.replace("{", "{{").replace("}", "}}")
@@ -93,7 +93,7 @@ def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[Su
 
 def removable_flags(op: KernelOp) -> list[FlagPair]:
     """Flags of a safe kernel without any one of which it is still safe."""
-    kernel = Kernel(op)
+    kernel = CheckedKernel(op)
     return removable(kernel, summarise(kernel).tracked)
 
 

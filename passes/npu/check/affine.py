@@ -14,7 +14,7 @@ from ....dialects.affine import Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class TouchedBox:
     """What a transfer touches of a view: along each dimension `count` positions, `step` apart, from `offset`;
     positions outside `extent` are left out."""
 

@@ -29,11 +29,11 @@ from .model import (
     WAIT,
     WAIT_CROSS,
     WORK,
-    Cell,
-    Kernel,
-    Node,
-    Section,
-    Transfer,
+    CheckedKernel,
+    CheckedNode,
+    CheckedSection,
+    TensorAccess,
+    TouchedBytes,
 )
 from .strides import by_stride, same_elements
 
@@ -68,7 +68,7 @@ class Fault:
     what: str
     first: Stamp
     second: Stamp | None = None
-    cell: Cell | None = None
+    cell: TouchedBytes | None = None
     known: int = 0
     """For races: how many instructions of the first's queue the second's has waited for."""
 
@@ -90,7 +90,7 @@ class _Touch:
 
     __slots__ = ("boxes", "exact", "section", "stamp", "view", "write")
 
-    def __init__(self, stamp: Stamp, transfer: Transfer, boxes: list[Edges | None]) -> None:
+    def __init__(self, stamp: Stamp, transfer: TensorAccess, boxes: list[Edges | None]) -> None:
         self.stamp, self.boxes = stamp, boxes
         self.section, self.view, self.write = transfer.section, transfer.view, transfer.write
         self.exact = transfer.box is not None
@@ -114,10 +114,10 @@ class Clocks:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: CheckedKernel,
         tracked: frozenset[int] = frozenset(),
         full: bool = False,
-        only: Section | None = None,
+        only: CheckedSection | None = None,
         start: Mapping[int, int] | None = None,
         same: Mapping[int, int] | None = None,
     ) -> None:
@@ -129,7 +129,7 @@ class Clocks:
         self.sections = kernel.sections if only is None else [only]
         queues = len(kernel.queue_names)
         self.clocks = [[0] * queues for _ in range(queues)]
-        self.trail: list[list[Node]] = [[] for _ in range(queues)]
+        self.trail: list[list[CheckedNode]] = [[] for _ in range(queues)]
         self.envs: list[list[tuple[int, ...]]] = [[] for _ in range(queues)]
         self.explain = False
         self.faults: list[Fault] = []
@@ -167,7 +167,7 @@ class Clocks:
                 for cell in slots:
                     cell.writer, cell.owner, cell.readers = None, None, {}
         envs = {s.number: list(self.env) for s in self.sections}
-        running: dict[int, tuple[Iterator[Node], Node | None]] = {
+        running: dict[int, tuple[Iterator[CheckedNode], CheckedNode | None]] = {
             s.number: (self._steps(s.nodes, s.number), None) for s in self.sections
         }
         while running:
@@ -192,7 +192,7 @@ class Clocks:
 
     # -- control -------------------------------------------------------------------------------------------
 
-    def _steps(self, nodes: Sequence[Node], number: int) -> Iterator[Node]:
+    def _steps(self, nodes: Sequence[CheckedNode], number: int) -> Iterator[CheckedNode]:
         """Runs nodes; yields each wait_cross whose event is not raised yet."""
         for node in nodes:
             if node.kind == LOOP and node.crosses:
@@ -206,10 +206,10 @@ class Clocks:
             else:
                 self.walk((node,))
 
-    def _trips(self, node: Node) -> int:
+    def _trips(self, node: CheckedNode) -> int:
         return node.trips if self.full else reduced_trips(node.trips, self.kernel.period)
 
-    def _loop(self, node: Node) -> None:
+    def _loop(self, node: CheckedNode) -> None:
         trips, period, variable = self._trips(node), self.kernel.period, node.variable
         body, env = node.body, self.env
         if trips == node.trips:
@@ -228,7 +228,7 @@ class Clocks:
                 env[variable] = trip
                 self.walk(body)
 
-    def walk(self, nodes: Sequence[Node]) -> None:
+    def walk(self, nodes: Sequence[CheckedNode]) -> None:
         """Runs nodes that need nothing from other cores."""
         for node in nodes:
             kind = node.kind
@@ -245,7 +245,7 @@ class Clocks:
             elif kind == SET_CROSS:
                 self._set_cross(node)
 
-    def _count(self, node: Node) -> Stamp:
+    def _count(self, node: CheckedNode) -> Stamp:
         """Gives a node its number in its queue."""
         queue = node.queue
         self.trail[queue].append(node)
@@ -257,7 +257,7 @@ class Clocks:
 
     # -- instructions ------------------------------------------------------------------------------------------
 
-    def _work(self, node: Node) -> None:
+    def _work(self, node: CheckedNode) -> None:
         queue = node.queue
         clock, env = self.clocks[queue], self.env
         stamp = self._count(node)
@@ -307,7 +307,7 @@ class Clocks:
         if self.kernel.queue_names[queue] == "S":
             self._scalar(queue)
 
-    def _race(self, what: str, first: Stamp, second: Stamp, cell: Cell | None) -> None:
+    def _race(self, what: str, first: Stamp, second: Stamp, cell: TouchedBytes | None) -> None:
         known = self.clocks[second[0]][first[0]]
         self._fault(Fault("race", "{second} " + what, first, second, cell, known))
 
@@ -318,7 +318,7 @@ class Clocks:
             if other != queue and self.kernel.queue_sections[other] == section:
                 clock[:] = map(max, clock, own)
 
-    def _barrier(self, node: Node) -> None:
+    def _barrier(self, node: CheckedNode) -> None:
         stamp = self._count(node)
         section = self.kernel.queue_sections[stamp[0]]
         mine = [c for q, c in enumerate(self.clocks) if self.kernel.queue_sections[q] == section]
@@ -328,7 +328,7 @@ class Clocks:
 
     # -- flags ---------------------------------------------------------------------------------------------
 
-    def _event(self, node: Node) -> _Event:
+    def _event(self, node: CheckedNode) -> _Event:
         section = self.kernel.queue_sections[node.queue]
         number = node.event + (node.counter.evaluate(self.env) % node.slots if node.slots > 1 else 0)
         key = (section, *node.pair, number)
@@ -337,7 +337,7 @@ class Clocks:
             found = self.events[key] = _Event()
         return found
 
-    def _set(self, node: Node) -> None:
+    def _set(self, node: CheckedNode) -> None:
         event = self._event(node)
         stamp = self._count(node)
         clock = self.clocks[node.queue]
@@ -351,7 +351,7 @@ class Clocks:
         event.clocks.append(clock.copy())
         event.set.append(stamp)
 
-    def _wait(self, node: Node) -> None:
+    def _wait(self, node: CheckedNode) -> None:
         event = self._event(node)
         stamp = self._count(node)
         event.waited = stamp
@@ -365,7 +365,7 @@ class Clocks:
         if node.pair[1] == "S":
             self._scalar(node.queue)
 
-    def _set_cross(self, node: Node) -> None:
+    def _set_cross(self, node: CheckedNode) -> None:
         stamp = self._count(node)
         own = self.kernel.queue_sections[node.queue]
         for other in self.sections:
@@ -380,7 +380,7 @@ class Clocks:
         senders = self._senders(number, event)
         return bool(senders) and all(self.cross.get((s, number, event)) for s in senders)
 
-    def _wait_cross(self, node: Node, number: int) -> None:
+    def _wait_cross(self, node: CheckedNode, number: int) -> None:
         self._count(node)
         clock = self.clocks[node.queue]
         for sender in self._senders(number, node.event):
@@ -401,7 +401,7 @@ class Clocks:
 
     # -- device memory -------------------------------------------------------------------------------------
 
-    def _touch(self, transfer: Transfer, tensor: int, stamp: Stamp) -> None:
+    def _touch(self, transfer: TensorAccess, tensor: int, stamp: Stamp) -> None:
         """Checks an access to a tensor that the kernel both reads and writes against all earlier ones."""
         env, unit = self.env, self.kernel.unit
         own, boxes = env[unit], []
@@ -437,14 +437,14 @@ class Clocks:
                 self.needs.add(transfer.tensor)
         self.touches[tensor].append(touch)
 
-    def _box(self, transfer: Transfer) -> Edges | None:
+    def _box(self, transfer: TensorAccess) -> Edges | None:
         box = transfer.box
         if box is None or any(map(self.kernel.is_unknown, box.offsets)):
             return tuple((0, n) for n in transfer.view.shape)
         return box.at(self.env)
 
 
-def _sent(nodes: Sequence[Node]) -> set[int]:
+def _sent(nodes: Sequence[CheckedNode]) -> set[int]:
     found: set[int] = set()
     for node in nodes:
         if node.kind == SET_CROSS:

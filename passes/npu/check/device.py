@@ -22,7 +22,7 @@ from ....dialects.dtypes import size
 from ....dialects.npu import GmType
 from .affine import cover, ends, product_covers
 from .finding import Finding
-from .model import Kernel, Transfer
+from .model import CheckedKernel, TensorAccess
 from .parts import Part
 from .strides import by_stride, core_variables
 
@@ -36,11 +36,11 @@ FEW_ELEMENTS = 1 << 22
 
 
 @dataclass
-class Summary:
+class KernelSummary:
     """What a kernel does to its tensor arguments, by number. `parts`: which elements the cores store,
     for written tensors that they do not store whole."""
 
-    kernel: Kernel
+    kernel: CheckedKernel
     reads: set[int] = field(default_factory=set)
     writes: set[int] = field(default_factory=set)
     needs: set[int] = field(default_factory=set)
@@ -66,11 +66,11 @@ class Summary:
         return frozenset(self.reads & self.writes)
 
 
-def summarise(kernel: Kernel) -> Summary:
+def summarise(kernel: CheckedKernel) -> KernelSummary:
     """Checks the device memory of a kernel, all cores against each other."""
-    found = Summary(kernel)
-    stores: dict[int, list[Transfer]] = {}
-    loads: dict[int, list[Transfer]] = {}
+    found = KernelSummary(kernel)
+    stores: dict[int, list[TensorAccess]] = {}
+    loads: dict[int, list[TensorAccess]] = {}
     for transfer in kernel.transfers:
         (stores if transfer.write else loads).setdefault(transfer.tensor, []).append(transfer)
     found.reads, found.writes = set(loads), set(stores)
@@ -88,7 +88,7 @@ def summarise(kernel: Kernel) -> Summary:
     return found
 
 
-def _inside(kernel: Kernel, transfer: Transfer) -> bool:
+def _inside(kernel: CheckedKernel, transfer: TensorAccess) -> bool:
     """Whether a view shows elements of its tensor only."""
     view = transfer.view
     reach = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]
@@ -99,7 +99,9 @@ def _inside(kernel: Kernel, transfer: Transfer) -> bool:
     return low >= 0 and high < size(_shape(kernel, transfer.tensor))
 
 
-def _regular(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Summary) -> bool:
+def _regular(
+    kernel: CheckedKernel, writers: Sequence[TensorAccess], tensor: int, found: KernelSummary
+) -> bool:
     """Handles stores whose boxes fill one part of a view each, every position once; False for others."""
     view = writers[0].view
     parts = []
@@ -160,7 +162,7 @@ def _tight(view: GmType) -> bool:
 # -- one by one ----------------------------------------------------------------------------------------------
 
 
-def _exact(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Summary) -> None:
+def _exact(kernel: CheckedKernel, writers: Sequence[TensorAccess], tensor: int, found: KernelSummary) -> None:
     """Follows the stores of all cores element by element."""
     shape = _shape(kernel, tensor)
     total = size(shape)
@@ -206,38 +208,38 @@ def _exact(kernel: Kernel, writers: Sequence[Transfer], tensor: int, found: Summ
         found.parts[tensor] = Part.of(known, total)
 
 
-def _stored_elements(kernel: Kernel, writers: Sequence[Transfer]) -> np.ndarray:
+def _stored_elements(kernel: CheckedKernel, writers: Sequence[TensorAccess]) -> np.ndarray:
     """The flat elements that all cores store, in ascending order."""
     followed = [s for s in writers if s.box is not None]
     flats = [f for s in followed for env in _cores(kernel, s) for f in _elements(kernel, s, env)]
     return np.unique(np.concatenate(flats)) if flats else np.zeros(0, np.int64)
 
 
-def _shape(kernel: Kernel, tensor: int) -> tuple[int, ...]:
+def _shape(kernel: CheckedKernel, tensor: int) -> tuple[int, ...]:
     kind = kernel.op.body.block.args[len(kernel.grid) + tensor].type
     assert isinstance(kind, GmType)
     return kind.shape
 
 
-def _most_units(kernel: Kernel) -> int:
+def _most_units(kernel: CheckedKernel) -> int:
     return max(s.units for s in kernel.sections)
 
 
-def _work(kernel: Kernel, store: Transfer) -> int:
+def _work(kernel: CheckedKernel, store: TensorAccess) -> int:
     if store.box is None:
         return 0
     cores = math.prod(kernel.grid) * store.section.units
     return cores * math.prod(kernel.counts[v] for v in store.loops) * math.prod(store.box.counts)
 
 
-def _cores(kernel: Kernel, transfer: Transfer) -> Iterator[list[int]]:
+def _cores(kernel: CheckedKernel, transfer: TensorAccess) -> Iterator[list[int]]:
     """The environment of each core, loops at 0."""
     for point in itertools.product(*map(range, kernel.grid)):
         for unit in range(transfer.section.units):
             yield [*point, unit, *[0] * (len(kernel.counts) - len(point) - 1)]
 
 
-def _elements(kernel: Kernel, transfer: Transfer, env: list[int]) -> Iterator[np.ndarray]:
+def _elements(kernel: CheckedKernel, transfer: TensorAccess, env: list[int]) -> Iterator[np.ndarray]:
     """Flat element numbers that a core stores, loop by loop where loops move several dimensions at once."""
     box, view = transfer.box, transfer.view
     assert box is not None
@@ -261,7 +263,9 @@ def _elements(kernel: Kernel, transfer: Transfer, env: list[int]) -> Iterator[np
 # -- loads of what is stored ----------------------------------------------------------------------------------
 
 
-def _own_part(kernel: Kernel, load: Transfer, writers: Sequence[Transfer], found: Summary) -> None:
+def _own_part(
+    kernel: CheckedKernel, load: TensorAccess, writers: Sequence[TensorAccess], found: KernelSummary
+) -> None:
     """A load of a tensor that the launch stores must stay within what its own grid point stores."""
     for store in writers:
         if _apart(kernel, load, store):
@@ -271,7 +275,9 @@ def _own_part(kernel: Kernel, load: Transfer, writers: Sequence[Transfer], found
         return
 
 
-def _stored(kernel: Kernel, load: Transfer, writers: Sequence[Transfer], found: Summary) -> None:
+def _stored(
+    kernel: CheckedKernel, load: TensorAccess, writers: Sequence[TensorAccess], found: KernelSummary
+) -> None:
     """A load of a workspace stays within what some core stores, where they do not store it whole."""
     part = found.parts.get(load.tensor)
     if part is None or load.tensor not in kernel.workspaces or load.box is None:
@@ -286,7 +292,7 @@ def _stored(kernel: Kernel, load: Transfer, writers: Sequence[Transfer], found: 
                 return
 
 
-def _apart(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
+def _apart(kernel: CheckedKernel, load: TensorAccess, store: TensorAccess) -> bool:
     """Whether loads of one grid point never meet stores of another."""
     if math.prod(kernel.grid) == 1:
         return True
@@ -304,7 +310,7 @@ def _apart(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
     return True
 
 
-def _apart_exactly(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
+def _apart_exactly(kernel: CheckedKernel, load: TensorAccess, store: TensorAccess) -> bool:
     """The same, element by element; False where that is too much work or an offset is unknown."""
     assert load.box is not None and store.box is not None
     used = {v for box in (load.box, store.box) for o in box.offsets for v, _ in o.terms}
@@ -321,7 +327,7 @@ def _apart_exactly(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
     return True
 
 
-def _same_steps(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
+def _same_steps(kernel: CheckedKernel, load: TensorAccess, store: TensorAccess) -> bool:
     """Whether load and store see the tensor alike but for the order of dimensions, move alike along the grid, and
     the load stays inside the store's part of a grid point (stores of two points do not meet: that is checked
     already)."""
@@ -349,13 +355,13 @@ def _same_steps(kernel: Kernel, load: Transfer, store: Transfer) -> bool:
 
 
 @functools.cache
-def _reach(kernel: Kernel, offset: Expr[int], count: int, step: int) -> tuple[int, int]:
+def _reach(kernel: CheckedKernel, offset: Expr[int], count: int, step: int) -> tuple[int, int]:
     low, high = offset.reach(kernel.counts)
     first, last = ends(0, count, step)
     return low + first, high + last
 
 
-def _hull(kernel: Kernel, transfer: Transfer, point: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def _hull(kernel: CheckedKernel, transfer: TensorAccess, point: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """The flat range of elements around all that one grid point touches, as a box of one dimension."""
     box, view = transfer.box, transfer.view
     assert box is not None

@@ -8,11 +8,11 @@ from ....dialects.base import describe
 from .affine import describe_env
 from .clocks import Clocks, Fault, Stamp
 from .finding import Bytes, Finding
-from .model import WORK, Kernel, Node
+from .model import WORK, CheckedKernel, CheckedNode
 
 
 def explained(
-    kernel: Kernel, tracked: frozenset[int], full: bool, start: Mapping[int, int]
+    kernel: CheckedKernel, tracked: frozenset[int], full: bool, start: Mapping[int, int]
 ) -> tuple[list[Finding], set[int]]:
     """The findings of one kernel, each pair of ops once, and the outputs that must come with contents."""
     clocks = Clocks(kernel, tracked, full, start=start)
@@ -30,7 +30,7 @@ def explained(
     return list(out.values()), clocks.needs
 
 
-def _node(clocks: Clocks, stamp: Stamp) -> Node:
+def _node(clocks: Clocks, stamp: Stamp) -> CheckedNode:
     return clocks.trail[stamp[0]][stamp[1] - 1]
 
 
@@ -59,7 +59,7 @@ def _where(clocks: Clocks, stamp: Stamp) -> str:
     return f" on {clocks.kernel.queue_names[queue]}{describe_env(names, env)}"
 
 
-def _loops_around(nodes: Sequence[Node], wanted: Node) -> tuple[int, ...]:
+def _loops_around(nodes: Sequence[CheckedNode], wanted: CheckedNode) -> tuple[int, ...]:
     """The variables of the loops around a node."""
     for node in nodes:
         if node is wanted:
@@ -69,7 +69,7 @@ def _loops_around(nodes: Sequence[Node], wanted: Node) -> tuple[int, ...]:
     return ()
 
 
-def _find(nodes: Sequence[Node], wanted: Node) -> tuple[int, ...] | None:
+def _find(nodes: Sequence[CheckedNode], wanted: CheckedNode) -> tuple[int, ...] | None:
     for node in nodes:
         if node is wanted:
             return ()

@@ -1,9 +1,8 @@
 """The host program: addresses in device memory, and who wrote each tensor before it is read.
 
 Launches, copies and host calls run one after the other. Numbers in the host's memory are values: they need no check.
-A tensor holds what was written to it until another
-tensor at the same bytes is written. Loops are walked twice, so that what one iteration destroys shows in the
-next.
+A tensor holds what was written to it until another tensor at the same bytes is written. Loops are walked twice, so
+that a tensor that one iteration destroys is missed in the next.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ from xdsl.ir import Block, Operation, SSAValue
 from ....dialects.base import integer, to_ints
 from ....dialects.graph.donation import donated
 from ....dialects.npu import GmType, ViewOp, gm
+from ....dialects.npu.host_program import DeviceTensorOp, HostVisitor
+from ....dialects.npu.streams import Command
 from ....dialects.npu.structure import (
     BranchOp,
     CallOp,
-    CopyOp,
     GmAllocOp,
     GmConstantOp,
     LaunchOp,
     LoopOp,
     NpuYieldOp,
-    ToDeviceOp,
-    ToHostOp,
+    ScalarsOp,
 )
 from ....machine import Machine
-from .device import Summary
+from .device import KernelSummary
 from .finding import Bytes, Finding
 from .parts import Part
 
 
 @dataclass(frozen=True)
-class State:
+class Contents:
     """What a tensor holds: nothing yet, its own contents, a part of them, another tensor's, or a function's. `by` is
     the op that made it so, `part` the elements that are there."""
 
@@ -58,17 +57,17 @@ def outputs_of(func: FuncOp) -> int:
     return 0
 
 
-WHOLE, NOTHING = State("whole"), State("nothing")
+WHOLE, NOTHING = Contents("whole"), Contents("nothing")
 
 
-class HostProgram:
+class HostFunctionCheck(HostVisitor[None]):
     """One function of the host program. `frames`: for each function that is called, the bytes that it and what it calls
     write besides its arguments; `arena`: the size of device memory in use."""
 
     def __init__(
         self,
         func: FuncOp,
-        kernels: dict[str, Summary],
+        kernels: dict[str, KernelSummary],
         frames: Mapping[str, tuple[int, int]],
         arena: int,
         machine: Machine,
@@ -81,7 +80,7 @@ class HostProgram:
         self.makers: dict[SSAValue, Operation] = {}
         self.neighbours: dict[SSAValue, list[SSAValue]] = {}
         """For each tensor those that share bytes with it, in order."""
-        self.states: dict[SSAValue, State] = {}
+        self.states: dict[SSAValue, Contents] = {}
         self.kept: set[SSAValue] = set()
         """Arguments that the function must leave as they are."""
 
@@ -102,7 +101,7 @@ class HostProgram:
         donations = donated(self.func) if self.func.arg_attrs is not None else (False,) * given
         self.kept = {arg for arg, free in zip(block.args[:given], donations, strict=False) if not free}
         for op in self.func.walk():
-            if isinstance(op, GmAllocOp | GmConstantOp) and op.address is not None:
+            if isinstance(op, DeviceTensorOp) and op.address is not None:
                 self._place(op.result, integer(op.address), op)
                 self.states[op.result] = WHOLE if isinstance(op, GmConstantOp) else NOTHING
         self._bounds(min(self.arena, self.machine.spaces["gm"].bytes))
@@ -230,8 +229,8 @@ class HostProgram:
         if part is None or part.whole:
             self.states[root] = WHOLE
         elif old.kind in ("nothing", "part"):
-            self.states[root] = State("part", op, None, part)
-        gone = State("other", op, root)
+            self.states[root] = Contents("part", op, None, part)
+        gone = Contents("other", op, root)
         for other in self.neighbours.get(root, ()):
             if self.states[other].kind != "nothing":
                 self.states[other] = gone
@@ -248,40 +247,49 @@ class HostProgram:
     def _block(self, block: Block) -> Operation | None:
         last = None
         for op in block.ops:
-            self._op(op)
+            self.visit(op)
             last = op
         return last
 
-    def _op(self, op: Operation) -> None:
-        if isinstance(op, ViewOp):
-            self.roots[op.result] = self.roots[op.source]
-        elif isinstance(op, GmAllocOp):
+    def passive(self, op: Operation) -> None:
+        pass
+
+    def foreign(self, op: Operation) -> None:
+        pass
+
+    def view(self, op: ViewOp) -> None:
+        self.roots[op.result] = self.roots[op.source]
+
+    def tensor(self, op: DeviceTensorOp) -> None:
+        if isinstance(op, GmAllocOp):
             self.states[op.result] = NOTHING
-        elif isinstance(op, LaunchOp):
-            self._launch(op)
-        elif isinstance(op, CopyOp):
-            self._read(op.source, op)
-            self._apart(op.dest, op.source, op)
-            self._write(op.dest, op)
-        elif isinstance(op, ToHostOp):
-            self._read(op.source, op)
-        elif isinstance(op, ToDeviceOp):
-            self._write(op.dest, op)
-        elif isinstance(op, CallOp):
-            self._call(op)
-        elif isinstance(op, LoopOp):
-            self._loop(op)
-        elif isinstance(op, BranchOp):
-            self._branch(op)
-        elif isinstance(op, ReturnOp | NpuYieldOp):
-            for value in op.operands:
-                if isinstance(value.type, GmType):
-                    self._read(value, op)
+
+    def command(self, op: Command) -> None:
+        for value in op.reads():
+            self._read(value, op)
+        for value in op.written():
+            for other in (*op.reads(), *op.written()):
+                self._apart(value, other, op)
+        for value in op.written():
+            self._write(value, op)
+
+    def scalars(self, op: ScalarsOp) -> None:
+        pass  # numbers of the host are values
+
+    def yields(self, op: NpuYieldOp) -> None:
+        self._leave(op)
+
+    def returns(self, op: ReturnOp) -> None:
+        self._leave(op)
+
+    def _leave(self, op: ReturnOp | NpuYieldOp) -> None:
+        for value in op.operands:
+            self._read(value, op)
 
     def _misfit(self, op: LaunchOp | CallOp, what: str, target: Operation | None = None) -> None:
         self.findings.append(Finding("bad-call", what, op, target))
 
-    def _launch(self, op: LaunchOp) -> None:
+    def launch(self, op: LaunchOp) -> None:
         name = op.callee.root_reference.data
         summary = self.kernels.get(name)
         if summary is None:
@@ -326,16 +334,16 @@ class HostProgram:
         for i in sorted(summary.writes):
             self._write(op.operands[i], op, summary.parts.get(i))
 
-    def _together(self, summary: Summary, op: LaunchOp, written: int, used: int) -> Finding | None:
+    def _together(self, summary: KernelSummary, op: LaunchOp, written: int, used: int) -> Finding | None:
         """What is wrong with a launch that has one tensor as two arguments, the first of which it writes."""
         if used in summary.writes or used in summary.needs or written in summary.needs:
             what = "{first} gives its kernel one tensor twice, to write and to use"
             return Finding("core-race", what, op)
         return summary.in_place.fault(used, written, op)
 
-    def _call(self, op: CallOp) -> None:
+    def call(self, op: CallOp) -> None:
         name = op.callee.root_reference.data
-        callee = function_of(op)
+        callee = called_function(op)
         if callee is not None and self._misfitting(op, callee):
             return
         if name not in self.frames:
@@ -360,7 +368,7 @@ class HostProgram:
                     what = "{first} gives a function a tensor in the memory that it works in"
                     self.findings.append(Finding("device-overlap", what, op, bytes=Bytes("gm", low, high)))
                 elif self.states[root].kind != "nothing":
-                    self.states[root] = State("frame", op)
+                    self.states[root] = Contents("frame", op)
         for value in op.written():
             self._write(value, op)
 
@@ -381,7 +389,7 @@ class HostProgram:
             return False
         return True
 
-    def _loop(self, op: LoopOp) -> None:
+    def loop(self, op: LoopOp) -> None:
         known = None if op.trip_count is None else integer(op.trip_count)
         before = dict(self.states)
         for _ in range(2 if known is None else min(known, 2)):
@@ -397,9 +405,9 @@ class HostProgram:
         if known is None:  # it may also end before its first iteration
             self._join([before, self.states])
 
-    def _branch(self, op: BranchOp) -> None:
+    def branch(self, op: BranchOp) -> None:
         before = dict(self.states)
-        after: list[dict[SSAValue, State]] = []
+        after: list[dict[SSAValue, Contents]] = []
         for region in op.branches:
             self.states = dict(before)
             self._block(region.block)
@@ -408,9 +416,9 @@ class HostProgram:
         for value in op.outputs:
             self._write(value, op)
 
-    def _join(self, ways: Sequence[Mapping[SSAValue, State]]) -> None:
+    def _join(self, ways: Sequence[Mapping[SSAValue, Contents]]) -> None:
         """Goes on after one of several ways: a tensor is whole where it is so after each of them."""
-        found: dict[SSAValue, State] = {}
+        found: dict[SSAValue, Contents] = {}
         for states in ways:
             for root, state in states.items():
                 if found.get(root, WHOLE).kind == "whole":
@@ -418,7 +426,7 @@ class HostProgram:
         self.states = found
 
 
-def function_of(op: CallOp) -> FuncOp | None:
+def called_function(op: CallOp) -> FuncOp | None:
     """The function that a call runs."""
     module = op.parent_op()
     while module is not None and not isinstance(module, ModuleOp):
@@ -439,7 +447,7 @@ def constants_apart(functions: Sequence[FuncOp]) -> list[Finding]:
             given = zip(to_ints(addresses), func.body.block.args, strict=False)
             ranges += [(at, at + gm(arg).bytes, func, False) for at, arg in given]
         for op in func.walk():
-            if isinstance(op, GmAllocOp | GmConstantOp) and op.address is not None:
+            if isinstance(op, DeviceTensorOp) and op.address is not None:
                 first = integer(op.address)
                 ranges.append((first, first + gm(op.result).bytes, op, isinstance(op, GmConstantOp)))
     found = []

@@ -16,7 +16,7 @@ from xdsl.ir import Operation
 from ....dialects.affine import Expr
 from .clocks import Clocks
 from .finding import Finding
-from .model import Kernel, Node, Transfer
+from .model import CheckedKernel, CheckedNode, TensorAccess
 from .strides import core_variables
 
 WHAT = "{first} gives its kernel one tensor to read and to write, where {second} may store what is still to be loaded"
@@ -25,7 +25,7 @@ WHAT = "{first} gives its kernel one tensor to read and to write, where {second}
 class InPlace:
     """What is known of a kernel's pairs of tensor arguments (read, written), by number."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: CheckedKernel) -> None:
         self.kernel = kernel
         self._faults: dict[tuple[int, int], Operation | None] = {}
 
@@ -49,7 +49,7 @@ class InPlace:
             return stores[0].op
         return None
 
-    def _own_step(self, load: Transfer, store: Transfer) -> bool:
+    def _own_step(self, load: TensorAccess, store: TensorAccess) -> bool:
         """Whether the load takes only what its own step stores, later in program order."""
         if (
             load.box is None
@@ -91,7 +91,7 @@ class InPlace:
             reach += weight * (count - 1)
         return True
 
-    def _nodes(self, transfer: Transfer) -> Sequence[Node]:
+    def _nodes(self, transfer: TensorAccess) -> Sequence[CheckedNode]:
         return transfer.section.nodes
 
     def _disordered(self, read: int, written: int, start: dict[int, int]) -> bool:
@@ -100,7 +100,7 @@ class InPlace:
         return clocks.unsafe()
 
 
-def first(nodes: Sequence[Node], load: Operation, store: Operation) -> bool:
+def first(nodes: Sequence[CheckedNode], load: Operation, store: Operation) -> bool:
     """Whether the walk of a section meets one op before the other."""
     for node in nodes:
         if node.op is load:
@@ -114,7 +114,7 @@ def first(nodes: Sequence[Node], load: Operation, store: Operation) -> bool:
     return False
 
 
-def flat(nodes: Sequence[Node]) -> list[Node]:
+def flat(nodes: Sequence[CheckedNode]) -> list[CheckedNode]:
     """Nodes and those inside loops, in program order."""
     out = []
     for node in nodes:

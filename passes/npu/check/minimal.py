@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import Operation
 
 from .clocks import Clocks
-from .model import GONE, LOOP, SET, SET_CROSS, WAIT, WAIT_CROSS, Kernel, Node
+from .model import GONE, LOOP, SET, SET_CROSS, WAIT, WAIT_CROSS, CheckedKernel, CheckedNode
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class FlagPair:
         return f"{self.source} -> {self.target} event {self.event}"
 
 
-def flag_pairs(kernel: Kernel) -> list[FlagPair]:
+def flag_pairs(kernel: CheckedKernel) -> list[FlagPair]:
     """The flags of a kernel in program order. A flag raised before a loop and consumed inside it is one."""
     found: dict[tuple[int, str, str, int], list[Operation]] = {}
     for section in kernel.sections:
@@ -39,7 +39,7 @@ def flag_pairs(kernel: Kernel) -> list[FlagPair]:
     return [FlagPair(source, target, event, tuple(ops)) for (_, source, target, event), ops in found.items()]
 
 
-def removable(kernel: Kernel, tracked: frozenset[int]) -> list[FlagPair]:
+def removable(kernel: CheckedKernel, tracked: frozenset[int]) -> list[FlagPair]:
     """Flags without any one of which the kernel is still safe."""
 
     def unsafe() -> bool:
@@ -49,7 +49,7 @@ def removable(kernel: Kernel, tracked: frozenset[int]) -> list[FlagPair]:
     return [flag for flag in flag_pairs(kernel) if safe_without([nodes[op] for op in flag.ops], unsafe)]
 
 
-def safe_without(nodes: Sequence[Node], unsafe: Callable[[], bool]) -> bool:
+def safe_without(nodes: Sequence[CheckedNode], unsafe: Callable[[], bool]) -> bool:
     """Whether a program that lacks `nodes` is not `unsafe`."""
     kinds = [node.kind for node in nodes]
     for node in nodes:
@@ -61,7 +61,7 @@ def safe_without(nodes: Sequence[Node], unsafe: Callable[[], bool]) -> bool:
             node.kind = kind
 
 
-def irredundant(flags: Sequence[Sequence[Node]], unsafe: Callable[[], bool]) -> list[int]:
+def irredundant(flags: Sequence[Sequence[CheckedNode]], unsafe: Callable[[], bool]) -> list[int]:
     """Which of `flags`, each the nodes of one, are left when those that are not needed are gone, one after the
     other until each one left is needed; nodes of the others stay GONE."""
     left = list(range(len(flags)))
@@ -76,7 +76,7 @@ def irredundant(flags: Sequence[Sequence[Node]], unsafe: Callable[[], bool]) -> 
             return left
 
 
-def _walk(nodes: Sequence[Node]) -> Iterator[Node]:
+def _walk(nodes: Sequence[CheckedNode]) -> Iterator[CheckedNode]:
     for node in nodes:
         yield node
         if node.kind == LOOP:

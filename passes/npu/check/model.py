@@ -23,13 +23,13 @@ from ....dialects.affine import Expr
 from ....dialects.base import FormattedOp, describe, integer, text, to_ints, unpack_over
 from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, structure
 from ...errors import PassError
-from .affine import Box
+from .affine import TouchedBox
 
 ZERO: Expr[int] = Expr()
 WORK, SET, WAIT, BARRIER, SET_CROSS, WAIT_CROSS, LOOP, GONE = range(8)
 
 
-class Cell:
+class TouchedBytes:
     """Bytes [start, end) of a space, and who touched them last: `writer` and `readers` are (queue, number)."""
 
     __slots__ = ("end", "owner", "readers", "space", "start", "writer")
@@ -46,16 +46,16 @@ class Place:
     """A buffer operand: the cells of each slot, and the counter that selects one."""
 
     alloc: SSAValue
-    slots: list[list[Cell]]
+    slots: list[list[TouchedBytes]]
     counter: Expr[int] | None
 
-    def cells(self, env: Sequence[int]) -> list[Cell]:
+    def cells(self, env: Sequence[int]) -> list[TouchedBytes]:
         """The cells of the slot that is selected in an environment."""
         return self.slots[self.counter.evaluate(env) % len(self.slots) if self.counter is not None else 0]
 
 
 @dataclass(slots=True)
-class Node:
+class CheckedNode:
     """One instruction, flag or loop of a section. `queue` is the pipe that runs it, by number in the kernel;
     `event` is the first channel of a flag."""
 
@@ -65,49 +65,49 @@ class Node:
     reads: Sequence[Place] = ()
     writes: Sequence[Place] = ()
     fresh: tuple[Expr[int], Place] | None = None
-    device: Sequence[Transfer] = ()
+    device: Sequence[TensorAccess] = ()
     pair: tuple[str, str] = ("", "")
     event: int = 0
     slots: int = 1
     counter: Expr[int] = ZERO
     variable: int = 0
     trips: int = 0
-    body: list[Node] = field(default_factory=list)
+    body: list[CheckedNode] = field(default_factory=list)
     crosses: bool = False
 
 
 @dataclass(slots=True)
-class Transfer:
+class TensorAccess:
     """One access to a device tensor. `tensor` is the number of the kernel's argument, `box` in elements of
     `view`; None where the place depends on data. `loops` are the variables of the loops around it."""
 
     op: NpuOp
     tensor: int
     view: GmType
-    box: Box | None
+    box: TouchedBox | None
     write: bool
-    section: Section
+    section: CheckedSection
     loops: tuple[int, ...]
 
 
 @dataclass
-class Section:
+class CheckedSection:
     """The program of one kind of core."""
 
     op: structure.SectionOp
     number: int
     core: str
     units: int
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[CheckedNode] = field(default_factory=list)
     names: dict[int, tuple[str, int, int]] = field(default_factory=dict)
     """For each loop's variable: the index's name, first value and step."""
     allocs: list[ops.AllocOp] = field(default_factory=list)
     queues: dict[Pipe, int] = field(default_factory=dict)
-    works: list[Node] = field(default_factory=list)
-    cells: list[list[Cell]] = field(default_factory=list)
+    works: list[CheckedNode] = field(default_factory=list)
+    cells: list[list[TouchedBytes]] = field(default_factory=list)
 
 
-class Kernel:
+class CheckedKernel:
     """A kernel, ready to be checked. Raises PassError for indices it cannot follow."""
 
     def __init__(self, op: structure.KernelOp) -> None:
@@ -119,7 +119,7 @@ class Kernel:
         self.unit = len(self.grid)
         self.values: dict[SSAValue, Expr[int]] = {}
         self.tensors: dict[SSAValue, int] = {}
-        self.transfers: list[Transfer] = []
+        self.transfers: list[TensorAccess] = []
         self.unknown: dict[int, SSAValue] = {}
         """Variables that stand for integers read from device memory."""
         self.queue_names: list[str] = []
@@ -137,10 +137,10 @@ class Kernel:
         self.outputs = range(self.workspaces.start - integer(op.outputs), self.workspaces.start)
         for i, arg in enumerate(args[len(self.grid) :]):
             self.tensors[arg] = i
-        self.sections: list[Section] = []
+        self.sections: list[CheckedSection] = []
         for inner in op.body.block.ops:
             if isinstance(inner, structure.SectionOp):
-                section = Section(inner, len(self.sections), text(inner.core), integer(inner.units))
+                section = CheckedSection(inner, len(self.sections), text(inner.core), integer(inner.units))
                 self.sections.append(section)
             else:
                 self.plain(inner)
@@ -192,7 +192,7 @@ class Kernel:
                 found.update(v for v, *_ in some.symmetric_difference(next(iter(moves))))
         return found
 
-    def queue(self, section: Section, pipe: Pipe) -> int:
+    def queue(self, section: CheckedSection, pipe: Pipe) -> int:
         """The number of a pipe of a section's core."""
         found = section.queues.get(pipe)
         if found is None:
@@ -230,10 +230,10 @@ class Kernel:
 class _SectionBuilder:
     """Fills a section with nodes."""
 
-    def __init__(self, kernel: Kernel, section: Section) -> None:
+    def __init__(self, kernel: CheckedKernel, section: CheckedSection) -> None:
         self.kernel, self.section = kernel, section
         self.loops: tuple[int, ...] = ()
-        self.cells: dict[SSAValue, list[list[Cell]]] = {}
+        self.cells: dict[SSAValue, list[list[TouchedBytes]]] = {}
         self.places: dict[SSAValue, Place] = {}
 
     def run(self) -> None:
@@ -276,10 +276,10 @@ class _SectionBuilder:
     def _cut(self, space: str, cluster: list[tuple[int, int, SSAValue, int]]) -> None:
         if len(cluster) == 1:
             start, end, alloc, slot = cluster[0]
-            self.cells[alloc][slot] = [Cell(space, start, end)]
+            self.cells[alloc][slot] = [TouchedBytes(space, start, end)]
             return
         edges = sorted({r[0] for r in cluster} | {r[1] for r in cluster})
-        cells = [Cell(space, a, b) for a, b in pairwise(edges)]
+        cells = [TouchedBytes(space, a, b) for a, b in pairwise(edges)]
         for start, end, alloc, slot in cluster:
             self.cells[alloc][slot] = cells[bisect_left(edges, start) : bisect_left(edges, end)]
 
@@ -308,7 +308,7 @@ class _SectionBuilder:
         self.places[value] = found
         return found
 
-    def fill(self, block: Block, nodes: list[Node]) -> None:
+    def fill(self, block: Block, nodes: list[CheckedNode]) -> None:
         for op in block.ops:
             how = _HOW.get(type(op))
             if how is None:
@@ -323,7 +323,7 @@ class _SectionBuilder:
     def name(self, op: Operation) -> None:
         self.kernel.plain(op)
 
-    def flag(self, op: ops.SyncOp) -> Node:
+    def flag(self, op: ops.SyncOp) -> CheckedNode:
         kernel = self.kernel
         kind = SET if isinstance(op, ops.SetFlagOp) else WAIT
         pair = (op.source_pipe(), op.target_pipe())
@@ -335,17 +335,17 @@ class _SectionBuilder:
             kernel.counted(counter, slots)
         queue = kernel.queue(self.section, pair[0] if kind == SET else pair[1])
         event = integer(op.properties["event"])
-        return Node(kind, op, queue, pair=pair, event=event, slots=slots, counter=counter)
+        return CheckedNode(kind, op, queue, pair=pair, event=event, slots=slots, counter=counter)
 
-    def cross(self, op: ops.SetCrossOp | ops.WaitCrossOp) -> Node:
+    def cross(self, op: ops.SetCrossOp | ops.WaitCrossOp) -> CheckedNode:
         raises = isinstance(op, ops.SetCrossOp)
         queue = self.kernel.queue(self.section, Pipe(text(op.source if raises else op.target)))
-        return Node(SET_CROSS if raises else WAIT_CROSS, op, queue, event=integer(op.event))
+        return CheckedNode(SET_CROSS if raises else WAIT_CROSS, op, queue, event=integer(op.event))
 
-    def barrier(self, op: Operation) -> Node:
-        return Node(BARRIER, op, self.kernel.queue(self.section, Pipe.S))
+    def barrier(self, op: Operation) -> CheckedNode:
+        return CheckedNode(BARRIER, op, self.kernel.queue(self.section, Pipe.S))
 
-    def loop(self, op: scf.ForOp) -> Node:
+    def loop(self, op: scf.ForOp) -> CheckedNode:
         lower, upper, step = (self.kernel.value(v, op) for v in (op.lb, op.ub, op.step))
         if lower.terms or upper.terms or step.terms or step.constant < 1:
             raise PassError(f"{describe(op)} needs constant bounds and a positive step")
@@ -355,7 +355,7 @@ class _SectionBuilder:
         self.kernel.values[index] = Expr.of(variable, step.constant) + lower.constant
         name = index.name_hint or f"i{len(self.loops)}"
         self.section.names[variable] = (name, lower.constant, step.constant)
-        node = Node(LOOP, op, variable=variable, trips=trips)
+        node = CheckedNode(LOOP, op, variable=variable, trips=trips)
         outer, self.loops = self.loops, (*self.loops, variable)
         if trips:
             self.fill(op.body.block, node.body)
@@ -363,7 +363,7 @@ class _SectionBuilder:
         node.crosses = any(n.crosses or n.kind in (SET_CROSS, WAIT_CROSS) for n in node.body)
         return node
 
-    def work(self, op: NpuOp) -> Node:
+    def work(self, op: NpuOp) -> CheckedNode:
         kernel = self.kernel
         reads, writes, device = [], [], []
         for value in op.reads():
@@ -376,7 +376,7 @@ class _SectionBuilder:
                 writes.append(self.place(value, op))
             else:
                 device.append(self._transfer(op, value, True))
-        node = Node(WORK, op, kernel.queue(self.section, op.PIPE), reads, writes, None, device)
+        node = CheckedNode(WORK, op, kernel.queue(self.section, op.PIPE), reads, writes, None, device)
         starts = op.starts_fresh()
         if starts is not None:
             row, value = starts
@@ -392,7 +392,7 @@ class _SectionBuilder:
         self.section.works.append(node)
         return node
 
-    def _transfer(self, op: NpuOp, value: SSAValue, write: bool) -> Transfer:
+    def _transfer(self, op: NpuOp, value: SSAValue, write: bool) -> TensorAccess:
         view = value.type
         assert isinstance(view, GmType)
         box = None
@@ -400,13 +400,13 @@ class _SectionBuilder:
             offsets = self.kernel.rows(op.properties["offsets"], op.index_operands(), op)
             ones = (1,) * len(offsets)
             sizes, steps = (op.box_sizes, op.box_steps) if isinstance(op, ops.TransferOp) else (ones, ones)
-            box = Box(offsets, sizes, steps, view.shape)
-        transfer = Transfer(op, self.kernel.tensors[value], view, box, write, self.section, self.loops)
+            box = TouchedBox(offsets, sizes, steps, view.shape)
+        transfer = TensorAccess(op, self.kernel.tensors[value], view, box, write, self.section, self.loops)
         self.kernel.transfers.append(transfer)
         return transfer
 
 
-def _how(op: Operation) -> Callable[[_SectionBuilder, Any], Node | None]:
+def _how(op: Operation) -> Callable[[_SectionBuilder, Any], CheckedNode | None]:
     """How to add an op to a section. Raises PassError for ops that are not of a kernel."""
     for kinds, how in (
         ((ops.AllocOp, ops.SlotOp, scf.YieldOp), _SectionBuilder.skip),
@@ -422,5 +422,5 @@ def _how(op: Operation) -> Callable[[_SectionBuilder, Any], Node | None]:
     raise PassError(f"{describe(op)} is not an instruction that npu-check knows")
 
 
-_HOW: dict[type[Operation], Callable[[_SectionBuilder, Any], Node | None]] = {}
+_HOW: dict[type[Operation], Callable[[_SectionBuilder, Any], CheckedNode | None]] = {}
 """What `_how` said, by type of op."""

@@ -22,12 +22,11 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from ....dialects.base import integer, text, to_ints
 from ....dialects.npu import GmType, ViewOp, gm
+from ....dialects.npu.host_program import DeviceTensorOp, HostVisitor
 from ....dialects.npu.streams import COMPUTE, PROGRAM, QUEUES, Command
 from ....dialects.npu.structure import (
     BranchOp,
     CallOp,
-    GmAllocOp,
-    GmConstantOp,
     LoopOp,
     NpuYieldOp,
     RecordEventOp,
@@ -70,7 +69,7 @@ class Conflict:
     known: int
 
 
-class Memory:
+class TensorPlaces:
     """The tensors of a function, where they are, and which share bytes. `frames`: the bytes that each function it may
     call works in."""
 
@@ -88,7 +87,7 @@ class Memory:
         for op in func.walk():
             if isinstance(op, ViewOp):
                 self.roots[op.result] = self.roots[op.source]
-            elif isinstance(op, GmAllocOp | GmConstantOp):
+            elif isinstance(op, DeviceTensorOp):
                 self.roots[op.result] = op.result
                 if op.address is not None:
                     start = integer(op.address)
@@ -120,7 +119,7 @@ class Memory:
         return [(v, t) for v, t in op.moved() if self.roots[v] is not self.roots[t]]
 
 
-def join(one: Clock, other: Clock) -> Clock:
+def later_of(one: Clock, other: Clock) -> Clock:
     return tuple(map(max, one, other))
 
 
@@ -159,13 +158,13 @@ class Known:
         self.events = {e: tuple(map(min, self.events[e], other.events[e])) for e in common}
 
 
-class Order:
+class StreamOrder(HostVisitor[None]):
     """Walks a function; `synchronous` are functions that it may call. `conflict` is told what is not ordered, `lost`
     which wait has nothing to wait for."""
 
     def __init__(
         self,
-        memory: Memory,
+        memory: TensorPlaces,
         synchronous: Collection[str],
         conflict: Callable[[Conflict], None],
         lost: Callable[[WaitEventOp], None],
@@ -185,30 +184,33 @@ class Order:
             self.op(op)
 
     def op(self, op: Operation) -> None:
-        if isinstance(op, NpuYieldOp):
-            self._yield(op)
-        elif isinstance(op, Command):
-            self._use(THREAD, op, op.at_issue(), ())
-            self._command(op, op.queue, op.reads(), op.writes())
-        elif isinstance(op, RecordEventOp):
-            self.known.events[integer(op.event)] = self.clock(NUMBER[text(op.stream)])
-        elif isinstance(op, WaitEventOp):
-            happened = self.known.events.get(integer(op.event))
-            if happened is None:
-                self.lost(op)
-            else:
-                self.wait(NUMBER[text(op.stream)], happened)
-        elif isinstance(op, ScalarsOp):
-            self._command(op, PROGRAM, op.inputs, op.outputs)
-        elif isinstance(op, CallOp):
-            self._call(op)
-        elif isinstance(op, LoopOp):
-            self._use(THREAD, op, op.numbers, ())
-            self._loop(op)
-        elif isinstance(op, BranchOp):
-            self._use(THREAD, op, [op.index], ())
-            self._branch(op)
-        elif isinstance(op, ReturnOp) and self.memory.called:
+        self.visit(op)
+
+    def passive(self, op: Operation) -> None:
+        pass
+
+    def foreign(self, op: Operation) -> None:
+        pass
+
+    def command(self, op: Command) -> None:
+        self._use(THREAD, op, op.at_issue(), ())
+        self._command(op, op.queue, op.reads(), op.writes())
+
+    def record_event(self, op: RecordEventOp) -> None:
+        self.known.events[integer(op.event)] = self.clock(NUMBER[text(op.stream)])
+
+    def wait_event(self, op: WaitEventOp) -> None:
+        happened = self.known.events.get(integer(op.event))
+        if happened is None:
+            self.lost(op)
+        else:
+            self.wait(NUMBER[text(op.stream)], happened)
+
+    def scalars(self, op: ScalarsOp) -> None:
+        self._command(op, PROGRAM, op.reads(), op.writes())
+
+    def returns(self, op: ReturnOp) -> None:
+        if self.memory.called:
             self.border(op)
 
     def attempt(self, op: Operation) -> None:
@@ -221,10 +223,10 @@ class Order:
 
     def clock(self, queue: int) -> Clock:
         """What the next command of a queue will know."""
-        return join(self.known.clocks[queue], self.known.clocks[THREAD])
+        return later_of(self.known.clocks[queue], self.known.clocks[THREAD])
 
     def wait(self, queue: int, clock: Clock) -> None:
-        self.known.clocks[queue] = join(self.known.clocks[queue], clock)
+        self.known.clocks[queue] = later_of(self.known.clocks[queue], clock)
 
     def _command(
         self, op: Operation, queue: str | None, reads: Sequence[SSAValue], writes: Sequence[SSAValue]
@@ -247,7 +249,7 @@ class Order:
         """Waits for everything, and everything waits for it."""
         everything = NOTHING
         for clock in self.known.clocks:
-            everything = join(everything, clock)
+            everything = later_of(everything, clock)
         self._count(THREAD, op, everything)
         self.known.clocks = [self.known.clocks[THREAD]] * len(QUEUES)
         self._access(THREAD, op, reads, writes)
@@ -280,14 +282,14 @@ class Order:
                 access = Access(queue, self.known.counts[queue], op, write)
                 self.last.setdefault(place, {})[queue, write] = access
 
-    def _yield(self, op: NpuYieldOp) -> None:
+    def yields(self, op: NpuYieldOp) -> None:
         """Numbers go to the program's thread; tensors that are elsewhere are copied, all read before any is written."""
         self._use(THREAD, op, op.at_issue(), ())
         moved = self.memory.moved(op)
         if moved:
             self._command(op, op.queue, [v for v, _ in moved], [t for _, t in moved])
 
-    def _call(self, op: CallOp) -> None:
+    def call(self, op: CallOp) -> None:
         name = op.callee.root_reference.data
         reads, writes = self.memory.places(op.inputs()), [name, *self.memory.places(op.written())]
         if name in self.synchronous:
@@ -301,7 +303,8 @@ class Order:
         self._count(NUMBER[COMPUTE], op, self.clock(NUMBER[COMPUTE]))
         self._access(NUMBER[COMPUTE], op, (), self.memory.all)
 
-    def _loop(self, op: LoopOp) -> None:
+    def loop(self, op: LoopOp) -> None:
+        self._use(THREAD, op, op.at_issue(), ())
         if op.trip_count is not None and integer(op.trip_count) > 0:
             for _ in range(2):
                 self.block(op.body.block)
@@ -315,7 +318,8 @@ class Order:
                 self.block(op.condition.block)
         self.known.meet(never.without(self.known.counts))
 
-    def _branch(self, op: BranchOp) -> None:
+    def branch(self, op: BranchOp) -> None:
+        self._use(THREAD, op, op.at_issue(), ())
         start, before = self.known.copy(), self.last
         ends: list[Known] = []
         found: list[Last] = []
@@ -341,7 +345,7 @@ def _on_device(place: Place) -> bool:
     return isinstance(place, str) or isinstance(place.type, GmType)
 
 
-def queues_of(func: FuncOp, memory: Memory) -> set[str | None]:
+def queues_of(func: FuncOp, memory: TensorPlaces) -> set[str | None]:
     """The queues that a function's own commands are on; None among them for synchronous ones."""
     found: set[str | None] = set()
     for op in func.walk():
@@ -354,7 +358,7 @@ def synchronous_functions(callers_first: Sequence[FuncOp]) -> set[str]:
     """Functions with a command that has no stream, and those that call them."""
     found: set[str] = set()
     for func in reversed(callers_first):
-        if None in queues_of(func, Memory(func, {})) or found & calls_of(func).keys():
+        if None in queues_of(func, TensorPlaces(func, {})) or found & calls_of(func).keys():
             found.add(text(func.sym_name))
     return found
 

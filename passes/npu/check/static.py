@@ -10,10 +10,10 @@ from ....dialects.npu import BufferType, NpuOp, buffer, gm
 from ....dialects.npu.types import ROW_BYTES
 from ....machine import Machine
 from .finding import Bytes, Finding
-from .model import SET, WAIT, Kernel, Node, Place, Section
+from .model import SET, WAIT, CheckedKernel, CheckedNode, CheckedSection, Place
 
 
-def check_section(kernel: Kernel, section: Section, machine: Machine) -> list[Finding]:
+def check_section(kernel: CheckedKernel, section: CheckedSection, machine: Machine) -> list[Finding]:
     """The findings of one section."""
     out: list[Finding] = []
     for alloc in section.allocs:
@@ -27,7 +27,7 @@ def check_section(kernel: Kernel, section: Section, machine: Machine) -> list[Fi
     return out
 
 
-def _check_alloc(kernel: Kernel, alloc: ops.AllocOp, machine: Machine) -> list[Finding]:
+def _check_alloc(kernel: CheckedKernel, alloc: ops.AllocOp, machine: Machine) -> list[Finding]:
     kind = buffer(alloc.result)
     space = machine.spaces.get(kind.space)
     if not isinstance(alloc.address, IntegerAttr):
@@ -48,7 +48,7 @@ def _check_alloc(kernel: Kernel, alloc: ops.AllocOp, machine: Machine) -> list[F
     return out
 
 
-def _check_operands(kernel: Kernel, node: Node, written: Place) -> list[Finding]:
+def _check_operands(kernel: CheckedKernel, node: CheckedNode, written: Place) -> list[Finding]:
     """A destination may share bytes with a source only where the instruction works lane by lane, and then
     exactly; two destinations never may."""
     for read in node.reads:
@@ -98,7 +98,7 @@ def _meet(a: Place, b: Place) -> bool:
     return any(id(c) in cells for c in _cells(b))
 
 
-def _check_box(kernel: Kernel, node: Node) -> list[Finding]:
+def _check_box(kernel: CheckedKernel, node: CheckedNode) -> list[Finding]:
     """The part of a buffer that an instruction reads lies inside it, for all values of the indices."""
     op = node.op
     assert isinstance(op, NpuOp)
@@ -120,7 +120,7 @@ def _check_box(kernel: Kernel, node: Node) -> list[Finding]:
     return []
 
 
-def _check_number(kernel: Kernel, op: ops.LoadScalarOp) -> list[Finding]:
+def _check_number(kernel: CheckedKernel, op: ops.LoadScalarOp) -> list[Finding]:
     """A number that the scalar unit reads is one of its tensor's, for all values of the indices."""
     shape = gm(op.source).shape
     for d, offset in enumerate(kernel.rows(op.offsets, op.index_operands(), op)):
@@ -131,7 +131,9 @@ def _check_number(kernel: Kernel, op: ops.LoadScalarOp) -> list[Finding]:
     return []
 
 
-def _check_events(kernel: Kernel, nodes: list[Node], machine: Machine, out: list[Finding]) -> None:
+def _check_events(
+    kernel: CheckedKernel, nodes: list[CheckedNode], machine: Machine, out: list[Finding]
+) -> None:
     for node in nodes:
         if node.kind in (SET, WAIT):
             last = node.event + node.slots - 1

@@ -11,7 +11,7 @@ from ....dialects.base import describe, integer
 from ....dialects.npu import GmType
 from ....dialects.npu.streams import COMPUTE, QUEUES, Command, EventOp, RecordEventOp, WaitEventOp
 from .finding import Bytes, Finding
-from .order import Conflict, Memory, Order, frames_of, queues_of, synchronous_functions
+from .order import Conflict, StreamOrder, TensorPlaces, frames_of, queues_of, synchronous_functions
 
 
 def check_streams(callers_first: Sequence[FuncOp]) -> list[Finding]:
@@ -23,7 +23,7 @@ def check_streams(callers_first: Sequence[FuncOp]) -> list[Finding]:
     synchronous = synchronous_functions(callers_first)
     out: list[Finding] = []
     for func in callers_first:
-        memory = Memory(func, frames)
+        memory = TensorPlaces(func, frames)
         events = any(isinstance(op, EventOp) for op in func.walk())
         if events or queues_of(func, memory) - {COMPUTE, None}:
             out += StreamCheck(func, memory, synchronous).run()
@@ -38,9 +38,9 @@ def _beside(op: Operation) -> bool:
 class StreamCheck:
     """The streams of one function."""
 
-    def __init__(self, func: FuncOp, memory: Memory, synchronous: Collection[str]) -> None:
+    def __init__(self, func: FuncOp, memory: TensorPlaces, synchronous: Collection[str]) -> None:
         self.func, self.memory = func, memory
-        self.order = Order(memory, synchronous, self.race, self.lost)
+        self.order = StreamOrder(memory, synchronous, self.race, self.lost)
         self.found: dict[tuple[Operation, Operation | None], Finding] = {}
 
     def run(self) -> list[Finding]:

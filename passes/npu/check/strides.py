@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....dialects.npu import GmType
-from .model import Kernel, Transfer
+from .model import CheckedKernel, TensorAccess
 
 
 def by_stride(view: GmType) -> tuple[int, ...]:
@@ -20,7 +20,7 @@ def same_elements(a: GmType, in_a: Sequence[int], b: GmType, in_b: Sequence[int]
     ]
 
 
-def core_variables(kernel: Kernel, transfer: Transfer) -> list[int]:
+def core_variables(kernel: CheckedKernel, transfer: TensorAccess) -> list[int]:
     """The variables that tell cores apart: grid coordinates and the unit, where they move."""
     kernel.counts[kernel.unit] = transfer.section.units
     return [v for v in range(kernel.unit + 1) if kernel.counts[v] > 1]

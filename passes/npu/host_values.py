@@ -11,11 +11,10 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 
 from ...dialects import graph, tile
-from ...dialects.base import to_ints
+from ...dialects.base import block_of, to_ints
 from ...dialects.dtypes import part, tensor
 from ...dialects.graph import ConstantOp, ReshapeOp, WhileOp, YieldOp
-from ...dialects.npu import GmType, ViewOp, gm, structure
-from .plan_memory import root
+from ...dialects.npu import GmType, ViewOp, gm, structure, whole_tensor
 
 
 def gm_type(value: SSAValue) -> GmType:
@@ -29,7 +28,7 @@ def _dense(shape: tuple[int, ...], element: Attribute) -> GmType:
     return GmType.of(shape, element)
 
 
-class Homes:
+class HostValues:
     """The tensors and numbers of one function, and its block under construction. `owned` are tensors that may be
     overwritten once their values are not needed any more: those this program made, those a loop carries, and arguments
     that are donated.
@@ -71,7 +70,7 @@ class Homes:
         """Notes what a value became."""
         self.env[value] = found
         if isinstance(found.type, GmType):
-            self.holds.setdefault(root(found), []).append(value)
+            self.holds.setdefault(whole_tensor(found), []).append(value)
 
     def bind_all(self, values: Sequence[SSAValue], found: Sequence[SSAValue]) -> None:
         """Notes what several values became."""
@@ -123,7 +122,7 @@ class Homes:
         """The tensors for several results of an op."""
         found: list[SSAValue] = []
         for value in values:
-            found.append(self.result(value, source, over, {root(v) for v in found}))
+            found.append(self.result(value, source, over, {whole_tensor(v) for v in found}))
         return found
 
     def shown(self, home: SSAValue, kind: GmType, source: Operation) -> SSAValue:
@@ -163,7 +162,7 @@ class Homes:
         found = self.env[value]
         if not isinstance(found.type, GmType) or not found.type.dense:
             return False
-        home = root(found)
+        home = whole_tensor(found)
         if home not in self.owned or block_of(home) is not self.block:
             return False
         if not self._spent(home, user, reads=True):
@@ -189,7 +188,7 @@ class Homes:
             # behind a return nothing can overwrite it any more
             ends = isinstance(source, ReturnOp)
             copy = self.result(value, source) if ends else self.allocate(gm_type(found), source)
-            self.holds.setdefault(root(copy), []).append(value)
+            self.holds.setdefault(whole_tensor(copy), []).append(value)
             self.add(structure.ToDeviceOp.create(operands=[found, copy], location=source.location))
             self.copies[key] = copy
         return self.copies[key]
@@ -228,10 +227,6 @@ class Homes:
             self.add(made)
             self.copies[key] = made.results[0]
         return self.copies[key]
-
-
-def block_of(value: SSAValue) -> Block | None:
-    return value.owner if isinstance(value.owner, Block) else value.owner.parent
 
 
 def made_over(value: SSAValue) -> SSAValue | None:
