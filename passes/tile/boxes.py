@@ -26,7 +26,7 @@ from .scheduled import ScheduledKernel, as_vector, cannot_obey
 
 
 @dataclass(frozen=True)
-class Place:
+class TilePlace:
     """Where one tile is: its extents, and its number along each axis."""
 
     tile: Sequence[int]
@@ -69,7 +69,7 @@ class BoxKernel(ScheduledKernel):
         """What all of it would take one core, in such tiles."""
 
     @abstractmethod
-    def body(self, b: KernelBuilder, place: Place) -> None:
+    def body(self, b: KernelBuilder, place: TilePlace) -> None:
         """Emits what is done with one tile."""
 
     @abstractmethod
@@ -182,5 +182,5 @@ class BoxKernel(ScheduledKernel):
                     if trips > 1:
                         number = number + stack.enter_context(b.loop(trips))
                 numbers.append(number)
-            self.body(b, Place(plan.tile, numbers))
+            self.body(b, TilePlace(plan.tile, numbers))
         return b.finish(name)

@@ -34,7 +34,7 @@ from ..pins import Schedule as Pin
 from .halves import cut_in_two
 from .joining import is_joined, join, put_in_place, tail_of
 from .launches import LaunchPlan, keep, launches_of
-from .names import KernelNames, Known
+from .names import KernelNames, Memo
 from .scheduled import ScheduledKernel, cannot_obey
 from .split import parts_worth_trying, product_of, split_extents, split_fusion
 
@@ -70,11 +70,11 @@ class Scheduler:
         self.keeps_whole = whole
         """Whether a fusion that is too large is an error, and no sum is split."""
         self.names: KernelNames[Chosen] = KernelNames()
-        self.free: Known[Chosen] = Known()
+        self.free: Memo[Chosen] = Memo()
         """The best schedules of contractions of which nothing is asked, split or not."""
-        self.cut: Known[Chosen] = Known()
+        self.cut: Memo[Chosen] = Memo()
         """Those of their split sums."""
-        self.joins: Known[bool] = Known()
+        self.joins: Memo[bool] = Memo()
         """Whether it pays to split a contraction together with what is behind it, for those joined so far."""
 
     def module(self, module: ModuleOp) -> None:

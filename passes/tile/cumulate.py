@@ -17,7 +17,7 @@ from ...dialects.npu.types import padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
 from .bound import VectorWork, copy_cycles
-from .boxes import BoxKernel, Place
+from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, dense, gm_of, number
 from .schedule import choose_tile
 
@@ -82,7 +82,7 @@ class CumulateKernel(BoxKernel):
             tile = (1, length, wide)
         return (tile, cores) if self.fits(tile) else None
 
-    def body(self, b: KernelBuilder, place: Place) -> None:
+    def body(self, b: KernelBuilder, place: TilePlace) -> None:
         op, tile, position = self.op, place.tile, place.position
         pieces, backwards = -(-self.domain[1] // tile[1]), bool(integer(op.reverse))
         cls, neutral = ops.ELEMENTWISE[self.function], identity(text(op.kind), self.dtype)

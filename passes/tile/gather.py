@@ -18,7 +18,7 @@ from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
 from .bound import VectorWork, copy_cycles
-from .boxes import BoxKernel, Place
+from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, dense, gm_of, number
 from .schedule import cut_tile, largest_tile, merge_axes
 
@@ -96,7 +96,7 @@ class GatherKernel(BoxKernel):
             return "slices are cut into equal parts: an indirect load has no edge to mask"
         return None
 
-    def body(self, b: KernelBuilder, place: Place) -> None:
+    def body(self, b: KernelBuilder, place: TilePlace) -> None:
         element, kept, tile = self.element, self.kept, place.tile
         n_batch, position = len(self.batch), place.position
         x, _ = self._operands(b)
@@ -117,7 +117,7 @@ class GatherKernel(BoxKernel):
         x, indices = (b.gm(self.args.index(v)) for v in (self.op.x, self.op.indices))
         return x, indices
 
-    def _offsets(self, b: KernelBuilder, place: Place) -> SSAValue:
+    def _offsets(self, b: KernelBuilder, place: TilePlace) -> SSAValue:
         """The first element of each slice of a tile: indices clamped and multiplied, and what is fixed."""
         op, position = self.op, place.position
         n_batch, inner = len(self.batch), self.inner

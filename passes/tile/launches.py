@@ -41,7 +41,7 @@ from ..fingerprint import structure
 from .contract import ContractKernel
 from .cumulate import CumulateKernel
 from .gather import GatherKernel
-from .moves import Copy, CopyKernel, Start
+from .moves import BoxCopy, CopyKernel, Start
 from .scatter import ScatterKernel
 from .scheduled import ScheduledKernel, as_cube, as_vector
 from .selecting import SelectAndScatterKernel
@@ -177,7 +177,7 @@ def stem_of(fusion: FusionOp) -> str:
 def _copy(
     fusion: FusionOp,
     stem: str,
-    copy: Copy,
+    copy: BoxCopy,
     machine: Machine,
     operands: Sequence[SSAValue],
     result: Attribute,
@@ -225,7 +225,7 @@ def _concat(fusion: FusionOp, op: ConcatOp, machine: Machine) -> list[LaunchPlan
         box = shape_of(part)
         if 0 in box:
             continue
-        copy = Copy(
+        copy = BoxCopy(
             source=box,
             dest=out,
             box=box,
@@ -244,7 +244,7 @@ def _concat(fusion: FusionOp, op: ConcatOp, machine: Machine) -> list[LaunchPlan
 def _dynamic_slice(fusion: FusionOp, op: DynamicSliceOp, machine: Machine) -> list[LaunchPlan]:
     source, box = shape_of(op.x), to_ints(op.sizes)
     starts, scalars = _starts(fusion, list(op.starts), [n - b for n, b in zip(source, box, strict=True)])
-    copy = Copy(
+    copy = BoxCopy(
         source=source,
         dest=box,
         box=box,
@@ -262,7 +262,7 @@ def _update(fusion: FusionOp, op: DynamicUpdateSliceOp, machine: Machine) -> lis
     steps = to_ints(op.strides) if op.strides is not None else (1,) * len(box)
     reach = [(b - 1) * s + 1 for b, s in zip(box, steps, strict=True)]
     starts, scalars = _starts(fusion, list(op.starts), [n - r for n, r in zip(dest, reach, strict=True)])
-    copy = Copy(
+    copy = BoxCopy(
         source=box,
         dest=dest,
         box=box,

@@ -15,7 +15,7 @@ from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
 from .bound import VectorWork, copy_cycles
-from .boxes import BoxKernel, Place
+from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, dense, divide_grid
 from .schedule import cut_tile, largest_tile, merge_axes
 
@@ -24,7 +24,7 @@ Start = int | tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Copy:
+class BoxCopy:
     """A copy of a box of `source` (input 0) to a box of `dest` (the output). Starts refer to rank-0 inputs of the
     element types `scalars`. Equal copies are one kernel."""
 
@@ -41,7 +41,7 @@ class Copy:
 class CopyKernel(BoxKernel):
     """A kernel over a box, dimensions that lie side by side in both tensors merged."""
 
-    def __init__(self, copy: Copy, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
+    def __init__(self, copy: BoxCopy, fusion: FusionOp, machine: Machine, asked: VectorSchedule):
         super().__init__(fusion, machine, asked)
         self.copy = copy
         self.element, self.width = copy.element, itemsize(copy.element)
@@ -107,7 +107,7 @@ class CopyKernel(BoxKernel):
             return f"tiles must divide {self.domain} along the axes whose start is known at run time"
         return None
 
-    def body(self, b: KernelBuilder, place: Place) -> None:
+    def body(self, b: KernelBuilder, place: TilePlace) -> None:
         copy, position = self.copy, place.position
         known: dict[Start, Expr] = {}
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Known(Generic[T]):
+class Memo(Generic[T]):
     """What is known of things by a key, which is hashed, and details, which are only compared: hashes of types and
     properties would take longer than all else."""
 
@@ -23,7 +23,7 @@ class Known(Generic[T]):
         return known
 
 
-class KernelNames(Known[T]):
+class KernelNames(Memo[T]):
     """What is known of each kernel; `given` are the names so far, in order."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.tile import TileType
 from ...machine import Machine
 from .bound import VectorWork
-from .boxes import BoxKernel, Place
+from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, gm_of
 from .schedule import UB_FRACTION
 
@@ -103,7 +103,7 @@ class ScatterKernel(BoxKernel):
     def too_large(self) -> str:
         return f"{describe(self.op)}: one row does not fit ub of {self.machine.name}"
 
-    def body(self, b: KernelBuilder, place: Place) -> None:
+    def body(self, b: KernelBuilder, place: TilePlace) -> None:
         high, wide, chunk = place.tile
         element, flat, met = self.element, self.columns == 1, self._met(high)
 

@@ -26,7 +26,7 @@ from ...dialects.tile import TileType
 from ...machine import Machine
 from ..access import resolve
 from .bound import VectorWork, copy_cycles
-from .boxes import BoxKernel, Place
+from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, dense, gm_of, number
 from .schedule import choose_tile
 
@@ -202,7 +202,7 @@ class SelectAndScatterKernel(BoxKernel):
         tile = choose_tile(self.domain, self.whole, self.fits, self.width, cores)
         return None if tile is None else (tile, cores)
 
-    def body(self, b: KernelBuilder, place: Place) -> None:
+    def body(self, b: KernelBuilder, place: TilePlace) -> None:
         op, axes, tile, at = self.op, self.axes, place.tile, place.position
         t, x, source = _Tiles(b), _Operand(b, self.fusion, op.x), _Operand(b, self.fusion, op.source)
         windows = self._windows(tile)

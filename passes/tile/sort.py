@@ -16,7 +16,7 @@ from ...dialects.npu.types import padded_bytes
 from ...dialects.tile import TileType
 from ...machine import Machine
 from .bound import VectorWork, copy_cycles
-from .boxes import BoxKernel, Place
+from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, dense, gm_of
 from .schedule import UB_FRACTION, choose_tile
 
@@ -74,7 +74,7 @@ class SortKernel(BoxKernel):
         tile = choose_tile(self.domain, self.whole, self.fits, self.width, cores)
         return None if tile is None else (tile, cores)
 
-    def body(self, b: KernelBuilder, place: Place) -> None:
+    def body(self, b: KernelBuilder, place: TilePlace) -> None:
         op, (rows, n), several = self.op, self.domain, place.tile[0]
         position = place.position
         loaded = [

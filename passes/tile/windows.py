@@ -18,7 +18,7 @@ from ...dialects.tile import TileType
 from ...machine import Machine
 from ..access import resolve
 from .bound import VectorWork, copy_cycles
-from .boxes import BoxKernel, Place
+from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, dense, gm_of, hand_back, number
 
 UNROLLED_TAPS = 16
@@ -76,7 +76,7 @@ class WindowKernel(BoxKernel):
         window = list(self.window)
         return f"{describe(self.op)}: a window of {window} does not fit ub of {self.machine.name}"
 
-    def body(self, b: KernelBuilder, place: Place) -> None:
+    def body(self, b: KernelBuilder, place: TilePlace) -> None:
         tile, halo, native = place.tile, self._halo(place.tile), self.native
         assert isinstance(self.load.base, BlockArgument)
         view = b.view(b.gm(self.load.base.index), self.source, self.strided, self.load.offset)

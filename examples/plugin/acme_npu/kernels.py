@@ -13,7 +13,7 @@ from tilewright.dialects.tile import TileType
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
 from tilewright.passes.tile.bound import VectorWork
-from tilewright.passes.tile.boxes import BoxKernel, Place
+from tilewright.passes.tile.boxes import BoxKernel, TilePlace
 from tilewright.passes.tile.builder import KernelBuilder, dense, gm_of
 
 from .ops import PrefixXorOp, TileCopyPxOp, TilePrefixXorOp
@@ -56,7 +56,7 @@ class PrefixXorKernel(BoxKernel):
     def too_large(self) -> str:
         return f"{describe(self.op)}: a row of {self.domain[1]} does not fit px of {self.machine.name}"
 
-    def body(self, b: KernelBuilder, place: Place) -> None:
+    def body(self, b: KernelBuilder, place: TilePlace) -> None:
         in_ub, in_px = (TileType.of(place.tile, self.element, space) for space in ("ub", "px"))
         source, dest = (b.view(t, self.domain, row_strides(self.domain)) for t in (b.gm(0), b.output(0)))
         x = b.load(source, place.position, place.tile, in_ub)
