@@ -14,7 +14,7 @@ from harness import INTEGERS, JAX_DTYPE, check, data, shapes, subset, targets
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import examples, some
 
 import tilewright as tw
 
@@ -107,13 +107,15 @@ def test_reductions_and_layout(shape: Shape, dtype: str, draw: st.DataObject, ta
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
 def test_64_bits(dtype: str) -> None:
     """As pairs of 32-bit lanes, in JAX's mode of wide types."""
+    half = int(dtype == "uint64")
     jax.config.update("jax_enable_x64", True)
     rng, info = np.random.default_rng(0), np.iinfo(dtype)
     x, y = (jnp.asarray(rng.integers(info.min, info.max, (7, 31), dtype, endpoint=True)) for _ in range(2))
 
     def fn(x: Any, y: Any, t: Any) -> list[Any]:
         some = lax.select(y == 0, lax.full_like(y, 3), y)
-        functions = [*(f(x) for f in UNARY), *(f(x, y) for f in (*COMPARISONS, *BINARY))]
+        functions = [*(f(x) for f in some(UNARY, half, 2))]
+        functions += [f(x, y) for f in some((*COMPARISONS, *BINARY), half, 2)]
         shifted = [f(x, y & 63) for f in SHIFTS]
         reduced = [jnp.sum(x, 0), jnp.max(x, 1), jnp.argmin(x, 1)]
         return [
@@ -197,7 +199,10 @@ def test_a_long_sum_of_bytes() -> None:
     assert math.prod(x.shape) == 210_000
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
+KINDS = [jnp.float32, jnp.float16, jnp.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", KINDS)
 def test_reduce_precision(dtype: Any) -> None:
     """Every format of fewer exponents and digits; numbers that carry, overflow, vanish; infinities, NaN, zeros."""
     info, width = jnp.finfo(dtype), jnp.finfo(dtype).bits
@@ -205,4 +210,5 @@ def test_reduce_precision(dtype: Any) -> None:
     special = jnp.asarray([0, -0.0, jnp.inf, -jnp.inf, jnp.nan, info.max, -info.max, info.tiny, 1], dtype)
     x = jnp.concatenate([lax.bitcast_convert_type(jnp.asarray(bits), dtype), special])
     formats = [(e, m) for e in (1, 2, 5, info.nexp, 9) for m in (0, 1, 7, 10, info.nmant)]
+    formats = some(formats, KINDS.index(dtype), len(KINDS))
     check(lambda x: [lax.reduce_precision(x, e, m) for e, m in formats], x)
