@@ -14,7 +14,7 @@ from harness import SIZES, assert_close, check, data, host_ops, shapes
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.backends.interpreter.host import run_text
@@ -130,6 +130,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     fn, args = PROGRAMS[name]

@@ -13,7 +13,7 @@ from harness import FLOATS, SIZES, check, data, targets
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import covering, examples
+from tiers import covering, examples, sampled
 
 TARGETS = targets()
 
@@ -133,6 +133,7 @@ EPILOGUES: dict[str, Callable[..., Any]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", EPILOGUES)
 @examples(1)
 @given(dtype=st.sampled_from(FLOATS), target=TARGETS)

@@ -14,7 +14,7 @@ from harness import check, data, targets
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import covering, examples
+from tiers import covering, examples, sampled
 
 import tilewright as tw
 from tilewright.api.program import lower
@@ -212,6 +212,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_around_a_conv(name: str) -> None:
     fn, args = PROGRAMS[name]
