@@ -7,10 +7,9 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_simulator import B1, launches
-from tiers import examples
 from xdsl.ir import Operation
 
 from tilewright.backends.simulator import Copy, Launch, Repeat, Scalars, Transfer, simulate
@@ -118,7 +117,7 @@ def unrolled(steps: Any) -> list[Step]:
     return out
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(programs, max_size=6))
 def test_loops_against_their_rounds_one_by_one(steps: Any) -> None:
     """Powers of a round, and all rounds: events that go around, loops in loops, queues that run ahead."""

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import ADD
 from shared import SHARED, needs
-from tiers import examples
 
 from tilewright.calibration import compare, load_records, summaries, to_dict
 from tilewright.calibration.records import CalibrationError, Record
@@ -106,7 +105,7 @@ VALUES = (
 )
 
 
-@examples(60)
+@settings(max_examples=60)
 @given(st.sampled_from([PRODUCT, ADD, HASH]), st.data())
 def test_no_record_breaks_it(base: dict[str, Any], data: st.DataObject) -> None:
     """Whatever a field holds, there are rows or a reason of one line."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiers import examples
 
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
@@ -56,7 +55,7 @@ def maps(draw: st.DrawFn, cores: int, trips: int, box: int) -> tuple[int, int, i
     )
 
 
-@examples(60)
+@settings(max_examples=60)
 @given(st.data(), st.integers(1, 3), st.integers(1, 4), st.sampled_from([1, 3, 8]))
 def test_what_is_called_safe_is_safe(data: st.DataObject, cores: int, trips: int, box: int) -> None:
     store = (box * trips, box, 0) if data.draw(st.booleans()) else data.draw(maps(cores, trips, box))

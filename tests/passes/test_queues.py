@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiers import examples
 
 from tilewright.dialects.npu.streams import COMPUTE, COPY_IN, COPY_OUT, HOST, PROGRAM
 from tilewright.passes.tile.queues import Tensor, Unit, arrange, run
@@ -113,7 +112,7 @@ def orders(units: Sequence[Unit]) -> Iterator[tuple[int, ...]]:
             yield order
 
 
-@examples(250)
+@settings(max_examples=250)
 @given(programs(14), st.sampled_from([0, 40, 10**6]))
 def test_needs_time_and_memory(program: tuple[list[Unit], list[Tensor]], room: int) -> None:
     units, tensors = program
@@ -128,7 +127,7 @@ def test_needs_time_and_memory(program: tuple[list[Unit], list[Tensor]], room: i
     assert most(units, tensors, found) <= peak + min(brought, max(0, room - peak) // 2)
 
 
-@examples(60)
+@settings(max_examples=60)
 @given(programs(6))
 def test_seldom_far_from_the_best_order(program: tuple[list[Unit], list[Tensor]]) -> None:
     """List scheduling ends before twice the best order does."""
