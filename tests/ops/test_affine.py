@@ -375,7 +375,7 @@ def test_reduce_window(dtype: str, draw: st.DataObject, target: str) -> None:
         ((5, 9000), "i1", (2, 8192), (1, 1), (1, 1), ((0, 0), (0, 0))),
     ],
 )
-@sampled(3)
+@sampled(5)
 def test_windows_that_do_not_fit(
     shape: Any, dtype: str, window: Any, strides: Any, dilation: Any, padding: Any
 ) -> None:

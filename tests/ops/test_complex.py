@@ -169,7 +169,7 @@ def test_associative_scan() -> None:
         _, x = lax.associative_scan(combine, (jnp.broadcast_to(a, u.shape), u))
         return (x @ c).real
 
-    check(state_space, numbers(6) / 3, numbers(13, 6), numbers(6, 5), units=64)
+    check(state_space, numbers(4) / 3, numbers(7, 4), numbers(4, 5), units=64)
 
 
 def test_loops_and_branches_carry_both_parts() -> None:

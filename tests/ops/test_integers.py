@@ -14,7 +14,7 @@ from harness import INTEGERS, JAX_DTYPE, check, data, shapes, subset, targets
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples, some
+from tiers import examples, sampled, some
 
 import tilewright as tw
 
@@ -167,6 +167,7 @@ RANDOM: dict[str, Callable[..., Any]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", RANDOM)
 def test_random_numbers(name: str) -> None:
     """Threefry as JAX lowers it: bits are exact; what floats are made of them differs by roundings."""

@@ -12,6 +12,7 @@ import pytest
 from harness import data
 from jax import lax
 from xdsl.dialects.func import FuncOp
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.dialects.base import source_of, to_ints
@@ -77,6 +78,7 @@ def functions(program: tw.Program) -> list[FuncOp]:
     return [op for op in program.module().ops if isinstance(op, FuncOp)]
 
 
+@sampled(2)
 @pytest.mark.parametrize("fn", [network, looped, with_host, nested, branching])
 def test_every_level_agrees(fn: Any) -> None:
     x = data("f32", (5, 16))

@@ -98,6 +98,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str]]
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_pass_keeps_the_values(name: str) -> None:
     fn, shapes, target = PROGRAMS[name]
