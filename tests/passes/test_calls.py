@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from harness import data
 from jax import lax
-from xdsl.dialects.func import FuncOp
 from tiers import sampled
+from xdsl.dialects.func import FuncOp
 
 import tilewright as tw
 from tilewright.dialects.base import source_of, to_ints
