@@ -113,7 +113,7 @@ def test_64_bits(dtype: str) -> None:
     x, y = (jnp.asarray(rng.integers(info.min, info.max, (7, 31), dtype, endpoint=True)) for _ in range(2))
 
     def fn(x: Any, y: Any, t: Any) -> list[Any]:
-        some = lax.select(y == 0, lax.full_like(y, 3), y)
+        nonzero = lax.select(y == 0, lax.full_like(y, 3), y)
         functions = [*(f(x) for f in some(UNARY, half, 2))]
         functions += [f(x, y) for f in some((*COMPARISONS, *BINARY), half, 2)]
         shifted = [f(x, y & 63) for f in SHIFTS]
@@ -121,8 +121,8 @@ def test_64_bits(dtype: str) -> None:
         return [
             *functions,
             *shifted,
-            lax.div(x, some),
-            lax.rem(x, some),
+            lax.div(x, nonzero),
+            lax.rem(x, nonzero),
             *reduced,
             t[x[0]],
             x.astype(jnp.int32),
