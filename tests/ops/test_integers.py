@@ -49,16 +49,16 @@ def test_functions(dtype: str, shape: Shape, target: str) -> None:
 
     def fn(x: Any, y: Any, p: Any) -> list[Any]:
         width = jnp.iinfo(x.dtype).bits
-        some = lax.select(y == 0, lax.full_like(y, 3), y)
+        nonzero = lax.select(y == 0, lax.full_like(y, 3), y)
         by = lax.rem(lax.shift_right_logical(y, lax.full_like(y, 1)), lax.full_like(y, width))
         return [
             *(f(x) for f in UNARY),
             *(f(x, y) for f in (*COMPARISONS, *BINARY)),
             *(f(x, amount) for f in SHIFTS for amount in (by, y)),
-            lax.div(x, some),
-            lax.rem(x, some),
+            lax.div(x, nonzero),
+            lax.rem(x, nonzero),
             lax.select(p, x, y),
-            lax.clamp(lax.min(y, some), x, lax.max(y, some)),
+            lax.clamp(lax.min(y, nonzero), x, lax.max(y, nonzero)),
         ]
 
     x, y = data(dtype, shape, 1), data(dtype, shape, 2)
