@@ -50,6 +50,7 @@ def smaller(model: str, args: Any) -> Any:
     return args
 
 
+@sampled(2)
 @pytest.mark.parametrize("model", SMALL)
 def test_values_of_every_level(model: str) -> None:
     fn, args = load(model)

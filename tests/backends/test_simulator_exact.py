@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 from event_simulation import run
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from loading import load
+from tiers import examples
 
 import tilewright as tw
 from tilewright.backends.simulator import TimedKernel
@@ -66,7 +67,7 @@ def test_examples(model: str) -> None:
     assert all(compared), [k.name for k, n in zip(found, compared, strict=True) if not n]
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(
     st.tuples(*[st.integers(1, 700)] * 3),
     st.builds(
@@ -131,7 +132,7 @@ STEPS: dict[str, Callable[[jax.Array], jax.Array]] = {
 """One step of a random program; matrices in, matrices out."""
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=3),
     st.tuples(st.integers(1, 700), st.integers(1, 200)),

@@ -102,11 +102,11 @@ def check(
     flat = program.flatten(args)
     runs = [program.executable(memory)(*flat) for memory in memories]
     for outputs in runs[1:]:
-        for a, b in zip(outputs, runs[0], strict=True):
-            assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), "the memory modes differ"
+        for i, (a, b) in enumerate(zip(outputs, runs[0], strict=True)):
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), f"result {i}: the memory modes differ"
     allowed = tolerance([x.dtype for x in (*jax.tree.leaves(args), *want)], length)
-    for got, expected in zip(runs[0], want, strict=True):
-        assert_close(got, expected, allowed)
+    for i, (got, expected) in enumerate(zip(runs[0], want, strict=True)):
+        assert_close(got, expected, allowed, f"result {i}")
     Elements(lambda: lower(fn, *args)).hold(runs[0], want)
     return program
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from harness import DTYPES, FLOATS, JAX_DTYPE, assert_close, check, data, shapes
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import covering, examples, sampled, some
 
 import tilewright as tw
 from tilewright.api.program import lower
@@ -53,6 +53,13 @@ SHIFTS = (lax.shift_left, lax.shift_right_logical, lax.shift_right_arithmetic)
 COMPARISONS = (lax.eq, lax.ne, lax.lt, lax.le, lax.gt, lax.ge)
 
 
+def shared_out(functions: tuple[Callable[..., Any], ...], dtype: str) -> Sequence[Callable[..., Any]]:
+    """In the first tier each function of floats in one type of floats, each of integers in one of integers.
+    `test_domains.py` has each function of floats in all types."""
+    kinds = next(k for k in (FLOATS, ("i8", "i32"), ("i1",)) if dtype in k)
+    return some(functions, kinds.index(dtype), len(kinds))
+
+
 def unary_functions(dtype: str) -> tuple[Callable[..., Any], ...]:
     if dtype == "i1":
         return (lax.bitwise_not,)
@@ -81,7 +88,7 @@ def binary_functions(dtype: str) -> tuple[Callable[..., Any], ...]:
 @examples(2)
 @given(shape=shapes(0, 5), target=TARGETS)
 def test_unary(dtype: str, shape: Shape, target: str) -> None:
-    functions = unary_functions(dtype)
+    functions = shared_out(unary_functions(dtype), dtype)
     check(lambda x: [f(x) for f in functions], data(dtype, shape), target=target)
 
 
@@ -89,7 +96,7 @@ def test_unary(dtype: str, shape: Shape, target: str) -> None:
 @examples(2)
 @given(shape=shapes(0, 5), target=TARGETS)
 def test_binary(dtype: str, shape: Shape, target: str) -> None:
-    functions = binary_functions(dtype)
+    functions = shared_out(binary_functions(dtype), dtype)
     x, y = data(dtype, shape, 1), data(dtype, shape, 2)
     check(lambda x, y: [f(x, y) for f in functions], x, y, target=target)
 
@@ -270,6 +277,7 @@ def test_arg_reduce_finds_nan_first() -> None:
     check(lambda x: [x.argmax(1), x.argmin(1), x[:, :100].argmax(0)], x)
 
 
+@covering()
 @pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
 @pytest.mark.parametrize(
     ("shape", "axis"), [((7, 3000), 1), ((3, 50257), 1), ((50257, 3), 0), ((300, 257), None)]
@@ -294,6 +302,7 @@ def test_reduce_rows_beyond_ub(dtype: str, shape: Shape, axis: int | None) -> No
         ((1, 4000, 1, 300), (0, 1, 2)),
     ],
 )
+@sampled(2)
 def test_sums_of_columns_use_the_cores(shape: Shape, axes: tuple[int, ...]) -> None:
     """As in the gradient of a bias: results lie side by side, and each is made of many rows."""
     x = data("f32", shape)
@@ -366,6 +375,7 @@ def test_reduce_window(dtype: str, draw: st.DataObject, target: str) -> None:
         ((5, 9000), "i1", (2, 8192), (1, 1), (1, 1), ((0, 0), (0, 0))),
     ],
 )
+@sampled(5)
 def test_windows_that_do_not_fit(
     shape: Any, dtype: str, window: Any, strides: Any, dilation: Any, padding: Any
 ) -> None:

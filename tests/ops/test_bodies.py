@@ -14,7 +14,7 @@ from harness import SIZES, assert_close, check, data, host_ops, shapes
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.backends.interpreter.host import run_text
@@ -114,12 +114,12 @@ def statistics(x: jax.Array) -> Any:
 
 X = data("f32", (13, 97))
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "logsumexp": (lambda x: lax.reduce(x, LOW, jnp.logaddexp, (0, 1)), (X,)),
+    "logsumexp": (lambda x: lax.reduce(x, LOW, jnp.logaddexp, (0, 1)), (X[:, :31],)),
     "an axis without elements": (lambda x: lax.reduce(x, LOW, jnp.logaddexp, (0,)), (data("f32", (0, 7)),)),
     "xor": (xor, (data("i32", (31, 130)),)),
-    "the largest magnitude": (absolute_argmax, (jnp.round(X),)),
-    "mean and variance": (statistics, (X,)),
-    "gradient of cumlogsumexp": (jax.grad(lambda x: jnp.sum(lax.cumlogsumexp(x, axis=1) ** 2)), (X[:3],)),
+    "the largest magnitude": (absolute_argmax, (jnp.round(X[:, :31]),)),
+    "mean and variance": (statistics, (X[:7, :31],)),
+    "gradient of cumlogsumexp": (jax.grad(lambda x: jnp.sum(lax.cumlogsumexp(x, axis=1) ** 2)), (X[:3, :13],)),
     "base dilation": (
         lambda x: lax.reduce_window(
             x, LOW, jnp.logaddexp, (3, 2), (2, 1), ((1, 1), (0, 3)), base_dilation=(2, 3)
@@ -130,6 +130,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     fn, args = PROGRAMS[name]

@@ -13,7 +13,7 @@ from harness import FLOATS, SIZES, check, data, targets
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import covering, examples, sampled
 
 TARGETS = targets()
 
@@ -47,6 +47,7 @@ def test_dot_general(dtype: str, draw: st.DataObject, target: str) -> None:
     check(fn, x, y, target=target, length=math.prod(extent[a] for a in k))
 
 
+@covering()
 @pytest.mark.parametrize("dtype", ["f32", "f16", "i8"])
 @pytest.mark.parametrize("shape", [(300, 200, 150), (5, 3000, 7), (1, 257, 1000), (1000, 16, 1), (1, 1, 1)])
 def test_products_larger_than_a_tile(dtype: str, shape: tuple[int, int, int]) -> None:
@@ -98,6 +99,7 @@ OPERANDS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
 }
 
 
+@covering()
 @pytest.mark.parametrize("name", OPERANDS)
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 def test_operands(name: str, target: str) -> None:
@@ -166,6 +168,7 @@ EPILOGUES: dict[str, Callable[..., Any]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", EPILOGUES)
 @examples(1)
 @given(dtype=st.sampled_from(FLOATS), target=TARGETS)

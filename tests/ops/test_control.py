@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from harness import check, data, host_ops
 from jax import lax
+from tiers import sampled
 
 import tilewright as tw
 from tilewright.dialects.npu.structure import LoopOp
@@ -112,6 +113,7 @@ BRANCHES: dict[str, tuple[Callable[..., Any], Args]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops(name: str) -> None:
     fn, args = LOOPS[name]
@@ -148,6 +150,7 @@ HOSTED: dict[str, tuple[Callable[..., Any], Args]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", HOSTED)
 def test_loops_with_host_ops_inside(name: str) -> None:
     fn, args = HOSTED[name]

@@ -14,7 +14,7 @@ from harness import check, data, targets
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import covering, examples, sampled
 
 import tilewright as tw
 from tilewright.api.program import lower
@@ -212,12 +212,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_around_a_conv(name: str) -> None:
     fn, args = PROGRAMS[name]
     check(fn, *args, length=32)
 
 
+@covering()
 @pytest.mark.parametrize("out", ["NCHW", "CNHW", "NHWC", "WNCH"])
 @pytest.mark.parametrize("image", ["NCHW", "NHWC", "HWNC"])
 def test_an_epilogue_in_any_layout(image: str, out: str) -> None:
@@ -233,6 +235,7 @@ def test_an_epilogue_in_any_layout(image: str, out: str) -> None:
     assert [kernel.cores for kernel in program.report().kernels] > [1]
 
 
+@covering()
 @pytest.mark.parametrize("target", ["ascend-310", "ascend-910a", "ascend-910b1"])
 @pytest.mark.parametrize("out", ["NCHW", "CNHW", "NHWC", "WNCH"])
 def test_an_epilogue_with_an_operand_of_the_result(out: str, target: str) -> None:
@@ -253,6 +256,7 @@ def test_around_a_conv_on_a_fused_core(name: str) -> None:
     check(fn, *args, target="ascend-310", length=32)
 
 
+@covering()
 @pytest.mark.parametrize("dtype", ["f32", "i32"])
 @pytest.mark.parametrize("groups", [1, 3])
 def test_types_the_cube_lacks(dtype: str, groups: int) -> None:
@@ -330,6 +334,7 @@ def test_sums_of_constants_that_wrap() -> None:
         np.testing.assert_array_equal(np.asarray(got).ravel(), want)
 
 
+@covering()
 @pytest.mark.parametrize("features", [16, 300])
 @pytest.mark.parametrize("layouts", [("HNC", "OIH", "HNC"), ("CHN", "OIH", "HNC"), ("NCH", "HIO", "NCH")])
 def test_groups_in_any_layout(layouts: tuple[str, str, str], features: int) -> None:

@@ -12,7 +12,7 @@ from harness import DTYPES, INTEGERS, check, data, shapes, targets
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import examples, sampled
 
 TARGETS = targets()
 
@@ -49,6 +49,7 @@ LONG: dict[str, tuple[Callable[..., Any], jax.Array]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", LONG)
 def test_long_rows(name: str) -> None:
     fn, x = LONG[name]

@@ -13,7 +13,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from jax import lax
 from programs import STEPS, STEPS_FOLDED, RandomProgram, programs
-from tiers import examples
+from tiers import covering, examples
 
 TARGETS = targets()
 
@@ -85,6 +85,7 @@ BLOCKS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 }
 
 
+@covering()
 @pytest.mark.parametrize("name", BLOCKS)
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
@@ -115,6 +116,7 @@ def test_layout_of_an_intermediate_is_read_twice() -> None:
     check(lambda t, i: jnp.take(t, i, axis=1, mode="fill", fill_value=1), table, index)
 
 
+@covering()
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize("n", [97, 200])
 def test_reductions_across_short_rows(n: int, dtype: str) -> None:
@@ -131,6 +133,7 @@ def test_an_operand_of_a_product_that_its_epilogue_reads_too(n: int) -> None:
     check(lambda c, w: jnp.tanh(c @ w) - jnp.sqrt(abs(w)), data("f32", (n, n)), data("f32", (n, n)), length=n)
 
 
+@covering()
 @pytest.mark.parametrize("make", [jnp.tanh, lambda x: jnp.cumsum(x, 0) + 1, lambda x: jnp.where(x > 0, x, 1)])
 @pytest.mark.parametrize("n", [1, 16])
 def test_an_operand_of_a_product_that_could_be_computed_again(make: Callable[..., Any], n: int) -> None:

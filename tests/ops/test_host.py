@@ -13,6 +13,7 @@ import pytest
 from harness import check, data
 from jax import lax
 from jax.experimental import io_callback
+from tiers import sampled
 
 import tilewright as tw
 
@@ -48,6 +49,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_functions_of_the_library(name: str) -> None:
     fn, args = PROGRAMS[name]

@@ -13,7 +13,7 @@ from harness import DTYPES, check, data, shapes, subset, targets
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import examples, sampled
 
 TARGETS = targets()
 
@@ -155,6 +155,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[jax.Array, ...]]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     fn, args = PROGRAMS[name]

@@ -14,7 +14,7 @@ from harness import INTEGERS, JAX_DTYPE, check, data, shapes, subset, targets
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import examples, sampled, some
 
 import tilewright as tw
 
@@ -49,16 +49,16 @@ def test_functions(dtype: str, shape: Shape, target: str) -> None:
 
     def fn(x: Any, y: Any, p: Any) -> list[Any]:
         width = jnp.iinfo(x.dtype).bits
-        some = lax.select(y == 0, lax.full_like(y, 3), y)
+        nonzero = lax.select(y == 0, lax.full_like(y, 3), y)
         by = lax.rem(lax.shift_right_logical(y, lax.full_like(y, 1)), lax.full_like(y, width))
         return [
             *(f(x) for f in UNARY),
             *(f(x, y) for f in (*COMPARISONS, *BINARY)),
             *(f(x, amount) for f in SHIFTS for amount in (by, y)),
-            lax.div(x, some),
-            lax.rem(x, some),
+            lax.div(x, nonzero),
+            lax.rem(x, nonzero),
             lax.select(p, x, y),
-            lax.clamp(lax.min(y, some), x, lax.max(y, some)),
+            lax.clamp(lax.min(y, nonzero), x, lax.max(y, nonzero)),
         ]
 
     x, y = data(dtype, shape, 1), data(dtype, shape, 2)
@@ -107,20 +107,22 @@ def test_reductions_and_layout(shape: Shape, dtype: str, draw: st.DataObject, ta
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
 def test_64_bits(dtype: str) -> None:
     """As pairs of 32-bit lanes, in JAX's mode of wide types."""
+    half = int(dtype == "uint64")
     jax.config.update("jax_enable_x64", True)
     rng, info = np.random.default_rng(0), np.iinfo(dtype)
     x, y = (jnp.asarray(rng.integers(info.min, info.max, (7, 31), dtype, endpoint=True)) for _ in range(2))
 
     def fn(x: Any, y: Any, t: Any) -> list[Any]:
-        some = lax.select(y == 0, lax.full_like(y, 3), y)
-        functions = [*(f(x) for f in UNARY), *(f(x, y) for f in (*COMPARISONS, *BINARY))]
+        nonzero = lax.select(y == 0, lax.full_like(y, 3), y)
+        functions = [*(f(x) for f in some(UNARY, half, 2))]
+        functions += [f(x, y) for f in some((*COMPARISONS, *BINARY), half, 2)]
         shifted = [f(x, y & 63) for f in SHIFTS]
         reduced = [jnp.sum(x, 0), jnp.max(x, 1), jnp.argmin(x, 1)]
         return [
             *functions,
             *shifted,
-            lax.div(x, some),
-            lax.rem(x, some),
+            lax.div(x, nonzero),
+            lax.rem(x, nonzero),
             *reduced,
             t[x[0]],
             x.astype(jnp.int32),
@@ -165,6 +167,7 @@ RANDOM: dict[str, Callable[..., Any]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", RANDOM)
 def test_random_numbers(name: str) -> None:
     """Threefry as JAX lowers it: bits are exact; what floats are made of them differs by roundings."""
@@ -197,7 +200,10 @@ def test_a_long_sum_of_bytes() -> None:
     assert math.prod(x.shape) == 210_000
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
+KINDS = [jnp.float32, jnp.float16, jnp.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", KINDS)
 def test_reduce_precision(dtype: Any) -> None:
     """Every format of fewer exponents and digits; numbers that carry, overflow, vanish; infinities, NaN, zeros."""
     info, width = jnp.finfo(dtype), jnp.finfo(dtype).bits
@@ -205,4 +211,5 @@ def test_reduce_precision(dtype: Any) -> None:
     special = jnp.asarray([0, -0.0, jnp.inf, -jnp.inf, jnp.nan, info.max, -info.max, info.tiny, 1], dtype)
     x = jnp.concatenate([lax.bitcast_convert_type(jnp.asarray(bits), dtype), special])
     formats = [(e, m) for e in (1, 2, 5, info.nexp, 9) for m in (0, 1, 7, 10, info.nmant)]
+    formats = some(formats, KINDS.index(dtype), len(KINDS))
     check(lambda x: [lax.reduce_precision(x, e, m) for e, m in formats], x)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from harness import check, data
 from jax import lax
+from tiers import some
 
 import tilewright as tw
 
@@ -41,13 +42,15 @@ TYPES = [
 def test_values(dtype: str, result: str | None) -> None:
     wide: Any = None if result is None else jnp.dtype(result)
 
+    cases = some(list(CASES.values()), TYPES.index((dtype, result)), 3)  # each in two types at least
+
     def fn(pairs: list[tuple[jax.Array, jax.Array]]) -> list[jax.Array]:
         return [
             lax.dot_general(x, y, dims, preferred_element_type=wide)
-            for (x, y), (_, _, dims) in zip(pairs, CASES.values(), strict=True)
+            for (x, y), (_, _, dims) in zip(pairs, cases, strict=True)
         ]
 
-    pairs = [(data(dtype, left, 0), data(dtype, right, 1)) for left, right, _ in CASES.values()]
+    pairs = [(data(dtype, left, 0), data(dtype, right, 1)) for left, right, _ in cases]
     program = check(fn, pairs)
     assert "graph.contract" not in program.ir("graph")
 

@@ -14,7 +14,7 @@ from harness import DTYPES, INTEGERS, check, data, host_ops, shapes, subset, tar
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.backends.interpreter.host import run_text
@@ -136,6 +136,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     fn, args = PROGRAMS[name]

@@ -13,7 +13,7 @@ from harness import FLOATS, MEMORIES, assert_close, check, data, host_ops, targe
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.backends.interpreter.host import run_text
@@ -123,6 +123,7 @@ POOLS = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", POOLS)
 def test_gradients_of_pooling(name: str) -> None:
     """Rounded inputs have ties: the first of equal elements gets all, as with XLA."""

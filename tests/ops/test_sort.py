@@ -13,7 +13,7 @@ from harness import DTYPES, FLOATS, INTEGERS, check, data, host_ops, shapes, tar
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
-from tiers import examples
+from tiers import examples, sampled
 
 import tilewright as tw
 
@@ -106,6 +106,7 @@ LONG: dict[str, tuple[Callable[..., Any], jax.Array]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", LONG)
 def test_programs(name: str) -> None:
     fn, x = LONG[name]

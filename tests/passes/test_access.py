@@ -7,9 +7,10 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 from jax import lax
+from tiers import examples
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
@@ -53,7 +54,7 @@ def read(load: Load, base: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return out
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.sampled_from([1, 2, 3, 5]), min_size=1, max_size=3), st.data())
 def test_resolve(shape: list[int], draw: st.DataObject) -> None:
     """A random chain of layout ops, resolved and read element by element, gives what JAX gives."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from harness import data
 from jax import lax
+from tiers import sampled
 from xdsl.dialects.func import FuncOp
 
 import tilewright as tw
@@ -77,6 +78,7 @@ def functions(program: tw.Program) -> list[FuncOp]:
     return [op for op in program.module().ops if isinstance(op, FuncOp)]
 
 
+@sampled(2)
 @pytest.mark.parametrize("fn", [network, looped, with_host, nested, branching])
 def test_every_level_agrees(fn: Any) -> None:
     x = data("f32", (5, 16))

@@ -101,13 +101,13 @@ def mlp(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
 @pytest.fixture(scope="module")
 def long_loops(tmp_path_factory: pytest.TempPathFactory) -> list[KernelOp]:
     """Kernels whose loops run often: of the product, of its tiles, of a vector kernel's copies, of barriers."""
-    shapes = [jax.ShapeDtypeStruct(s, np.float16) for s in [(256, 4096), (4096, 4096), (4096,)]]
+    shapes = [jax.ShapeDtypeStruct(s, np.float16) for s in [(256, 2048), (2048, 1024), (1024,)]]
     product = tw.compile(mlp, *shapes).module()
     vector = tw.compile(
-        lambda x: jnp.exp(x).sum(-1), jax.ShapeDtypeStruct((300000, 700), np.float32)
+        lambda x: jnp.exp(x).sum(-1), jax.ShapeDtypeStruct((60000, 700), np.float32)
     ).module()
     ordered = tw.compile(
-        lambda x: (jnp.sort(x, -1), jnp.cumsum(x, -1)), jax.ShapeDtypeStruct((20000, 300), np.float32)
+        lambda x: (jnp.sort(x, -1), jnp.cumsum(x, -1)), jax.ShapeDtypeStruct((6000, 300), np.float32)
     ).module()
     file = tmp_path_factory.mktemp("barriers") / "sums.mlir"
     file.write_text(sums(1, 40))

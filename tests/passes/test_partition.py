@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from harness import data
 from jax import lax
+from tiers import sampled
 
 import tilewright as tw
 
@@ -81,6 +82,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
 }
 
 
+@sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_level_agrees(name: str) -> None:
     fn, args = PROGRAMS[name]

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tiers import sampled
 from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 from xdsl.transforms.common_subexpression_elimination import CommonSubexpressionElimination
@@ -89,6 +90,7 @@ CASES = [
 ]
 
 
+@sampled(2)
 @pytest.mark.parametrize(("name", "places"), CASES, ids=lambda x: x if isinstance(x, str) else "+".join(x))
 def test_values_stay(name: str, places: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     fn, args = PROGRAMS[name]

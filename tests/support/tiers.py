@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import pytest
@@ -19,7 +20,7 @@ ALL = os.environ.get("TESTS", "") == "all"
 FEWER = 4
 """One example of hypothesis in so many belongs to the first tier."""
 
-Test = TypeVar("Test", bound=Callable[..., None])
+Kind = TypeVar("Kind")
 
 
 def examples(count: int) -> settings:
@@ -34,9 +35,16 @@ def sampled(every: int) -> pytest.MarkDecorator:
     return pytest.mark.sampled(every)
 
 
-def chosen(name: str, every: int) -> bool:
-    """Whether a test belongs to a sample of one in so many."""
-    return number(name) % every == 0
+def covering() -> pytest.MarkDecorator:
+    """In the first tier, of the cases of a test with several parameters so many that each value of each of them is in
+    one: a kernel of each name, each dtype and each target, not all of their products."""
+    return pytest.mark.covering
+
+
+def some(kinds: Sequence[Kind], part: int, parts: int) -> Sequence[Kind]:
+    """In the first tier, part number `part` of `parts` of a list, every so manieth; all of it in the second. A test
+    that takes each part at least once sees each kind."""
+    return kinds if ALL else kinds[part % parts :: parts]
 
 
 def number(name: str) -> int:
@@ -46,15 +54,47 @@ def number(name: str) -> int:
 
 def first_tier(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The tests of the first tier, in their order."""
+    items = list(items)
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sampled") is not None:
-            groups.setdefault(item.nodeid.split("[")[0], []).append(item)
-    dropped: set[pytest.Item] = set()
+        groups.setdefault(item.nodeid.split("[")[0], []).append(item)
+    kept: set[pytest.Item] = set()
     for group in groups.values():
-        marker = group[0].get_closest_marker("sampled")
-        assert marker is not None
-        kept = [x for x in group if chosen(x.nodeid, marker.args[0])]
-        first = min(group, key=lambda x: number(x.nodeid))
-        dropped.update(set(group) - {*kept, first})
-    return [x for x in items if x not in dropped]
+        if any(x.get_closest_marker("covering") for x in group):
+            kept.update(_covering(group))
+        elif any(x.get_closest_marker("sampled") for x in group):
+            kept.update(_sample(group))
+        else:
+            kept.update(group)
+    return [x for x in items if x in kept]
+
+
+def _sample(group: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """The cases of a test that are not marked, and of the marked ones one in so many, rounded up."""
+    marked = [(x, x.get_closest_marker("sampled")) for x in group]
+    every = {x: marker.args[0] for x, marker in marked if marker}
+    chosen = sorted(every, key=lambda x: number(x.nodeid))[: -(-len(every) // max(every.values()))]
+    return [*(x for x in group if x not in every), *chosen]
+
+
+def _covering(group: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Cases that have each value of each parameter, and as many pairs of values as so few cases can. Which ones
+    follows from their names."""
+    left = sorted(group, key=lambda x: number(x.nodeid))
+    singles = {x: values_of(x) for x in left}
+    pairs = {x: set(itertools.combinations(sorted(singles[x]), 2)) for x in left}
+    missing, apart = set().union(*singles.values()), set().union(*pairs.values())
+    kept: list[pytest.Item] = []
+    while missing:
+        best = max(left, key=lambda x: (len(singles[x] & missing), len(pairs[x] & apart)))
+        kept.append(best)
+        left.remove(best)
+        missing -= singles[best]
+        apart -= pairs[best]
+    return kept
+
+
+def values_of(item: pytest.Item) -> set[tuple[str, int]]:
+    """The parameters of a case, each with which value it has: a decorator gives one object to all of its cases."""
+    given: dict[str, object] = getattr(item, "callspec").params  # noqa: B009
+    return {(name, id(value)) for name, value in given.items()}

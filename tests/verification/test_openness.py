@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from models import MODELS, data
+from tiers import ALL
 from training import train_step, train_step_inputs
 
 import tilewright as tw
@@ -69,8 +70,9 @@ def test_comparing_in_pieces_finds_the_worst_of_all() -> None:
 
 
 def test_a_training_step() -> None:
-    """Dropout, a scan and its gradient: each pass is judged, and the results are not open."""
-    found = tw.verify(train_step, *train_step_inputs())
+    """Dropout, a scan and its gradient: each pass is judged, and the results are not open. In the first tier the
+    layers have no attention."""
+    found = tw.verify(train_step, *train_step_inputs(attention=ALL))
     assert found.ok and found.verdict == "ok", found
     assert next(c for c in found.checks if c.stage == "graph-to-tile").numbers_alone > 100_000
 

@@ -26,10 +26,8 @@ def dropped(x: jax.Array, key: jax.Array) -> jax.Array:
     return jnp.where(jax.random.bernoulli(key, KEEP, x.shape), x / KEEP, 0)
 
 
-def layer(x: jax.Array, inputs: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
-    """Causal attention and a feed-forward block, each on a norm and with dropout; x [b, t, d]."""
-    p, key = inputs
-    first, second = jax.random.split(key)
+def attended(x: jax.Array, p: Params) -> jax.Array:
+    """Causal attention on a norm; x [b, t, d]."""
     b, t, d = x.shape
     q, k, v = (
         part.reshape(b, t, HEADS, -1) for part in jnp.split(normalised(x, p["norm1"]) @ p["qkv"], 3, axis=-1)
@@ -37,7 +35,15 @@ def layer(x: jax.Array, inputs: tuple[Params, jax.Array]) -> tuple[jax.Array, No
     scores = jnp.einsum("bqhc,bkhc->bhqk", q, k) * (d // HEADS) ** -0.5
     scores = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -1e4)
     mixed = jnp.einsum("bhqk,bkhc->bqhc", jax.nn.softmax(scores), v).reshape(b, t, d)
-    x = x + dropped(mixed @ p["out"], first)
+    return mixed @ p["out"]
+
+
+def layer(x: jax.Array, inputs: tuple[Params, jax.Array]) -> tuple[jax.Array, None]:
+    """Attention where it has parameters, and a feed-forward block, each on a norm and with dropout; x [b, t, d]."""
+    p, key = inputs
+    first, second = jax.random.split(key)
+    if "qkv" in p:
+        x = x + dropped(attended(x, p), first)
     inner = jax.nn.gelu(normalised(x, p["norm2"]) @ p["up"])
     return x + dropped(inner @ p["down"], second), None
 
@@ -59,17 +65,20 @@ def train_step(
     return value, jax.tree.map(lambda p, g: p - RATE * g, params, gradients)
 
 
-def train_step_inputs() -> tuple[Params, jax.Array, jax.Array, jax.Array]:
-    """Random parameters and a random batch."""
+def train_step_inputs(attention: bool) -> tuple[Params, jax.Array, jax.Array, jax.Array]:
+    """Random parameters, with or without those of attention, and a random batch."""
     rng = np.random.default_rng(0)
 
     def normal(*shape: int, std: float = 0.1) -> jax.Array:
         return jnp.asarray(std * rng.standard_normal(shape, np.float32))
 
-    layers = {
+    attends = {
         "norm1": 1 + normal(LAYERS, WIDTH),
         "qkv": normal(LAYERS, WIDTH, 3 * WIDTH),
         "out": normal(LAYERS, WIDTH, WIDTH),
+    }
+    layers = {
+        **(attends if attention else {}),
         "norm2": 1 + normal(LAYERS, WIDTH),
         "up": normal(LAYERS, WIDTH, 4 * WIDTH),
         "down": normal(LAYERS, 4 * WIDTH, WIDTH),
