@@ -13,7 +13,7 @@ from ..dialects.module import set_target, target_of
 from ..machine import DEFAULT_TARGET, Machine, MachineError
 from .errors import PassError
 from .stages import stage_of
-from .states import recording
+from .states import check_level, recording
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class TargetPass(LevelPass):
     target: str | None = None
 
     def run(self, module: ModuleOp) -> None:
+        check_level(module)
         self.run_for(module, settle_target(module, self.target, self.name))
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:

@@ -24,7 +24,7 @@ from .stages import (
     stage_of,
     stage_table,
 )
-from .states import confirmed_states, level_of, recording, states_of
+from .states import check_level, confirmed_states, level_of, recording, states_of
 
 ORDER = ("graph", "tile", "npu")
 """The levels from the top."""
@@ -64,6 +64,7 @@ def run_pipeline(
     tile or npu program) only gets the passes below it. `reached`: is told of each level from the module's own on,
     when the module has been through all passes of the level. Raises PassError.
     """
+    check_level(module)
     callers_first(module)
     settle_target(module, target)
     ran: list[str] = []

@@ -9,10 +9,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block
 
+from ..dialects.base import describe
 from ..dialects.graph import FusionOp, GraphOp
 from ..dialects.graph.schedules import all_complete, to_schedules
 from ..dialects.module import STATES as RECORD
 from ..dialects.module import record_states, recorded_states
+from .errors import PassError
 from .graph.complex_values import is_real
 from .stages import STATES, Stage, check_requirements
 
@@ -30,6 +32,18 @@ def level_of(module: ModuleOp) -> str:
 
 def _is_npu(func: FuncOp) -> bool:
     return any(t.name == "npu.gm" for t in (*func.function_type.inputs, *func.function_type.outputs))
+
+
+def check_level(module: ModuleOp) -> None:
+    """Raises PassError for a function that takes device tensors of the npu level and has ops of the graph level."""
+    for func in module.ops:
+        if isinstance(func, FuncOp) and func.body.blocks and _is_npu(func):
+            mixed = next((op for op in func.body.block.ops if isinstance(op, GraphOp)), None)
+            if mixed is not None:
+                raise PassError(
+                    f"{describe(mixed)} is of the graph level, and the function takes or gives !npu.gm, which is of "
+                    "the npu level: give it tensors"
+                )
 
 
 def states_of(module: ModuleOp) -> set[str]:

@@ -67,7 +67,8 @@ class GatherKernel(BoxKernel):
         return self.machine.moves["gm", "ub"].cycles(moved.bytes, moved.runs)
 
     def ub_bytes(self, tile: Sequence[int]) -> int:
-        need = self.slots * (padded_bytes([size(tile)], self.element) + padded_bytes([*tile], self.element))
+        box = [*tile] if self.kept else [*tile, 1]  # single elements have a row each
+        need = self.slots * (padded_bytes([size(tile)], self.element) + padded_bytes(box, self.element))
         return need + 8 * padded_bytes([tile[self.inner]], i32)
 
     def work(self, tile: Sequence[int]) -> VectorWork:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
@@ -99,16 +100,23 @@ def launches_of(fusion: FusionOp, machine: Machine) -> list[LaunchPlan]:
 
 @dataclass(frozen=True)
 class _Kept:
-    """The kernel for which a schedule was chosen, and what its fusion was then."""
+    """The kernel for which a schedule was chosen, and what its fusion was then, with the places in the source."""
 
     key: tuple
     details: tuple
+    places: list[Attribute | None]
     schedule: Schedule
     kernel: ScheduledKernel
 
     def serves(self, key: tuple, details: tuple, asked: Schedule | None) -> bool:
         """Whether it is the kernel for a schedule of a fusion that is still the same."""
-        return asked == self.schedule and key == self.key and details[1:] == self.details[1:]
+        if asked != self.schedule or key != self.key or details[1:] != self.details[1:]:
+            return False
+        return all(map(is_, self.places, _places(self.kernel.fusion)))
+
+
+def _places(fusion: FusionOp) -> list[Attribute | None]:
+    return [fusion.location, *(op.location for op in fusion.body.block.ops)]
 
 
 def keep(kernel: ScheduledKernel, schedule: Schedule) -> None:
@@ -116,7 +124,8 @@ def keep(kernel: ScheduledKernel, schedule: Schedule) -> None:
     again."""
     if not isinstance(kernel, CopyKernel):
         kernel.proven = schedule
-        kernel.fusion.prepared = _Kept(*structure(kernel.fusion), schedule, kernel)
+        fusion = kernel.fusion
+        fusion.prepared = _Kept(*structure(fusion), _places(fusion), schedule, kernel)
 
 
 # -- kernels by the op that gives a fusion its class --------------------------------------------------------------

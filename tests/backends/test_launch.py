@@ -36,7 +36,7 @@ CASES: dict[str, tuple[Callable[..., Any], str, list[tuple[int, ...]]]] = {
     "epilogue": (dense, "float32", [(128, 768), (768, 3000), (3000,)]),
     "f16": (dense, "float16", [(128, 768), (768, 3072), (3072,)]),
     "bf16": (dense, "bfloat16", [(97, 768), (768, 3031), (3031,)]),
-    "deep": (parts_of_a_sum, "float32", [(128, 3072), (3072, 768)]),
+    "deep": (parts_of_a_sum, "float32", [(128, 6144), (6144, 768)]),
     "conv": (image, "float32", [(1, 56, 56, 64), (3, 3, 64, 128)]),
 }
 

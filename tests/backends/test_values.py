@@ -147,7 +147,7 @@ def test_mma_starts_from_zero_at_step_zero() -> None:
 def test_int8_products_are_exact() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.integers(-128, 128, (16, 300), np.int8), rng.integers(-128, 128, (300, 8), np.int8)
-    got = mma(a, b, np.zeros((16, 8), np.int32), 0)
+    got = jax.jit(lambda *sides: mma(*sides, 0))(a, b, np.zeros((16, 8), np.int32))
     np.testing.assert_array_equal(np.asarray(got), a.astype(np.int64) @ b.astype(np.int64))
 
 

@@ -290,7 +290,7 @@ def test_gradients() -> None:
     [
         ("f32", ("CHWN", "IHWO", "HWNC"), 32),
         ("f16", ("NCHW", "OIHW", "NCHW"), 8),  # of C, no batch
-        ("i8", ("CHWN", "IHWO", "HWNC"), 24),
+        ("i8", ("CHWN", "IHWO", "HWNC"), 48),
         ("f32", ("CHWN", "OIHW", "CNHW"), 37),  # no parts of one size
     ],
 )

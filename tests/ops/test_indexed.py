@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from jax import lax
 from tiers import examples, sampled
 
+import tilewright as tw
+
 TARGETS = targets()
 
 
@@ -161,3 +163,12 @@ def test_programs(name: str) -> None:
     fn, args = PROGRAMS[name]
     small = sum(a.size for a in args) < 10_000
     check(fn, *args, memories=("typed", "bytes") if small else ("typed",))
+
+
+@pytest.mark.parametrize("count", [100_003, 300_000])
+def test_very_many_single_elements(count: int) -> None:
+    """Each single element that a gather brings has a row of ub to itself."""
+    x = np.arange(999, dtype=np.float32)
+    where = np.random.default_rng(1).integers(0, 999, count).astype(np.int32)
+    program = tw.compile(lambda x, i: x.at[i].get(mode="clip"), x, where)
+    np.testing.assert_array_equal(program(x, where), x[where])

@@ -47,3 +47,12 @@ func.func @main(%x: tensor<4x8xi64>, %y: tensor<8x4xi64>) -> tensor<4x4xi64> {
   func.return %z : tensor<4x4xi64>
 }
 // CHECK: 'graph.contract' ({{.*}}): the cube of ascend-910b1 has no i64 products: run graph-simplify for that target before graph-fuse
+
+// -----
+
+// A function of two levels.
+func.func @main(%x: !npu.gm<8xf32>, %y: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = graph.exp %y : tensor<8xf32>
+  func.return %0 : tensor<8xf32>
+}
+// CHECK: 'graph.exp' ({{.*}}) is of the graph level, and the function takes or gives !npu.gm, which is of the npu level: give it tensors
