@@ -26,8 +26,10 @@ class Knot:
 
 
 @pytest.fixture(autouse=True)
-def running() -> Iterator[None]:
+def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The collector runs, and no test of the same process before has brought its next whole collection near."""
     assert gc.isenabled()
+    monkeypatch.setattr(collector._PAUSE, "promoted", 0)
     yield
     gc.unfreeze()
     gc.enable()
