@@ -454,6 +454,23 @@ def test_cores_that_load_what_they_stored_through_another_view(
     assert kinds(section(own.replace("FROM", "%core * -1 + 1"), grid=2, workspaces=1)) >= {"core-race"}
 
 
+def test_a_core_that_loads_its_own_part_and_some_of_another_one() -> None:
+    """One element of another core is enough."""
+    body = f"""
+    %s = npu.slot %a at [0] : {SLOT}
+    %t = npu.slot %a at [1] : {SLOT}
+    %v = npu.view %y : (!npu.gm<128xf32>) -> !npu.gm<64x2xf32, strides [1, 64], offset 0>
+    npu.vfill %s {{value = 0.5 : f64}} : (!npu.buffer<64xf32, ub>)
+    npu.barrier
+    npu.store_nd %s, %v at [0, %core] {{sizes = [64, 1]}}
+      : (!npu.buffer<64xf32, ub>, !npu.gm<64x2xf32, strides [1, 64], offset 0>)
+    npu.barrier
+    npu.load_nd %y, %t at [%core * STEP] {{sizes = [64]}} : (!npu.gm<128xf32>, !npu.buffer<64xf32, ub>)"""
+    assert not kinds(section(body.replace("STEP", "64"), grid=2, workspaces=1))
+    for step in (63, 32):
+        assert kinds(section(body.replace("STEP", str(step)), grid=2, workspaces=1)) >= {"core-race"}
+
+
 def test_an_output_that_is_read_first_must_come_with_contents() -> None:
     body = f"""
     %s = npu.slot %a at [0] : {SLOT}
