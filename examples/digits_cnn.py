@@ -179,7 +179,8 @@ def _cached(name: str, make: Callable[[], Arrays]) -> Arrays:
     folder = Path(os.environ.get("TILEWRIGHT_CACHE") or Path.home() / ".cache" / "tilewright")
     path = folder / name
     if not path.exists():
-        arrays = make()
+        with jax.ensure_compile_time_eval():  # only the shapes of the inputs may be asked for, by `jax.eval_shape`
+            arrays = make()
         folder.mkdir(parents=True, exist_ok=True)
         # Tests may run in parallel: nobody may see half a file, and the last complete one wins.
         handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from explain_models import CASES, EXAMPLES, OPTIONS, data, program
+from explain_models import CASES, OPTIONS, case, data, program
 
 import tilewright as tw
 from tilewright.api import program as api_program
@@ -271,7 +271,7 @@ def test_a_loop_shows_its_host_calls() -> None:
 @pytest.mark.parametrize("name", ["tiny", "lstm", "scan", "digits", "donated"])
 def test_the_figures_are_those_of_the_report(name: str) -> None:
     """What `tilewright report --json` prints is what the page shows, to the last digit."""
-    fn, args, _ = (CASES | EXAMPLES)[name]
+    fn, args, _ = case(name)
     printed = tw.compile(fn, *args, options=OPTIONS.get(name)).report().to_json()
     assert data(name)["report"] == json.loads(printed)
 
