@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import Operation, SSAValue
 
 from ..access import is_layout
+from .held import Held
 from .layout_axes import Axes, behind
 
 
@@ -33,6 +34,8 @@ class Group:
     """Members that are not elementwise."""
     recomputed: set[SSAValue] = field(default_factory=set)
     """Values of other groups that this one computes again: it need not run after those."""
+    held: Held | None = None
+    """What a kernel of the members holds at once; counted from the first time that it matters."""
     closed: bool = False
     merged_into: Group | None = None
 

@@ -7,7 +7,6 @@ value's dimensions (None where a dimension has size 1 and no axis).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from xdsl.ir import Operation, SSAValue
@@ -27,6 +26,7 @@ from ...machine import Machine
 from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
 from .dependencies import Dependencies, Group
+from .held import Facts, Held
 from .layout_axes import Axes, Broadcast, FoundAxes, axes_behind, backward_axes, base_of, behind
 
 ABSORB_RATIO = 16
@@ -34,20 +34,6 @@ ABSORB_RATIO = 16
 
 ROW_VALUES = 6
 """Row buffers a fused row reduction is planned with: loads twice buffered, temporaries and the result."""
-
-WIDEST = 8
-"""Bytes of the widest element there is."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is asked again and again of a value: how many elements and bytes each it has, whether they are one known
-    number, and the value behind its layout ops."""
-
-    elements: int
-    width: int
-    splat: bool
-    base: SSAValue
 
 
 class Grouper(Dependencies):
@@ -57,8 +43,6 @@ class Grouper(Dependencies):
         super().__init__()
         self.machine = machine
         self.facts: dict[SSAValue, Facts] = {}
-        self.arity: dict[Operation, int] = {}
-        """How many operands and results ops have."""
 
     def of(self, value: SSAValue) -> Facts:
         found = self.facts.get(value)
@@ -120,11 +104,16 @@ class Grouper(Dependencies):
         for value, axes in second.axes.items():
             if first.axes.get(value, axes) != axes:
                 return False
-        rows = first.reduced | second.reduced
-        if not self._rows_fit(first.domain, rows, {*first.members, *second.members}):
+        large, small = sorted((first, second), key=lambda g: len(g.members), reverse=True)
+        if not self._rows_fit(large, first.reduced | second.reduced, small.members):
             return False
         if not (self._sees(first, second) and self._sees(second, first)):
             return False
+        held = large.held
+        for op in small.members if held else ():
+            if held and op not in held.members:
+                held.add(op)
+        first.held = held
         first.members += [m for m in second.members if m not in first.inside]
         first.inside |= second.inside
         first.others += [m for m in second.others if m not in first.others]
@@ -169,6 +158,8 @@ class Grouper(Dependencies):
             return
         group.members.append(op)
         group.inside.add(op)
+        if group.held:
+            group.held.add(op)
         if not isinstance(op, ElementwiseOp):
             group.others.append(op)
             return
@@ -177,9 +168,7 @@ class Grouper(Dependencies):
             group.reads.setdefault(self.of(value).base, {})[value, axes] = None
 
     def _fits(self, group: Group, op: ElementwiseOp) -> bool:
-        if len(group.members) >= 200:
-            return False
-        return not group.reduced or self._rows_fit(group.domain, group.reduced, {*group.members, op})
+        return self._rows_fit(group, group.reduced, [op])
 
     def _join(self, group: Group, op: Operation, axes: Axes) -> None:
         for result in op.results:
@@ -199,8 +188,8 @@ class Grouper(Dependencies):
             return
         found: dict[SSAValue, Axes] = {}
         traced = self._trace(group, small, op, axes, found) and not self._read_as_wholes(group, found)
-        makers = {v.owner for v in found if isinstance(v.owner, Operation)}
-        if traced and self._rows_fit(group.domain, group.reduced, {*group.members, *makers}):
+        makers = [v.owner for v in found if isinstance(v.owner, Operation)]
+        if traced and self._rows_fit(group, group.reduced, makers):
             for value, at in found.items():
                 maker = value.owner
                 assert isinstance(maker, Operation)
@@ -219,8 +208,7 @@ class Grouper(Dependencies):
         be a tensor before the group runs."""
         return any(
             self.of(v).base in values and self.axes_in(group, v) is None
-            for op in group.members
-            if not isinstance(op, ElementwiseOp)
+            for op in group.others
             for v in op.operands
         )
 
@@ -256,58 +244,36 @@ class Grouper(Dependencies):
             named = tuple(a if isinstance(a, int) else None for a in axes)
             reduced = {named[d] for d in dims if named[d] is not None}
             rows = group.reduced | {a for a in reduced if a is not None}
-            if not self._rows_fit(group.domain, rows, {*group.members, op}):
+            if not self._rows_fit(group, rows, [op]):
                 continue
             self._add_reduction(group, op, named, dims)
             return
         shape = shape_of(op.x)
         group = self.new_group("vector", shape)
-        if not self._rows_fit(shape, dims, {op}):
+        if not self._rows_fit(group, dims, [op]):
             group.closed = True
         self._add_reduction(group, op, tuple(None if s == 1 else d for d, s in enumerate(shape)), dims)
 
-    def _rows_fit(self, domain: Sequence[int], rows: set[int], members: set[Operation]) -> bool:
-        """Whether whole rows of what a kernel of `members` holds at once fit on chip: what it loads and what others
-        use of it, twice each, what is broadcast to a row, and three temporaries."""
+    def _rows_fit(self, group: Group, rows: set[int], more: Sequence[Operation]) -> bool:
+        """Whether whole rows of what a group holds at once, if the ops `more` join, fit on chip: what it loads and
+        what others use of it, twice each, what is broadcast to a row, and three temporaries."""
         if not rows:
             return True
-        row, run = size([domain[a] for a in rows]), 1
+        row, run = size([group.domain[a] for a in rows]), 1
         if row == 0:
             return True
-        for a in reversed(range(len(domain))):
-            if a not in rows and domain[a] != 1:
+        for a in reversed(range(len(group.domain))):
+            if a not in rows and group.domain[a] != 1:
                 break
-            run *= domain[a]
+            run *= group.domain[a]
+        if group.held is None:
+            group.held = Held(self.of)
+            for op in group.members:
+                group.held.add(op)
+        buffers, width = group.held.buffers(row, more)
         # what is next to each other takes whole blocks, however few elements there are
-        room = self.machine.spaces["ub"].bytes * UB_FRACTION
-
-        def takes(width: int) -> int:
-            return row // run * -(-run * width // ROW_BYTES) * ROW_BYTES
-
-        most = sum(map(self._arity, members))
-        if takes(WIDEST) * max(ROW_VALUES, 2 * most + 3) <= room:
-            return True  # whatever they hold
-        held = spread = 0
-        widest = 4
-        # each way of looking at a tensor, say each of several slices, is a load of its own
-        for value in {v: None for op in members for v in op.operands}:
-            mine = self.of(value)
-            base = self.of(mine.base)
-            widest = max(widest, base.width)
-            held += mine.base.owner not in members and base.elements >= row and not base.splat
-            spread += mine.elements >= row and not mine.splat and base.elements < row
-        for result in (r for op in members for r in op.results):
-            if any(use.operation not in members for use in result.uses):
-                mine = self.of(result)
-                widest = max(widest, mine.width)
-                held += mine.elements >= row and not mine.splat
-        return takes(widest) * max(ROW_VALUES, 2 * held + spread + 3) <= room
-
-    def _arity(self, op: Operation) -> int:
-        found = self.arity.get(op)
-        if found is None:
-            found = self.arity[op] = len(op.operands) + len(op.results)
-        return found
+        taken = row // run * -(-run * width // ROW_BYTES) * ROW_BYTES
+        return taken * max(ROW_VALUES, buffers + 3) <= self.machine.spaces["ub"].bytes * UB_FRACTION
 
     def _add_reduction(self, group: Group, op: ReduceOp | ArgReduceOp, axes: Axes, dims: set[int]) -> None:
         self._enter(group, op)
