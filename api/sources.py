@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from ..dialects import make_context
 from ..dialects.base import describe
 from ..dialects.callbacks import MissingCallback
-from ..dialects.dtypes import dtype_name, element_type, name_of_numpy, tensor
+from ..dialects.dtypes import dtype_name, element_type, name_of_numpy, numpy_dtype, tensor
 from ..dialects.graph.donation import donate, donated
 from ..dialects.module import find_main
 from ..dialects.npu import GmType
@@ -388,7 +388,7 @@ def _types_of_main(module: ModuleOp, where: str, pick: Callable[[FuncOp], Iterab
     out = []
     for t in pick(main):
         if isinstance(t, TensorType):
-            out.append((t.get_shape(), dtype_name(t.element_type)))
+            out.append((t.get_shape(), name_of_numpy(numpy_dtype(t.element_type))))
         elif isinstance(t, GmType):
             out.append((t.shape, dtype_name(t.element)))
         else:

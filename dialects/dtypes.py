@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -101,6 +102,15 @@ for _n in _NUMPY:
 _BY_TYPE = {t: n for n, t in _TYPES.items()}
 
 
+class StoredAs(Attribute, ABC):
+    """An element type whose values are in memory as those of another one."""
+
+    @property
+    @abstractmethod
+    def storage(self) -> Attribute:
+        """The element type that is in memory."""
+
+
 def names() -> tuple[str, ...]:
     """Every element type there is."""
     return tuple(_NUMPY)
@@ -125,6 +135,9 @@ def element_type(name: str) -> Attribute:
 
 
 def numpy_dtype(element: Attribute | str) -> np.dtype:
+    """The numpy counterpart of an element type, or of what it is stored as."""
+    if isinstance(element, StoredAs):
+        element = element.storage
     return _NUMPY[element if isinstance(element, str) else dtype_name(element)]
 
 
@@ -175,6 +188,23 @@ def paired(kind: TensorType) -> TensorType:
 def is_float(element: Attribute | str) -> bool:
     name = element if isinstance(element, str) else dtype_name(element)
     return name[0] in "fb"
+
+
+def is_integer(element: Attribute | str) -> bool:
+    """Whether an element type is one of whole numbers; i1 is not."""
+    name = element if isinstance(element, str) else dtype_name(element)
+    return name != "i1" and name.lstrip("u")[0] == "i"
+
+
+@lru_cache
+def limits(name: str) -> tuple[float, float]:
+    """The least and the largest finite number of an element type; whole numbers where it is one of these."""
+    dtype = _NUMPY[name]
+    if is_integer(name):
+        integers = ml_dtypes.iinfo(dtype) if dtype.itemsize == 1 else np.iinfo(dtype)
+        return int(integers.min), int(integers.max)
+    floats = ml_dtypes.finfo(dtype)
+    return float(floats.min), float(floats.max)
 
 
 def tensor(shape: Sequence[int], element: Attribute) -> TensorType:

@@ -159,28 +159,6 @@ def fold_shapes(module: ir.Module) -> ir.Module | None:
     return copy
 
 
-def lower_quantized(module: ir.Module) -> ir.Module | str:
-    """A copy in which quantized tensors are tensors of their storage type and the arithmetic on them is written
-    out, as StableHLO defines it; where an op has no such form, its name and line."""
-    _register_passes()
-    refused = "the module"
-    with module.context:
-        # The first form keeps products of integers as such; the second computes every op in floats.
-        for first in ("", "func.func(stablehlo-legalize-quantized-op-to-qdq),"):
-            copy = ir.Module.parse(_bytecode(module))
-            pipeline = f"builtin.module({first}func.func(stablehlo-legalize-quant-to-math))"
-            try:
-                passmanager.PassManager.parse(pipeline).run(copy.operation)
-                return copy
-            except ir.MLIRError as e:
-                for said in e.error_diagnostics:
-                    name = re.search(r"legalize operation '([\w.]+)'", said.message)
-                    place = re.search(r'"([^"]+)":(\d+):\d+', str(said.location))
-                    refused = f"'{name.group(1)}'" if name else refused
-                    refused += f" ({place.group(1)}:{place.group(2)})" if place else ""
-    return refused
-
-
 @functools.cache
 def _load_quantized_types() -> None:
     """Make `!quant.uniform` known to the context: the bindings have no function for it, but this pass depends on
@@ -431,7 +409,6 @@ __all__ = [
     "int_array",
     "isolate",
     "literal",
-    "lower_quantized",
     "nested",
     "number_callbacks",
     "operations",

@@ -77,12 +77,12 @@ def convert_module(module: Any) -> ModuleOp:
 
 
 def _convert(module: Any, filename: str | None) -> ModuleOp:
-    from .bindings import fold_shapes, lower_quantized
-    from .rules import ON_COMPLEX, RULES, STRUCTURAL
-    from .walk import DynamicShape, QuantizedType, Walk
+    from .bindings import fold_shapes
+    from .rules import ON_COMPLEX, ON_QUANTIZED, RULES, STRUCTURAL
+    from .walk import DynamicShape, Walk
 
     def converted(module: Any) -> ModuleOp:
-        return Walk(module, filename, RULES, STRUCTURAL, ON_COMPLEX).main()
+        return Walk(module, filename, RULES, STRUCTURAL, ON_COMPLEX, ON_QUANTIZED).main()
 
     try:
         return converted(module)
@@ -92,9 +92,3 @@ def _convert(module: Any, filename: str | None) -> ModuleOp:
         if static is None:
             raise
         return converted(static)
-    except QuantizedType:
-        plain = lower_quantized(module)
-        if isinstance(plain, str):
-            named = plain.replace("(-:", f"({filename}:") if filename else plain
-            raise FrontendError(f"{named} has no definition for quantized tensors") from None
-        return converted(plain)

@@ -20,16 +20,28 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects.base import integer_attr, ints
-from ..dialects.dtypes import COMPLEX, element_type, numpy_dtype, tensor
-from ..dialects.graph import ELEMENTWISE, PART_OPS, BroadcastOp, ConstantOp, DataAttr, HostOp, YieldOp
+from ..dialects.dtypes import COMPLEX, StoredAs, element_type, numpy_dtype, tensor
+from ..dialects.graph import (
+    ELEMENTWISE,
+    PART_OPS,
+    BroadcastOp,
+    ConstantOp,
+    DataAttr,
+    DequantizeOp,
+    HostOp,
+    QuantizeOp,
+    YieldOp,
+)
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.donation import donate
 from ..dialects.graph.interface import element_of, shape_of
+from ..dialects.quantized import quantized
 from . import bindings
 from .bindings import Op, Value
 from .calls import CallPlan
 from .errors import FrontendError
 from .known import MOVABLE, NATIVE
+from .uniform import PREFIX, uniform_type
 
 Property = int | str | Sequence[int] | Attribute
 """What `Walk.emit` makes a property of: an i64, a string, an i64 array, or an attribute as it is."""
@@ -59,15 +71,12 @@ class DynamicShape(FrontendError):
     """A type has a dimension that is not known at compile time."""
 
 
-class QuantizedType(FrontendError):
-    """A tensor has a quantized element type, `!quant.uniform<...>`."""
-
-
 class Walk:
     """One conversion: which values stand for which, where new ops go, and what is cached on the way.
 
     rules: by op name, for ops whose operands and results all have element types of the device; structural:
-    likewise, for any element types; on_complex: for those where some are complex numbers and the others of the device.
+    likewise, for any element types; on_complex: for those where some are complex numbers and the others of the device;
+    on_quantized: for those where some are quantized, and which work on quantized numbers.
     """
 
     def __init__(
@@ -77,11 +86,13 @@ class Walk:
         rules: Mapping[str, Rule],
         structural: Mapping[str, Rule],
         on_complex: Mapping[str, Rule],
+        on_quantized: Mapping[str, Rule],
     ):
         self.filename = filename
         self._rules = rules
         self._structural = structural
         self._complex = on_complex
+        self._quantized = on_quantized
         self.symbols = bindings.functions(module)
         self._values: dict[Value, SSAValue] = {}
         self._out: list[Operation] = []
@@ -102,8 +113,7 @@ class Walk:
     def main(self) -> ModuleOp:
         """The graph-level module of @main and what it calls: inlined, or as functions (calls.py).
 
-        Raises FrontendError where there is no @main, DynamicShape for a shape that is not static, QuantizedType
-        for a quantized tensor.
+        Raises FrontendError where there is no @main, DynamicShape for a shape that is not static.
         """
         if "main" not in self.symbols:
             found = ", ".join(f"@{s}" for s in self.symbols) or "none"
@@ -190,6 +200,8 @@ class Walk:
 
     def _convert(self, name: str, op: Op, args: list[SSAValue]) -> Sequence[SSAValue]:
         types = [self.type(r.type) for r in op.results]
+        if any(map(quantized, (*types, *(a.type for a in args)))):
+            return self._on_quantized(name, op, args, types)
         rule = self._structural.get(name)
         if rule is None and ((native := self.native(args, types)) or self.movable(args, types)):
             rule = (self._rules if native else self._complex).get(name)
@@ -198,6 +210,43 @@ class Walk:
                 return self.host(op, types) if made is None else made
         made = None if rule is None else rule(self, op, args, types)
         return self.host(op, types) if made is None else made
+
+    def _on_quantized(
+        self, name: str, op: Op, args: list[SSAValue], types: list[TensorType]
+    ) -> Sequence[SSAValue]:
+        """Convert an op that has quantized operands or results. Raises FrontendError where it has no meaning there."""
+        rule = self._quantized.get(name)
+        if rule is None:
+            plain = self._structural.get(name) or self._rules.get(name)
+            rule = None if plain is None else self.in_numbers(plain)
+        made = None if rule is None else rule(self, op, args, types)
+        if made is None:
+            raise FrontendError(f"{self.named()} has no definition for quantized tensors")
+        return made
+
+    def in_numbers(self, rule: Rule) -> Rule:
+        """`rule` on the numbers that quantized operands stand for, with results in their quantized types: what
+        StableHLO defines of ops that do not say more."""
+
+        def wrapped(
+            walk: Walk, op: Op, args: list[SSAValue], types: list[TensorType]
+        ) -> Sequence[SSAValue] | None:
+            plain: list[SSAValue] = []
+            for arg in args:
+                kind = quantized(arg.type)
+                made = [] if kind is None else [tensor(shape_of(arg), kind.expressed)]
+                plain.append(self.emit(DequantizeOp, [arg], made)[0] if made else arg)
+            kinds = [quantized(t) for t in types]
+            wanted = [
+                t if k is None else tensor(t.get_shape(), k.expressed) for t, k in zip(types, kinds, strict=True)
+            ]
+            results = rule(walk, op, plain, wanted)
+            return results and [
+                v if k is None else self.emit(QuantizeOp, [v], [t])[0]
+                for v, k, t in zip(results, kinds, types, strict=True)
+            ]
+
+        return wrapped
 
     def knows_call(self, target: str) -> bool:
         """Whether there is a rule for custom calls of `target`."""
@@ -216,8 +265,10 @@ class Walk:
         return made
 
     def movable(self, args: Sequence[SSAValue], types: Sequence[TensorType]) -> bool:
-        """Whether the device has all of these: in an element type that it computes with, or complex numbers."""
-        return all(t.element_type in MOVABLE for t in types) and all(element_of(a) in MOVABLE for a in args)
+        """Whether the device has all of these: in an element type that it computes with or that it stores quantized
+        numbers in, or complex numbers."""
+        elements = [*(t.element_type for t in types), *map(element_of, args)]
+        return all(_kept(e) in MOVABLE for e in elements)
 
     def native(self, args: Sequence[SSAValue], types: Sequence[TensorType]) -> bool:
         """Whether the device computes with the element types of all of these."""
@@ -357,10 +408,10 @@ class Walk:
         if bindings.DYNAMIC in shape:
             raise DynamicShape(f"{self.named()} has the dynamic shape {source}; shapes must be static")
         try:
-            return tensor(shape, element_type(element))
+            made = uniform_type(element) if element.startswith(PREFIX) else element_type(element)
+            return tensor(shape, made)
         except ValueError:
-            error = QuantizedType if element.startswith("!quant.") else FrontendError
-            raise error(f"{self.named()} uses type {source}, which is not supported") from None
+            raise FrontendError(f"{self.named()} uses type {source}, which is not supported") from None
 
     def _find_effect(self) -> None:
         """Go to the first op that orders an effect: the functions around it pass its token, too."""
@@ -388,6 +439,11 @@ class Walk:
                 IntAttr(frame[2]),
             )
         return self._locations[key] or outer
+
+
+def _kept(element: Attribute) -> Attribute:
+    """What is in memory for an element type."""
+    return element.storage if isinstance(element, StoredAs) else element
 
 
 def _hint(name: str | None) -> str | None:

@@ -17,6 +17,7 @@ from .errors import StateMissing
 from .oracle import BOUND
 
 STATES = (
+    "stored",
     "real",
     "partitioned",
     "fused",
@@ -58,8 +59,9 @@ class Stage:
 
 
 PIPELINE: tuple[Stage, ...] = (
+    Stage("graph-quantized", ".graph.quantized:GraphQuantizedPass", "graph", (), ("stored",)),
     Stage("graph-complex", ".graph.complex:GraphComplexPass", "graph", (), ("real",)),
-    Stage("graph-simplify", ".graph.simplify:GraphSimplifyPass", "graph", ("real",)),
+    Stage("graph-simplify", ".graph.simplify:GraphSimplifyPass", "graph", ("stored", "real")),
     Stage("graph-hoist", ".graph.hoist:GraphHoistPass", "graph"),
     Stage("graph-partition", ".graph.partition:GraphPartitionPass", "graph", (), ("partitioned",)),
     Stage("graph-fuse", ".graph.fuse:GraphFusePass", "graph", (), ("fused",)),

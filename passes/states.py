@@ -16,6 +16,7 @@ from ..dialects.module import STATES as RECORD
 from ..dialects.module import record_states, recorded_states
 from .errors import PassError
 from .graph.complex_values import is_real
+from .graph.quantized_values import is_stored
 from .stages import STATES, Stage, check_requirements
 
 
@@ -83,6 +84,8 @@ def _shown(module: ModuleOp) -> set[str]:
     level = level_of(module)
     found: set[str] = set()
     if level == "graph":
+        if is_stored(module):
+            found.add("stored")
         if is_real(module):
             found.add("real")
         tops = [f.body.block for f in module.ops if isinstance(f, FuncOp) and f.body.blocks]
@@ -93,8 +96,8 @@ def _shown(module: ModuleOp) -> set[str]:
                 found.add("scheduled")
         return found
     if level == "tile":
-        return {"real", "partitioned", "fused", "scheduled", "tiled"}
-    found |= {"real", "partitioned", "fused", "scheduled", "tiled", "bufferized"}
+        return {"stored", "real", "partitioned", "fused", "scheduled", "tiled"}
+    found |= {"stored", "real", "partitioned", "fused", "scheduled", "tiled", "bufferized"}
     from ..dialects.npu.streams import Command
 
     allocs = synced = 0

@@ -91,7 +91,7 @@ class Reducer:
             shape, dtype = kind.shape, numpy_dtype(dtype_name(kind.element))
         else:
             assert isinstance(kind, TensorType)
-            shape, dtype = kind.get_shape(), numpy_dtype(dtype_name(kind.element_type))
+            shape, dtype = kind.get_shape(), numpy_dtype(kind.element_type)
         known = self.values.get(arg.name_hint or "")
         if known is None or known.dtype != dtype or known.ndim != len(shape):
             return np.zeros(shape, dtype)

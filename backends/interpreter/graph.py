@@ -27,7 +27,7 @@ from ...dialects.graph import (
 )
 from ...dialects.module import find_main
 from ...support.rules import Rules
-from . import scattering, selecting, sorting, values
+from . import quantized, scattering, selecting, sorting, values
 from .compiling import QUICK_OPTIONS
 from .products import accumulator, dot_general
 
@@ -129,8 +129,7 @@ def over_windows(op: ops.ReduceWindowOp, x: Array, kind: str) -> Array:
     )
 
 
-def _contract(op: ops.ContractOp, lhs: Array, rhs: Array) -> Array:
-    dtype = result_dtype(op)
+def _contract(op: ops.ContractOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
     numbers = (
         (to_ints(op.lhs_contract), to_ints(op.rhs_contract)),
         (to_ints(op.lhs_batch), to_ints(op.rhs_batch)),
@@ -157,8 +156,7 @@ def convolve(op: ops.ConvOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
     )
 
 
-def _conv(op: ops.ConvOp, lhs: Array, rhs: Array) -> Array:
-    dtype = result_dtype(op)
+def _conv(op: ops.ConvOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
     wide = acc = accumulator(lhs.dtype, dtype)
     lb = to_ints(op.rhs_layout)
     taps = size([rhs.shape[d] for d in (lb[0], *lb[2:])])
@@ -245,8 +243,8 @@ _TABLE: dict[type[Operation], Rule] = {
     ops.BroadcastOp: _broadcast,
     ops.ConcatOp: _concat,
     ops.ConstantOp: _constant,
-    ops.ContractOp: _contract,
-    ops.ConvOp: _conv,
+    ops.ContractOp: quantized.of_integers(_contract),
+    ops.ConvOp: quantized.of_integers(_conv),
     ops.DynamicSliceOp: _dynamic_slice,
     ops.DynamicUpdateSliceOp: _dynamic_update_slice,
     ops.GatherOp: _gather,
@@ -263,6 +261,7 @@ _TABLE: dict[type[Operation], Rule] = {
     SortOp: _sort,
     ops.TransposeOp: _transpose,
     ops.ViewOp: _view,
+    **quantized.RULES,
     control.ToHostOp: _same,
 }
 

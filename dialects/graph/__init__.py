@@ -3,6 +3,7 @@
 from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
 from xdsl.ir import Attribute, Dialect, Operation
 
+from ..quantized import QuantizedType
 from .attributes import DataAttr
 from .contractions import ContractOp, ConvOp
 from .control import CaseOp, FusionOp, HostOp, ToHostOp, WhileOp, YieldOp
@@ -11,6 +12,7 @@ from .elementwise import ELEMENTWISE, PART_OPS, ConstantOp, ElementwiseOp, IotaO
 from .indexing import DynamicSliceOp, DynamicUpdateSliceOp, GatherOp
 from .interface import GraphOp
 from .movement import BroadcastOp, ConcatOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp, ViewOp
+from .quantization import DequantizeOp, QuantizationOp, QuantizeOp, RequantizeOp, StorageOp
 from .reductions import ArgReduceOp, ReduceOp, ReduceWindowOp
 from .scatter import ScatterOp
 from .schedules import CubeSchedule, CubeScheduleAttr, VectorSchedule, VectorScheduleAttr
@@ -40,6 +42,7 @@ Graph = Dialect(
         ContractOp,
         ConvOp,
         CumulateOp,
+        DequantizeOp,
         DynamicSliceOp,
         DynamicUpdateSliceOp,
         FusionOp,
@@ -47,21 +50,24 @@ Graph = Dialect(
         HostOp,
         IotaOp,
         PadOp,
+        QuantizeOp,
         ReduceOp,
         ReduceWindowOp,
+        RequantizeOp,
         ReshapeOp,
         ReverseOp,
         ScatterOp,
         SelectAndScatterOp,
         SliceOp,
         SortOp,
+        StorageOp,
         ToHostOp,
         TransposeOp,
         ViewOp,
         WhileOp,
         YieldOp,
     ],
-    [CubeScheduleAttr, DataAttr, VectorScheduleAttr],
+    [CubeScheduleAttr, DataAttr, QuantizedType, VectorScheduleAttr],
     [Constants()],
 )
 
@@ -79,6 +85,7 @@ __all__ = [
     "CubeScheduleAttr",
     "CumulateOp",
     "DataAttr",
+    "DequantizeOp",
     "DynamicSliceOp",
     "DynamicUpdateSliceOp",
     "ElementwiseOp",
@@ -89,14 +96,19 @@ __all__ = [
     "HostOp",
     "IotaOp",
     "PadOp",
+    "QuantizationOp",
+    "QuantizeOp",
+    "QuantizedType",
     "ReduceOp",
     "ReduceWindowOp",
+    "RequantizeOp",
     "ReshapeOp",
     "ReverseOp",
     "ScatterOp",
     "SelectAndScatterOp",
     "SliceOp",
     "SortOp",
+    "StorageOp",
     "ToHostOp",
     "TransposeOp",
     "VectorSchedule",

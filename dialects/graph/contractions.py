@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
@@ -11,7 +11,8 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, tra
 from xdsl.traits import Pure
 
 from ..base import integer, to_ints
-from ..dtypes import is_complex, size, tensor
+from ..dtypes import is_complex, is_integer, size, tensor
+from ..quantized import QuantizedType, quantized
 from .interface import GraphOp, Grouping, element_of, shape_of
 from .reductions import window_count
 
@@ -26,6 +27,7 @@ class ContractOp(GraphOp):
     name = "graph.contract"
     GROUPING: ClassVar[Grouping] = "contraction"
     READS_THROUGH_LAYOUT: ClassVar[bool] = True
+    TAKES_QUANTIZED: ClassVar[bool] = True
     lhs = operand_def()
     rhs = operand_def()
     lhs_batch = prop_def(DenseArrayBase)
@@ -62,7 +64,14 @@ class ContractOp(GraphOp):
                 raise ValueError(f"lhs dim {i} of {list(a)} does not match rhs dim {j} of {list(b)}")
         m, n = self.free_dims()
         shape = [*(a[i] for i in to_ints(self.lhs_batch)), *(a[i] for i in m), *(b[j] for j in n)]
+        check_quantized_product(self.lhs, self.rhs, self.result, {d: len(shape) - len(n) + i for i, d in enumerate(n)})
         return [tensor(shape, element_of(self.result))]
+
+    def sum_kind(self) -> QuantizedType:
+        """How the i32 sums of a product of quantized numbers stand for numbers."""
+        m, n = self.free_dims()
+        first = len(to_ints(self.lhs_batch)) + len(m)
+        return sum_kind(self.lhs, self.rhs, {d: first + i for i, d in enumerate(n)})
 
     def flops(self) -> int:
         a = shape_of(self.lhs)
@@ -81,6 +90,7 @@ class ConvOp(GraphOp):
     name = "graph.conv"
     GROUPING: ClassVar[Grouping] = "contraction"
     READS_THROUGH_LAYOUT: ClassVar[bool] = True
+    TAKES_QUANTIZED: ClassVar[bool] = True
     lhs = operand_def()
     rhs = operand_def()
     strides = prop_def(DenseArrayBase)
@@ -117,13 +127,50 @@ class ConvOp(GraphOp):
             d = a[la[2 + i]]
             extent = (0 if d == 0 else (d - 1) * ld + 1) + p + q
             out[lo[2 + i]] = window_count(extent, b[lb[2 + i]], s, rd)
+        check_quantized_product(self.lhs, self.rhs, self.result, {lb[1]: lo[1]})
         return [tensor(out, element_of(self.result))]
+
+    def sum_kind(self) -> QuantizedType:
+        """How the i32 sums of a product of quantized numbers stand for numbers."""
+        return sum_kind(self.lhs, self.rhs, {to_ints(self.rhs_layout)[1]: to_ints(self.out_layout)[1]})
 
     def flops(self) -> int:
         b, lb = shape_of(self.rhs), to_ints(self.rhs_layout)
         return (
             multiply_adds(self.result) * size(shape_of(self.result)) * size([b[d] for d in (lb[0], *lb[2:])])
         )
+
+
+def check_quantized_product(lhs: SSAValue, rhs: SSAValue, result: SSAValue, kept: Mapping[int, int]) -> None:
+    """Checks a product of quantized numbers: integers with scales that are known, of which those of rhs may differ
+    along one of the dimensions `kept`, and those of the result along what that becomes. Raises ValueError."""
+    kinds = [quantized(v.type) for v in (lhs, rhs)]
+    made = quantized(result.type)
+    if kinds == [None, None] and made is None:
+        return
+    left, right = kinds
+    if left is None or right is None:
+        raise ValueError("multiplies quantized numbers by others: dequantize them, or quantize the others")
+    for kind in (left, right, made or left):
+        if not is_integer(kind.storage) or kind.data.scales is None or kind.data.zeros is None:
+            raise ValueError(f"multiplies {kind}: products are of integers whose scales are known; for others take "
+                             "what is stored (graph.storage) and multiply by the scales")
+    if left.data.blocks:
+        raise ValueError(f"has several scales for its first operand, {left}")
+    for kind, places in ((right, {*kept}), (made or left, {*kept.values()})):
+        if any(n != 1 or d not in places for d, n in kind.data.blocks) or len(kind.data.blocks) > 1:
+            raise ValueError(f"has scales along a dimension of {kind} that is no feature of the result")
+    if left.expressed != right.expressed or (made.expressed if made else element_of(result)) != left.expressed:
+        raise ValueError(f"multiplies {left} by {right} into {element_of(result)}: they stand for different types")
+
+
+def sum_kind(lhs: SSAValue, rhs: SSAValue, place: Mapping[int, int]) -> QuantizedType:
+    """How sums of products of two quantized values stand for numbers: each by the product of their scales. place: the
+    dimension of the result that one of rhs becomes."""
+    left, right = quantized(lhs.type), quantized(rhs.type)
+    assert left is not None and left.data.scales is not None and right is not None and right.data.scales is not None
+    scales = [left.data.scales[0] * s for s in right.data.scales]
+    return QuantizedType.of("i32", left.data.expressed, scales, 0, [(place[d], n) for d, n in right.data.blocks])
 
 
 def multiply_adds(result: SSAValue) -> int:

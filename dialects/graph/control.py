@@ -46,6 +46,8 @@ class YieldOp(FormattedOp):
 
 
 class RegionOp(GraphOp):
+    TAKES_QUANTIZED: ClassVar[bool] = True
+
     def infer(self) -> Sequence[Attribute]:
         return list(self.result_types)
 

@@ -20,7 +20,7 @@ from xdsl.traits import Pure
 
 from ..base import integer, to_ints
 from ..dtypes import tensor
-from .interface import GraphOp, Grouping, element_of, shape_of
+from .interface import GraphOp, Grouping, check_blocks_stay, element_of, shape_of
 
 
 @irdl_op_definition
@@ -68,6 +68,7 @@ class GatherOp(GraphOp):
             raise ValueError(
                 f"offset_dims {list(offset)} must name a result dimension for each of {kept} slice dims"
             )
+        check_blocks_stay(self.x)
         batch, inner = iter(self.batch_shape()), iter([sizes[d] for d in self.slice_dims()])
         return [
             tensor([next(inner) if d in offset else next(batch) for d in range(rank)], element_of(self.x))
@@ -96,6 +97,7 @@ class DynamicSliceOp(GraphOp):
             not 0 <= z <= d for z, d in zip(sizes, src, strict=True)
         ):
             raise ValueError(f"sizes {list(sizes)} with {len(self.starts)} starts do not fit {list(src)}")
+        check_blocks_stay(self.x)
         return [tensor(sizes, element_of(self.x))]
 
 
@@ -125,4 +127,5 @@ class DynamicUpdateSliceOp(GraphOp):
             raise ValueError(f"update {list(update)} with {len(self.starts)} starts does not fit {list(src)}")
         if element_of(self.update) != element_of(self.x):
             raise ValueError(f"writes {element_of(self.update)} into {self.x.type}")
+        check_blocks_stay(self.x)
         return [self.x.type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, Literal
 
 from xdsl.dialects.builtin import TensorType, i32
@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from ...machine import Machine
 from ..base import FormattedOp
 from ..dtypes import tensor
+from ..quantized import QuantizedType
 
 
 def shape_of(value: SSAValue) -> tuple[int, ...]:
@@ -25,6 +26,22 @@ def element_of(value: SSAValue) -> Attribute:
     """Element type of a tensor value."""
     assert isinstance(value.type, TensorType)
     return value.type.element_type
+
+
+def moved_element(value: SSAValue, place: Callable[[int], int]) -> Attribute:
+    """The element type of a value whose dimension d has become `place(d)`: along some, scales may differ."""
+    element = element_of(value)
+    return element.moved(place) if type(element) is QuantizedType else element
+
+
+def check_blocks_stay(value: SSAValue, dims: Collection[int] | None = None) -> None:
+    """Raises ValueError where the scales of a quantized value differ along one of `dims`, whose elements move; None
+    stands for all dimensions."""
+    element = element_of(value)
+    if type(element) is QuantizedType:
+        for d, _ in element.data.blocks:
+            if dims is None or d in dims:
+                raise ValueError(f"moves elements along dimension {d}, along which the scales of {element} differ")
 
 
 def check_ranks(what: str, rank: int, *lists: Sequence[int]) -> None:
@@ -56,6 +73,9 @@ class GraphOp(FormattedOp):
 
     WHOLE: ClassVar[bool] = False
     """Whether it hands on complex numbers as they are in memory, or keeps them there."""
+
+    TAKES_QUANTIZED: ClassVar[bool] = False
+    """Whether its operands and results may be quantized: it moves elements, or says what it computes of them."""
 
     PARTWISE: ClassVar[bool] = False
     """Whether it does to complex numbers what it does to their real and imaginary parts, each by itself."""
@@ -96,6 +116,8 @@ class GraphOp(FormattedOp):
         for v in (*self.operands, *self.results):
             if not isinstance(v.type, TensorType):
                 raise self.error(f"needs tensors, got {v.type}")
+            if type(v.type.element_type) is QuantizedType:
+                self._check_quantized(v.type.element_type, v.type.get_shape())
             if any(d < 0 for d in v.type.get_shape()):
                 raise self.error(f"needs static shapes, got {v.type}")
         try:
@@ -106,6 +128,15 @@ class GraphOp(FormattedOp):
             want = ", ".join(map(str, expected))
             got = ", ".join(map(str, self.result_types))
             raise self.error(f"should give {want}, but is written as {got}")
+
+
+    def _check_quantized(self, kind: QuantizedType, shape: Sequence[int]) -> None:
+        if not (self.TAKES_QUANTIZED or self.partwise()):
+            raise self.error(f"does not work on quantized numbers ({kind}): dequantize them before")
+        try:
+            kind.data.grid(shape)
+        except ValueError as error:
+            raise self.error(f"has {kind}, but {error}") from None
 
 
 INDEX_TENSOR = tensor([], i32)

@@ -15,7 +15,7 @@ from xdsl.traits import ConstantLike, Pure
 from ..base import integer, ints, to_ints
 from ..dtypes import is_complex, paired, size, tensor
 from .attributes import DataAttr
-from .interface import GraphOp, Grouping, check_ranks, element_of, shape_of
+from .interface import GraphOp, Grouping, check_blocks_stay, check_ranks, element_of, moved_element, shape_of
 
 
 @irdl_op_definition
@@ -46,7 +46,8 @@ class BroadcastOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterf
         for d, s in zip(dims, src, strict=True):
             if not 0 <= d < len(out) or s not in (1, out[d]):
                 raise ValueError(f"cannot broadcast {list(src)} into {list(out)} along dims {list(dims)}")
-        return [tensor(out, element_of(self.x))]
+        dims = to_ints(self.dims)
+        return [tensor(out, moved_element(self.x, lambda d: dims[d]))]
 
 
 @irdl_op_definition
@@ -72,7 +73,7 @@ class TransposeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterf
         src, perm = shape_of(self.x), to_ints(self.perm)
         if sorted(perm) != list(range(len(src))):
             raise ValueError(f"perm {list(perm)} is not a permutation of {len(src)} dimensions")
-        return [tensor([src[p] for p in perm], element_of(self.x))]
+        return [tensor([src[p] for p in perm], moved_element(self.x, perm.index))]
 
 
 @irdl_op_definition
@@ -101,7 +102,15 @@ class ReshapeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterfac
         src, out = shape_of(self.x), shape_of(self.result)
         if size(src) != size(out):
             raise ValueError(f"cannot reshape {list(src)} into {list(out)}: element counts differ")
-        return [tensor(out, element_of(self.x))]
+
+        def place(d: int) -> int:
+            before = size(src[:d])
+            found = [i for i, n in enumerate(out) if n == src[d] and size(out[:i]) == before]
+            if not found:
+                raise ValueError(f"cannot reshape {list(src)} into {list(out)}: scales differ along dimension {d}")
+            return found[0]
+
+        return [tensor(out, moved_element(self.x, place))]
 
 
 @irdl_op_definition
@@ -203,6 +212,7 @@ class ReverseOp(GraphOp, HasFolderInterface):
     def infer(self) -> Sequence[Attribute]:
         if any(not 0 <= d < len(shape_of(self.x)) for d in to_ints(self.dims)):
             raise ValueError(f"dims {list(to_ints(self.dims))} are outside the operand's rank")
+        check_blocks_stay(self.x, to_ints(self.dims))
         return [self.x.type]
 
 

@@ -12,6 +12,7 @@ from . import (
     control,
     elementwise,
     movement,
+    quantized,
     random_bits,
     reductions,
     scatter,
@@ -65,6 +66,9 @@ STRUCTURAL: dict[str, Rule] = {
 }
 """Rules for any element types."""
 
+ON_QUANTIZED: dict[str, Rule] = quantized.ON_QUANTIZED
+"""Rules for ops on quantized numbers; others compute with what these stand for."""
+
 RULES |= _of_plugins({*RULES, *ON_COMPLEX, *STRUCTURAL})
 
-__all__ = ["ON_COMPLEX", "RULES", "STRUCTURAL"]
+__all__ = ["ON_COMPLEX", "ON_QUANTIZED", "RULES", "STRUCTURAL"]

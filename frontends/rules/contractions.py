@@ -7,6 +7,7 @@ from xdsl.ir import SSAValue
 from ...dialects.dtypes import dtype_name, element_type, is_float, tensor
 from ...dialects.graph import ContractOp, ConvOp, ReshapeOp, ReverseOp, TransposeOp
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.quantized import quantized
 from .. import bindings
 from ..bindings import Op
 from ..walk import Rule, Walk
@@ -18,6 +19,8 @@ _F32 = element_type("f32")
 def _operands(walk: Walk, args: Values, types: Types) -> Values | None:
     """Both operands with one element type, whose products the result's can hold; None where the host must."""
     elements = [element_of(a) for a in args]
+    if any(map(quantized, (a.type for a in args))):
+        return args  # the verifier knows which go together
     names = {*map(dtype_name, elements), dtype_name(types[0].element_type)}
     pairs = {n[0] == "c" for n in names}
     if "i1" in names or len({is_float(n) for n in names}) > 1 or len(pairs) > 1:

@@ -1,0 +1,435 @@
+"""graph-quantized: quantized numbers become what is stored for them.
+
+Before:  %q = graph.quantize %x : (tensor<8xf32>) -> tensor<8x!graph.quantized<i8:f32, 0.5:3>>
+After:   %a = graph.mul %x, ... ; %b = graph.round_even %a ; %c = graph.add %b, ... ; %d = graph.clamp ... ;
+         %q = graph.convert %d : (tensor<8xf32>) -> tensor<8xi8>
+
+Products become products of integers, with what zero points add to them taken out; their i32 sums are scaled to what is
+stored for the result. Ops that move elements stay as they are, on other types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, f32, i8, i32
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from ...dialects.base import integer, ints, to_ints
+from ...dialects.dtypes import dtype_name, element_type, itemsize, limits, numpy_dtype, tensor
+from ...dialects.graph import (
+    ELEMENTWISE,
+    ConstantOp,
+    ContractOp,
+    ConvOp,
+    DataAttr,
+    DequantizeOp,
+    QuantizedType,
+    QuantizeOp,
+    RequantizeOp,
+    StorageOp,
+)
+from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.quantized import Quantization, quantized
+from ..base import LevelPass
+from .quantized_values import is_stored, values_of
+from .tensor_builder import TensorBuilder
+
+
+@dataclass(frozen=True)
+class GraphQuantizedPass(LevelPass):
+    """What is stored for quantized numbers."""
+
+    name = "graph-quantized"
+
+    def run(self, module: ModuleOp) -> None:
+        if not is_stored(module):
+            for op in list(module.walk()):
+                handler = next((h for cls, h in HANDLERS.items() if isinstance(op, cls)), None)
+                if handler is not None and any(quantized(v.type) for v in (*op.operands, *op.results)):
+                    _replace(op, handler(Lowering(op), op))
+            _store(module)
+
+
+def _replace(op: Operation, value: SSAValue) -> None:
+    """Puts a value in the place of an op's result."""
+    old = op.results[0]
+    if value.type != old.type:
+        value = Lowering(op).add(StorageOp, [value], old.type)
+    value.name_hint = value.name_hint or old.name_hint
+    old.replace_all_uses_with(value)
+    op.detach()
+    op.erase()
+
+
+def _store(module: ModuleOp) -> None:
+    """Gives all quantized values that are left the types of what is stored."""
+    for op in list(module.walk()):
+        for value in values_of(op):
+            if quantized(value.type):
+                Rewriter.replace_value_with_new_type(value, _stored(value.type))
+        if isinstance(op, FuncOp):
+            kind = op.function_type
+            op.function_type = FunctionType.from_lists(
+                [_stored(t) for t in kind.inputs.data], [_stored(t) for t in kind.outputs.data]
+            )
+    for op in list(module.walk()):
+        if isinstance(op, StorageOp):
+            op.result.replace_all_uses_with(op.x)
+            op.detach()
+            op.erase()
+
+
+def _stored(kind: Attribute) -> Attribute:
+    found = quantized(kind)
+    if found is None:
+        return kind
+    assert isinstance(kind, TensorType)
+    return tensor(kind.get_shape(), found.storage)
+
+
+class Lowering(TensorBuilder):
+    """Builds ops before an op, at its place in the source."""
+
+    def __init__(self, at: Operation):
+        block = at.parent
+        assert isinstance(block, Block)
+        self.block, self.at = block, at
+
+    def add(
+        self, cls: type[Operation], operands: Sequence[SSAValue], result: Attribute, **properties: Attribute
+    ) -> SSAValue:
+        op = cls.create(
+            operands=operands, result_types=[result], properties=properties, location=self.at.location
+        )
+        self.block.insert_op_before(op, self.at)
+        return op.results[0]
+
+    # -- numbers ---------------------------------------------------------------------------------------------
+
+    def stored(self, value: SSAValue) -> SSAValue:
+        """What is stored for a quantized value."""
+        return self.add(StorageOp, [value], _stored(value.type))
+
+    def numbers(self, values: Sequence[float], shape: Sequence[int], element: Attribute) -> SSAValue:
+        """A constant; one number for all elements where these are equal."""
+        array = np.asarray(values).astype(numpy_dtype(element)).reshape(shape)
+        return self.add(ConstantOp, [], tensor(shape, element), value=DataAttr.of(array))
+
+    def over(self, values: Sequence[float], facts: Quantization, whole: Sequence[int], element: Attribute) -> SSAValue:
+        """Numbers that belong to the blocks of a tensor of shape `whole`, one for each of its elements, in the shape
+        that `split` gives it."""
+        if len(set(values)) == 1:
+            return self.constant(values[0], _split(facts, whole), element)
+        return self.spread(self.numbers(values, facts.grid(whole), element), facts, whole)
+
+    def spread(self, grid: SSAValue, facts: Quantization, whole: Sequence[int]) -> SSAValue:
+        """The same for a tensor that has a number for each block."""
+        return self.broadcast(grid, _split(facts, whole), _grid_dims(facts))
+
+    def split(self, x: SSAValue, facts: Quantization) -> SSAValue:
+        """x where each dimension that is cut into blocks is two: which block, and the place in it."""
+        return self.reshape(x, _split(facts, shape_of(x))) if _is_cut(facts) else x
+
+    def joined(self, x: SSAValue, whole: Sequence[int]) -> SSAValue:
+        """The inverse of `split`."""
+        return x if list(shape_of(x)) == list(whole) else self.reshape(x, whole)
+
+    def saturated(self, x: SSAValue, facts: Quantization, zeros: SSAValue | None) -> SSAValue:
+        """f32 numbers rounded to even, with zero points added, as what is stored."""
+        storage = element_type(facts.storage)
+        rounded = x if facts.storage.startswith("f8") else self.elementwise("round_even", x)
+        if zeros is not None:
+            rounded = self.elementwise("add", rounded, zeros)
+        ends = [self.constant(end, shape_of(x), f32) for end in _within_f32(facts)]
+        return self.convert(self.elementwise("clamp", ends[0], rounded, ends[1]), storage)
+
+    def scaled(self, x: SSAValue, factors: Sequence[float], blocks: Quantization, target: Quantization) -> SSAValue:
+        """x times the factor of its block (rounded to f32), as what `target` stores."""
+        whole = shape_of(x)
+        x = self.split(self.convert(x, f32), blocks)
+        if set(factors) != {1.0}:
+            x = self.elementwise("mul", x, self.over(factors, blocks, whole, f32))
+        if target.zeros is None or any(target.zeros):
+            assert target.zeros is not None
+            same = len(set(target.zeros)) == 1
+            zeros = (
+                self.constant(target.zeros[0], shape_of(x), f32)
+                if same
+                else self.over(target.zeros, target, whole, f32)
+            )
+        else:
+            zeros = None
+        return self.joined(self.saturated(x, target, zeros), whole)
+
+
+def _is_cut(facts: Quantization) -> bool:
+    return any(n != 1 for _, n in facts.blocks)
+
+
+def _split(facts: Quantization, whole: Sequence[int]) -> list[int]:
+    """The shape of a tensor in which each dimension with blocks of several is two."""
+    blocks = dict(facts.blocks)
+    out: list[int] = []
+    for d, n in enumerate(whole):
+        size = blocks.get(d, 1)
+        out += [n // size, size] if size != 1 else [n]
+    return out
+
+
+def _grid_dims(facts: Quantization) -> list[int]:
+    """The dimensions of a split tensor that the blocks are along."""
+    found, before = [], 0
+    for d, n in facts.blocks:
+        found.append(d + before)
+        before += n != 1
+    return found
+
+
+def _within_f32(facts: Quantization) -> tuple[float, float]:
+    """The ends of what is stored as f32 numbers that lie within."""
+    found = []
+    for end, towards in zip(facts.range, (np.inf, -np.inf), strict=True):
+        near = np.float32(end)
+        beyond = near < end if towards > 0 else near > end
+        found.append(float(np.nextafter(near, np.float32(towards))) if beyond else float(near))
+    return found[0], found[1]
+
+
+# -- ops -----------------------------------------------------------------------------------------------------
+
+
+def _quantize(build: Lowering, op: QuantizeOp) -> SSAValue:
+    facts, whole = op.kind.data, shape_of(op.x)
+    scale, zero = op.scale_and_zero()
+    if scale is None and zero is None:
+        assert facts.scales is not None
+        return build.scaled(op.x, [inverse(s) for s in facts.scales], facts, facts)
+    x = build.split(build.convert(op.x, f32), facts)
+    if scale is None:
+        assert facts.scales is not None
+        factor = build.over([inverse(s) for s in facts.scales], facts, whole, f32)
+    else:
+        scale = build.convert(scale, f32)
+        one = build.constant(1, shape_of(scale), f32)
+        factor = build.spread(build.elementwise("div", one, scale), facts, whole)
+    zeros = _zeros(build, facts, zero, whole, f32)
+    return build.joined(build.saturated(build.elementwise("mul", x, factor), facts, zeros), whole)
+
+
+def _dequantize(build: Lowering, op: DequantizeOp) -> SSAValue:
+    facts, whole = op.kind.data, shape_of(op.x)
+    scale, zero = op.scale_and_zero()
+    # 8 bits, and the difference of two, are exact in every type
+    work = op.kind.expressed if itemsize(op.kind.storage) == 1 else f32
+    x = build.split(build.convert(build.stored(op.x), work), facts)
+    zeros = _zeros(build, facts, zero, whole, work)
+    if zeros is not None:
+        x = build.elementwise("sub", x, zeros)
+    if scale is None:
+        assert facts.scales is not None
+        factor = build.over(facts.scales, facts, whole, work)
+    else:
+        factor = build.spread(build.convert(scale, work), facts, whole)
+    return build.convert(build.joined(build.elementwise("mul", x, factor), whole), op.kind.expressed)
+
+
+def _zeros(
+    build: Lowering, facts: Quantization, given: SSAValue | None, whole: Sequence[int], element: Attribute
+) -> SSAValue | None:
+    """The zero point of each element of a split tensor; None where all are 0."""
+    if given is not None:
+        return build.spread(build.convert(given, element), facts, whole)
+    assert facts.zeros is not None
+    if not any(facts.zeros):
+        return None
+    if len(facts.zeros) == 1:
+        return build.constant(facts.zeros[0], _split(facts, whole), element)
+    return build.over(facts.zeros, facts, whole, element)
+
+
+def _requantize(build: Lowering, op: RequantizeOp) -> SSAValue:
+    source, target = op.type_of(op.x).data, op.type_of(op.result).data
+    x = build.stored(op.x)
+    assert source.zeros is not None
+    if any(source.zeros):
+        wide = build.split(build.convert(x, i32), source)
+        zeros = _zeros(build, source, None, shape_of(x), i32)
+        assert zeros is not None
+        x = build.joined(build.elementwise("sub", wide, zeros), shape_of(x))
+    return build.scaled(x, quotients(source, target), source if source.blocks else target, target)
+
+
+def _storage(build: Lowering, op: StorageOp) -> SSAValue:
+    return op.x if quantized(op.x.type) is None else build.add(StorageOp, [op.x], op.result.type)
+
+
+def _product(build: Lowering, op: ContractOp | ConvOp) -> SSAValue:
+    """The integer product, scaled to the type of the result."""
+    left, right = quantized(op.lhs.type), quantized(op.rhs.type)
+    assert left is not None and right is not None
+    a, za = _signed(build, build.stored(op.lhs), left)
+    b, zb = _signed(build, build.stored(op.rhs), right)
+    if isinstance(op, ContractOp):
+        total = _contraction(build, op, a, za, b, zb)
+    else:
+        total = _convolution(build, op, a, za, b, zb)
+    return _of_sum(build, total, op.sum_kind().data, quantized(op.result.type))
+
+
+def _signed(build: Lowering, x: SSAValue, kind: QuantizedType) -> tuple[SSAValue, tuple[int, ...]]:
+    """Stored numbers and their zero points as the cube takes them: 8 signed bits where they fit."""
+    zeros = kind.data.zeros
+    assert zeros is not None
+    name = dtype_name(kind.storage)
+    if name == "ui8":  # u - 128 is u with its top bit turned
+        turned = build.elementwise("xor", x, build.constant(128, shape_of(x), kind.storage))
+        return build.add(ELEMENTWISE["bitcast"], [turned], tensor(shape_of(x), i8)), tuple(z - 128 for z in zeros)
+    low, high = limits(name)
+    fits = low >= -128 and high <= 127
+    return build.convert(x, i8 if fits else i32), zeros
+
+
+def _of_sum(build: Lowering, total: SSAValue, facts: Quantization, made: QuantizedType | None) -> SSAValue:
+    """i32 sums as the result of a product: in its type, or as the numbers that they stand for."""
+    assert facts.scales is not None
+    if made is None:
+        x = build.elementwise(
+            "mul", build.convert(total, f32), build.over(facts.scales, facts, shape_of(total), f32)
+        )
+        return build.convert(x, element_type(facts.expressed))
+    if facts == made.data:
+        return total
+    return build.scaled(total, quotients(facts, made.data), facts if facts.blocks else made.data, made.data)
+
+
+def _contraction(
+    build: Lowering, op: ContractOp, a: SSAValue, za: Sequence[int], b: SSAValue, zb: Sequence[int]
+) -> SSAValue:
+    """The i32 sums of (a - za) (b - zb)."""
+    out = shape_of(op.result)
+    m, n = op.free_dims()
+    batch = len(to_ints(op.lhs_batch))
+    place = {d: batch + len(m) + i for i, d in enumerate(n)}
+    total = build.add(ContractOp, [a, b], tensor(out, i32), **op.properties)
+    k = int(np.prod([shape_of(a)[d] for d in to_ints(op.lhs_contract)], dtype=np.int64))
+    over_b = _sums(build, b, [*to_ints(op.rhs_batch), *n], to_ints(op.rhs_contract)) if any(za) else None
+    over_a = _sums(build, a, [*to_ints(op.lhs_batch), *m], to_ints(op.lhs_contract)) if any(zb) else None
+    batches, features = list(range(batch)), [batch + len(m) + i for i in range(len(n))]
+    if over_b is not None:
+        total = _less(build, total, build.broadcast(over_b, out, [*batches, *features]), za[0])
+    if over_a is not None:
+        spread = build.broadcast(over_a, out, [*batches, *range(batch, batch + len(m))])
+        total = _less(build, total, spread, _along(build, zb, op.rhs, place, out))
+    if any(za) and any(zb):
+        total = _less(build, total, _along(build, [-za[0] * k * z for z in zb], op.rhs, place, out), 1)
+    return total
+
+
+def _sums(build: Lowering, x: SSAValue, kept: Sequence[int], dims: Sequence[int]) -> SSAValue:
+    """x added up along `dims` in i32; the other dimensions in the order `kept`."""
+    found = build.reduce(build.convert(x, i32), "sum", sorted(dims))
+    left = sorted(kept)
+    return build.transpose(found, [left.index(d) for d in kept])
+
+
+def _along(
+    build: Lowering, values: Sequence[int], rhs: SSAValue, place: Mapping[int, int], out: Sequence[int]
+) -> SSAValue:
+    """A number for each slice of rhs along which its scales differ, over the result."""
+    if len(set(values)) == 1:
+        return build.constant(values[0], out, i32)
+    kind = quantized(rhs.type)
+    assert kind is not None
+    ((d, _),) = kind.data.blocks
+    return build.broadcast(build.numbers(values, [len(values)], i32), out, [place[d]])
+
+
+def _less(build: Lowering, total: SSAValue, x: SSAValue, times: SSAValue | int) -> SSAValue:
+    """total - x * times, in i32."""
+    if isinstance(times, int):
+        if times == 1:
+            return build.elementwise("sub", total, x)
+        times = build.constant(times, shape_of(total), i32)
+    return build.elementwise("sub", total, build.elementwise("mul", x, times))
+
+
+def _convolution(
+    build: Lowering, op: ConvOp, a: SSAValue, za: Sequence[int], b: SSAValue, zb: Sequence[int]
+) -> SSAValue:
+    """The same of a convolution. What is beside the input stands for 0, so it is padded with the zero point before."""
+    lhs, rhs, layout = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
+    out, groups, rank = shape_of(op.result), integer(op.groups), len(lhs)
+    place = {rhs[1]: layout[1]}
+    properties = dict(op.properties)
+    if any(za) or any(zb):
+        a = _padded(build, op, a, za[0])
+        zero = ints([0] * (rank - 2))
+        properties |= {"low": zero, "high": zero, "lhs_dilation": ints([1] * (rank - 2))}
+    total = build.add(ConvOp, [a, b], tensor(out, i32), **properties)
+    features = [d for d in range(rank) if d != rhs[1]]
+    window = int(np.prod([shape_of(b)[d] for d in features], dtype=np.int64))
+    if any(za):
+        over_b = build.reduce(build.convert(b, i32), "sum", features)
+        total = _less(build, total, build.broadcast(over_b, out, [layout[1]]), za[0])
+    if any(zb):
+        shape = [groups if d == rhs[1] else n for d, n in enumerate(shape_of(b))]
+        met = [groups if d == layout[1] else n for d, n in enumerate(out)]
+        ones = build.constant(1, shape, element_of(b))
+        over_a = build.add(ConvOp, [a, ones], tensor(met, i32), **properties)
+        over_a = _each_feature(build, over_a, layout[1], out)
+        total = _less(build, total, over_a, _along(build, zb, op.rhs, place, out))
+    if any(za) and any(zb):
+        total = _less(build, total, _along(build, [-za[0] * window * z for z in zb], op.rhs, place, out), 1)
+    return total
+
+
+def _padded(build: Lowering, op: ConvOp, a: SSAValue, zero: int) -> SSAValue:
+    """The input of a convolution with the zero point around and between its elements, as the window meets them."""
+    rank = len(to_ints(op.lhs_layout))
+    low, high, interior = [0] * rank, [0] * rank, [0] * rank
+    lists = zip(to_ints(op.low), to_ints(op.high), to_ints(op.lhs_dilation), strict=True)
+    for i, (before, after, dilation) in enumerate(lists):
+        d = to_ints(op.lhs_layout)[2 + i]
+        low[d], high[d], interior[d] = before, after, dilation - 1
+    return build.pad(a, zero, low, high, interior)
+
+
+def _each_feature(build: Lowering, x: SSAValue, d: int, out: Sequence[int]) -> SSAValue:
+    """x, which has a feature for each group, with that for each feature of the group."""
+    shape, groups = shape_of(x), shape_of(x)[d]
+    if groups == 1:
+        return build.broadcast(build.reshape(x, [n for i, n in enumerate(shape) if i != d]), out,
+                               [i for i in range(len(out)) if i != d])
+    split = [*shape[:d], groups, out[d] // groups, *shape[d + 1 :]]
+    dims = [i for i in range(len(split)) if i != d + 1]
+    return build.reshape(build.broadcast(x, split, dims), out)
+
+
+def inverse(scale: float) -> float:
+    """What numbers are multiplied by in the place of a division by a scale: the nearest f32 number."""
+    return float(np.float32(1 / scale))
+
+
+def quotients(source: Quantization, target: Quantization) -> list[float]:
+    """What numbers in units of the scales of `source` are multiplied by to be in those of `target`, for each block:
+    the nearest f32 numbers."""
+    assert source.scales is not None and target.scales is not None
+    many = max(len(source.scales), len(target.scales))
+    pairs = zip(*(q.scales * (many // len(q.scales)) for q in (source, target) if q.scales), strict=True)
+    return [float(np.float32(a / b)) for a, b in pairs]
+
+
+HANDLERS = {
+    QuantizeOp: _quantize,
+    DequantizeOp: _dequantize,
+    RequantizeOp: _requantize,
+    StorageOp: _storage,
+    ContractOp: _product,
+    ConvOp: _product,
+}
+"""How each op that computes with quantized numbers is written with stored ones."""
