@@ -28,7 +28,7 @@ from .dtypes import StoredAs, dtype_name, element_type, is_float, is_integer, li
 
 
 @dataclass(frozen=True)
-class Quantization:
+class QuantizedFacts:
     """How stored numbers stand for others.
 
     storage, expressed: names of element types; low, high: the least and the largest stored number; blocks: for each
@@ -64,12 +64,6 @@ class Quantization:
         for zero in self.zeros or ():
             if not low <= zero <= high:
                 raise ValueError(f"has the zero point {zero}, which is not stored ({low} to {high})")
-        if self.scales is not None and self.zeros is None:
-            raise ValueError("has scales but no zero points")
-        if self.scales is not None and not self.blocks and len(self.scales) != 1:
-            raise ValueError(f"has {len(self.scales)} scales for one block")
-        if None not in (self.scales, self.zeros) and len(self.zeros or ()) not in (1, len(self.scales or ())):
-            raise ValueError(f"has {len(self.scales or ())} scales and {len(self.zeros or ())} zero points")
 
     @property
     def range(self) -> tuple[float, float]:
@@ -98,7 +92,7 @@ class Quantization:
             raise ValueError(f"{list(shape)} has {size(found)} blocks, and {len(self.scales)} scales are given")
         return found
 
-    def moved(self, place: Callable[[int], int]) -> Quantization:
+    def moved(self, place: Callable[[int], int]) -> QuantizedFacts:
         """The same where each dimension d with blocks has become `place(d)`. Raises ValueError where several scales
         change their order for it."""
         order = sorted(range(len(self.blocks)), key=lambda i: place(self.blocks[i][0]))
@@ -108,7 +102,7 @@ class Quantization:
 
 
 @irdl_attr_definition
-class QuantizedType(Data[Quantization], TypeAttribute, StoredAs):
+class QuantizedType(Data[QuantizedFacts], TypeAttribute, StoredAs):
     """An element type of numbers that are stored as others: see `dialects/quantized.py`."""
 
     name = "graph.quantized"
@@ -128,7 +122,7 @@ class QuantizedType(Data[Quantization], TypeAttribute, StoredAs):
         zero = zeros if zeros is None or isinstance(zeros, Sequence) else (zeros,)
         if many is not None and zero is not None and len(zero) == 1:
             zero = (zero[0],) * len(many)
-        made = Quantization(
+        made = QuantizedFacts(
             storage,
             expressed,
             None if many is None else tuple(map(float, many)),
@@ -148,7 +142,7 @@ class QuantizedType(Data[Quantization], TypeAttribute, StoredAs):
         return element_type(self.data.expressed)
 
     def moved(self, place: Callable[[int], int]) -> QuantizedType:
-        """The element type where dimensions have become others (`Quantization.moved`)."""
+        """The element type where dimensions have become others (`QuantizedFacts.moved`)."""
         return QuantizedType(self.data.moved(place)) if self.data.blocks else self
 
     # -- text ------------------------------------------------------------------------------------------------
@@ -174,7 +168,7 @@ class QuantizedType(Data[Quantization], TypeAttribute, StoredAs):
         return "{" + ", ".join(pairs) + "}" if q.blocks else pairs[0]
 
     @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> Quantization:
+    def parse_parameter(cls, parser: AttrParser) -> QuantizedFacts:
         with parser.in_angle_brackets():
             storage = _dtype(parser)
             low = high = None

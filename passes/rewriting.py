@@ -34,9 +34,6 @@ from .errors import PassError
 MOST_STEPS = 100
 """Rewrites of one op, and of what it became, after which the pattern that was last is called endless."""
 
-NOTE = "quant"
-"""The attribute that says how a value is to be quantized: it goes with the value."""
-
 
 class Rewriter(PatternRewriter):
     """xDSL's rewriter for the op `matched`, which remembers the ops that a rewrite made and those it touched."""
@@ -94,10 +91,7 @@ class Rewriter(PatternRewriter):
             new_results = made[-1].results if made else ()
         if len(op.results) != len(new_results):
             raise ValueError(f"expected {len(op.results)} new results, but got {len(new_results)}")
-        note = op.attributes.get(NOTE)
         for old, new in zip(op.results, new_results, strict=True):
-            if note is not None and isinstance(new, OpResult):
-                new.op.attributes.setdefault(NOTE, note)
             self.replace_all_uses_with(old, new, safe_erase)
         self.erase(op, safe_erase)
 

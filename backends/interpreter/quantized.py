@@ -10,13 +10,14 @@ from jax import numpy as jnp
 
 from ...dialects import graph as ops
 from ...dialects.dtypes import is_float, numpy_dtype
-from ...dialects.quantized import Quantization, quantized
+from ...dialects.graph.interface import element_of
+from ...dialects.quantized import QuantizedFacts, quantized
 from .values import convert
 
 F32 = np.dtype(np.float32)
 
 
-def spread(grid: Array, facts: Quantization, shape: Sequence[int]) -> Array:
+def spread(grid: Array, facts: QuantizedFacts, shape: Sequence[int]) -> Array:
     """A number for each block, as one for each element of a tensor of `shape`; shape () where there are no blocks."""
     if not facts.blocks:
         return lax.reshape(grid, ())
@@ -27,14 +28,14 @@ def spread(grid: Array, facts: Quantization, shape: Sequence[int]) -> Array:
     return grid
 
 
-def known(values: Sequence[float], facts: Quantization, shape: Sequence[int], dtype: np.dtype) -> Array:
+def known(values: Sequence[float], facts: QuantizedFacts, shape: Sequence[int], dtype: np.dtype) -> Array:
     """Scales or zero points that the type has, for each element."""
     array = np.asarray(values).astype(dtype)
     count = int(np.prod(facts.grid(shape), dtype=np.int64))
     return spread(jnp.asarray(np.broadcast_to(array, count) if array.size == 1 else array), facts, shape)
 
 
-def stored(x: Array, zeros: Array | None, facts: Quantization) -> Array:
+def stored(x: Array, zeros: Array | None, facts: QuantizedFacts) -> Array:
     """f32 numbers rounded to even, with zero points added, saturated in what is stored."""
     x = x if is_float(facts.storage) else lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
     x = x if zeros is None else x + zeros
@@ -45,7 +46,7 @@ def stored(x: Array, zeros: Array | None, facts: Quantization) -> Array:
     return convert(lax.clamp(low, x, high), numpy_dtype(facts.storage))
 
 
-def zeros_of(facts: Quantization, given: Array | None, shape: Sequence[int], dtype: np.dtype) -> Array | None:
+def zeros_of(facts: QuantizedFacts, given: Array | None, shape: Sequence[int], dtype: np.dtype) -> Array | None:
     """The zero point of each element; None where all are 0."""
     if given is not None:
         return spread(convert(given, dtype), facts, shape)
@@ -62,13 +63,18 @@ def given_of(op: ops.QuantizeOp | ops.DequantizeOp, given: Sequence[Array]) -> t
 
 def quantize(op: ops.QuantizeOp, x: Array, *given: Array) -> Array:
     facts = op.kind.data
-    scale, zero = given_of(op, given)
-    if scale is None:
-        assert facts.scales is not None
-        factor = known([np.float32(1 / s) for s in facts.scales], facts, x.shape, F32)
-    else:
-        factor = spread(np.float32(1) / convert(scale, F32), facts, x.shape)
-    return stored(convert(x, F32) * factor, zeros_of(facts, zero, x.shape, F32), facts)
+    _, zero = given_of(op, given)
+    return stored(convert(x, F32) * quantizing(op, x, *given), zeros_of(facts, zero, x.shape, F32), facts)
+
+
+def quantizing(op: ops.QuantizeOp, x: Array, *given: Array) -> Array:
+    """What each element is multiplied by."""
+    facts = op.kind.data
+    scale, _ = given_of(op, given)
+    if scale is not None:
+        return spread(np.float32(1) / convert(scale, F32), facts, x.shape)
+    assert facts.scales is not None
+    return known([1 / s for s in facts.scales], facts, x.shape, F32)
 
 
 def dequantize(op: ops.DequantizeOp, x: Array, *given: Array) -> Array:
@@ -89,23 +95,28 @@ def dequantize(op: ops.DequantizeOp, x: Array, *given: Array) -> Array:
 
 def requantize(op: ops.RequantizeOp, x: Array) -> Array:
     source, target = op.type_of(op.x).data, op.type_of(op.result).data
-    return _rescaled(_shifted(x, source), source, target)
+    return _rescaled(shifted(x, source), source, target)
 
 
-def _shifted(x: Array, facts: Quantization) -> Array:
+def shifted(x: Array, facts: QuantizedFacts) -> Array:
     """Stored integers less their zero points, in i32."""
     zeros = zeros_of(facts, None, x.shape, np.dtype(np.int32))
     wide = convert(x, np.dtype(np.int32))
     return wide if zeros is None else wide - zeros
 
 
-def _rescaled(x: Array, source: Quantization, target: Quantization) -> Array:
+def _rescaled(x: Array, source: QuantizedFacts, target: QuantizedFacts) -> Array:
     """Integers in units of the scales of `source`, as what `target` stores."""
+    factor = requantizing(x.shape, source, target)
+    return stored(convert(x, F32) * factor, zeros_of(target, None, x.shape, F32), target)
+
+
+def requantizing(shape: Sequence[int], source: QuantizedFacts, target: QuantizedFacts) -> Array:
+    """What each integer in units of the scales of `source` is multiplied by to be in those of `target`."""
     assert source.scales is not None and target.scales is not None
     many = max(len(source.scales), len(target.scales))
     pairs = zip(*(q.scales * (many // len(q.scales)) for q in (source, target) if q.scales), strict=True)
-    factor = known([np.float32(a / b) for a, b in pairs], source if source.blocks else target, x.shape, F32)
-    return stored(convert(x, F32) * factor, zeros_of(target, None, x.shape, F32), target)
+    return known([a / b for a, b in pairs], source if source.blocks else target, shape, F32)
 
 
 def storage(op: ops.StorageOp, x: Array) -> Array:
@@ -119,8 +130,8 @@ def of_integers(rule: Callable[..., Array]) -> Callable[..., Array]:
     def product(op: ops.ContractOp | ops.ConvOp, lhs: Array, rhs: Array) -> Array:
         left, right, made = (quantized(v.type) for v in (op.lhs, op.rhs, op.result))
         if left is None or right is None:
-            return rule(op, lhs, rhs, numpy_dtype(op.result.type.element_type))
-        total = rule(op, _shifted(lhs, left.data), _shifted(rhs, right.data), np.dtype(np.int32))
+            return rule(op, lhs, rhs, numpy_dtype(element_of(op.result)))
+        total = rule(op, shifted(lhs, left.data), shifted(rhs, right.data), np.dtype(np.int32))
         facts = op.sum_kind().data
         assert facts.scales is not None
         if made is None:

@@ -115,6 +115,8 @@ class RequantizeOp(QuantizationOp):
         source, target = self.type_of(self.x), self.type_of(self.result)
         for kind in (source, target):
             self.check_given(kind, shape_of(self.x), ())
+        if source.data.blocks and target.data.blocks and source.data.blocks != target.data.blocks:
+            raise ValueError("has scales of other blocks on either side")
         if source.expressed != target.expressed:
             raise ValueError(f"takes numbers that stand for {source.expressed} to such of {target.expressed}")
         return [tensor(shape_of(self.x), target)]

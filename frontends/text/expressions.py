@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialects.dtypes import dtype_name, element_type, is_float, name_of_numpy, numpy_dtype
 from ..known import NATIVE
@@ -57,7 +57,6 @@ class Expressions(Builder):
         self._consts: dict[syntax.Const, Any] = {}
         self._computing: set[syntax.Const] = set()
         self._params: dict[syntax.Param, Any] = {}
-        self.parameter_quants: dict[SSAValue, Attribute | None] = {}
 
     # -- errors --------------------------------------------------------------------------------------------
 
@@ -376,7 +375,9 @@ class Expressions(Builder):
             label = f"declared as {type_text(declared)}"
             return self.fail(item.type.span, f"`{item.id.id}` is stored as {stored}", label, help)
         value = self.on_top(item, array)
-        self.quantize(item.type, value, BlockNames(None, 0))
+        before, self.out = self.out, self.prologue
+        value = self.quantize(item.type, value, BlockNames(None, 0))
+        self.out = before
         return value
 
     def on_top(self, item: syntax.Const | syntax.Param, array: Any) -> SSAValue:
@@ -471,7 +472,7 @@ class Expressions(Builder):
     def type(self, node: syntax.Type, scope: BlockNames) -> TensorType | None:
         raise NotImplementedError
 
-    def quantize(self, node: syntax.Type, value: SSAValue, scope: BlockNames) -> None:
+    def quantize(self, node: syntax.Type, value: SSAValue, scope: BlockNames) -> SSAValue:
         raise NotImplementedError
 
     def within(self, module: Module) -> Any:

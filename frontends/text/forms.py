@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.base import integer, text, to_ints
@@ -16,6 +15,7 @@ from ...dialects.graph import (
     BroadcastOp,
     ConcatOp,
     ContractOp,
+    DequantizeOp,
     IotaOp,
     PadOp,
     ReduceOp,
@@ -91,21 +91,19 @@ def constant(literal: Literal) -> str:
     return f'graph.constant(data="{data}", shape={list(literal.shape)}, type={literal.dtype}{splat})'
 
 
-def annotation(attr: DictionaryAttr) -> str:
-    """The attribute `quant` as it is written behind a type."""
-    found = attr.data
+def annotation(op: DequantizeOp) -> str | None:
+    """How a value is quantized, as it is written behind its type; None where the language has no form of it."""
+    q = op.kind.data
+    if q.scales is None or q.zeros is None or q.narrowed or len(q.blocks) > 1 or any(n != 1 for _, n in q.blocks):
+        return None
     words = []
-    several = max(len(v.data) for v in found.values() if isinstance(v, ArrayAttr))
-    for key in ("scale", "zero"):
-        values = found.get(key)
-        assert isinstance(values, ArrayAttr)
-        numbers = [str(v.value.data) for v in values.data if isinstance(v, FloatAttr | IntegerAttr)]
-        alone = "axis" not in found or key == "zero" or several > 1
-        shown = numbers[0] if len(numbers) == 1 and alone else f"[{', '.join(numbers)}]"
-        words.append(f"{key}={shown}")
-    if "axis" in found:
-        words.append(f"axis={integer(found['axis'])}")
-    return f" quant {text(found['type'])}({', '.join(words)})"
+    for key, values in (("scale", q.scales), ("zero", q.zeros)):
+        alone = not q.blocks or (key == "zero" and len(set(values)) == 1)
+        if key == "scale" or any(values):
+            words.append(f"{key}={values[0] if alone else list(values)}")
+    if q.blocks:
+        words.append(f"axis={q.blocks[0][0]}")
+    return f" quant {q.storage}({', '.join(words)})"
 
 
 # -- ops with a form of their own ----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from xdsl.irdl import OptPropertyDef, VarOperandDef
 
 from ...dialects.dtypes import element_type, numpy_dtype, tensor
 from ...dialects.elementwise import FUNCTIONS
-from ...dialects.graph import ConstantOp, DataAttr, Graph, GraphOp, HostOp
+from ...dialects.graph import ConstantOp, DataAttr, Graph, GraphOp, HostOp, QuantizationOp
 from ...dialects.graph.attributes import Literal
 from ...dialects.graph.interface import element_of
 from .arithmetic import floor_divide, modulo, power
@@ -256,10 +256,13 @@ _PROPERTY_KINDS = {DenseArrayBase: "Ints", IntegerAttr: "int", StringAttr: "str"
 
 @cache
 def graph_functions() -> dict[str, LibraryFunction]:
-    """The ops of the graph dialect that have no regions, by their names without `graph.`."""
+    """The ops of the graph dialect that have no regions, by their names without `graph.`. Types say how values are
+    quantized, so the ops for that are none of them."""
     found = {}
     for cls in Graph.operations:
-        if issubclass(cls, GraphOp) and cls is not HostOp and not cls.get_irdl_definition().regions:
+        if issubclass(cls, HostOp | QuantizationOp):
+            continue
+        if issubclass(cls, GraphOp) and not cls.get_irdl_definition().regions:
             name = cls.name.removeprefix("graph.")
             found[name] = _constant_function() if cls is ConstantOp else _op_function(name, cls)
     return found

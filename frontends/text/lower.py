@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DictionaryAttr,
     ModuleOp,
     TensorType,
 )
@@ -46,7 +44,6 @@ class TwLowering(Control):
         block = Block(arg_types=types)
         for parameter, arg in zip(function.parameters, block.args, strict=True):
             arg.name_hint = hint(parameter.id.id)
-        self.parameter_quants = dict.fromkeys(block.args)
         try:
             results = self.body(self.module, function, list(block.args), function.head)
         except RecursionError:
@@ -60,10 +57,6 @@ class TwLowering(Control):
         self.at = function.head[0]
         block.add_ops([*self.prologue, *self.out, ReturnOp(*results)])
         made = FuncOp("main", ([a.type for a in block.args], [r.type for r in results]), Region(block))
-        quants = list(self.parameter_quants.values())
-        if any(q is not None for q in quants):
-            found = [DictionaryAttr({"quant": q} if q is not None else {}) for q in quants]
-            made.arg_attrs = ArrayAttr(found)
         made.location = self.location()
         assert block.last_op is not None
         block.last_op.location = made.location
@@ -244,8 +237,7 @@ class TwLowering(Control):
             for p, arg in zip(function.parameters, args, strict=True):
                 if p.id.id in scope.names:
                     self.fail(p.id.span, f"`{p.id.id}` is named twice", "already a parameter or a dimension")
-                scope.names[p.id.id] = arg
-                self.quantize(p.type, arg, scope)
+                scope.names[p.id.id] = self.quantize(p.type, arg, scope)
             results = self.run_function(function, scope)
         self.called.pop()
         return results
@@ -277,9 +269,7 @@ class TwLowering(Control):
             made = self.fitting(value, wanted, node, f"`{function.id.id}`", "gives", result)
             if made is None:
                 return None
-            if result.quant is not None:
-                self.quantize(result, made, scope)
-            out.append(made)
+            out.append(self.quantize(result, made, scope))
         return out
 
     def fitting(
@@ -373,8 +363,7 @@ class TwLowering(Control):
         made = self.fitting(value, wanted, at, f"`{name}`", "is declared as", node)
         if made is None:
             return POISON
-        self.quantize(node, made, scope)
-        return made
+        return self.quantize(node, made, scope)
 
     def update(self, s: syntax.Update, scope: BlockNames) -> None:
         old = self.name(s.id, scope)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
@@ -15,9 +15,11 @@ from ...dialects.graph import (
     BroadcastOp,
     CaseOp,
     ConstantOp,
+    DequantizeOp,
     ElementwiseOp,
     GraphOp,
     IotaOp,
+    QuantizeOp,
     ReshapeOp,
     WhileOp,
     YieldOp,
@@ -79,21 +81,31 @@ class _Printer:
             return f"({self.expression(owner)})"
         return self.names[value]
 
-    def type(self, type_: Attribute, op: Operation, quant: Attribute | None = None) -> str:
-        """A tensor type as .tw writes it."""
+    def type(self, type_: Attribute, op: Operation, left: DequantizeOp | None = None) -> str:
+        """A tensor type as .tw writes it; left: what is left of a value of the type when it is quantized."""
         if not isinstance(type_, TensorType) or type_.element_type not in NATIVE:
             raise cannot(op, f"the language has no {type_}")
-        return type_text(type_) + (annotation(quant) if isinstance(quant, DictionaryAttr) else "")
+        quantized = "" if left is None else annotation(left)
+        if quantized is None:
+            raise cannot(op, f"the language has no {left.kind if left else type_}")
+        return type_text(type_) + quantized
+
+    def annotated(self, value: SSAValue, op: Operation) -> str:
+        """The type of a value, with how it is quantized where only what is left of it then is used: that has its name,
+        too."""
+        left = _left_of(value)
+        if left is not None:
+            self.names[left.result] = self.names[value]
+        return self.type(value.type, op, left)
 
     # -- structure -----------------------------------------------------------------------------------------
 
     def function(self, main: FuncOp, name: str) -> str:
         block = main.body.block
-        arg_attrs = main.arg_attrs.data if main.arg_attrs else [DictionaryAttr({})] * len(block.args)
         parameters = []
-        for arg, attrs in zip(block.args, arg_attrs, strict=True):
+        for arg in block.args:
             self.names[arg] = self.fresh(arg.name_hint or "x")
-            parameters.append(f"{self.names[arg]}: {self.type(arg.type, main, attrs.data.get('quant'))}")
+            parameters.append(f"{self.names[arg]}: {self.annotated(arg, main)}")
         types = [self.type(t, main) for t in main.function_type.outputs]
         results = types[0] if len(types) == 1 else f"({', '.join(types)})"
         if not types:
@@ -114,18 +126,30 @@ class _Printer:
                 self.loop(op)
             elif isinstance(op, CaseOp):
                 self.branch(op)
-            elif not self.implied(op):
+            elif isinstance(op, DequantizeOp):
+                self.quantized(op)
+            elif not (isinstance(op, QuantizeOp) or self.implied(op)):
                 self.assign(op)
 
     def assign(self, op: Operation) -> None:
         expression = self.expression(op)
-        quant = op.attributes.get("quant")
         targets = []
         for r in op.results:
-            self.names[r] = self.fresh(r.name_hint)
-            annotated = quant is not None and len(op.results) == 1
-            targets.append(f"{self.names[r]}: {self.type(r.type, op, quant)}" if annotated else self.names[r])
+            left = _left_of(r)
+            annotated = len(op.results) == 1 and left is not None
+            self.names[r] = self.fresh(r.name_hint or (left.result.name_hint if annotated and left else None))
+            targets.append(f"{self.names[r]}: {self.annotated(r, op)}" if annotated else self.names[r])
         self.lines.append(f"{', '.join(targets)} = {expression}")
+
+    def quantized(self, op: DequantizeOp) -> None:
+        """What is left of a quantized value, unless the value's own line says so already."""
+        if op.result in self.names:
+            return
+        maker = op.x.owner
+        if not isinstance(maker, QuantizeOp) or maker.given or op.given:
+            raise cannot(op, "the language has quantized values only where they become numbers again at once")
+        self.names[op.result] = self.fresh(op.result.name_hint)
+        self.lines.append(f"{self.names[op.result]}: {self.type(op.result.type, op, op)} = {self.name(maker.x)}")
 
     def loop(self, op: WhileOp) -> None:
         yielded = op.yielded(1).values
@@ -302,7 +326,7 @@ class _Printer:
             if number_text(scalar_value(op.result), element_of(op.result)) is None or shape_of(op.result):
                 return False
             return bool(users) and all(isinstance(u, BroadcastOp) and self.implied(u) for u in users)
-        if not isinstance(op, BroadcastOp) or "quant" in op.attributes:
+        if not isinstance(op, BroadcastOp):
             return False
         if any(isinstance(u.operation, BroadcastOp) for u in op.result.uses):
             inner = [u.operation for u in op.result.uses]
@@ -339,10 +363,21 @@ class _Printer:
         return op.FUNCTION.name == "div" and not is_float(element)
 
 
+def _left_of(value: SSAValue) -> DequantizeOp | None:
+    """What is left of a value that is only used quantized; None for any other value."""
+    uses = list(value.uses)
+    quantizes = uses[0].operation if len(uses) == 1 else None
+    if not isinstance(quantizes, QuantizeOp) or quantizes.given:
+        return None
+    back = list(quantizes.result.uses)
+    made = back[0].operation if len(back) == 1 else None
+    return made if isinstance(made, DequantizeOp) else None
+
+
 def _source(value: SSAValue, user: ElementwiseOp) -> SSAValue | None:
     """The operand of a broadcast that the language makes by itself; None for any other value."""
     op = value.owner
-    if not isinstance(op, BroadcastOp) or "quant" in op.attributes:
+    if not isinstance(op, BroadcastOp):
         return None
     x, shape, dims = op.x, shape_of(value), list(to_ints(op.dims))
     if not shape_of(x):
@@ -353,7 +388,7 @@ def _source(value: SSAValue, user: ElementwiseOp) -> SSAValue | None:
     if lead or dims != list(range(len(shape))) or shape_of(x) == shape:
         return None
     inner = x.owner
-    if isinstance(inner, BroadcastOp) and "quant" not in inner.attributes and shape_of(inner.x):
+    if isinstance(inner, BroadcastOp) and shape_of(inner.x):
         lead = len(shape) - len(shape_of(inner.x))
         front = to_ints(inner.dims) == tuple(range(lead, len(shape)))
         if lead > 0 and front and shape_of(x) == (1,) * lead + shape_of(inner.x):

@@ -1,21 +1,14 @@
-"""Quantization annotations: `x: f16[N] quant i8(scale=0.1)`, kept as the attribute `quant` of x's op."""
+"""Quantization annotations: `x: f16[N] quant i8(scale=0.1)` quantizes x, and goes on with the numbers that are left."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DictionaryAttr,
-    FloatAttr,
-    StringAttr,
-    f64,
-)
-from xdsl.ir import Attribute, OpResult, SSAValue
+from xdsl.ir import SSAValue
 
-from ...dialects.base import integer_attr
-from ...dialects.dtypes import is_float
+from ...dialects.dtypes import is_float, tensor
+from ...dialects.graph import DequantizeOp, QuantizedType, QuantizeOp
 from ...dialects.graph.interface import shape_of
 from . import syntax
 from .builder import Poison, is_known_number
@@ -29,43 +22,38 @@ class Quantization(Expressions):
 
     # -- quantization --------------------------------------------------------------------------------------
 
-    def quantize(self, node: syntax.Type, value: SSAValue, scope: BlockNames) -> None:
-        """Keep the annotation of a type on the op that makes the value, or on the parameter of the program."""
+    def quantize(self, node: syntax.Type, value: SSAValue, scope: BlockNames) -> SSAValue:
+        """The numbers that are left of a value whose type says how it is quantized; others as they are."""
         if node.quant is None:
-            return
+            return value
         found = self.quantization(node, shape_of(value), scope)
         if found is None:
-            return
-        if isinstance(value, OpResult):
-            kept: Any = value.op.attributes
-            key: Any = "quant"
-        elif value in self.parameter_quants:
-            kept, key = self.parameter_quants, value
-        else:
-            self.fail(
-                node.quant.dtype.span,
-                "`quant` has no place here: the value is one that a loop carries in",
-                help="annotate what the loop assigns, or the value before the loop",
-            )
-            return
-        if kept.get(key) not in (None, found):
+            return value
+        maker = value.owner
+        if isinstance(maker, DequantizeOp):
+            if maker.kind == found:
+                return value
             help = "one value has one annotation: remove one"
             self.fail(node.quant.dtype.span, "this value is annotated in another way already", help=help)
-            return
-        kept[key] = found
+            return value
+        self.at = node.span[0]
+        stored = self.emit(QuantizeOp, [value], [tensor(shape_of(value), found)])[0]
+        made = self.emit(DequantizeOp, [stored], [value.type])[0]
+        made.name_hint = value.name_hint
+        return made
 
     def quantization(
         self, node: syntax.Type, shape: Sequence[int], scope: BlockNames
-    ) -> DictionaryAttr | None:
-        """`quant i8(scale=0.1, zero=3)` as an attribute; None after an error."""
+    ) -> QuantizedType | None:
+        """The element type of `quant i8(scale=0.1, zero=3)`; None after an error."""
         quant = node.quant
         assert quant is not None
         narrow = quant.dtype.id
-        if narrow not in ("i8", "i4", "i2", "f8E4M3FN", "f8E5M2"):
+        if narrow not in ("i16", "i8", "i4", "i2", "f8E4M3FN", "f8E5M2"):
             self.fail(
                 quant.dtype.span,
                 f"`{narrow}` is not a type to quantize to",
-                help="i8, i4, i2, f8E4M3FN or f8E5M2",
+                help="i16, i8, i4, i2, f8E4M3FN or f8E5M2",
             )
             return None
         if not is_float(node.dtype.id):
@@ -88,11 +76,11 @@ class Quantization(Expressions):
         if "scale" not in given:
             self.fail(quant.span, "`quant` needs `scale=`", help=f"`quant {narrow}(scale=0.05)`")
             return None
-        return self.checked_quant(narrow, given, shape)
+        return self.checked_quant(narrow, node.dtype.id, given, shape)
 
     def checked_quant(
-        self, narrow: str, given: Mapping[str, tuple[Any, TextSpan]], shape: Sequence[int]
-    ) -> DictionaryAttr | None:
+        self, narrow: str, expressed: str, given: Mapping[str, tuple[Any, TextSpan]], shape: Sequence[int]
+    ) -> QuantizedType | None:
         scale, scale_at = given["scale"]
         zero, zero_at = given.get("zero", (0, scale_at))
         axis, axis_at = given.get("axis", (None, scale_at))
@@ -124,11 +112,5 @@ class Quantization(Expressions):
             if isinstance(values, list) and axis is not None and len(values) != shape[axis]:
                 self.fail(at, f"{len(values)} numbers for dimension {axis}, which has {shape[axis]}")
                 return None
-        made: dict[str, Attribute] = {
-            "type": StringAttr(narrow),
-            "scale": ArrayAttr([FloatAttr(float(v), f64) for v in scales]),
-            "zero": ArrayAttr([integer_attr(v) for v in zeros]),
-        }
-        if axis is not None:
-            made["axis"] = integer_attr(axis % len(shape))
-        return DictionaryAttr(made)
+        blocks = [] if axis is None else [(axis % len(shape), 1)]
+        return QuantizedType.of(narrow, expressed, scales, zeros, blocks)

@@ -10,7 +10,6 @@ from ...dialects.base import to_ints
 from ...dialects.dtypes import dtype_name, is_float, size
 from ...dialects.graph import ContractOp, TransposeOp
 from ...dialects.graph.interface import element_of, shape_of
-from ..rewriting import NOTE
 from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder
 
@@ -32,7 +31,7 @@ class ContractAsMultiply(GraphPattern):
         if size([shape_of(op.lhs)[d] for d in lhs_k]) != 1 or element_of(op.lhs) != element_of(op.rhs):
             return
         user = op.result.get_user_of_unique_use()
-        turned = user if isinstance(user, TransposeOp) and NOTE not in op.attributes else None
+        turned = user if isinstance(user, TransposeOp) else None
         m, n = op.free_dims()
         rank, batch = len(shape_of(op.result)), len(to_ints(op.lhs_batch))
         perm = tuple(range(rank)) if turned is None else to_ints(turned.perm)

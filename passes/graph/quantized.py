@@ -11,7 +11,7 @@ stored for the result. Ops that move elements stay as they are, on other types.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, f32, i8, i32
@@ -19,8 +19,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from ...dialects.base import integer, ints, to_ints
-from ...dialects.dtypes import dtype_name, element_type, itemsize, limits, numpy_dtype, tensor
+from ...dialects.base import describe, integer, ints, text, to_ints
+from ...dialects.dtypes import dtype_name, element_type, is_integer, itemsize, limits, numpy_dtype, tensor
 from ...dialects.graph import (
     ELEMENTWISE,
     ConstantOp,
@@ -34,32 +34,64 @@ from ...dialects.graph import (
     StorageOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.quantized import Quantization, quantized
-from ..base import LevelPass
+from ...dialects.quantized import QuantizedFacts, quantized
+from ...machine import Machine
+from ..base import TargetPass
+from ..errors import PassError
 from .quantized_values import is_stored, values_of
 from .tensor_builder import TensorBuilder
 
 
 @dataclass(frozen=True)
-class GraphQuantizedPass(LevelPass):
+class GraphQuantizedPass(TargetPass):
     """What is stored for quantized numbers."""
 
     name = "graph-quantized"
 
-    def run(self, module: ModuleOp) -> None:
+    def run_for(self, module: ModuleOp, machine: Machine) -> None:
         if not is_stored(module):
+            _contain(module, machine)
             for op in list(module.walk()):
                 handler = next((h for cls, h in HANDLERS.items() if isinstance(op, cls)), None)
                 if handler is not None and any(quantized(v.type) for v in (*op.operands, *op.results)):
-                    _replace(op, handler(Lowering(op), op))
+                    _replace(op, handler(StorageBuilder(op), op))
             _store(module)
+
+
+def _contain(module: ModuleOp, machine: Machine) -> None:
+    """Stores integers of fewer than 8 bits in 8 where the machine has no others. Raises PassError for a type that it
+    has no form of in memory, and where the program's arguments or results would change for it."""
+
+    def held(kind: Attribute, op: Operation) -> Attribute:
+        found = quantized(kind)
+        if found is None or machine.holds("ub", found.data.storage):
+            return kind
+        assert isinstance(kind, TensorType)
+        low, high = found.data.range
+        if not is_integer(found.storage) or low < -128 or high > 127:
+            raise PassError(f"{describe(op)} stores {found.data.storage}, which {machine.name} does not have")
+        return tensor(kind.get_shape(), QuantizedType(replace(found.data, storage="i8", low=int(low), high=int(high))))
+
+    for op in list(module.walk()):
+        if isinstance(op, FuncOp):
+            kind = op.function_type
+            made = [[held(t, op) for t in types.data] for types in (kind.inputs, kind.outputs)]
+            if text(op.sym_name) == "main" and made != [[*kind.inputs.data], [*kind.outputs.data]]:
+                raise PassError(f"{describe(op)} takes or gives numbers in fewer bits than {machine.name} stores")
+            op.function_type = FunctionType.from_lists(*made)
+        for value in values_of(op):
+            kind = held(value.type, op)
+            if isinstance(op, StorageOp) and kind != value.type:
+                raise PassError(f"{describe(op)} is of numbers in fewer bits than {machine.name} stores")
+            if kind != value.type:
+                Rewriter.replace_value_with_new_type(value, kind)
 
 
 def _replace(op: Operation, value: SSAValue) -> None:
     """Puts a value in the place of an op's result."""
     old = op.results[0]
     if value.type != old.type:
-        value = Lowering(op).add(StorageOp, [value], old.type)
+        value = StorageBuilder(op).add(StorageOp, [value], old.type)
     value.name_hint = value.name_hint or old.name_hint
     old.replace_all_uses_with(value)
     op.detach()
@@ -92,7 +124,7 @@ def _stored(kind: Attribute) -> Attribute:
     return tensor(kind.get_shape(), found.storage)
 
 
-class Lowering(TensorBuilder):
+class StorageBuilder(TensorBuilder):
     """Builds ops before an op, at its place in the source."""
 
     def __init__(self, at: Operation):
@@ -120,18 +152,20 @@ class Lowering(TensorBuilder):
         array = np.asarray(values).astype(numpy_dtype(element)).reshape(shape)
         return self.add(ConstantOp, [], tensor(shape, element), value=DataAttr.of(array))
 
-    def over(self, values: Sequence[float], facts: Quantization, whole: Sequence[int], element: Attribute) -> SSAValue:
+    def over(
+        self, values: Sequence[float], facts: QuantizedFacts, whole: Sequence[int], element: Attribute
+    ) -> SSAValue:
         """Numbers that belong to the blocks of a tensor of shape `whole`, one for each of its elements, in the shape
         that `split` gives it."""
         if len(set(values)) == 1:
             return self.constant(values[0], _split(facts, whole), element)
         return self.spread(self.numbers(values, facts.grid(whole), element), facts, whole)
 
-    def spread(self, grid: SSAValue, facts: Quantization, whole: Sequence[int]) -> SSAValue:
+    def spread(self, grid: SSAValue, facts: QuantizedFacts, whole: Sequence[int]) -> SSAValue:
         """The same for a tensor that has a number for each block."""
         return self.broadcast(grid, _split(facts, whole), _grid_dims(facts))
 
-    def split(self, x: SSAValue, facts: Quantization) -> SSAValue:
+    def split(self, x: SSAValue, facts: QuantizedFacts) -> SSAValue:
         """x where each dimension that is cut into blocks is two: which block, and the place in it."""
         return self.reshape(x, _split(facts, shape_of(x))) if _is_cut(facts) else x
 
@@ -139,7 +173,7 @@ class Lowering(TensorBuilder):
         """The inverse of `split`."""
         return x if list(shape_of(x)) == list(whole) else self.reshape(x, whole)
 
-    def saturated(self, x: SSAValue, facts: Quantization, zeros: SSAValue | None) -> SSAValue:
+    def saturated(self, x: SSAValue, facts: QuantizedFacts, zeros: SSAValue | None) -> SSAValue:
         """f32 numbers rounded to even, with zero points added, as what is stored."""
         storage = element_type(facts.storage)
         rounded = x if facts.storage.startswith("f8") else self.elementwise("round_even", x)
@@ -148,7 +182,7 @@ class Lowering(TensorBuilder):
         ends = [self.constant(end, shape_of(x), f32) for end in _within_f32(facts)]
         return self.convert(self.elementwise("clamp", ends[0], rounded, ends[1]), storage)
 
-    def scaled(self, x: SSAValue, factors: Sequence[float], blocks: Quantization, target: Quantization) -> SSAValue:
+    def scaled(self, x: SSAValue, factors: Sequence[float], blocks: QuantizedFacts, target: QuantizedFacts) -> SSAValue:
         """x times the factor of its block (rounded to f32), as what `target` stores."""
         whole = shape_of(x)
         x = self.split(self.convert(x, f32), blocks)
@@ -167,11 +201,11 @@ class Lowering(TensorBuilder):
         return self.joined(self.saturated(x, target, zeros), whole)
 
 
-def _is_cut(facts: Quantization) -> bool:
+def _is_cut(facts: QuantizedFacts) -> bool:
     return any(n != 1 for _, n in facts.blocks)
 
 
-def _split(facts: Quantization, whole: Sequence[int]) -> list[int]:
+def _split(facts: QuantizedFacts, whole: Sequence[int]) -> list[int]:
     """The shape of a tensor in which each dimension with blocks of several is two."""
     blocks = dict(facts.blocks)
     out: list[int] = []
@@ -181,7 +215,7 @@ def _split(facts: Quantization, whole: Sequence[int]) -> list[int]:
     return out
 
 
-def _grid_dims(facts: Quantization) -> list[int]:
+def _grid_dims(facts: QuantizedFacts) -> list[int]:
     """The dimensions of a split tensor that the blocks are along."""
     found, before = [], 0
     for d, n in facts.blocks:
@@ -190,7 +224,7 @@ def _grid_dims(facts: Quantization) -> list[int]:
     return found
 
 
-def _within_f32(facts: Quantization) -> tuple[float, float]:
+def _within_f32(facts: QuantizedFacts) -> tuple[float, float]:
     """The ends of what is stored as f32 numbers that lie within."""
     found = []
     for end, towards in zip(facts.range, (np.inf, -np.inf), strict=True):
@@ -203,7 +237,7 @@ def _within_f32(facts: Quantization) -> tuple[float, float]:
 # -- ops -----------------------------------------------------------------------------------------------------
 
 
-def _quantize(build: Lowering, op: QuantizeOp) -> SSAValue:
+def _quantize(build: StorageBuilder, op: QuantizeOp) -> SSAValue:
     facts, whole = op.kind.data, shape_of(op.x)
     scale, zero = op.scale_and_zero()
     if scale is None and zero is None:
@@ -221,7 +255,7 @@ def _quantize(build: Lowering, op: QuantizeOp) -> SSAValue:
     return build.joined(build.saturated(build.elementwise("mul", x, factor), facts, zeros), whole)
 
 
-def _dequantize(build: Lowering, op: DequantizeOp) -> SSAValue:
+def _dequantize(build: StorageBuilder, op: DequantizeOp) -> SSAValue:
     facts, whole = op.kind.data, shape_of(op.x)
     scale, zero = op.scale_and_zero()
     # 8 bits, and the difference of two, are exact in every type
@@ -239,7 +273,7 @@ def _dequantize(build: Lowering, op: DequantizeOp) -> SSAValue:
 
 
 def _zeros(
-    build: Lowering, facts: Quantization, given: SSAValue | None, whole: Sequence[int], element: Attribute
+    build: StorageBuilder, facts: QuantizedFacts, given: SSAValue | None, whole: Sequence[int], element: Attribute
 ) -> SSAValue | None:
     """The zero point of each element of a split tensor; None where all are 0."""
     if given is not None:
@@ -252,7 +286,7 @@ def _zeros(
     return build.over(facts.zeros, facts, whole, element)
 
 
-def _requantize(build: Lowering, op: RequantizeOp) -> SSAValue:
+def _requantize(build: StorageBuilder, op: RequantizeOp) -> SSAValue:
     source, target = op.type_of(op.x).data, op.type_of(op.result).data
     x = build.stored(op.x)
     assert source.zeros is not None
@@ -264,11 +298,11 @@ def _requantize(build: Lowering, op: RequantizeOp) -> SSAValue:
     return build.scaled(x, quotients(source, target), source if source.blocks else target, target)
 
 
-def _storage(build: Lowering, op: StorageOp) -> SSAValue:
+def _storage(build: StorageBuilder, op: StorageOp) -> SSAValue:
     return op.x if quantized(op.x.type) is None else build.add(StorageOp, [op.x], op.result.type)
 
 
-def _product(build: Lowering, op: ContractOp | ConvOp) -> SSAValue:
+def _product(build: StorageBuilder, op: ContractOp | ConvOp) -> SSAValue:
     """The integer product, scaled to the type of the result."""
     left, right = quantized(op.lhs.type), quantized(op.rhs.type)
     assert left is not None and right is not None
@@ -281,7 +315,7 @@ def _product(build: Lowering, op: ContractOp | ConvOp) -> SSAValue:
     return _of_sum(build, total, op.sum_kind().data, quantized(op.result.type))
 
 
-def _signed(build: Lowering, x: SSAValue, kind: QuantizedType) -> tuple[SSAValue, tuple[int, ...]]:
+def _signed(build: StorageBuilder, x: SSAValue, kind: QuantizedType) -> tuple[SSAValue, tuple[int, ...]]:
     """Stored numbers and their zero points as the cube takes them: 8 signed bits where they fit."""
     zeros = kind.data.zeros
     assert zeros is not None
@@ -294,7 +328,7 @@ def _signed(build: Lowering, x: SSAValue, kind: QuantizedType) -> tuple[SSAValue
     return build.convert(x, i8 if fits else i32), zeros
 
 
-def _of_sum(build: Lowering, total: SSAValue, facts: Quantization, made: QuantizedType | None) -> SSAValue:
+def _of_sum(build: StorageBuilder, total: SSAValue, facts: QuantizedFacts, made: QuantizedType | None) -> SSAValue:
     """i32 sums as the result of a product: in its type, or as the numbers that they stand for."""
     assert facts.scales is not None
     if made is None:
@@ -308,7 +342,7 @@ def _of_sum(build: Lowering, total: SSAValue, facts: Quantization, made: Quantiz
 
 
 def _contraction(
-    build: Lowering, op: ContractOp, a: SSAValue, za: Sequence[int], b: SSAValue, zb: Sequence[int]
+    build: StorageBuilder, op: ContractOp, a: SSAValue, za: Sequence[int], b: SSAValue, zb: Sequence[int]
 ) -> SSAValue:
     """The i32 sums of (a - za) (b - zb)."""
     out = shape_of(op.result)
@@ -330,7 +364,7 @@ def _contraction(
     return total
 
 
-def _sums(build: Lowering, x: SSAValue, kept: Sequence[int], dims: Sequence[int]) -> SSAValue:
+def _sums(build: StorageBuilder, x: SSAValue, kept: Sequence[int], dims: Sequence[int]) -> SSAValue:
     """x added up along `dims` in i32; the other dimensions in the order `kept`."""
     found = build.reduce(build.convert(x, i32), "sum", sorted(dims))
     left = sorted(kept)
@@ -338,7 +372,7 @@ def _sums(build: Lowering, x: SSAValue, kept: Sequence[int], dims: Sequence[int]
 
 
 def _along(
-    build: Lowering, values: Sequence[int], rhs: SSAValue, place: Mapping[int, int], out: Sequence[int]
+    build: StorageBuilder, values: Sequence[int], rhs: SSAValue, place: Mapping[int, int], out: Sequence[int]
 ) -> SSAValue:
     """A number for each slice of rhs along which its scales differ, over the result."""
     if len(set(values)) == 1:
@@ -349,7 +383,7 @@ def _along(
     return build.broadcast(build.numbers(values, [len(values)], i32), out, [place[d]])
 
 
-def _less(build: Lowering, total: SSAValue, x: SSAValue, times: SSAValue | int) -> SSAValue:
+def _less(build: StorageBuilder, total: SSAValue, x: SSAValue, times: SSAValue | int) -> SSAValue:
     """total - x * times, in i32."""
     if isinstance(times, int):
         if times == 1:
@@ -359,7 +393,7 @@ def _less(build: Lowering, total: SSAValue, x: SSAValue, times: SSAValue | int) 
 
 
 def _convolution(
-    build: Lowering, op: ConvOp, a: SSAValue, za: Sequence[int], b: SSAValue, zb: Sequence[int]
+    build: StorageBuilder, op: ConvOp, a: SSAValue, za: Sequence[int], b: SSAValue, zb: Sequence[int]
 ) -> SSAValue:
     """The same of a convolution. What is beside the input stands for 0, so it is padded with the zero point before."""
     lhs, rhs, layout = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
@@ -388,7 +422,7 @@ def _convolution(
     return total
 
 
-def _padded(build: Lowering, op: ConvOp, a: SSAValue, zero: int) -> SSAValue:
+def _padded(build: StorageBuilder, op: ConvOp, a: SSAValue, zero: int) -> SSAValue:
     """The input of a convolution with the zero point around and between its elements, as the window meets them."""
     rank = len(to_ints(op.lhs_layout))
     low, high, interior = [0] * rank, [0] * rank, [0] * rank
@@ -399,7 +433,7 @@ def _padded(build: Lowering, op: ConvOp, a: SSAValue, zero: int) -> SSAValue:
     return build.pad(a, zero, low, high, interior)
 
 
-def _each_feature(build: Lowering, x: SSAValue, d: int, out: Sequence[int]) -> SSAValue:
+def _each_feature(build: StorageBuilder, x: SSAValue, d: int, out: Sequence[int]) -> SSAValue:
     """x, which has a feature for each group, with that for each feature of the group."""
     shape, groups = shape_of(x), shape_of(x)[d]
     if groups == 1:
@@ -415,7 +449,7 @@ def inverse(scale: float) -> float:
     return float(np.float32(1 / scale))
 
 
-def quotients(source: Quantization, target: Quantization) -> list[float]:
+def quotients(source: QuantizedFacts, target: QuantizedFacts) -> list[float]:
     """What numbers in units of the scales of `source` are multiplied by to be in those of `target`, for each block:
     the nearest f32 numbers."""
     assert source.scales is not None and target.scales is not None

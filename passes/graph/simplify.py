@@ -18,7 +18,7 @@ from ...dialects.graph import FusionOp, GraphOp, HostOp
 from ...machine import Machine
 from ..base import TargetPass
 from ..pins import parse_pins
-from ..rewriting import NOTE, Driver, walk_ops
+from ..rewriting import Driver, walk_ops
 from .patterns import GraphPattern, selected
 
 
@@ -96,8 +96,4 @@ def merge_equal(block: Block) -> list[Operation]:
 
 def _equal(op: Operation, other: Operation) -> bool:
     """Whether two ops of one class and with the same operands give the same."""
-    return (
-        op.properties == other.properties
-        and op.attributes.get(NOTE) == other.attributes.get(NOTE)
-        and op.result_types == other.result_types
-    )
+    return op.properties == other.properties and op.result_types == other.result_types

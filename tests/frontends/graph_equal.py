@@ -71,8 +71,7 @@ class Numbering:
         if isinstance(op, ConstantOp):
             properties = (op.value.data.dtype, shape_of(op.result), op.value.data.array().tobytes())
         regions = tuple(self.block(r.block, dict(known)) for r in op.regions)
-        attributes = str(op.attributes.get("quant"))
-        key = (op.name, properties, attributes, tuple(known[o] for o in op.operands), regions)
+        key = (op.name, properties, tuple(known[o] for o in op.operands), regions)
         for i, r in enumerate(op.results):
             known[r] = self.of((key, i, str(r.type)))
 

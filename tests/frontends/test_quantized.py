@@ -46,18 +46,26 @@ def test_functions_of_quantized_tensors_are_computed_in_floats():
     np.testing.assert_array_equal(tw.compile(text)(x), np.float32([62, 3, 0, 0, 0.5, 40, 62]))
 
 
-def test_a_quantized_op_without_a_meaning_is_refused_with_its_line():
+def test_numbers_are_sorted_as_what_they_stand_for():
     body = f"tensor<{Q}>, tensor<{Q}>"
-    text = f"""func.func @main(%a: tensor<2x{Q}>) -> tensor<2x{Q}> {{
+    text = f"""func.func @main(%a: tensor<3x{Q}>) -> tensor<3x{Q}> {{
       %0 = "stablehlo.sort"(%a) ({{
       ^bb0(%x: tensor<{Q}>, %y: tensor<{Q}>):
         %c = stablehlo.compare LT, %x, %y : ({body}) -> tensor<i1>
         stablehlo.return %c : tensor<i1>
-      }}) : (tensor<2x{Q}>) -> tensor<2x{Q}>
-      return %0 : tensor<2x{Q}>
+      }}) : (tensor<3x{Q}>) -> tensor<3x{Q}>
+      return %0 : tensor<3x{Q}>
+    }}"""
+    np.testing.assert_array_equal(tw.compile(text)(np.int8([5, -128, 127])), np.int8([-128, 5, 127]))
+
+
+def test_an_op_without_a_meaning_is_refused_with_its_line():
+    text = f"""func.func @main(%a: tensor<2x2x{Q}>) -> tensor<2x2x{Q}> {{
+      %0 = stablehlo.cholesky %a, lower = true : tensor<2x2x{Q}>
+      return %0 : tensor<2x2x{Q}>
     }}"""
     with pytest.raises(
-        FrontendError, match=r"^'stablehlo.sort' \(model.mlir:2\) has no definition for quantized"
+        FrontendError, match=r"^'stablehlo.cholesky' \(model.mlir:2\) has no definition for quantized tensors"
     ):
         lower(text)
 

@@ -412,9 +412,13 @@ def test_compile_by_path(tmp_path: Path) -> None:
     for source in (path, f"{path}:layer"):
         program = tw.compile(source, x, w, b)
         found = np.asarray(program(x, w, b))
-        np.testing.assert_allclose(found, np.maximum(x @ w + b, 0).astype(np.float16), rtol=2e-2, atol=2e-2)
+        seen = np.clip(np.rint(x.astype(np.float32) / 0.05), -128, 127).astype(np.float16) * np.float16(0.05)
+        y = np.clip(np.rint((seen @ w).astype(np.float32) / 0.5), -128, 127).astype(np.float16) / 2
+        off = np.abs(found - np.maximum(y + b, 0))
+        # a sum that is rounded in another order may be of the next step
+        assert np.quantile(off, 0.9) < 2e-2 and off.max() < 0.52
     assert tw.verify(str(path), x, w, b).ok
-    assert {k.source for k in program.report().kernels} == {f"{path}:3"}
+    assert {k.source for k in program.report().kernels} == {f"{path}:2", f"{path}:3"}
     with pytest.raises(tw.CompileError, match="has no function `laier`"):
         tw.compile(f"{path}:laier", x, w, b)
     with pytest.raises(tw.CompileError, match=r"`w` of `layer` must be f16\[64, M\], got f16\[63, 17\]"):
@@ -428,17 +432,20 @@ def test_compile_by_path(tmp_path: Path) -> None:
 def test_places_and_quantization() -> None:
     text = MODEL.replace("scale=[0.5], zero=[1], axis=-1", "scale=[0.5, 0.25], zero=-7, axis=-1")
     module = lower_tw("model.tw", text, None, None, {"N": 3, "M": 2}).module
-    places = {}
+    places, kinds = {}, []
     for op in module.walk():
         if op.name.startswith("graph."):
             assert isinstance(op.location, FileLineColLoc), op.name
             places[op.name] = (op.location.filename.data, op.location.line.data, op.location.column.data)
-            if op.name == "graph.contract":
-                assert "scale = [5.000000e-01 : f64, 2.500000e-01 : f64]" in str(op)
+            if op.name == "graph.quantize":
+                kinds.append(str(op.results[0].type))
+    assert kinds == [
+        "tensor<3x64x!graph.quantized<i8:f16, 0.05>>",
+        "tensor<3x2x!graph.quantized<i8:f16:1, {0.5:-7, 0.25:-7}>>",
+    ]
     assert places["graph.contract"] == ("model.tw", 3, 66)
     assert places["graph.add"] == ("model.tw", 5, 9)
     assert places["graph.max"] == ("model.tw", 4, 12)
-    assert "quant" in str(module).splitlines()[1]
     again = lower_tw("again.tw", print_tw(module)).module
     assert same(again, module)
     assert "quant i8(scale=[0.5, 0.25], zero=-7, axis=1)" in print_tw(module)

@@ -22,7 +22,7 @@ from ...dialects.graph import CumulateOp, ScatterOp, SelectAndScatterOp, SortOp,
 from ...support.plugins import PluginError
 from ...support.rules import Rules
 from ..tolerance import HOST_FUNCTIONS, HOST_SUMS, Mode, gamma, roundoff
-from . import indexed, sums
+from . import indexed, quantized, sums
 from .base import Bound, or_zeros, rounding, scaled, wide
 from .elementwise import elementwise
 
@@ -127,8 +127,9 @@ BOUNDS: Rules[Rule] = Rules(
     "error_bound",
     {
         ops.ArgReduceOp: sums.arg_reduce,
-        ops.ContractOp: sums.contract,
-        ops.ConvOp: sums.conv,
+        **quantized.RULES,
+        ops.ContractOp: quantized.of_integers(sums.contract),
+        ops.ConvOp: quantized.of_integers(sums.conv),
         ops.DynamicSliceOp: indexed.indexed,
         ops.DynamicUpdateSliceOp: indexed.indexed,
         ops.GatherOp: indexed.indexed,

@@ -5,7 +5,7 @@ func.func @main(%x: tensor<256x512xf16>, %w: tensor<512x512xf16>) -> tensor<256x
   %r = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<256x512xf16>, tensor<512x512xf16>) -> tensor<256x512xf16>
   func.return %r : tensor<256x512xf16>
 }
-// CHECK: states = ["real", "fused", "scheduled"]
+// CHECK: states = ["stored", "real", "fused", "scheduled"]
 // CHECK: graph.fusion %x, %w {domain = [256, 512], kind = "cube", schedule = #graph.cube_schedule<axes = {{\[\[0], \[1], \[2]]}}, step = [{{.*}}], lhs = [{{.*}}], rhs = [{{.*}}], grid = [{{.*}}, 1], inner = m, l1 = 2, l0a = 2, l0b = 2, l0c = {{.}}, ub = 2>}
 
 // -----

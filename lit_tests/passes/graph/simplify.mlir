@@ -305,19 +305,17 @@ func.func @main(%x: tensor<0x4xf32>, %w: tensor<4x0xf32>, %y: tensor<4xf32>, %v:
 
 // -----
 
-// Equal ops become one, unless a note on them differs: it is kept with its value.
-func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+// Equal ops become one.
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %a = graph.exp %x : tensor<4xf32>
   %b = graph.exp %x : tensor<4xf32>
-  %c = graph.exp %x attributes {quant = "i8"} : tensor<4xf32>
   %d = graph.add %a, %b : tensor<4xf32>
-  func.return %d, %c : tensor<4xf32>, tensor<4xf32>
+  func.return %d : tensor<4xf32>
 }
 // CHECK: func.func @main
 // CHECK-NEXT: %[[A:.*]] = graph.exp %x : tensor<4xf32>
-// CHECK-NEXT: %[[C:.*]] = graph.exp %x attributes {quant = "i8"} : tensor<4xf32>
 // CHECK-NEXT: %[[D:.*]] = graph.add %[[A]], %[[A]]
-// CHECK-NEXT: func.return %[[D]], %[[C]]
+// CHECK-NEXT: func.return %[[D]]
 
 // -----
 

@@ -1,0 +1,204 @@
+"""Random layers of quantized numbers: as graph-level text, and as an integer model in numpy that shares no code with
+the compiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+RANGES = {"i8": (-128, 127), "ui8": (0, 255)}
+CONTAINERS = {"i8": np.int8, "ui8": np.uint8}
+NO_BLOCKS = 0
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How numbers are stored: scales and zero points, one or, along `axis`, several; the ends of what is stored."""
+
+    storage: str
+    scales: tuple[float, ...]
+    zeros: tuple[int, ...]
+    low: int
+    high: int
+    axis: int | None = None
+
+    def text(self) -> str:
+        low, high = RANGES[self.storage]
+        storage = (
+            self.storage
+            if (self.low, self.high) == (low, high)
+            else f"{self.storage}<{self.low}:{self.high}>"
+        )
+        pairs = [f"{s!r}:{z}" for s, z in zip(self.scales, self.zeros, strict=True)]
+        if self.axis is None:
+            return f"!graph.quantized<{storage}:f32, {pairs[0]}>"
+        return f"!graph.quantized<{storage}:f32:{self.axis}, {{{', '.join(pairs)}}}>"
+
+    def stored(self, sums: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        """Integers times factors in single precision, rounded to even, with the zero point added, saturated."""
+        scaled = np.rint(sums.astype(np.float32) * factors.astype(np.float32))
+        return np.clip(scaled.astype(np.float64) + self.zeros[0], self.low, self.high).astype(np.int64)
+
+
+def tensor(shape: tuple[int, ...], element: str) -> str:
+    return f"tensor<{''.join(f'{n}x' for n in shape)}{element}>"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One product: of matrices, or a convolution in NHWC with HWIO weights and `groups`."""
+
+    lhs: tuple[int, ...]
+    rhs: tuple[int, ...]
+    out: tuple[int, ...]
+    grids: tuple[Grid, Grid, Grid]
+    strides: tuple[int, int] = (1, 1)
+    low: tuple[int, int] = (0, 0)
+    high: tuple[int, int] = (0, 0)
+    spread: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+    @property
+    def is_conv(self) -> bool:
+        return len(self.lhs) == 4
+
+    def op(self) -> str:
+        """The op's name and properties."""
+        if not self.is_conv:
+            return "graph.contract %a, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]}"
+        lists = {
+            "dilation": f"lhs_dilation = {[*self.spread]}, rhs_dilation = {[*self.dilation]}",
+            "pads": f"low = {[*self.low]}, high = {[*self.high]}, strides = {[*self.strides]}",
+            "layouts": "lhs_layout = [0, 3, 1, 2], rhs_layout = [2, 3, 0, 1], out_layout = [0, 3, 1, 2]",
+        }
+        return f"graph.conv %a, %b {{groups = {self.groups}, {', '.join(lists.values())}}}"
+
+    def body(self, number: int) -> tuple[list[str], list[str], str]:
+        """Arguments, lines and the result's type of the layer in a function that holds several."""
+        kinds = [tensor(s, g.text()) for s, g in zip((self.lhs, self.rhs, self.out), self.grids, strict=True)]
+        names = [f"%a{number}", f"%b{number}"]
+        op = self.op().replace("%a", names[0]).replace("%b", names[1])
+        line = f"%y{number} = {op} : ({kinds[0]}, {kinds[1]}) -> {kinds[2]}"
+        return [f"{n}: {k}" for n, k in zip(names, kinds, strict=False)], [line], kinds[2]
+
+    def operands(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Stored numbers of both operands; their ends are common."""
+        made = []
+        for shape, grid in zip((self.lhs, self.rhs), self.grids, strict=False):
+            x = rng.integers(grid.low, grid.high, shape, endpoint=True)
+            ends = np.where(rng.random(shape) < 0.5, grid.low, grid.high)
+            made.append(np.where(rng.random(shape) < 0.2, ends, x).astype(CONTAINERS[grid.storage]))
+        return made[0], made[1]
+
+    def model(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """What is stored for the result."""
+        left, right, made = self.grids
+        wide_a = a.astype(np.int64) - left.zeros[0]
+        wide_b = b.astype(np.int64) - np.asarray(right.zeros)  # features are the last dimension of b
+        sums = self._convolved(wide_a, wide_b) if self.is_conv else wide_a @ wide_b
+        factors = np.asarray([left.scales[0] * s / made.scales[0] for s in right.scales])
+        return made.stored(sums, factors)
+
+    def _convolved(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        n, h, w, c = a.shape
+        sizes = [(d - 1) * s + 1 for d, s in zip((h, w), self.spread, strict=True)]
+        room = np.zeros(
+            (n, *(s + lo + hi for s, lo, hi in zip(sizes, self.low, self.high, strict=True)), c), np.int64
+        )
+        (top, left), (down, right) = self.low, self.spread
+        room[:, top : top + sizes[0] : down, left : left + sizes[1] : right] = a
+        out = np.zeros(self.out, np.int64)
+        each, features = c // self.groups, b.shape[3] // self.groups
+        for i, j in product(range(b.shape[0]), range(b.shape[1])):
+            rows = np.arange(self.out[1]) * self.strides[0] + i * self.dilation[0]
+            cols = np.arange(self.out[2]) * self.strides[1] + j * self.dilation[1]
+            met = room[:, rows][:, :, cols]
+            for g in range(self.groups):
+                made = slice(g * features, (g + 1) * features)
+                out[..., made] += met[..., g * each : (g + 1) * each] @ b[i, j, :, made]
+        return out
+
+
+def module(layers: list[Layer]) -> str:
+    """A graph-level function that computes all layers, each of its own operands."""
+    bodies = [layer.body(i) for i, layer in enumerate(layers)]
+    args = ", ".join(a for b in bodies for a in b[0])
+    kinds = ", ".join(b[2] for b in bodies)
+    lines = "\n  ".join(line for b in bodies for line in b[1])
+    results = ", ".join(f"%y{i}" for i in range(len(layers)))
+    return f"func.func @main({args}) -> ({kinds}) {{\n  {lines}\n  func.return {results} : {kinds}\n}}\n"
+
+
+# -- drawing -------------------------------------------------------------------------------------------------
+
+
+def _grid(
+    rng: np.random.Generator, storage: str, spread: float, blocks: int = NO_BLOCKS, axis: int = 0
+) -> Grid:
+    """A random grid; `blocks` scales along `axis`, or one."""
+    low, high = RANGES[storage]
+    if rng.random() < 0.3 and storage != "ui8":
+        low += 1  # symmetric
+    many = blocks or 1
+    kind = rng.integers(4)
+    zero = {0: np.zeros(many), 1: np.full(many, low), 2: np.full(many, high)}.get(int(kind))
+    zeros = rng.integers(low, high, many, endpoint=True) if zero is None else zero
+    if low > 0 or high < 0 or not low <= zeros[0] <= high:
+        zeros = np.full(many, low)
+    scales = spread * 2.0 ** rng.uniform(-2, 2, many)
+    return Grid(
+        storage, tuple(map(float, scales)), tuple(int(z) for z in zeros), low, high, axis if blocks else None
+    )
+
+
+def _grids(rng: np.random.Generator, taps: int, features: int, axis: int) -> tuple[Grid, Grid, Grid]:
+    left = _grid(rng, str(rng.choice(["i8", "i8", "ui8"])), 0.02)
+    per_feature = bool(rng.random() < 0.6)
+    right = _grid(rng, str(rng.choice(["i8", "i8", "i8", "ui8"])), 0.01, features if per_feature else 0, axis)
+    if rng.random() < 0.6:  # weights are symmetric more often than not
+        right = Grid(
+            right.storage,
+            right.scales,
+            (max(right.low, 0),) * len(right.zeros),
+            right.low,
+            right.high,
+            right.axis,
+        )
+    # sums of `taps` products, from far within what is stored to far beyond
+    typical = left.scales[0] * float(np.mean(right.scales)) * 70 * 70 * np.sqrt(taps)
+    made = _grid(rng, str(rng.choice(["i8", "i8", "ui8"])), typical / 100 * 2.0 ** rng.uniform(-3, 3))
+    return left, right, Grid(made.storage, made.scales, made.zeros[:1], made.low, made.high)
+
+
+EXTENTS = (1, 2, 3, 5, 7, 13, 16, 17, 31, 32, 33, 64)
+
+
+def random_layer(rng: np.random.Generator) -> Layer:
+    """A product of matrices, a convolution, a grouped or a depthwise one."""
+    if rng.random() < 0.4:
+        m, k, n = (int(rng.choice(EXTENTS)) for _ in range(3))
+        return Layer((m, k), (k, n), (m, n), _grids(rng, k, n, 1))
+    groups = int(rng.choice([1, 1, 1, 2, 3]))
+    each, features = int(rng.choice([1, 2, 3, 8, 16])), int(rng.choice([1, 2, 5, 16]))
+    if rng.random() < 0.3:  # depthwise
+        groups, each, features = int(rng.choice([3, 8, 17])), 1, int(rng.choice([1, 2]))
+    window = [int(rng.choice([1, 2, 3])) for _ in range(2)]
+    strides, dilation = ([int(rng.choice([1, 1, 2])) for _ in range(2)] for _ in range(2))
+    spread = [int(rng.choice([1, 1, 1, 2])) for _ in range(2)]
+    low, high = ([int(rng.choice([0, 0, 1, 2])) for _ in range(2)] for _ in range(2))
+    extents = [int(rng.choice([5, 6, 7, 9])) for _ in range(2)]
+    out = [
+        ((n - 1) * s + 1 + lo + hi - ((z - 1) * d + 1)) // t + 1
+        for n, s, lo, hi, z, d, t in zip(extents, spread, low, high, window, dilation, strides, strict=True)
+    ]
+    lhs = (int(rng.choice([1, 2])), *extents, groups * each)
+    rhs = (*window, each, groups * features)
+    taps = each * window[0] * window[1]
+    return Layer(
+        lhs, rhs, (lhs[0], *out, rhs[3]), _grids(rng, taps, rhs[3], 3),
+        (strides[0], strides[1]), (low[0], low[1]), (high[0], high[1]), (spread[0], spread[1]),
+        (dilation[0], dilation[1]), groups,
+    )  # fmt: skip
