@@ -65,6 +65,7 @@ _OURS = (
     "movement:SimplifyBroadcasts",
     "movement:DropIdentityBroadcast",
     "movement:PadAsUpdate",
+    "integer_products:ProductOfIntegers",
     "products:ConvDilationAsPad",
     "products:SameInputTypes",
     "outer_products:ContractAsMultiply",

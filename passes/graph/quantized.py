@@ -10,34 +10,32 @@ stored for the result. Ops that move elements stay as they are, on other types.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, f32, i8, i32
+from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, f32, i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from ...dialects.base import describe, integer, ints, text, to_ints
-from ...dialects.dtypes import dtype_name, element_type, is_integer, itemsize, limits, numpy_dtype, tensor
+from ...dialects.base import describe, text
+from ...dialects.dtypes import element_type, is_integer, itemsize, tensor
 from ...dialects.graph import (
-    ELEMENTWISE,
-    ConstantOp,
     ContractOp,
     ConvOp,
-    DataAttr,
     DequantizeOp,
     QuantizedType,
     QuantizeOp,
     RequantizeOp,
     StorageOp,
 )
-from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.graph.interface import shape_of
 from ...dialects.quantized import QuantizedFacts, quantized
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError
+from .integer_products import contraction, convolution, signed
 from .quantized_values import is_stored, values_of
 from .tensor_builder import TensorBuilder
 
@@ -70,14 +68,18 @@ def _contain(module: ModuleOp, machine: Machine) -> None:
         low, high = found.data.range
         if not is_integer(found.storage) or low < -128 or high > 127:
             raise PassError(f"{describe(op)} stores {found.data.storage}, which {machine.name} does not have")
-        return tensor(kind.get_shape(), QuantizedType(replace(found.data, storage="i8", low=int(low), high=int(high))))
+        return tensor(
+            kind.get_shape(), QuantizedType(replace(found.data, storage="i8", low=int(low), high=int(high)))
+        )
 
     for op in list(module.walk()):
         if isinstance(op, FuncOp):
             kind = op.function_type
             made = [[held(t, op) for t in types.data] for types in (kind.inputs, kind.outputs)]
             if text(op.sym_name) == "main" and made != [[*kind.inputs.data], [*kind.outputs.data]]:
-                raise PassError(f"{describe(op)} takes or gives numbers in fewer bits than {machine.name} stores")
+                raise PassError(
+                    f"{describe(op)} takes or gives numbers in fewer bits than {machine.name} stores"
+                )
             op.function_type = FunctionType.from_lists(*made)
         for value in values_of(op):
             kind = held(value.type, op)
@@ -147,11 +149,6 @@ class StorageBuilder(TensorBuilder):
         """What is stored for a quantized value."""
         return self.add(StorageOp, [value], _stored(value.type))
 
-    def numbers(self, values: Sequence[float], shape: Sequence[int], element: Attribute) -> SSAValue:
-        """A constant; one number for all elements where these are equal."""
-        array = np.asarray(values).astype(numpy_dtype(element)).reshape(shape)
-        return self.add(ConstantOp, [], tensor(shape, element), value=DataAttr.of(array))
-
     def over(
         self, values: Sequence[float], facts: QuantizedFacts, whole: Sequence[int], element: Attribute
     ) -> SSAValue:
@@ -182,7 +179,9 @@ class StorageBuilder(TensorBuilder):
         ends = [self.constant(end, shape_of(x), f32) for end in _within_f32(facts)]
         return self.convert(self.elementwise("clamp", ends[0], rounded, ends[1]), storage)
 
-    def scaled(self, x: SSAValue, factors: Sequence[float], blocks: QuantizedFacts, target: QuantizedFacts) -> SSAValue:
+    def scaled(
+        self, x: SSAValue, factors: Sequence[float], blocks: QuantizedFacts, target: QuantizedFacts
+    ) -> SSAValue:
         """x times the factor of its block (rounded to f32), as what `target` stores."""
         whole = shape_of(x)
         x = self.split(self.convert(x, f32), blocks)
@@ -273,7 +272,11 @@ def _dequantize(build: StorageBuilder, op: DequantizeOp) -> SSAValue:
 
 
 def _zeros(
-    build: StorageBuilder, facts: QuantizedFacts, given: SSAValue | None, whole: Sequence[int], element: Attribute
+    build: StorageBuilder,
+    facts: QuantizedFacts,
+    given: SSAValue | None,
+    whole: Sequence[int],
+    element: Attribute,
 ) -> SSAValue | None:
     """The zero point of each element of a split tensor; None where all are 0."""
     if given is not None:
@@ -306,29 +309,22 @@ def _product(build: StorageBuilder, op: ContractOp | ConvOp) -> SSAValue:
     """The integer product, scaled to the type of the result."""
     left, right = quantized(op.lhs.type), quantized(op.rhs.type)
     assert left is not None and right is not None
-    a, za = _signed(build, build.stored(op.lhs), left)
-    b, zb = _signed(build, build.stored(op.rhs), right)
+    assert left.data.zeros is not None and right.data.zeros is not None
+    a, za = signed(build, build.stored(op.lhs), left.data.zeros)
+    b, zb = signed(build, build.stored(op.rhs), right.data.zeros)
     if isinstance(op, ContractOp):
-        total = _contraction(build, op, a, za, b, zb)
+        n = op.free_dims()[1]
+        first = len(shape_of(op.result)) - len(n)
+        feature = next((first + n.index(d) for d, _ in right.data.blocks), 0)
+        total = contraction(build, op, a, za[0], b, zb, feature)
     else:
-        total = _convolution(build, op, a, za, b, zb)
+        total = convolution(build, op, a, za[0], b, zb)
     return _of_sum(build, total, op.sum_kind().data, quantized(op.result.type))
 
 
-def _signed(build: StorageBuilder, x: SSAValue, kind: QuantizedType) -> tuple[SSAValue, tuple[int, ...]]:
-    """Stored numbers and their zero points as the cube takes them: 8 signed bits where they fit."""
-    zeros = kind.data.zeros
-    assert zeros is not None
-    name = dtype_name(kind.storage)
-    if name == "ui8":  # u - 128 is u with its top bit turned
-        turned = build.elementwise("xor", x, build.constant(128, shape_of(x), kind.storage))
-        return build.add(ELEMENTWISE["bitcast"], [turned], tensor(shape_of(x), i8)), tuple(z - 128 for z in zeros)
-    low, high = limits(name)
-    fits = low >= -128 and high <= 127
-    return build.convert(x, i8 if fits else i32), zeros
-
-
-def _of_sum(build: StorageBuilder, total: SSAValue, facts: QuantizedFacts, made: QuantizedType | None) -> SSAValue:
+def _of_sum(
+    build: StorageBuilder, total: SSAValue, facts: QuantizedFacts, made: QuantizedType | None
+) -> SSAValue:
     """i32 sums as the result of a product: in its type, or as the numbers that they stand for."""
     assert facts.scales is not None
     if made is None:
@@ -339,109 +335,6 @@ def _of_sum(build: StorageBuilder, total: SSAValue, facts: QuantizedFacts, made:
     if facts == made.data:
         return total
     return build.scaled(total, quotients(facts, made.data), facts if facts.blocks else made.data, made.data)
-
-
-def _contraction(
-    build: StorageBuilder, op: ContractOp, a: SSAValue, za: Sequence[int], b: SSAValue, zb: Sequence[int]
-) -> SSAValue:
-    """The i32 sums of (a - za) (b - zb)."""
-    out = shape_of(op.result)
-    m, n = op.free_dims()
-    batch = len(to_ints(op.lhs_batch))
-    place = {d: batch + len(m) + i for i, d in enumerate(n)}
-    total = build.add(ContractOp, [a, b], tensor(out, i32), **op.properties)
-    k = int(np.prod([shape_of(a)[d] for d in to_ints(op.lhs_contract)], dtype=np.int64))
-    over_b = _sums(build, b, [*to_ints(op.rhs_batch), *n], to_ints(op.rhs_contract)) if any(za) else None
-    over_a = _sums(build, a, [*to_ints(op.lhs_batch), *m], to_ints(op.lhs_contract)) if any(zb) else None
-    batches, features = list(range(batch)), [batch + len(m) + i for i in range(len(n))]
-    if over_b is not None:
-        total = _less(build, total, build.broadcast(over_b, out, [*batches, *features]), za[0])
-    if over_a is not None:
-        spread = build.broadcast(over_a, out, [*batches, *range(batch, batch + len(m))])
-        total = _less(build, total, spread, _along(build, zb, op.rhs, place, out))
-    if any(za) and any(zb):
-        total = _less(build, total, _along(build, [-za[0] * k * z for z in zb], op.rhs, place, out), 1)
-    return total
-
-
-def _sums(build: StorageBuilder, x: SSAValue, kept: Sequence[int], dims: Sequence[int]) -> SSAValue:
-    """x added up along `dims` in i32; the other dimensions in the order `kept`."""
-    found = build.reduce(build.convert(x, i32), "sum", sorted(dims))
-    left = sorted(kept)
-    return build.transpose(found, [left.index(d) for d in kept])
-
-
-def _along(
-    build: StorageBuilder, values: Sequence[int], rhs: SSAValue, place: Mapping[int, int], out: Sequence[int]
-) -> SSAValue:
-    """A number for each slice of rhs along which its scales differ, over the result."""
-    if len(set(values)) == 1:
-        return build.constant(values[0], out, i32)
-    kind = quantized(rhs.type)
-    assert kind is not None
-    ((d, _),) = kind.data.blocks
-    return build.broadcast(build.numbers(values, [len(values)], i32), out, [place[d]])
-
-
-def _less(build: StorageBuilder, total: SSAValue, x: SSAValue, times: SSAValue | int) -> SSAValue:
-    """total - x * times, in i32."""
-    if isinstance(times, int):
-        if times == 1:
-            return build.elementwise("sub", total, x)
-        times = build.constant(times, shape_of(total), i32)
-    return build.elementwise("sub", total, build.elementwise("mul", x, times))
-
-
-def _convolution(
-    build: StorageBuilder, op: ConvOp, a: SSAValue, za: Sequence[int], b: SSAValue, zb: Sequence[int]
-) -> SSAValue:
-    """The same of a convolution. What is beside the input stands for 0, so it is padded with the zero point before."""
-    lhs, rhs, layout = to_ints(op.lhs_layout), to_ints(op.rhs_layout), to_ints(op.out_layout)
-    out, groups, rank = shape_of(op.result), integer(op.groups), len(lhs)
-    place = {rhs[1]: layout[1]}
-    properties = dict(op.properties)
-    if any(za) or any(zb):
-        a = _padded(build, op, a, za[0])
-        zero = ints([0] * (rank - 2))
-        properties |= {"low": zero, "high": zero, "lhs_dilation": ints([1] * (rank - 2))}
-    total = build.add(ConvOp, [a, b], tensor(out, i32), **properties)
-    features = [d for d in range(rank) if d != rhs[1]]
-    window = int(np.prod([shape_of(b)[d] for d in features], dtype=np.int64))
-    if any(za):
-        over_b = build.reduce(build.convert(b, i32), "sum", features)
-        total = _less(build, total, build.broadcast(over_b, out, [layout[1]]), za[0])
-    if any(zb):
-        shape = [groups if d == rhs[1] else n for d, n in enumerate(shape_of(b))]
-        met = [groups if d == layout[1] else n for d, n in enumerate(out)]
-        ones = build.constant(1, shape, element_of(b))
-        over_a = build.add(ConvOp, [a, ones], tensor(met, i32), **properties)
-        over_a = _each_feature(build, over_a, layout[1], out)
-        total = _less(build, total, over_a, _along(build, zb, op.rhs, place, out))
-    if any(za) and any(zb):
-        total = _less(build, total, _along(build, [-za[0] * window * z for z in zb], op.rhs, place, out), 1)
-    return total
-
-
-def _padded(build: StorageBuilder, op: ConvOp, a: SSAValue, zero: int) -> SSAValue:
-    """The input of a convolution with the zero point around and between its elements, as the window meets them."""
-    rank = len(to_ints(op.lhs_layout))
-    low, high, interior = [0] * rank, [0] * rank, [0] * rank
-    lists = zip(to_ints(op.low), to_ints(op.high), to_ints(op.lhs_dilation), strict=True)
-    for i, (before, after, dilation) in enumerate(lists):
-        d = to_ints(op.lhs_layout)[2 + i]
-        low[d], high[d], interior[d] = before, after, dilation - 1
-    return build.pad(a, zero, low, high, interior)
-
-
-def _each_feature(build: StorageBuilder, x: SSAValue, d: int, out: Sequence[int]) -> SSAValue:
-    """x, which has a feature for each group, with that for each feature of the group."""
-    shape, groups = shape_of(x), shape_of(x)[d]
-    if groups == 1:
-        return build.broadcast(build.reshape(x, [n for i, n in enumerate(shape) if i != d]), out,
-                               [i for i in range(len(out)) if i != d])
-    split = [*shape[:d], groups, out[d] // groups, *shape[d + 1 :]]
-    dims = [i for i in range(len(split)) if i != d + 1]
-    return build.reshape(build.broadcast(x, split, dims), out)
 
 
 def inverse(scale: float) -> float:

@@ -40,6 +40,11 @@ class TensorBuilder(ABC):
         array = np.broadcast_to(np.asarray(value).astype(numpy_dtype(element)), tuple(shape))
         return self.add(ConstantOp, [], tensor(shape, element), value=DataAttr.of(array))
 
+    def numbers(self, values: Sequence[float], shape: Sequence[int], element: Attribute) -> SSAValue:
+        """A constant; one number for all elements where these are equal."""
+        array = np.asarray(values).astype(numpy_dtype(element)).reshape(shape)
+        return self.add(ConstantOp, [], tensor(shape, element), value=DataAttr.of(array))
+
     def elementwise(self, name: str, *operands: SSAValue) -> SSAValue:
         """A function of operands of one type, which gives that type."""
         return self.add(ELEMENTWISE[name], operands, operands[0].type)

@@ -432,3 +432,28 @@ func.func @main(%a: tensor<4x2xi8>, %b: tensor<2x3xi8>) -> tensor<4x3xi8> {
 // CHECK: func.func @main
 // CHECK-NEXT: %[[P:.*]] = graph.contract %a, %b {{.*}} -> tensor<4x3xi32>
 // CHECK-NEXT: graph.convert %[[P]] : (tensor<4x3xi32>) -> tensor<4x3xi8>
+
+// -----
+
+// A product of scaled integers is the scaled product of the integers, with what a zero point adds taken out.
+func.func @main(%p: tensor<4x8xi8>, %q: tensor<8x16xi8>, %s: tensor<16xf32>) -> tensor<4x16xf32> {
+  %two = graph.constant {value = #graph.data<f32, [4, 8], splat 2.0>} : () -> tensor<4x8xf32>
+  %half = graph.constant {value = #graph.data<f32, [4, 8], splat 0.5>} : () -> tensor<4x8xf32>
+  %x = graph.convert %p : (tensor<4x8xi8>) -> tensor<4x8xf32>
+  %moved = graph.sub %x, %two : tensor<4x8xf32>
+  %a = graph.mul %moved, %half : tensor<4x8xf32>
+  %y = graph.convert %q : (tensor<8x16xi8>) -> tensor<8x16xf32>
+  %scale = graph.broadcast %s {dims = [1]} : (tensor<16xf32>) -> tensor<8x16xf32>
+  %b = graph.mul %y, %scale : tensor<8x16xf32>
+  %r = graph.contract %a, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  func.return %r : tensor<4x16xf32>
+}
+// CHECK: func.func @main
+// CHECK: %[[SUMS:.*]] = graph.contract %p, %q {{.*}} -> tensor<4x16xi32>
+// CHECK: graph.reduce %{{.*}} {dims = [0], kind = "sum"} : (tensor<8x16xi32>) -> tensor<16xi32>
+// CHECK: %[[LESS:.*]] = graph.sub %[[SUMS]], %{{.*}} : tensor<4x16xi32>
+// CHECK: %[[FLOAT:.*]] = graph.convert %[[LESS]] : (tensor<4x16xi32>) -> tensor<4x16xf32>
+// CHECK: %[[HALF:.*]] = graph.mul %[[FLOAT]], %{{.*}} : tensor<4x16xf32>
+// CHECK: %[[SCALE:.*]] = graph.broadcast %s {dims = [1]} : (tensor<16xf32>) -> tensor<4x16xf32>
+// CHECK: %[[R:.*]] = graph.mul %[[HALF]], %[[SCALE]] : tensor<4x16xf32>
+// CHECK: func.return %[[R]]
