@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute
 
 from .base import FormattedOp, to_ints
@@ -37,6 +38,15 @@ def check_bits(op: FormattedOp, function: Function, operand: Attribute, result: 
             same_width(operand, result)
         except ValueError as error:
             raise op.error(str(error)) from None
+
+
+def check_scaled(op: FormattedOp, factor: FloatAttr | None, zero: IntegerAttr | None) -> None:
+    """What accumulators are multiplied by is a number, and a zero point goes with it."""
+    if factor is None:
+        if zero is not None:
+            raise op.error("adds a zero point to what it does not scale")
+    elif not math.isfinite(factor.value.data) or not factor.value.data:
+        raise op.error(f"scales by {factor.value.data}")
 
 
 def check_matmul(op: FormattedOp, steps: int, a: Shape, b: Shape, acc: Shape) -> None:

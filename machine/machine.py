@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 
 from . import files, reader
-from .parts import PIPES, CubeRate, Energy, HostCost, MachineError, MemorySpace, Move, VectorUnit
+from .parts import (
+    PIPES,
+    CubeRate,
+    Energy,
+    HostCost,
+    MachineError,
+    MemorySpace,
+    Move,
+    ScaledDrains,
+    VectorUnit,
+)
 
 DEFAULT_TARGET = "ascend-910b1"
 """The machine of a program for which nobody names one."""
@@ -62,6 +73,7 @@ class Machine:
     hbm_turn_share: float = 0.0
     atomic_us: float = 0.0
     wait_cycles: Mapping[str, int] = field(default_factory=dict)
+    scaled_drains: ScaledDrains | None = None
     library_issue_factor: float = 1.0
     library_constant_factor: float = 1.0
     library_start_us: float = 0.0
@@ -107,6 +119,21 @@ class Machine:
         if space == "l0c":
             return dtype in {self.accumulator(d) for d in self.cube}
         return dtype in self.cube or (space not in ("l1", "l0a", "l0b") and moved)
+
+    def scales_drains(self, total: str, dtype: str, factor: float, zero: int) -> str | None:
+        """Why accumulators of type `total` do not leave the cube as `dtype`, multiplied by `factor` and, as integers,
+        with `zero` added; None where they do."""
+        drains = self.scaled_drains
+        if drains is None or dtype not in drains.types.get(total, ()):
+            return f"scales {total} accumulators to {dtype}, for which {self.name} has no path"
+        bits = struct.unpack("<I", struct.pack("<f", factor))[0]
+        rest = (1 << 23 - drains.mantissa_bits) - 1
+        if not factor or bits & rest or not 0 < bits >> 23 & 0xFF < 0xFF:
+            return f"scales by {factor!r}, which is no number of {drains.mantissa_bits} bits behind the point"
+        limit = 1 << drains.offset_bits - 1
+        if not -limit <= zero < limit:
+            return f"adds {zero}, which does not fit {drains.offset_bits} bits"
+        return None
 
     def cycles_to_microseconds(self, cycles: float) -> float:
         """Core cycles as microseconds at this chip's clock."""

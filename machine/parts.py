@@ -79,6 +79,19 @@ class CubeRate:
 
 
 @dataclass(frozen=True)
+class ScaledDrains:
+    """What accumulators become on their way out of the cube where they are multiplied by a number.
+
+    types: element types that are stored, by the accumulator's; mantissa_bits: of the number, which is an f32 with so
+    many; offset_bits: of the whole number that is added before an integer is stored, with its sign.
+    """
+
+    types: Mapping[str, tuple[str, ...]]
+    mantissa_bits: int
+    offset_bits: int
+
+
+@dataclass(frozen=True)
 class VectorUnit:
     """One vector core: elements per cycle by instruction and dtype, and what other ops are built of."""
 

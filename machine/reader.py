@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from . import files
-from .parts import LEVELS, PIPES, CubeRate, Energy, HostCost, MachineError, MemorySpace, Move, VectorUnit
+from .parts import (
+    LEVELS,
+    PIPES,
+    CubeRate,
+    Energy,
+    HostCost,
+    MachineError,
+    MemorySpace,
+    Move,
+    ScaledDrains,
+    VectorUnit,
+)
 
 _REQUIRED_SPACES = ("gm", "l1", "l0a", "l0b", "l0c", "ub")
 _COMPUTING_PIPES = ("S", "M")
@@ -200,6 +211,7 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         "scalar_start_us": scalar.optional("start_us", 0.0),
         "pipes": pipes,
         "wait_cycles": waits,
+        "scaled_drains": _scaled_drains(table.child("fixpipe")) if "fixpipe" in table.table else None,
         "library_issue_factor": scalar.optional("library_issue_factor", 1.0),
         "library_constant_factor": scalar.optional("library_constant_factor", 1.0),
         "library_start_us": scalar.optional("library_start_us", 0.0),
@@ -297,6 +309,19 @@ def _moves(
         if (source, target) not in moves:
             raise table.error(f"{source}.{target}", "is missing")
     return moves
+
+
+def _scaled_drains(table: _Table) -> ScaledDrains:
+    scaled = table.child("scaled")
+    found = ScaledDrains(
+        {total: scaled.texts(total) for total in list(scaled.table)},
+        table.integer("mantissa_bits"),
+        table.integer("offset_bits"),
+    )
+    if found.mantissa_bits > 23:
+        raise table.error("mantissa_bits", "must be at most 23, as an f32 has")
+    table.close()
+    return found
 
 
 def _cube(table: _Table) -> tuple[dict[str, CubeRate], dict[str, int]]:

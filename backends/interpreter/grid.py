@@ -256,7 +256,7 @@ class GridWalker:
     def store_box(self, op: Any, x: Array, dest: SSAValue) -> None:
         """Write a tile to the box that a store addresses, converted to the device tensor's dtype."""
         tensor, view = self.where[dest]
-        x = values.raw(values.convert(x, numpy_dtype(gm(dest).element)))
+        x = values.raw(values.drained(op, x, numpy_dtype(gm(dest).element)))
         scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
         self.tensors[tensor] = boxes.store(
             self.tensors[tensor], view, x, offsets_of(op, scope), ints_of(op, "sizes"), steps_of(op)

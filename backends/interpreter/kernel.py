@@ -298,7 +298,7 @@ class NpuKernel(GridWalker):
         tensor, view = self.where[dest]
         scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
         dtype = numpy_dtype(gm(dest).element)
-        x = wide.mapped(lambda y: values.raw(values.convert(y, dtype)), tiles)
+        x = wide.mapped(lambda y: values.raw(values.drained(op, y, dtype)), tiles)
         self.tensors[tensor] = batching.store(self.tensors[tensor], view, x, box_of(op), scope, self.batch)
         self.stored.add(tensor)
 

@@ -154,6 +154,18 @@ def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
     return convert(settle(result) if function_named(name).merges else result, dtype)
 
 
+def drained(op: Any, x: Array, dtype: np.dtype) -> Array:
+    """What a store makes of a tile: accumulators may be multiplied by a number on their way."""
+    if "factor" not in op.properties:
+        return convert(x, dtype)
+    scaled = lax.mul(convert(x, np.dtype(np.float32)), np.float32(op.factor.value.data))
+    if dtype.kind not in "iu":
+        return convert(settle(scaled), dtype)
+    info, zero = np.iinfo(dtype), 0 if op.zero is None else op.zero.value.data
+    whole = lax.add(lax.round(scaled, lax.RoundingMethod.TO_NEAREST_EVEN), np.float32(zero))
+    return convert(lax.clamp(np.float32(info.min), whole, np.float32(info.max)), dtype)
+
+
 # -- reductions --------------------------------------------------------------------------------------------
 
 

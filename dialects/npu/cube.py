@@ -150,8 +150,8 @@ class CopyL0cOp(NpuOp):
         return SourceBox.of(self)
 
     def refused_by(self, machine: Machine) -> str | None:
-        elements = buffer(self.source).element, buffer(self.dest).element
-        return refuse_path(machine, "l0c", "ub", self.PIPE) or refuse_drain(machine, *map(dtype_name, elements))
+        total, drained = dtype_name(buffer(self.source).element), dtype_name(buffer(self.dest).element)
+        return refuse_path(machine, "l0c", "ub", self.PIPE) or refuse_drain(machine, total, drained)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         move = machine.moves[("l0c", "ub")]

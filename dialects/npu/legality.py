@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import prop_def, region_def
 from xdsl.utils.exceptions import VerifyException
 
@@ -221,8 +221,14 @@ def refuse_product(machine: Machine, left: str, right: str, total: str) -> str |
     return None
 
 
-def refuse_drain(machine: Machine, total: str, dtype: str) -> str | None:
-    """Why accumulators of type `total` do not leave the cube as `dtype`; None where they do."""
+def refuse_drain(
+    machine: Machine, total: str, dtype: str, factor: Attribute | None = None, zero: Attribute | None = None
+) -> str | None:
+    """Why accumulators of type `total` do not leave the cube as `dtype`, with these properties of the op; None where
+    they do."""
+    if isinstance(factor, FloatAttr):
+        added = integer(zero) if zero is not None else 0
+        return machine.scales_drains(total, dtype, factor.value.data, added)
     if dtype == total or (total == "f32" and dtype in ("f16", "bf16")):
         return None
     return f"gives {total} accumulators as {dtype}; they leave the cube as they are, or f32 as f16 or bf16"

@@ -13,6 +13,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, r
 from ...machine import Machine
 from ..base import INDEX, to_ints
 from ..dtypes import dtype_name, itemsize, size
+from ..shapes import check_scaled
 from .buffers import check_indirect, check_scalar
 from .interface import Cost, NpuOp, buffer, gm, gm_traffic
 from .legality import refuse_drain, refuse_path
@@ -156,7 +157,11 @@ class StoreNdOp(TransferOp):
 
 @irdl_op_definition
 class FixpipeOp(TransferOp):
-    """l0c -> gm through the fixpipe, converting the accumulator to the tensor's element type."""
+    """l0c -> gm through the fixpipe, converting the accumulator to the tensor's element type.
+
+    With `factor` it is multiplied by that in f32 before; integers are rounded to even then, `zero` is added, and they
+    saturate.
+    """
 
     name = "npu.fixpipe"
     CONVERTS: ClassVar[bool] = True
@@ -168,15 +173,18 @@ class FixpipeOp(TransferOp):
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
     steps = opt_prop_def(DenseArrayBase)
+    factor = opt_prop_def(FloatAttr)
+    zero = opt_prop_def(IntegerAttr)
 
     def verify_(self) -> None:
         super().verify_()
         if buffer(self.source).space != "l0c":
             raise self.error(f"drains l0c, not {buffer(self.source).space}")
+        check_scaled(self, self.factor, self.zero)
 
     def refused_by(self, machine: Machine) -> str | None:
-        elements = buffer(self.source).element, gm(self.dest).element
-        return super().refused_by(machine) or refuse_drain(machine, *map(dtype_name, elements))
+        total, stored = dtype_name(buffer(self.source).element), dtype_name(gm(self.dest).element)
+        return super().refused_by(machine) or refuse_drain(machine, total, stored, self.factor, self.zero)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.move_cost(machine, indices, write=True)

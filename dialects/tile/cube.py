@@ -85,8 +85,8 @@ class DrainOp(TileOp):
         check_extract(self, source, to_ints(self.sizes), starts, out, self.result.type)
 
     def refused_by(self, machine: Machine) -> str | None:
-        elements = tile_type(self.source).element, tile_type(self.result).element
-        return refuse_path(machine, "l0c", "ub", Pipe.V) or refuse_drain(machine, *map(dtype_name, elements))
+        total, drained = dtype_name(tile_type(self.source).element), dtype_name(tile_type(self.result).element)
+        return refuse_path(machine, "l0c", "ub", Pipe.V) or refuse_drain(machine, total, drained)
 
 
 @irdl_op_definition

@@ -29,7 +29,7 @@ from ..npu.buffers import check_indirect, check_scalar, check_view
 from ..npu.interface import NpuOp
 from ..npu.legality import refuse_drain, refuse_path
 from ..npu.types import GmType, Pipe
-from ..shapes import check_list_lengths
+from ..shapes import check_list_lengths, check_scaled
 from .interface import TileOp, tile_type
 from .types import TileType
 
@@ -99,7 +99,8 @@ class LoadOp(BoxOp):
 
 @irdl_op_definition
 class StoreOp(BoxOp):
-    """ub or l0c -> device memory; elements outside the tensor are not written."""
+    """ub or l0c -> device memory; elements outside the tensor are not written. Accumulators (l0c) are multiplied by
+    `factor` on the way; integers are rounded to even then, `zero` is added, and they saturate."""
 
     name = "tile.store"
     source = operand_def(TileType)
@@ -108,6 +109,8 @@ class StoreOp(BoxOp):
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
     steps = opt_prop_def(DenseArrayBase)
+    factor = opt_prop_def(FloatAttr)
+    zero = opt_prop_def(IntegerAttr)
 
     def effects(self) -> AbstractSet[EffectInstance]:
         return effects_on([self.source], [self.dest])
@@ -120,6 +123,9 @@ class StoreOp(BoxOp):
             raise self.error(f"drains l0c or ub, not {tile_type(self.source).space}")
         if self.dest.type.element != tile_type(self.source).element and tile_type(self.source).space == "ub":
             raise self.error(f"moves {self.source.type} to {self.dest.type.element}, and converts nothing")
+        if self.factor is not None and tile_type(self.source).space == "ub":
+            raise self.error("scales what leaves ub: only accumulators are scaled on their way")
+        check_scaled(self, self.factor, self.zero)
 
     def pipes(self) -> Sequence[Pipe]:
         return (Pipe.FIX if tile_type(self.source).space == "l0c" else Pipe.MTE3,)
@@ -130,7 +136,8 @@ class StoreOp(BoxOp):
         refused = refuse_path(machine, source.space, "gm", self.pipes()[0])
         if refused is not None or source.space == "ub":
             return refused
-        return refuse_drain(machine, dtype_name(source.element), dtype_name(self.dest.type.element))
+        elements = dtype_name(source.element), dtype_name(self.dest.type.element)
+        return refuse_drain(machine, *elements, self.factor, self.zero)
 
 
 @irdl_op_definition

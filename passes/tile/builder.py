@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     Signedness,
     StringAttr,
     TensorType,
+    f32,
     f64,
     i64,
 )
@@ -203,7 +204,10 @@ class KernelBuilder:
         offsets: Sequence[Expr],
         sizes: Sequence[int],
         steps: Sequence[int] | None = None,
+        factor: float | None = None,
+        zero: int = 0,
     ) -> None:
+        """Stores a tile; factor, zero: what an accumulator is multiplied by on the way, and what is added then."""
         indices, rows = pack(offsets)
         plain = steps is None or all(s == 1 for s in steps)
         self.add(
@@ -212,6 +216,8 @@ class KernelBuilder:
             offsets=rows,
             sizes=ints(sizes),
             steps=None if plain else ints(steps or ()),
+            factor=None if factor is None else FloatAttr(factor, f32),
+            zero=integer_attr(zero) if zero else None,
         )
 
     def finish(self, name: str) -> ops.KernelOp:

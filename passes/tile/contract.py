@@ -31,6 +31,7 @@ from .bound import CubeCost, CubeProblem
 from .builder import KernelBuilder, dense, gm_of, hand_back
 from .contraction_axes import ContractionSteps, Operand
 from .cube_schedule import CubePlan, Refused, cube_schedules, refusal
+from .draining import scaled_drain
 from .schedule import UB_FRACTION
 from .scheduled import ScheduledKernel, as_cube, cannot_obey
 from .steps import Emitter, Ref, Step
@@ -44,11 +45,16 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
         self.asked = asked
         self.slots = asked.ub or 2
         self.views = [o.view(dict(enumerate(self.extents))) for o in self.operands]
+        self.drain = scaled_drain(fusion, self.anchor.result, machine)
+        if self.drain is not None:
+            self.members = []
         self.problem = self._problem()
         self.costs: dict[tuple, CubeCost] = {}
         """What a step and its loads cost, as far as known."""
         element = element_of(self.anchor.result)
         self.made[self.anchor.result] = self._accumulator(element)
+        if self.drain is not None:
+            self.made[self.yielded[0]] = self.made[self.anchor.result]
         self.build_steps()
         self.plain = len(self.steps) == 2 and not machine.fused
 
@@ -128,7 +134,7 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
             wide_m=not lhs.transpose,
             windows=frozenset(a for d in slid for a in d.terms if self.role[a] == "k"),
             dtype=kind,
-            stored=itemsize(element_of(self.anchor.result)),
+            stored=itemsize(element_of(self.yielded[0] if self.drain else self.anchor.result)),
             epilogue=each,
             epilogue_head=head,
         )
@@ -372,7 +378,8 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
         dims = [*self.b_axes, *self.m_axes, *self.n_axes]
         view = b.view(target, [self.extents[a] for a in dims] or [1], [by_axis[a] for a in dims] or [1])
         offsets = [position[a] for a in dims] or [Expr()]
-        b.store(self.acc, view, offsets, [plan.l0[a] for a in dims] or [1])
+        factor, zero = (self.drain.factor, self.drain.zero) if self.drain else (None, 0)
+        b.store(self.acc, view, offsets, [plan.l0[a] for a in dims] or [1], factor=factor, zero=zero)
 
     # -- epilogue ----------------------------------------------------------------------------------------------
 

@@ -516,3 +516,15 @@ npu.branch %i : (tensor<i32>) {
   npu.yield %n : (tensor<i32>)
 }
 // CHECK: 'npu.loop' results must have the types of the numbers it carries
+
+// -----
+
+%t, %x = "test.op"() : () -> (!npu.buffer<8x16xi32, l0c>, !npu.gm<8x16xi8>)
+npu.fixpipe %t, %x at [0, 0] {sizes = [8, 16], zero = 3} : (!npu.buffer<8x16xi32, l0c>, !npu.gm<8x16xi8>)
+// CHECK: 'npu.fixpipe' adds a zero point to what it does not scale
+
+// -----
+
+%t, %x = "test.op"() : () -> (!npu.buffer<8x16xi32, l0c>, !npu.gm<8x16xi8>)
+npu.fixpipe %t, %x at [0, 0] {factor = 0.0 : f32, sizes = [8, 16]} : (!npu.buffer<8x16xi32, l0c>, !npu.gm<8x16xi8>)
+// CHECK: 'npu.fixpipe' scales by 0.0

@@ -382,3 +382,42 @@ npu.kernel @k {grid = [1], kind = "vector", outputs = 1, workspaces = 0} {
 ^bb0(%i: index, %a: !npu.gm<4xf32>):
 }
 // CHECK: 'npu.launch' names other outputs and workspaces than @k
+
+// -----
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  npu.kernel @k {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    npu.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %z = npu.alloc {address = 0} : () -> !npu.buffer<16x16xi32, l0c>
+      npu.fixpipe %z, %a at [0, 0] {factor = 0.3 : f32, sizes = [16, 16]} : (!npu.buffer<16x16xi32, l0c>, !npu.gm<16x16xf16>)
+    }
+  }
+}
+// CHECK: 'npu.fixpipe' scales by 0.30000001192092896, which is no number of 10 bits behind the point
+
+// -----
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  npu.kernel @k {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xi8>, %b: !npu.gm<16x16xf32>):
+    npu.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %z = npu.alloc {address = 0} : () -> !npu.buffer<16x16xi32, l0c>
+      npu.fixpipe %z, %a at [0, 0] {factor = 0.5 : f32, zero = 256, sizes = [16, 16]} : (!npu.buffer<16x16xi32, l0c>, !npu.gm<16x16xi8>)
+    }
+  }
+}
+// CHECK: 'npu.fixpipe' adds 256, which does not fit 9 bits
+
+// -----
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  npu.kernel @k {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xi16>, %b: !npu.gm<16x16xf32>):
+    npu.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %z = npu.alloc {address = 0} : () -> !npu.buffer<16x16xi32, l0c>
+      npu.fixpipe %z, %a at [0, 0] {factor = 0.5 : f32, sizes = [16, 16]} : (!npu.buffer<16x16xi32, l0c>, !npu.gm<16x16xi16>)
+    }
+  }
+}
+// CHECK: 'npu.fixpipe' scales i32 accumulators to i16, for which ascend-910b1 has no path

@@ -395,3 +395,21 @@ tile.store %t, %x at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xf32, l1>, !npu.
 
 "tile.sort"() <{descending = array<i64: 0>, keys = array<i64: 0>, total = array<i64: 0>}> : () -> ()
 // CHECK: 'tile.sort' needs results, the last of which is a tile to work in
+
+// -----
+
+%t, %x = "test.op"() : () -> (!tile.tile<8x16xi32, l0c>, !npu.gm<8x16xi8>)
+tile.store %t, %x at [0, 0] {sizes = [8, 16], zero = 3} : (!tile.tile<8x16xi32, l0c>, !npu.gm<8x16xi8>)
+// CHECK: 'tile.store' adds a zero point to what it does not scale
+
+// -----
+
+%t, %x = "test.op"() : () -> (!tile.tile<8x16xi32, l0c>, !npu.gm<8x16xi8>)
+tile.store %t, %x at [0, 0] {factor = 0.0 : f32, sizes = [8, 16]} : (!tile.tile<8x16xi32, l0c>, !npu.gm<8x16xi8>)
+// CHECK: 'tile.store' scales by 0.0
+
+// -----
+
+%t, %x = "test.op"() : () -> (!tile.tile<8x16xi8, ub>, !npu.gm<8x16xi8>)
+tile.store %t, %x at [0, 0] {factor = 0.5 : f32, sizes = [8, 16]} : (!tile.tile<8x16xi8, ub>, !npu.gm<8x16xi8>)
+// CHECK: 'tile.store' scales what leaves ub: only accumulators are scaled on their way

@@ -180,3 +180,42 @@ npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
 ^bb0(%i: index):
 }
 // CHECK: 'tile.launch' launches @k, which is a kernel of the npu level
+
+// -----
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "cube", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %z = tile.zero : () -> !tile.tile<16x16xi32, l0c>
+      tile.store %z, %a at [0, 0] {factor = 0.3 : f32, sizes = [16, 16]} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xf16>)
+    }
+  }
+}
+// CHECK: 'tile.store' scales by 0.30000001192092896, which is no number of 10 bits behind the point
+
+// -----
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "cube", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xi8>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %z = tile.zero : () -> !tile.tile<16x16xi32, l0c>
+      tile.store %z, %a at [0, 0] {factor = 0.5 : f32, zero = 256, sizes = [16, 16]} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>)
+    }
+  }
+}
+// CHECK: 'tile.store' adds 256, which does not fit 9 bits
+
+// -----
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  tile.kernel @k {grid = [1], kind = "cube", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xi16>, %b: !npu.gm<16x16xf32>):
+    tile.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %z = tile.zero : () -> !tile.tile<16x16xi32, l0c>
+      tile.store %z, %a at [0, 0] {factor = 0.5 : f32, sizes = [16, 16]} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi16>)
+    }
+  }
+}
+// CHECK: 'tile.store' scales i32 accumulators to i16, for which ascend-910b1 has no path

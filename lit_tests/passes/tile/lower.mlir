@@ -314,3 +314,23 @@ func.func @main(%x: tensor<2x8x8x16xf32>, %s: tensor<2x4x4x16xf32>) -> tensor<2x
 // CHECK: tile.eq
 // CHECK: tile.select {{.*}}%[[S]]
 // CHECK-COUNT-4: tile.store
+
+// -----
+
+// Sums that are scaled by a number of few bits, rounded and saturated leave the cube so: no vector core works on them.
+func.func @main(%a: tensor<16x32xi8>, %w: tensor<32x16xi8>) -> tensor<16x16xi8> {
+  %f = graph.constant {value = #graph.data<f32, [16, 16], splat 0.125>} : () -> tensor<16x16xf32>
+  %z = graph.constant {value = #graph.data<f32, [16, 16], splat -3.0>} : () -> tensor<16x16xf32>
+  %low = graph.constant {value = #graph.data<f32, [16, 16], splat -128.0>} : () -> tensor<16x16xf32>
+  %high = graph.constant {value = #graph.data<f32, [16, 16], splat 127.0>} : () -> tensor<16x16xf32>
+  %s = graph.contract %a, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<16x32xi8>, tensor<32x16xi8>) -> tensor<16x16xi32>
+  %x = graph.convert %s : (tensor<16x16xi32>) -> tensor<16x16xf32>
+  %y = graph.mul %x, %f : tensor<16x16xf32>
+  %r = graph.round_even %y : tensor<16x16xf32>
+  %m = graph.add %r, %z : tensor<16x16xf32>
+  %c = graph.clamp %low, %m, %high : tensor<16x16xf32>
+  %q = graph.convert %c : (tensor<16x16xf32>) -> tensor<16x16xi8>
+  func.return %q : tensor<16x16xi8>
+}
+// CHECK: tile.kernel @contract_0 {grid = {{.*}}, kind = "cube"
+// CHECK: tile.store {{.*}} {factor = 1.25{{.*}} : f32, sizes = {{.*}}, zero = -3} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>)
