@@ -10,6 +10,7 @@ from xdsl.parser import Parser
 from tilewright.backends.simulator import Copy, Launch, Repeat, Scalars, SimulationError, Transfer, simulate
 from tilewright.backends.simulator.core import Event
 from tilewright.dialects import make_context
+from tilewright.dialects.npu.scatter import VScatterOp
 from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.machine import Machine, Move
 
@@ -442,3 +443,17 @@ def test_an_event_later_takes_as_long() -> None:
     """Sections that start later have the events of one that starts at once."""
     later = Event(None, 2, 3, 7, (1,)).later(10)  # pyright: ignore[reportArgumentType]
     assert (later.start, later.end, later.variant, later.env) == (13, 17, 2, (1,))
+
+
+def test_a_scatter_pays_for_a_type_that_the_unit_lacks() -> None:
+    """bf16 is as wide as f16, but each row is converted to f32 and back."""
+    cost = {}
+    for dtype in ("f16", "bf16"):
+        tile, rows = f"!npu.buffer<64x256x{dtype}, ub>", f"!npu.buffer<32x256x{dtype}, ub>"
+        text = f"""%t, %i, %u = "test.op"() : () -> ({tile}, !npu.buffer<32xi32, ub>, {rows})
+        npu.vscatter %t, %i, %u, %t at [0] {{kind = "sum"}} : ({tile}, !npu.buffer<32xi32, ub>, {rows}, {tile})"""
+        context = make_context()
+        context.allow_unregistered = True
+        (op,) = (op for op in Parser(context, text).parse_module().walk() if isinstance(op, VScatterOp))
+        cost[dtype] = op.cost(B1, [0]).cycles
+    assert cost["bf16"] > 1.2 * cost["f16"]

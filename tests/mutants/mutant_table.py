@@ -66,6 +66,7 @@ TABLE: dict[str, Tests] = {
     "dialects/graph/": (
         "lit/dialects/graph",
         "tests/passes/test_lit_values.py",
+        "tests/dialects/test_effects.py",
         "tests/frontends/test_stablehlo.py",
         "tests/frontends/test_jax.py",
         *OPS,
@@ -78,9 +79,11 @@ TABLE: dict[str, Tests] = {
     ),
     "dialects/npu/synchronization.py": ("lit/dialects/npu", *CHECK[1:], *COST),
     "dialects/npu/streams.py": ("lit/dialects/npu", *CHECK[1:], *COST),
+    "dialects/npu/host_program.py": ("lit/dialects/npu", "tests/dialects/test_effects.py", *CHECK[1:], *COST),
     "dialects/npu/": ("lit/dialects/npu", "tests/backends/test_interpreter_npu.py", *COST, *OPS),
     "dialects/": (
         "lit/dialects",
+        "tests/dialects/test_effects.py",
         "tests/machine/test_machine.py",
         "tests/frontends/test_constants.py",
         *COST,
@@ -95,6 +98,7 @@ TABLE: dict[str, Tests] = {
     "passes/graph/": (
         "tests/passes/test_lit_values.py",
         "lit/passes/graph",
+        "tests/passes/test_held.py",
         "tests/passes/test_partition.py",
         "tests/passes/test_values.py",
         "tests/ops/test_fusion.py",

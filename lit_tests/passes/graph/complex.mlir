@@ -80,3 +80,20 @@ func.func @main(%x: tensor<8xcomplex<f32>>) -> tensor<8xcomplex<f32>> {
 // CHECK: %[[S:.*]] = graph.sin %x_im
 // CHECK: %[[Z:.*]] = graph.eq %x_im
 // CHECK-NEXT: %y_im = graph.select %[[Z]], %x_im
+
+// -----
+
+// A conversion between complex types of one kind is none; from a real number there is an imaginary part of 0.
+func.func @main(%x: tensor<4xcomplex<f32>>, %y: tensor<4xf16>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %same = graph.convert %x : tensor<4xcomplex<f32>>
+  %im = graph.imag %same : (tensor<4xcomplex<f32>>) -> tensor<4xf32>
+  %wide = graph.convert %y : (tensor<4xf16>) -> tensor<4xcomplex<f32>>
+  %none = graph.imag %wide : (tensor<4xcomplex<f32>>) -> tensor<4xf32>
+  func.return %im, %none : tensor<4xf32>, tensor<4xf32>
+}
+// CHECK-LABEL: @main
+// CHECK: %[[VIEW:.*]] = graph.view %x
+// CHECK: %[[PART:.*]] = graph.slice %[[VIEW]] {limits = [4, 2], starts = [0, 1]
+// CHECK: %[[IM:.*]] = graph.reshape %[[PART]]
+// CHECK: %[[ZERO:.*]] = graph.constant {value = #graph.data<f32, [4], splat 0.0>}
+// CHECK: func.return %[[IM]], %[[ZERO]]
