@@ -2,9 +2,13 @@
 
 import jax
 import numpy as np
+import pytest
 from jax import lax
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
 
 from tilewright.backends.interpreter import run_graph
+from tilewright.dialects import make_context
 from tilewright.frontends import lower_function
 
 
@@ -21,3 +25,15 @@ def test_slice_of_a_gather() -> None:
         args = x, np.asarray([4, 9, first], np.uint32), np.int8(start)
         (got,) = run_graph(lower_function(run, args).module, *args)
         np.testing.assert_array_equal(got, x[7:, :, want : want + 1])
+
+
+@pytest.mark.parametrize("callee", ["declared", "missing"])
+def test_a_function_without_a_body_is_not_called(callee: str) -> None:
+    text = f"""func.func private @declared(tensor<f32>) -> tensor<f32>
+    func.func @main(%x: tensor<f32>) -> tensor<f32> {{
+      %y = func.call @{callee}(%x) : (tensor<f32>) -> tensor<f32>
+      func.return %y : tensor<f32>
+    }}"""
+    module = Parser(make_context(), text).parse_module()
+    with pytest.raises(VerifyException, match=f"'func.call'.* calls .*{callee}.*, which does not exist"):
+        run_graph(module, np.float32(1))

@@ -84,6 +84,7 @@ TABLE: dict[str, Tests] = {
     "dialects/": (
         "lit/dialects",
         "tests/dialects/test_effects.py",
+        "tests/dialects/test_functions.py",
         "tests/machine/test_machine.py",
         "tests/frontends/test_constants.py",
         *COST,
