@@ -136,9 +136,11 @@ def element_type(name: str) -> Attribute:
 
 def numpy_dtype(element: Attribute | str) -> np.dtype:
     """The numpy counterpart of an element type, or of what it is stored as."""
-    if isinstance(element, StoredAs):
-        element = element.storage
-    return _NUMPY[element if isinstance(element, str) else dtype_name(element)]
+    name = element if isinstance(element, str) else _BY_TYPE.get(element)
+    if name is None:
+        assert isinstance(element, Attribute)
+        name = dtype_name(element.storage if isinstance(element, StoredAs) else element)
+    return _NUMPY[name]
 
 
 def name_of_numpy(dtype: np.dtype) -> str:
