@@ -420,6 +420,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources = [(e, target) for e in examples() for target in TARGETS]
     sources += [(f"random {i}", TARGETS[i % 2]) for i in range(args.random)]
     sources += [(f"barriers {i}", TARGETS[i % 2]) for i in range(1, args.barriers + 1)]
+    sources += [(f"quantized {i}", TARGETS[i % 2]) for i in range(args.quantized)]
     sources += [(f"fuzz {i}", TARGETS[i % 2]) for i in range(args.fuzz)]
     return [(*s, args.each, args.host, args.seed, claims) for s in sources if re.search(args.only, s[0])]
 
@@ -432,6 +433,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", type=int, default=20, help="mutants of each host program")
     parser.add_argument("--random", type=int, default=40, help="random functions besides the examples")
     parser.add_argument("--fuzz", type=int, default=60, help="random programs with control flow")
+    parser.add_argument("--quantized", type=int, default=8, help="programs of quantized layers")
     parser.add_argument("--barriers", type=int, default=4, help="programs with barriers")
     parser.add_argument("--only", default="", help="sources whose name has this (a regular expression)")
     parser.add_argument("--seed", type=int, default=0)

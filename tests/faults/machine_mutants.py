@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from mutation import Random, every, pick, section_of
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import FloatAttr, StringAttr, f32
 from xdsl.ir import Attribute, Operation
 
 from tilewright.dialects import npu as ops
@@ -153,6 +153,18 @@ def wrong_move(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     return f"{new.name} of an accumulator"
 
 
+def wrong_drain(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    """An accumulator is scaled by a number that the fixpipe has not, or moved by one that is too large."""
+    drain = pick(rng, every(kernel, ops.FixpipeOp))
+    if drain is None:
+        return None
+    if rng.random() < 0.5:
+        drain.properties["factor"] = FloatAttr(0.3, f32)
+        return "a factor of 0.3"
+    drain.properties["factor"], drain.properties["zero"] = FloatAttr(0.5, f32), integer_attr(1000)
+    return "a zero point of 1000"
+
+
 MACHINE_MUTATIONS = (
     wrong_core,
     wrong_kind,
@@ -162,5 +174,6 @@ MACHINE_MUTATIONS = (
     wrong_engine_element,
     wrong_space,
     wrong_move,
+    wrong_drain,
 )
 

@@ -1,8 +1,8 @@
 """The programs that faults are injected into: the examples, random functions, random programs with control flow, and
 ones whose flags are too many, so that they have barriers.
 
-A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `barriers 1`. Nothing here imports JAX before a program is
-compiled.
+A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `barriers 1`. Nothing here imports JAX before a
+program is compiled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import tilewright as tw
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [
     p
-    for p in map(str, (ROOT / "tests", *(ROOT / "tests" / d for d in ("ops", "support"))))
+    for p in map(str, (ROOT / "tests", *(ROOT / "tests" / d for d in ("ops", "quantized", "support"))))
     if p not in sys.path
 ]
 
@@ -67,6 +67,8 @@ def subject(source: str, target: str) -> Subject:
         return random_subject(int(number), target)
     if kind == "fuzz":
         return fuzz_subject(int(number), target)
+    if kind == "quantized":
+        return quantized_subject(int(number), target)
     if kind == "barriers":
         return barriers_subject(int(number), target)
     return example(source, target)
@@ -116,6 +118,21 @@ def fuzz_subject(number: int, target: str) -> Subject:
     with jax.enable_x64(program.x64):
         module = tw.compile(program.function(), *program.arguments(), target=target).module()
     return Subject(f"fuzz {number} for {target}", module, target)
+
+
+def quantized_subject(number: int, target: str) -> Subject:
+    """Layers of quantized numbers, and one whose sums leave the cube scaled where the machine can do that."""
+    from layers import Grid, Layer, module, random_layer
+
+    rng = np.random.default_rng(number)
+    grids = [Grid("i8", (scale,), (zero,), -128, 127) for scale, zero in ((0.5, 0), (0.25, 0), (32.0, -3))]
+    drained = Layer((40, 64), (64, 48), (40, 48), (grids[0], grids[1], grids[2]))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "layers.mlir"
+        file.write_text(module([drained, *(random_layer(rng) for _ in range(3))]))
+        return Subject(
+            f"quantized {number} for {target}", tw.compile(str(file), target=target).module(), target
+        )
 
 
 def barriers_subject(number: int, target: str) -> Subject:

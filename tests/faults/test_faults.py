@@ -48,6 +48,10 @@ def test_no_mutant_of_a_random_kernel_escapes() -> None:
     assert sum(sample(subject(f"random {i}", TARGETS[i % 2]), 8, 8) for i in range(6)) >= 60
 
 
+def test_no_mutant_of_a_quantized_layer_escapes() -> None:
+    assert sum(sample(subject(f"quantized {i}", TARGETS[i % 2]), 6, 6) for i in (0, 1)) >= 60
+
+
 def test_no_mutant_of_a_program_with_control_flow_escapes() -> None:
     assert sum(sample(subject(f"fuzz {i}", TARGETS[i % 2]), 2, 30) for i in (0, 1, 3)) >= 90
 
