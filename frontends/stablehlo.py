@@ -9,6 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from .errors import FrontendError
+from .uniform import PREFIX
 
 _BYTECODE = b"ML\xefR"
 _BRACE = re.compile(rb"[{}]")
@@ -29,12 +30,13 @@ _NAME = re.compile(r"(?:stablehlo|chlo|mhlo|vhlo)\.[a-z]\w*")
 
 
 def is_stablehlo(source: str | bytes) -> bool:
-    """Whether `source` is MLIR bytecode, or text that uses an operation of StableHLO, CHLO or MHLO."""
+    """Whether `source` is MLIR bytecode, or text that uses an operation of StableHLO, CHLO or MHLO, or quantized types
+    as StableHLO has them."""
     if isinstance(source, bytes):
         if source.startswith(_BYTECODE):
             return True
         source = source.decode("utf-8", errors="replace")
-    return any(
+    return PREFIX in source or any(
         found["custom"] or (found["operands"] and not found["location"] and _NAME.fullmatch(found["generic"]))
         for found in _OPERATION.finditer(source)
     )

@@ -101,6 +101,9 @@ class Walk:
         self._here: LocationAttr = _UNKNOWN
         self._doing = "func.func"
         self._types: dict[Any, TensorType] = {}
+        self._number_types: dict[Any, TensorType] = {}
+        """The same inside ops that compute with what quantized numbers stand for."""
+        self._as_numbers = 0
         self.bodies: dict[tuple[Any, ...], Any] = {}
         """What bodies of one op compute, for rules that recognise them."""
         self._locations: dict[Any, LocationAttr | None] = {}
@@ -240,7 +243,12 @@ class Walk:
             wanted = [
                 t if k is None else tensor(t.get_shape(), k.expressed) for t, k in zip(types, kinds, strict=True)
             ]
+            # the bodies of an op are in the numbers, too: what is combined is rounded once, at the end
+            kept, self._types, self._number_types = self._types, self._number_types, {}
+            self._as_numbers += 1
             results = rule(walk, op, plain, wanted)
+            self._as_numbers -= 1
+            self._types, self._number_types = kept, self._types
             return results and [
                 v if k is None else self.emit(QuantizeOp, [v], [t])[0]
                 for v, k, t in zip(results, kinds, types, strict=True)
@@ -408,8 +416,10 @@ class Walk:
         if bindings.DYNAMIC in shape:
             raise DynamicShape(f"{self.named()} has the dynamic shape {source}; shapes must be static")
         try:
-            made = uniform_type(element) if element.startswith(PREFIX) else element_type(element)
-            return tensor(shape, made)
+            if not element.startswith(PREFIX):
+                return tensor(shape, element_type(element))
+            made = uniform_type(element)
+            return tensor(shape, made.expressed if self._as_numbers else made)
         except ValueError:
             raise FrontendError(f"{self.named()} uses type {source}, which is not supported") from None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -98,3 +100,111 @@ def test_what_nobody_knows_is_refused_by_its_name(line: str, message: str):
         lower(
             f"func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {{\n  {line}\n  return %0 : tensor<2xf32>\n}}"
         )
+
+
+def seen(q: np.ndarray) -> np.ndarray:
+    """The numbers that stored ones of type Q stand for."""
+    return (q.astype(np.float32) - 3) * 0.5
+
+
+def stored(x: np.ndarray) -> np.ndarray:
+    return np.clip(np.rint(np.asarray(x) * 2) + 3, -128, 127).astype(np.int8)
+
+
+LOOP = f"""func.func @main(%a: tensor<4x{Q}>) -> tensor<4x{Q}> {{
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %c, %x = %a) : tensor<i32>, tensor<4x{Q}> cond {{
+    %n = stablehlo.constant dense<3> : tensor<i32>
+    %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %t : tensor<i1>
+  }} do {{
+    %o = stablehlo.constant dense<1> : tensor<i32>
+    %j = stablehlo.add %i, %o : tensor<i32>
+    %y = stablehlo.add %x, %x : tensor<4x{Q}>
+    stablehlo.return %j, %y : tensor<i32>, tensor<4x{Q}>
+  }}
+  return %r#1 : tensor<4x{Q}>
+}}"""
+
+CALLS = f"""func.func private @f(%x: tensor<4x{Q}>) -> tensor<4x{Q}> {{
+  %0 = stablehlo.tanh %x : tensor<4x{Q}>
+  return %0 : tensor<4x{Q}>
+}}
+func.func @main(%a: tensor<4x{Q}>) -> tensor<4x{Q}> {{
+  %0 = call @f(%a) : (tensor<4x{Q}>) -> tensor<4x{Q}>
+  %1 = call @f(%0) : (tensor<4x{Q}>) -> tensor<4x{Q}>
+  return %1 : tensor<4x{Q}>
+}}"""
+
+SUMS = f"""func.func @main(%a: tensor<4x5x{Q}>, %b: tensor<{Q}>) -> tensor<4x{Q}> {{
+  %0 = stablehlo.reduce(%a init: %b) applies stablehlo.add across dimensions = [1]
+    : (tensor<4x5x{Q}>, tensor<{Q}>) -> tensor<4x{Q}>
+  return %0 : tensor<4x{Q}>
+}}"""
+
+POOL = f"""func.func @main(%a: tensor<4x6x{Q}>, %b: tensor<{Q}>) -> tensor<2x3x{Q}> {{
+  %0 = "stablehlo.reduce_window"(%a, %b) ({{
+  ^bb0(%x: tensor<{Q}>, %y: tensor<{Q}>):
+    %m = stablehlo.maximum %x, %y : tensor<{Q}>
+    stablehlo.return %m : tensor<{Q}>
+  }}) {{window_dimensions = array<i64: 2, 2>, window_strides = array<i64: 2, 2>}}
+    : (tensor<4x6x{Q}>, tensor<{Q}>) -> tensor<2x3x{Q}>
+  return %0 : tensor<2x3x{Q}>
+}}"""
+
+GREATER = f"""func.func @main(%a: tensor<9x{Q}>, %b: tensor<9x{Q}>) -> tensor<9xi1> {{
+  %0 = stablehlo.compare GT, %a, %b : (tensor<9x{Q}>, tensor<9x{Q}>) -> tensor<9xi1>
+  return %0 : tensor<9xi1>
+}}"""
+
+UNSIGNED = """func.func @main(%a: tensor<4xf32>) -> tensor<4x!quant.uniform<u8:f32, 0.5:7>> {
+  %0 = stablehlo.uniform_quantize %a : (tensor<4xf32>) -> tensor<4x!quant.uniform<u8:f32, 0.5:7>>
+  return %0 : tensor<4x!quant.uniform<u8:f32, 0.5:7>>
+}"""
+
+MIXED = f"""func.func @main(%a: tensor<2x3xf32>, %w: tensor<3x4x{W}>) -> tensor<2x4xf32> {{
+  %0 = stablehlo.dot_general %a, %w, contracting_dims = [1] x [0]
+    : (tensor<2x3xf32>, tensor<3x4x{W}>) -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}}"""
+
+
+def doubled(q: np.ndarray) -> np.ndarray:
+    for _ in range(3):
+        q = stored(seen(q) * 2)
+    return q
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        (LOOP, doubled),
+        (CALLS, lambda q: stored(np.tanh(seen(stored(np.tanh(seen(q))))))),
+        (SUMS, lambda q, b: stored(seen(q).sum(1) + seen(b))),
+        (POOL, lambda q, b: np.maximum(q.reshape(2, 2, 3, 2).max((1, 3)), b)),
+        (GREATER, lambda q, r: q > r),
+        (UNSIGNED, lambda x: np.clip(np.rint(x * 2) + 7, 0, 255).astype(np.uint8)),
+        (MIXED, lambda x, w: x @ (w.astype(np.float32) * 0.25)),
+    ],
+    ids=["loop", "calls", "sums", "pool", "greater", "unsigned", "mixed"],
+)
+def test_programs_follow_what_the_numbers_stand_for(text: str, model: Any) -> None:
+    program = tw.compile(text)
+    assert all(op.name != "graph.host" for op in program.module("graph").walk())
+    args = [
+        RNG.integers(-60, 60, shape).astype(np.int8)
+        if dtype == "i8"
+        else RNG.normal(size=shape).astype(np.float32) * 40
+        for shape, dtype in program.inputs
+    ]
+    for memory in ("typed", "bytes"):
+        (got,) = program.executable(memory)(*args)
+        np.testing.assert_allclose(np.asarray(got), model(*args), rtol=1e-6)
+    assert tw.verify(text, *args).ok
+
+
+def test_a_scale_of_zero_is_refused() -> None:
+    kind = "tensor<4x!quant.uniform<i8:f32, 0.0>>"
+    text = f"func.func @main(%a: {kind}) -> {kind} {{ return %a : {kind} }}"
+    with pytest.raises(FrontendError, match=r"^model.mlir:1:\d+: not valid StableHLO: scale 0.0.* out of"):
+        lower(text)
