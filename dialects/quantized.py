@@ -92,6 +92,14 @@ class QuantizedFacts:
             raise ValueError(f"{list(shape)} has {size(found)} blocks, and {len(self.scales)} scales are given")
         return found
 
+    def quotients(self, target: QuantizedFacts) -> list[float]:
+        """What numbers in units of these scales are multiplied by to be in those of `target`, for each block of the one
+        that has blocks. Both know their scales."""
+        assert self.scales is not None and target.scales is not None
+        many = max(len(self.scales), len(target.scales))
+        mine, theirs = (q * (many // len(q)) for q in (self.scales, target.scales))
+        return [a / b for a, b in zip(mine, theirs, strict=True)]
+
     def moved(self, place: Callable[[int], int]) -> QuantizedFacts:
         """The same where each dimension d with blocks has become `place(d)`. Raises ValueError where several scales
         change their order for it."""

@@ -65,7 +65,7 @@ settings.register_profile(
     "fixed", max_examples=6, derandomize=True, deadline=None, database=None, suppress_health_check=_HEALTH
 )
 settings.register_profile(
-    "search", max_examples=300, deadline=None, database=None, suppress_health_check=_HEALTH
+    "search", max_examples=100, deadline=None, database=None, suppress_health_check=_HEALTH
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 

@@ -113,10 +113,7 @@ def _rescaled(x: Array, source: QuantizedFacts, target: QuantizedFacts) -> Array
 
 def requantizing(shape: Sequence[int], source: QuantizedFacts, target: QuantizedFacts) -> Array:
     """What each integer in units of the scales of `source` is multiplied by to be in those of `target`."""
-    assert source.scales is not None and target.scales is not None
-    many = max(len(source.scales), len(target.scales))
-    pairs = zip(*(q.scales * (many // len(q.scales)) for q in (source, target) if q.scales), strict=True)
-    return known([a / b for a, b in pairs], source if source.blocks else target, shape, F32)
+    return known(source.quotients(target), source if source.blocks else target, shape, F32)
 
 
 def storage(op: ops.StorageOp, x: Array) -> Array:

@@ -298,7 +298,7 @@ def _requantize(build: StorageBuilder, op: RequantizeOp) -> SSAValue:
         zeros = _zeros(build, source, None, shape_of(x), i32)
         assert zeros is not None
         x = build.joined(build.elementwise("sub", wide, zeros), shape_of(x))
-    return build.scaled(x, quotients(source, target), source if source.blocks else target, target)
+    return build.scaled(x, source.quotients(target), source if source.blocks else target, target)
 
 
 def _storage(build: StorageBuilder, op: StorageOp) -> SSAValue:
@@ -334,21 +334,12 @@ def _of_sum(
         return build.convert(x, element_type(facts.expressed))
     if facts == made.data:
         return total
-    return build.scaled(total, quotients(facts, made.data), facts if facts.blocks else made.data, made.data)
+    return build.scaled(total, facts.quotients(made.data), facts if facts.blocks else made.data, made.data)
 
 
 def inverse(scale: float) -> float:
     """What numbers are multiplied by in the place of a division by a scale: the nearest f32 number."""
     return float(np.float32(1 / scale))
-
-
-def quotients(source: QuantizedFacts, target: QuantizedFacts) -> list[float]:
-    """What numbers in units of the scales of `source` are multiplied by to be in those of `target`, for each block:
-    the nearest f32 numbers."""
-    assert source.scales is not None and target.scales is not None
-    many = max(len(source.scales), len(target.scales))
-    pairs = zip(*(q.scales * (many // len(q.scales)) for q in (source, target) if q.scales), strict=True)
-    return [float(np.float32(a / b)) for a, b in pairs]
 
 
 HANDLERS = {

@@ -133,7 +133,16 @@ def running(x):
     return jnp.cumsum(x, axis=0)
 
 
-MODELS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+QUANTIZED = """func.func @main(%x: tensor<20x30xf32>) -> tensor<20x30xf32> {
+  %q = stablehlo.uniform_quantize %x : (tensor<20x30xf32>) -> tensor<20x30x!quant.uniform<i8:f32, 0.05:3>>
+  %y = stablehlo.uniform_dequantize %q : (tensor<20x30x!quant.uniform<i8:f32, 0.05:3>>) -> tensor<20x30xf32>
+  return %y : tensor<20x30xf32>
+}
+"""
+"""StableHLO: JAX has no quantized tensors."""
+
+MODELS: dict[str, tuple[Callable[..., Any] | str, tuple[Any, ...]]] = {
+    "quantized": (QUANTIZED, (data(20, 30),)),
     "mlp": (mlp, (data(24, 70), data(70, 50, seed=1), data(50))),
     "softmax": (softmax, (data(40, 50),)),
     "norm": (norm, (data(40, 50), data(50))),

@@ -9,7 +9,7 @@ from wrong_control import MORE
 from wrong_passes import CASES as FIRST
 from wrong_passes import Case, corrupted
 
-from tilewright.frontends import lower_function
+from tilewright.frontends import lower_function, lower_stablehlo
 from tilewright.passes.pipeline import PIPELINE
 from tilewright.verification.results import Verification
 from tilewright.verification.run import verify_module
@@ -21,12 +21,12 @@ CACHE = Cache()
 """Kernels of the models are compiled once for all cases."""
 
 
-GRAPH = ("graph-complex", "graph-simplify", "graph-hoist", "graph-partition", "graph-fuse", "graph-schedule")
+GRAPH = tuple(s.name for s in PIPELINE if s.level == "graph")
 
 
 def bisected(case: Case) -> Verification:
     fn, args = MODELS[case.model]
-    module = lower_function(fn, args).module
+    module = lower_stablehlo(fn, "models.mlir") if isinstance(fn, str) else lower_function(fn, args).module
     stages = corrupted(case.stage, case.mistake)
     return verify_module(module, args, None, "ascend-910b1", stages, bisect=True, cache=CACHE)
 
@@ -50,7 +50,7 @@ def test_blame(case: Case) -> None:
     assert (culprit.kernel is not None) == inside
     if "func.return" not in case.ops and "graph.constant" not in case.ops:
         assert culprit.place is not None
-        assert "models.py:" in culprit.place
+        assert "models." in culprit.place
     if case.kind == "wrong value" and culprit.wrong:
         assert culprit.got != culprit.want
     # where another branch ran, there are no values to compare

@@ -462,11 +462,13 @@ class Case:
     reproduced: bool = True
 
 
+QUANTIZED = "graph-quantized"
 COMPLEX, SIMPLIFY, FUSE, SCHEDULE = "graph-complex", "graph-simplify", "graph-fuse", "graph-schedule"
 TILE_, NPU = "graph-to-tile", "tile-to-npu"
 ALLOCATE, SYNC, PLAN = "npu-allocate", "npu-synchronize", "npu-plan-memory"
 
 CASES = (
+    Case("quantized-swaps-sub", QUANTIZED, "quantized", swapped(GRAPH["sub"]), ("graph.dequantize",)),
     Case("complex-swaps-sub", COMPLEX, "turned", swapped(GRAPH["sub"]), ("graph.sub", "graph.real")),
     Case("simplify-swaps-sub", SIMPLIFY, "softmax", swapped(GRAPH["sub"]), ("graph.sub",)),
     Case("simplify-swaps-div", SIMPLIFY, "softmax", swapped(GRAPH["div"]), ("graph.div",)),
