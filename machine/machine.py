@@ -135,6 +135,12 @@ class Machine:
             return f"adds {zero}, which does not fit {drains.offset_bits} bits"
         return None
 
+    def clips_drains(self, total: str) -> str | None:
+        """Why negative accumulators of type `total` do not leave the cube as 0; None where they may."""
+        if self.scaled_drains is None or total not in self.scaled_drains.relu:
+            return f"makes negative {total} accumulators 0, for which {self.name} has no path"
+        return None
+
     def cycles_to_microseconds(self, cycles: float) -> float:
         """Core cycles as microseconds at this chip's clock."""
         return cycles / self.clock_mhz

@@ -83,12 +83,14 @@ class ScaledDrains:
     """What accumulators become on their way out of the cube where they are multiplied by a number.
 
     types: element types that are stored, by the accumulator's; mantissa_bits: of the number, which is an f32 with so
-    many; offset_bits: of the whole number that is added before an integer is stored, with its sign.
+    many; offset_bits: of the whole number that is added before an integer is stored, with its sign; relu: types of
+    accumulators of which negative ones may leave as 0, scaled or not.
     """
 
     types: Mapping[str, tuple[str, ...]]
     mantissa_bits: int
     offset_bits: int
+    relu: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,9 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     fused = table.flag("fused")
     spaces, l2 = _spaces(table.child("spaces"), fused), memory.number("l2_tb_per_s")
     counts = {"cube": cores.integer("cube"), "vector": cores.integer("vector")}
-    units = {t: clock * counts["vector" if t == "ub" or s.core == "vector" else "cube"] for t, s in spaces.items()}
+    units = {
+        t: clock * counts["vector" if t == "ub" or s.core == "vector" else "cube"] for t, s in spaces.items()
+    }
     pipes = (*PIPES, *_pipes(table))
     rates, k0 = _cube(cube.child("rates"))
     found: dict[str, Any] = {
@@ -217,7 +219,9 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         "library_start_us": scalar.optional("library_start_us", 0.0),
     }
     if not found["fused"] and counts["vector"] < counts["cube"]:
-        raise cores.error("vector", "must be at least cores.cube: a split chip has a vector core beside each cube core")
+        raise cores.error(
+            "vector", "must be at least cores.cube: a split chip has a vector core beside each cube core"
+        )
     if found["fused"] and ("l0c", "ub") not in found["moves"]:
         raise table.error("moves", "lacks l0c.ub, which a fused chip has")
     for pipe in waits:
@@ -317,6 +321,7 @@ def _scaled_drains(table: _Table) -> ScaledDrains:
         {total: scaled.texts(total) for total in list(scaled.table)},
         table.integer("mantissa_bits"),
         table.integer("offset_bits"),
+        table.texts("relu") if "relu" in table.table else (),
     )
     if found.mantissa_bits > 23:
         raise table.error("mantissa_bits", "must be at most 23, as an f32 has")

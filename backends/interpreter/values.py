@@ -155,7 +155,9 @@ def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
 
 
 def drained(op: Any, x: Array, dtype: np.dtype) -> Array:
-    """What a store makes of a tile: accumulators may be multiplied by a number on their way."""
+    """What a store makes of a tile: negative accumulators may become 0 on their way, and all be multiplied."""
+    if "relu" in op.properties:
+        x = apply("max", [x, lax.full_like(x, 0)], np.dtype(x.dtype))
     if "factor" not in op.properties:
         return convert(x, dtype)
     scaled = lax.mul(convert(x, np.dtype(np.float32)), np.float32(op.factor.value.data))

@@ -67,7 +67,9 @@ class Kernel(FormattedOp):
         if any(g < 1 for g in grid):
             raise self.error(f"@{name} has an empty grid")
         if text(self.kind) not in KINDS:
-            raise self.error(f"@{name} is of kind {text(self.kind)!r}, which is not one of {', '.join(KINDS)}")
+            raise self.error(
+                f"@{name} is of kind {text(self.kind)!r}, which is not one of {', '.join(KINDS)}"
+            )
         for violation in refused(self):
             raise violation
 
@@ -126,7 +128,9 @@ def violations(kernel: Kernel, machine: Machine) -> Iterator[MachineViolation]:
         core = text(section.core)
         if core not in cores:
             kinds = " and ".join(cores)
-            problem = f"runs on a {core} core; a {text(kernel.kind)} kernel on {machine.name} runs on {kinds} cores"
+            problem = (
+                f"runs on a {core} core; a {text(kernel.kind)} kernel on {machine.name} runs on {kinds} cores"
+            )
             yield MachineViolation(section, problem)
             continue
         if core in seen:
@@ -134,7 +138,11 @@ def violations(kernel: Kernel, machine: Machine) -> Iterator[MachineViolation]:
         seen.add(core)
         most = machine.vector_cores // machine.cube_cores if core == "vector" and len(cores) == 2 else 1
         if integer(section.units) > most:
-            has = f"{most} {core} cores beside each cube core" if most > 1 else f"one {core} core for each block"
+            has = (
+                f"{most} {core} cores beside each cube core"
+                if most > 1
+                else f"one {core} core for each block"
+            )
             yield MachineViolation(section, f"has {integer(section.units)} units; {machine.name} has {has}")
         yield from _in_section(section, core, machine)
 
@@ -158,12 +166,16 @@ def _in_section(section: Section, core: str, machine: Machine) -> Iterator[Machi
             else:
                 lacking = next(p for p in needed if p not in pipes)
                 have = ", ".join(p for p in machine.pipes if p in pipes)
-                problem = f"needs pipe {lacking}, which a {core} core of {machine.name} does not have ({have})"
+                problem = (
+                    f"needs pipe {lacking}, which a {core} core of {machine.name} does not have ({have})"
+                )
         if problem is not None:
             yield MachineViolation(op, problem)
 
 
-def _misplaced(values: Sequence[SSAValue], core: str, machine: Machine, known: dict[int, str | None]) -> str | None:
+def _misplaced(
+    values: Sequence[SSAValue], core: str, machine: Machine, known: dict[int, str | None]
+) -> str | None:
     """Why the core has no room for one of the values. known: what was found for the types so far, by identity, since
     their hashes would take longer than all else."""
     for value in values:
@@ -222,10 +234,18 @@ def refuse_product(machine: Machine, left: str, right: str, total: str) -> str |
 
 
 def refuse_drain(
-    machine: Machine, total: str, dtype: str, factor: Attribute | None = None, zero: Attribute | None = None
+    machine: Machine,
+    total: str,
+    dtype: str,
+    factor: Attribute | None = None,
+    zero: Attribute | None = None,
+    relu: Attribute | None = None,
 ) -> str | None:
     """Why accumulators of type `total` do not leave the cube as `dtype`, with these properties of the op; None where
     they do."""
+    clipped = machine.clips_drains(total) if relu is not None else None
+    if clipped is not None:
+        return clipped
     if isinstance(factor, FloatAttr):
         added = integer(zero) if zero is not None else 0
         return machine.scales_drains(total, dtype, factor.value.data, added)

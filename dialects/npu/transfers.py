@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, var_operand_def
 
@@ -159,8 +159,8 @@ class StoreNdOp(TransferOp):
 class FixpipeOp(TransferOp):
     """l0c -> gm through the fixpipe, converting the accumulator to the tensor's element type.
 
-    With `factor` it is multiplied by that in f32 before; integers are rounded to even then, `zero` is added, and they
-    saturate.
+    With `relu`, negative accumulators become 0. With `factor` they are multiplied by that in f32 then; integers are
+    rounded to even, `zero` is added, and they saturate.
     """
 
     name = "npu.fixpipe"
@@ -175,6 +175,7 @@ class FixpipeOp(TransferOp):
     steps = opt_prop_def(DenseArrayBase)
     factor = opt_prop_def(FloatAttr)
     zero = opt_prop_def(IntegerAttr)
+    relu = opt_prop_def(UnitAttr)
 
     def verify_(self) -> None:
         super().verify_()
@@ -184,7 +185,8 @@ class FixpipeOp(TransferOp):
 
     def refused_by(self, machine: Machine) -> str | None:
         total, stored = dtype_name(buffer(self.source).element), dtype_name(gm(self.dest).element)
-        return super().refused_by(machine) or refuse_drain(machine, total, stored, self.factor, self.zero)
+        asked = self.factor, self.zero, self.relu
+        return super().refused_by(machine) or refuse_drain(machine, total, stored, *asked)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.move_cost(machine, indices, write=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, UnitAttr
 from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
@@ -88,7 +88,9 @@ class LoadOp(BoxOp):
         if tile_type(self.result).space not in ("l1", "ub"):
             raise self.error(f"fills l1 or ub, not {tile_type(self.result).space}")
         if self.source.type.element != tile_type(self.result).element:
-            raise self.error(f"moves {self.source.type.element} into {self.result.type}, and converts nothing")
+            raise self.error(
+                f"moves {self.source.type.element} into {self.result.type}, and converts nothing"
+            )
 
     def pipes(self) -> Sequence[Pipe]:
         return (Pipe.MTE2,)
@@ -99,8 +101,9 @@ class LoadOp(BoxOp):
 
 @irdl_op_definition
 class StoreOp(BoxOp):
-    """ub or l0c -> device memory; elements outside the tensor are not written. Accumulators (l0c) are multiplied by
-    `factor` on the way; integers are rounded to even then, `zero` is added, and they saturate."""
+    """ub or l0c -> device memory; elements outside the tensor are not written. Of accumulators (l0c),
+    negative ones become 0 on the way with `relu`; they are multiplied by `factor` then; integers are rounded to even,
+    `zero` is added, and they saturate."""
 
     name = "tile.store"
     source = operand_def(TileType)
@@ -111,6 +114,7 @@ class StoreOp(BoxOp):
     steps = opt_prop_def(DenseArrayBase)
     factor = opt_prop_def(FloatAttr)
     zero = opt_prop_def(IntegerAttr)
+    relu = opt_prop_def(UnitAttr)
 
     def effects(self) -> AbstractSet[EffectInstance]:
         return effects_on([self.source], [self.dest])
@@ -125,6 +129,8 @@ class StoreOp(BoxOp):
             raise self.error(f"moves {self.source.type} to {self.dest.type.element}, and converts nothing")
         if self.factor is not None and tile_type(self.source).space == "ub":
             raise self.error("scales what leaves ub: only accumulators are scaled on their way")
+        if self.relu is not None and tile_type(self.source).space == "ub":
+            raise self.error("has relu for what leaves ub: only accumulators become 0 on their way")
         check_scaled(self, self.factor, self.zero)
 
     def pipes(self) -> Sequence[Pipe]:
@@ -137,7 +143,7 @@ class StoreOp(BoxOp):
         if refused is not None or source.space == "ub":
             return refused
         elements = dtype_name(source.element), dtype_name(self.dest.type.element)
-        return refuse_drain(machine, *elements, self.factor, self.zero)
+        return refuse_drain(machine, *elements, self.factor, self.zero, self.relu)
 
 
 @irdl_op_definition

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     Signedness,
     StringAttr,
     TensorType,
+    UnitAttr,
     f32,
     f64,
     i64,
@@ -206,8 +207,10 @@ class KernelBuilder:
         steps: Sequence[int] | None = None,
         factor: float | None = None,
         zero: int = 0,
+        relu: bool = False,
     ) -> None:
-        """Stores a tile; factor, zero: what an accumulator is multiplied by on the way, and what is added then."""
+        """Stores a tile. Of an accumulator, relu: negative ones become 0; factor, zero: what they are multiplied by on
+        the way, and what is added then."""
         indices, rows = pack(offsets)
         plain = steps is None or all(s == 1 for s in steps)
         self.add(
@@ -218,6 +221,7 @@ class KernelBuilder:
             steps=None if plain else ints(steps or ()),
             factor=None if factor is None else FloatAttr(factor, f32),
             zero=integer_attr(zero) if zero else None,
+            relu=UnitAttr() if relu else None,
         )
 
     def finish(self, name: str) -> ops.KernelOp:

@@ -31,7 +31,7 @@ from .bound import CubeCost, CubeProblem
 from .builder import KernelBuilder, dense, gm_of, hand_back
 from .contraction_axes import ContractionSteps, Operand
 from .cube_schedule import CubePlan, Refused, cube_schedules, refusal
-from .draining import scaled_drain
+from .draining import Drain, drain_of
 from .schedule import UB_FRACTION
 from .scheduled import ScheduledKernel, as_cube, cannot_obey
 from .steps import Emitter, Ref, Step
@@ -45,7 +45,7 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
         self.asked = asked
         self.slots = asked.ub or 2
         self.views = [o.view(dict(enumerate(self.extents))) for o in self.operands]
-        self.drain = scaled_drain(fusion, self.anchor.result, machine)
+        self.drain = drain_of(fusion, self.anchor.result, dtype_name(self.acc_type), machine)
         if self.drain is not None:
             self.members = []
         self.problem = self._problem()
@@ -378,8 +378,9 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
         dims = [*self.b_axes, *self.m_axes, *self.n_axes]
         view = b.view(target, [self.extents[a] for a in dims] or [1], [by_axis[a] for a in dims] or [1])
         offsets = [position[a] for a in dims] or [Expr()]
-        factor, zero = (self.drain.factor, self.drain.zero) if self.drain else (None, 0)
-        b.store(self.acc, view, offsets, [plan.l0[a] for a in dims] or [1], factor=factor, zero=zero)
+        drain = self.drain or Drain()
+        sizes = [plan.l0[a] for a in dims] or [1]
+        b.store(self.acc, view, offsets, sizes, factor=drain.factor, zero=drain.zero, relu=drain.relu)
 
     # -- epilogue ----------------------------------------------------------------------------------------------
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax import Array, lax
 
 import tilewright as tw
 from tilewright.machine import Machine
 
 RNG = np.random.default_rng(0)
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> str:
+    """A target that does nothing to sums on their way out of the cube."""
+    path = tmp_path / "without.toml"
+    path.write_text('name = "without"\nextends = "ascend-910b1"\n[fixpipe]\n')
+    return str(path)
 
 
 def product(m: int, k: int, n: int, made: str) -> str:
@@ -40,7 +52,7 @@ def drains(program: tw.Program) -> list[dict[str, str]]:
     """The properties of the drains of a program that scale."""
     walked = program.module("npu").walk()
     found = [op.properties for op in walked if op.name == "npu.fixpipe"]
-    return [{k: str(v) for k, v in p.items()} for p in found if "factor" in p]
+    return [{k: str(v) for k, v in p.items()} for p in found if p.keys() & {"factor", "relu"}]
 
 
 @pytest.mark.parametrize(("scale", "zero"), [(64.0, 0), (64.0, -5), (1.0, 127), (0.015625, -128)])
@@ -85,6 +97,58 @@ def test_numbers_of_16_bits_leave_as_such() -> None:
         np.testing.assert_array_equal(np.asarray(program.executable(memory)(*args)[0]), want)
 
 
+def integers(a: Array, w: Array) -> Array:
+    return lax.dot(a, w, preferred_element_type=jnp.int32)
+
+
+def scaled(x: Array, low: float = -128, zero: int = 0, factor: float = 1 / 64) -> Array:
+    x = lax.round(x.astype("f4") * factor, lax.RoundingMethod.TO_NEAREST_EVEN) + zero
+    return jnp.clip(x, low, 127).astype("i1")
+
+
+RELU: dict[str, Callable[[Array, Array], Array]] = {
+    "f16": lambda a, w: jax.nn.relu(a @ w),
+    "f32": lambda a, w: jax.nn.relu(a @ w),
+    "f32 to f16": lambda a, w: jax.nn.relu(a @ w).astype("f2"),
+    "f16 of f32": lambda a, w: jax.nn.relu((a @ w).astype("f2")),
+    "sums": lambda a, w: jax.nn.relu(integers(a, w)),
+    "before": lambda a, w: scaled(jax.nn.relu(integers(a, w))),
+    "numbers": lambda a, w: jax.nn.relu(a.astype("f2") @ w.astype("f2")),
+    "behind": lambda a, w: jax.nn.relu(integers(a, w).astype("f4") * 0.015625).astype("f2"),
+    "halves": lambda a, w: jax.nn.relu((integers(a, w).astype("f4") * 0.015625).astype("f2")),
+    "rounded": lambda a, w: scaled(integers(a, w), low=0),
+    "moved": lambda a, w: scaled(integers(a, w), low=-5, zero=-5),
+    "turned": lambda a, w: scaled(jax.nn.relu(integers(a, w)), factor=-1 / 64),
+}
+"""Products behind which the fixpipe makes negative numbers 0."""
+
+OTHER: dict[str, Callable[[Array, Array], Array]] = {
+    "of the negative": lambda a, w: scaled(integers(a, w), low=0, factor=-1 / 64),
+    "another end": lambda a, w: scaled(integers(a, w), low=1),
+    "behind a zero point": lambda a, w: scaled(integers(a, w), low=0, zero=-5),
+    "f16 of another number": lambda a, w: jnp.maximum(a @ w, 1),
+    "f16 of the other zero": lambda a, w: lax.max(a @ w, jnp.full((20, 17), -0.0, "f2")),
+    "f16 used twice": lambda a, w: jax.nn.relu(x := a @ w) + x,
+}
+
+
+@pytest.mark.parametrize("name", [*RELU, *OTHER])
+def test_negative_sums_become_0_on_their_way(name: str, without: str) -> None:
+    dtype = {"f16": np.float16, "f32": np.float32}.get(name[:3], np.int8)
+    args = [RNG.integers(-128, 128, s, np.int8).astype(dtype) for s in [(20, 33), (33, 17)]]
+    layer = (RELU | OTHER)[name]
+    program = tw.compile(layer, *args)
+    assert [p.get("relu") for p in drains(program)] == ["unit"] * (name in RELU)
+    assert [k.kind for k in program.report().kernels][-1] == ("cube" if name in RELU else "mix")
+    on_vectors = tw.compile(layer, *args, target=without)
+    want = np.asarray(on_vectors(*args))
+    assert not drains(on_vectors)
+    for memory in ("typed", "bytes"):
+        made = np.asarray(program.executable(memory)(*args)[0])
+        assert made.dtype == want.dtype
+        np.testing.assert_array_equal(made.view(np.uint8), want.view(np.uint8))
+
+
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False))
 def test_factors_have_ten_bits(factor: float) -> None:
     machine = Machine.load("ascend-910b1")
@@ -97,4 +161,5 @@ def test_what_the_machine_lacks_is_said() -> None:
     machine = Machine.load("ascend-910b1")
     assert machine.scales_drains("i32", "i8", 0.5, 256) == "adds 256, which does not fit 9 bits"
     assert machine.scales_drains("i32", "bf16", 0.5, 0) is not None
+    assert machine.clips_drains("i32") is None and machine.clips_drains("i16") is not None
     assert "no path" in str(Machine.load("ascend-310").scales_drains("i32", "i8", 0.5, 0))

@@ -30,6 +30,8 @@ npu.fixpipe %l0c, %g at [0, 16] {sizes = [16, 16]} : (!npu.buffer<16x16xf32, l0c
 %sums, %bytes = "test.op"() : () -> (!npu.buffer<16x16xi32, l0c>, !npu.gm<100x64xi8>)
 npu.fixpipe %sums, %bytes at [0, 16] {factor = 1.25e-01 : f32, sizes = [16, 16], zero = -3} : (!npu.buffer<16x16xi32, l0c>, !npu.gm<100x64xi8>)
 // CHECK: npu.fixpipe %{{.*}}, %{{.*}} at [0, 16] {factor = 1.25{{.*}} : f32, sizes = [16, 16], zero = -3}
+npu.fixpipe %l0c, %g at [0, 16] {relu, sizes = [16, 16]} : (!npu.buffer<16x16xf32, l0c>, !npu.gm<100x64xf16>)
+// CHECK: npu.fixpipe %{{.*}}, %{{.*}} at [0, 16] {relu, sizes = [16, 16]}
 npu.store_nd %ub, %g at [0, 0] {sizes = [16, 32]} : (!npu.buffer<16x32xf16, ub>, !npu.gm<100x64xf16>)
 // CHECK: npu.store_nd %{{.*}}, %{{.*}} at [0, 0] {sizes = [16, 32]}
 %f16 = "test.op"() : () -> !npu.buffer<16x16xf16, ub>

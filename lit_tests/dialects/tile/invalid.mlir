@@ -413,3 +413,9 @@ tile.store %t, %x at [0, 0] {factor = 0.0 : f32, sizes = [8, 16]} : (!tile.tile<
 %t, %x = "test.op"() : () -> (!tile.tile<8x16xi8, ub>, !npu.gm<8x16xi8>)
 tile.store %t, %x at [0, 0] {factor = 0.5 : f32, sizes = [8, 16]} : (!tile.tile<8x16xi8, ub>, !npu.gm<8x16xi8>)
 // CHECK: 'tile.store' scales what leaves ub: only accumulators are scaled on their way
+
+// -----
+
+%t, %x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !npu.gm<8x16xf32>)
+tile.store %t, %x at [0, 0] {relu, sizes = [8, 16]} : (!tile.tile<8x16xf32, ub>, !npu.gm<8x16xf32>)
+// CHECK: 'tile.store' has relu for what leaves ub: only accumulators become 0 on their way

@@ -334,3 +334,15 @@ func.func @main(%a: tensor<16x32xi8>, %w: tensor<32x16xi8>) -> tensor<16x16xi8> 
 }
 // CHECK: tile.kernel @contract_0 {grid = {{.*}}, kind = "cube"
 // CHECK: tile.store {{.*}} {factor = 1.25{{.*}} : f32, sizes = {{.*}}, zero = -3} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>)
+
+// -----
+
+// Negative sums leave the cube as 0, where that is all that stands behind a product.
+func.func @main(%a: tensor<16x32xf16>, %w: tensor<32x16xf16>) -> tensor<16x16xf16> {
+  %z = graph.constant {value = #graph.data<f16, [16, 16], splat 0.0>} : () -> tensor<16x16xf16>
+  %s = graph.contract %a, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<16x32xf16>, tensor<32x16xf16>) -> tensor<16x16xf16>
+  %y = graph.max %z, %s : tensor<16x16xf16>
+  func.return %y : tensor<16x16xf16>
+}
+// CHECK: tile.kernel @contract_0 {grid = {{.*}}, kind = "cube"
+// CHECK: tile.store {{.*}} {relu, sizes = {{.*}}} : (!tile.tile<16x16xf32, l0c>, !npu.gm<16x16xf16>)
