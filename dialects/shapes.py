@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute
@@ -40,13 +41,64 @@ def check_bits(op: FormattedOp, function: Function, operand: Attribute, result: 
             raise op.error(str(error)) from None
 
 
-def check_scaled(op: FormattedOp, factor: FloatAttr | None, zero: IntegerAttr | None) -> None:
-    """What accumulators are multiplied by is a number, and a zero point goes with it."""
+class RowType(Protocol):
+    """The type of what each column of a product has: a buffer or a tile."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def space(self) -> str: ...
+
+    def dtype(self) -> str: ...
+
+
+def check_scaled(
+    op: FormattedOp,
+    factor: FloatAttr | None,
+    zero: IntegerAttr | None,
+    matrix: Shape,
+    scales: Sequence[RowType],
+) -> None:
+    """What accumulators are multiplied by is a number, or one for each column in fb, and a zero point goes with it."""
+    for row in scales:
+        check_row(op, "scales", "fb", matrix, row)
+    if len(scales) > 1 or (scales and factor is not None):
+        raise op.error("scales by two things: by a factor, or by one row of scales")
+    if scales:
+        return
     if factor is None:
         if zero is not None:
             raise op.error("adds a zero point to what it does not scale")
     elif not math.isfinite(factor.value.data) or not factor.value.data:
         raise op.error(f"scales by {factor.value.data}")
+
+
+def check_bias(op: FormattedOp, acc: RowType, biases: Sequence[RowType]) -> None:
+    """An accumulator begins as one row in bt of its own type at most."""
+    if len(biases) > 1:
+        raise op.error(f"begins as one bias, not as {len(biases)}")
+    for row in biases:
+        check_row(op, "bias", "bt", acc.shape, row)
+        if row.dtype() != acc.dtype():
+            raise op.error(f"begins {acc.dtype()} accumulators as a bias of {row.dtype()}")
+
+
+def check_row_move(op: FormattedOp, source: RowType, row: RowType, sizes: Shape, offsets: int) -> None:
+    """A box of l1 becomes a row in bt or fb."""
+    if source.space != "l1" or row.space not in ("bt", "fb"):
+        raise op.error(f"moves l1 to bt or fb, not {source.space} to {row.space}")
+    check_box(op, source.shape, sizes, offsets)
+    if tuple(row.shape) != (1, size(sizes)):
+        raise op.error(f"moves {size(sizes)} elements into {list(row.shape)}")
+
+
+def check_row(op: FormattedOp, what: str, space: str, matrix: Shape, row: RowType) -> None:
+    """A row in a memory space has a number for each column of a matrix."""
+    if row.space != space:
+        raise op.error(f"takes its {what} from {space}, not {row.space}")
+    if len(matrix) != 2 or tuple(row.shape) != (1, matrix[1]):
+        raise op.error(f"needs a row of {what} for the columns of {list(matrix)}, has {list(row.shape)}")
 
 
 def check_matmul(op: FormattedOp, steps: int, a: Shape, b: Shape, acc: Shape) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
@@ -36,6 +35,7 @@ class Machine:
     scalar unit works. pipes: the queues of a core, those that every chip has first.
     wait_cycles: by pipe, what a wait for a flag costs. hbm_turn_share: how much longer HBM takes
     to read and write alike, as a share. atomic_us: one of several additions to one address, which take turns.
+    cube_biases: types of accumulators that may begin as a number for each column, from the bias table.
     max_blocks: blocks that the grid of a launch has at most.
     library_*: see calibration/.
     """
@@ -74,6 +74,7 @@ class Machine:
     atomic_us: float = 0.0
     wait_cycles: Mapping[str, int] = field(default_factory=dict)
     scaled_drains: ScaledDrains | None = None
+    cube_biases: tuple[str, ...] = ()
     library_issue_factor: float = 1.0
     library_constant_factor: float = 1.0
     library_start_us: float = 0.0
@@ -118,17 +119,29 @@ class Machine:
             return moved
         if space == "l0c":
             return dtype in {self.accumulator(d) for d in self.cube}
+        if space in ("bt", "fb"):
+            return dtype in self.parameters(space)
+        if space == "l1" and any(dtype in self.parameters(s) for s in ("bt", "fb")):
+            return True
         return dtype in self.cube or (space not in ("l1", "l0a", "l0b") and moved)
 
-    def scales_drains(self, total: str, dtype: str, factor: float, zero: int) -> str | None:
-        """Why accumulators of type `total` do not leave the cube as `dtype`, multiplied by `factor` and, as integers,
-        with `zero` added; None where they do."""
+    def parameters(self, space: str) -> tuple[str, ...]:
+        """The types of what each column of a product may have in the bias table (bt) or for the fixpipe (fb)."""
+        if space == "bt":
+            return self.cube_biases
+        words = None if self.scaled_drains is None else self.scaled_drains.words
+        return () if words is None else (words,)
+
+    def scales_drains(self, total: str, dtype: str, factor: float | None, zero: int) -> str | None:
+        """Why accumulators of type `total` do not leave the cube as `dtype`, multiplied by `factor`, or where that is
+        None by the words of their columns, and, as integers, with `zero` added; None where they do."""
         drains = self.scaled_drains
         if drains is None or dtype not in drains.types.get(total, ()):
             return f"scales {total} accumulators to {dtype}, for which {self.name} has no path"
-        bits = struct.unpack("<I", struct.pack("<f", factor))[0]
-        rest = (1 << 23 - drains.mantissa_bits) - 1
-        if not factor or bits & rest or not 0 < bits >> 23 & 0xFF < 0xFF:
+        if factor is None:
+            if drains.words is None:
+                return f"scales columns of {total} accumulators by a number each, for which {self.name} has no path"
+        elif not drains.takes(factor):
             return f"scales by {factor!r}, which is no number of {drains.mantissa_bits} bits behind the point"
         limit = 1 << drains.offset_bits - 1
         if not -limit <= zero < limit:

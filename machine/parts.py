@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -84,13 +85,20 @@ class ScaledDrains:
 
     types: element types that are stored, by the accumulator's; mantissa_bits: of the number, which is an f32 with so
     many; offset_bits: of the whole number that is added before an integer is stored, with its sign; relu: types of
-    accumulators of which negative ones may leave as 0, scaled or not.
+    accumulators of which negative ones may leave as 0, scaled or not; words: the type of what the memory fb has for
+    each column, where every column may have a number of its own. The low 32 bits of a word are the number.
     """
 
     types: Mapping[str, tuple[str, ...]]
     mantissa_bits: int
     offset_bits: int
     relu: tuple[str, ...] = ()
+    words: str | None = None
+
+    def takes(self, factor: float) -> bool:
+        """Whether a number is a normal f32 with so few bits that accumulators can be multiplied by it."""
+        bits = struct.unpack("<I", struct.pack("<f", factor))[0]
+        return not bits & (1 << 23 - self.mantissa_bits) - 1 and 0 < bits >> 23 & 0xFF < 0xFF
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,7 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         "cube": rates,
         "cube_k0": k0,
         "cube_fixed_cycles": cube.integer("fixed_cycles"),
+        "cube_biases": cube.texts("biases") if "biases" in cube.table else (),
         "cube_head_cycles": int(cube.optional("head_cycles", 0)),
         "vector": _vector(table.child("vector")),
         "l2_bytes": memory.integer("l2_bytes"),
@@ -322,6 +323,7 @@ def _scaled_drains(table: _Table) -> ScaledDrains:
         table.integer("mantissa_bits"),
         table.integer("offset_bits"),
         table.texts("relu") if "relu" in table.table else (),
+        table.text("words") if "words" in table.table else None,
     )
     if found.mantissa_bits > 23:
         raise table.error("mantissa_bits", "must be at most 23, as an f32 has")

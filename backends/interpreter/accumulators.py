@@ -61,7 +61,7 @@ def zeroed(loop: scf.ForOp, known: Collection[SSAValue], carried: Carried) -> di
     found: dict[Operation, SSAValue] = {}
     slots = {c.alloc: c.slot for c in carried.cells[loop]}
     for op in loop.walk():
-        if isinstance(op, MmadOp) and _first_of(op, known) is loop:
+        if isinstance(op, MmadOp) and op.bias is None and _first_of(op, known) is loop:
             alloc = whole_buffer(op.acc)
             if slots.get(alloc) is not None and all(
                 u is op or not loop.is_ancestor(u) for u in buffer_users(alloc)

@@ -29,6 +29,7 @@ from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import (
     LoadL0Op,
     LoadOp,
+    LoadRowOp,
     LoadScalarOp,
     MmadOp,
     TransferOp,
@@ -180,7 +181,7 @@ def _refused(op: Operation, moved: Mapping[SSAValue, set[SSAValue]]) -> set[SSAV
         return (
             counters if columns % SAME_KERNEL_PANEL == 0 else moved.get(whole_buffer(op.b), set()) | counters
         )
-    if isinstance(op, LoadScalarOp | LoadL0Op | VExtractOp):
+    if isinstance(op, LoadScalarOp | LoadL0Op | LoadRowOp | VExtractOp):
         return set(op.index_operands())
     if isinstance(op, TransferOp):
         if any(s < 1 for s in op.box_steps):

@@ -253,10 +253,11 @@ class GridWalker:
         x = boxes.load(self.tensors[tensor], view, offsets, ints_of(op, "sizes"), steps_of(op), fill, shape)
         return values.cooked(x, dtype)
 
-    def store_box(self, op: Any, x: Array, dest: SSAValue) -> None:
-        """Write a tile to the box that a store addresses, converted to the device tensor's dtype."""
+    def store_box(self, op: Any, x: Array, dest: SSAValue, words: Array | None = None) -> None:
+        """Write a tile to the box that a store addresses, converted to the device tensor's dtype. words: those by which
+        its columns are scaled."""
         tensor, view = self.where[dest]
-        x = values.raw(values.drained(op, x, numpy_dtype(gm(dest).element)))
+        x = values.raw(values.drained(op, x, numpy_dtype(gm(dest).element), words))
         scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
         self.tensors[tensor] = boxes.store(
             self.tensors[tensor], view, x, offsets_of(op, scope), ints_of(op, "sizes"), steps_of(op)

@@ -113,8 +113,8 @@ def as_operand(op: Any, x: Array, out: Spec) -> Array:
 
 
 def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    a, b, acc = sources
-    return [mma(a, b, acc, offsets_of(op, scope)[0].value)]
+    a, b, acc, *biases = sources
+    return [mma(a, b, acc, offsets_of(op, scope)[0].value, bias=biases[0] if biases else None)]
 
 
 def _reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
@@ -161,7 +161,7 @@ def _mask(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) 
 
 
 def _extract(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    """vextract and copy_l0c: a box, in the destination's shape and dtype."""
+    """vextract, load_row and copy_l0c: a box, in the destination's shape and dtype."""
     at, sizes = offsets_of(op, scope), ints_of(op, "sizes")
     x = boxes.extract(values.raw(sources[0]), at, sizes, steps_of(op), out[0].shape)
     x = values.cooked(x, sources[0].dtype)
@@ -220,6 +220,7 @@ RULES: Rules[Rule] = Rules(
         **{cls: _alone(rule) for cls, rule in _LEADING.items()},
         ops.CopyL0cOp: _extract,
         ops.LoadL0Op: _matrix,
+        ops.LoadRowOp: _extract,
         ops.MmadOp: _mma,
         ops.VArgReduceOp: _arg_reduce,
         ops.VExtractOp: _extract,

@@ -197,11 +197,12 @@ class NpuKernel(GridWalker):
             assert isinstance(memory, TypedMemory)
             left, right = sides
             a, b = memory.together(op.a, (left, ())), memory.together(op.b, ((), right))
-            x = mma(a, b, memory.together(op.acc, sides), step, turned)
+            bias = None if op.bias is None else memory.together(op.bias, ((), right))
+            x = mma(a, b, memory.together(op.acc, sides), step, turned, bias)
             memory.write(op.acc, Wide(x, buffer(op.acc).shape, sides))
             return
-        operands = [memory.read(v) for v in (op.a, op.b, op.acc)]
-        (x,) = lift(lambda *x: [mma(x[0], x[1], x[2], step, turned)], operands, self.batch.rank)
+        operands = [memory.read(v) for v in op.main_operands()]
+        (x,) = lift(lambda *x: [mma(x[0], x[1], x[2], step, turned, *x[3:])], operands, self.batch.rank)
         memory.write(op.acc, x)
 
     def loop(self, op: scf.ForOp) -> None:
@@ -292,15 +293,25 @@ class NpuKernel(GridWalker):
     def store(self, op: ops.TransferOp) -> None:
         tile, dest = op.tile(), op.main_operands()[1]
         if not self.batch.rank:
-            self.store_box(op, self.memory.read(tile), dest)
+            self.store_box(op, self.memory.read(tile), dest, self._words(op, None))
             return
         tiles = self.memory.wide(tile) or self.memory.read(tile)
+        words = self._words(op, tiles.parts if isinstance(tiles, Wide) else None)
         tensor, view = self.where[dest]
         scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
         dtype = numpy_dtype(gm(dest).element)
-        x = wide.mapped(lambda y: values.raw(values.drained(op, y, dtype)), tiles)
+        x = wide.mapped(lambda y: values.raw(values.drained(op, y, dtype, words)), tiles)
         self.tensors[tensor] = batching.store(self.tensors[tensor], view, x, box_of(op), scope, self.batch)
         self.stored.add(tensor)
+
+    def _words(self, op: ops.TransferOp, parts: Parts | None) -> Array | None:
+        """The words by which a drain scales its columns, as its tiles lie; None where there are none."""
+        if not isinstance(op, ops.FixpipeOp) or op.scales is None:
+            return None
+        if parts is None:
+            return self.memory.read(op.scales)
+        assert isinstance(self.memory, TypedMemory)
+        return self.memory.together(op.scales, ((), parts[1]))
 
     def load_indirect(self, op: ops.LoadIndirectOp) -> None:
         shape = buffer(op.dest).shape

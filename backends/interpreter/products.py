@@ -82,10 +82,18 @@ def _inner(
     return lax.reshape(sums, (*shape, *(1 for others in kept for _ in others)))
 
 
-def mma(a: Array, b: Array, acc: Array, step: Any, turned: bool = False) -> Array:
-    """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; from zeros where `step` (int or i32) is 0. turned: b is the
-    transpose of something, which the library is given instead where it adds up alike: it takes it in less time."""
+def mma(a: Array, b: Array, acc: Array, step: Any, turned: bool = False, bias: Array | None = None) -> Array:
+    """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; from zeros where `step` (int or i32) is 0, or from rows of the
+    `bias` [1, n]. turned: b is the transpose of something, which the library is given instead where it adds up alike:
+    it takes it in less time."""
     over = 0
+    if bias is not None:
+        rows = lax.broadcast_in_dim(bias, acc.shape, (0, 1))
+        if isinstance(step, int):
+            acc = rows if step == 0 else acc
+        else:
+            acc = lax.select(lax.broadcast(lax.eq(step, np.int32(0)), acc.shape), rows, acc)
+        step = 1
     if turned and a.shape[0] >= SAME_KERNEL_ROWS and b.shape[1] % SAME_KERNEL_PANEL == 0:
         b, over = lax.transpose(b, (1, 0)), 1  # XLA takes a transpose of a transpose away
     else:

@@ -90,7 +90,8 @@ class TileKernel(GridWalker):
         self.put(op.result, self.load_box(op, op.source, tile_type(op.result).shape))
 
     def store(self, op: ops.StoreOp) -> None:
-        self.store_box(op, self.get(op.source), op.dest)
+        words = None if op.scales is None else self.get(op.scales)
+        self.store_box(op, self.get(op.source), op.dest, words)
 
     def load_indirect(self, op: ops.LoadIndirectOp) -> None:
         self.put(op.result, self.load_boxes(op, self.get(op.index), tile_type(op.result).shape))

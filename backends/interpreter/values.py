@@ -154,13 +154,19 @@ def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
     return convert(settle(result) if function_named(name).merges else result, dtype)
 
 
-def drained(op: Any, x: Array, dtype: np.dtype) -> Array:
-    """What a store makes of a tile: negative accumulators may become 0 on their way, and all be multiplied."""
+def drained(op: Any, x: Array, dtype: np.dtype, words: Array | None = None) -> Array:
+    """What a store makes of a tile: negative accumulators may become 0 on their way, and all be multiplied, by one
+    number or by those in the `words` of the columns, [*leading, 1, columns]."""
     if "relu" in op.properties:
         x = apply("max", [x, lax.full_like(x, 0)], np.dtype(x.dtype))
-    if "factor" not in op.properties:
+    if words is not None:
+        factor = lax.bitcast_convert_type(lax.convert_element_type(words, np.uint32), np.float32)
+        factor = lax.broadcast_in_dim(factor, np.broadcast_shapes(factor.shape, x.shape), range(x.ndim))
+    elif "factor" in op.properties:
+        factor = np.float32(op.factor.value.data)
+    else:
         return convert(x, dtype)
-    scaled = lax.mul(convert(x, np.dtype(np.float32)), np.float32(op.factor.value.data))
+    scaled = lax.mul(convert(x, np.dtype(np.float32)), factor)
     if dtype.kind not in "iu":
         return convert(settle(scaled), dtype)
     info, zero = np.iinfo(dtype), 0 if op.zero is None else op.zero.value.data

@@ -4,7 +4,7 @@ from xdsl.ir import Dialect
 
 from . import structure
 from .buffers import AllocOp, SlotOp, ViewOp, buffer_users, whole_buffer, whole_tensor
-from .cube import CopyL0cOp, LoadL0Op, MmadOp
+from .cube import CopyL0cOp, LoadL0Op, LoadRowOp, MmadOp
 from .cumulate import VCumulateOp
 from .interface import Cost, NpuOp, buffer, gm
 from .scatter import VScatterOp
@@ -47,6 +47,7 @@ Npu = Dialect(
         LoadL0Op,
         LoadNd2NzOp,
         LoadNdOp,
+        LoadRowOp,
         LoadScalarOp,
         MmadOp,
         SetCrossOp,
@@ -101,6 +102,7 @@ __all__ = [
     "LoadL0Op",
     "LoadNd2NzOp",
     "LoadNdOp",
+    "LoadRowOp",
     "LoadOp",
     "LoadScalarOp",
     "MmadOp",

@@ -12,7 +12,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, v
 from ...machine import Machine
 from ..base import to_ints
 from ..dtypes import dtype_name, size
-from ..shapes import check_box, check_extract, check_matmul
+from ..shapes import check_bias, check_box, check_extract, check_matmul, check_row_move
 from .buffers import SlotOp
 from .interface import Cost, NpuOp, SourceBox, buffer, parts
 from .legality import refuse_drain, refuse_path, refuse_product
@@ -71,6 +71,37 @@ class LoadL0Op(NpuOp):
         return Cost(cycles, elements=rows * cols)
 
 
+@irdl_op_definition
+class LoadRowOp(NpuOp):
+    """l1 -> bt or fb: the box of `sizes` at `at [...]`, as a row of numbers for the columns of a product."""
+
+    name = "npu.load_row"
+    PIPE: ClassVar[Pipe] = Pipe.MTE1
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    indices = var_operand_def()
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, dest = buffer(self.source), buffer(self.dest)
+        check_row_move(self, source, dest, to_ints(self.sizes), len(self.linear()))
+        if source.element != dest.element:
+            raise self.error(f"moves {source} to {dest}, and converts nothing")
+
+    def source_box(self) -> SourceBox:
+        return SourceBox.of(self)
+
+    def refused_by(self, machine: Machine) -> str | None:
+        return refuse_path(machine, "l1", buffer(self.dest).space, self.PIPE)
+
+    def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
+        dest = buffer(self.dest)
+        return Cost(machine.moves["l1", dest.space].cycles(dest.slot_bytes), elements=size(dest.shape))
+
+
 def fractal_bytes(matrix: BufferType, rows: int, cols: int, machine: Machine) -> int:
     """Bytes of rows and columns of a matrix rounded up to whole fractals (16 x 32 bytes)."""
     name = dtype_name(matrix.element)
@@ -82,7 +113,8 @@ def fractal_bytes(matrix: BufferType, rows: int, cols: int, machine: Machine) ->
 
 @irdl_op_definition
 class MmadOp(NpuOp):
-    """acc (l0c) += a (l0a) x b (l0b); where the step `at [...]` is 0 the accumulator starts from zero."""
+    """acc (l0c) += a (l0a) x b (l0b); where the step `at [...]` is 0 the accumulator starts from zero, or each row of
+    it from a `bias` in bt, a fourth operand."""
 
     name = "npu.mmad"
     PIPE: ClassVar[Pipe] = Pipe.M
@@ -92,6 +124,17 @@ class MmadOp(NpuOp):
     acc = operand_def(BufferType)
     indices = var_operand_def()
     offsets = prop_def(DenseArrayBase)
+
+    @property
+    def bias(self) -> SSAValue | None:
+        """What each row of the accumulator starts from; None for zero."""
+        return next(iter(self.main_operands()[3:]), None)
+
+    def sources(self) -> Sequence[SSAValue]:
+        return [self.a, self.b, *self.main_operands()[3:]]
+
+    def destinations(self) -> Sequence[SSAValue]:
+        return [self.acc]
 
     def reads(self) -> Sequence[SSAValue]:
         return self.main_operands()
@@ -104,13 +147,16 @@ class MmadOp(NpuOp):
 
     def verify_(self) -> None:
         super().verify_()
-        spaces = tuple(buffer(v).space for v in self.main_operands())
+        matrices, biases = self.main_operands()[:3], self.main_operands()[3:]
+        spaces = tuple(buffer(v).space for v in matrices)
         if spaces != ("l0a", "l0b", "l0c"):
             raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
-        check_matmul(self, len(self.linear()), *(buffer(v).shape for v in self.main_operands()))
+        check_matmul(self, len(self.linear()), *(buffer(v).shape for v in matrices))
+        check_bias(self, buffer(self.acc), [buffer(v) for v in biases])
 
     def refused_by(self, machine: Machine) -> str | None:
-        return refuse_product(machine, *(dtype_name(buffer(v).element) for v in self.main_operands()))
+        a, b, acc = (dtype_name(buffer(v).element) for v in (self.a, self.b, self.acc))
+        return refuse_product(machine, a, b, acc, self.bias is not None)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.cost_of_part(machine, indices, (None, None, None))

@@ -222,8 +222,11 @@ def refuse_instruction(machine: Machine, instruction: str, dtype: str) -> str | 
     return f"is {instruction} on {dtype}, which the vector unit of {machine.name} does not have{hint}"
 
 
-def refuse_product(machine: Machine, left: str, right: str, total: str) -> str | None:
-    """Why the cube of a machine multiplies no such matrices into such an accumulator; None where it does."""
+def refuse_product(machine: Machine, left: str, right: str, total: str, biased: bool = False) -> str | None:
+    """Why the cube of a machine multiplies no such matrices into such an accumulator, which begins as a bias where it
+    is `biased`; None where it does."""
+    if biased and total not in machine.cube_biases:
+        return f"begins {total} accumulators as a bias, for which {machine.name} has no path"
     if left != right:
         return f"multiplies {left} by {right}; the cube takes two matrices of one type"
     if left not in machine.cube:
@@ -240,15 +243,17 @@ def refuse_drain(
     factor: Attribute | None = None,
     zero: Attribute | None = None,
     relu: Attribute | None = None,
+    by_column: bool = False,
 ) -> str | None:
-    """Why accumulators of type `total` do not leave the cube as `dtype`, with these properties of the op; None where
-    they do."""
+    """Why accumulators of type `total` do not leave the cube as `dtype`, with these properties of the op, and scaled
+    `by_column`; None where they do."""
     clipped = machine.clips_drains(total) if relu is not None else None
     if clipped is not None:
         return clipped
-    if isinstance(factor, FloatAttr):
+    if by_column or isinstance(factor, FloatAttr):
         added = integer(zero) if zero is not None else 0
-        return machine.scales_drains(total, dtype, factor.value.data, added)
+        number = factor.value.data if isinstance(factor, FloatAttr) else None
+        return machine.scales_drains(total, dtype, number, added)
     if dtype == total or (total == "f32" and dtype in ("f16", "bf16")):
         return None
     return f"gives {total} accumulators as {dtype}; they leave the cube as they are, or f32 as f16 or bf16"

@@ -104,10 +104,10 @@ class LoadOp(TransferOp):
 
 @irdl_op_definition
 class LoadNdOp(LoadOp):
-    """gm -> ub, row-major; elements outside the tensor become `fill`."""
+    """gm -> ub or l1, row-major; elements outside the tensor become `fill`."""
 
     name = "npu.load_nd"
-    TARGET_SPACES: ClassVar[tuple[str, ...]] = ("ub",)
+    TARGET_SPACES: ClassVar[tuple[str, ...]] = ("ub", "l1")
     source = operand_def(GmType)
     dest = operand_def(BufferType)
     indices = var_operand_def()
@@ -160,7 +160,8 @@ class FixpipeOp(TransferOp):
     """l0c -> gm through the fixpipe, converting the accumulator to the tensor's element type.
 
     With `relu`, negative accumulators become 0. With `factor` they are multiplied by that in f32 then; integers are
-    rounded to even, `zero` is added, and they saturate.
+    rounded to even, `zero` is added, and they saturate. With `scales` in fb, a third operand, each column is multiplied
+    by a number of its own instead: the low 32 bits of its word, as an f32.
     """
 
     name = "npu.fixpipe"
@@ -177,15 +178,27 @@ class FixpipeOp(TransferOp):
     zero = opt_prop_def(IntegerAttr)
     relu = opt_prop_def(UnitAttr)
 
+    @property
+    def scales(self) -> SSAValue | None:
+        """The words of the columns, where they are scaled by numbers of their own."""
+        return next(iter(self.main_operands()[2:]), None)
+
+    def sources(self) -> Sequence[SSAValue]:
+        return [self.source, *self.main_operands()[2:]]
+
+    def destinations(self) -> Sequence[SSAValue]:
+        return [self.dest]
+
     def verify_(self) -> None:
         super().verify_()
         if buffer(self.source).space != "l0c":
             raise self.error(f"drains l0c, not {buffer(self.source).space}")
-        check_scaled(self, self.factor, self.zero)
+        scales = [buffer(v) for v in self.main_operands()[2:]]
+        check_scaled(self, self.factor, self.zero, buffer(self.source).shape, scales)
 
     def refused_by(self, machine: Machine) -> str | None:
         total, stored = dtype_name(buffer(self.source).element), dtype_name(gm(self.dest).element)
-        asked = self.factor, self.zero, self.relu
+        asked = self.factor, self.zero, self.relu, self.scales is not None
         return super().refused_by(machine) or refuse_drain(machine, total, stored, *asked)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:

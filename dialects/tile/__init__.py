@@ -2,7 +2,7 @@
 
 from xdsl.ir import Dialect
 
-from .cube import DrainOp, MmaOp, MoveOp, ZeroOp
+from .cube import DrainOp, MmaOp, MoveOp, MoveRowOp, ZeroOp
 from .interface import TileOp, tile_type
 from .structure import BarrierOp, KernelOp, LaunchOp, SectionOp
 from .transfers import LoadIndirectOp, LoadOp, ScalarOp, StoreOp, ViewOp
@@ -42,6 +42,7 @@ Tile = Dialect(
         MaskOp,
         MmaOp,
         MoveOp,
+        MoveRowOp,
         ReduceOp,
         ScalarOp,
         ScatterOp,
@@ -73,6 +74,7 @@ __all__ = [
     "MaskOp",
     "MmaOp",
     "MoveOp",
+    "MoveRowOp",
     "ReduceOp",
     "ScalarOp",
     "ScatterOp",

@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -25,7 +26,7 @@ from ..effects import allocates
 from ..npu.interface import NpuOp
 from ..npu.legality import refuse_drain, refuse_path, refuse_product
 from ..npu.types import Pipe
-from ..shapes import check_box, check_extract, check_matmul
+from ..shapes import check_bias, check_box, check_extract, check_matmul, check_row_move
 from .interface import TileOp, tile_type
 from .types import TileType
 
@@ -63,6 +64,31 @@ class MoveOp(TileOp):
 
 
 @irdl_op_definition
+class MoveRowOp(TileOp):
+    """l1 -> bt or fb: a box as a row of numbers for the columns of a product."""
+
+    name = "tile.move_row"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.LoadRowOp
+    ADDRESSED: ClassVar[bool] = True
+    source = operand_def(TileType)
+    indices = var_operand_def(INDEX)
+    offsets = prop_def(DenseArrayBase)
+    sizes = prop_def(DenseArrayBase)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, row = tile_type(self.source), tile_type(self.result)
+        check_row_move(self, source, row, to_ints(self.sizes), len(self.linear()))
+        if source.element != row.element:
+            raise self.error(f"moves {source} to {row}, and converts nothing")
+
+    def refused_by(self, machine: Machine) -> str | None:
+        return refuse_path(machine, "l1", tile_type(self.result).space, Pipe.MTE1)
+
+
+@irdl_op_definition
 class DrainOp(TileOp):
     """l0c -> ub: the box of `sizes` at `at [...]` of an accumulator (fused cores only)."""
 
@@ -85,7 +111,10 @@ class DrainOp(TileOp):
         check_extract(self, source, to_ints(self.sizes), starts, out, self.result.type)
 
     def refused_by(self, machine: Machine) -> str | None:
-        total, drained = dtype_name(tile_type(self.source).element), dtype_name(tile_type(self.result).element)
+        total, drained = (
+            dtype_name(tile_type(self.source).element),
+            dtype_name(tile_type(self.result).element),
+        )
         return refuse_path(machine, "l0c", "ub", Pipe.V) or refuse_drain(machine, total, drained)
 
 
@@ -105,7 +134,8 @@ class ZeroOp(TileOp):
 
 @irdl_op_definition
 class MmaOp(TileOp):
-    """acc + a x b, in the accumulator's type; where the step `at [...]` is 0, a x b alone."""
+    """acc + a x b, in the accumulator's type; where the step `at [...]` is 0, a x b alone, or added to each row of a
+    `bias` in bt, a fourth operand."""
 
     name = "tile.mma"
     INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.MmadOp
@@ -113,17 +143,25 @@ class MmaOp(TileOp):
     a = operand_def(TileType)
     b = operand_def(TileType)
     acc = operand_def(TileType)
-    indices = var_operand_def(INDEX)
+    indices = var_operand_def()
     offsets = prop_def(DenseArrayBase)
     result = result_def(TileType)
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
         super().verify_()
-        spaces = tuple(tile_type(v).space for v in self.main_operands())
+        matrices, biases = self.main_operands()[:3], self.main_operands()[3:]
+        spaces = tuple(tile_type(v).space for v in matrices)
         if spaces != ("l0a", "l0b", "l0c") or self.result.type != self.acc.type:
             raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
-        check_matmul(self, len(self.linear()), *(tile_type(v).shape for v in self.main_operands()))
+        check_matmul(self, len(self.linear()), *(tile_type(v).shape for v in matrices))
+        check_bias(self, tile_type(self.acc), [tile_type(v) for v in biases])
 
     def refused_by(self, machine: Machine) -> str | None:
-        return refuse_product(machine, *(dtype_name(tile_type(v).element) for v in self.main_operands()))
+        a, b, acc = (dtype_name(tile_type(v).element) for v in (self.a, self.b, self.acc))
+        return refuse_product(machine, a, b, acc, self.bias is not None)
+
+    @property
+    def bias(self) -> SSAValue | None:
+        """What each row of the accumulator starts from; None for zero."""
+        return next(iter(self.main_operands()[3:]), None)

@@ -101,14 +101,17 @@ class LoadOp(BoxOp):
 
 @irdl_op_definition
 class StoreOp(BoxOp):
-    """ub or l0c -> device memory; elements outside the tensor are not written. Of accumulators (l0c),
-    negative ones become 0 on the way with `relu`; they are multiplied by `factor` then; integers are rounded to even,
-    `zero` is added, and they saturate."""
+    """ub or l0c -> device memory; elements outside the tensor are not written.
+
+    Of accumulators (l0c), negative ones become 0 on the way with `relu`. With `factor` they are multiplied by that
+    then, in f32; integers are rounded to even, `zero` is added, and they saturate. With `scales` in fb, a third
+    operand, each column is multiplied by a number of its own instead: the low 32 bits of its word, as an f32.
+    """
 
     name = "tile.store"
     source = operand_def(TileType)
     dest = operand_def(GmType)
-    indices = var_operand_def(INDEX)
+    indices = var_operand_def()
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
     steps = opt_prop_def(DenseArrayBase)
@@ -131,7 +134,15 @@ class StoreOp(BoxOp):
             raise self.error("scales what leaves ub: only accumulators are scaled on their way")
         if self.relu is not None and tile_type(self.source).space == "ub":
             raise self.error("has relu for what leaves ub: only accumulators become 0 on their way")
-        check_scaled(self, self.factor, self.zero)
+        scales = [tile_type(v) for v in self.main_operands()[2:]]
+        if scales and tile_type(self.source).space == "ub":
+            raise self.error("scales what leaves ub: only accumulators are scaled on their way")
+        check_scaled(self, self.factor, self.zero, tile_type(self.source).shape, scales)
+
+    @property
+    def scales(self) -> SSAValue | None:
+        """The words of the columns, where they are scaled by numbers of their own."""
+        return next(iter(self.main_operands()[2:]), None)
 
     def pipes(self) -> Sequence[Pipe]:
         return (Pipe.FIX if tile_type(self.source).space == "l0c" else Pipe.MTE3,)
@@ -143,7 +154,7 @@ class StoreOp(BoxOp):
         if refused is not None or source.space == "ub":
             return refused
         elements = dtype_name(source.element), dtype_name(self.dest.type.element)
-        return refuse_drain(machine, *elements, self.factor, self.zero, self.relu)
+        return refuse_drain(machine, *elements, self.factor, self.zero, self.relu, self.scales is not None)
 
 
 @irdl_op_definition

@@ -123,16 +123,19 @@ class Bufferizer:
             elif isinstance(op, tile.LoadOp):
                 space = tile_type(op.result).space
                 dest = self.buffer(op.result)
-                self.instruction(LOADS[space], op, [self.env[op.source], dest])
+                # rows of numbers are not matrices, which l1 has in fractals
+                row = any(isinstance(u.operation, tile.MoveRowOp) for u in op.result.uses)
+                self.instruction(npu.LoadNdOp if row else LOADS[space], op, [self.env[op.source], dest])
             elif isinstance(op, tile.StoreOp):
                 space = tile_type(op.source).space
-                self.instruction(STORES[space], op, [self.env[op.source], self.env[op.dest]])
+                self.instruction(STORES[space], op, [self.env[v] for v in op.main_operands()])
             elif isinstance(op, tile.ZeroOp):
                 self.buffer(op.result)
             elif isinstance(op, tile.MmaOp):
                 acc = self.env[op.acc]
                 self.env[op.result] = acc
-                self.instruction(npu.MmadOp, op, [self.env[op.a], self.env[op.b], acc])
+                biases = [] if op.bias is None else [self.env[op.bias]]
+                self.instruction(npu.MmadOp, op, [self.env[op.a], self.env[op.b], acc, *biases])
             elif isinstance(op, tile.ScalarOp):
                 new = npu.LoadScalarOp.create(
                     operands=[self.env[v] for v in op.operands],
@@ -194,8 +197,10 @@ class Bufferizer:
             self.env[value] = self.wanted[value]
             return self.env[value]
         kind = tile_type(value)
-        # a chip's own memory feeds the vector unit as ub does, and has as many
-        slots = self.slots.get(kind.space, self.slots["ub"]) if self.loops and crosses_pipes(value) else 1
+        # bt and fb are small and filled for many products, so what is there has one buffer; a chip's own memory feeds
+        # the vector unit as ub does, and has as many
+        many = self.loops and crosses_pipes(value) and kind.space not in ("bt", "fb")
+        slots = self.slots.get(kind.space, self.slots["ub"]) if many else 1
         alloc = npu.AllocOp.create(
             result_types=[BufferType.of(kind.shape, kind.element, kind.space, slots)],
             location=value.owner.location if isinstance(value.owner, Operation) else None,

@@ -208,14 +208,15 @@ class KernelBuilder:
         factor: float | None = None,
         zero: int = 0,
         relu: bool = False,
+        scales: SSAValue | None = None,
     ) -> None:
         """Stores a tile. Of an accumulator, relu: negative ones become 0; factor, zero: what they are multiplied by on
-        the way, and what is added then."""
+        the way, and what is added then; scales: the words of columns that have factors of their own."""
         indices, rows = pack(offsets)
         plain = steps is None or all(s == 1 for s in steps)
         self.add(
             ops.StoreOp,
-            [tile, dest, *indices],
+            [tile, dest, *([] if scales is None else [scales]), *indices],
             offsets=rows,
             sizes=ints(sizes),
             steps=None if plain else ints(steps or ()),

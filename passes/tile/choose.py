@@ -31,6 +31,7 @@ from ..fingerprint import structure
 from ..oracle import BOUND, Oracle, oracle_of
 from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
+from .draining import pack_for_drain
 from .halves import cut_in_two
 from .joining import is_joined, join, put_in_place, tail_of
 from .launches import LaunchPlan, keep, launches_of
@@ -110,6 +111,8 @@ class Scheduler:
     def fusion(self, fusion: FusionOp) -> float:
         """Gives a fusion its schedule, or two halves of it theirs; what the oracle says of it."""
         asked = to_schedules(fusion.schedule)
+        if not all_complete(asked) and not is_joined(fusion):
+            pack_for_drain(fusion, self.machine)
         launches = launches_of(fusion, self.machine)
         if all_complete(asked):  # it is for graph-to-tile to obey
             return sum(self.launch(fusion, plan, None, Chosen(asked, 0.0)).microseconds for plan in launches)

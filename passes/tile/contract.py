@@ -26,18 +26,18 @@ from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
-from ..errors import PassError, TooLarge
+from ..errors import PassError
 from .bound import CubeCost, CubeProblem
 from .builder import KernelBuilder, dense, gm_of, hand_back
-from .contraction_axes import ContractionSteps, Operand
+from .contraction_axes import Operand
 from .cube_schedule import CubePlan, Refused, cube_schedules, refusal
-from .draining import Drain, drain_of
-from .schedule import UB_FRACTION
+from .draining import Drain, drain_of, has_room
+from .epilogue import EpilogueSteps
+from .rows import ColumnRows
 from .scheduled import ScheduledKernel, as_cube, cannot_obey
-from .steps import Emitter, Ref, Step
 
 
-class ContractKernel(ContractionSteps, ScheduledKernel):
+class ContractKernel(EpilogueSteps, ScheduledKernel):
     """Lowers one cube or mix fusion."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, asked: CubeSchedule):
@@ -45,10 +45,12 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
         self.asked = asked
         self.slots = asked.ub or 2
         self.views = [o.view(dict(enumerate(self.extents))) for o in self.operands]
-        self.drain = drain_of(fusion, self.anchor.result, dtype_name(self.acc_type), machine)
+        self.drain = self._drain_asked()
         if self.drain is not None:
             self.members = []
         self.problem = self._problem()
+        self.rows: dict[str, SSAValue] = {}
+        """What there is for the columns of the tile that is built, by memory space."""
         self.costs: dict[tuple, CubeCost] = {}
         """What a step and its loads cost, as far as known."""
         element = element_of(self.anchor.result)
@@ -65,8 +67,9 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
         found = False
         try:
             for schedule in cube_schedules(self.problem, axes, self.machine, self._l1_bytes, self.asked):
-                found = True
-                yield schedule
+                if self._rows_fit(schedule):
+                    found = True
+                    yield schedule
         except Refused as error:
             raise cannot_obey(name, str(error)) from None
         if not found:
@@ -108,6 +111,21 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
         cores = min(points, self.machine.cube_cores)
         each = size([-(-n // grid[a]) for n, a in zip(counts, self.problem.out, strict=True)])
         return cost.microseconds(cores, each * -(-points // cores), (plan.l0c or 1) > 1, self.machine)
+
+    def _drain_asked(self) -> Drain | None:
+        """What the drain does in the place of an epilogue, unless the schedule has a tile of one, or a step of more
+        columns than there is room for beside the cube."""
+        found = None if self.asked.epilogue is not None else drain_of(self.fusion, self.machine)
+        columns = self.asked.base_n or (
+            size([self.asked.step[a] for a in self.n_axes]) if self.asked.step else 1
+        )
+        return found if found is not None and has_room(found, columns, self.machine) else None
+
+    def _rows_fit(self, schedule: CubeSchedule) -> bool:
+        """Whether there is room for what the columns of a tile have beside the cube."""
+        assert schedule.step is not None
+        columns = size([schedule.step[a] for a in self.n_axes])
+        return self.drain is None or has_room(self.drain, columns, self.machine)
 
     @property
     def has_epilogue(self) -> bool:
@@ -156,18 +174,6 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
     def _whole_bytes(self) -> float:
         """Bytes of both operands."""
         return sum(bytes_ for _, bytes_ in self._loads(self.extents))
-
-    def _epilogue_cycles(self) -> tuple[float, float]:
-        """Cycles of a vector core for each element of the result, and for each tile on top: an estimate from what it
-        copies and computes."""
-        if not self.members and not self.machine.fused:
-            return 0.0, 0.0
-        moves, unit = self.machine.moves, self.machine.vector
-        load, store, width = moves["gm", "ub"], moves["ub", "gm"], itemsize(self.acc_type)
-        stored = sum(itemsize(element_of(v)) for v in self.yielded) / store.bytes_per_cycle
-        loaded = 0.0 if self.machine.fused else width / load.bytes_per_cycle
-        head = load.fixed_cycles + store.fixed_cycles + len(self.members) * unit.streamed_cycles
-        return loaded + stored + len(self.members) * width / unit.repeat_bytes, head
 
     def _tiles(self, axis: int) -> int:
         """Tiles along an axis of the result."""
@@ -225,7 +231,12 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
         with b.section("fused" if self.machine.fused else "cube"), ExitStack() as stack:
             position = dict(start)
             loaded: list[SSAValue | None] = [None, None]
+            rows = ColumnRows(self.drain.rows if self.drain else {}, self.n_axes, self.extents, self.new_axis)
+            rows.begin(b, start, {a: plan.l0[a] * dict(loops).get(a, 1) for a in self.n_axes})
+            known = max((i + 1 for i, (axis, _) in enumerate(loops) if axis in self.n_axes), default=0)
             for i, (axis, trips) in enumerate(loops):
+                if i == known:
+                    self.rows = rows.take(b, position, plan.l0)
                 rest = {a for a, _ in loops[i:]}
                 if whole[1] and loaded == [None, None] and rest <= set(self.m_axes):
                     loaded[1] = self._load_l1(b, plan.rhs, position, self.operands[1])
@@ -233,6 +244,8 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
                     loaded[0] = self._load_l1(b, plan.lhs, position, self.operands[0])
                 index = stack.enter_context(b.loop(trips))
                 position[axis] = position[axis] + index * plan.l0[axis]
+            if known == len(loops):
+                self.rows = rows.take(b, position, plan.l0)
             self.acc = self._accumulate(b, plan, position, loaded)
             if self.machine.fused:
                 self._emit_epilogue(b, plan, position, [], None)
@@ -304,7 +317,8 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
             lhs = self._move(b, plan, inner[0], self.operands[0], a_tile, "l0a", [rows, k])
             rhs = self._move(b, plan, inner[1], self.operands[1], b_tile, "l0b", [k, cols])
             indices, offsets = pack([step])
-            carried[0] = b.add(ops.MmaOp, [lhs, rhs, carried[0], *indices], [acc], offsets=offsets).results[0]
+            operands = [lhs, rhs, carried[0], *([self.rows["bt"]] if "bt" in self.rows else []), *indices]
+            carried[0] = b.add(ops.MmaOp, operands, [acc], offsets=offsets).results[0]
             first = stacks[0][0] if stacks else carried
         return first[0]
 
@@ -380,134 +394,13 @@ class ContractKernel(ContractionSteps, ScheduledKernel):
         offsets = [position[a] for a in dims] or [Expr()]
         drain = self.drain or Drain()
         sizes = [plan.l0[a] for a in dims] or [1]
-        b.store(self.acc, view, offsets, sizes, factor=drain.factor, zero=drain.zero, relu=drain.relu)
-
-    # -- epilogue ----------------------------------------------------------------------------------------------
-
-    def _units(self, plan: CubePlan) -> tuple[int | None, int]:
-        """The axis along which the vector cores beside a cube share each tile, and how many do; None and 1 where no
-        axis can be cut."""
-        per_cube = self.machine.vector_cores // self.machine.cube_cores
-        axis = next((a for a in (*self.m_axes, *self.n_axes) if plan.l0[a] % per_cube == 0), None)
-        return axis, per_cube if axis is not None else 1
-
-    def _epilogue_extent(self, plan: CubePlan) -> list[int]:
-        """What one vector core has of each tile of the result, by axis."""
-        extent = [plan.l0[a] for a in range(len(self.extents)) if self.role[a] != "k"]
-        axis, units = (None, 1) if self.machine.fused else self._units(plan)
-        if axis is not None:
-            extent[axis] //= units
-        return extent
-
-    def _epilogue_bytes(self, chunk: Sequence[int]) -> int:
-        return self.steps.ub_bytes(chunk, self.slots)
-
-    def _epilogue_tile(self, plan: CubePlan) -> list[int]:
-        """Equal parts of a tile of the result that fit ub. Raises TooLarge."""
-        extent = self._epilogue_extent(plan)
-        capacity = int(self.machine.spaces["ub"].bytes * UB_FRACTION)
-        chunk = list(extent)
-        for a in [*(self.m_axes[:1] if self.machine.fused else self.m_axes), *self.n_axes]:
-            while chunk[a] > 1 and self._epilogue_bytes(chunk) > capacity:
-                chunk[a] = _smaller_divisor(extent[a], chunk[a])
-        if self._epilogue_bytes(chunk) > capacity:
-            raise TooLarge(
-                f"{describe(self.fusion)}: one row of its epilogue does not fit ub of {self.machine.name}"
-            )
-        return chunk
-
-    def _epilogue_refusal(self, plan: CubePlan) -> str | None:
-        """Why the tile of the epilogue cannot be as it is asked for, as the rest of a sentence; None where it can."""
-        assert plan.epilogue is not None
-        extent, chunk = self._epilogue_extent(plan), list(plan.epilogue)
-        shown = " x ".join(map(str, chunk))
-        if not self.has_epilogue:
-            return "it has no epilogue"
-        if len(chunk) != len(extent):
-            return f"its result has {len(extent)} axes, and the epilogue {len(chunk)}"
-        if any(n % part for n, part in zip(extent, chunk, strict=True)):
-            return f"a tile of {shown} of the epilogue does not divide the {extent} that a vector core has"
-        rows = self.m_axes[1:] if self.machine.fused else ()
-        if any(chunk[a] != extent[a] for a in (*self.b_axes, *rows)):
-            return f"a tile of {shown} of the epilogue cuts an axis that is not cut"
-        need, room = self._epilogue_bytes(chunk), self.machine.spaces["ub"].bytes
-        return (
-            f"a tile of {shown} takes {need} bytes of ub, and {self.machine.name} has {room}"
-            if need > room
-            else None
+        b.store(
+            self.acc,
+            view,
+            offsets,
+            sizes,
+            factor=drain.number,
+            zero=drain.zero,
+            relu=drain.relu,
+            scales=self.rows.get("fb"),
         )
-
-    def _accumulator(self, element: Attribute) -> Ref:
-        """The step that brings the accumulator to the vector core: a load of the workspace, or a drain of l0c."""
-        axes = frozenset(a for a, r in enumerate(self.role) if r != "k")
-        dims = sorted(axes)
-
-        def emit(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
-            if self.machine.fused:
-                return [self._drain(e, element)]
-            source = e.builder.workspace(0)
-            offsets = [e.at(a) for a in dims] or [Expr()]
-            sizes = [e.tile[a] for a in dims] or [1]
-            return [e.builder.load(source, offsets, sizes, e.type(axes, element))]
-
-        return self._step(Step([element], axes, (), emit, "load", axes))
-
-    def _drain(self, e: Emitter, element: Attribute) -> SSAValue:
-        """The vector tile's part of the accumulator: whole columns, the rows from the chunk's first on."""
-        rows = size([e.tile[a] for a in self.m_axes])
-        cols = size([e.tile[a] for a in self.n_axes])
-        first = Expr()
-        inner = 1
-        for a in reversed(self.m_axes):
-            first = first + self.chunk_position.get(a, Expr()) * inner
-            inner *= self.plan.l0[a]
-        indices, offsets = pack(
-            [first, self.chunk_position.get(self.n_axes[-1], Expr()) if self.n_axes else Expr()]
-        )
-        axes = frozenset(a for a, r in enumerate(self.role) if r != "k")
-        return e.builder.add(
-            ops.DrainOp,
-            [self.acc, *indices],
-            [e.type(axes, element)],
-            offsets=offsets,
-            sizes=ints([rows, cols]),
-        ).results[0]
-
-    def _emit_epilogue(
-        self,
-        b: KernelBuilder,
-        plan: CubePlan,
-        position: dict[int, Expr],
-        tile_loops: Sequence[tuple[int, int]],
-        unit: tuple[int, SSAValue, int] | None,
-    ) -> None:
-        """The vector steps over the tiles of `tile_loops` (axis, trips) and, inside each, the chunks that fit ub;
-        `unit` = (axis that is split over the vector cores of a block, number of this one, how many)."""
-        extent = {a: plan.l0[a] for a in range(len(self.extents)) if self.role[a] != "k"}
-        position = {a: position.get(a, Expr()) for a in extent}
-        self.chunk_position: dict[int, Expr] = {}
-        if unit is not None:
-            axis, number_of, units = unit
-            extent[axis] //= units
-            position[axis] = position[axis] + Expr.of(number_of) * extent[axis]
-        assert plan.epilogue is not None
-        chunk = dict(zip(extent, plan.epilogue, strict=True))
-        emitter = Emitter(b, [*plan.epilogue], position)
-        loops = [(a, trips, plan.l0[a], False) for a, trips in tile_loops]
-        loops += [(a, extent[a] // chunk[a], chunk[a], True) for a in extent if extent[a] != chunk[a]]
-        depth = {a: i + 1 for i, (a, *_) in enumerate(loops)}
-        level = self.steps.levels(depth)
-        done: dict[Ref, SSAValue] = {}
-        with ExitStack() as stack:
-            for d in range(len(loops) + 1):
-                if d:
-                    axis, trips, stride, inside = loops[d - 1]
-                    index = stack.enter_context(b.loop(trips))
-                    if inside:
-                        self.chunk_position[axis] = index * stride
-                    emitter.position[axis] = emitter.position[axis] + index * stride
-                emitter.emit_level(self.steps, level, d, done)
-
-
-def _smaller_divisor(extent: int, current: int) -> int:
-    return next(d for d in range(current - 1, 0, -1) if extent % d == 0)

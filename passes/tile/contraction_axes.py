@@ -99,6 +99,25 @@ def nest_of_conv(op: ConvOp) -> Nest:
     return Nest(roles, extents, lhs_index, rhs_index, out_axes)
 
 
+Product = ContractOp | ConvOp
+"""An op that the cube computes."""
+
+
+def product_in(fusion: FusionOp) -> Product | None:
+    """The product of a fusion, if it has one."""
+    return next((op for op in fusion.body.block.ops if isinstance(op, Product)), None)
+
+
+def accumulated_in(op: Product) -> Attribute:
+    """The element type that the cube adds up a product in."""
+    return Float32Type() if is_float(element_of(op.lhs)) else i32
+
+
+def nest_of(op: Product) -> Nest:
+    """The loops of a product."""
+    return nest_of_contract(op) if isinstance(op, ContractOp) else nest_of_conv(op)
+
+
 @dataclass
 class Dim:
     """One dimension of an operand's view: extent, stride (elements), the axes it is indexed by, a constant."""
@@ -142,10 +161,11 @@ class ContractionSteps(FusionSteps):
     `role` is that of each axis that is walked."""
 
     def __init__(self, fusion: FusionOp, machine: Machine, groups: Sequence[Sequence[int]] | None = None):
-        anchor = next(op for op in fusion.body.block.ops if isinstance(op, ContractOp | ConvOp))
+        anchor = product_in(fusion)
+        assert anchor is not None
         self.anchor = anchor
-        self.acc_type: Attribute = Float32Type() if is_float(element_of(anchor.lhs)) else i32
-        self.nest = nest_of_contract(anchor) if isinstance(anchor, ContractOp) else nest_of_conv(anchor)
+        self.acc_type = accumulated_in(anchor)
+        self.nest = nest_of(anchor)
         super().__init__(fusion, machine, groups)
 
     def _operand(self, value: SSAValue, indices: Sequence[Expr[int]]) -> Operand:

@@ -1,8 +1,9 @@
-"""What the fixpipe does to sums on their way out of the cube, in the place of an epilogue.
+"""What the cube and its fixpipe do to sums in the place of an epilogue.
 
-The epilogues that it can express are chains: relu, a scaling to f32 numbers, relu, and a conversion, where an integer
-is rounded to even, moved by its zero point and saturated before. Their values are those of the vector cores bit for
-bit: relu and a scaling by a positive number may change places, as may relu and a rounding.
+The epilogues that they can express are chains: a bias, relu, a scaling to f32 numbers, relu, and a conversion, where an
+integer is rounded to even, moved by its zero point and saturated before. Their values are those of the vector cores bit
+for bit: relu and a scaling by a positive number may change places, as may relu and a rounding. A bias is where the sums
+begin, so it is one of integers: sums of floats would be rounded otherwise.
 """
 
 from __future__ import annotations
@@ -20,83 +21,157 @@ from ...dialects.graph.interface import element_of
 from ...dialects.npu.legality import refuse_drain
 from ...machine import Machine
 from ..access import splat_of
+from .columns import Columns, columns_of, known_factors, pack_factors
+from .contraction_axes import Nest, Product, accumulated_in, nest_of, product_in
+from .cube_schedule import COLUMNS
 
 
 @dataclass(frozen=True)
 class Drain:
-    """Sums, negative ones as 0 with `relu`, times `factor`, and, where integers are stored, rounded to even, plus
-    `zero`, saturated."""
+    """Sums, begun as the `bias` of their column, negative ones as 0 with `relu`, times `factor` or that of their column
+    in `scales`, and, where integers are stored, rounded to even, plus `zero`, saturated."""
 
     relu: bool = False
-    factor: float | None = None
+    factor: float | Columns | None = None
     zero: int = 0
+    bias: Columns | None = None
+
+    @property
+    def number(self) -> float | None:
+        """The factor of all sums, where it is one."""
+        return None if isinstance(self.factor, Columns) else self.factor
+
+    @property
+    def scales(self) -> Columns | None:
+        """The factors of the columns, where each has one."""
+        return self.factor if isinstance(self.factor, Columns) else None
+
+    @property
+    def rows(self) -> dict[str, Columns]:
+        """What there is for each column, by the memory space that has it."""
+        return {space: row for space, row in (("bt", self.bias), ("fb", self.scales)) if row is not None}
 
     def refused_by(self, machine: Machine, total: str, dtype: str) -> str | None:
         """Why a machine does not do so to accumulators of a type that are stored as another; None where it does."""
-        factor = None if self.factor is None else FloatAttr(self.factor, f32)
+        if self.bias is not None and total not in machine.cube_biases:
+            return f"begins {total} accumulators as a bias, for which {machine.name} has no path"
+        factor = None if self.number is None else FloatAttr(self.number, f32)
         zero = integer_attr(self.zero) if self.zero else None
-        return refuse_drain(machine, total, dtype, factor, zero, UnitAttr() if self.relu else None)
+        relu = UnitAttr() if self.relu else None
+        return refuse_drain(machine, total, dtype, factor, zero, relu, self.scales is not None)
 
 
-def drain_of(fusion: FusionOp, sums: SSAValue, total: str, machine: Machine) -> Drain | None:
-    """What the fixpipe does to the sums of a fusion, accumulators of type `total`, in the place of all that stands
-    behind its product; None where it cannot, or where nothing stands there."""
-    yielded = fusion.body.block.last_op
+def has_room(drain: Drain, columns: int, machine: Machine) -> bool:
+    """Whether a machine has room, and the ways, for what there is for each of so many columns of a tile."""
+    widths = {"bt": 4, "fb": 8}
+    return all(
+        space in machine.spaces
+        and ("l1", space) in machine.moves
+        and columns * widths[space] <= machine.spaces[space].bytes
+        for space in drain.rows
+    )
+
+
+def drain_of(fusion: FusionOp, machine: Machine) -> Drain | None:
+    """What the cube and its fixpipe do in the place of all that stands behind the product of a fusion; None where they
+    cannot, or where nothing stands there."""
+    return _drain_of(fusion, machine, packed=True)
+
+
+def pack_for_drain(fusion: FusionOp, machine: Machine) -> None:
+    """Brings the factors of columns into the fixpipe's form, where a drain can do all that stands behind the product of
+    a fusion then."""
+    drain = _drain_of(fusion, machine, packed=False)
+    if drain is not None and drain.scales is not None:
+        numbers = known_factors(drain.scales, fusion, machine)
+        assert numbers is not None
+        pack_factors(fusion, drain.scales, numbers)
+
+
+def _drain_of(fusion: FusionOp, machine: Machine, packed: bool) -> Drain | None:
+    """`drain_of`, with factors of columns that are words, or still numbers where they are not `packed`."""
+    yielded, anchor = fusion.body.block.last_op, product_in(fusion)
     assert yielded is not None
-    if machine.scaled_drains is None or len(yielded.operands) != 1 or yielded.operands[0] is sums:
+    if anchor is None or machine.fused or machine.scaled_drains is None or len(yielded.operands) != 1:
         return None
-    chain = _Chain(sums, total)
+    if yielded.operands[0] is anchor.result:
+        return None
+    total = dtype_name(accumulated_in(anchor))
+    chain = _Chain(fusion, anchor, total, machine, packed)
     drain = chain.drain()
     dtype = dtype_name(element_of(chain.end))
-    if (
-        drain is None
-        or chain.end is not yielded.operands[0]
-        or drain.refused_by(machine, total, dtype) is not None
-    ):
+    if drain is None or chain.end is not yielded.operands[0] or not has_room(drain, COLUMNS[-1], machine):
         return None
-    return drain
+    return None if drain.refused_by(machine, total, dtype) is not None else drain
 
 
 class _Chain:
-    """Follows the chain of elementwise ops from a value on, as far as the fixpipe can do what they do. `end` is the
+    """Follows the chain of elementwise ops from a product on, as far as the fixpipe can do what they do. `end` is the
     last value that was reached."""
 
-    def __init__(self, sums: SSAValue, total: str):
-        self.end, self.total = sums, total
+    def __init__(self, fusion: FusionOp, anchor: Product, total: str, machine: Machine, packed: bool):
+        self.fusion, self.anchor, self.machine = fusion, anchor, machine
+        self.end: SSAValue = anchor.result
+        self.total = total
+        self.element = "ui64" if packed else "f32"
+        self.known_nest: Nest | None = None
+
+    @property
+    def nest(self) -> Nest:
+        """The loops of the product."""
+        if self.known_nest is None:
+            self.known_nest = nest_of(self.anchor)
+        return self.known_nest
 
     def drain(self) -> Drain | None:
         """What the ops from the sums to the end of the chain do together; None where they are no such chain."""
         exact = self._type() == self.total
+        bias = self._columns("add", self.total) if exact and self.total == "i32" else None
         relu = self._relu()
         scaled = self._factor(relu) if exact else None
         if scaled is not None:
-            return self._scaled(*scaled)
+            return self._scaled(*scaled, bias)
         if exact and self.total == "f32":
             self._next("convert")
-        return Drain(self._relu() or relu)
+        return Drain(self._relu() or relu, bias=bias)
 
-    def _factor(self, relu: bool) -> tuple[float, bool] | None:
-        """Goes on behind a scaling of accumulators as f32 numbers by a number, 1 where they are only converted: that,
-        and whether negative ones were 0 before. None where they are neither."""
+    def _factor(self, relu: bool) -> tuple[float | Columns, bool] | None:
+        """Goes on behind a scaling of accumulators as f32 numbers, by 1 where they are only converted: the factors, and
+        whether negative ones were 0 before. None where there is neither."""
         start = self.end
         if self.total == "f32" or (self._next("convert") is not None and self._type() == "f32"):
             relu = self._relu() or relu
-            scaled = self._next("mul")
-            if scaled is not None and (factor := _number(scaled)) is not None:
+            if (scaled := self._next("mul")) is not None and (factor := _number(scaled)) is not None:
                 return factor, relu
-            if scaled is None and (self.total != "f32" or self._peek("round_even") is not None):
+            columns = self._columns("mul", self.element)
+            if columns is not None and known_factors(columns, self.fusion, self.machine) is not None:
+                return columns, relu
+            if columns is None and (self.total != "f32" or self._peek("round_even") is not None):
                 return 1.0, relu
         self.end = start
         return None
 
-    def _scaled(self, factor: float, relu: bool) -> Drain | None:
+    def _columns(self, function: str, element: str) -> Columns | None:
+        """Goes on behind an op of two, if it computes a function of the end and of a number of this type for each
+        column."""
+        op = self._peek(function)
+        other = None if op is None else next((v for v in op.operands if v is not self.end), None)
+        if op is None or other is None or splat_of(other) is not None:
+            return None
+        found = columns_of(other, op, self.fusion, self.nest)
+        if found is None or dtype_name(found.element) != element:
+            return None
+        self.end = op.results[0]
+        return found
+
+    def _scaled(self, factor: float | Columns, relu: bool, bias: Columns | None) -> Drain | None:
         """From behind the scaling on. Negative numbers may become 0 there as well as before it where the factor is
-        positive."""
-        positive = factor > 0
+        positive, as those of columns are."""
+        positive = isinstance(factor, Columns) or factor > 0
         relu = self._relu(positive) or relu
         if self._next("round_even") is None:
             self._next("convert")
-            return Drain(self._relu(positive) or relu, float(factor))
+            return Drain(self._relu(positive) or relu, factor, bias=bias)
         relu = self._relu(positive) or relu
         moved = self._next("add")
         zero = 0 if moved is None else _number(moved)
@@ -110,7 +185,7 @@ class _Chain:
         clipped = positive and low == zero != least
         if high != most or not (low == least or clipped):
             return None
-        return Drain(relu or clipped, float(factor), zero)
+        return Drain(relu or clipped, factor, zero, bias)
 
     def _clamped(self, low: float) -> tuple[float, float]:
         """The ends between which the next ops leave numbers that are at least `low`."""

@@ -238,9 +238,7 @@ class KernelSubject:
                     return "ESCAPED", "what it reads depends on what memory held before"
                 self.given = set(range(len(self.types)))
                 plain = self.outcome(kernel, every, 1)
-            used = sorted(
-                {o.PIPE for o in kernel.walk() if isinstance(o, NpuOp) and hasattr(o, "PIPE")}
-            )
+            used = sorted({o.PIPE for o in kernel.walk() if isinstance(o, NpuOp) and hasattr(o, "PIPE")})
             room = max(5 * MOST_WORK // (self.work * len(self.points(every))), 8)
             for i, schedule in enumerate(itertools.islice(schedules(used, RANDOM_ORDERS), room)):
                 other = self.outcome(kernel, every, 3 + i, schedule)
@@ -421,6 +419,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"random {i}", TARGETS[i % 2]) for i in range(args.random)]
     sources += [(f"barriers {i}", TARGETS[i % 2]) for i in range(1, args.barriers + 1)]
     sources += [(f"quantized {i}", TARGETS[i % 2]) for i in range(args.quantized)]
+    sources += [(f"columns {i}", TARGETS[0]) for i in range(args.columns)]
     sources += [(f"fuzz {i}", TARGETS[i % 2]) for i in range(args.fuzz)]
     return [(*s, args.each, args.host, args.seed, claims) for s in sources if re.search(args.only, s[0])]
 
@@ -434,6 +433,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--random", type=int, default=40, help="random functions besides the examples")
     parser.add_argument("--fuzz", type=int, default=60, help="random programs with control flow")
     parser.add_argument("--quantized", type=int, default=8, help="programs of quantized layers")
+    parser.add_argument(
+        "--columns", type=int, default=6, help="products with bias and factors of their columns"
+    )
     parser.add_argument("--barriers", type=int, default=4, help="programs with barriers")
     parser.add_argument("--only", default="", help="sources whose name has this (a regular expression)")
     parser.add_argument("--seed", type=int, default=0)

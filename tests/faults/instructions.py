@@ -221,13 +221,15 @@ class Compiler:
         view, source = op.view, _place(op.tile(), slots)
         tensor, whole = self._tensor(op.main_operands()[1]), tuple(op.box_sizes)
         first, sizes, steps, inside = _inside(view, op, offsets)
-        converts = source.kind.element != view.element
+        others = [_place(v, slots) for v in op.sources()[1:]]
+        converts = bool(others) or source.kind.element != view.element
         width = itemsize(view.element)
 
         def run(on: Machinery) -> None:
             x = on.memory.view(source)
             if converts:
-                x = lanes([x], x.shape, width, 7)
+                seed = digest([on.memory.view(p) for p in others], 7) if others else 7
+                x = lanes([x], x.shape, width, seed)
             on.device.box(on.tensors[tensor], view, first, sizes, steps)[...] = x.reshape(whole)[inside]
 
         return run

@@ -146,7 +146,9 @@ def wrong_move(kernel: Operation, rng: Random, machine: Machine) -> str | None:
         first = section_of(product).regions[0].block
         assert first.first_op is not None
         first.insert_op_before(room, first.first_op)
-        new = ops.CopyL0cOp.create(operands=[acc, room.result], properties={"offsets": offsets, "sizes": sizes})
+        new = ops.CopyL0cOp.create(
+            operands=[acc, room.result], properties={"offsets": offsets, "sizes": sizes}
+        )
         block.insert_op_after(new, product)
         return f"{new.name} of an accumulator"
     block.insert_op_after(new, product)
@@ -158,11 +160,28 @@ def wrong_drain(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     drain = pick(rng, every(kernel, ops.FixpipeOp))
     if drain is None:
         return None
+    if len(drain.main_operands()) > 2:  # with a factor, or without its word
+        drain.properties["factor"] = FloatAttr(0.5, f32)
+        return "a factor besides those of columns"
     if rng.random() < 0.5:
         drain.properties["factor"] = FloatAttr(0.3, f32)
         return "a factor of 0.3"
     drain.properties["factor"], drain.properties["zero"] = FloatAttr(0.5, f32), integer_attr(1000)
     return "a zero point of 1000"
+
+
+def wrong_row(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    """What the columns of a product have beside the cube is of another type, or in the memory of the other ones."""
+    alloc = pick(rng, [a for a in every(kernel, ops.AllocOp) if a.result.type.space in ("bt", "fb")])
+    if alloc is None:
+        return None
+    kind = alloc.result.type
+    if rng.random() < 0.5:
+        space = "bt" if kind.space == "fb" else "fb"
+        alloc.result._type = BufferType.of(kind.shape, kind.element, space, kind.slots)
+        return f"a row in {space} instead of {kind.space}"
+    _retyped(kernel, kind.element, element_type("i16"))
+    return f"rows of i16 instead of {kind.element}"
 
 
 MACHINE_MUTATIONS = (
@@ -175,5 +194,5 @@ MACHINE_MUTATIONS = (
     wrong_space,
     wrong_move,
     wrong_drain,
+    wrong_row,
 )
-

@@ -1,7 +1,7 @@
 """The programs that faults are injected into: the examples, random functions, random programs with control flow, and
 ones whose flags are too many, so that they have barriers.
 
-A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `barriers 1`. Nothing here imports JAX before a
+A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `barriers 1`. Nothing here imports JAX before a
 program is compiled.
 """
 
@@ -69,6 +69,8 @@ def subject(source: str, target: str) -> Subject:
         return fuzz_subject(int(number), target)
     if kind == "quantized":
         return quantized_subject(int(number), target)
+    if kind == "columns":
+        return columns_subject(int(number), target)
     if kind == "barriers":
         return barriers_subject(int(number), target)
     return example(source, target)
@@ -133,6 +135,34 @@ def quantized_subject(number: int, target: str) -> Subject:
         return Subject(
             f"quantized {number} for {target}", tw.compile(str(file), target=target).module(), target
         )
+
+
+def columns_subject(number: int, target: str) -> Subject:
+    """A product of integers, with a bias and a factor for each column where odd numbers do not leave one out, over
+    several tiles of rows and columns on each core."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    rng = np.random.default_rng(number)
+    rows, terms, columns = (int(rng.integers(17, most)) for most in (70, 80, 90))
+    bias = rng.integers(-9999, 9999, columns).astype("i4") * (number % 3 != 1)
+    factors = (1 + rng.integers(0, 4, columns)).astype("f4") / (64 if number % 3 != 2 else 1)
+
+    def layer(a: Any, w: Any) -> Any:
+        sums = lax.dot(a, w, preferred_element_type=jnp.int32)
+        sums = jnp.maximum(sums + bias if number % 3 != 1 else sums, 0)
+        if number % 3 == 2:
+            return sums
+        return jnp.clip(
+            lax.round(sums.astype("f4") * factors, lax.RoundingMethod.TO_NEAREST_EVEN), -128, 127
+        ).astype("i1")
+
+    args = [rng.integers(-128, 128, shape, np.int8) for shape in ((rows, terms), (terms, columns))]
+    pins = {"inner": "mn"[number // 2 % 2]} if number % 4 < 2 else {}
+    schedule = tw.Schedule(base_m=16, base_n=16, base_k=32, cores=1 + number % 2, **pins)
+    options = tw.Options(schedule=schedule)
+    module = tw.compile(layer, *args, target=target, options=options).module()
+    return Subject(f"columns {number} for {target}", module, target)
 
 
 def barriers_subject(number: int, target: str) -> Subject:

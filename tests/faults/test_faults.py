@@ -52,6 +52,15 @@ def test_no_mutant_of_a_quantized_layer_escapes() -> None:
     assert sum(sample(subject(f"quantized {i}", TARGETS[i % 2]), 6, 6) for i in (0, 1)) >= 60
 
 
+def test_no_mutant_of_a_product_with_numbers_for_its_columns_escapes() -> None:
+    found = [subject(f"columns {i}", TARGETS[0]) for i in range(4)]
+    spaces = {
+        str(a.result.type).split(", ")[1] for s in found for a in s.module.walk() if a.name == "npu.alloc"
+    }
+    assert {"bt", "fb"} <= {s.rstrip(">") for s in spaces}
+    assert sum(sample(s, 12, 4) for s in found) >= 60
+
+
 def test_no_mutant_of_a_program_with_control_flow_escapes() -> None:
     assert sum(sample(subject(f"fuzz {i}", TARGETS[i % 2]), 2, 30) for i in (0, 1, 3)) >= 90
 

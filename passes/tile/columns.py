@@ -1,0 +1,134 @@
+"""Numbers for the columns of a product, which the cube and its fixpipe take beside it: a bias, and factors.
+
+The fixpipe takes a factor as a word, of which the low 32 bits are an f32 of few bits. `pack_factors` brings factors
+that are known into that form, in the fusion and outside:
+
+Before:  %f = graph.constant {value = #graph.data<f32, [64], ...>}
+         graph.fusion %x, %w, %f { ^bb0(..., %c: tensor<64xf32>):  ... graph.broadcast %c ... graph.mul ... }
+After:   %f = graph.constant {value = #graph.data<ui64, [64], ...>}
+         graph.fusion %x, %w, %f { ^bb0(..., %c: tensor<64xui64>):
+             %n = graph.convert %c : ... -> tensor<64xui32>
+             %b = graph.bitcast %n : ... -> tensor<64xf32>
+             ... graph.broadcast %b ... graph.mul ... }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+
+from ...dialects.base import Expr, ints, to_ints
+from ...dialects.dtypes import dtype_name, element_type, tensor
+from ...dialects.graph import ELEMENTWISE, ConstantOp, FusionOp
+from ...dialects.graph.attributes import DataAttr
+from ...dialects.graph.control import AXES
+from ...dialects.graph.interface import element_of, shape_of
+from ...machine import Machine
+from ..access import resolve
+from .contraction_axes import Nest
+
+WORD, NUMBER = np.dtype(np.uint64), np.dtype(np.uint32)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A tensor with a number for each column of a product: the number of the fusion's input, its element type, where it
+    begins in it, and its strides by axis of the domain, all in elements. axes: that of each dimension, or -1."""
+
+    source: int
+    element: Attribute
+    offset: int
+    strides: Mapping[int, int]
+    axes: tuple[int, ...]
+
+
+def columns_of(value: SSAValue, user: Operation, fusion: FusionOp, nest: Nest) -> Columns | None:
+    """How an operand of an op behind a product has a number for each column, from an input of the fusion or from the
+    words that are one; None where it does not."""
+    named = user.attributes.get(AXES)
+    if not isinstance(named, DenseArrayBase) or any(len(terms) > 1 for terms in nest.out):
+        return None
+    indices: list[Expr[int]] = [Expr() if a < 0 else Expr.of(a) for a in to_ints(named)]
+    load = resolve(value, indices, to_ints(fusion.domain), _is_base)
+    argument = _words_behind(load.base) or load.base
+    if load.fill is not None or not isinstance(argument, BlockArgument):
+        return None
+    if any(nest.roles[a] != "n" for a in load.axes):
+        return None
+    axes = [e.terms[0][0] if len(e.terms) == 1 and not e.constant else -1 for e in load.position]
+    if any(a < 0 and (e.terms or e.constant) for a, e in zip(axes, load.position, strict=True)):
+        return None
+    strides = {e.terms[0][0]: s for e, s in zip(load.indices, load.strides, strict=True)}
+    return Columns(argument.index, element_of(argument), load.offset, strides, tuple(axes))
+
+
+def _is_base(value: SSAValue) -> bool:
+    return isinstance(value.owner, Block) or AXES in value.owner.attributes
+
+
+def _words_behind(value: SSAValue) -> SSAValue | None:
+    """The words whose low bits a value is."""
+    low = value.owner.operands[0] if isinstance(value.owner, ELEMENTWISE["bitcast"]) else None
+    if (
+        low is None
+        or not isinstance(low.owner, ELEMENTWISE["convert"])
+        or dtype_name(element_of(low)) != "ui32"
+    ):
+        return None
+    words = low.owner.operands[0]
+    return words if dtype_name(element_of(words)) == "ui64" and shape_of(words) == shape_of(value) else None
+
+
+def known_factors(columns: Columns, fusion: FusionOp, machine: Machine) -> np.ndarray | None:
+    """The f32 numbers in a constant, or in the words of one, if the fixpipe takes all of them and all are positive;
+    None otherwise."""
+    made = fusion.inputs[columns.source].owner
+    drains = machine.scaled_drains
+    if drains is None or not isinstance(made, ConstantOp):
+        return None
+    values = made.value.data.array()
+    if values.dtype == WORD:
+        if (values >> 32).any():
+            return None
+        values = values.astype(NUMBER).view(np.float32)
+    if values.dtype != np.float32 or not all(n > 0 and drains.takes(n) for n in values.reshape(-1).tolist()):
+        return None
+    return values
+
+
+def pack_factors(fusion: FusionOp, columns: Columns, numbers: np.ndarray) -> None:
+    """Gives a fusion factors of columns as words, in the place of the constant that they are."""
+    block, old = fusion.body.block, fusion.inputs[columns.source].owner
+    shape, parent = numbers.shape, fusion.parent
+    assert isinstance(old, ConstantOp) and parent is not None
+    words = np.ascontiguousarray(numbers).view(NUMBER).astype(WORD)
+    made = ConstantOp.create(
+        properties={"value": DataAttr.of(words)},
+        result_types=[tensor(shape, element_type("ui64"))],
+        location=old.location,
+    )
+    parent.insert_op_before(made, fusion)
+    before = block.args[columns.source]
+    argument = block.insert_arg(made.result.type, columns.source)
+    value: SSAValue = argument
+    first = block.first_op
+    assert first is not None
+    for function, kind in (("convert", "ui32"), ("bitcast", "f32")):
+        op = ELEMENTWISE[function].create(
+            operands=[value],
+            result_types=[tensor(shape, element_type(kind))],
+            attributes={AXES: ints(columns.axes)},
+            location=fusion.location,
+        )
+        block.insert_op_before(op, first)
+        value = op.results[0]
+    before.replace_all_uses_with(value)
+    block.erase_arg(before)
+    fusion.operands = [made.result if i == columns.source else v for i, v in enumerate(fusion.inputs)]
+    if next(iter(old.result.uses), None) is None:
+        old.detach()
+        old.erase()

@@ -1,0 +1,173 @@
+"""The epilogue of a contraction on the vector cores: steps over the tiles of its result, in parts that fit ub."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from xdsl.ir import Attribute, SSAValue
+
+from ...dialects import tile as ops
+from ...dialects.base import Expr, describe, ints, pack
+from ...dialects.dtypes import itemsize, size
+from ...dialects.graph.interface import element_of
+from ..errors import TooLarge
+from .builder import KernelBuilder
+from .contraction_axes import ContractionSteps
+from .cube_schedule import CubePlan
+from .schedule import UB_FRACTION
+from .steps import Emitter, Ref, Step
+
+
+class EpilogueSteps(ContractionSteps):
+    """What the vector cores do to the sums of a contraction. `plan` is the schedule of the kernel that is built, `acc`
+    the accumulator of its tile; `slots`: buffers in ub of what crosses pipes."""
+
+    slots: int
+    plan: CubePlan
+    acc: SSAValue
+
+    @property
+    def has_epilogue(self) -> bool:
+        """Whether vector cores work on what the cube computes."""
+        raise NotImplementedError
+
+    def _epilogue_cycles(self) -> tuple[float, float]:
+        """Cycles of a vector core for each element of the result, and for each tile on top: an estimate from what it
+        copies and computes."""
+        if not self.members and not self.machine.fused:
+            return 0.0, 0.0
+        moves, unit = self.machine.moves, self.machine.vector
+        load, store, width = moves["gm", "ub"], moves["ub", "gm"], itemsize(self.acc_type)
+        stored = sum(itemsize(element_of(v)) for v in self.yielded) / store.bytes_per_cycle
+        loaded = 0.0 if self.machine.fused else width / load.bytes_per_cycle
+        head = load.fixed_cycles + store.fixed_cycles + len(self.members) * unit.streamed_cycles
+        return loaded + stored + len(self.members) * width / unit.repeat_bytes, head
+
+    def _units(self, plan: CubePlan) -> tuple[int | None, int]:
+        """The axis along which the vector cores beside a cube share each tile, and how many do; None and 1 where no
+        axis can be cut."""
+        per_cube = self.machine.vector_cores // self.machine.cube_cores
+        axis = next((a for a in (*self.m_axes, *self.n_axes) if plan.l0[a] % per_cube == 0), None)
+        return axis, per_cube if axis is not None else 1
+
+    def _epilogue_extent(self, plan: CubePlan) -> list[int]:
+        """What one vector core has of each tile of the result, by axis."""
+        extent = [plan.l0[a] for a in range(len(self.extents)) if self.role[a] != "k"]
+        axis, units = (None, 1) if self.machine.fused else self._units(plan)
+        if axis is not None:
+            extent[axis] //= units
+        return extent
+
+    def _epilogue_bytes(self, chunk: Sequence[int]) -> int:
+        return self.steps.ub_bytes(chunk, self.slots)
+
+    def _epilogue_tile(self, plan: CubePlan) -> list[int]:
+        """Equal parts of a tile of the result that fit ub. Raises TooLarge."""
+        extent = self._epilogue_extent(plan)
+        capacity = int(self.machine.spaces["ub"].bytes * UB_FRACTION)
+        chunk = list(extent)
+        for a in [*(self.m_axes[:1] if self.machine.fused else self.m_axes), *self.n_axes]:
+            while chunk[a] > 1 and self._epilogue_bytes(chunk) > capacity:
+                chunk[a] = _smaller_divisor(extent[a], chunk[a])
+        if self._epilogue_bytes(chunk) > capacity:
+            raise TooLarge(
+                f"{describe(self.fusion)}: one row of its epilogue does not fit ub of {self.machine.name}"
+            )
+        return chunk
+
+    def _epilogue_refusal(self, plan: CubePlan) -> str | None:
+        """Why the tile of the epilogue cannot be as it is asked for, as the rest of a sentence; None where it can."""
+        assert plan.epilogue is not None
+        extent, chunk = self._epilogue_extent(plan), list(plan.epilogue)
+        shown = " x ".join(map(str, chunk))
+        if not self.has_epilogue:
+            return "it has no epilogue"
+        if len(chunk) != len(extent):
+            return f"its result has {len(extent)} axes, and the epilogue {len(chunk)}"
+        if any(n % part for n, part in zip(extent, chunk, strict=True)):
+            return f"a tile of {shown} of the epilogue does not divide the {extent} that a vector core has"
+        rows = self.m_axes[1:] if self.machine.fused else ()
+        if any(chunk[a] != extent[a] for a in (*self.b_axes, *rows)):
+            return f"a tile of {shown} of the epilogue cuts an axis that is not cut"
+        need, room = self._epilogue_bytes(chunk), self.machine.spaces["ub"].bytes
+        return (
+            f"a tile of {shown} takes {need} bytes of ub, and {self.machine.name} has {room}"
+            if need > room
+            else None
+        )
+
+    def _accumulator(self, element: Attribute) -> Ref:
+        """The step that brings the accumulator to the vector core: a load of the workspace, or a drain of l0c."""
+        axes = frozenset(a for a, r in enumerate(self.role) if r != "k")
+        dims = sorted(axes)
+
+        def emit(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
+            if self.machine.fused:
+                return [self._drain(e, element)]
+            source = e.builder.workspace(0)
+            offsets = [e.at(a) for a in dims] or [Expr()]
+            sizes = [e.tile[a] for a in dims] or [1]
+            return [e.builder.load(source, offsets, sizes, e.type(axes, element))]
+
+        return self._step(Step([element], axes, (), emit, "load", axes))
+
+    def _drain(self, e: Emitter, element: Attribute) -> SSAValue:
+        """The vector tile's part of the accumulator: whole columns, the rows from the chunk's first on."""
+        rows = size([e.tile[a] for a in self.m_axes])
+        cols = size([e.tile[a] for a in self.n_axes])
+        first = Expr()
+        inner = 1
+        for a in reversed(self.m_axes):
+            first = first + self.chunk_position.get(a, Expr()) * inner
+            inner *= self.plan.l0[a]
+        indices, offsets = pack(
+            [first, self.chunk_position.get(self.n_axes[-1], Expr()) if self.n_axes else Expr()]
+        )
+        axes = frozenset(a for a, r in enumerate(self.role) if r != "k")
+        return e.builder.add(
+            ops.DrainOp,
+            [self.acc, *indices],
+            [e.type(axes, element)],
+            offsets=offsets,
+            sizes=ints([rows, cols]),
+        ).results[0]
+
+    def _emit_epilogue(
+        self,
+        b: KernelBuilder,
+        plan: CubePlan,
+        position: dict[int, Expr],
+        tile_loops: Sequence[tuple[int, int]],
+        unit: tuple[int, SSAValue, int] | None,
+    ) -> None:
+        """The vector steps over the tiles of `tile_loops` (axis, trips) and, inside each, the chunks that fit ub;
+        `unit` = (axis that is split over the vector cores of a block, number of this one, how many)."""
+        extent = {a: plan.l0[a] for a in range(len(self.extents)) if self.role[a] != "k"}
+        position = {a: position.get(a, Expr()) for a in extent}
+        self.chunk_position: dict[int, Expr] = {}
+        if unit is not None:
+            axis, number_of, units = unit
+            extent[axis] //= units
+            position[axis] = position[axis] + Expr.of(number_of) * extent[axis]
+        assert plan.epilogue is not None
+        chunk = dict(zip(extent, plan.epilogue, strict=True))
+        emitter = Emitter(b, [*plan.epilogue], position)
+        loops = [(a, trips, plan.l0[a], False) for a, trips in tile_loops]
+        loops += [(a, extent[a] // chunk[a], chunk[a], True) for a in extent if extent[a] != chunk[a]]
+        depth = {a: i + 1 for i, (a, *_) in enumerate(loops)}
+        level = self.steps.levels(depth)
+        done: dict[Ref, SSAValue] = {}
+        with ExitStack() as stack:
+            for d in range(len(loops) + 1):
+                if d:
+                    axis, trips, stride, inside = loops[d - 1]
+                    index = stack.enter_context(b.loop(trips))
+                    if inside:
+                        self.chunk_position[axis] = index * stride
+                    emitter.position[axis] = emitter.position[axis] + index * stride
+                emitter.emit_level(self.steps, level, d, done)
+
+
+def _smaller_divisor(extent: int, current: int) -> int:
+    return next(d for d in range(current - 1, 0, -1) if extent % d == 0)
