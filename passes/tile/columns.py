@@ -27,6 +27,7 @@ from ...dialects.graph import ELEMENTWISE, ConstantOp, FusionOp
 from ...dialects.graph.attributes import DataAttr
 from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.npu.types import row_strides
 from ...machine import Machine
 from ..access import resolve
 from .contraction_axes import Nest
@@ -37,13 +38,14 @@ WORD, NUMBER = np.dtype(np.uint64), np.dtype(np.uint32)
 @dataclass(frozen=True)
 class Columns:
     """A tensor with a number for each column of a product: the number of the fusion's input, its element type, where it
-    begins in it, and its strides by axis of the domain, all in elements. axes: that of each dimension, or -1."""
+    begins in it, and its strides by axis of the domain, all in elements. axes: that of each dimension, or -1; None
+    where one is no axis from its start on."""
 
     source: int
     element: Attribute
     offset: int
     strides: Mapping[int, int]
-    axes: tuple[int, ...]
+    axes: tuple[int, ...] | None
 
 
 def columns_of(value: SSAValue, user: Operation, fusion: FusionOp, nest: Nest) -> Columns | None:
@@ -57,13 +59,14 @@ def columns_of(value: SSAValue, user: Operation, fusion: FusionOp, nest: Nest) -
     argument = _words_behind(load.base) or load.base
     if load.fill is not None or not isinstance(argument, BlockArgument):
         return None
-    if any(nest.roles[a] != "n" for a in load.axes):
-        return None
-    axes = [e.terms[0][0] if len(e.terms) == 1 and not e.constant else -1 for e in load.position]
-    if any(a < 0 and (e.terms or e.constant) for a, e in zip(axes, load.position, strict=True)):
-        return None
     strides = {e.terms[0][0]: s for e, s in zip(load.indices, load.strides, strict=True)}
-    return Columns(argument.index, element_of(argument), load.offset, strides, tuple(axes))
+    walked = [a for a, role in sorted(nest.roles.items()) if role == "n" and nest.extents[a] != 1]
+    # a row comes as one run of memory
+    if strides != dict(zip(walked, row_strides([nest.extents[a] for a in walked]), strict=True)):
+        return None
+    simple = all(e == Expr() or e == Expr.of(e.terms[0][0]) for e in load.position)
+    axes = tuple(e.terms[0][0] if e.terms else -1 for e in load.position) if simple else None
+    return Columns(argument.index, element_of(argument), load.offset, strides, axes)
 
 
 def _is_base(value: SSAValue) -> bool:
@@ -88,7 +91,7 @@ def known_factors(columns: Columns, fusion: FusionOp, machine: Machine) -> np.nd
     None otherwise."""
     made = fusion.inputs[columns.source].owner
     drains = machine.scaled_drains
-    if drains is None or not isinstance(made, ConstantOp):
+    if drains is None or columns.axes is None or not isinstance(made, ConstantOp):
         return None
     values = made.value.data.array()
     if values.dtype == WORD:
@@ -104,7 +107,7 @@ def pack_factors(fusion: FusionOp, columns: Columns, numbers: np.ndarray) -> Non
     """Gives a fusion factors of columns as words, in the place of the constant that they are."""
     block, old = fusion.body.block, fusion.inputs[columns.source].owner
     shape, parent = numbers.shape, fusion.parent
-    assert isinstance(old, ConstantOp) and parent is not None
+    assert isinstance(old, ConstantOp) and parent is not None and columns.axes is not None
     words = np.ascontiguousarray(numbers).view(NUMBER).astype(WORD)
     made = ConstantOp.create(
         properties={"value": DataAttr.of(words)},

@@ -51,8 +51,9 @@ def compiled(text: str, folder: Path, target: str = "ascend-910b1") -> tw.Progra
 def drains(program: tw.Program) -> list[dict[str, str]]:
     """The properties of the drains of a program that scale."""
     walked = program.module("npu").walk()
-    found = [op.properties for op in walked if op.name == "npu.fixpipe"]
-    return [{k: str(v) for k, v in p.items()} for p in found if p.keys() & {"factor", "relu"}]
+    found = [op for op in walked if op.name == "npu.fixpipe"]
+    changed = [op for op in found if op.properties.keys() & {"factor", "relu"} or op.scales is not None]
+    return [{k: str(v) for k, v in op.properties.items()} for op in changed]
 
 
 @pytest.mark.parametrize(("scale", "zero"), [(64.0, 0), (64.0, -5), (1.0, 127), (0.015625, -128)])
@@ -75,13 +76,25 @@ def test_integers_are_stored_by_the_fixpipe(storage: str, scale: float, zero: in
         ("!graph.quantized<i8:f32, 0.3>", "ascend-910b1"),  # the factor has more bits
         ("!graph.quantized<i8<-127:127>:f32, 1.0>", "ascend-910b1"),  # saturates elsewhere
         ("!graph.quantized<i16:f32, 1.0>", "ascend-910b1"),
-        ("!graph.quantized<i8:f32:1, {1.0, 2.0, 1.0, 1.0}>", "ascend-910b1"),
+        ("!graph.quantized<i8:f32:1, {1.0, 0.3, 1.0, 1.0}>", "ascend-910b1"),
         ("f32", "ascend-910b1"),
         ("!graph.quantized<i8:f32, 1.0>", "ascend-310"),  # has no fixpipe
     ],
 )
 def test_others_are_scaled_on_the_vector_cores(made: str, target: str, tmp_path: Path) -> None:
     assert not drains(compiled(product(8, 16, 4, made), tmp_path, target))
+
+
+def test_columns_have_scales_of_their_own(tmp_path: Path) -> None:
+    made = "!graph.quantized<i8:f32:1, {64.0:3, 32.0:3, 16.0:3, 8.0:3}>"
+    program = compiled(product(37, 65, 4, made), tmp_path)
+    assert [p["zero"] for p in drains(program)] == ["3 : i64"]
+    assert [k.kind for k in program.report().kernels] == ["cube"]
+    a, w = (RNG.integers(-128, 128, s, np.int8) for s in [(37, 65), (65, 4)])
+    sums = (a.astype(np.int32) @ w.astype(np.int32)).astype(np.float32)
+    want = np.clip(np.rint(sums * (0.125 / np.array([64, 32, 16, 8], "f4"))) + 3, -128, 127)
+    for memory in ("typed", "bytes"):
+        np.testing.assert_array_equal(np.asarray(program.executable(memory)(a, w)[0]).astype(int), want)
 
 
 def test_numbers_of_16_bits_leave_as_such() -> None:

@@ -32,7 +32,10 @@ def convolved(x: jax.Array, w: jax.Array, **options: Any) -> jax.Array:
 
 
 CASES: dict[str, tuple[Callable[..., jax.Array], list[Any]]] = {
-    "per tensor": (lambda x, w: (x.astype("f4") * 0.05) @ (w.astype("f4") * 0.02), [whole(17, 33), whole(33, 20)]),
+    "per tensor": (
+        lambda x, w: (x.astype("f4") * 0.05) @ (w.astype("f4") * 0.02),
+        [whole(17, 33), whole(33, 20)],
+    ),
     "affine, per channel": (
         lambda x, w, s: ((x.astype("f4") - 3) * 0.05) @ (w.astype("f4") * s),
         [whole(5, 64), whole(64, 7), positive(7)],

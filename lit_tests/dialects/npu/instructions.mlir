@@ -32,6 +32,14 @@ npu.fixpipe %sums, %bytes at [0, 16] {factor = 1.25e-01 : f32, sizes = [16, 16],
 // CHECK: npu.fixpipe %{{.*}}, %{{.*}} at [0, 16] {factor = 1.25{{.*}} : f32, sizes = [16, 16], zero = -3}
 npu.fixpipe %l0c, %g at [0, 16] {relu, sizes = [16, 16]} : (!npu.buffer<16x16xf32, l0c>, !npu.gm<100x64xf16>)
 // CHECK: npu.fixpipe %{{.*}}, %{{.*}} at [0, 16] {relu, sizes = [16, 16]}
+%row, %bias, %words = "test.op"() : () -> (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>, !npu.buffer<1x16xui64, fb>)
+npu.load_row %row, %bias at [%i * 16] {sizes = [16]} : (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>)
+// CHECK: npu.load_row %{{.*}}, %{{.*}} at [%{{.*}} * 16] {sizes = [16]} : (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>)
+%bytes_a, %bytes_b = "test.op"() : () -> (!npu.buffer<16x32xi8, l0a>, !npu.buffer<32x16xi8, l0b>)
+npu.mmad %bytes_a, %bytes_b, %sums, %bias at [%i] : (!npu.buffer<16x32xi8, l0a>, !npu.buffer<32x16xi8, l0b>, !npu.buffer<16x16xi32, l0c>, !npu.buffer<1x16xi32, bt>)
+// CHECK: npu.mmad %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} at [%{{.*}}]
+npu.fixpipe %sums, %bytes, %words at [0, 16] {sizes = [16, 16], zero = -3} : (!npu.buffer<16x16xi32, l0c>, !npu.gm<100x64xi8>, !npu.buffer<1x16xui64, fb>)
+// CHECK: npu.fixpipe %{{.*}}, %{{.*}}, %{{.*}} at [0, 16] {sizes = [16, 16], zero = -3}
 npu.store_nd %ub, %g at [0, 0] {sizes = [16, 32]} : (!npu.buffer<16x32xf16, ub>, !npu.gm<100x64xf16>)
 // CHECK: npu.store_nd %{{.*}}, %{{.*}} at [0, 0] {sizes = [16, 32]}
 %f16 = "test.op"() : () -> !npu.buffer<16x16xf16, ub>

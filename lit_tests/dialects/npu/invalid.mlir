@@ -59,9 +59,9 @@ npu.load_nd %x, %b at [0, 0] {sizes = [8, 8]} : (!npu.gm<8x16xf32>, !npu.buffer<
 
 // -----
 
-%x, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, l1>)
-npu.load_nd %x, %b at [0, 0] {sizes = [8, 16]} : (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, l1>)
-// CHECK: 'npu.load_nd' fills ub, not l1
+%x, %b = "test.op"() : () -> (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, l0a>)
+npu.load_nd %x, %b at [0, 0] {sizes = [8, 16]} : (!npu.gm<8x16xf32>, !npu.buffer<8x16xf32, l0a>)
+// CHECK: 'npu.load_nd' fills ub or l1, not l0a
 
 // -----
 
@@ -528,3 +528,69 @@ npu.fixpipe %t, %x at [0, 0] {sizes = [8, 16], zero = 3} : (!npu.buffer<8x16xi32
 %t, %x = "test.op"() : () -> (!npu.buffer<8x16xi32, l0c>, !npu.gm<8x16xi8>)
 npu.fixpipe %t, %x at [0, 0] {factor = 0.0 : f32, sizes = [8, 16]} : (!npu.buffer<8x16xi32, l0c>, !npu.gm<8x16xi8>)
 // CHECK: 'npu.fixpipe' scales by 0.0
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, l0a>)
+npu.load_row %x, %y at [0] {sizes = [16]} : (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, l0a>)
+// CHECK: 'npu.load_row' moves l1 to bt or fb, not l1 to l0a
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>)
+npu.load_row %x, %y at [0] {sizes = [128]} : (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>)
+// CHECK: 'npu.load_row' box [128] does not fit into [64]
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>)
+npu.load_row %x, %y at [0] {sizes = [8]} : (!npu.buffer<64xi32, l1>, !npu.buffer<1x16xi32, bt>)
+// CHECK: 'npu.load_row' moves 8 elements into [1, 16]
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<64xf32, l1>, !npu.buffer<1x16xi32, bt>)
+npu.load_row %x, %y at [0] {sizes = [16]} : (!npu.buffer<64xf32, l1>, !npu.buffer<1x16xi32, bt>)
+// CHECK: 'npu.load_row' moves !npu.buffer<64xf32, l1> to !npu.buffer<1x16xi32, bt>, and converts nothing
+
+// -----
+
+%v0, %v1, %v2, %v3 = "test.op"() : () -> (!npu.buffer<16x32xi8, l0a>, !npu.buffer<32x16xi8, l0b>, !npu.buffer<16x16xi32, l0c>, !npu.buffer<1x16xi32, fb>)
+npu.mmad %v0, %v1, %v2, %v3 at [0] : (!npu.buffer<16x32xi8, l0a>, !npu.buffer<32x16xi8, l0b>, !npu.buffer<16x16xi32, l0c>, !npu.buffer<1x16xi32, fb>)
+// CHECK: 'npu.mmad' takes its bias from bt, not fb
+
+// -----
+
+%v0, %v1, %v2, %v3 = "test.op"() : () -> (!npu.buffer<16x32xi8, l0a>, !npu.buffer<32x16xi8, l0b>, !npu.buffer<16x16xi32, l0c>, !npu.buffer<1x8xi32, bt>)
+npu.mmad %v0, %v1, %v2, %v3 at [0] : (!npu.buffer<16x32xi8, l0a>, !npu.buffer<32x16xi8, l0b>, !npu.buffer<16x16xi32, l0c>, !npu.buffer<1x8xi32, bt>)
+// CHECK: 'npu.mmad' needs a row of bias for the columns of [16, 16], has [1, 8]
+
+// -----
+
+%v0, %v1, %v2, %v3 = "test.op"() : () -> (!npu.buffer<16x32xi8, l0a>, !npu.buffer<32x16xi8, l0b>, !npu.buffer<16x16xi32, l0c>, !npu.buffer<1x16xf32, bt>)
+npu.mmad %v0, %v1, %v2, %v3 at [0] : (!npu.buffer<16x32xi8, l0a>, !npu.buffer<32x16xi8, l0b>, !npu.buffer<16x16xi32, l0c>, !npu.buffer<1x16xf32, bt>)
+// CHECK: 'npu.mmad' begins i32 accumulators as a bias of f32
+
+// -----
+
+%v0, %v1, %v2, %v3, %v4 = "test.op"() : () -> (!npu.buffer<16x32xi8, l0a>, !npu.buffer<32x16xi8, l0b>, !npu.buffer<16x16xi32, l0c>, !npu.buffer<1x16xi32, bt>, !npu.buffer<1x16xi32, bt>)
+npu.mmad %v0, %v1, %v2, %v3, %v4 at [0] : (!npu.buffer<16x32xi8, l0a>, !npu.buffer<32x16xi8, l0b>, !npu.buffer<16x16xi32, l0c>, !npu.buffer<1x16xi32, bt>, !npu.buffer<1x16xi32, bt>)
+// CHECK: 'npu.mmad' begins as one bias, not as 2
+
+// -----
+
+%v0, %v1, %v2 = "test.op"() : () -> (!npu.buffer<16x16xi32, l0c>, !npu.gm<16x16xi8>, !npu.buffer<1x16xui64, bt>)
+npu.fixpipe %v0, %v1, %v2 at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xi32, l0c>, !npu.gm<16x16xi8>, !npu.buffer<1x16xui64, bt>)
+// CHECK: 'npu.fixpipe' takes its scales from fb, not bt
+
+// -----
+
+%v0, %v1, %v2 = "test.op"() : () -> (!npu.buffer<16x16xi32, l0c>, !npu.gm<16x16xi8>, !npu.buffer<16xui64, fb>)
+npu.fixpipe %v0, %v1, %v2 at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xi32, l0c>, !npu.gm<16x16xi8>, !npu.buffer<16xui64, fb>)
+// CHECK: 'npu.fixpipe' needs a row of scales for the columns of [16, 16], has [16]
+
+// -----
+
+%v0, %v1, %v2 = "test.op"() : () -> (!npu.buffer<16x16xi32, l0c>, !npu.gm<16x16xi8>, !npu.buffer<1x16xui64, fb>)
+npu.fixpipe %v0, %v1, %v2 at [0, 0] {factor = 0.5 : f32, sizes = [16, 16]} : (!npu.buffer<16x16xi32, l0c>, !npu.gm<16x16xi8>, !npu.buffer<1x16xui64, fb>)
+// CHECK: 'npu.fixpipe' scales by two things: by a factor, or by one row of scales

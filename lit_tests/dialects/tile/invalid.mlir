@@ -419,3 +419,75 @@ tile.store %t, %x at [0, 0] {factor = 0.5 : f32, sizes = [8, 16]} : (!tile.tile<
 %t, %x = "test.op"() : () -> (!tile.tile<8x16xf32, ub>, !npu.gm<8x16xf32>)
 tile.store %t, %x at [0, 0] {relu, sizes = [8, 16]} : (!tile.tile<8x16xf32, ub>, !npu.gm<8x16xf32>)
 // CHECK: 'tile.store' has relu for what leaves ub: only accumulators become 0 on their way
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<64xi32, l1>)
+%y = tile.move_row %x at [0] {sizes = [16]} : (!tile.tile<64xi32, l1>) -> !tile.tile<1x16xi32, l0a>
+// CHECK: 'tile.move_row' moves l1 to bt or fb, not l1 to l0a
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<64xi32, l1>)
+%y = tile.move_row %x at [0] {sizes = [128]} : (!tile.tile<64xi32, l1>) -> !tile.tile<1x16xi32, bt>
+// CHECK: 'tile.move_row' box [128] does not fit into [64]
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<64xi32, l1>)
+%y = tile.move_row %x at [0] {sizes = [8]} : (!tile.tile<64xi32, l1>) -> !tile.tile<1x16xi32, bt>
+// CHECK: 'tile.move_row' moves 8 elements into [1, 16]
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<64xf32, l1>)
+%y = tile.move_row %x at [0] {sizes = [16]} : (!tile.tile<64xf32, l1>) -> !tile.tile<1x16xi32, bt>
+// CHECK: 'tile.move_row' moves !tile.tile<64xf32, l1> to !tile.tile<1x16xi32, bt>, and converts nothing
+
+// -----
+
+%v0, %v1, %v2, %v3 = "test.op"() : () -> (!tile.tile<16x32xi8, l0a>, !tile.tile<32x16xi8, l0b>, !tile.tile<16x16xi32, l0c>, !tile.tile<1x16xi32, fb>)
+%y = tile.mma %v0, %v1, %v2, %v3 at [0] : (!tile.tile<16x32xi8, l0a>, !tile.tile<32x16xi8, l0b>, !tile.tile<16x16xi32, l0c>, !tile.tile<1x16xi32, fb>) -> !tile.tile<16x16xi32, l0c>
+// CHECK: 'tile.mma' takes its bias from bt, not fb
+
+// -----
+
+%v0, %v1, %v2, %v3 = "test.op"() : () -> (!tile.tile<16x32xi8, l0a>, !tile.tile<32x16xi8, l0b>, !tile.tile<16x16xi32, l0c>, !tile.tile<1x8xi32, bt>)
+%y = tile.mma %v0, %v1, %v2, %v3 at [0] : (!tile.tile<16x32xi8, l0a>, !tile.tile<32x16xi8, l0b>, !tile.tile<16x16xi32, l0c>, !tile.tile<1x8xi32, bt>) -> !tile.tile<16x16xi32, l0c>
+// CHECK: 'tile.mma' needs a row of bias for the columns of [16, 16], has [1, 8]
+
+// -----
+
+%v0, %v1, %v2, %v3 = "test.op"() : () -> (!tile.tile<16x32xi8, l0a>, !tile.tile<32x16xi8, l0b>, !tile.tile<16x16xi32, l0c>, !tile.tile<1x16xf32, bt>)
+%y = tile.mma %v0, %v1, %v2, %v3 at [0] : (!tile.tile<16x32xi8, l0a>, !tile.tile<32x16xi8, l0b>, !tile.tile<16x16xi32, l0c>, !tile.tile<1x16xf32, bt>) -> !tile.tile<16x16xi32, l0c>
+// CHECK: 'tile.mma' begins i32 accumulators as a bias of f32
+
+// -----
+
+%v0, %v1, %v2, %v3, %v4 = "test.op"() : () -> (!tile.tile<16x32xi8, l0a>, !tile.tile<32x16xi8, l0b>, !tile.tile<16x16xi32, l0c>, !tile.tile<1x16xi32, bt>, !tile.tile<1x16xi32, bt>)
+%y = tile.mma %v0, %v1, %v2, %v3, %v4 at [0] : (!tile.tile<16x32xi8, l0a>, !tile.tile<32x16xi8, l0b>, !tile.tile<16x16xi32, l0c>, !tile.tile<1x16xi32, bt>, !tile.tile<1x16xi32, bt>) -> !tile.tile<16x16xi32, l0c>
+// CHECK: 'tile.mma' begins as one bias, not as 2
+
+// -----
+
+%v0, %v1, %v2 = "test.op"() : () -> (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>, !tile.tile<1x16xui64, bt>)
+tile.store %v0, %v1, %v2 at [0, 0] {sizes = [16, 16]} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>, !tile.tile<1x16xui64, bt>)
+// CHECK: 'tile.store' takes its scales from fb, not bt
+
+// -----
+
+%v0, %v1, %v2 = "test.op"() : () -> (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>, !tile.tile<16xui64, fb>)
+tile.store %v0, %v1, %v2 at [0, 0] {sizes = [16, 16]} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>, !tile.tile<16xui64, fb>)
+// CHECK: 'tile.store' needs a row of scales for the columns of [16, 16], has [16]
+
+// -----
+
+%v0, %v1, %v2 = "test.op"() : () -> (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>, !tile.tile<1x16xui64, fb>)
+tile.store %v0, %v1, %v2 at [0, 0] {factor = 0.5 : f32, sizes = [16, 16]} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>, !tile.tile<1x16xui64, fb>)
+// CHECK: 'tile.store' scales by two things: by a factor, or by one row of scales
+
+// -----
+
+%v0, %v1, %v2 = "test.op"() : () -> (!tile.tile<16x16xi8, ub>, !npu.gm<16x16xi8>, !tile.tile<1x16xui64, fb>)
+tile.store %v0, %v1, %v2 at [0, 0] {sizes = [16, 16]} : (!tile.tile<16x16xi8, ub>, !npu.gm<16x16xi8>, !tile.tile<1x16xui64, fb>)
+// CHECK: 'tile.store' scales what leaves ub: only accumulators are scaled on their way

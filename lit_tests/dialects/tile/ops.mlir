@@ -85,3 +85,14 @@ tile.kernel @matmul {grid = [4], kind = "mix", outputs = 1, slots = [2, 2, 2, 1,
 // CHECK: tile.scatter %{{.*}}, %{{.*}}, %{{.*}} at [%{{.*}} * 8] {kind = "set"}
 %sums = tile.cumulate %t {dim = 1, kind = "max", reverse = 0} : !tile.tile<8x16xf32, ub>
 // CHECK: tile.cumulate %{{.*}} {dim = 1, kind = "max", reverse = 0} : !tile.tile<8x16xf32, ub>
+
+// -----
+
+%rows, %sums, %bytes_a, %bytes_b, %out = "test.op"() : () -> (!tile.tile<64xi32, l1>, !tile.tile<16x16xi32, l0c>, !tile.tile<16x32xi8, l0a>, !tile.tile<32x16xi8, l0b>, !npu.gm<16x16xi8>)
+%words = "test.op"() : () -> !tile.tile<1x16xui64, fb>
+%bias = tile.move_row %rows at [48] {sizes = [16]} : (!tile.tile<64xi32, l1>) -> !tile.tile<1x16xi32, bt>
+// CHECK: tile.move_row %{{.*}} at [48] {sizes = [16]} : (!tile.tile<64xi32, l1>) -> !tile.tile<1x16xi32, bt>
+%acc = tile.mma %bytes_a, %bytes_b, %sums, %bias at [0] : (!tile.tile<16x32xi8, l0a>, !tile.tile<32x16xi8, l0b>, !tile.tile<16x16xi32, l0c>, !tile.tile<1x16xi32, bt>) -> !tile.tile<16x16xi32, l0c>
+// CHECK: tile.mma %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} at [0] : (!tile.tile<16x32xi8, l0a>
+tile.store %acc, %out, %words at [0, 0] {relu, sizes = [16, 16], zero = 3} : (!tile.tile<16x16xi32, l0c>, !npu.gm<16x16xi8>, !tile.tile<1x16xui64, fb>)
+// CHECK: tile.store %{{.*}}, %{{.*}}, %{{.*}} at [0, 0] {relu, sizes = [16, 16], zero = 3}

@@ -276,3 +276,24 @@ tile.kernel @apart {grid = [2], kind = "vector", outputs = 2, slots = [1, 1, 1, 
 // CHECK: %[[Z:.*]] = npu.gm_alloc
 // CHECK-NEXT: %[[Y:.*]] = npu.gm_alloc
 // CHECK-NEXT: npu.launch @apart %x, %w, {{%[0-9]+}}, {{%[0-9]+}} {
+
+// -----
+
+// A row for the columns of a product is loaded as it is, and has one buffer in bt.
+tile.kernel @row {grid = [1], kind = "cube", outputs = 0, slots = [2, 2, 2, 2, 2], workspaces = 0} {
+^bb0(%core: index, %b: !npu.gm<64xi32>):
+  %zero = arith.constant 0 : index
+  %four = arith.constant 4 : index
+  %one = arith.constant 1 : index
+  tile.section {core = "cube", units = 1} {
+  ^bb0(%unit: index):
+    scf.for %i = %zero to %four step %one {
+      %x = tile.load %b at [%i * 16] {sizes = [16]} : (!npu.gm<64xi32>) -> !tile.tile<16xi32, l1>
+      %r = tile.move_row %x at [0] {sizes = [16]} : (!tile.tile<16xi32, l1>) -> !tile.tile<1x16xi32, bt>
+    }
+  }
+}
+// CHECK: npu.alloc : () -> !npu.buffer<16xi32, l1, 2 slots>
+// CHECK: npu.alloc : () -> !npu.buffer<1x16xi32, bt>
+// CHECK: npu.load_nd
+// CHECK: npu.load_row

@@ -346,3 +346,31 @@ func.func @main(%a: tensor<16x32xf16>, %w: tensor<32x16xf16>) -> tensor<16x16xf1
 }
 // CHECK: tile.kernel @contract_0 {grid = {{.*}}, kind = "cube"
 // CHECK: tile.store {{.*}} {relu, sizes = {{.*}}} : (!tile.tile<16x16xf32, l0c>, !npu.gm<16x16xf16>)
+
+// -----
+
+// A bias of integers is where the sums begin. The factors of columns are words in fb, brought there once for all rows.
+func.func @main(%a: tensor<300x32xi8>, %w: tensor<32x16xi8>, %b: tensor<16xi32>) -> tensor<300x16xi8> {
+  %n = graph.constant {value = #graph.data<f32, [16], "AACAPwAAAEAAAIA/AAAAQAAAgD8AAABAAACAPwAAAEAAAIA/AAAAQAAAgD8AAABAAACAPwAAAEAAAIA/AAAAQA==">} : () -> tensor<16xf32>
+  %f = graph.broadcast %n {dims = [1]} : (tensor<16xf32>) -> tensor<300x16xf32>
+  %c = graph.broadcast %b {dims = [1]} : (tensor<16xi32>) -> tensor<300x16xi32>
+  %low = graph.constant {value = #graph.data<f32, [300, 16], splat 0.0>} : () -> tensor<300x16xf32>
+  %high = graph.constant {value = #graph.data<f32, [300, 16], splat 127.0>} : () -> tensor<300x16xf32>
+  %s = graph.contract %a, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<300x32xi8>, tensor<32x16xi8>) -> tensor<300x16xi32>
+  %t = graph.add %s, %c : tensor<300x16xi32>
+  %x = graph.convert %t : (tensor<300x16xi32>) -> tensor<300x16xf32>
+  %y = graph.mul %x, %f : tensor<300x16xf32>
+  %r = graph.round_even %y : tensor<300x16xf32>
+  %l = graph.clamp %low, %r, %high : tensor<300x16xf32>
+  %q = graph.convert %l : (tensor<300x16xf32>) -> tensor<300x16xi8>
+  func.return %q : tensor<300x16xi8>
+}
+// CHECK: %[[WORDS:.*]] = graph.constant {value = #graph.data<ui64, [16], {{.*}}>} : () -> tensor<16xui64>
+// CHECK: tile.launch @contract_0 %a, %w, %b, %[[WORDS]]
+// CHECK: tile.kernel @contract_0 {grid = {{.*}}, kind = "cube"
+// CHECK: %[[B:.*]] = tile.load {{.*}} -> !tile.tile<16xi32, l1>
+// CHECK: %[[F:.*]] = tile.load {{.*}} -> !tile.tile<16xui64, l1>
+// CHECK: %[[BIAS:.*]] = tile.move_row %[[B]] at [0] {sizes = [16]} : (!tile.tile<16xi32, l1>) -> !tile.tile<1x16xi32, bt>
+// CHECK: %[[SCALES:.*]] = tile.move_row %[[F]] at [0] {sizes = [16]} : (!tile.tile<16xui64, l1>) -> !tile.tile<1x16xui64, fb>
+// CHECK: %[[ACC:.*]] = tile.mma {{.*}}, %[[BIAS]] at [0]
+// CHECK: tile.store %[[ACC]], {{.*}}, %[[SCALES]] at {{.*}} {relu, sizes = {{.*}}} :
