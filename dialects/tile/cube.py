@@ -20,7 +20,7 @@ from xdsl.traits import EffectInstance, Pure
 
 from ...machine import Machine
 from .. import npu
-from ..base import INDEX, to_ints
+from ..base import INDEX, integer, to_ints
 from ..dtypes import dtype_name, size
 from ..effects import allocates
 from ..npu.interface import NpuOp
@@ -65,7 +65,8 @@ class MoveOp(TileOp):
 
 @irdl_op_definition
 class MoveRowOp(TileOp):
-    """l1 -> bt or fb: a box as a row of numbers for the columns of a product."""
+    """l1 -> bt or fb: a box as a row of numbers for the columns of a product. In a loop, the next row is there before
+    the last use of this one with `slots` of 2; those memories are too small for more than one otherwise."""
 
     name = "tile.move_row"
     INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.LoadRowOp
@@ -74,11 +75,14 @@ class MoveRowOp(TileOp):
     indices = var_operand_def(INDEX)
     offsets = prop_def(DenseArrayBase)
     sizes = prop_def(DenseArrayBase)
+    slots = opt_prop_def(IntegerAttr)
     result = result_def(TileType)
     traits = traits_def(Pure())
 
     def verify_(self) -> None:
         super().verify_()
+        if self.slots is not None and integer(self.slots) < 1:
+            raise self.error(f"has {integer(self.slots)} slots; it needs at least one")
         source, row = tile_type(self.source), tile_type(self.result)
         check_row_move(self, source, row, to_ints(self.sizes), len(self.linear()))
         if source.element != row.element:

@@ -21,7 +21,7 @@ from xdsl.dialects.scf import ForOp, YieldOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from ...dialects import npu, tile
-from ...dialects.base import INDEX, Expr, describe, pack, to_ints
+from ...dialects.base import INDEX, Expr, describe, integer, pack, to_ints
 from ...dialects.npu import BufferType, structure
 from ...dialects.tile import TileOp, TileType, tile_type
 from ..base import LevelPass
@@ -31,6 +31,9 @@ from .loops import trip_count
 from .program import lower_program
 
 LOADS = {"l1": npu.LoadNd2NzOp, "ub": npu.LoadNdOp}
+SLOTS = "slots"
+"""The property of a tile op that says how many buffers its result has."""
+
 STORES = {"l0c": npu.FixpipeOp, "ub": npu.StoreNdOp}
 
 
@@ -156,7 +159,11 @@ class Bufferizer:
     def instruction(self, cls: type[Operation], op: TileOp, operands: Sequence[SSAValue]) -> None:
         indices = [self.env[v] for v in op.index_operands()]
         self.add(
-            cls.create(operands=[*operands, *indices], properties=dict(op.properties), location=op.location)
+            cls.create(
+                operands=[*operands, *indices],
+                properties={k: v for k, v in op.properties.items() if k != SLOTS},
+                location=op.location,
+            )
         )
 
     def _check_yield(self, op: YieldOp) -> None:
@@ -197,10 +204,11 @@ class Bufferizer:
             self.env[value] = self.wanted[value]
             return self.env[value]
         kind = tile_type(value)
-        # bt and fb are small and filled for many products, so what is there has one buffer; a chip's own memory feeds
-        # the vector unit as ub does, and has as many
-        many = self.loops and crosses_pipes(value) and kind.space not in ("bt", "fb")
-        slots = self.slots.get(kind.space, self.slots["ub"]) if many else 1
+        # a chip's own memory feeds the vector unit as ub does, and has as many
+        slots = self.slots.get(kind.space, self.slots["ub"])
+        if isinstance(value.owner, tile.MoveRowOp):
+            slots = 1 if value.owner.slots is None else integer(value.owner.slots)
+        slots = slots if self.loops and crosses_pipes(value) else 1
         alloc = npu.AllocOp.create(
             result_types=[BufferType.of(kind.shape, kind.element, kind.space, slots)],
             location=value.owner.location if isinstance(value.owner, Operation) else None,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from xdsl.ir import SSAValue
 
 from ...dialects import tile as ops
-from ...dialects.base import Expr, ints, pack
+from ...dialects.base import Expr, integer_attr, ints, pack
 from ...dialects.dtypes import size
 from ...dialects.npu.types import padded_bytes
 from ...dialects.tile import TileType
@@ -32,13 +32,14 @@ class ColumnRows:
         self.rows = rows
         self.axes, self.extents, self.new_axis = axes, extents, new_axis
         self.first: dict[int, Expr] = {}
+        self.ranges: dict[int, int] = {}
         self.whole: dict[str, SSAValue] = {}
         """In l1, what there is for all columns of a core."""
 
     def begin(self, b: KernelBuilder, first: Mapping[int, Expr], ranges: Mapping[int, int]) -> None:
         """Before the loops over tiles: loads what there is for all columns of the core, `ranges` by axis from `first`
         on, where that is not much."""
-        self.first = {a: first[a] for a in self.axes}
+        self.first, self.ranges = {a: first[a] for a in self.axes}, dict(ranges)
         sizes = [ranges[a] for a in self.axes] or [1]
         for space, columns in self.rows.items():
             if padded_bytes(sizes, columns.element) <= b.machine.spaces["l1"].bytes // L1_PART:
@@ -56,7 +57,12 @@ class ColumnRows:
             inside = [Expr() if whole is None else position[a] - self.first[a] for a in self.axes] or [Expr()]
             indices, offsets = pack(inside)
             row = TileType.of([1, size(sizes)], columns.element, space)
-            made = b.add(ops.MoveRowOp, [tile, *indices], [row], offsets=offsets, sizes=ints(sizes))
+            twice = 2 * padded_bytes(row.shape, row.element) <= b.machine.spaces[space].bytes
+            several = any(self.ranges[a] != step[a] for a in self.axes)
+            slots = integer_attr(2) if twice and several else None
+            made = b.add(
+                ops.MoveRowOp, [tile, *indices], [row], offsets=offsets, sizes=ints(sizes), slots=slots
+            )
             found[space] = made.results[0]
         return found
 

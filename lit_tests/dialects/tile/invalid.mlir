@@ -491,3 +491,9 @@ tile.store %v0, %v1, %v2 at [0, 0] {factor = 0.5 : f32, sizes = [16, 16]} : (!ti
 %v0, %v1, %v2 = "test.op"() : () -> (!tile.tile<16x16xi8, ub>, !npu.gm<16x16xi8>, !tile.tile<1x16xui64, fb>)
 tile.store %v0, %v1, %v2 at [0, 0] {sizes = [16, 16]} : (!tile.tile<16x16xi8, ub>, !npu.gm<16x16xi8>, !tile.tile<1x16xui64, fb>)
 // CHECK: 'tile.store' scales what leaves ub: only accumulators are scaled on their way
+
+// -----
+
+%x = "test.op"() : () -> (!tile.tile<64xi32, l1>)
+%y = tile.move_row %x at [0] {sizes = [16], slots = 0} : (!tile.tile<64xi32, l1>) -> !tile.tile<1x16xi32, bt>
+// CHECK: 'tile.move_row' has 0 slots; it needs at least one

@@ -279,7 +279,7 @@ tile.kernel @apart {grid = [2], kind = "vector", outputs = 2, slots = [1, 1, 1, 
 
 // -----
 
-// A row for the columns of a product is loaded as it is, and has one buffer in bt.
+// A row for the columns of a product is loaded as it is, and has one buffer in bt, or as many as it says.
 tile.kernel @row {grid = [1], kind = "cube", outputs = 0, slots = [2, 2, 2, 2, 2], workspaces = 0} {
 ^bb0(%core: index, %b: !npu.gm<64xi32>):
   %zero = arith.constant 0 : index
@@ -290,10 +290,13 @@ tile.kernel @row {grid = [1], kind = "cube", outputs = 0, slots = [2, 2, 2, 2, 2
     scf.for %i = %zero to %four step %one {
       %x = tile.load %b at [%i * 16] {sizes = [16]} : (!npu.gm<64xi32>) -> !tile.tile<16xi32, l1>
       %r = tile.move_row %x at [0] {sizes = [16]} : (!tile.tile<16xi32, l1>) -> !tile.tile<1x16xi32, bt>
+      %s = tile.move_row %x at [0] {sizes = [16], slots = 2} : (!tile.tile<16xi32, l1>) -> !tile.tile<1x16xi32, bt>
     }
   }
 }
 // CHECK: npu.alloc : () -> !npu.buffer<16xi32, l1, 2 slots>
 // CHECK: npu.alloc : () -> !npu.buffer<1x16xi32, bt>
+// CHECK: npu.alloc : () -> !npu.buffer<1x16xi32, bt, 2 slots>
 // CHECK: npu.load_nd
-// CHECK: npu.load_row
+// CHECK: npu.load_row {{.*}} at [0] {sizes = [16]}
+// CHECK: npu.load_row {{.*}} at [0] {sizes = [16]}
