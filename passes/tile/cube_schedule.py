@@ -76,7 +76,8 @@ def _depth(problem: CubeProblem, l0: dict[int, int], machine: Machine) -> int:
     room = min(machine.spaces["l0a"].bytes, machine.spaces["l0b"].bytes) // 2
     rows, columns = (n * problem.itemsize for n in sides(problem, _extents(l0)))
     row = -(-columns // ROW_BYTES) * ROW_BYTES  # in l0b a k has whole blocks
-    return max(room // max(rows, row) // FRACTAL * FRACTAL, FRACTAL)
+    block = max(FRACTAL, ROW_BYTES // problem.itemsize)  # and so has a row in l0a
+    return max(room // max(rows, row) // block * block, block)
 
 
 class Refused(Exception):

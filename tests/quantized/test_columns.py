@@ -191,3 +191,9 @@ def test_machines_say_what_their_columns_have() -> None:
     assert "by a number each" in str(lacking.scales_drains("i32", "i8", None, 0))
     old = Machine.load("ascend-310")
     assert old.parameters("bt") == old.parameters("fb") == ()
+
+
+def test_rows_of_bytes_fit_l0a_in_whole_blocks() -> None:
+    """135 bytes of k take 160 in l0a, 224 rows of which do not fit twice."""
+    options = tw.Options(schedule=tw.Schedule(base_m=224, base_n=128))
+    assert kinds(tw.compile(product, numbers(838, 135), numbers(135, 300), options=options)) == ["cube"]
