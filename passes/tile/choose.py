@@ -111,7 +111,7 @@ class Scheduler:
     def fusion(self, fusion: FusionOp) -> float:
         """Gives a fusion its schedule, or two halves of it theirs; what the oracle says of it."""
         asked = to_schedules(fusion.schedule)
-        if not all_complete(asked) and not is_joined(fusion):
+        if not all_complete(asked) and not self.may_split(fusion):
             pack_for_drain(fusion, self.machine)
         launches = launches_of(fusion, self.machine)
         if all_complete(asked):  # it is for graph-to-tile to obey
@@ -132,6 +132,13 @@ class Scheduler:
             return sum(self.fusion(half) for half in halves)
         fusion.schedule = schedule_attr([s for chosen in found for s in chosen.schedules])
         return sum(chosen.microseconds for chosen in found)
+
+    def may_split(self, fusion: FusionOp) -> bool:
+        """Whether it is judged if vector cores should add up the parts of a contraction's sums."""
+        product = None if self.keeps_whole else product_of(fusion)
+        return is_joined(fusion) or (
+            product is not None and parts_worth_trying(product, self.machine) is not None
+        )
 
     def launch(
         self, fusion: FusionOp, plan: LaunchPlan, asked: Schedule | None, given: Chosen | None = None

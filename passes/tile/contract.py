@@ -36,6 +36,9 @@ from .epilogue import EpilogueSteps
 from .rows import ColumnRows
 from .scheduled import ScheduledKernel, as_cube, cannot_obey
 
+CLEARLY_BETTER = 0.9
+"""The share of the best schedule's bound below which another one is better beyond the error of the bound."""
+
 
 class ContractKernel(EpilogueSteps, ScheduledKernel):
     """Lowers one cube or mix fusion."""
@@ -46,9 +49,10 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         self.slots = asked.ub or 2
         self.views = [o.view(dict(enumerate(self.extents))) for o in self.operands]
         self.drain = self._drain_asked()
+        self.problem = self.with_epilogue = self._problem(self.anchor.result)
         if self.drain is not None:
             self.members = []
-        self.problem = self._problem()
+            self.problem = self._problem(self.yielded[0])
         self.rows: dict[str, SSAValue] = {}
         """What there is for the columns of the tile that is built, by memory space."""
         self.costs: dict[tuple, CubeCost] = {}
@@ -63,6 +67,18 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
     # -- choice -------------------------------------------------------------------------------------------------
 
     def candidates(self, name: str) -> Iterator[CubeSchedule]:
+        tried = self._tried(name)
+        if self.drain is None:
+            yield from tried
+            return
+        # The drain takes less time than an epilogue with any schedule, with another one not always where the bound says
+        # so by little.
+        tried = list(tried)
+        usual = min(tried, key=lambda schedule: self._bound(schedule, self.with_epilogue))
+        limit = self.bound(usual) * CLEARLY_BETTER
+        yield from [s for s in tried if s is usual or self.bound(s) < limit]
+
+    def _tried(self, name: str) -> Iterator[CubeSchedule]:
         axes = tuple(map(tuple, self.merged))
         found = False
         try:
@@ -99,17 +115,21 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
                 raise cannot_obey(name, reason)
 
     def bound(self, schedule: Schedule) -> float:
+        return self._bound(schedule, self.problem)
+
+    def _bound(self, schedule: Schedule, problem: CubeProblem) -> float:
         plan = as_cube("", schedule)
         step, lhs, rhs, grid = plan.step, plan.lhs, plan.rhs, plan.grid
         assert step is not None and lhs is not None and rhs is not None and grid is not None
-        key = step, lhs, rhs
+        loads = step, lhs, rhs
+        key = (*loads, problem is self.problem)
         cost = self.costs.get(key)
         if cost is None:
-            cost = CubeCost.of(self.problem, *key, self.machine, self._loads, self._whole_bytes)
+            cost = CubeCost.of(problem, *loads, self.machine, self._loads, self._whole_bytes)
             self.costs[key] = cost
-        points, counts = size(grid), self.problem.counts(step)
+        points, counts = size(grid), problem.counts(step)
         cores = min(points, self.machine.cube_cores)
-        each = size([-(-n // grid[a]) for n, a in zip(counts, self.problem.out, strict=True)])
+        each = size([-(-n // grid[a]) for n, a in zip(counts, problem.out, strict=True)])
         return cost.microseconds(cores, each * -(-points // cores), (plan.l0c or 1) > 1, self.machine)
 
     def _drain_asked(self) -> Drain | None:
@@ -132,7 +152,8 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         """Whether vector cores work on what the cube computes."""
         return self.machine.fused or not self.plain
 
-    def _problem(self) -> CubeProblem:
+    def _problem(self, stored: SSAValue) -> CubeProblem:
+        """The contraction, and its members on the vector cores; what the accumulator is stored as."""
         lhs = self.operands[0]
         slid = [d for d in lhs.dims if any(self.role[a] == "m" for a in d.terms) and len(d.terms) > 1]
         each, head = self._epilogue_cycles()
@@ -152,7 +173,7 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
             wide_m=not lhs.transpose,
             windows=frozenset(a for d in slid for a in d.terms if self.role[a] == "k"),
             dtype=kind,
-            stored=itemsize(element_of(self.yielded[0] if self.drain else self.anchor.result)),
+            stored=itemsize(element_of(stored)),
             epilogue=each,
             epilogue_head=head,
         )
