@@ -32,7 +32,9 @@ def argument_places(which: Donate, names: Sequence[str], places: Sequence[int], 
     for each in (which,) if isinstance(which, int | str) else which:
         at = names.index(each) if isinstance(each, str) and each in names else each
         if isinstance(at, str):
-            raise CompileError(f"{title} has no argument {at!r} to donate; it has {', '.join(names) or 'none'}")
+            raise CompileError(
+                f"{title} has no argument {at!r} to donate; it has {', '.join(names) or 'none'}"
+            )
         if at is each:
             at = at + count if at < 0 else at
             if at not in places:

@@ -25,6 +25,7 @@ from ..dialects.npu.legality import proven
 from ..dialects.npu.structure import KernelOp
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
+from ..passes.graph.recipes import QuantConfig
 from ..passes.npu.check import removable_flags
 from ..passes.oracle import BOUND
 from ..passes.pins import Pins, Schedule, pins_text
@@ -65,6 +66,10 @@ class Options:
         host: `allow` host calls, or `forbid` them: a program with host calls is then refused with their list.
         donate: Arguments, by position or name, whose memory the program may reuse, besides those that the source
             donates. A `jax.Array` that is passed there is deleted.
+        quantization: How products are quantized: a `tw.QuantConfig`, the path of its `.toml` file, or a mode for all of
+            them, such as `w8a8-dynamic`. None: as the source says.
+        weights: The arguments that are weights, by their names or paths or by patterns of these. What depends on
+            them alone is then a program of its own, which runs once (`Program.pack`). None: nothing is set apart.
     """
 
     memory: Literal["typed", "bytes"] = "typed"
@@ -73,8 +78,14 @@ class Options:
     oracle: str = BOUND
     host: Literal["allow", "forbid"] = "allow"
     donate: Donate = ()
+    quantization: QuantConfig | str | Path | None = None
+    weights: str | Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.quantization, QuantConfig | str | Path | None):
+            raise CompileError(
+                f"options: quantization must be a tw.QuantConfig, a .toml file or a mode, not {self.quantization!r}"
+            )
         for field, known in (("memory", ("typed", "bytes")), ("host", ("allow", "forbid"))):
             if getattr(self, field) not in known:
                 said = " or ".join(map(repr, known))
@@ -84,6 +95,13 @@ class Options:
             raise CompileError(
                 f"options: schedule must be a tw.Schedule, or one for each kernel name, not {self.schedule!r}"
             )
+
+    @property
+    def weight_patterns(self) -> tuple[str, ...] | None:
+        """The patterns of weights, None where there are none."""
+        if self.weights is None:
+            return None
+        return (self.weights,) if isinstance(self.weights, str) else tuple(self.weights)
 
     def stages(self) -> list[Stage]:
         """The pipeline that these options ask for."""
@@ -324,7 +342,16 @@ def compile_with(
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     options = options or Options()
-    origin = _donating(origin_of(source, args, kwargs), options)
+    origin = _chosen(origin_of(source, args, kwargs), options, target)
+    if options.weights is not None:
+        from .packing import compile_packed
+
+        return compile_packed(lowering, origin, target, options)
+    return compile_source(lowering, origin, target, options)
+
+
+def compile_source(lowering: Lowering, origin: Source, target: str | None, options: Options) -> Program:
+    """Compiles what a source gives."""
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
         check_pinnable(module, options.stages())
@@ -358,6 +385,16 @@ def _check_own(source: Any, args: Sequence[Any], options: Mapping[str, bool], ca
             )
 
 
+def _chosen(origin: Source, options: Options, target: str | None) -> Source:
+    """The source with the arguments donated, and the products quantized, that the options say."""
+    donating = _donating(origin, options)
+    if options.quantization is None:
+        return donating
+    from .quantized import quantized_source
+
+    return quantized_source(donating, options.quantization, options.weight_patterns, target)
+
+
 def _donating(origin: Source, options: Options) -> Source:
     """The source with the arguments donated that the options say."""
     if options.donate == ():
@@ -375,7 +412,7 @@ def lower(
     source: ProgramSource, /, *args: Any, options: Options | None = None, **kwargs: Any
 ) -> tuple[ModuleOp, list[Any]]:
     """A source's module before any pass, and its arguments as the flat inputs of @main. Raises CompileError."""
-    origin = _donating(origin_of(source, args, kwargs), options or Options())
+    origin = _chosen(origin_of(source, args, kwargs), options or Options(), None)
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
     call = called(source, args, kwargs)
@@ -461,7 +498,9 @@ def _verify(
     """`verify`, which tells `progress` of each step."""
     from ..verification.run import verify_module as run_verification
 
-    origin = program.source if program is not None else _donating(origin_of(source, args, kwargs), options)
+    origin = (
+        program.source if program is not None else _chosen(origin_of(source, args, kwargs), options, target)
+    )
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
         check_pinnable(module, options.stages() if stages is None else stages)

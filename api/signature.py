@@ -29,9 +29,7 @@ def _other_structure(label: str, title: str, wanted: Any, given: Any) -> str:
         wanted, tree, (key, given) = differing
         place += util.keystr((key,))
     shown = [str(t).removeprefix("PyTreeDef(").removesuffix(")") for t in (wanted, tree)]
-    return (
-        f"argument {place} of {title} was compiled for inputs {shown[0]}, called with {shown[1]} (*: an array)"
-    )
+    return f"argument {place} of {title} was compiled for inputs {shown[0]}, called with {shown[1]} (*: an array)"
 
 
 @dataclass(frozen=True)
@@ -72,15 +70,20 @@ class Signature:
         by_position, by_keyword = self.in_tree.children()
         return len(by_position.children()), tuple(by_keyword.node_data()[1])
 
-    def flatten(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
+    def flatten(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, given: Any = None
+    ) -> list[Any]:
         """The flat inputs in @main's order, of JAX's dtypes: an i64 array is an i32 input where JAX has no x64, a
-        Python scalar has the dtype that it was traced with, a key is its words. Raises CompileError, which calls
-        the program `name`, where they do not fit."""
+        Python scalar has the dtype that it was traced with, a key is its words. `given` stands for inputs that are not
+        looked at. Raises CompileError, which calls the program `name`, where they do not fit."""
         out = []
         for i, (value, (shape, dtype)) in enumerate(
             zip(self.leaves(name, args, kwargs), self.inputs, strict=True)
         ):
             want = numpy_dtype(dtype)
+            if given is not None and value is given:
+                out.append(value)
+                continue
             try:
                 array = _array(value, want)
             except (TypeError, ValueError, OverflowError):

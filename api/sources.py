@@ -98,7 +98,9 @@ def called(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call 
         return None
     name = title_of(source)
     if kind == "Compiled":
-        raise CompileError(f"{name} is compiled for the host: give what it was compiled from, as jax.jit(f).lower(x)")
+        raise CompileError(
+            f"{name} is compiled for the host: give what it was compiled from, as jax.jit(f).lower(x)"
+        )
     if isinstance(source, Recompiling):
         raise CompileError(f"{name} is a tw.jit already: {name}.program(...) is its program")
     if inspect.iscoroutinefunction(source) or inspect.isasyncgenfunction(source):
@@ -218,7 +220,7 @@ def _from_plugin(entry: Entry, content: bytes, filename: str) -> tuple[ModuleOp,
     with as_compile_error():
         module = read_with(entry, content, filename)
         verify_module(module)
-    return module, Signature(_main_inputs(module, filename))
+    return module, Signature(main_inputs(module, filename))
 
 
 def _from_export(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Source:
@@ -234,7 +236,9 @@ def _from_export(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     if not args and not kwargs:
         symbolic = next((a for a in exported.in_avals if not all(isinstance(n, int) for n in a.shape)), None)
         if symbolic is not None:
-            raise CompileError(f"{name} was exported with the symbolic shape {symbolic}: give example arguments")
+            raise CompileError(
+                f"{name} was exported with the symbolic shape {symbolic}: give example arguments"
+            )
         structs = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in exported.in_avals]
         args, kwargs = jax.tree.unflatten(exported.in_tree, structs)
     elif jax.tree.structure((tuple(args), dict(kwargs))) != exported.in_tree:
@@ -253,7 +257,11 @@ def _from_export(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 def _lowered(source: Any) -> Any:
     """What JAX has traced, lowered for the host of the device; what it has lowered, as it is."""
-    return source.lower(lowering_platforms=("cpu",), **private_parameters()) if hasattr(source, "lower") else source
+    return (
+        source.lower(lowering_platforms=("cpu",), **private_parameters())
+        if hasattr(source, "lower")
+        else source
+    )
 
 
 def _from_stage(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Source:
@@ -309,7 +317,7 @@ def _take_all(main: FuncOp, signature: Signature, kept: Sequence[int]) -> None:
 
 def _from_text(content: bytes, filename: str | None) -> tuple[ModuleOp, Signature]:
     module = read_module(content, filename)
-    return module, Signature(_main_inputs(module, filename or "the program"))
+    return module, Signature(main_inputs(module, filename or "the program"))
 
 
 _TW = re.compile(rb"(?:\s|#[^\n]*\n)*(?:pub\s+)?(?:fn|const|param|import)\s+[\w\"]")
@@ -325,7 +333,9 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
     if not content.strip():
         raise CompileError(f"{where}: there is nothing in it")
     if _TW.match(content):
-        raise CompileError(f"{where} is .tw text: save it as a file and give its path, as in tw.compile('model.tw')")
+        raise CompileError(
+            f"{where} is .tw text: save it as a file and give its path, as in tw.compile('model.tw')"
+        )
     if b"\0" in content:
         raise CompileError(f"{where}: neither text nor MLIR bytecode")
     try:
@@ -340,7 +350,9 @@ def read_module(content: bytes, filename: str | None) -> ModuleOp:
     for op in module.walk():
         for value in (*op.results, *(arg for region in op.regions for b in region.blocks for arg in b.args)):
             if isinstance(value.type, TensorType) and DYNAMIC_INDEX in value.type.get_shape():
-                raise CompileError(f"{describe(op)} has the dynamic shape {value.type}; shapes must be static")
+                raise CompileError(
+                    f"{describe(op)} has the dynamic shape {value.type}; shapes must be static"
+                )
     return module
 
 
@@ -372,7 +384,8 @@ Types = tuple[tuple[tuple[int, ...], str], ...]
 """Shapes and element types."""
 
 
-def _main_inputs(module: ModuleOp, where: str) -> Types:
+def main_inputs(module: ModuleOp, where: str = "the program") -> Types:
+    """Shape and element type of each argument of a module's @main."""
     return _types_of_main(module, where, lambda main: main.function_type.inputs)
 
 

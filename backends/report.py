@@ -28,7 +28,8 @@
      "npu_flops_fraction": float,      a host op counts one flop for each element of its results
      "npu_ops_fraction": float,        kernel launches of launches and host calls
      "assumed_trips": [str],           loops of unknown trip count: counted once
-     "assumed_branches": [str]}        branches: the longest is counted
+     "assumed_branches": [str],        branches: the longest is counted
+     "packing_microseconds": float | null}    once for all calls: what depends on the weights alone
 """
 
 from __future__ import annotations
@@ -150,6 +151,7 @@ class Report:
     npu_ops_fraction: float
     assumed_trips: list[str]
     assumed_branches: list[str]
+    packing_microseconds: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in the schema."""
@@ -260,6 +262,8 @@ class Report:
         notes = [f"side by side, us: {busy}"] if len(self.queues) > 1 else []
         notes += [f"counted once, trip count unknown: {loop}" for loop in self.assumed_trips]
         notes += [f"longest branch counted: {branch}" for branch in self.assumed_branches]
+        if self.packing_microseconds is not None:
+            notes.append(f"packing the weights, once: {self.packing_microseconds:,.1f} us")
         return "\n".join(notes)
 
 

@@ -129,7 +129,7 @@ def over_windows(op: ops.ReduceWindowOp, x: Array, kind: str) -> Array:
     )
 
 
-def _contract(op: ops.ContractOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
+def contract(op: ops.ContractOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
     numbers = (
         (to_ints(op.lhs_contract), to_ints(op.rhs_contract)),
         (to_ints(op.lhs_batch), to_ints(op.rhs_batch)),
@@ -156,7 +156,7 @@ def convolve(op: ops.ConvOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
     )
 
 
-def _conv(op: ops.ConvOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
+def conv(op: ops.ConvOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Array:
     wide = acc = accumulator(lhs.dtype, dtype)
     lb = to_ints(op.rhs_layout)
     taps = size([rhs.shape[d] for d in (lb[0], *lb[2:])])
@@ -243,8 +243,8 @@ _TABLE: dict[type[Operation], Rule] = {
     ops.BroadcastOp: _broadcast,
     ops.ConcatOp: _concat,
     ops.ConstantOp: _constant,
-    ops.ContractOp: quantized.of_integers(_contract),
-    ops.ConvOp: quantized.of_integers(_conv),
+    ops.ContractOp: quantized.of_integers(contract),
+    ops.ConvOp: quantized.of_integers(conv),
     ops.DynamicSliceOp: _dynamic_slice,
     ops.DynamicUpdateSliceOp: _dynamic_update_slice,
     ops.GatherOp: _gather,
@@ -291,7 +291,7 @@ class GraphRunner:
     def op(self, op: Operation, env: Env) -> None:
         special = _CONTROL.get(type(op))
         if special is not None:
-            results: Any = special(self, op, env)
+            results: Any = getattr(self, special)(op, env)
         elif (rule := self.rules.of(type(op))) is not None:
             results = rule(op, *(env[v] for v in op.operands))
         else:
@@ -300,11 +300,12 @@ class GraphRunner:
         for v, x in zip(op.results, results, strict=True):
             env[v] = x
 
-    def _fusion(self, op: control.FusionOp, env: Env) -> list[Array]:
+    def fusion(self, op: control.FusionOp, env: Env) -> list[Array]:
         inner: Env = dict(zip(op.body.block.args, (env[v] for v in op.inputs), strict=True))
         return self.block(op.body.block, inner)
 
-    def _while(self, op: control.WhileOp, env: Env) -> list[Array]:
+    def loop(self, op: control.WhileOp, env: Env) -> list[Array]:
+        """Runs a loop; subclasses may carry more than its state."""
         start = [env[v] for v in op.inits]
         known = None if op.trip_count is None else integer(op.trip_count)
 
@@ -328,7 +329,7 @@ class GraphRunner:
         )
         return end
 
-    def _case(self, op: control.CaseOp, env: Env) -> list[Array]:
+    def case(self, op: control.CaseOp, env: Env) -> list[Array]:
         last = len(op.branches) - 1
         index = lax.convert_element_type(lax.reshape(env[op.index], ()), np.int32)
         if needs_host(op):
@@ -338,23 +339,24 @@ class GraphRunner:
         index = lax.select(known, index, np.int32(last))
         return lax.switch(index, [lambda b=r.block: self.block(b, dict(env)) for r in op.branches])
 
-    def _call(self, op: func.CallOp, env: Env) -> list[Array]:
+    def call(self, op: func.CallOp, env: Env) -> list[Array]:
         body = called(op).body.block
         return self.block(body, dict(zip(body.args, (env[v] for v in op.arguments), strict=True)))
 
-    def _host(self, op: control.HostOp, env: Env) -> list[Array]:
+    def host(self, op: control.HostOp, env: Env) -> list[Array]:
         from .host import run_text
 
         return run_text(text(op.module), [env[v] for v in op.inputs])
 
 
-_CONTROL: dict[type[Operation], Callable[[GraphRunner, Any, Env], list[Array]]] = {
-    control.CaseOp: GraphRunner._case,
-    control.FusionOp: GraphRunner._fusion,
-    control.HostOp: GraphRunner._host,
-    control.WhileOp: GraphRunner._while,
-    func.CallOp: GraphRunner._call,
+_CONTROL: dict[type[Operation], str] = {
+    control.CaseOp: "case",
+    control.FusionOp: "fusion",
+    control.HostOp: "host",
+    control.WhileOp: "loop",
+    func.CallOp: "call",
 }
+"""The method of a runner that runs each op with regions, or that calls something."""
 
 
 def needs_host(op: Operation) -> bool:

@@ -1,0 +1,178 @@
+"""Splits a program in two: what depends on its weights alone, which runs once, and the rest, which takes its results.
+
+Before:  @main(%w {graph.weight}, %x)    quantizes %w, and multiplies
+After:   @main(%w) -> (stored, scales)   and    @main(%x, stored, scales)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
+
+from ...dialects.dtypes import itemsize, size
+from ...dialects.graph import ConstantOp
+from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.quantized import quantized
+from .products_named import main_function, mark_weights, weight_values
+from .quantize import PACKED
+
+
+@dataclass(frozen=True)
+class SplitProgram:
+    """packing: the module of what depends on weights alone, and `taken`, the arguments of the program that it takes;
+    rest: the module of the rest. It takes the arguments `left` of the program, and behind these what `packing` gives.
+    """
+
+    packing: ModuleOp
+    taken: tuple[int, ...]
+    rest: ModuleOp
+    left: tuple[int, ...]
+    weights: tuple[bool, ...]
+
+
+def split_weights(module: ModuleOp, patterns: Sequence[str] | None = None) -> SplitProgram:
+    """Splits a module of the graph level, which it changes. patterns: of the arguments that are weights, where the
+    module does not say. Raises PassError for a pattern that no argument fits."""
+    flags = mark_weights(module, patterns)
+    main = main_function(module)
+    kept = _kept(main, weight_values(main, flags), flags)
+    packing = _packing(module, [_place(main, v) for v in kept])
+    taken = _drop_unused(main_function(packing))
+    block = main.body.block
+    for value in kept:
+        arg = block.insert_arg(value.type, len(block.args))
+        arg.name_hint = value.name_hint
+        value.replace_all_uses_with(arg)
+    erase_dead(block)
+    left = _drop_unused(main, flags)
+    return SplitProgram(packing, tuple(taken), module, tuple(left), tuple(flags))
+
+
+def _kept(main: FuncOp, values: set[SSAValue], flags: Sequence[bool]) -> list[SSAValue]:
+    """The values that are made once: results of ops that are marked so, and others that are read beside weights and
+    are no larger than these. Arguments are no part of them."""
+    block = main.body.block
+    late = _behind_marks(main, values)
+    args = {arg for arg, flag in zip(block.args, flags, strict=True) if flag}
+    found: dict[SSAValue, None] = {}
+    pending = [
+        v
+        for op in main.walk()
+        if op is not main and not _within(op, values)
+        for v in op.operands
+        if v in values
+    ]
+    seen: set[SSAValue] = set()
+    while pending:
+        value = pending.pop()
+        if value in seen or value in args:
+            continue
+        seen.add(value)
+        op = value.owner
+        assert isinstance(op, Operation)
+        if PACKED in op.attributes:
+            found[value] = None
+        elif isinstance(op, ConstantOp):
+            continue
+        elif value in late or _bytes(value) > sum(map(_bytes, _roots(value, args))):
+            pending += op.operands
+        else:
+            found[value] = None
+    order = {op: i for i, op in enumerate(block.ops)}
+    return sorted(found, key=lambda v: order[v.owner])  # pyright: ignore[reportArgumentType]
+
+
+def _within(op: Operation, values: set[SSAValue]) -> bool:
+    """Whether an op makes values of weights alone."""
+    return bool(op.results) and all(r in values for r in op.results)
+
+
+def _behind_marks(main: FuncOp, values: set[SSAValue]) -> set[SSAValue]:
+    """The values that are made from results of marked ops."""
+    late: set[SSAValue] = set()
+    for op in main.body.block.ops:
+        if any(v in late or PACKED in getattr(v.owner, "attributes", {}) for v in op.operands):
+            late.update(r for r in op.results if r in values)
+    return late
+
+
+def _roots(value: SSAValue, args: set[BlockArgument]) -> set[SSAValue]:
+    """The arguments that a value is made from, and the constants that are more than one number."""
+    pending, found, seen = [value], set[SSAValue](), {value}
+    while pending:
+        at = pending.pop()
+        if at in args or (isinstance(at.owner, ConstantOp) and not at.owner.value.data.splat):
+            found.add(at)
+        elif isinstance(at.owner, Operation):
+            fresh = [v for v in at.owner.operands if v not in seen]
+            seen.update(fresh)
+            pending += fresh
+    return found
+
+
+def _bytes(value: SSAValue) -> int:
+    kind = quantized(value.type)
+    return size(shape_of(value)) * itemsize(kind.storage if kind else element_of(value))
+
+
+def _place(main: FuncOp, value: SSAValue) -> tuple[int, int]:
+    """Where a value is made: the number of its op in the block, and of the result."""
+    op = value.owner
+    assert isinstance(op, Operation)
+    return list(main.body.block.ops).index(op), next(i for i, r in enumerate(op.results) if r is value)
+
+
+def _packing(module: ModuleOp, places: Sequence[tuple[int, int]]) -> ModuleOp:
+    """A copy of a module that gives the values at some places."""
+    copy = module.clone()
+    main = main_function(copy)
+    block = main.body.block
+    ops = list(block.ops)
+    last = ops[-1]
+    assert isinstance(last, ReturnOp)
+    values = [ops[i].results[j] for i, j in places]
+    block.insert_op_before(ReturnOp(*values), last)
+    last.detach()
+    last.erase()
+    main.function_type = FunctionType.from_lists([a.type for a in block.args], [v.type for v in values])
+    main.res_attrs = None
+    erase_dead(block)
+    return copy
+
+
+def erase_dead(block: Block) -> None:
+    """Erases the ops of a block whose results nothing uses."""
+    for op in reversed(list(block.ops)):
+        if is_trivially_dead(op):
+            op.detach()
+            op.erase()
+
+
+def _drop_unused(main: FuncOp, flags: Sequence[bool] | None = None) -> list[int]:
+    """Takes away the arguments that nothing uses, of those that a flag is set for; gives the numbers of those that stay
+    among as many as there are flags."""
+    block = main.body.block
+    count = len(block.args) if flags is None else len(flags)
+    attributes = [attrs.data for attrs in main.arg_attrs] if main.arg_attrs is not None else [{}] * count
+    attributes = [*attributes, *({} for _ in range(len(block.args) - len(attributes)))]
+    stays = [
+        i
+        for i, arg in enumerate(block.args)
+        if i >= count or arg.first_use is not None or (flags is not None and not flags[i])
+    ]
+    gone = [arg for i, arg in enumerate(block.args) if i not in set(stays)]
+    for arg in gone:
+        block.erase_arg(arg)
+    kept = [DictionaryAttr({**attributes[i]}) for i in stays]
+    main.arg_attrs = ArrayAttr(kept) if any(k.data for k in kept) else None
+    last = block.last_op
+    assert last is not None
+    main.function_type = FunctionType.from_lists(
+        [a.type for a in block.args], [v.type for v in last.operands]
+    )
+    return [i for i in stays if i < count]

@@ -1,0 +1,111 @@
+"""Differentiable twins of quantized programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax import Array
+from xdsl.dialects.builtin import ModuleOp
+
+from ..api.program import DEFAULT_TARGET
+from ..api.sources import as_compile_error
+from ..backends.interpreter.graph import GraphRunner
+from ..machine import Machine
+from ..passes.graph.products_named import main_function
+from ..passes.graph.quantize import quantize_module, read_config
+from ..passes.graph.recipes import QuantConfig
+from ..passes.pipeline import PIPELINE, run_stage
+from .modes import product_in_mode
+from .traced import ChangedRunner, TracedSource, trace_source
+
+INTEGERS = "graph-simplify"
+"""The pass behind which products of quantized numbers are products of integers."""
+
+
+def fake_quant(
+    source: Any,
+    config: QuantConfig | str | Path,
+    *,
+    target: str | None = None,
+    weights: str | Sequence[str] | None = None,
+) -> Callable[..., Any]:
+    """A JAX function that computes what a program computes when it is quantized, with a gradient.
+
+    Its values are those of the quantized program's graph level, integers included. The gradient is that of the program
+    in which each stored number is replaced by the one that it stands for, and rounding is passed through
+    (straight-through estimator, Bengio et al. 2013); scales have none.
+
+    source: as for `tw.compile`, a JAX function above all; config: as in `tw.Options`; target: the chip, whose cube
+    decides what is multiplied as integers; weights: patterns of the arguments that are weights. Raises CompileError, at
+    the first call for arguments of some types, for a source or a configuration that cannot be quantized.
+    """
+    machine = Machine.load(target or DEFAULT_TARGET)
+    patterns = (weights,) if isinstance(weights, str) else weights
+    made: dict[Any, tuple[TracedSource, Callable[..., list[Array]]]] = {}
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        structs = [jax.ShapeDtypeStruct(jax.numpy.shape(x), jax.numpy.result_type(x)) for x in leaves]
+        key = (tree, *((s.shape, s.dtype) for s in structs))
+        if key not in made:
+            shaped, keywords = jax.tree.unflatten(tree, structs)
+            made[key] = twin(source, shaped, keywords, read(config), machine, patterns)
+        traced, run = made[key]
+        return traced.signature.unflatten(run(*leaves))
+
+    return function
+
+
+def read(config: QuantConfig | str | Path) -> QuantConfig:
+    """A configuration. Raises CompileError for one that cannot be read."""
+    with as_compile_error():
+        return read_config(config)
+
+
+def twin(
+    source: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    config: QuantConfig,
+    machine: Machine,
+    weights: Sequence[str] | None,
+) -> tuple[TracedSource, Callable[..., list[Array]]]:
+    """A traced source, and what it computes on flat inputs when it is quantized."""
+    traced = trace_source(source, args, kwargs, weights)
+    exact = integer_module(traced, config, machine)
+    main = main_function(exact)
+    changes = {
+        p.name: partial(product_in_mode, p, config.choice(p.name))
+        for p in traced.products
+        if config.mode_of(p.name) != "origin"
+    }
+
+    @jax.custom_vjp
+    def run(*leaves: Array) -> list[Array]:
+        return GraphRunner().block(main.body.block, dict(zip(main.body.block.args, leaves, strict=True)))
+
+    def forward(*leaves: Array) -> tuple[list[Array], tuple[Array, ...]]:
+        return run(*leaves), leaves
+
+    def backward(leaves: tuple[Array, ...], cotangents: list[Array]) -> tuple[Array, ...]:
+        runner = ChangedRunner(traced.products, changes)
+        return jax.vjp(lambda *xs: traced.run(runner, xs), *leaves)[1](cotangents)
+
+    run.defvjp(forward, backward)
+    return traced, run
+
+
+def integer_module(traced: TracedSource, config: QuantConfig, machine: Machine) -> ModuleOp:
+    """The module of a source when it is quantized for a machine, with products of integers."""
+    module = traced.module.clone()
+    with as_compile_error():
+        quantize_module(module, machine, config)
+        for stage in PIPELINE:
+            run_stage(stage, module, machine.name)
+            if stage.name == INTEGERS:
+                break
+    return module
