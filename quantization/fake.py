@@ -76,8 +76,7 @@ def twin(
 ) -> tuple[TracedSource, Callable[..., list[Array]]]:
     """A traced source, and what it computes on flat inputs when it is quantized."""
     traced = trace_source(source, args, kwargs, weights)
-    exact = integer_module(traced, config, machine)
-    main = main_function(exact)
+    integers = integer_function(traced, config, machine)
     changes = {
         p.name: partial(product_in_mode, p, config.choice(p.name))
         for p in traced.products
@@ -86,7 +85,7 @@ def twin(
 
     @jax.custom_vjp
     def run(*leaves: Array) -> list[Array]:
-        return GraphRunner().block(main.body.block, dict(zip(main.body.block.args, leaves, strict=True)))
+        return integers(leaves)
 
     def forward(*leaves: Array) -> tuple[list[Array], tuple[Array, ...]]:
         return run(*leaves), leaves
@@ -97,6 +96,15 @@ def twin(
 
     run.defvjp(forward, backward)
     return traced, run
+
+
+def integer_function(
+    traced: TracedSource, config: QuantConfig, machine: Machine
+) -> Callable[[Sequence[Any]], list[Array]]:
+    """What the quantized program gives for flat inputs, by its graph level."""
+    module = integer_module(traced, config, machine)
+    block = main_function(module).body.block
+    return lambda leaves: GraphRunner().block(block, dict(zip(block.args, leaves, strict=True)))
 
 
 def integer_module(traced: TracedSource, config: QuantConfig, machine: Machine) -> ModuleOp:

@@ -1,0 +1,162 @@
+"""Calibration: one jitted pass over batches that gathers what the inputs of products look like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from ..api.signature import CompileError
+from ..dialects.dtypes import limits as storage_limits
+from ..dialects.graph import ContractOp
+from ..passes.graph.products_named import NamedProduct
+from ..passes.graph.recipes import ProductChoice, QuantConfig
+from ..support.progress import showing
+from . import observers
+from .traced import TracedSource, WatchingRunner, flat_inputs
+
+BAR_SECONDS = 2.0
+"""A calibration that takes longer shows how far it is."""
+
+ONE_SIDED = 0.1
+"""Where numbers below zero reach less than this part of those above it, a zero point gains most of a bit."""
+
+FIXPIPE_MANTISSA = 10
+"""Bits of the mantissa of scales: so many has the factor by which results leave the cube, see machine files."""
+
+
+def batches_of(
+    traced: TracedSource, source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], data: Iterable[Any] | None
+) -> list[list[Any]]:
+    """The flat inputs of each batch. data: for each batch the arguments that are no weights, as a tuple, or the only
+    one of them; None: the arguments themselves are the only batch. Raises CompileError for no data, for arguments of
+    other shapes or dtypes, and for numbers that are not finite."""
+    if data is None:
+        return [_finite(traced, 0, flat_inputs(traced, source, args, kwargs))]
+    free = _free_arguments(traced, len(args))
+    out = []
+    for n, batch in enumerate(data):
+        given = batch if isinstance(batch, tuple) else (batch,)
+        if len(given) == len(args):
+            whole = list(given)
+        elif len(given) == len(free):
+            whole = list(args)
+            for i, value in zip(free, given, strict=True):
+                whole[i] = value
+        else:
+            said = ", ".join(traced.signature.parameters.label(i) for i in free)
+            raise CompileError(f"batch {n} of the data has {len(given)} arguments: give those that are no weights ({said})")
+        try:
+            out.append(_finite(traced, n, flat_inputs(traced, source, whole, kwargs)))
+        except CompileError as error:
+            raise CompileError(f"batch {n} of the data: {error}") from None
+    if not out:
+        raise CompileError("the data has no batches: calibration needs at least one")
+    return out
+
+
+def _free_arguments(traced: TracedSource, count: int) -> list[int]:
+    """The numbers of the arguments that hold no weights."""
+    tree = traced.signature.in_tree
+    if tree is None:
+        return [i for i, flag in enumerate(traced.weights) if not flag]
+    flags = jax.tree.unflatten(tree, traced.weights)[0]
+    return [i for i in range(count) if not any(jax.tree.leaves(flags[i]))]
+
+
+def _finite(traced: TracedSource, batch: int, leaves: list[Any]) -> list[Any]:
+    for path, leaf in zip(traced.signature.names, leaves, strict=True):
+        if jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating) and not bool(jax.numpy.isfinite(leaf).all()):
+            raise CompileError(f"batch {batch} of the data has NaN or infinity in {path}")
+        if not leaf.size:
+            raise CompileError(f"batch {batch} of the data has no elements in {path}")
+    return leaves
+
+
+def gather(
+    traced: TracedSource,
+    batches: Sequence[Sequence[Any]],
+    names: Iterable[str],
+    progress: bool = True,
+    channels: bool = False,
+) -> dict[str, Any]:
+    """What the inputs of some products look like, over all batches: `observers.Statistics` of each, or with `channels`
+    the `ChannelStatistics` along the first dimension that is summed."""
+    chosen = [p for p in traced.products if p.name in set(names)]
+    if not chosen:
+        return {}
+    axes = {p.name: _channel(p) for p in chosen}
+    states: dict[str, Any] = {
+        p.name: observers.start_channels(_shape(p)[axes[p.name]]) if channels else observers.start() for p in chosen
+    }
+
+    def update(name: str, state: Any, x: Array) -> Any:
+        return observers.update_channels(state, x, axes[name]) if channels else observers.update(state, x)
+
+    @jax.jit
+    def step(states: dict[str, Any], leaves: Sequence[Array]) -> dict[str, Any]:
+        runner = WatchingRunner(chosen, dict(states), update)
+        traced.run(runner, leaves)
+        return runner.states
+
+    with showing("calibrating", BAR_SECONDS if progress else 1e9) as say:
+        for n, leaves in enumerate(batches):
+            say(f"calibrating: batch {n + 1} of {len(batches)}", n, len(batches))
+            states = step(states, leaves)
+        return jax.device_get(states)
+
+
+def _shape(product: NamedProduct) -> tuple[int, ...]:
+    return product.input.type.get_shape()  # pyright: ignore[reportAttributeAccessIssue]  # a tensor
+
+
+def _channel(product: NamedProduct) -> int:
+    from ..passes.graph.quantize import summed_dims
+
+    return summed_dims(product)[0][0]
+
+
+def with_scales(
+    traced: TracedSource,
+    config: QuantConfig,
+    statistics: Mapping[str, observers.Statistics],
+    method: str = "auto",
+    methods: Mapping[str, str] | None = None,
+    affine: bool | None = None,
+) -> QuantConfig:
+    """The configuration with the scales and zero points of static inputs. methods: those of single products; affine:
+    whether there are zero points, None: where a product is no convolution and its inputs are all but positive."""
+    products = dict(config.products)
+    for product in traced.products:
+        choice = config.choice(product.name)
+        if choice.recipe.static and product.name in statistics and choice.scale is None:
+            state = statistics[product.name]
+            how = (methods or {}).get(product.name, method)
+            scale, zero = static_scale(product, choice, state, how, affine)
+            products[product.name] = ProductChoice(choice.mode, scale, zero, **choice.arrays())
+    return QuantConfig(config.default, config.pins, products)
+
+
+def static_scale(
+    product: NamedProduct, choice: ProductChoice, state: observers.Statistics, method: str, affine: bool | None
+) -> tuple[float, int]:
+    """The scale and the zero point of the input of a product. Raises CompileError for statistics without them."""
+    storage = choice.recipe.inputs
+    assert storage is not None
+    low, high = storage_limits(storage)
+    if storage.startswith("f8"):
+        largest = max(abs(float(state.low)), abs(float(state.high)))
+        scale, _ = observers.scale_and_zero(-largest, largest, (low, high), True, FIXPIPE_MANTISSA)
+        return float(scale), 0
+    if affine is None:
+        one_sided = float(state.low) >= -ONE_SIDED * float(state.high)
+        affine = one_sided and isinstance(product.op, ContractOp)
+    try:
+        least, most = observers.limits(state, method, bits=8, symmetric=not affine)
+        scale, zero = observers.scale_and_zero(least, most, (low, high), not affine, FIXPIPE_MANTISSA)
+    except ValueError as error:
+        raise CompileError(f"calibrating {product.name}: {error}") from None
+    return float(scale), int(np.asarray(zero))
