@@ -19,6 +19,7 @@ RANK = {
     "api": 5,
     "calibration": 6,
     "explain": 6,
+    "quantization": 6,
     "cli": 7,
     "__init__": 8,
 }
@@ -33,6 +34,7 @@ FOLDERS = (
     "api",
     "calibration",
     "explain",
+    "quantization",
     "cli",
 )
 
