@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from .backends.simulator.errors import SimulationError
     from .frontends.custom import custom_call
     from .machine import Machine, MachineError
+    from .passes.graph.recipes import ProductChoice, QuantConfig
     from .passes.pins import Schedule
+    from .quantization.fake import fake_quant
+    from .quantization.quantize import Quantized, quantize
     from .support.plugins import AddedPass, Plugin, PluginError
 
 __all__ = [
@@ -27,14 +30,19 @@ __all__ = [
     "Options",
     "Plugin",
     "PluginError",
+    "ProductChoice",
     "Program",
     "ProgramSource",
+    "QuantConfig",
+    "Quantized",
     "Schedule",
     "SimulationError",
     "Verification",
     "compile",
     "custom_call",
+    "fake_quant",
     "jit",
+    "quantize",
     "verify",
 ]
 
@@ -63,7 +71,10 @@ def __getattr__(name: str) -> Any:
         },
         **{"SimulationError": ".backends.simulator.errors", "ProgramSource": ".api.sources"},
         **dict.fromkeys(("AddedPass", "Plugin", "PluginError"), ".support.plugins"),
+        **dict.fromkeys(("ProductChoice", "QuantConfig"), ".passes.graph.recipes"),
+        **dict.fromkeys(("Quantized", "quantize"), ".quantization.quantize"),
         "custom_call": ".frontends.custom",
+        "fake_quant": ".quantization.fake",
     }
     home = import_module(homes.get(name, ".api.program"), __name__)
     globals()[name] = getattr(home, name)

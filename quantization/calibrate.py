@@ -29,7 +29,11 @@ FIXPIPE_MANTISSA = 10
 
 
 def batches_of(
-    traced: TracedSource, source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], data: Iterable[Any] | None
+    traced: TracedSource,
+    source: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    data: Iterable[Any] | None,
 ) -> list[list[Any]]:
     """The flat inputs of each batch. data: for each batch the arguments that are no weights, as a tuple, or the only
     one of them; None: the arguments themselves are the only batch. Raises CompileError for no data, for arguments of
@@ -48,7 +52,9 @@ def batches_of(
                 whole[i] = value
         else:
             said = ", ".join(traced.signature.parameters.label(i) for i in free)
-            raise CompileError(f"batch {n} of the data has {len(given)} arguments: give those that are no weights ({said})")
+            raise CompileError(
+                f"batch {n} of the data has {len(given)} arguments: give those that are no weights ({said})"
+            )
         try:
             out.append(_finite(traced, n, flat_inputs(traced, source, whole, kwargs)))
         except CompileError as error:
@@ -90,7 +96,8 @@ def gather(
         return {}
     axes = {p.name: _channel(p) for p in chosen}
     states: dict[str, Any] = {
-        p.name: observers.start_channels(_shape(p)[axes[p.name]]) if channels else observers.start() for p in chosen
+        p.name: observers.start_channels(_shape(p)[axes[p.name]]) if channels else observers.start()
+        for p in chosen
     }
 
     def update(name: str, state: Any, x: Array) -> Any:
@@ -141,7 +148,11 @@ def with_scales(
 
 
 def static_scale(
-    product: NamedProduct, choice: ProductChoice, state: observers.Statistics, method: str, affine: bool | None
+    product: NamedProduct,
+    choice: ProductChoice,
+    state: observers.Statistics,
+    method: str,
+    affine: bool | None,
 ) -> tuple[float, int]:
     """The scale and the zero point of the input of a product. Raises CompileError for statistics without them."""
     storage = choice.recipe.inputs

@@ -59,7 +59,10 @@ COMPARED = {"sqnr": sqnr, "cosine": cosine}
 
 
 def scorer(
-    metric: str | Metric, references: Sequence[Sequence[Any]], labels: Sequence[Any] | None, unflatten: Callable[..., Any]
+    metric: str | Metric,
+    references: Sequence[Sequence[Any]],
+    labels: Sequence[Any] | None,
+    unflatten: Callable[..., Any],
 ) -> Callable[[Sequence[Sequence[Any]]], float]:
     """What gives a number, the higher the better, to the flat outputs of all batches. Raises CompileError for a metric
     that there is not, and for one that needs labels where there are none."""
@@ -70,7 +73,9 @@ def scorer(
         )
     found = METRICS.get(metric) if isinstance(metric, str) else metric
     if found is None:
-        raise CompileError(f"there is no metric {metric!r}; there are {', '.join((*COMPARED, *METRICS))}, or a function")
+        raise CompileError(
+            f"there is no metric {metric!r}; there are {', '.join((*COMPARED, *METRICS))}, or a function"
+        )
     if labels is None:
         raise CompileError("the metric needs labels: one array for each batch")
     if len(labels) != len(references):

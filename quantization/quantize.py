@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from ..api.program import Options, Program, compile
 from ..api.signature import CompileError
-from ..dialects.graph import GraphOp
 from ..dialects.dtypes import itemsize, size
+from ..dialects.graph import GraphOp
 from ..dialects.graph.interface import element_of, shape_of
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.quantize import weight_blocks
-from ..passes.graph.recipes import QuantConfig, Recipe, recipe_of
+from ..passes.graph.recipes import QuantConfig, Recipe
 from .calibrate import batches_of, gather, with_scales
 from .fake import fake_quant, read
 from .measures import COMPARED, Metric, decibels, scorer
@@ -62,7 +61,9 @@ class QuantTable:
             for r in self.rows
         ]  # fmt: skip
         widths = [max(len(row[i]) for row in (head, *body)) for i in range(len(head))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in (head, *body)]
+        lines = [
+            "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in (head, *body)
+        ]
         return "\n".join([*lines, self.summary])
 
     @property
@@ -200,7 +201,12 @@ def table_of(
     flat = [a for batch in references for a in batch], [a for batch in outputs for a in batch]
     name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
     return QuantTable(
-        tuple(rows), name, score(references), score(outputs), COMPARED["sqnr"](*flat), COMPARED["cosine"](*flat)
+        tuple(rows),
+        name,
+        score(references),
+        score(outputs),
+        COMPARED["sqnr"](*flat),
+        COMPARED["cosine"](*flat),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from jax import Array, lax
+from jax import numpy as jnp
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -140,9 +141,9 @@ class WatchingRunner(GraphRunner):
             outer, self.states = self.states, {**self.states, **seen}
             state = self.block(block, {**env, **dict(zip(block.args, state, strict=True))})
             seen, self.states = {n: self.states[n] for n in inside}, outer
-            return trip + np.int32(1), state, seen
+            return trip + 1, state, seen
 
-        start = (np.int32(0), [env[v] for v in op.inits], {n: self.states[n] for n in inside})
+        start = (jnp.int32(0), [env[v] for v in op.inits], {n: self.states[n] for n in inside})
         _, end, seen = lax.while_loop(go_on, step, start)
         self.states.update(seen)
         return end

@@ -20,7 +20,7 @@ class NoiseRunner(WatchingRunner):
 
     def __init__(self, traced: TracedSource, config: QuantConfig, names: Sequence[str]):
         zero = jnp.zeros((), jnp.float32)
-        super().__init__(traced.products, {n: (zero, zero) for n in names}, self._keep)
+        super().__init__(traced.products, dict.fromkeys(names, (zero, zero)), self._keep)
         self.config = config
 
     def _keep(self, name: str, state: Any, x: Array) -> Any:
