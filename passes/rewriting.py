@@ -17,7 +17,7 @@ from typing import Union, get_args, get_origin
 
 from xdsl.builder import InsertOpInvT
 from xdsl.dialects.builtin import UnknownLoc
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.pattern_rewriter import (
     PatternRewriter,
     PatternRewriterListener,
@@ -230,3 +230,11 @@ def walk_ops(op: Operation, enters: Callable[[Operation], bool]) -> Iterable[Ope
                 if inner.regions and enters(inner):
                     yield from walk_ops(inner, enters)
                 yield inner
+
+
+def erase_dead(block: Block) -> None:
+    """Erases the ops of a block whose results nothing uses."""
+    for op in reversed(list(block.ops)):
+        if is_trivially_dead(op):
+            op.detach()
+            op.erase()

@@ -12,7 +12,7 @@ from jax import Array
 from ..api.signature import CompileError
 from ..dialects.dtypes import limits as storage_limits
 from ..dialects.graph import ContractOp
-from ..passes.graph.products_named import NamedProduct
+from ..passes.graph.products_named import NamedProduct, summed_dims
 from ..passes.graph.recipes import ProductChoice, QuantConfig
 from ..support.progress import showing
 from . import observers
@@ -121,8 +121,6 @@ def _shape(product: NamedProduct) -> tuple[int, ...]:
 
 
 def _channel(product: NamedProduct) -> int:
-    from ..passes.graph.quantize import summed_dims
-
     return summed_dims(product)[0][0]
 
 

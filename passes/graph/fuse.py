@@ -264,7 +264,9 @@ class BlockFuser:
             if isinstance(unit, Group):
                 if unit.members:
                     return position[unit.members[0]]
-                return min((position[v.owner] for v in unit.outputs if isinstance(v.owner, Operation)), default=0)
+                return min(
+                    (position[v.owner] for v in unit.outputs if isinstance(v.owner, Operation)), default=0
+                )
             return position[unit]
 
         terminator = self.block.last_op

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
-from xdsl.transforms.dead_code_elimination import is_trivially_dead
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import ConstantOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.quantized import quantized
+from ..rewriting import erase_dead
+from .integer_chains import PACKED
 from .products_named import main_function, mark_weights, weight_values
-from .quantize import PACKED
 
 
 @dataclass(frozen=True)
@@ -143,14 +143,6 @@ def _packing(module: ModuleOp, places: Sequence[tuple[int, int]]) -> ModuleOp:
     main.res_attrs = None
     erase_dead(block)
     return copy
-
-
-def erase_dead(block: Block) -> None:
-    """Erases the ops of a block whose results nothing uses."""
-    for op in reversed(list(block.ops)):
-        if is_trivially_dead(op):
-            op.detach()
-            op.erase()
 
 
 def _drop_unused(main: FuncOp, flags: Sequence[bool] | None = None) -> list[int]:

@@ -18,10 +18,11 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from ...dialects.base import to_ints
 from ...dialects.dtypes import is_float
 from ...dialects.graph import ELEMENTWISE, ConstantOp, ContractOp, ConvOp, DynamicSliceOp
 from ...dialects.graph.control import WhileOp, YieldOp
-from ...dialects.graph.interface import element_of
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.module import find_main
 from ..errors import PassError
 from .integer_products import MOVES
@@ -204,3 +205,49 @@ def _root(value: SSAValue) -> SSAValue:
             found.append(at)
     args = [v for v in found if isinstance(v, BlockArgument)]
     return max(args or found, key=lambda v: len(v.type.get_shape()))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def kept_dims(product: NamedProduct) -> list[int]:
+    """The dimensions of a product's weights that are not summed."""
+    op = product.op
+    if isinstance(op, ContractOp):
+        summed = to_ints(op.rhs_contract if product.weight else op.lhs_contract)
+        return [d for d in range(len(shape_of(product.weights))) if d not in summed]
+    return [to_ints(op.rhs_layout)[1]]
+
+
+def free_dims(product: NamedProduct) -> list[int]:
+    """The dimensions of a product's weights that become features of the result, in the order of `feature_dims`."""
+    op = product.op
+    return op.free_dims()[product.weight] if isinstance(op, ContractOp) else kept_dims(product)
+
+
+def summed_dims(product: NamedProduct) -> tuple[list[int], list[int]]:
+    """The dimensions of the input and of the weights that are summed; of a convolution those of the input features."""
+    op = product.op
+    if isinstance(op, ContractOp):
+        sides = [[*to_ints(op.lhs_contract)], [*to_ints(op.rhs_contract)]]
+        return sides[1 - product.weight], sides[product.weight]
+    return [to_ints(op.lhs_layout)[1]], [to_ints(op.rhs_layout)[0]]
+
+
+def feature_dims(product: NamedProduct) -> list[int]:
+    """The dimensions of the result that are those of the weights which no sum and no batch takes."""
+    op = product.op
+    if not isinstance(op, ContractOp):
+        return [to_ints(op.out_layout)[1]]
+    batch, (m, n) = len(to_ints(op.lhs_batch)), op.free_dims()
+    first, count = (batch + len(m), len(n)) if product.weight else (batch, len(m))
+    return [*range(first, first + count)]
+
+
+def row_dims(product: NamedProduct) -> dict[int, int]:
+    """The dimensions of the input that no sum takes, of a convolution that of the images, and which ones of the result
+    they are."""
+    op = product.op
+    if not isinstance(op, ContractOp):
+        return {to_ints(op.lhs_layout)[0]: to_ints(op.out_layout)[0]}
+    batch = to_ints(op.lhs_batch if product.weight else op.rhs_batch)
+    m, n = op.free_dims()
+    free, first = (m, len(batch)) if product.weight else (n, len(batch) + len(m))
+    return {d: i for i, d in enumerate(batch)} | {d: first + i for i, d in enumerate(free)}

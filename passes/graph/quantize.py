@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, UnitAttr, f32, i8, i16, i32
+from xdsl.dialects.builtin import ModuleOp, f32, i8, i16, i32
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.base import describe, integer, integer_attr, text, to_ints
@@ -35,17 +35,32 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.elementwise import ElementwiseOp
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.quantized import quantized
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError
+from ..rewriting import erase_dead
+from .affine_chains import chain_behind
 from .inlining import inline_calls
+from .integer_chains import PACKED, IntegerSums, integer_sums, keep, requantize, short
 from .integer_products import MOVES
-from .products_named import NamedProduct, mark_weights, named_products
+from .products_named import (
+    NamedProduct,
+    feature_dims,
+    free_dims,
+    kept_dims,
+    main_function,
+    mark_weights,
+    named_products,
+    row_dims,
+    summed_dims,
+    weight_values,
+)
 from .quantized import StorageBuilder
 from .recipes import WIDE_LIMIT, ProductChoice, QuantConfig, Recipe
 
-PACKED = "graph.packed"
-"""Attribute of ops whose results stay the same as long as the weights do, and are what is kept of them."""
+MOST_SHIFT = 2.0**24
+"""What is added to a feature is at most so many units of its sums."""
 
 LEAST = 2.0**-100
 """Scales are no smaller, so that a row of zeros has one."""
@@ -79,15 +94,21 @@ def quantize_module(
     the arguments that are weights. Raises PassError for a configuration that names what is not there or that the
     machine cannot do, and for a static mode without a scale."""
     inline_calls(module)
-    products = named_products(module, mark_weights(module, weights))
+    flags = mark_weights(module, weights)
+    products = named_products(module, flags)
     config.check_names([p.name for p in products])
     chosen = [(p, config.choice(p.name)) for p in products]
     for product, choice in chosen:
         _check(product, choice, machine)
     inputs = Inputs()
+    main = main_function(module)
+    fixed = weight_values(main, flags)
     for product, choice in chosen:
-        _quantize(product, choice, inputs)
+        _quantize(product, choice, inputs, fixed)
     inputs.read_again()
+    for sums in inputs.sums:
+        requantize(sums)
+    erase_dead(main.body.block)
     return products
 
 
@@ -114,36 +135,59 @@ def _check(product: NamedProduct, choice: ProductChoice, machine: Machine) -> No
 # -- products --------------------------------------------------------------------------------------------------
 
 
-def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs) -> None:
+def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixed: set[SSAValue]) -> None:
     recipe, op = choice.recipe, product.op
     if recipe == Recipe():
         return
-    build = StorageBuilder(op)
+    chain = chain_behind(op.result, feature_dims(product), fixed if recipe.weights else set())
+    build = StorageBuilder(chain.last or op)
+    scale, shift = chain.scale_and_shift(build, feature_dims(product))
+    if choice.shift is not None:
+        more = _numbers(
+            build, choice.shift, [shape_of(op.result)[d] for d in feature_dims(product)], product, "shift"
+        )
+        more = more if scale is None else build.elementwise("mul", more, scale)
+        shift = more if shift is None else build.elementwise("add", shift, more)
     x, w = product.input, product.weights
     if choice.balance is not None:
         x, w = _balanced(build, product, choice.balance)
-    if recipe.weights is not None:
-        w = _weights(build, product, w, choice, recipe)
+    if scale is not None:
+        of_weights = build.broadcast(scale, shape_of(w), free_dims(product))
+        w = build.elementwise("mul", build.convert(w, f32), of_weights)
     if recipe.inputs == "i16":
-        result = _by_digits(build, product, x, w)
+        result = _by_digits(build, product, x, _weights(build, product, w, choice, recipe))
+    elif recipe.static:
+        result, shift = _static(build, product, x, w, choice, inputs, shift)
     else:
-        if recipe.static:
-            x = inputs.static(build, product, x, choice)
-        elif recipe.dynamic:
+        if recipe.weights is not None:
+            w = _weights(build, product, w, choice, recipe)
+        if recipe.dynamic:
             x = _dynamic(build, product, x)
         else:
             kind = element_type(recipe.compute) if recipe.compute else element_of(op.result)
             x, w = build.convert(x, kind), build.convert(w, kind)
         result = _multiplied(build, product, x, w, shape_of(op.result))
-    if choice.shift is not None:
-        result = _shifted(build, product, result, choice.shift)
-    old = op.result
+    if shift is not None:
+        shift = build.broadcast(shift, shape_of(result), feature_dims(product))
+        result = build.elementwise("add", result, shift)
+    old = chain.end
     result = build.convert(result, element_of(old))
     result.name_hint = old.name_hint
     inputs.follow(old, result)
     old.replace_all_uses_with(result)
-    op.detach()
-    op.erase()
+    _erase_chain(op, chain.last)
+
+
+def _erase_chain(op: Operation, last: Operation | None) -> None:
+    """Erases a product and what follows it up to `last`, of which nothing is used."""
+    chain = [op]
+    while last is not None and chain[-1] is not last:
+        user = chain[-1].results[0].get_user_of_unique_use()
+        assert user is not None
+        chain.append(user)
+    for each in reversed(chain):
+        each.detach()
+        each.erase()
 
 
 def _multiplied(
@@ -152,34 +196,6 @@ def _multiplied(
     """The product of other operands, in f32."""
     operands = [x, w] if product.weight else [w, x]
     return build.add(type(product.op), operands, tensor(shape, f32), **product.op.properties)
-
-
-def kept_dims(product: NamedProduct) -> list[int]:
-    """The dimensions of a product's weights that are not summed."""
-    op = product.op
-    if isinstance(op, ContractOp):
-        summed = to_ints(op.rhs_contract if product.weight else op.lhs_contract)
-        return [d for d in range(len(shape_of(product.weights))) if d not in summed]
-    return [to_ints(op.rhs_layout)[1]]
-
-
-def summed_dims(product: NamedProduct) -> tuple[list[int], list[int]]:
-    """The dimensions of the input and of the weights that are summed; of a convolution those of the input features."""
-    op = product.op
-    if isinstance(op, ContractOp):
-        sides = [[*to_ints(op.lhs_contract)], [*to_ints(op.rhs_contract)]]
-        return sides[1 - product.weight], sides[product.weight]
-    return [to_ints(op.lhs_layout)[1]], [to_ints(op.rhs_layout)[0]]
-
-
-def feature_dims(product: NamedProduct) -> list[int]:
-    """The dimensions of the result that are those of the weights which no sum and no batch takes."""
-    op = product.op
-    if not isinstance(op, ContractOp):
-        return [to_ints(op.out_layout)[1]]
-    batch, (m, n) = len(to_ints(op.lhs_batch)), op.free_dims()
-    first, count = (batch + len(m), len(n)) if product.weight else (batch, len(m))
-    return [*range(first, first + count)]
 
 
 def _balanced(build: StorageBuilder, product: NamedProduct, factors: np.ndarray) -> tuple[SSAValue, SSAValue]:
@@ -219,16 +235,16 @@ def _along(build: StorageBuilder, x: SSAValue, numbers: np.ndarray, dims: Sequen
     return build.broadcast(vector, shape_of(x), sorted(dims))
 
 
-def _shifted(build: StorageBuilder, product: NamedProduct, result: SSAValue, shift: np.ndarray) -> SSAValue:
-    """The result with a number added to each feature."""
-    dims = feature_dims(product)
-    wanted = tuple(shape_of(result)[d] for d in dims)
-    if shift.shape != wanted:
+def _numbers(
+    build: StorageBuilder, array: np.ndarray, wanted: Sequence[int], product: NamedProduct, what: str
+) -> SSAValue:
+    """An array of the configuration as f32 numbers. Raises PassError where it has another shape."""
+    if list(array.shape) != list(wanted):
         raise PassError(
-            f"quantization: {product.name} has the features {list(wanted)}, and its shift has the shape "
-            f"{list(shift.shape)}"
+            f"quantization: {product.name} takes a {what} of the shape {list(wanted)}, and the configuration has "
+            f"{list(array.shape)}"
         )
-    return build.elementwise("add", result, _along(build, result, shift, dims))
+    return build.add(ConstantOp, [], tensor(wanted, f32), value=DataAttr.of(array.astype(np.float32)))
 
 
 # -- inputs ----------------------------------------------------------------------------------------------------
@@ -239,19 +255,20 @@ class Inputs:
 
     def __init__(self) -> None:
         self.made: dict[tuple[SSAValue, QuantizedType], SSAValue] = {}
-        self.firsts: list[tuple[SSAValue, SSAValue]] = []
+        self.again: list[tuple[SSAValue, SSAValue, Operation]] = []
+        self.sums: list[IntegerSums] = []
 
     def follow(self, old: SSAValue, new: SSAValue) -> None:
         """Notes that a value is about to be replaced."""
         for (value, kind), made in list(self.made.items()):
             if value is old:
                 self.made[new, kind] = made
-        self.firsts = [(new if v is old else v, made) for v, made in self.firsts]
+        self.again = [(new if v is old else v, made, op) for v, made, op in self.again]
 
-    def static(
+    def stored(
         self, build: StorageBuilder, product: NamedProduct, x: SSAValue, choice: ProductChoice
     ) -> SSAValue:
-        """The input behind numbers that are stored with one scale: of the value that it is moved from."""
+        """What is stored for an input with one scale: of the value that it is moved from."""
         storage = choice.recipe.inputs
         assert storage is not None and choice.scale is not None
         low, high = limits(storage)
@@ -270,12 +287,16 @@ class Inputs:
         if found is None:
             after = StorageBuilder(_after(source, build.at))
             self._before_windows(source, kind)
-            found = self.made[source, kind] = stored_as(after, after.convert(source, f32), kind)
-            if not isinstance(product.op, ContractOp):
-                self.firsts.append((source, found))
+            wide = after.convert(source, f32)
+            found = self.made[source, kind] = after.add(QuantizeOp, [wide], tensor(shape_of(source), kind))
+        made = found
+        found = build.add(StorageOp, [found], tensor(shape_of(source), kind.storage))
+        if not isinstance(product.op, ContractOp) and isinstance(found.owner, Operation):
+            self.again.append((source, made, found.owner))
         for op in reversed(moves):
-            shape = shape_of(op.results[0])
-            found = build.add(type(op), [found], tensor(shape, f32), **op.properties)
+            found = build.add(
+                type(op), [found], tensor(shape_of(op.results[0]), kind.storage), **op.properties
+            )
         return found
 
     def _before_windows(self, source: SSAValue, kind: QuantizedType) -> None:
@@ -294,21 +315,51 @@ class Inputs:
     def read_again(self) -> None:
         """What elementwise ops read of an input behind the convolution that it is quantized for is what is stored:
         they would load it once more."""
-        for source, made in self.firsts:
-            block = made.owner.parent if isinstance(made.owner, Operation) else None
-            order = {op: i for i, op in enumerate(block.ops)} if block is not None else {}
-            first = min((order[u.operation] for u in made.uses if u.operation in order), default=None)
-            if first is None:
-                continue
+        order: dict[Operation, int] = {}
+        for source, made, behind in self.again:
+            if behind not in order:
+                assert behind.parent is not None
+                order |= {op: i for i, op in enumerate(behind.parent.ops)}
             late = [
                 use
                 for use in source.uses
                 if isinstance(use.operation, (ElementwiseOp, ReduceWindowOp))
-                and order.get(use.operation, -1) > first
+                and use.operation.parent is behind.parent
+                and order.get(use.operation, -1) > order[behind]
             ]
             for use in late:
                 build = StorageBuilder(use.operation)
-                use.operation.operands[use.index] = build.convert(made, element_of(source))
+                numbers = build.add(DequantizeOp, [made], tensor(shape_of(source), f32))
+                use.operation.operands[use.index] = build.convert(numbers, element_of(source))
+
+
+def _static(
+    build: StorageBuilder,
+    product: NamedProduct,
+    x: SSAValue,
+    w: SSAValue,
+    choice: ProductChoice,
+    inputs: Inputs,
+    shift: SSAValue | None,
+) -> tuple[SSAValue, SSAValue | None]:
+    """The product of an input that is stored with one scale, and what is still to be added to its features."""
+    recipe, step = choice.recipe, choice.scale
+    assert recipe.inputs is not None and step is not None
+    stored = inputs.stored(build, product, x, choice)
+    plain = not choice.zero or isinstance(product.op, ContractOp)  # what is beside an image stands for 0
+    features = [shape_of(product.op.result)[d] for d in feature_dims(product)]
+    whole = [shape_of(w)[d] for d in sorted(weight_blocks(product, recipe))] == features
+    if recipe.inputs == "i8" and plain and whole:
+        q, scale = _stored_weights(build, product, w, choice, recipe, step, shift)
+        ints = build.add(StorageOp, [q], tensor(shape_of(q), i8))
+        sums = integer_sums(build, product, stored, ints, choice.zero, scale, shift)
+        inputs.sums.append(sums)
+        return sums.result, None
+    kind = QuantizedType.of(recipe.inputs, "f32", step, choice.zero)
+    x = build.add(StorageOp, [stored], tensor(shape_of(stored), kind))
+    x = build.add(DequantizeOp, [x], tensor(shape_of(stored), f32))
+    w = _weights(build, product, w, choice, recipe)
+    return _multiplied(build, product, x, w, shape_of(product.op.result)), shift
 
 
 def _after(value: SSAValue, at: Operation) -> Operation:
@@ -327,18 +378,6 @@ def stored_as(build: StorageBuilder, x: SSAValue, kind: QuantizedType, *given: S
     """f32 numbers as they are when they are stored."""
     stored = build.add(QuantizeOp, [x, *given], tensor(shape_of(x), kind))
     return build.add(DequantizeOp, [stored, *given], x.type)
-
-
-def row_dims(product: NamedProduct) -> dict[int, int]:
-    """The dimensions of the input that no sum takes, of a convolution that of the images, and which ones of the result
-    they are."""
-    op = product.op
-    if not isinstance(op, ContractOp):
-        return {to_ints(op.lhs_layout)[0]: to_ints(op.out_layout)[0]}
-    batch = to_ints(op.lhs_batch if product.weight else op.rhs_batch)
-    m, n = op.free_dims()
-    free, first = (m, len(batch)) if product.weight else (n, len(batch) + len(m))
-    return {d: i for i, d in enumerate(batch)} | {d: first + i for i, d in enumerate(free)}
 
 
 def _dynamic(build: StorageBuilder, product: NamedProduct, x: SSAValue) -> SSAValue:
@@ -416,9 +455,31 @@ def weight_blocks(product: NamedProduct, recipe: Recipe) -> dict[int, int]:
 def _weights(
     build: StorageBuilder, product: NamedProduct, w: SSAValue, choice: ProductChoice, recipe: Recipe
 ) -> SSAValue:
-    """The weights with a scale for each feature, or for each group of a feature's weights; marked as to be kept."""
-    shape, blocks = shape_of(w), weight_blocks(product, recipe)
+    """The numbers that the weights stand for once they are stored, in f32."""
+    q, scale = _stored_weights(build, product, w, choice, recipe)
     k = summed_dims(product)[1][-1]
+    if recipe.weights == "i4" and recipe.inputs is None and shape_of(w)[k] % 2 == 0:
+        kind = quantized(q.type)
+        assert kind is not None
+        assert isinstance(q.owner, Operation)
+        del q.owner.attributes[PACKED]  # its halves are kept
+        q = _nibbles(build, q, kind, k)
+    return build.add(DequantizeOp, [q, scale], tensor(shape_of(w), f32))
+
+
+def _stored_weights(
+    build: StorageBuilder,
+    product: NamedProduct,
+    w: SSAValue,
+    choice: ProductChoice,
+    recipe: Recipe,
+    step: float | None = None,
+    shift: SSAValue | None = None,
+) -> tuple[SSAValue, SSAValue]:
+    """The weights as they are stored, marked as to be kept, and a scale for each feature or for each group of a
+    feature's weights. step: what one unit of the input stands for; scales are then those of the sums, in few bits.
+    shift: what is added to each feature, which is no more than `MOST_SHIFT` units of the sums."""
+    shape, blocks = shape_of(w), weight_blocks(product, recipe)
     assert recipe.weights is not None
     if is_float(element_type(recipe.weights)):
         low = high = None
@@ -426,25 +487,24 @@ def _weights(
     else:
         (low, high), top = recipe.weight_range, recipe.weight_range[1]
     storage = "i8" if recipe.weights == "i4" else recipe.weights
-    ordered = sorted(blocks.items())
-    kind = QuantizedType.of(storage, "f32", None, 0, ordered, low, high)
+    kind = QuantizedType.of(storage, "f32", None, 0, sorted(blocks.items()), low, high)
+
+    def times(x: SSAValue, factor: float) -> SSAValue:
+        return build.elementwise("mul", x, build.constant(float(np.float32(factor)), shape_of(x), f32))
+
     if choice.stored is not None and choice.scales is not None:
         q, scale = _given(build, product, choice, kind, shape)
-    else:
-        w = build.convert(w, f32)
-        scale = _scales(build, w, ordered, top)
-        q = build.add(QuantizeOp, [w, scale], tensor(shape, kind))
-        _keep(scale)
-    if recipe.weights == "i4" and recipe.inputs is None and shape[k] % 2 == 0:
-        q = _nibbles(build, q, kind, k)
-    else:
-        _keep(q)
-    return build.add(DequantizeOp, [q, scale], tensor(shape, f32))
-
-
-def _keep(value: SSAValue) -> None:
-    if isinstance(value.owner, Operation):
-        value.owner.attributes[PACKED] = UnitAttr()
+        return q, scale if step is None else keep(short(build, times(scale, step)))
+    w = build.convert(w, f32)
+    scale = _scales(build, w, sorted(blocks.items()), top)
+    kept = scale
+    if step is not None:
+        if shift is not None:
+            least = times(build.elementwise("abs", shift), 1 / (step * MOST_SHIFT))
+            scale = build.elementwise("max", scale, least)
+        kept = short(build, times(scale, step))
+        scale = times(kept, 1 / step)
+    return keep(build.add(QuantizeOp, [w, scale], tensor(shape, kind))), keep(kept)
 
 
 def _scales(build: StorageBuilder, w: SSAValue, blocks: Sequence[tuple[int, int]], high: int) -> SSAValue:
@@ -502,7 +562,7 @@ def _nibbles(build: StorageBuilder, q: SSAValue, kind: QuantizedType, k: int) ->
 
     mask = build.elementwise("and", low, build.constant(15, part, i8))
     both = build.elementwise("or", mask, shift("shl", high))
-    _keep(both)
+    keep(both)
     halves = [shift("shr_arithmetic", shift("shl", both)), shift("shr_arithmetic", both)]
     whole = build.add(ConcatOp, halves, tensor(shape, i8), dim=integer_attr(k))
     return build.add(StorageOp, [whole], tensor(shape, kind))

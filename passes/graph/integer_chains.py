@@ -1,0 +1,148 @@
+"""Products of stored numbers: i32 sums, to which a bias is added in i32, and one factor for each feature.
+
+    x . w * s[n] + b[n]    is    (x . w + i[n]) * s[n]    with    i = round(b / s)
+
+Where nothing but its quantization with a scale t is made of the result, it stays in integers:
+
+    quantize(relu(...), t)    is    saturate(round(max(x . w + i[n], 0) * f[n]))    with    f = s / t
+
+s and f have 10 bits of mantissa, as what drains the cube's sums takes them (AscendC, Fixpipe: the lower 13 bits of the
+parameters of VDEQF16 and VREQ8 are 0). Sums are exact, so that nothing else is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import UnitAttr, f32, i32
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.base import to_ints
+from ...dialects.dtypes import is_float, tensor
+from ...dialects.graph import ELEMENTWISE, ContractOp, QuantizeOp, StorageOp
+from ...dialects.graph.interface import element_of, shape_of
+from ..access import splat_of
+from .products_named import NamedProduct, feature_dims
+from .quantized import StorageBuilder
+
+PACKED = "graph.packed"
+"""Attribute of ops whose results stay the same as long as the weights do, and are what is kept of them."""
+
+MOST_BIAS = 2.0**30
+"""What is added to sums has no larger magnitude."""
+
+MANTISSA = ~0x1FFF
+"""The bits of an f32 but for the lower 13 of its mantissa."""
+
+
+@dataclass
+class IntegerSums:
+    """The sums of a product, in i32, with its bias. scale: in f32, what one unit of the sums of each feature stands
+    for; features: the dimensions along which it goes; result: the f32 numbers that the sums stand for."""
+
+    total: SSAValue
+    scale: SSAValue
+    features: tuple[int, ...]
+    result: SSAValue
+
+
+def keep(value: SSAValue) -> SSAValue:
+    """Marks a value as one that is made once for the weights."""
+    if isinstance(value.owner, Operation):
+        value.owner.attributes[PACKED] = UnitAttr()
+    return value
+
+
+def short(build: StorageBuilder, x: SSAValue) -> SSAValue:
+    """f32 numbers without the lower 13 bits of their mantissa."""
+    shape = shape_of(x)
+    bits = build.add(ELEMENTWISE["bitcast"], [x], tensor(shape, i32))
+    bits = build.elementwise("and", bits, build.constant(MANTISSA, shape, i32))
+    return build.add(ELEMENTWISE["bitcast"], [bits], tensor(shape, f32))
+
+
+def integer_sums(
+    build: StorageBuilder,
+    product: NamedProduct,
+    x: SSAValue,
+    w: SSAValue,
+    zero: int,
+    scale: SSAValue,
+    shift: SSAValue | None,
+) -> IntegerSums:
+    """The product of stored numbers x, whose zero point is `zero`, and w, both in i8, plus a shift; scale, shift: f32,
+    over the features of the result."""
+    op, features = product.op, tuple(feature_dims(product))
+    out = shape_of(op.result)
+    operands = [x, w] if product.weight else [w, x]
+    total = build.add(type(op), operands, tensor(out, i32), **op.properties)
+    bias = _bias(build, product, w, zero, scale, shift)
+    if bias is not None:
+        total = build.elementwise("add", total, build.broadcast(bias, out, features))
+    result = build.elementwise("mul", build.convert(total, f32), build.broadcast(scale, out, features))
+    return IntegerSums(total, scale, features, result)
+
+
+def _bias(
+    build: StorageBuilder,
+    product: NamedProduct,
+    w: SSAValue,
+    zero: int,
+    scale: SSAValue,
+    shift: SSAValue | None,
+) -> SSAValue | None:
+    """What is added to the sums of each feature, in i32: the shift, and what the zero point of x has added."""
+    found: SSAValue | None = None
+    if shift is not None:
+        units = build.elementwise("div", shift, scale)
+        ends = [build.constant(end, shape_of(units), f32) for end in (-MOST_BIAS, MOST_BIAS)]
+        units = build.elementwise("round_even", build.elementwise("clamp", ends[0], units, ends[1]))
+        found = build.convert(units, i32)
+    if zero:
+        op = product.op
+        assert isinstance(op, ContractOp)
+        dims: Sequence[int] = sorted(to_ints(op.rhs_contract if product.weight else op.lhs_contract))
+        added = build.reduce(build.convert(w, i32), "sum", dims)
+        added = build.elementwise("mul", added, build.constant(-zero, shape_of(added), i32))
+        found = added if found is None else build.elementwise("add", found, added)
+    return None if found is None else keep(found)
+
+
+def requantize(sums: IntegerSums) -> None:
+    """Replaces the quantization of a result by integer arithmetic, where nothing else is made of the result."""
+    found = _quantized_behind(sums.result)
+    if found is None:
+        return
+    op, relu = found
+    facts = op.kind.data
+    assert facts.scales is not None and facts.zeros is not None
+    build = StorageBuilder(op)
+    total, out = sums.total, shape_of(op.result)
+    if relu:
+        total = build.elementwise("max", total, build.constant(0, out, i32))
+    inverse = build.constant(float(np.float32(1 / facts.scales[0])), shape_of(sums.scale), f32)
+    factor = keep(short(build, build.elementwise("mul", sums.scale, inverse)))
+    x = build.elementwise("mul", build.convert(total, f32), build.broadcast(factor, out, sums.features))
+    zeros = build.constant(facts.zeros[0], out, f32) if facts.zeros[0] else None
+    stored = build.saturated(x, facts, zeros)
+    op.result.replace_all_uses_with(build.add(StorageOp, [stored], op.result.type))
+
+
+def _quantized_behind(value: SSAValue) -> tuple[QuantizeOp, bool] | None:
+    """The quantization of a value to one scale, behind a relu or not; None where it is used otherwise."""
+    relu = False
+    while (user := value.get_user_of_unique_use()) is not None:
+        if isinstance(user, QuantizeOp):
+            facts = user.kind.data
+            plain = facts.scales is not None and facts.zeros is not None and not facts.blocks
+            return (user, relu) if plain and facts.storage == "i8" else None
+        if isinstance(user, ELEMENTWISE["max"]) and not relu:
+            if 0 not in (splat_of(v) for v in user.operands if v is not value):
+                return None
+            relu = True
+        elif not (isinstance(user, ELEMENTWISE["convert"]) and is_float(element_of(user.results[0]))):
+            return None
+        value = user.results[0]
+    return None
