@@ -111,7 +111,7 @@ def integer_module(traced: TracedSource, config: QuantConfig, machine: Machine) 
     """The module of a source when it is quantized for a machine, with products of integers."""
     module = traced.module.clone()
     with as_compile_error():
-        quantize_module(module, machine, config)
+        quantize_module(module, machine, config, words=False)
         for stage in PIPELINE:
             run_stage(stage, module, machine.name)
             if stage.name == INTEGERS:

@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import UnitAttr, f32, i32
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.base import to_ints
-from ...dialects.dtypes import is_float, tensor
+from ...dialects.dtypes import element_type, is_float, tensor
 from ...dialects.graph import ELEMENTWISE, ContractOp, QuantizeOp, StorageOp
 from ...dialects.graph.interface import element_of, shape_of
 from ..access import splat_of
@@ -33,19 +33,24 @@ PACKED = "graph.packed"
 MOST_BIAS = 2.0**30
 """What is added to sums has no larger magnitude."""
 
-MANTISSA = ~0x1FFF
-"""The bits of an f32 but for the lower 13 of its mantissa."""
+POSITIVE = 0x7FFFE000
+"""The bits of a positive f32 but for the lower 13 of its mantissa."""
+
+
+ui32, ui64 = element_type("ui32"), element_type("ui64")
 
 
 @dataclass
 class IntegerSums:
     """The sums of a product, in i32, with its bias. scale: in f32, what one unit of the sums of each feature stands
-    for; features: the dimensions along which it goes; result: the f32 numbers that the sums stand for."""
+    for; features: the dimensions along which it goes; result: the f32 numbers that the sums stand for;
+    drained: whether they leave the cube times factors."""
 
     total: SSAValue
     scale: SSAValue
     features: tuple[int, ...]
     result: SSAValue
+    drained: bool
 
 
 def keep(value: SSAValue) -> SSAValue:
@@ -56,11 +61,26 @@ def keep(value: SSAValue) -> SSAValue:
 
 
 def short(build: StorageBuilder, x: SSAValue) -> SSAValue:
-    """f32 numbers without the lower 13 bits of their mantissa."""
-    shape = shape_of(x)
-    bits = build.add(ELEMENTWISE["bitcast"], [x], tensor(shape, i32))
-    bits = build.elementwise("and", bits, build.constant(MANTISSA, shape, i32))
+    """Positive f32 numbers without the lower 13 bits of their mantissa."""
+    return _number(build, build.add(ELEMENTWISE["bitcast"], [x], tensor(shape_of(x), ui32)))
+
+
+def _number(build: StorageBuilder, bits: SSAValue) -> SSAValue:
+    shape = shape_of(bits)
+    bits = build.elementwise("and", bits, build.constant(POSITIVE, shape, ui32))
     return build.add(ELEMENTWISE["bitcast"], [bits], tensor(shape, f32))
+
+
+def factors(build: StorageBuilder, x: SSAValue, drained: bool) -> SSAValue:
+    """Factors of features, kept as the machine takes them: where sums are `drained` with factors, as words of 64 bits
+    whose lower half is an f32 of few bits."""
+    x = short(build, x)
+    if not drained:
+        return keep(x)
+    shape = shape_of(x)
+    bits = build.add(ELEMENTWISE["bitcast"], [x], tensor(shape, ui32))
+    words = keep(build.convert(bits, ui64))
+    return _number(build, build.convert(words, ui32))
 
 
 def integer_sums(
@@ -71,9 +91,10 @@ def integer_sums(
     zero: int,
     scale: SSAValue,
     shift: SSAValue | None,
+    drained: bool,
 ) -> IntegerSums:
     """The product of stored numbers x, whose zero point is `zero`, and w, both in i8, plus a shift; scale, shift: f32,
-    over the features of the result."""
+    over the features of the result; drained: whether the cube's sums leave it times factors."""
     op, features = product.op, tuple(feature_dims(product))
     out = shape_of(op.result)
     operands = [x, w] if product.weight else [w, x]
@@ -81,8 +102,9 @@ def integer_sums(
     bias = _bias(build, product, w, zero, scale, shift)
     if bias is not None:
         total = build.elementwise("add", total, build.broadcast(bias, out, features))
-    result = build.elementwise("mul", build.convert(total, f32), build.broadcast(scale, out, features))
-    return IntegerSums(total, scale, features, result)
+    factor = factors(build, scale, drained)
+    result = build.elementwise("mul", build.convert(total, f32), build.broadcast(factor, out, features))
+    return IntegerSums(total, scale, features, result, drained)
 
 
 def _bias(
@@ -123,7 +145,7 @@ def requantize(sums: IntegerSums) -> None:
     if relu:
         total = build.elementwise("max", total, build.constant(0, out, i32))
     inverse = build.constant(float(np.float32(1 / facts.scales[0])), shape_of(sums.scale), f32)
-    factor = keep(short(build, build.elementwise("mul", sums.scale, inverse)))
+    factor = factors(build, build.elementwise("mul", sums.scale, inverse), sums.drained)
     x = build.elementwise("mul", build.convert(total, f32), build.broadcast(factor, out, sums.features))
     zeros = build.constant(facts.zeros[0], out, f32) if facts.zeros[0] else None
     stored = build.saturated(x, facts, zeros)

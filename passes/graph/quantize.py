@@ -88,10 +88,14 @@ def read_config(given: str | Path | QuantConfig) -> QuantConfig:
 
 
 def quantize_module(
-    module: ModuleOp, machine: Machine, config: QuantConfig, weights: Sequence[str] | None = None
+    module: ModuleOp,
+    machine: Machine,
+    config: QuantConfig,
+    weights: Sequence[str] | None = None,
+    words: bool = True,
 ) -> list[NamedProduct]:
     """Quantizes the products of a module at the graph level, in place; gives all that could be. weights: patterns of
-    the arguments that are weights. Raises PassError for a configuration that names what is not there or that the
+    the arguments that are weights; words: whether factors of sums are kept in the form that the machine takes. Raises PassError for a configuration that names what is not there or that the
     machine cannot do, and for a static mode without a scale."""
     inline_calls(module)
     flags = mark_weights(module, weights)
@@ -100,7 +104,7 @@ def quantize_module(
     chosen = [(p, config.choice(p.name)) for p in products]
     for product, choice in chosen:
         _check(product, choice, machine)
-    inputs = Inputs()
+    inputs = Inputs(words and machine.scaled_drains is not None and not machine.fused)
     main = main_function(module)
     fixed = weight_values(main, flags)
     for product, choice in chosen:
@@ -253,7 +257,8 @@ def _numbers(
 class Inputs:
     """Quantized inputs: of products that read the same values in the same way it is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, drained: bool) -> None:
+        self.drained = drained
         self.made: dict[tuple[SSAValue, QuantizedType], SSAValue] = {}
         self.again: list[tuple[SSAValue, SSAValue, Operation]] = []
         self.sums: list[IntegerSums] = []
@@ -352,7 +357,7 @@ def _static(
     if recipe.inputs == "i8" and plain and whole:
         q, scale = _stored_weights(build, product, w, choice, recipe, step, shift)
         ints = build.add(StorageOp, [q], tensor(shape_of(q), i8))
-        sums = integer_sums(build, product, stored, ints, choice.zero, scale, shift)
+        sums = integer_sums(build, product, stored, ints, choice.zero, scale, shift, inputs.drained)
         inputs.sums.append(sums)
         return sums.result, None
     kind = QuantizedType.of(recipe.inputs, "f32", step, choice.zero)

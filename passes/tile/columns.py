@@ -29,23 +29,28 @@ from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
-from ..access import resolve
+from ..access import resolve, splat_of
 from .contraction_axes import Nest
 
 WORD, NUMBER = np.dtype(np.uint64), np.dtype(np.uint32)
+
+POSITIVE = 0x7FFFE000
+"""The bits of a word of which the fixpipe makes a positive factor: no sign, and 10 bits of mantissa."""
 
 
 @dataclass(frozen=True)
 class Columns:
     """A tensor with a number for each column of a product: the number of the fusion's input, its element type, where it
     begins in it, and its strides by axis of the domain, all in elements. axes: that of each dimension, or -1; None
-    where one is no axis from its start on."""
+    where one is no axis from its start on. masked: whether it is of words of which only the bits of positive factors
+    are taken."""
 
     source: int
     element: Attribute
     offset: int
     strides: Mapping[int, int]
     axes: tuple[int, ...] | None
+    masked: bool = False
 
 
 def columns_of(value: SSAValue, user: Operation, fusion: FusionOp, nest: Nest) -> Columns | None:
@@ -56,7 +61,7 @@ def columns_of(value: SSAValue, user: Operation, fusion: FusionOp, nest: Nest) -
         return None
     indices: list[Expr[int]] = [Expr() if a < 0 else Expr.of(a) for a in to_ints(named)]
     load = resolve(value, indices, to_ints(fusion.domain), _is_base)
-    argument = _words_behind(load.base) or load.base
+    argument, masked = _words_behind(load.base, fusion) or (load.base, False)
     if load.fill is not None or not isinstance(argument, BlockArgument):
         return None
     strides = {e.terms[0][0]: s for e, s in zip(load.indices, load.strides, strict=True)}
@@ -66,24 +71,35 @@ def columns_of(value: SSAValue, user: Operation, fusion: FusionOp, nest: Nest) -
         return None
     simple = all(e == Expr() or e == Expr.of(e.terms[0][0]) for e in load.position)
     axes = tuple(e.terms[0][0] if e.terms else -1 for e in load.position) if simple else None
-    return Columns(argument.index, element_of(argument), load.offset, strides, axes)
+    return Columns(argument.index, element_of(argument), load.offset, strides, axes, masked)
 
 
 def _is_base(value: SSAValue) -> bool:
     return isinstance(value.owner, Block) or AXES in value.owner.attributes
 
 
-def _words_behind(value: SSAValue) -> SSAValue | None:
-    """The words whose low bits a value is."""
-    low = value.owner.operands[0] if isinstance(value.owner, ELEMENTWISE["bitcast"]) else None
-    if (
-        low is None
-        or not isinstance(low.owner, ELEMENTWISE["convert"])
-        or dtype_name(element_of(low)) != "ui32"
-    ):
+def _words_behind(value: SSAValue, fusion: FusionOp) -> tuple[SSAValue, bool] | None:
+    """The words whose low bits a value is, and whether only those bits of them that make a positive factor."""
+    if not isinstance(value.owner, ELEMENTWISE["bitcast"]):
+        return None
+    low, masked = value.owner.operands[0], False
+    if isinstance(low.owner, ELEMENTWISE["and"]):
+        bits, mask = low.owner.operands
+        if POSITIVE not in (_splat(bits, fusion), _splat(mask, fusion)):
+            return None
+        low, masked = (mask if _splat(bits, fusion) == POSITIVE else bits), True
+    if not isinstance(low.owner, ELEMENTWISE["convert"]) or dtype_name(element_of(low)) != "ui32":
         return None
     words = low.owner.operands[0]
-    return words if dtype_name(element_of(words)) == "ui64" and shape_of(words) == shape_of(value) else None
+    fits = dtype_name(element_of(words)) == "ui64" and shape_of(words) == shape_of(value)
+    return (words, masked) if fits else None
+
+
+def _splat(value: SSAValue, fusion: FusionOp) -> float | int | None:
+    """The number that a value inside a fusion is everywhere, if that is known."""
+    if isinstance(value, BlockArgument) and value.owner is fusion.body.block:
+        value = fusion.inputs[value.index]
+    return splat_of(value)
 
 
 def known_factors(columns: Columns, fusion: FusionOp, machine: Machine) -> np.ndarray | None:

@@ -144,7 +144,9 @@ class _Chain:
             if (scaled := self._next("mul")) is not None and (factor := _number(scaled)) is not None:
                 return factor, relu
             columns = self._columns("mul", self.element)
-            if columns is not None and known_factors(columns, self.fusion, self.machine) is not None:
+            if columns is not None and (
+                columns.masked or known_factors(columns, self.fusion, self.machine) is not None
+            ):
                 return columns, relu
             if columns is None and (self.total != "f32" or self._peek("round_even") is not None):
                 return 1.0, relu
