@@ -14,6 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from ...dialects.base import integer, to_ints
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import (
+    ELEMENTWISE,
     ArgReduceOp,
     ContractOp,
     ConvOp,
@@ -67,7 +68,7 @@ class Grouper(Dependencies):
     def elementwise(self, op: ElementwiseOp) -> None:
         """Adds an elementwise op to the best group its operands come from, or starts one."""
         values = [v for v in op.operands if not self.of(v).splat]
-        groups = self.candidates(values)
+        groups = [] if self._reloads(op) else self.candidates(values)
         groups.sort(key=lambda g: (-size(g.domain), g.kind == "vector", -g.number))
         for group in groups:
             axes = self.place(group, op)
@@ -89,6 +90,16 @@ class Grouper(Dependencies):
             if size(small.domain) * ABSORB_RATIO <= size(group.domain):
                 self._absorb(group, small, op, identity)
         self._join(group, op, identity)
+
+    def _reloads(self, op: ElementwiseOp) -> bool:
+        """Whether an op widens numbers of 8 bits that are stored in any case, for a product or the like: whoever needs
+        them wider loads them as they are stored, which is less than the wide ones."""
+        if not isinstance(op, ELEMENTWISE["convert"]):
+            return False
+        (x,) = op.operands
+        if self.of(x).width != 1 or itemsize(element_of(op.results[0])) == 1 or x not in self.owner:
+            return False
+        return any(isinstance(u.operation, GraphOp) and _stores(u.operation) for u in x.uses)
 
     def merge(self, first: Group, second: Group) -> bool:
         """Makes two groups of one domain one, unless a third must run between them."""
@@ -361,6 +372,11 @@ class Grouper(Dependencies):
         if axes is None or any(self._matches(group, v, a, axes) is False for v, a in found.items()):
             return None
         return axes
+
+
+def _stores(op: GraphOp) -> bool:
+    """Whether what an op reads is a tensor in memory."""
+    return op.GROUPING in ("contraction", "vector", "index", "move")
 
 
 GROUPINGS: dict[Grouping, Callable[[Grouper, Any], None]] = {

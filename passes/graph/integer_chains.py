@@ -6,23 +6,26 @@ Where nothing but its quantization with a scale t is made of the result, it stay
 
     quantize(relu(...), t)    is    saturate(round(max(x . w + i[n], 0) * f[n]))    with    f = s / t
 
+A residual that is stored, or is another product, is added in units of t, in f16.
+
 s and f have 10 bits of mantissa, as what drains the cube's sums takes them (AscendC, Fixpipe: the lower 13 bits of the
 parameters of VDEQF16 and VREQ8 are 0). Sums are exact, so that nothing else is rounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.dialects.builtin import UnitAttr, f32, i32
+from xdsl.dialects.builtin import UnitAttr, f16, f32, i32
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.base import to_ints
 from ...dialects.dtypes import element_type, is_float, tensor
-from ...dialects.graph import ELEMENTWISE, ContractOp, QuantizeOp, StorageOp
+from ...dialects.graph import ELEMENTWISE, ContractOp, DequantizeOp, QuantizeOp, StorageOp
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.quantized import QuantizedFacts
 from ..access import splat_of
 from .products_named import NamedProduct, feature_dims
 from .quantized import StorageBuilder
@@ -132,39 +135,102 @@ def _bias(
     return None if found is None else keep(found)
 
 
-def requantize(sums: IntegerSums) -> None:
-    """Replaces the quantization of a result by integer arithmetic, where nothing else is made of the result."""
-    found = _quantized_behind(sums.result)
-    if found is None:
-        return
-    op, relu = found
-    facts = op.kind.data
-    assert facts.scales is not None and facts.zeros is not None
-    build = StorageBuilder(op)
-    total, out = sums.total, shape_of(op.result)
-    if relu:
-        total = build.elementwise("max", total, build.constant(0, out, i32))
+def requantize(found: Sequence[IntegerSums]) -> None:
+    """Replaces the quantization of results by integer arithmetic, where nothing else is made of them."""
+    known = {sums.result: sums for sums in found}
+    for sums in found:
+        chain = _to_quantization(sums.result, known)
+        if chain is None:
+            continue
+        op, relu, other = chain
+        build = StorageBuilder(op)
+        stored = (
+            _requantized(build, op, sums, relu) if other is None else _residual(build, op, sums, relu, other)
+        )
+        op.result.replace_all_uses_with(build.add(StorageOp, [stored], op.result.type))
+
+
+def _requantized(build: StorageBuilder, op: QuantizeOp, sums: IntegerSums, relu: bool) -> SSAValue:
+    """Sums as another scale stores them."""
+    facts, out = op.kind.data, shape_of(op.result)
+    total = build.elementwise("max", sums.total, build.constant(0, out, i32)) if relu else sums.total
+    x = _in_units(build, sums, facts, total)
+    zero = _only_zero(facts)
+    return build.saturated(x, facts, build.constant(zero, out, f32) if zero else None)
+
+
+def _residual(
+    build: StorageBuilder, op: QuantizeOp, sums: IntegerSums, relu: bool, other: IntegerSums | DequantizeOp
+) -> SSAValue:
+    """Sums and what is added to them, both in units of the scale that stores the result: in f16, which has 11 bits for
+    the 8 of it."""
+    facts, out = op.kind.data, shape_of(op.result)
+    x = build.convert(_in_units(build, sums, facts, sums.total), f16)
+    if isinstance(other, IntegerSums):
+        y = build.convert(_in_units(build, other, facts, other.total), f16)
+    else:
+        source = other.kind.data
+        stored = build.convert(build.add(StorageOp, [other.x], tensor(out, other.kind.storage)), f16)
+        zero = _only_zero(source)
+        if zero:
+            stored = build.elementwise("sub", stored, build.constant(zero, out, f16))
+        (factor,) = source.quotients(facts)
+        y = build.elementwise("mul", stored, build.constant(factor, out, f16))
+    x = build.elementwise("round_even", build.elementwise("add", x, y))
+    zero = _only_zero(facts)
+    if zero:
+        x = build.elementwise("add", x, build.constant(zero, out, f16))
+    low, high = facts.range
+    ends = [build.constant(end, out, f16) for end in (max(low, zero) if relu else low, high)]
+    return build.convert(build.elementwise("clamp", ends[0], x, ends[1]), element_type(facts.storage))
+
+
+def _in_units(build: StorageBuilder, sums: IntegerSums, facts: QuantizedFacts, total: SSAValue) -> SSAValue:
+    """Sums as f32 numbers of units of a scale."""
+    assert facts.scales is not None
     inverse = build.constant(float(np.float32(1 / facts.scales[0])), shape_of(sums.scale), f32)
     factor = factors(build, build.elementwise("mul", sums.scale, inverse), sums.drained)
-    x = build.elementwise("mul", build.convert(total, f32), build.broadcast(factor, out, sums.features))
-    zeros = build.constant(facts.zeros[0], out, f32) if facts.zeros[0] else None
-    stored = build.saturated(x, facts, zeros)
-    op.result.replace_all_uses_with(build.add(StorageOp, [stored], op.result.type))
+    return build.elementwise(
+        "mul", build.convert(total, f32), build.broadcast(factor, shape_of(total), sums.features)
+    )
 
 
-def _quantized_behind(value: SSAValue) -> tuple[QuantizeOp, bool] | None:
-    """The quantization of a value to one scale, behind a relu or not; None where it is used otherwise."""
-    relu = False
+def _only_zero(facts: QuantizedFacts) -> int:
+    assert facts.zeros is not None
+    return facts.zeros[0]
+
+
+def _to_quantization(
+    value: SSAValue, known: Mapping[SSAValue, IntegerSums]
+) -> tuple[QuantizeOp, bool, IntegerSums | DequantizeOp | None] | None:
+    """The quantization of a value to one scale, behind the addition of another quantized value or not, and behind a
+    relu or not; None where the value is used otherwise."""
+    relu, other = False, None
     while (user := value.get_user_of_unique_use()) is not None:
         if isinstance(user, QuantizeOp):
-            facts = user.kind.data
-            plain = facts.scales is not None and facts.zeros is not None and not facts.blocks
-            return (user, relu) if plain and facts.storage == "i8" else None
+            return (user, relu, other) if _is_plain(user.kind.data) else None
         if isinstance(user, ELEMENTWISE["max"]) and not relu:
             if 0 not in (splat_of(v) for v in user.operands if v is not value):
                 return None
             relu = True
+        elif isinstance(user, ELEMENTWISE["add"]) and not relu and other is None:
+            added = next((v for v in user.operands if v is not value), value)
+            while isinstance(added.owner, ELEMENTWISE["convert"]) and is_float(
+                element_of(added.owner.operands[0])
+            ):
+                added = added.owner.operands[0]
+            made = added.owner
+            other = known.get(added)
+            if other is None and isinstance(made, DequantizeOp) and _is_plain(made.kind.data):
+                other = made
+            if other is None or (isinstance(other, IntegerSums) and added is value):
+                return None
         elif not (isinstance(user, ELEMENTWISE["convert"]) and is_float(element_of(user.results[0]))):
             return None
         value = user.results[0]
     return None
+
+
+def _is_plain(facts: QuantizedFacts) -> bool:
+    """Whether numbers are stored in i8 with one known scale."""
+    return facts.storage == "i8" and facts.scales is not None and facts.zeros is not None and not facts.blocks

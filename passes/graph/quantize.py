@@ -94,9 +94,12 @@ def quantize_module(
     weights: Sequence[str] | None = None,
     words: bool = True,
 ) -> list[NamedProduct]:
-    """Quantizes the products of a module at the graph level, in place; gives all that could be. weights: patterns of
-    the arguments that are weights; words: whether factors of sums are kept in the form that the machine takes. Raises PassError for a configuration that names what is not there or that the
-    machine cannot do, and for a static mode without a scale."""
+    """Quantizes the products of a module at the graph level, in place; gives all that could be.
+
+    weights: patterns of the arguments that are weights; words: whether factors of sums are kept in the form that the
+    machine takes. Raises PassError for a configuration that names what is not there or that the machine cannot do, and
+    for a static mode without a scale.
+    """
     inline_calls(module)
     flags = mark_weights(module, weights)
     products = named_products(module, flags)
@@ -110,8 +113,8 @@ def quantize_module(
     for product, choice in chosen:
         _quantize(product, choice, inputs, fixed)
     inputs.read_again()
-    for sums in inputs.sums:
-        requantize(sums)
+    erase_dead(main.body.block)  # what is not used any more is no use of a result
+    requantize(inputs.sums)
     erase_dead(main.body.block)
     return products
 
@@ -288,12 +291,7 @@ class Inputs:
         while isinstance(source.owner, MOVES):
             moves.append(source.owner)
             source = source.owner.x
-        found = self.made.get((source, kind))
-        if found is None:
-            after = StorageBuilder(_after(source, build.at))
-            self._before_windows(source, kind)
-            wide = after.convert(source, f32)
-            found = self.made[source, kind] = after.add(QuantizeOp, [wide], tensor(shape_of(source), kind))
+        found = self._value(source, kind, build.at)
         made = found
         found = build.add(StorageOp, [found], tensor(shape_of(source), kind.storage))
         if not isinstance(product.op, ContractOp) and isinstance(found.owner, Operation):
@@ -304,18 +302,25 @@ class Inputs:
             )
         return found
 
-    def _before_windows(self, source: SSAValue, kind: QuantizedType) -> None:
-        """Stores what the largest of windows are taken of in the same way: they are stored numbers, too."""
+    def _value(self, source: SSAValue, kind: QuantizedType, before: Operation) -> SSAValue:
+        """A value as it is stored. The largest numbers of windows are stored as the largest of what is stored."""
+        found = self.made.get((source, kind))
+        if found is not None:
+            return found
         op = source.owner
-        if (
-            not isinstance(op, ReduceWindowOp)
-            or text(op.kind) != "max"
-            or not isinstance(op.x.owner, Operation)
-        ):
-            return
-        build = StorageBuilder(op)
-        narrow = build.convert(stored_as(build, build.convert(op.x, f32), kind), element_of(op.x))
-        op.operands[list(op.operands).index(op.x)] = narrow
+        after = StorageBuilder(_after(source, before))
+        if isinstance(op, ReduceWindowOp) and text(op.kind) == "max" and isinstance(op.x.owner, Operation):
+            inner = self._value(op.x, kind, op)
+            inner = after.add(StorageOp, [inner], tensor(shape_of(inner), kind.storage))
+            windows = after.add(
+                ReduceWindowOp, [inner], tensor(shape_of(source), kind.storage), **op.properties
+            )
+            found = after.add(StorageOp, [windows], tensor(shape_of(source), kind))
+        else:
+            wide = after.convert(source, f32)
+            found = after.add(QuantizeOp, [wide], tensor(shape_of(source), kind))
+        self.made[source, kind] = found
+        return found
 
     def read_again(self) -> None:
         """What elementwise ops read of an input behind the convolution that it is quantized for is what is stored:

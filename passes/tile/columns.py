@@ -29,7 +29,7 @@ from ...dialects.graph.control import AXES
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
-from ..access import resolve, splat_of
+from ..access import resolve
 from .contraction_axes import Nest
 
 WORD, NUMBER = np.dtype(np.uint64), np.dtype(np.uint32)
@@ -95,11 +95,14 @@ def _words_behind(value: SSAValue, fusion: FusionOp) -> tuple[SSAValue, bool] | 
     return (words, masked) if fits else None
 
 
-def _splat(value: SSAValue, fusion: FusionOp) -> float | int | None:
-    """The number that a value inside a fusion is everywhere, if that is known."""
+def _splat(value: SSAValue, fusion: FusionOp) -> int | None:
+    """The whole number that a value inside a fusion is everywhere, if that is known."""
     if isinstance(value, BlockArgument) and value.owner is fusion.body.block:
         value = fusion.inputs[value.index]
-    return splat_of(value)
+    made = value.owner
+    if not isinstance(made, ConstantOp) or not made.value.data.splat or made.value.data.dtype[0] not in "iu":
+        return None
+    return int(made.value.data.elements()[0])
 
 
 def known_factors(columns: Columns, fusion: FusionOp, machine: Machine) -> np.ndarray | None:
