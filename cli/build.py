@@ -57,7 +57,15 @@ def options_of(args: argparse.Namespace) -> Options:
     donate = tuple(
         int(d) if re.fullmatch(r"-?\d+", d) else d for d in re.split(r"\s*,\s*", args.donate.strip()) if d
     )
-    return Options(getattr(args, "memory", "typed"), schedule=schedule, host=args.host, donate=donate)
+    weights = tuple(w for w in args.weights.split(",") if w) or None
+    return Options(
+        getattr(args, "memory", "typed"),
+        schedule=schedule,
+        host=args.host,
+        donate=donate,
+        quantization=args.quant_config,
+        weights=weights,
+    )
 
 
 def stages_of(args: argparse.Namespace) -> Sequence[Stage]:

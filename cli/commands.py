@@ -29,6 +29,7 @@ from .output import (
     write_program,
     write_reproducer,
 )
+from .quantize import quantize
 from .source import (
     SourceSpec,
     check_takes,
@@ -51,6 +52,11 @@ def _verify(
     if twin is not None:
         check_takes(twin, inputs)
         options["against"] = twin.fn
+    elif args.quant_config and source.fn is not None:
+        from ..quantization.fake import fake_quant
+
+        weights = [w for w in args.weights.split(",") if w] or None
+        options["against"] = fake_quant(source.fn, args.quant_config, target=args.target, weights=weights)
     with working(f"verifying {source.name}") as say, user_code(*user_of(user)):
         options["progress"] = lambda what, done, steps: say(f"verifying {source.name}: {what}", done, steps)
         return verify(source.compiled, *inputs, target=args.target, **options)
@@ -222,6 +228,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "trace": trace,
     "compile": emit,
     "calibrate": calibrate,
+    "quantize": quantize,
     "explain": inspect.explain,
     "machines": inspect.machines,
     "ops": inspect.ops,

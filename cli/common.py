@@ -37,7 +37,9 @@ class OneLineParser(argparse.ArgumentParser):
         if left:
             parser = self._of(getattr(parsed, "command", None))
             options = [o for action in parser._actions for o in action.option_strings]
-            parser.error(f"unrecognized arguments: {' '.join(left)}{suggestion(left[0].split('=')[0], options)}")
+            parser.error(
+                f"unrecognized arguments: {' '.join(left)}{suggestion(left[0].split('=')[0], options)}"
+            )
         return parsed
 
     def _of(self, command: str | None) -> OneLineParser:

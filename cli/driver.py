@@ -82,7 +82,9 @@ class TilewrightOptMain(xDSLOptMain):
         for extension in EXTENSIONS:
             self.available_frontends[extension] = lambda io: self._read(io.read(), 1)
         for name, entry in entries("frontends", FILE_TYPES).items():
-            self.available_frontends[name] = lambda io, e=entry: read_with(e, io.read(), self.get_input_name())
+            self.available_frontends[name] = lambda io, e=entry: read_with(
+                e, io.read(), self.get_input_name()
+            )
 
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         super().register_all_arguments(arg_parser)

@@ -16,6 +16,7 @@ from .help import texts
 if TYPE_CHECKING:
     from ..frontends.text import Diagnostic
 
+
 @dataclass
 class _Formatted:
     """What became of a file. text: its canonical form; None where `problem` or `diagnostics` say why there is none."""

@@ -40,6 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_reduce(command)
     _add_output(command)
     add_fmt(commands)
+    _add_quantize(command)
     _add_calibrate(commands)
     add_commands(commands, command)
     return parser
@@ -54,7 +55,9 @@ def _common() -> OneLineParser:
         help="model.py:function, model.tw[:function], or an .mlir file; - is MLIR from stdin",
     )
     common.add_argument(
-        "--target", metavar="T", help=f"chip, or a .toml (default: what an .mlir file says, else {DEFAULT_TARGET})"
+        "--target",
+        metavar="T",
+        help=f"chip, or a .toml (default: what an .mlir file says, else {DEFAULT_TARGET})",
     )
     common.add_argument(
         "--shapes",
@@ -83,6 +86,17 @@ def _common() -> OneLineParser:
         metavar="ARGS",
         default="",
         help="arguments, by name or position, whose memory the program may use: params,opt_state or 0,-1",
+    )
+    common.add_argument(
+        "--quant-config",
+        metavar="C",
+        help="quantize products: a .toml file of `tilewright quantize`, or a mode such as w8a8-dynamic",
+    )
+    common.add_argument(
+        "--weights",
+        metavar="ARGS",
+        default="",
+        help="arguments that are weights, by name or pattern: what depends on them alone is computed once",
     )
     common.add_argument("--json", action="store_true", help="print one JSON object")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -137,7 +151,9 @@ def _add_reduce(command: AddCommand) -> None:
         metavar="FILE",
         help="the program (default reduced.mlir), and its inputs beside it as .npz",
     )
-    reduce.add_argument("--stages", metavar="FILE.py:NAME", help="passes to run instead: a sequence of pipeline stages")
+    reduce.add_argument(
+        "--stages", metavar="FILE.py:NAME", help="passes to run instead: a sequence of pipeline stages"
+    )
     reduce.add_argument("--tests", type=int, metavar="N", help="candidates to try at most")
 
 
@@ -149,6 +165,50 @@ def _add_output(command: AddCommand) -> None:
     levels = ("graph", "tile", "npu", "tw")
     emit.add_argument("--emit", choices=levels, default="npu", help="default npu; tw: the graph as .tw text")
     emit.add_argument("-o", "--output", metavar="FILE", help="write there instead of stdout")
+
+
+def _add_quantize(command: AddCommand) -> None:
+    parser = command(
+        "quantize", "quantize the products of a program with example data; write the configuration"
+    )
+    parser.add_argument(
+        "--data", metavar="D", help="batches: an .npz file of inputs (and labels), or FILE.py:FN"
+    )
+    parser.add_argument("--mode", default="w8a8", metavar="M", help="the mode of all products (default w8a8)")
+    parser.add_argument(
+        "--search",
+        default="",
+        metavar="MODES",
+        help="look for a mode of each product, from the most precise to the cheapest: f16,w8a16,w8a8",
+    )
+    parser.add_argument(
+        "--metric",
+        default="sqnr",
+        metavar="M",
+        help="sqnr (default), cosine, accuracy, perplexity or FILE.py:FN",
+    )
+    parser.add_argument("--max-drop", type=float, metavar="X", help="how far the metric may drop")
+    parser.add_argument(
+        "--pin",
+        action="append",
+        default=[],
+        metavar="P=M",
+        help="modes by name: \"params['head']*=f16,vision.*=i8\"",
+    )
+    parser.add_argument(
+        "--method",
+        default="auto",
+        choices=("auto", "minmax", "ema", "percentile", "mse", "kl", "aciq"),
+        help="how limits of inputs are found (default auto)",
+    )
+    parser.add_argument(
+        "--recover",
+        default="",
+        metavar="STEPS",
+        help="what makes up for the loss: equalize,smooth,awq,gptq,round,bias",
+    )
+    parser.add_argument("--plot", metavar="FILE.png", help="draw the front of a search")
+    parser.add_argument("-o", "--output", default="quant.toml", metavar="FILE", help="default quant.toml")
 
 
 def _add_calibrate(commands: argparse._SubParsersAction[OneLineParser]) -> None:

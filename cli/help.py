@@ -29,6 +29,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "tilewright compile model.mlir --schedule base_m=64 -o out.mlir",
     ),
     "fmt": ("tilewright fmt model.tw", "tilewright fmt --check *.tw"),
+    "quantize": (
+        "tilewright quantize model.py:forward --data batches.npz --metric accuracy -o int8.toml",
+        "tilewright quantize model.py:forward --data model.py:batches --search f16,w8a16,w8a8 --max-drop 0.5",
+        "tilewright report model.py:forward --quant-config int8.toml --weights params",
+    ),
     "calibrate": ("tilewright calibrate records.json --plot fit.png",),
     "explain": (
         "tilewright explain model.py:forward -o report.html",

@@ -287,7 +287,9 @@ def _read_types(file: str) -> list[Any]:
 
     def read(stream: Any) -> Any:
         version = npy.read_magic(stream)
-        shape, _, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(stream)
+        shape, _, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(
+            stream
+        )
         if dtype.hasobject:
             raise ValueError("arrays of objects")
         return jax.ShapeDtypeStruct(shape, dtype)

@@ -142,7 +142,7 @@ def quantize(
         source,
         *args,
         target=target,
-        options=replace(options or Options(), quantization=chosen, weights=_packed(traced, patterns)),
+        options=replace(options or Options(), quantization=chosen, weights=packed_patterns(traced, patterns)),
         **kwargs,
     )
     function = fake_quant(source, chosen, target=target, weights=patterns)
@@ -150,7 +150,7 @@ def quantize(
     return Quantized(program, function, chosen, table)
 
 
-def _packed(traced: TracedSource, patterns: Sequence[str] | None) -> tuple[str, ...]:
+def packed_patterns(traced: TracedSource, patterns: Sequence[str] | None) -> tuple[str, ...]:
     """The patterns by which weights are packed: as they were given, or the paths of those that were found."""
     if patterns is not None:
         return tuple(patterns)

@@ -1,0 +1,156 @@
+"""`tilewright quantize`: calibrates a program, measures what it loses, and writes its configuration."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from ..api.sources import as_compile_error
+from ..passes.graph.quantize import read_config
+from ..passes.graph.recipes import QuantConfig
+from .common import CliError, os_message, working
+from .source import example_inputs, find_function, find_source, user_code
+
+LABELS = "labels"
+"""The array of a data file that is not an input."""
+
+
+def quantize(args: argparse.Namespace) -> int:
+    """Prints the table of products, or of the front of a search, and writes the configuration."""
+    from ..quantization.quantize import quantize as run
+    from ..quantization.search import search
+
+    source = find_source(args.source)
+    inputs = example_inputs(source, args.shapes, args.inputs, True)
+    if inputs is None:
+        raise CliError(
+            f"{args.source}: quantization looks at weights: give them with --inputs, or in {source.name}_inputs"
+        )
+    data, labels = _data(args.data) if args.data else (None, None)
+    pins = parse_mode_pins(args.pin)
+    metric = _metric(args.metric)
+    weights = [w for w in args.weights.split(",") if w] or None
+    common: dict[str, Any] = {"data": data, "labels": labels, "metric": metric, "method": args.method}
+    common |= {"weights": weights, "target": args.target}
+    who = (None, None) if source.fn is None else (source.path, source.fn)
+    with working(f"quantizing {source.name}"), user_code(*who):
+        if args.search:
+            modes = [m for m in args.search.split(",") if m]
+            found = search(source.compiled, *inputs, modes=modes, max_drop=args.max_drop, pins=pins, **common)
+            if found.best is None:
+                raise CliError(
+                    f"no configuration keeps {found.metric} within {args.max_drop} of {found.original:.4g}"
+                )
+            config, text = found.best.config, str(found)
+            shown: dict[str, Any] = {"points": [_point(p) for p in found.points]}
+            shown["sensitivity"] = [asdict(row) for row in found.sensitivity]
+            if args.plot:
+                found.plot(args.plot)
+        else:
+            with as_compile_error():
+                wanted = read_config(args.quant_config or args.mode)
+            wanted = replace(wanted, pins={**pins, **wanted.pins})
+            made = run(source.compiled, *inputs, config=wanted, recover=_words(args.recover), **common)
+            drop = made.table.before - made.table.after
+            if args.max_drop is not None and drop > args.max_drop:
+                raise CliError(
+                    f"{made.table.metric} drops by {drop:.4g}, more than {args.max_drop:g}: {made.table.summary}"
+                )
+            config, report = made.config, made.program.report()
+            text = f"{made.table}\n{report}"
+            if report.packing_microseconds is not None:
+                text += f"\npacking the weights, once: {report.packing_microseconds:,.1f} us"
+            shown = {"table": asdict(made.table), "report": report.to_dict()}
+    _save(config, args.output)
+    if args.json:
+        print(json.dumps({"source": args.source, "output": args.output, **shown}, indent=2, default=str))
+    else:
+        print(text)
+        print(f"wrote {args.output}: use it with --quant-config {args.output}")
+    return 0
+
+
+def _save(config: QuantConfig, path: str) -> None:
+    try:
+        config.save(path)
+    except OSError as error:
+        raise CliError(os_message(error)) from None
+
+
+def _words(text: str) -> list[str]:
+    return [w for w in text.split(",") if w]
+
+
+def _point(point: Any) -> dict[str, Any]:
+    return {
+        "metric": point.metric,
+        "drop": point.drop,
+        "microseconds": point.microseconds,
+        "weight_bytes": point.weight_bytes,
+        "energy_joules": point.energy_joules,
+        "products": point.counts,
+    }
+
+
+def parse_mode_pins(texts: Sequence[str]) -> dict[str, str]:
+    """Modes by patterns of products: `vision.*=w8a8,text.*=f16`. Raises CliError."""
+    pins: dict[str, str] = {}
+    for part in (p for text in texts for p in text.split(",") if p):
+        pattern, equals, mode = part.rpartition("=")
+        if not equals or not pattern:
+            raise CliError(f"--pin {part}: write PATTERN=MODE, as in \"params['head']*=f16\"")
+        pins[pattern] = {"i8": "w8a8", "f32": "origin"}.get(mode, mode)
+    return pins
+
+
+def _metric(text: str) -> Any:
+    """A metric by its name, or a function FILE.py:FN of results and labels."""
+    if ".py:" not in text:
+        return text
+    found = find_function(text).fn
+    assert found is not None
+    return found
+
+
+def _data(text: str) -> tuple[list[Any], list[Any] | None]:
+    """Batches and their labels: from an .npz file whose arrays are the inputs, each with the batches along a first
+    dimension, and `labels`; or from a function FILE.py:FN without arguments that gives batches, or (batches, labels).
+    Raises CliError."""
+    if ".py:" in text:
+        spec = find_function(text)
+        assert spec.fn is not None
+        with user_code(spec.path, spec.fn):
+            made = spec.fn()
+        pair = isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], list)
+        batches, labels = made if pair else (made, None)
+        return list(batches), None if labels is None else list(labels)
+    path = Path(text)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays: Mapping[str, np.ndarray] = dict(file) if not isinstance(file, np.ndarray) else {"x": file}
+    except OSError as error:
+        raise CliError(os_message(error)) from None
+    except (ValueError, BadZipFile) as error:
+        raise CliError(f"{text}: no .npz file of arrays ({error})") from None
+    inputs = [a for name, a in arrays.items() if name != LABELS]
+    if not inputs or any(a.ndim == 0 for a in inputs):
+        raise CliError(f"{text}: has no arrays with batches along a first dimension")
+    counts = {len(a) for a in arrays.values()}
+    if len(counts) != 1:
+        raise CliError(
+            f"{text}: its arrays have {', '.join(map(str, sorted(counts)))} batches: they must be as many"
+        )
+    batches = list(_rows(inputs))
+    return batches, list(arrays[LABELS]) if LABELS in arrays else None
+
+
+def _rows(arrays: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, ...]]:
+    for i in range(len(arrays[0])):
+        yield tuple(a[i] for a in arrays)

@@ -1,0 +1,336 @@
+"""Mixed precision by search: how sensitive each product is, and the front of quality against modelled cost.
+
+One function computes the program with each product in any of some modes, which are chosen at run time: XLA compiles it
+once, however many configurations are tried. The cost of those on the front is that of whole programs, compiled and
+simulated.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from ..api.program import Options, compile
+from ..api.signature import CompileError
+from ..dialects.graph import GraphOp
+from ..machine import DEFAULT_TARGET, Machine
+from ..passes.graph.products_named import NamedProduct
+from ..passes.graph.recipes import ProductChoice, QuantConfig, recipe_of
+from ..support.progress import showing
+from .calibrate import batches_of, gather, with_scales
+from .measures import COMPARED, Metric, scorer
+from .modes import product_in_mode
+from .quantize import packed_patterns, weight_bytes
+from .traced import ChangedRunner, TracedSource, trace_source
+
+MODES = ("f16", "w8a16", "w8a8")
+"""What is searched where nothing else is said, from the most precise to the cheapest."""
+
+POINTS = 9
+"""At most so many configurations are compiled for their cost."""
+
+
+@dataclass(frozen=True)
+class SensitivityRow:
+    """What it does to the metric when one product alone is in a mode, the others in the most precise one."""
+
+    product: str
+    mode: str
+    metric: float
+    drop: float
+    weight_bytes: int
+
+
+@dataclass(frozen=True)
+class ParetoPoint:
+    """One configuration: the metric, what it drops by, and the whole program's modelled cost."""
+
+    config: QuantConfig
+    metric: float
+    drop: float
+    microseconds: float
+    weight_bytes: int
+    energy_joules: float
+    counts: dict[str, int]
+
+    @property
+    def said(self) -> str:
+        """How many products are in each mode."""
+        return ", ".join(f"{n} {mode}" for mode, n in self.counts.items() if n)
+
+
+@dataclass(frozen=True)
+class QuantSearch:
+    """What was found. points: from the most precise configuration to the cheapest; front: those that no other beats in
+    metric and microseconds; best: the cheapest one whose drop is allowed, None where there is none."""
+
+    sensitivity: tuple[SensitivityRow, ...]
+    points: tuple[ParetoPoint, ...]
+    best: ParetoPoint | None
+    metric: str
+    original: float
+
+    @property
+    def front(self) -> tuple[ParetoPoint, ...]:
+        """The points that no other one beats in both the metric and microseconds."""
+        return tuple(
+            p
+            for p in self.points
+            if not any(
+                (q.metric >= p.metric and q.microseconds < p.microseconds)
+                or (q.metric > p.metric and q.microseconds <= p.microseconds)
+                for q in self.points
+            )
+        )
+
+    def __str__(self) -> str:
+        head = ["", self.metric, "drop", "us", "weights kB", "mJ", "products"]
+        front = {id(p) for p in self.front}
+        rows = [
+            [
+                "*" if p is self.best else "+" if id(p) in front else "",
+                f"{p.metric:.4g}", f"{p.drop:.3g}", f"{p.microseconds:.1f}", f"{p.weight_bytes / 1e3:.1f}",
+                f"{p.energy_joules * 1e3:.3g}", p.said,
+            ]
+            for p in self.points
+        ]  # fmt: skip
+        widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
+        lines = [
+            "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in (head, *rows)
+        ]
+        return "\n".join([*lines, f"original: {self.original:.4g}; + on the front, * chosen"])
+
+    def plot(self, path: str | Path) -> None:
+        """Draws the metric against microseconds. Raises CompileError where the file cannot be written."""
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+        axes.plot(
+            [p.microseconds for p in self.points], [p.metric for p in self.points], "o", color="#999999"
+        )
+        ordered = sorted(self.front, key=lambda p: p.microseconds)
+        axes.plot(
+            [p.microseconds for p in ordered],
+            [p.metric for p in ordered],
+            "o-",
+            color="#1f6fb2",
+            label="front",
+        )
+        if self.best is not None:
+            axes.plot(
+                [self.best.microseconds],
+                [self.best.metric],
+                "*",
+                markersize=16,
+                color="#d1495b",
+                label="chosen",
+            )
+        for p in ordered:
+            axes.annotate(
+                p.said, (p.microseconds, p.metric), fontsize=7, xytext=(4, 4), textcoords="offset points"
+            )
+        axes.set_xlabel("modelled microseconds")
+        axes.set_ylabel(self.metric)
+        axes.legend()
+        try:
+            figure.savefig(path)
+        except (OSError, ValueError) as error:
+            raise CompileError(f"{path}: {error}") from None
+        finally:
+            pyplot.close(figure)
+
+
+class SwitchedModes:
+    """A traced source in which each product's mode is chosen at run time."""
+
+    def __init__(self, traced: TracedSource, choices: Mapping[str, Sequence[ProductChoice]]):
+        self.traced, self.names = traced, list(choices)
+        self.choices = choices
+        self.run = jax.jit(self._run)
+
+    def _run(self, numbers: Array, leaves: Sequence[Array]) -> list[Array]:
+        changes = {
+            name: self._switch(p, numbers[i])
+            for i, name in enumerate(self.names)
+            for p in self.traced.products
+            if p.name == name
+        }
+        return self.traced.run(ChangedRunner(self.traced.products, changes), leaves)
+
+    def _switch(self, product: NamedProduct, number: Array) -> Callable[[Array, Array], Array]:
+        choices = self.choices[product.name]
+
+        def compute(x: Array, w: Array) -> Array:
+            branches = [lambda x, w, c=c: product_in_mode(product, c, x, w) for c in choices]
+            return lax.switch(number, branches, x, w)
+
+        return compute
+
+
+def search(
+    source: Any,
+    /,
+    *args: Any,
+    data: Any = None,
+    labels: Sequence[Any] | None = None,
+    metric: str | Metric = "sqnr",
+    modes: Sequence[str] = MODES,
+    max_drop: float | None = None,
+    pins: Mapping[str, str] | None = None,
+    method: str = "auto",
+    weights: str | Sequence[str] | None = None,
+    target: str | None = None,
+    progress: bool = True,
+    **kwargs: Any,
+) -> QuantSearch:
+    """Looks for the cheapest modes of a program's products that keep a metric.
+
+    Products are moved one by one from the most precise of `modes` to the cheapest, those first that cost the metric
+    least for the bytes of weights and multiplications that they save. pins: modes by patterns of products' names, which
+    stay; max_drop: how far the metric may be below the original's, in its own units (in dB below the best for `sqnr`);
+    the others as in `tw.quantize`. Raises CompileError as that does.
+    """
+    if len(modes) < 2 or len(set(modes)) != len(modes):
+        raise CompileError(
+            "a search needs at least two different modes, from the most precise to the cheapest"
+        )
+    patterns = (weights,) if isinstance(weights, str) else weights
+    machine = Machine.load(target or DEFAULT_TARGET)
+    traced = trace_source(source, args, kwargs, patterns)
+    if not traced.products:
+        raise CompileError(f"{traced.name} has no products with weights: there is nothing to quantize")
+    batches = batches_of(traced, source, args, kwargs, data)
+    base = QuantConfig("origin", dict(pins or {}))
+    base.check_names(traced.names)
+    ladders = {n: [base.mode_of(n)] if _is_pinned(base, n) else list(modes) for n in traced.names}
+    needing = [n for n, ms in ladders.items() if any(recipe_of(m).static for m in ms)]
+    statistics = gather(traced, batches, needing, progress)
+
+    def choice(name: str, mode: str) -> ProductChoice:
+        made = QuantConfig(products={name: ProductChoice(mode)})
+        return with_scales(traced, made, statistics, method).choice(name)
+
+    choices = {n: [choice(n, m) for m in ms] for n, ms in ladders.items()}
+    switched = SwitchedModes(traced, choices)
+    originals = SwitchedModes(traced, {})
+    references = [jax.device_get(originals.run(jnp.zeros(0, jnp.int32), b)) for b in batches]
+    score = scorer(metric, references, labels, traced.signature.unflatten)
+
+    def measure(numbers: Mapping[str, int]) -> float:
+        chosen = jnp.asarray([numbers[n] for n in switched.names], jnp.int32)
+        return score([jax.device_get(switched.run(chosen, b)) for b in batches])
+
+    start = dict.fromkeys(ladders, 0)
+    walk, rows, found = [(start, measure(start))], [], 0
+    with showing("searching", 2.0 if progress else 1e9) as say:
+        alone = {}
+        for name, i in ((n, i) for n, ms in ladders.items() for i in range(1, len(ms))):
+            say(f"searching: {name} in {ladders[name][i]}", found, sum(len(m) - 1 for m in ladders.values()))
+            found += 1
+            value = measure({**start, name: i})
+            alone[name, i] = value
+            product = next(p for p in traced.products if p.name == name)
+            kept = weight_bytes(product, choices[name][i].recipe)
+            rows.append(SensitivityRow(name, ladders[name][i], value, walk[0][1] - value, kept))
+        for name, i in _order(traced, ladders, choices, alone, walk[0][1]):
+            numbers = {**walk[-1][0], name: i}
+            walk.append((numbers, measure(numbers)))
+    original = score(references) if metric not in COMPARED else walk[0][1]
+    points = _priced(
+        source, args, kwargs, traced, walk, choices, ladders, original, machine, base, patterns, max_drop
+    )
+    allowed = [p for p in points if max_drop is None or p.drop <= max_drop]
+    best = min(allowed, key=lambda p: (p.microseconds, p.drop), default=None)
+    name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
+    return QuantSearch(tuple(rows), tuple(points), best, name, original)
+
+
+def _is_pinned(config: QuantConfig, name: str) -> bool:
+    return config.mode_of(name) != config.default or any(
+        config.mode_of(name) == m for m in config.pins.values()
+    )
+
+
+def _order(
+    traced: TracedSource,
+    ladders: Mapping[str, Sequence[str]],
+    choices: Mapping[str, Sequence[ProductChoice]],
+    alone: Mapping[tuple[str, int], float],
+    best: float,
+) -> list[tuple[str, int]]:
+    """The steps from the most precise configuration to the cheapest: those first that lose least for what they save.
+    A product's steps stay in their order."""
+    saved: dict[tuple[str, int], float] = {}
+    for p in traced.products:
+        op = p.op
+        assert isinstance(op, GraphOp)
+        bits = [_bits(c) for c in choices[p.name]]
+        for i in range(1, len(ladders[p.name])):
+            fewer = weight_bytes(p, choices[p.name][i - 1].recipe) - weight_bytes(
+                p, choices[p.name][i].recipe
+            )
+            # a multiply-add counts as much as the bytes that the cube takes for it: 16 of each side in one cycle
+            saved[p.name, i] = max(fewer, 0) + op.flops() * max(bits[i - 1] - bits[i], 0) / 2**14 + 1
+    loss = {key: max(best - value, 0.0) for key, value in alone.items()}
+    rate = {key: loss[key] / saved[key] for key in alone}
+    for name, i in sorted(alone):  # a step is not taken before the one that it follows
+        if i > 1:
+            rate[name, i] = max(rate[name, i], rate[name, i - 1])
+    return sorted(alone, key=lambda key: (rate[key], key[1], key[0]))
+
+
+def _bits(choice: ProductChoice) -> int:
+    """Bits of the wider operand of a product on the cube."""
+    recipe = choice.recipe
+    if recipe.inputs is None:
+        return {"f16": 16, "bf16": 16}.get(recipe.compute or "", 32)
+    return 16 if recipe.inputs == "i16" else 8
+
+
+def _priced(
+    source: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    traced: TracedSource,
+    walk: Sequence[tuple[Mapping[str, int], float]],
+    choices: Mapping[str, Sequence[ProductChoice]],
+    ladders: Mapping[str, Sequence[str]],
+    original: float,
+    machine: Machine,
+    base: QuantConfig,
+    patterns: Sequence[str] | None,
+    max_drop: float | None,
+) -> list[ParetoPoint]:
+    """The configurations of the walk whose cost is modelled: the ends, the last one that is allowed, and some between."""
+    last = max(
+        (i for i, (_, v) in enumerate(walk) if max_drop is None or original - v <= max_drop), default=0
+    )
+    places = sorted(
+        {0, len(walk) - 1, last, *np.linspace(0, len(walk) - 1, POINTS - 1).round().astype(int).tolist()}
+    )
+    out = []
+    for i in places:
+        numbers, value = walk[i]
+        config = replace(base, products={n: choices[n][k] for n, k in numbers.items()})
+        options = Options(quantization=config, weights=packed_patterns(traced, patterns))
+        report = compile(source, *args, target=machine.name, options=options, **kwargs).report()
+        kept = sum(weight_bytes(p, config.choice(p.name).recipe) for p in traced.products)
+        modes = [ladders[n][k] for n, k in numbers.items()]
+        counts = {m: modes.count(m) for m in dict.fromkeys(itertools.chain(*ladders.values()))}
+        out.append(
+            ParetoPoint(
+                config, value, original - value, report.microseconds, kept, report.energy_joules, counts
+            )
+        )
+    return out
