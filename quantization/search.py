@@ -312,7 +312,7 @@ def _priced(
     patterns: Sequence[str] | None,
     max_drop: float | None,
 ) -> list[ParetoPoint]:
-    """The configurations of the walk whose cost is modelled: the ends, the last one that is allowed, and some between."""
+    """Those of the walk whose cost is modelled: the ends, the last one that is allowed, and some between."""
     last = max(
         (i for i, (_, v) in enumerate(walk) if max_drop is None or original - v <= max_drop), default=0
     )
