@@ -209,8 +209,15 @@ def _weight_scale(
     w: jax.Array, blocks: tuple[int, ...], method: str, high: float, mantissa_bits: int | None
 ) -> jax.Array:
     """`weight_scale`; `blocks`: how many there are along each dimension."""
-    split = w.reshape([part for n, s in zip(w.shape, blocks) for part in (s, n // s)])
-    axes = tuple(range(1, split.ndim, 2))
+    # for each dimension, blocks and then what is in one; XLA reduces 30 times as fast without dimensions of 1
+    parts = [
+        (part, inner)
+        for n, s in zip(w.shape, blocks)
+        for part, inner in ((s, False), (n // s, True))
+        if part > 1
+    ]
+    split = w.reshape([part for part, _ in parts])
+    axes = tuple(i for i, (_, inner) in enumerate(parts) if inner)
     largest = jnp.max(jnp.abs(split), axis=axes, keepdims=True, initial=0.0)
 
     def scale_of(bound: jax.Array) -> jax.Array:
