@@ -375,21 +375,19 @@ def _percentile(data: _Data) -> tuple[float, float]:
 
 
 def _mse(data: _Data) -> tuple[float, float]:
-    """A search over both limits together, then over each alone, each refined once around the best."""
+    """A search over both limits together, then over each alone, each refined twice around the best."""
     low, high = data.within((data.low, data.high))
 
     def best(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
         return min(pairs, key=lambda pair: data.error(*pair))
 
     def search(move_low: bool, move_high: bool) -> tuple[float, float]:
-        start, span, count = 1.0, COARSEST, 48
-        found = (low, high)
-        for _ in range(2):
-            ratios = start * np.geomspace(span, 1 / span, count)
+        start, found = 1.0, (low, high)
+        for span, count in ((COARSEST, 48), (0.75, 12), (0.95, 12)):
+            ratios = (start * np.geomspace(span, 1 / span, count)).tolist()
             pairs = [(low * r if move_low else low, high * r if move_high else high) for r in ratios]
             found = best([found, *pairs])
             start = found[1] / high if move_high and high else found[0] / low if low else 1.0
-            span, count = COARSEST ** (2 / 48), 12
         return found
 
     low, high = search(True, True)
