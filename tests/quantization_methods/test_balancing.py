@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 from random_layers import DTYPES, layer
-from tiers import examples
+from tiers import covering, examples
 
 from tilewright.quantization.balancing import (
     equalize,
@@ -66,6 +66,7 @@ def test_smoothing_helps_products_of_i8() -> None:
     assert loss(x / s, w * s[:, None]) < 0.3 * loss(x, w)
 
 
+@covering()
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (4, 7, 3), (5, 1, 11)])
 def test_equalisation_keeps_the_network(shape: tuple[int, int, int], dtype: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 from random_layers import DTYPES, layer, output_loss
+from tiers import covering
 
 from tilewright.quantization.learned import first_scale, learn_rounding, learned_scale
 from tilewright.quantization.rounding import fake, weight_scale
@@ -79,6 +80,7 @@ def test_a_convolution() -> None:
     assert learned.q.shape == w.shape and learned.error < 0.7 * learned.nearest_error
 
 
+@covering()
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 1), (37, 5, 3)])
 def test_odd_shapes_and_float_types(shape: tuple[int, int, int], dtype: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from random_layers import DTYPES
-from tiers import examples
+from tiers import covering, examples
 
 from tilewright.quantization import observers
 from tilewright.quantization.observers import (
@@ -93,6 +93,7 @@ def test_merging_is_observing_one_after_another(seed: int, cut: int) -> None:
         np.testing.assert_allclose(x, y, rtol=1e-5)
 
 
+@covering()
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", ODD)
 def test_odd_shapes_and_float_types(shape: tuple[int, ...], dtype: str) -> None:
@@ -145,6 +146,7 @@ def test_extreme_ranges(scale: float) -> None:
     assert float(state.histogram.sum() + state.zeros) == 101
 
 
+@covering()
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("method", METHODS)
 def test_data_that_is_not_finite_is_refused(bad: float, method: str) -> None:
@@ -193,6 +195,7 @@ def measured_error(x: np.ndarray, low: float, high: float, bits: int, symmetric:
     return float((((q - zero) * scale.astype(np.float64) - x) ** 2).mean())
 
 
+@covering()
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("bits", [8, 4, 2])
 @pytest.mark.parametrize("name", SHAPES)
@@ -308,6 +311,7 @@ def test_scales_without_a_range() -> None:
 # -- channels ---------------------------------------------------------------------------------------------------
 
 
+@covering()
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("shape", "axis"), [((5, 7), -1), ((3, 1, 11), 1), ((13,), 0), ((2, 3, 4, 5), 1)])
 def test_channels(shape: tuple[int, ...], axis: int, dtype: str) -> None:

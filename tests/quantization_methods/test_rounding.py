@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from random_layers import DTYPES
-from tiers import examples
+from tiers import covering, examples
 
 from tilewright.quantization.rounding import (
     along,
@@ -57,6 +57,7 @@ def case(name: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x, rng.uniform(0.01, 0.1, held).astype(np.float32), rng.integers(-20, 20, held).astype(np.int32)
 
 
+@covering()
 @pytest.mark.parametrize("storage", ["i8", "i4"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", BLOCKS)
@@ -76,6 +77,7 @@ def test_integers_are_numpy_s(name: str, dtype: str, storage: str) -> None:
     np.testing.assert_array_equal(faked, back.astype(x.dtype))
 
 
+@covering()
 @pytest.mark.parametrize("storage", FLOATS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_floats_saturate(storage: str, dtype: str) -> None:
@@ -121,6 +123,7 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 # -- gradients --------------------------------------------------------------------------------------------------
 
 
+@covering()
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", BLOCKS)
 def test_gradients(name: str, dtype: str) -> None:
@@ -161,6 +164,7 @@ def test_a_fake_float_has_a_straight_gradient() -> None:
 # -- scales -----------------------------------------------------------------------------------------------------
 
 
+@covering()
 @pytest.mark.parametrize("method", ["absmax", "mse"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [n for n in BLOCKS if n != "number"])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 from random_layers import DTYPES, layer, output_loss
-from tiers import examples
+from tiers import covering, examples
 
 from tilewright.quantization import weights
 from tilewright.quantization.rounding import weight_scale
@@ -74,6 +74,7 @@ def test_gptq_is_the_algorithm_written_out(shape: tuple[int, int, int], seed: in
     assert np.mean(q != np.asarray(ordered.q)[order]) <= 0.02
 
 
+@covering()
 @pytest.mark.parametrize("act_order", [False, True])
 @pytest.mark.parametrize("method", ["absmax", "mse"])
 @pytest.mark.parametrize("group", [None, 8, 24])
@@ -125,6 +126,7 @@ def test_inputs_with_fewer_rows_than_channels() -> None:
     assert output_loss(x, w, found(weight)) < output_loss(x, w, found(nearest(w, I4)))
 
 
+@covering()
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(8, 1, 1), (8, 1, 7), (8, 13, 1), (50, 31, 17)])
 @pytest.mark.parametrize("method", ["nearest", "gptq", "awq"])
