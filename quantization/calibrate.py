@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -88,20 +88,49 @@ def gather(
     names: Iterable[str],
     progress: bool = True,
     channels: bool = False,
+    balances: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, Any]:
     """What the inputs of some products look like, over all batches: `observers.Statistics` of each, or with `channels`
-    the `ChannelStatistics` along the first dimension that is summed."""
+    the `ChannelStatistics` along the first dimension that is summed; of inputs over their `balances`."""
     chosen = [p for p in traced.products if p.name in set(names)]
     if not chosen:
         return {}
-    axes = {p.name: _channel(p) for p in chosen}
+    axes = {p.name: summed_dims(p)[0][0] for p in chosen}
     states: dict[str, Any] = {
         p.name: observers.start_channels(_shape(p)[axes[p.name]]) if channels else observers.start()
         for p in chosen
     }
 
     def update(name: str, state: Any, x: Array) -> Any:
+        x = balanced_input(by_name[name], (balances or {}).get(name), x)
         return observers.update_channels(state, x, axes[name]) if channels else observers.update(state, x)
+
+    by_name = {p.name: p for p in chosen}
+    return collect(traced, batches, states, update, progress)
+
+
+def balanced_input(product: NamedProduct, balance: np.ndarray | None, x: Array) -> Array:
+    """An input over its balance."""
+    if balance is None:
+        return x
+    dims = summed_dims(product)[0]
+    shape = [x.shape[d] if d in dims else 1 for d in range(x.ndim)]
+    order = sorted(range(len(dims)), key=lambda i: dims[i])
+    return x.astype(jax.numpy.float32) / jax.numpy.asarray(
+        balance.transpose(order).reshape(shape), jax.numpy.float32
+    )
+
+
+def collect(
+    traced: TracedSource,
+    batches: Sequence[Sequence[Any]],
+    states: Mapping[str, Any],
+    update: Callable[[str, Any, Array], Any],
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Runs a program on batches, by one jitted function, and gathers something of the inputs of products: `states` has
+    what each begins with, and `update(name, state, input)` gives the next."""
+    chosen = [p for p in traced.products if p.name in states]
 
     @jax.jit
     def step(states: dict[str, Any], leaves: Sequence[Array]) -> dict[str, Any]:
@@ -109,19 +138,16 @@ def gather(
         traced.run(runner, leaves)
         return runner.states
 
+    found = dict(states)
     with showing("calibrating", BAR_SECONDS if progress else 1e9) as say:
         for n, leaves in enumerate(batches):
             say(f"calibrating: batch {n + 1} of {len(batches)}", n, len(batches))
-            states = step(states, leaves)
-        return jax.device_get(states)
+            found = step(found, leaves)
+        return jax.device_get(found)
 
 
 def _shape(product: NamedProduct) -> tuple[int, ...]:
     return product.input.type.get_shape()  # pyright: ignore[reportAttributeAccessIssue]  # a tensor
-
-
-def _channel(product: NamedProduct) -> int:
-    return summed_dims(product)[0][0]
 
 
 def with_scales(

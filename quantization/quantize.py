@@ -20,7 +20,7 @@ from ..passes.graph.recipes import QuantConfig, Recipe
 from .calibrate import batches_of, gather, with_scales
 from .fake import fake_quant, read
 from .measures import COMPARED, Metric, decibels, scorer
-from .recovery import recovered
+from .recovery import BALANCES, recovered
 from .traced import TracedSource, trace_source
 from .watching import product_noise
 
@@ -116,7 +116,7 @@ def quantize(
         metric: `sqnr`, `cosine`, `accuracy`, `perplexity`, or a function of a batch's result and its labels of which
             more is better.
         method: How limits of static inputs are found: `minmax`, `ema`, `percentile`, `mse`, `kl`, `aciq`, or `auto`.
-        recover: What makes up for the loss, in this order: `equalize`, `smooth`, `awq`, `gptq`, `round`, `bias`.
+        recover: What makes up for the loss: `equalize`, `smooth`, `awq`, `gptq`, `round`, `bias`.
         weights: The arguments that are weights, by names, paths or patterns of these; None: found by themselves.
         target: As for `tw.compile`.
         options: As for `tw.compile`; those of quantization and weights are set here.
@@ -134,10 +134,12 @@ def quantize(
     _check_values(args)
     batches = batches_of(traced, source, args, kwargs, data)
     statics = [n for n in traced.names if wanted.choice(n).recipe.static and wanted.choice(n).scale is None]
-    statistics = gather(traced, batches, statics, progress)
     steps = (recover,) if isinstance(recover, str) else tuple(recover)
-    chosen = recovered(traced, wanted, batches, statistics, method, steps, progress)
-    chosen = with_scales(traced, chosen, statistics, method)
+    before = recovered(traced, wanted, batches, [s for s in steps if s in BALANCES], progress)
+    balances = {n: b for n in statics if (b := before.choice(n).balance) is not None}
+    statistics = gather(traced, batches, statics, progress, balances=balances)
+    scaled = with_scales(traced, before, statistics, method)
+    chosen = recovered(traced, scaled, batches, [s for s in steps if s not in BALANCES], progress)
     program = compile(
         source,
         *args,

@@ -22,6 +22,7 @@ from xdsl.ir import Operation, SSAValue
 from ...dialects.base import describe, integer, integer_attr, text, to_ints
 from ...dialects.dtypes import element_type, is_float, limits, numpy_dtype, tensor
 from ...dialects.graph import (
+    ELEMENTWISE,
     ConcatOp,
     ConstantOp,
     ContractOp,
@@ -37,10 +38,11 @@ from ...dialects.graph.elementwise import ElementwiseOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.quantized import quantized
 from ...machine import Machine
+from ..access import splat_of
 from ..base import TargetPass
 from ..errors import PassError
 from ..rewriting import erase_dead
-from .affine_chains import chain_behind
+from .affine_chains import AffineChain, chain_behind
 from .inlining import inline_calls
 from .integer_chains import PACKED, IntegerSums, integer_sums, keep, requantize, short
 from .integer_products import MOVES
@@ -107,6 +109,10 @@ def quantize_module(
     chosen = [(p, config.choice(p.name)) for p in products]
     for product, choice in chosen:
         _check(product, choice, machine)
+    balanced: dict[tuple[SSAValue, bytes], SSAValue] = {}
+    for product, choice in chosen:
+        if choice.balance is not None and choice.recipe != Recipe():
+            _balance(product, choice.balance, balanced)
     inputs = Inputs(words and machine.scaled_drains is not None and not machine.fused)
     main = main_function(module)
     fixed = weight_values(main, flags)
@@ -146,7 +152,8 @@ def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixe
     recipe, op = choice.recipe, product.op
     if recipe == Recipe():
         return
-    chain = chain_behind(op.result, feature_dims(product), fixed if recipe.weights else set())
+    folds = recipe.weights is not None and choice.stored is None
+    chain = chain_behind(op.result, feature_dims(product), fixed) if folds else AffineChain(op.result)
     build = StorageBuilder(chain.last or op)
     scale, shift = chain.scale_and_shift(build, feature_dims(product))
     if choice.shift is not None:
@@ -156,8 +163,6 @@ def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixe
         more = more if scale is None else build.elementwise("mul", more, scale)
         shift = more if shift is None else build.elementwise("add", shift, more)
     x, w = product.input, product.weights
-    if choice.balance is not None:
-        x, w = _balanced(build, product, choice.balance)
     if scale is not None:
         of_weights = build.broadcast(scale, shape_of(w), free_dims(product))
         w = build.elementwise("mul", build.convert(w, f32), of_weights)
@@ -205,15 +210,19 @@ def _multiplied(
     return build.add(type(product.op), operands, tensor(shape, f32), **product.op.properties)
 
 
-def _balanced(build: StorageBuilder, product: NamedProduct, factors: np.ndarray) -> tuple[SSAValue, SSAValue]:
-    """The input over factors, one for each element of the summed dimensions, and the weights times them."""
-    x, w, op = product.input, product.weights, product.op
+def _balance(
+    product: NamedProduct, factors: np.ndarray, known: dict[tuple[SSAValue, bytes], SSAValue]
+) -> None:
+    """Divides the input of a product by factors, one for each element of the summed dimensions, and multiplies the
+    weights by them. A relu may come behind the division, so that a product before it can take the factors."""
+    op, build = product.op, StorageBuilder(product.op)
+    x, w = product.input, product.weights
     ours, theirs = summed_dims(product)
     wanted = tuple(shape_of(x)[d] for d in ours)
-    if factors.shape != wanted:
+    if factors.shape != wanted or not (np.isfinite(factors).all() and (factors > 0).all()):
         raise PassError(
-            f"quantization: {product.name} has input features {list(wanted)}, and its balance has the "
-            f"shape {list(factors.shape)}"
+            f"quantization: {product.name} takes a balance of positive numbers of the shape {list(wanted)}, and the "
+            f"configuration has others, of the shape {list(factors.shape)}"
         )
     of_weights = factors
     if isinstance(op, ConvOp) and (groups := integer(op.groups)) > 1:
@@ -221,7 +230,22 @@ def _balanced(build: StorageBuilder, product: NamedProduct, factors: np.ndarray)
         features = to_ints(op.rhs_layout)[1]
         of_weights = np.repeat(factors.reshape(groups, -1), shape_of(w)[features] // groups, axis=0).T
         theirs = [*theirs, features]
-    return _times(build, x, 1 / factors, ours), _times(build, w, of_weights, theirs)
+    key = x, factors.tobytes()
+    if key not in known:
+        relu = x.owner
+        inside = (
+            next((v for v in relu.operands if splat_of(v) is None), None)
+            if isinstance(relu, ELEMENTWISE["max"]) and x.has_one_use() and 0 in map(splat_of, relu.operands)
+            else None
+        )
+        if inside is None or not isinstance(relu, Operation):
+            known[key] = _times(build, x, 1 / factors, ours)
+        else:
+            before = StorageBuilder(relu)
+            relu.operands[list(relu.operands).index(inside)] = _times(before, inside, 1 / factors, ours)
+            known[key] = x
+    op.operands[1 - product.weight] = known[key]
+    op.operands[product.weight] = _times(build, w, of_weights, theirs)
 
 
 def _times(build: StorageBuilder, x: SSAValue, factors: np.ndarray, dims: Sequence[int]) -> SSAValue:
@@ -472,7 +496,7 @@ def _weights(
         kind = quantized(q.type)
         assert kind is not None
         assert isinstance(q.owner, Operation)
-        del q.owner.attributes[PACKED]  # its halves are kept
+        q.owner.attributes.pop(PACKED, None)  # its halves are kept
         q = _nibbles(build, q, kind, k)
     return build.add(DequantizeOp, [q, scale], tensor(shape_of(w), f32))
 

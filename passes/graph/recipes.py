@@ -69,7 +69,7 @@ RECIPES = {
     "w4a16": Recipe("i4", None, group=128, compute="f16"),
     "w4a8": Recipe("i4", "i8"),
     "w4a8-dynamic": Recipe("i4", "i8", dynamic=True),
-    "f8": Recipe("f8e4m3fn", "f8e4m3fn"),
+    "f8": Recipe("f8E4M3FN", "f8E4M3FN"),
 }
 """The modes by name. `w4a16-g32` has groups of 32 weights."""
 
