@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, f32, i8, i16, i32
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, f32, i1, i8, i16, i32
+from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.base import describe, integer, integer_attr, text, to_ints
+from ...dialects.base import describe, integer, integer_attr, ints, text, to_ints
 from ...dialects.dtypes import element_type, is_float, limits, numpy_dtype, tensor
 from ...dialects.graph import (
     ELEMENTWISE,
@@ -385,8 +385,9 @@ def _static(
     whole = [shape_of(w)[d] for d in sorted(weight_blocks(product, recipe))] == features
     if recipe.inputs == "i8" and plain and whole:
         q, scale = _stored_weights(build, product, w, choice, recipe, step, shift)
-        ints = build.add(StorageOp, [q], tensor(shape_of(q), i8))
-        sums = integer_sums(build, product, stored, ints, choice.zero, scale, shift, inputs.drained)
+        q = _in_columns(build, product, q) if isinstance(product.op, ContractOp) else q
+        weights = build.add(StorageOp, [q], tensor(shape_of(q), i8))
+        sums = integer_sums(build, product, stored, weights, choice.zero, scale, shift, inputs.drained)
         inputs.sums.append(sums)
         return sums.result, None
     kind = QuantizedType.of(recipe.inputs, "f32", step, choice.zero)
@@ -434,34 +435,52 @@ def _by_rows(
 def _by_digits(build: StorageBuilder, product: NamedProduct, x: SSAValue, w: SSAValue) -> SSAValue:
     """The product of inputs in 16 bits, which the cube multiplies as two numbers of 8: q = 256 a + b. Both are rows of
     one product, so that the weights are loaded once, and few rows cost the cube no more than one."""
-    out = shape_of(product.op.result)
+    op, out = product.op, shape_of(product.op.result)
     stored, scale = _by_rows(build, product, build.convert(x, f32), "i16", WIDE_LIMIT)
     shape = shape_of(x)
     q = build.convert(build.add(StorageOp, [stored], tensor(shape, i16)), i32)
-    high = build.elementwise("add", q, build.constant(128, shape, i32))
-    high = build.elementwise("shr_arithmetic", high, build.constant(8, shape, i32))
-    low = build.elementwise("sub", q, build.elementwise("shl", high, build.constant(8, shape, i32)))
-    digits = [build.convert(part, i8) for part in (high, low)]
-    places = row_dims(product)
-    if places:
-        d, to = min(places.items())
-        both = [2 * n if i == d else n for i, n in enumerate(shape)]
-        digits = [build.add(ConcatOp, digits, tensor(both, i8), dim=integer_attr(d))]
-        wide = [2 * n if i == to else n for i, n in enumerate(out)]
-    else:
-        to, wide = 0, out
+    rank, pair = len(shape), [2, *shape]
+    q = build.broadcast(q, pair, range(1, rank + 1))
+    high = build.elementwise("add", q, build.constant(128, pair, i32))
+    high = build.elementwise("shr_arithmetic", high, build.constant(8, pair, i32))
+    low = build.elementwise("sub", q, build.elementwise("shl", high, build.constant(8, pair, i32)))
+    first = build.broadcast(build.numbers([True, False], [2], i1), pair, [0])
+    digits = build.convert(build.add(ELEMENTWISE["select"], [first, high, low], high.type), i8)
     plain = QuantizedType.of("i8", "f32", 1.0)
-    sums = []
-    for part in digits:
-        numbers = build.add(StorageOp, [part], tensor(shape_of(part), plain))
-        numbers = build.add(DequantizeOp, [numbers], tensor(shape_of(part), f32))
-        sums.append(_multiplied(build, product, numbers, w, wide))
-    if places:
-        sums = [build.part(sums[0], to, first, out[to]) for first in (0, out[to])]
-    total = build.elementwise("mul", sums[0], build.constant(256, out, f32))
-    total = build.elementwise("add", total, sums[1])
+    places = row_dims(product)
+    if isinstance(op, ContractOp):
+        properties, to = _one_more_row(product)
+        wide = [*out[:to], 2, *out[to:]]
+    else:  # images and their digits are one dimension
+        ((d, to),) = places.items()
+        digits = build.transpose(digits, [*range(1, d + 1), 0, *range(d + 1, rank + 1)])
+        digits = build.reshape(digits, [2 * n if i == d else n for i, n in enumerate(shape)])
+        properties, wide = op.properties, [2 * n if i == to else n for i, n in enumerate(out)]
+    numbers = build.add(StorageOp, [digits], tensor(shape_of(digits), plain))
+    numbers = build.add(DequantizeOp, [numbers], tensor(shape_of(digits), f32))
+    operands = [numbers, w] if product.weight else [w, numbers]
+    sums = build.add(type(op), operands, tensor(wide, f32), **properties)
+    count = 1 if isinstance(op, ContractOp) else out[to]
+    parts = [build.reshape(build.part(sums, to, i * count, count), out) for i in range(2)]
+    total = build.elementwise("mul", parts[0], build.constant(256, out, f32))
+    total = build.elementwise("add", total, parts[1])
     rows = build.broadcast(scale, out, [places[d] for d in sorted(places)])
     return build.elementwise("mul", total, rows)
+
+
+def _one_more_row(product: NamedProduct) -> tuple[dict[str, Attribute], int]:
+    """The properties of a matrix product whose input has one more dimension, the first one, and where that is in the
+    result."""
+    op = product.op
+    assert isinstance(op, ContractOp)
+    side = "lhs" if product.weight else "rhs"
+    made = dict(op.properties)
+    for name in (f"{side}_batch", f"{side}_contract"):
+        dims = made[name]
+        assert isinstance(dims, DenseArrayBase)
+        made[name] = ints([d + 1 for d in to_ints(dims)])
+    batch = len(to_ints(op.lhs_batch))
+    return made, batch if product.weight else batch + len(op.free_dims()[0])
 
 
 def _largest(build: StorageBuilder, x: SSAValue, dims: Sequence[int], high: int) -> SSAValue:
@@ -498,7 +517,25 @@ def _weights(
         assert isinstance(q.owner, Operation)
         q.owner.attributes.pop(PACKED, None)  # its halves are kept
         q = _nibbles(build, q, kind, k)
+    elif isinstance(product.op, ContractOp):
+        q = _in_columns(build, product, q)
     return build.add(DequantizeOp, [q, scale], tensor(shape_of(w), f32))
+
+
+def _in_columns(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSAValue:
+    """Stored weights that are kept with the summed dimensions last: what a core needs of them lies together, where
+    rows of a few columns' bytes would fill no burst of the memory."""
+    summed = summed_dims(product)[1]
+    rank = len(shape_of(q))
+    order = [*(d for d in range(rank) if d not in summed), *summed]
+    kind = quantized(q.type)
+    if order == [*range(rank)] or kind is None or not isinstance(q.owner, Operation):
+        return q
+    q.owner.attributes.pop(PACKED, None)
+    x = build.add(StorageOp, [q], tensor(shape_of(q), kind.storage))
+    turned = keep(build.transpose(x, order))
+    back = build.transpose(turned, [order.index(d) for d in range(rank)])
+    return build.add(StorageOp, [back], q.type)
 
 
 def _stored_weights(
