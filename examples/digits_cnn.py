@@ -1,10 +1,11 @@
-"""A small CNN trained on scikit-learn's 8x8 digits in plain JAX; run the file to print its test accuracy."""
+"""A small CNN trained on scikit-learn's 8x8 digits in plain JAX; run the file to print its test accuracy.
 
-import hashlib
+`forward(params(seed), images)` are logits, `data()` is the split; `vit_digits.py` and `char_lm.py` offer the same
+names. Weights are trained when they are first asked for, in 10 s, and cached.
+"""
+
 import math
-import os
-import tempfile
-from collections.abc import Callable
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,10 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parent))
+from trained import Adam, Rows, adam, adam_step, cached, cached_params, cross_entropy
+
 Params = dict[str, jax.Array]
-Arrays = dict[str, np.ndarray]
 
 N_TRAIN = 1437
+"""The first digits of the file are for training, the other 360 for tests: they were written by other people."""
 
 
 class Hyper(NamedTuple):
@@ -27,9 +31,6 @@ class Hyper(NamedTuple):
     epochs: int = 25
     batch: int = 64
     rate: float = 2e-3
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
     shift: float = 0.6
     seed: int = 0
 
@@ -37,13 +38,12 @@ class Hyper(NamedTuple):
 HYPER = Hyper()
 
 
-class Adam(NamedTuple):
-    """Weights, their first and second moment estimates, and the number of steps taken (int32 [])."""
-
-    params: Params
-    mean: Params
-    square: Params
-    step: jax.Array
+def data() -> tuple[Rows, Rows]:
+    """The digits for training and those for tests, each images f32 [n, 8, 8, 1] in 0..1 and labels int32 [n]."""
+    # Cached only because importing scikit-learn takes longer than everything else here.
+    found = cached("digits-data.npz", _load_digits)
+    images, labels = found["images"], found["labels"]
+    return Rows(images[:N_TRAIN], labels[:N_TRAIN]), Rows(images[N_TRAIN:], labels[N_TRAIN:])
 
 
 def conv_block(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
@@ -63,41 +63,46 @@ def forward(params: Params, images: jax.Array) -> jax.Array:
     return x @ params["dense2_w"] + params["dense2_b"]
 
 
+def params(seed: int = 0) -> Params:
+    """The trained weights of a seed, all f32."""
+    hyper = HYPER._replace(seed=seed)
+    return cached_params("digits-cnn", hyper, lambda: init(hyper), lambda: train(hyper))
+
+
 def forward_inputs() -> tuple[Params, jax.Array]:
     """The trained weights, all f32, and the test images f32 [360, 8, 8, 1]."""
-    weights = _cached(_weights_name(HYPER), lambda: {k: np.asarray(v) for k, v in train().items()})
-    return {k: jnp.asarray(v) for k, v in weights.items()}, jnp.asarray(_digits()["images"][N_TRAIN:])
+    return params(), jnp.asarray(data()[1].inputs)
 
 
 def test_labels() -> np.ndarray:
     """The true digits of the test images, int32 [360]."""
-    return _digits()["labels"][N_TRAIN:]
+    return data()[1].labels
 
 
 def train(hyper: Hyper = HYPER) -> Params:
     """Train from scratch on the first 1437 digits and return the weights."""
     rng = np.random.default_rng(hyper.seed)
-    data = _digits()
-    params = _init(hyper, rng)
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    state = Adam(params, zeros, zeros, jnp.zeros((), jnp.int32))
+    digits, _ = data()
+    # A shorter last batch would need a second compilation; another epoch sees what this one drops.
+    steps = N_TRAIN // hyper.batch
 
     @jax.jit
     def epoch(state: Adam, images: jax.Array, labels: jax.Array) -> Adam:
         def step(state: Adam, batch: tuple[jax.Array, jax.Array]) -> tuple[Adam, None]:
-            return _adam_step(state, jax.grad(_loss)(state.params, *batch), hyper), None
+            # Falling linearly to zero, so that the result depends little on where the last few batches pull.
+            rate = hyper.rate * (1 - state.step / (hyper.epochs * steps))
+            return adam_step(state, jax.grad(loss)(state.params, *batch), rate), None
 
         return jax.lax.scan(step, state, (images, labels))[0]
 
-    # A shorter last batch would need a second compilation; another epoch sees what this one drops.
-    steps = N_TRAIN // hyper.batch
+    state = adam(init(hyper, rng))
     for _ in range(hyper.epochs):
         order = rng.permutation(N_TRAIN)[: steps * hyper.batch]
-        images = _shifted(data["images"][order], hyper.shift, rng)
+        images = shifted(digits.inputs[order], hyper.shift, rng)
         state = epoch(
             state,
             jnp.asarray(images.reshape(steps, hyper.batch, 8, 8, 1)),
-            jnp.asarray(data["labels"][order].reshape(steps, hyper.batch)),
+            jnp.asarray(digits.labels[order].reshape(steps, hyper.batch)),
         )
     return state.params
 
@@ -108,8 +113,9 @@ def accuracy(params: Params, images: jax.Array) -> float:
     return float((predicted == test_labels()).mean())
 
 
-def _init(hyper: Hyper, rng: np.random.Generator) -> Params:
-    """He-initialised f32 weights and zero biases."""
+def init(hyper: Hyper = HYPER, rng: np.random.Generator | None = None) -> Params:
+    """He-initialised f32 weights and zero biases; random numbers from `rng`, or from the seed."""
+    rng = rng or np.random.default_rng(hyper.seed)
 
     def he(*shape: int) -> jax.Array:
         std = math.sqrt(2 / math.prod(shape[:-1]))
@@ -126,7 +132,7 @@ def _init(hyper: Hyper, rng: np.random.Generator) -> Params:
     return {f"{name}_w": w for name, w in weights.items()} | biases
 
 
-def _shifted(images: np.ndarray, scale: float, rng: np.random.Generator) -> np.ndarray:
+def shifted(images: np.ndarray, scale: float, rng: np.random.Generator) -> np.ndarray:
     """images f32 [n, 8, 8, 1], each moved by -1, 0 or 1 pixels along each axis, zero-filled."""
     # Digits far apart in the file, probably by other people, differ more than neighbours, also in placement.
     start = np.clip(np.rint(rng.normal(1, scale, (2, len(images)))), 0, 2).astype(int)
@@ -135,64 +141,17 @@ def _shifted(images: np.ndarray, scale: float, rng: np.random.Generator) -> np.n
     return padded[np.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
-def _loss(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
+def loss(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
     """Mean cross entropy, f32 []; images f32 [n, 8, 8, 1], labels int32 [n]."""
-    log_probs = jax.nn.log_softmax(forward(params, images))
-    return -jnp.mean(jnp.take_along_axis(log_probs, labels[:, None], axis=-1))
+    return cross_entropy(forward(params, images), labels)
 
 
-def _adam_step(state: Adam, grads: Params, hyper: Hyper) -> Adam:
-    """One Adam update with bias correction."""
-    step = state.step + 1
-    mean = jax.tree.map(lambda m, g: hyper.beta1 * m + (1 - hyper.beta1) * g, state.mean, grads)
-    square = jax.tree.map(lambda v, g: hyper.beta2 * v + (1 - hyper.beta2) * g * g, state.square, grads)
-    # Falling linearly to zero, so that the result depends little on where the last few batches pull.
-    decay = 1 - state.step / (hyper.epochs * (N_TRAIN // hyper.batch))
-    rate = hyper.rate * decay * jnp.sqrt(1 - hyper.beta2**step) / (1 - hyper.beta1**step)
-    params = jax.tree.map(
-        lambda p, m, v: p - rate * m / (jnp.sqrt(v) + hyper.epsilon), state.params, mean, square
-    )
-    return Adam(params, mean, square, step)
-
-
-def _digits() -> Arrays:
-    """images f32 [1797, 8, 8, 1] in 0..1 and labels int32 [1797], in scikit-learn's order."""
-    # Cached only because importing scikit-learn takes longer than everything else here.
-    return _cached("digits-data.npz", _load_digits)
-
-
-def _load_digits() -> Arrays:
+def _load_digits() -> dict[str, np.ndarray]:
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
     images = (np.asarray(pixels) / 16).astype(np.float32).reshape(-1, 8, 8, 1)
     return {"images": images, "labels": np.asarray(labels).astype(np.int32)}
-
-
-def _weights_name(hyper: Hyper) -> str:
-    digest = hashlib.sha256(repr(hyper).encode()).hexdigest()[:12]
-    return f"digits-cnn-{digest}.npz"
-
-
-def _cached(name: str, make: Callable[[], Arrays]) -> Arrays:
-    """The arrays of the cache file `name`, which `make` fills when it does not exist."""
-    folder = Path(os.environ.get("TILEWRIGHT_CACHE") or Path.home() / ".cache" / "tilewright")
-    path = folder / name
-    if not path.exists():
-        with jax.ensure_compile_time_eval():  # only the shapes of the inputs may be asked for, by `jax.eval_shape`
-            arrays = make()
-        folder.mkdir(parents=True, exist_ok=True)
-        # Tests may run in parallel: nobody may see half a file, and the last complete one wins.
-        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez(file, allow_pickle=False, **arrays)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    with np.load(path) as stored:
-        return dict(stored)
 
 
 if __name__ == "__main__":
