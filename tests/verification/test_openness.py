@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from models import MODELS, data
 from tiers import ALL
-from training import train_step, train_step_inputs
+from train_steps import train_step, train_step_inputs
 
 import tilewright as tw
 from tilewright.cli.output import print_verification, verification_dict
