@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import pruning, training
     from .api.jitted import jit
     from .api.program import CompileError, Options, Program, Verification, compile, verify
     from .api.sources import ProgramSource
@@ -42,7 +43,9 @@ __all__ = [
     "custom_call",
     "fake_quant",
     "jit",
+    "pruning",
     "quantize",
+    "training",
     "verify",
 ]
 
@@ -62,6 +65,8 @@ def __getattr__(name: str) -> Any:
         near = get_close_matches(name.lower(), lower, 1)
         hint = f"; did you mean tw.{lower[near[0]]}?" if near else f"; it has {', '.join(__all__)}"
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
+    if name in ("pruning", "training"):
+        return import_module(f".{name}", __name__)
     homes = {
         **{
             "Machine": ".machine",

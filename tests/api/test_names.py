@@ -33,7 +33,7 @@ def test_a_near_name_is_suggested(name: str, near: str) -> None:
 
 
 def test_a_name_that_is_like_none() -> None:
-    names = r"AddedPass, CompileError, .*, compile, custom_call, jit, verify$"
+    names = r"AddedPass, CompileError, .*, compile, custom_call, jit, pruning, training, verify$"
     with pytest.raises(AttributeError, match=rf"has no attribute 'zzz'; it has {names}"):
         tw.zzz  # noqa: B018
     assert not hasattr(tw, "__wrapped__")
@@ -48,7 +48,15 @@ def test_type_checkers_see_the_same_names() -> None:
         if isinstance(node, ast.ImportFrom) and node.module
         for alias in node.names
     }
-    assert sorted(seen) == sorted(tw.__all__)
+    modules = {
+        alias.name
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and not node.module
+        for alias in node.names
+    }
+    assert sorted([*seen, *modules]) == sorted(tw.__all__)
+    for name in modules:
+        assert getattr(tw, name) is sys.modules[f"tilewright.{name}"]
     for name, home in seen.items():
         assert getattr(sys.modules[home], name) is getattr(tw, name)
 

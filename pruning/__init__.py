@@ -1,0 +1,36 @@
+"""Smaller nets: JAX functions on trees of parameters, which know nothing of the compiler.
+
+coupled.py       channels and heads: which axes go together, how important each unit is, and nets without some of them
+layers.py        whole blocks of a net: how important each is, and nets without some of them
+masks.py         masks that keep n of m numbers
+distillation.py  the loss of a student that follows a teacher
+
+A net is pruned, then trained with its old self as a teacher:
+
+    channels = pruning.Coupled([("['conv1']", 3), ("['conv2']", 2)])
+    kept = pruning.best(pruning.magnitude(params, channels), 12)
+    smaller = pruning.prune(params, channels, kept)
+    loss = pruning.distillation_loss(forward(smaller, x), forward(params, x), labels)
+"""
+
+from .coupled import Coupled, best, magnitude, prune, taylor, zeroed
+from .distillation import distillation_loss
+from .layers import block_influence, block_magnitude, block_taylor, without_blocks
+from .masks import masked, n_of_m, two_of_four
+
+__all__ = [
+    "Coupled",
+    "best",
+    "block_influence",
+    "block_magnitude",
+    "block_taylor",
+    "distillation_loss",
+    "magnitude",
+    "masked",
+    "n_of_m",
+    "prune",
+    "taylor",
+    "two_of_four",
+    "without_blocks",
+    "zeroed",
+]
