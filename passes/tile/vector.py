@@ -41,6 +41,9 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         self.build_steps()
         self.rows = self.steps.rows()
         self.outer = [a for a in range(len(self.extents)) if a not in self.rows]
+        stores = [s for s in self.steps if s.kind == "store"]
+        # where a result lacks an axis, two cores along it would both write it
+        self.divided = [a for a in self.outer if all(a in s.moves for s in stores)]
 
     # -- choice ------------------------------------------------------------------------------------------------
 
@@ -87,7 +90,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
 
     def _tiles_of_pieces(self, cores: int) -> list[tuple[int, ...]]:
         """Tiles where rows are read in pieces, longer ones first. Raises TooLarge where that is no way out."""
-        if sum(bool(s.reduces) for s in self.steps) != 1:
+        if self._why_whole() is not None:
             raise TooLarge(f"{describe(self.fusion)} needs more of ub than {self.machine.name} has")
 
         def fits(tile: Sequence[int]) -> bool:
@@ -235,8 +238,8 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         """Cores along each axis, as pinned or divided. Raises PassError."""
         grid = self.asked.grid
         if grid is None:
-            divided = divide_grid([counts[a] for a in self.outer], cores)
-            used = dict(zip(self.outer, (n for n, _ in divided), strict=True))
+            divided = divide_grid([counts[a] for a in self.divided], cores)
+            used = dict(zip(self.divided, (n for n, _ in divided), strict=True))
             return tuple(used.get(a, 1) for a in range(len(counts)))
         if len(grid) == len(self.domain) and self.asked.axes is None:
             grid = tuple(grid[group[0]] if group else 1 for group in self.merged)
@@ -252,8 +255,10 @@ class VectorKernel(FusionSteps, ScheduledKernel):
             raise cannot_obey(name, f"a grid of {size(grid)} cores is more than the {cores} there are")
         for a, wanted in enumerate(grid):
             per_core = -(-counts[a] // wanted)
-            if -(-counts[a] // per_core) != wanted or (a not in self.outer and wanted > 1):
-                why = "it is reduced" if a not in self.outer else f"it has {counts[a]} tiles"
+            if -(-counts[a] // per_core) != wanted or (a not in self.divided and wanted > 1):
+                why = f"it has {counts[a]} tiles"
+                if a not in self.divided:
+                    why = "it is reduced" if a in self.rows else "a result does not have it"
                 raise cannot_obey(name, f"axis {a} cannot be split over {wanted} cores, as {why}")
 
     # -- build -------------------------------------------------------------------------------------------------

@@ -160,3 +160,22 @@ def test_more_results_than_events(target: str) -> None:
         return [*(jnp.full_like(x, k) + t for k in range(11)), *(total * k + x for k in range(11))]
 
     check(fn, data("f32", (5, 7)), data("f32", ()), target=target, length=7)
+
+
+@pytest.mark.parametrize(("count", "rows", "columns"), [(9, 128, 10), (3, 128, 10), (9, 64, 48)])
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
+def test_a_reduction_to_one_number_decides_over_many_tensors(
+    count: int, rows: int, columns: int, target: str
+) -> None:
+    """They do not fit together, so that the fusion is cut. Its parts have results that lack an axis which no op of
+    theirs reduces."""
+    shapes = [(rows, columns), (columns,), (rows,)] * count + [()]
+
+    def fn(x: jax.Array, old: list[jax.Array], new: list[jax.Array]) -> Any:
+        chosen = jnp.all(x > -2)
+        return chosen, [jnp.where(chosen, a, b) for a, b in zip(new, old, strict=True)]
+
+    old, new = ([data("f32", s, seed) for s in shapes] for seed in (1, 2))
+    for low in (-1, -3):
+        x = data("f32", (rows, columns)).clip(-1)
+        check(fn, x.at[rows // 2, 3].set(low), old, new, target=target)
