@@ -46,10 +46,10 @@ class Coupled:
 
     def units(self, params: Any) -> int:
         """The number of units. Raises ValueError where an array is not there or its axis has not the units."""
-        return self._views(params)[1]
+        return self.views(params)[1]
 
-    def _views(self, params: Any) -> tuple[dict[str, jax.Array], int]:
-        """The arrays by name, and the number of units."""
+    def views(self, params: Any) -> tuple[dict[str, jax.Array], int]:
+        """The arrays by name, and the number of units. Raises ValueError as `units`."""
         named = named_leaves(params)
         arrays = {name: leaf_of(named, name) for name, _, _ in self.axes}
         first, axis, repeats = self.axes[0]
@@ -68,7 +68,7 @@ class Coupled:
 
     def rows(self, params: Any) -> list[tuple[str, jax.Array]]:
         """Each coupled axis as an array [units, elements] of what belongs to each unit, with its name."""
-        arrays, units = self._views(params)
+        arrays, units = self.views(params)
         found = []
         for name, axis, repeats in self.axes:
             array = jnp.moveaxis(arrays[name], axis, 0)
@@ -85,24 +85,31 @@ def magnitude(params: Any, coupled: Coupled) -> jax.Array:
     return jnp.sqrt(sum(jnp.sum(_squares(rows), axis=1) for _, rows in coupled.rows(params)))
 
 
-def taylor(params: Any, grads: Any, coupled: Coupled) -> jax.Array:
-    """How much the loss changes without each unit, to first order, f32 [units]: the magnitude of the sum of
-    gradient times parameter over the unit (Molchanov et al. 2019, equation 8, of which this is the root).
+def taylor(params: Any, grads: Any, coupled: Coupled, of: Sequence[str] | None = None) -> jax.Array:
+    """How much the loss changes without each unit, to first order, f32 [units]: the magnitude of the sum of gradient
+    times parameter over what reads the unit.
 
-    Only the first of the coupled arrays is summed, and the arrays after it with the same last axis coupled, such as
-    its bias: that is the layer that makes the unit. Those that read it would count the same change again. grads: the
-    tree of the gradient of a loss with respect to `params`. Means over several batches are better than one of all,
-    where opposite signs cancel. Raises ValueError as `Coupled.units`.
+    That sum is the derivative of the loss by a factor of the unit's value, whatever makes the value: of a channel
+    (Molchanov et al. 2017, equation 8) or of a head (Michel et al. 2019, equation 2). grads: the tree of the gradient
+    of a loss with respect to `params`. Means of the result over several batches are better than the result of one
+    gradient of all, in which opposite signs cancel. of: the arrays that read the units, by name; None: those coupled
+    along another axis than their last, as [in, out] matrices and filters [h, w, in, out] read theirs. Raises
+    ValueError as `Coupled.units`, and where no array is left to sum.
     """
-    given = coupled.rows(params)
-    makers = _makers(params, coupled)
-    slopes = coupled.rows(grads)
-    total = sum(
-        jnp.sum(p.astype(jnp.float32) * g.astype(jnp.float32), axis=1)
-        for use, (_, p), (_, g) in zip(makers, given, slopes, strict=True)
-        if use
-    )
-    return jnp.abs(jnp.asarray(total))
+    _, units = coupled.views(params)
+    total = jnp.zeros(units, jnp.float32)
+    used = 0
+    for (name, axis, _), (_, p), (_, g) in zip(
+        coupled.axes, coupled.rows(params), coupled.rows(grads), strict=True
+    ):
+        rank = jnp.ndim(leaf_of(named_leaves(params), name))
+        if name in of if of is not None else axis % rank != rank - 1:
+            total += jnp.sum(p.astype(jnp.float32) * g.astype(jnp.float32), axis=1)
+            used += 1
+    if not used:
+        names = ", ".join(name for name, _, _ in coupled.axes)
+        raise ValueError(f"nothing is known to read the units: name in `of` those that do, of {names}")
+    return jnp.abs(total)
 
 
 def best(importance: jax.Array, keep: int) -> jax.Array:
@@ -162,18 +169,10 @@ def leaf_of(named: dict[str, jax.Array], name: str) -> jax.Array:
 
 def _changed(params: Any, coupled: Coupled, change: Callable[..., jax.Array]) -> Any:
     """The tree with each coupled array changed along each of its coupled axes."""
-    arrays, units = coupled._views(params)
+    arrays, units = coupled.views(params)
     for name, axis, repeats in coupled.axes:
         arrays[name] = change(arrays[name], axis, repeats, units)
     return jax.tree.map_with_path(lambda path, leaf: arrays.get(jax.tree_util.keystr(path), leaf), params)
-
-
-def _makers(params: Any, coupled: Coupled) -> list[bool]:
-    """Of each coupled axis, whether its array makes the units: the first one does, and those that have them along
-    their last axis, too, if it does."""
-    named = named_leaves(params)
-    last = [named[name].ndim - 1 == axis % named[name].ndim for name, axis, _ in coupled.axes]
-    return [i == 0 or (last[0] and mine) for i, mine in enumerate(last)]
 
 
 def _squares(x: jax.Array) -> jax.Array:

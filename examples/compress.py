@@ -1,0 +1,161 @@
+"""A net made small: pruned by channels, then trained with its old self as a teacher; and what that saves on the NPU.
+
+Run the file to see accuracy, parameters and modelled time after each step. The result is a net in f32 with fewer
+channels (`compressed`), which is what a quantiser takes next: see `steps`.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import tilewright as tw
+from tilewright import pruning
+
+sys.path.insert(0, str(Path(__file__).parent))
+import digits_cnn
+from trained import Adam, Params, adam, adam_step, cached_params
+
+CONV1 = pruning.Coupled([("['conv1_w']", 3), ("['conv1_b']", 0), ("['conv2_w']", 2)])
+# The second convolution's 2 x 2 pixels are flattened before the dense layer: its channels come 4 times.
+CONV2 = pruning.Coupled([("['conv2_w']", 3), ("['conv2_b']", 0), ("['dense1_w']", 0, 4)])
+DENSE = pruning.Coupled([("['dense1_w']", 1), ("['dense1_b']", 0), ("['dense2_w']", 0)])
+CHANNELS = (CONV1, CONV2, DENSE)
+
+
+class Hyper(NamedTuple):
+    """Everything that decides the small net's weights; its hash names their cache file.
+
+    kept: channels of both convolutions and of the dense layer. rounds: times that the net is pruned, in equal ratios,
+    each followed by epochs / rounds of training.
+    """
+
+    kept: tuple[int, int, int] = (12, 20, 48)
+    rounds: int = 3
+    epochs: int = 60
+    batch: int = 64
+    rate: float = 2e-3
+    shift: float = 0.6
+    temperature: float = 4.0
+    weight: float = 0.9
+    seed: int = 0
+
+
+HYPER = Hyper()
+
+
+class Step(NamedTuple):
+    """A net on the way: what was done to it, and its weights."""
+
+    name: str
+    params: Params
+
+
+def importance(params: Params, channels: pruning.Coupled) -> jax.Array:
+    """What the loss of the training digits would change without each channel, f32 [units]: the root of the mean
+    square of its first-order term over batches of 64."""
+    digits, _ = digits_cnn.data()
+    count = len(digits.labels) // 64
+    images = jnp.asarray(digits.inputs[: count * 64].reshape(count, 64, 8, 8, 1))
+    labels = jnp.asarray(digits.labels[: count * 64].reshape(count, 64))
+
+    def term(images: jax.Array, labels: jax.Array) -> jax.Array:
+        return pruning.taylor(params, jax.grad(digits_cnn.loss)(params, images, labels), channels)
+
+    return jnp.sqrt(jnp.mean(jnp.square(jax.lax.map(lambda batch: term(*batch), (images, labels))), axis=0))
+
+
+def pruned(params: Params, kept: tuple[int, int, int]) -> Params:
+    """The most important channels of each layer."""
+    chosen = [pruning.best(importance(params, c), n) for c, n in zip(CHANNELS, kept, strict=True)]
+    for channels, units in zip(CHANNELS, chosen, strict=True):
+        params = pruning.prune(params, channels, units)
+    return params
+
+
+def distilled(params: Params, teacher: Params, hyper: Hyper, epochs: int, seed: int) -> Params:
+    """`params` after more training on the digits, moved by up to a pixel each: half of the loss' weight and more is
+    how far its distribution is from the teacher's."""
+    rng = np.random.default_rng(seed)
+    digits, _ = digits_cnn.data()
+    each = len(digits.labels) // hyper.batch
+
+    def loss(params: Params, images: jax.Array, labels: jax.Array) -> jax.Array:
+        student, wise = digits_cnn.forward(params, images), digits_cnn.forward(teacher, images)
+        return pruning.distillation_loss(student, wise, labels, hyper.temperature, hyper.weight)
+
+    @jax.jit
+    def epoch(state: Adam, images: jax.Array, labels: jax.Array) -> Adam:
+        def step(state: Adam, batch: tuple[jax.Array, jax.Array]) -> tuple[Adam, None]:
+            rate = hyper.rate * (1 - state.step / (epochs * each))
+            return adam_step(state, jax.grad(loss)(state.params, *batch), rate), None
+
+        return jax.lax.scan(step, state, (images, labels))[0]
+
+    state = adam(params)
+    for _ in range(epochs):
+        order = rng.permutation(len(digits.labels))[: each * hyper.batch]
+        images = digits_cnn.shifted(digits.inputs[order], hyper.shift, rng)
+        state = epoch(
+            state,
+            jnp.asarray(images.reshape(each, hyper.batch, 8, 8, 1)),
+            jnp.asarray(digits.labels[order].reshape(each, hyper.batch)),
+        )
+    return state.params
+
+
+def compress(teacher: Params, hyper: Hyper = HYPER) -> Params:
+    """The teacher, pruned and trained in turns down to the channels of `hyper`."""
+    params, rounds = teacher, hyper.rounds
+    full = [channels.units(teacher) for channels in CHANNELS]
+    for i in range(rounds):
+        kept = [round(n * (k / n) ** ((i + 1) / rounds)) for n, k in zip(full, hyper.kept, strict=True)]
+        params = pruned(params, (kept[0], kept[1], kept[2]))
+        params = distilled(params, teacher, hyper, hyper.epochs // rounds, hyper.seed + i)
+    return params
+
+
+def compressed(seed: int = 0) -> Params:
+    """The small net of a seed, all f32, trained when it is first asked for."""
+    hyper = HYPER._replace(seed=seed)
+    teacher = digits_cnn.params(seed)
+    widths = digits_cnn.HYPER._replace(conv1=hyper.kept[0], conv2=hyper.kept[1], dense=hyper.kept[2])
+    decides = (hyper, digits_cnn.HYPER)
+    return cached_params(
+        "compressed", decides, lambda: digits_cnn.init(widths), lambda: compress(teacher, hyper)
+    )
+
+
+def steps(seed: int = 0) -> Iterator[Step]:
+    """The net after each step. A quantised one is one more: its weights and activations in int8 or int4, of the
+    weights of the last step and of `digits_cnn.data()` for calibration."""
+    teacher = digits_cnn.params(seed)
+    yield Step("trained", teacher)
+    yield Step("pruned", pruned(teacher, HYPER.kept))
+    yield Step("pruned and distilled", compressed(seed))
+
+
+def forward_inputs() -> tuple[Params, jax.Array]:
+    """The small net and the test images f32 [360, 8, 8, 1]."""
+    return compressed(), jnp.asarray(digits_cnn.data()[1].inputs)
+
+
+forward = digits_cnn.forward
+
+
+def main() -> None:
+    images = jnp.asarray(digits_cnn.data()[1].inputs)
+    print(f"{'net':22} {'parameters':>10} {'accuracy':>9} {'us (modelled)':>14}")
+    for step in steps():
+        count = sum(p.size for p in jax.tree.leaves(step.params))
+        program = tw.compile(forward, step.params, images)
+        right = digits_cnn.accuracy(step.params, images)
+        print(f"{step.name:22} {count:10,} {right:9.4f} {program.report().microseconds:14.1f}")
+
+
+if __name__ == "__main__":
+    main()
