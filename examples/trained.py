@@ -70,10 +70,20 @@ def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     return -jnp.mean(jnp.take_along_axis(log_probs, labels[..., None], axis=-1))
 
 
+def place_of(name: str) -> Path:
+    """The path of the cache file `name`, which need not exist."""
+    return Path(os.environ.get("TILEWRIGHT_CACHE") or Path.home() / ".cache" / "tilewright") / name
+
+
+def name_of(kind: str, decides: object) -> str:
+    """The name of the cache file of weights: `kind`, and a hash of the `repr` of everything that decides them."""
+    return f"{kind}-{hashlib.sha256(repr(decides).encode()).hexdigest()[:12]}.npz"
+
+
 def cached(name: str, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """The arrays of the cache file `name`, which `make` fills when it does not exist."""
-    folder = Path(os.environ.get("TILEWRIGHT_CACHE") or Path.home() / ".cache" / "tilewright")
-    path = folder / name
+    path = place_of(name)
+    folder = path.parent
     if not path.exists():
         with (
             jax.ensure_compile_time_eval()
@@ -94,19 +104,18 @@ def cached(name: str, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str,
 
 
 def cached_params(
-    name: str, decides: object, init: Callable[[], Params], make: Callable[[], Params]
+    kind: str, decides: object, init: Callable[[], Params], make: Callable[[], Params]
 ) -> Params:
-    """Trained weights from the cache, or from `make`, which trains them.
+    """Trained weights from the cache file `name_of(kind, decides)`, or from `make`, which trains them.
 
-    name: how the file's name begins. decides: everything that decides the weights; its `repr` is hashed into the
-    file's name. init: gives a tree of the weights' structure.
+    init: gives a tree of the weights' structure.
     """
-    digest = hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
 
     def named() -> dict[str, np.ndarray]:
         leaves, _ = jax.tree.flatten_with_path(make())
         return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
-    arrays = cached(f"{name}-{digest}.npz", named)
-    places = jax.eval_shape(init)
-    return jax.tree.map_with_path(lambda path, _: jnp.asarray(arrays[jax.tree_util.keystr(path)]), places)
+    arrays = cached(name_of(kind, decides), named)
+    return jax.tree.map_with_path(
+        lambda path, _: jnp.asarray(arrays[jax.tree_util.keystr(path)]), jax.eval_shape(init)
+    )
