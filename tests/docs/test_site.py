@@ -1,4 +1,4 @@
-"""The site: the tutorial's code runs and prints what the page says, the reference is generated, the site builds."""
+"""The site: the sessions' code runs and prints what the page says, the reference is generated, the site builds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ import tilewright
 from tilewright.passes.pipeline import PIPELINE
 
 ROOT = Path(__file__).resolve().parents[2]
-TUTORIAL = ROOT / "docs" / "tutorial.md"
-BLOCK = re.compile(r"^```(python tutorial|text output)\n(.*?)^```$", re.M | re.S)
+SESSIONS = {"tutorial": 9, "training": 3}
+"""Pages whose blocks `python tutorial` or `python session` are one program, and how many outputs they show."""
+BLOCK = re.compile(r"^```(python tutorial|python session|text output)\n(.*?)^```$", re.M | re.S)
 
 
 def as_pattern(text: str) -> str:
@@ -33,29 +34,34 @@ def as_pattern(text: str) -> str:
     return "".join(out)
 
 
-def test_the_tutorial_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", SESSIONS)
+def test_a_session_prints_what_the_page_says(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    space: dict[str, Any] = {"__name__": "tutorial"}
-    text = TUTORIAL.read_text()
+    page = ROOT / "docs" / f"{name}.md"
+    module = f"{name}_page"
+    monkeypatch.setitem(sys.modules, module, type(sys)(module))
+    space: dict[str, Any] = {"__name__": module}
+    text = page.read_text()
     printed = ""
     outputs = 0
     for found in BLOCK.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
-        if found[1] == "python tutorial":
-            assert not printed, f"tutorial.md:{line}: what was printed before is not shown"
+        if found[1] != "text output":
+            assert not printed, f"{page.name}:{line}: what was printed before is not shown"
             said = io.StringIO()
-            code = compile("\n" * line + found[2], str(TUTORIAL), "exec")
-            sys.modules.setdefault("tutorial", type(sys)("tutorial"))
+            code = compile("\n" * line + found[2], str(page), "exec")
             with redirect_stdout(said):
                 exec(code, space)
             printed = said.getvalue()
         else:
             assert re.fullmatch(as_pattern(found[2]), printed), (
-                f"tutorial.md:{line} is not what is printed:\n{printed}"
+                f"{page.name}:{line} is not what is printed:\n{printed}"
             )
             printed = ""
             outputs += 1
-    assert outputs >= 9
+    assert outputs >= SESSIONS[name]
 
 
 def test_the_reference_is_generated() -> None:
