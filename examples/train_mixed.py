@@ -108,7 +108,8 @@ def batches(steps: int, seed: int = 0, size: int = 64) -> list[Rows]:
 
 def cnn_inputs() -> tuple[Training, np.ndarray, np.ndarray]:
     """The first state and a batch."""
-    return start(digits_cnn.init()), *batches(1)[0]
+    images, labels = batches(1)[0]
+    return start(digits_cnn.init()), images, labels
 
 
 def accumulated_inputs() -> tuple[Training, np.ndarray, np.ndarray]:
@@ -118,7 +119,8 @@ def accumulated_inputs() -> tuple[Training, np.ndarray, np.ndarray]:
 
 def dense_inputs() -> tuple[Training, np.ndarray, np.ndarray]:
     """The first state and a batch."""
-    return start(mlp_init()), *batches(1)[0]
+    images, labels = batches(1)[0]
+    return start(mlp_init()), images, labels
 
 
 def dense_accumulated_inputs() -> tuple[Training, np.ndarray, np.ndarray]:

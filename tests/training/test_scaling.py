@@ -20,6 +20,7 @@ from tilewright.training import LossScale, all_finite, loss_scale, select_tree, 
 FLOATS = ("float16", "bfloat16", "float32")
 BAD = (math.inf, -math.inf, math.nan)
 MEMORIES = ("typed", "bytes")
+TARGETS = ("ascend-910b1", "ascend-310")
 
 
 def options(memory: str) -> tw.Options:
@@ -169,6 +170,47 @@ def test_an_overflow_in_any_leaf_skips_a_compiled_step(dtype: str, memory: str) 
         assert not bool(finite) and float(new_scale.scale) == 32 and int(new_scale.good_steps) == 0
         for a, b in zip(jax.tree.leaves(new), jax.tree.leaves(state), strict=True):
             assert np.asarray(a).tobytes() == b.tobytes()
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[tuple[tuple[int, ...], str]]:
+    """Shapes and dtypes of leaves: many small ones of few extents, so that fusions are wide, and a large one."""
+    extents = draw(st.lists(st.sampled_from([1, 2, 5, 10, 33, 48, 128]), min_size=1, max_size=3))
+    shape = (
+        st.lists(st.sampled_from(extents), max_size=3).map(tuple).filter(lambda s: math.prod(s) <= 1 << 14)
+    )
+    return draw(st.lists(st.tuples(shape, st.sampled_from(FLOATS)), min_size=1, max_size=9))
+
+
+@given(trees(), st.data())
+@examples(12)
+def test_any_tree_is_kept_by_a_compiled_step(
+    tree: list[tuple[tuple[int, ...], str]], data: st.DataObject
+) -> None:
+    """With a moment for each leaf, as optimizers have. The memory modes agree bit for bit, and so does JAX."""
+
+    def update(state: Any, grads: Any) -> Any:
+        mean = [m + g.astype(m.dtype) for m, g in zip(state["mean"], grads, strict=True)]
+        return {"mean": mean, "params": [p - m for p, m in zip(state["params"], mean, strict=True)]}
+
+    rng = np.random.default_rng(len(tree))
+    # small integers: sums are exact in every type
+    make = lambda: [np.asarray(rng.integers(-8, 9, s), jnp.dtype(d)) for s, d in tree]  # noqa: E731
+    state, grads, scale = {"params": make(), "mean": make()}, make(), loss_scale()
+    chosen = data.draw(st.sampled_from([None, *range(len(tree))]), label="overflow")
+    if chosen is not None:
+        leaf = grads[chosen]
+        leaf[tuple(data.draw(st.integers(0, n - 1)) for n in leaf.shape)] = data.draw(st.sampled_from(BAD))
+    step = step_if_finite(update)
+    program = tw.compile(step, scale, state, grads, target=data.draw(st.sampled_from(TARGETS)))
+    assert not program.report().host_ops
+    got = program(scale, state, grads)
+    same(got, jax.jit(step)(scale, state, grads))
+    assert bool(got[2]) == (chosen is None)
+    for a, b in zip(
+        jax.tree.leaves(got), program.executable("bytes")(*program.flatten((scale, state, grads)))
+    ):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), "the memory modes differ"
 
 
 def test_more_arguments_reach_the_update() -> None:
