@@ -36,11 +36,11 @@ class Hyper(NamedTuple):
 
     kept: tuple[int, int, int] = (12, 24, 56)
     rounds: int = 3
-    epochs: int = 120
+    epochs: int = 150
     batch: int = 64
     rate: float = 3e-3
     shift: float = 0.6
-    mixed: float = 0.5
+    mixed: float = 0.8
     temperature: float = 4.0
     seed: int = 0
 
