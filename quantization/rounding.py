@@ -22,6 +22,9 @@ from ..dialects import dtypes
 TINY = 2.0**-126
 """The least normal f32. Scales are not less, so that they and their inverses are exact to the last bit."""
 
+SCALE_METHODS = ("absmax", "extended", "mse")
+"""The names of methods of `weight_scale`."""
+
 RATIOS = 100
 """How many clipped ranges the method "mse" tries."""
 
@@ -131,16 +134,19 @@ def weight_scale(
 ) -> jax.Array:
     """Scales of a weight whose stored numbers are -high to high, one for each block (see `grid`), in f32.
 
-    "absmax": the largest magnitude is stored as `high`. "mse": the clipped range with the least squared error of the
-    block among `RATIOS` from the largest magnitude down, so it is never worse than "absmax". Blocks of zeros get 1.
-    With `mantissa_bits`, scales are rounded up to so many bits. Raises ValueError for an empty weight or another
-    method.
+    "absmax": the largest magnitude is stored as `high`. "extended": it lies half a step beyond `high`, so that it is
+    off by half a step, as others may be, and steps are finer (by 7% with 4 bits). "mse": the clipped range with the
+    least squared error of the block among `RATIOS` from that of "extended" down to `LEAST_RATIO` of it, and that of
+    "absmax". Blocks of zeros get 1. With `mantissa_bits`, scales are rounded up to so many bits. Raises ValueError for
+    an empty weight or another method.
     """
     w = jnp.asarray(w).astype(jnp.float32)
     if w.size == 0:
         raise ValueError(f"a weight of shape {list(w.shape)} has no elements, so no scale: leave it out")
-    if method not in ("absmax", "mse"):
-        raise ValueError(f'no method for scales of weights is called "{method}": choose "absmax" or "mse"')
+    if method not in SCALE_METHODS:
+        raise ValueError(
+            f'no method for scales of weights is called "{method}": choose one of {", ".join(SCALE_METHODS)}'
+        )
     return _weight_scale(w, grid(w.shape, blocks), method, float(high), mantissa_bits)
 
 
@@ -236,6 +242,10 @@ def _weight_scale(
 
     if method == "absmax":
         return scale_of(largest).reshape(blocks)
+    extended = high / (high + 0.5)
+    if method == "extended":
+        return scale_of(largest * extended).reshape(blocks)
+    ratios = jnp.append(jnp.geomspace(1.0, LEAST_RATIO, RATIOS) * extended, 1.0)
     start = (jnp.full_like(largest, jnp.inf), scale_of(largest))
-    (_, chosen), _ = lax.scan(better, start, jnp.geomspace(1.0, LEAST_RATIO, RATIOS))
+    (_, chosen), _ = lax.scan(better, start, ratios)
     return chosen.reshape(blocks)

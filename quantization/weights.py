@@ -107,6 +107,9 @@ def gptq(
     each is chosen when its group's turn comes. damping: as a fraction of the mean of the Hessian's diagonal, added to
     the diagonal. Rows whose inputs are always 0 are rounded to nearest.
 
+    Where inputs are barely correlated and come from few rows (twice K, say), it fits their noise and is worse than
+    rounding to nearest on other inputs: take more rows, a damping of 1 or more, or `nearest`.
+
     Raises ValueError for a weight that is empty, not a matrix or not finite, for groups that do not divide its rows,
     for a Hessian of another shape, and for one that stays singular.
     """

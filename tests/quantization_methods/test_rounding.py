@@ -16,6 +16,9 @@ from random_layers import DTYPES
 from tiers import covering, examples
 
 from tilewright.quantization.rounding import (
+    LEAST_RATIO,
+    RATIOS,
+    SCALE_METHODS,
     along,
     cosine,
     dequantize,
@@ -165,7 +168,7 @@ def test_a_fake_float_has_a_straight_gradient() -> None:
 
 
 @covering()
-@pytest.mark.parametrize("method", ["absmax", "mse"])
+@pytest.mark.parametrize("method", SCALE_METHODS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [n for n in BLOCKS if n != "number"])
 def test_scales_of_weights(name: str, dtype: str, method: str) -> None:
@@ -182,15 +185,20 @@ def test_scales_of_weights(name: str, dtype: str, method: str) -> None:
 
         if method == "absmax":
             np.testing.assert_allclose(found[at], full, rtol=1e-6)
+        elif method == "extended":
+            np.testing.assert_allclose(found[at], np.abs(part).max() / np.float32(7.5), rtol=1e-6)
+            off = np.abs(np.clip(np.rint(part / found[at]), -7, 7) * found[at] - part)
+            assert off.max() <= 0.5 * found[at] * (1 + 1e-5)
         else:
             ours = loss(float(found[at]))
             assert ours <= loss(float(full)) * (1 + 1e-5) + 1e-12
-            tried = min(loss(float(full) * r) for r in np.linspace(0.05, 1, 300))
-            assert ours <= 1.25 * tried + 1e-6 * float((part**2).sum())
+            ratios = [1, *np.geomspace(1, LEAST_RATIO, RATIOS) * 7 / 7.5]
+            tried = min(loss(float(full * np.float32(r))) for r in ratios)
+            assert ours <= 1.001 * tried + 1e-6 * float((part**2).sum())
 
 
 def test_weights_without_a_range() -> None:
-    for method in ("absmax", "mse"):
+    for method in SCALE_METHODS:
         w = np.zeros((4, 3), np.float32)
         w[:, 1], w[:, 2] = 1e-45, 1e-38
         scale = np.asarray(weight_scale(w, [(1, 1)], method))
@@ -216,7 +224,7 @@ def test_mantissas_are_checked() -> None:
     with pytest.raises(ValueError, match="0 to 23"):
         rounded_up(0.3, 24)
     w = np.random.default_rng(0).normal(size=(8, 4))
-    for method in ("absmax", "mse"):
+    for method in SCALE_METHODS:
         bits = np.asarray(weight_scale(w, [(1, 1)], method, 7, mantissa_bits=10)).view(np.uint32)
         assert (bits & 0x1FFF == 0).all()
 
