@@ -29,10 +29,10 @@ from ..dialects.dtypes import element_type, is_float
 from ..dialects.graph import ContractOp, ConvOp
 from ..dialects.graph.interface import shape_of
 from ..passes.graph.products_named import NamedProduct, feature_dims, summed_dims
-from ..passes.graph.quantize import weight_blocks
 from ..passes.graph.recipes import ProductChoice, QuantConfig
 from . import balancing, learned, weights
 from .calibrate import collect, gather
+from .matrices import Matrices
 from .modes import product_in_mode
 from .traced import TracedSource, WatchingRunner
 
@@ -164,22 +164,18 @@ def awq(
     traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool
 ) -> QuantConfig:
     """AWQ's factors of input channels, for matrix products (Lin et al. 2023)."""
-    products = [p for p in _quantized(traced, config) if _is_matrix(p)]
-    hessians = _hessians(traced, batches, products, progress)
-    ranges = gather(traced, batches, [p.name for p in products], progress, channels=True)
-    found_weights = weights_of(traced, batches[0], [p.name for p in products])
+    products = [p for p in _quantized(traced, config) if isinstance(p.op, ContractOp)]
+    matrices = _matrices(products)
+    hessians = _hessians(traced, batches, matrices, progress)
+    ranges = gather(traced, batches, list(matrices), progress, channels=True)
+    found_weights = weights_of(traced, batches[0], list(matrices))
     found: dict[str, dict[str, Any]] = {}
-    for group in _by_input(products):
-        first = group[0]
-        recipe = config.choice(first.name).recipe
-        matrix = jnp.concatenate([_matrix(p, found_weights[p.name]) for p in group], axis=-1)
-        scaled = weights.awq(
-            matrix,
-            hessians[first.name],
-            ranges[first.name].magnitude,
-            recipe.weight_range,
-            _group(first, config),
-        )
+    for group in _by_input([m.product for m in matrices.values()]):
+        first = matrices[group[0].name]
+        recipe = config.choice(group[0].name).recipe
+        matrix = jnp.concatenate([matrices[p.name].matrix(found_weights[p.name]) for p in group], axis=-1)
+        magnitude, hessian = ranges[group[0].name].magnitude, hessians[group[0].name]
+        scaled = weights.awq(matrix, hessian, magnitude, recipe.weight_range, first.group(recipe))
         assert scaled.input_scale is not None
         found |= {p.name: {"balance": scaled.input_scale} for p in group}
     return _with(config, found)
@@ -214,60 +210,17 @@ class _WeightsRunner(WatchingRunner):
         super().op(op, env)
 
 
-def _is_matrix(product: NamedProduct) -> bool:
-    """Whether a product is that of a matrix of weights: one summed dimension, no batches, outside of loops."""
-    op = product.op
-    if not isinstance(op, ContractOp) or len(summed_dims(product)[0]) != 1 or to_ints(op.lhs_batch):
-        return False
-    return op.parent_op() is not None and op.parent_op().name == "func.func"  # pyright: ignore
-
-
-def _matrix(product: NamedProduct, w: Array) -> Array:
-    """Weights as [K, N]."""
-    k = summed_dims(product)[1][0]
-    return jnp.moveaxis(w, k, 0).reshape(w.shape[k], -1).astype(jnp.float32)
-
-
-def _operand(product: NamedProduct, matrix: Array) -> Array:
-    """The inverse of `_matrix`."""
-    shape, k = shape_of(product.weights), summed_dims(product)[1][0]
-    rest = [n for d, n in enumerate(shape) if d != k]
-    return jnp.moveaxis(matrix.reshape(shape[k], *rest), 0, k)
-
-
-def _scales(product: NamedProduct, config: QuantConfig, scale: Array) -> Array:
-    """Scales [K / group or 1, N] in the shape of the blocks of the weights."""
-    shape, k = shape_of(product.weights), summed_dims(product)[1][0]
-    blocks = weight_blocks(product, config.choice(product.name).recipe)
-    rest = [n for d, n in enumerate(shape) if d != k]
-    whole = jnp.moveaxis(scale.reshape(scale.shape[0], *rest), 0, k)
-    return whole.reshape([shape[d] // n for d, n in sorted(blocks.items())])
-
-
-def _group(product: NamedProduct, config: QuantConfig) -> int | None:
-    k = summed_dims(product)[1][0]
-    return weight_blocks(product, config.choice(product.name).recipe).get(k)
-
-
-def _rows(product: NamedProduct, x: Array) -> Array:
-    """The input as rows [M, K]."""
-    k = summed_dims(product)[0][0]
-    return jnp.moveaxis(x, k, -1).reshape(-1, x.shape[k]).astype(jnp.float32)
+def _matrices(products: Sequence[NamedProduct]) -> dict[str, Matrices]:
+    """Those products that are of matrices, as such."""
+    return {p.name: m for p in products if (m := Matrices.of(p)) is not None}
 
 
 def _hessians(
-    traced: TracedSource, batches: Sequence[Sequence[Any]], products: Sequence[NamedProduct], progress: bool
+    traced: TracedSource, batches: Sequence[Sequence[Any]], matrices: Mapping[str, Matrices], progress: bool
 ) -> dict[str, Array]:
     """The sums of x x^T over the rows of the inputs of products."""
-    by_name = {p.name: p for p in products}
-    starts = {n: weights.start_hessian(shape_of(p.input)[summed_dims(p)[0][0]]) for n, p in by_name.items()}
-    return collect(
-        traced,
-        batches,
-        starts,
-        lambda name, h, x: weights.update_hessian(h, _rows(by_name[name], x)),
-        progress,
-    )
+    starts = {name: m.start() for name, m in matrices.items()}
+    return collect(traced, batches, starts, lambda name, h, x: matrices[name].update(h, x), progress)
 
 
 def _balance_of(choice: ProductChoice) -> Array | None:
@@ -277,48 +230,55 @@ def _balance_of(choice: ProductChoice) -> Array | None:
 def gptq(
     traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool
 ) -> QuantConfig:
-    """Rounds the weights of matrix products so that errors cancel on the data (Frantar et al. 2022)."""
-    products = [p for p in _quantized(traced, config) if _is_matrix(p)]
-    hessians = _hessians(traced, batches, products, progress)
-    found_weights = weights_of(traced, batches[0], [p.name for p in products])
+    """Rounds weights so that errors cancel on the data (Frantar et al. 2022)."""
+    matrices = _matrices(_quantized(traced, config))
+    hessians = _hessians(traced, batches, matrices, progress)
+    found_weights = weights_of(traced, batches[0], list(matrices))
     found: dict[str, dict[str, Any]] = {}
-    for p in products:
-        choice = config.choice(p.name)
-        w, h = _matrix(p, found_weights[p.name]), hessians[p.name]
+    for name, m in matrices.items():
+        choice = config.choice(name)
+        w, h = m.matrix(found_weights[name]), jnp.asarray(hessians[name])
         balance = _balance_of(choice)
         if balance is not None:
-            w, h = w * balance[:, None], h / (balance[:, None] * balance)
-        made = weights.gptq(w, h, choice.recipe.weight_range, _group(p, config))
-        found[p.name] = {"stored": _operand(p, made.q), "scales": _scales(p, config, made.scale)}
+            factors = m.factors(balance)
+            w, h = w * factors[..., None], h / (factors[..., None] * factors[..., None, :])
+        made = weights.gptq(w, h, choice.recipe.weight_range, m.group(choice.recipe))
+        found[name] = {"stored": m.operand(made.q), "scales": m.scales(made.scale, choice.recipe)}
     return _with(config, found)
 
 
 def learn(
     traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool
 ) -> QuantConfig:
-    """Learns which way each weight of matrix products is rounded, on rows of the first batches (Nagel et al. 2020)."""
-    products = {p.name: p for p in _quantized(traced, config) if _is_matrix(p)}
-    found_weights = weights_of(traced, batches[0], list(products))
+    """Learns which way each weight is rounded, on rows of the first batches (Nagel et al. 2020); not of convolutions
+    with several groups."""
+    matrices = {n: m for n, m in _matrices(_quantized(traced, config)).items() if m.groups in (None, 1)}
+    found_weights = weights_of(traced, batches[0], list(matrices))
     found: dict[str, dict[str, Any]] = {}
-
-    for name, p in products.items():
+    for name, m in matrices.items():
         choice = config.choice(name)
-        rows = [_rows_of(traced, batch, p) for batch in batches[:4]]
+        rows = [_rows_of(traced, batch, m) for batch in batches[:4]]
         x = jnp.concatenate([r[:: max(1, -(-len(r) * len(rows) // ROWS))] for r in rows])
-        w = _matrix(p, found_weights[name])
+        w = m.matrix(found_weights[name])
+        w = w.reshape(w.shape[-2:])
         outputs = jnp.matmul(x, w, precision=lax.Precision.HIGHEST)
         if (balance := _balance_of(choice)) is not None:
-            x, w = x / balance, w * balance[:, None]
-        near = weights.nearest(w, choice.recipe.weight_range, _group(p, config))
+            factors = m.factors(balance).reshape(-1)
+            x, w = x / factors, w * factors[:, None]
+        near = weights.nearest(w, choice.recipe.weight_range, m.group(choice.recipe))
         made = learned.learn_rounding(w, near.scale, x, outputs, stored=choice.recipe.weight_range)
         q = made.q if made.error < made.nearest_error else near.q
-        found[name] = {"stored": _operand(p, q), "scales": _scales(p, config, near.scale)}
+        q, scale = (q, near.scale) if m.groups is None else (q[None], near.scale[None])
+        found[name] = {"stored": m.operand(q), "scales": m.scales(scale, choice.recipe)}
     return _with(config, found)
 
 
-def _rows_of(traced: TracedSource, leaves: Sequence[Any], product: NamedProduct) -> Array:
-    start = {product.name: jnp.zeros((0, 0), jnp.float32)}
-    return collect(traced, [leaves], start, lambda name, state, x: _rows(product, x), False)[product.name]
+def _rows_of(traced: TracedSource, leaves: Sequence[Any], matrices: Matrices) -> Array:
+    """The input of a product on one batch, as rows of one matrix."""
+    name = matrices.product.name
+    start = {name: jnp.zeros((0, 0), jnp.float32)}
+    rows = collect(traced, [leaves], start, lambda _, state, x: matrices.rows(x), False)[name]
+    return jnp.asarray(rows).reshape(-1, rows.shape[-1])
 
 
 # -- biases ----------------------------------------------------------------------------------------------------
