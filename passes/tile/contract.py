@@ -31,7 +31,7 @@ from .bound import CubeCost, CubeProblem
 from .builder import KernelBuilder, dense, gm_of, hand_back
 from .contraction_axes import Operand
 from .cube_schedule import CubePlan, Refused, cube_schedules, refusal
-from .draining import Drain, drain_of, has_room
+from .draining import Drain, PartialDrain, drain_of, has_room, partial_drain_of
 from .epilogue import EpilogueSteps
 from .rows import ColumnRows
 from .scheduled import ScheduledKernel, as_cube, cannot_obey
@@ -50,17 +50,22 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         self.views = [o.view(dict(enumerate(self.extents))) for o in self.operands]
         self.drain = self._drain_asked()
         self.problem = self.with_epilogue = self._problem(self.anchor.result)
+        self.drained: SSAValue = self.anchor.result
+        """What leaves the cube: the sums, or what the drain makes of them."""
         if self.drain is not None:
             self.members = []
-            self.problem = self._problem(self.yielded[0])
+            self.drained = self.yielded[0]
+            self.problem = self._problem(self.drained)
+        elif (partial := self._partial_drain_asked()) is not None:
+            self.drain, self.drained = partial.drain, partial.value
+            self.members = [op for op in self.members if op not in partial.ops]
+            self.problem = self.with_epilogue = self._problem(self.drained)
         self.rows: dict[str, SSAValue] = {}
         """What there is for the columns of the tile that is built, by memory space."""
         self.costs: dict[tuple, CubeCost] = {}
         """What a step and its loads cost, as far as known."""
-        element = element_of(self.anchor.result)
-        self.made[self.anchor.result] = self._accumulator(element)
-        if self.drain is not None:
-            self.made[self.yielded[0]] = self.made[self.anchor.result]
+        element = self.anchor.result if self.drain is not None and not self.members else self.drained
+        self.made[self.drained] = self._accumulator(element_of(element))
         self.build_steps()
         self.plain = len(self.steps) == 2 and not machine.fused
 
@@ -141,6 +146,16 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         )
         return found if found is not None and has_room(found, columns, self.machine) else None
 
+    def _partial_drain_asked(self) -> PartialDrain | None:
+        """What the drain does before an epilogue, where there is room for the columns of a step beside the cube."""
+        found = partial_drain_of(self.fusion, self.machine)
+        if found is None or drain_of(self.fusion, self.machine) is not None:
+            return None
+        columns = self.asked.base_n or (
+            size([self.asked.step[a] for a in self.n_axes]) if self.asked.step else 1
+        )
+        return found if has_room(found.drain, columns, self.machine) else None
+
     def _rows_fit(self, schedule: CubeSchedule) -> bool:
         """Whether there is room for what the columns of a tile have beside the cube."""
         assert schedule.step is not None
@@ -204,7 +219,8 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
 
     def build(self, name: str, schedule: Schedule) -> ops.KernelOp:
         self.plan = CubePlan.of(self.completed(name, schedule))
-        return self._emit_kernel(name, self.plan, element_of(self.anchor.result))
+        element = self.anchor.result if self.plain else self.drained
+        return self._emit_kernel(name, self.plan, element_of(element))
 
     def _emit_kernel(self, name: str, plan: CubePlan, element: Attribute) -> ops.KernelOp:
         inner_n = plan.inner == "n"

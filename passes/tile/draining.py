@@ -78,6 +78,44 @@ def drain_of(fusion: FusionOp, machine: Machine) -> Drain | None:
     return _drain_of(fusion, machine, packed=True)
 
 
+@dataclass(frozen=True)
+class PartialDrain:
+    """What is done to sums on their way out of the cube before vector cores go on: `value` is what these are given, and
+    `ops` are those that they have no part in."""
+
+    drain: Drain
+    value: SSAValue
+    ops: frozenset[Operation]
+
+
+def partial_drain_of(fusion: FusionOp, machine: Machine) -> PartialDrain | None:
+    """What the cube and its fixpipe do before an epilogue: a bias, relu and a scaling of integers to f16, which halves
+    what the vector cores load. None where they cannot, or where nothing is left for the vector cores."""
+    yielded, anchor = fusion.body.block.last_op, product_in(fusion)
+    if anchor is None or yielded is None or machine.fused or machine.scaled_drains is None:
+        return None
+    total = dtype_name(accumulated_in(anchor))
+    if total != "i32":
+        return None
+    chain = _Chain(fusion, anchor, total, machine, packed=True)
+    drain = chain.to_half()
+    if drain is None or any(v is chain.end for v in yielded.operands):
+        return None
+    if not has_room(drain, COLUMNS[-1], machine) or drain.refused_by(machine, total, "f16") is not None:
+        return None
+    done: set[Operation] = set()
+    value: SSAValue = anchor.result
+    while value is not chain.end:
+        user = value.get_user_of_unique_use()
+        assert user is not None
+        done.add(user)
+        value = user.results[0]
+    for op in reversed(list(fusion.body.block.ops)):  # what makes words into numbers is done with them
+        if op is not anchor and op.results and all(u.operation in done for r in op.results for u in r.uses):
+            done.add(op)
+    return PartialDrain(drain, chain.end, frozenset(done))
+
+
 def pack_for_drain(fusion: FusionOp, machine: Machine) -> None:
     """Brings the factors of columns into the fixpipe's form, where a drain can do all that stands behind the product of
     a fusion then."""
@@ -134,6 +172,15 @@ class _Chain:
         if exact and self.total == "f32":
             self._next("convert")
         return Drain(self._relu() or relu, bias=bias)
+
+    def to_half(self) -> Drain | None:
+        """What the ops from the sums to numbers in f16 do together; None where they are no such chain."""
+        bias, relu = self._columns("add", self.total), self._relu()
+        scaled = self._factor(relu)
+        if scaled is None or self._next("convert") is None or self._type() != "f16":
+            return None
+        factor, relu = scaled
+        return Drain(relu, factor, bias=bias)
 
     def _factor(self, relu: bool) -> tuple[float | Columns, bool] | None:
         """Goes on behind a scaling of accumulators as f32 numbers, by 1 where they are only converted: the factors, and
