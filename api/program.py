@@ -23,6 +23,7 @@ from ..dialects.graph.donation import donated, keep_all
 from ..dialects.module import target_of
 from ..dialects.npu.legality import proven
 from ..dialects.npu.structure import KernelOp
+from ..dialects.precision import ORIGIN, PRECISIONS
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.recipes import QuantConfig
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 Level = Literal["graph", "tile", "npu"]
 LEVELS: tuple[Level, ...] = ("graph", "tile", "npu")
+Precision = Literal["origin", "mixed_float16", "mixed_bfloat16", "float16"]
 Lowering = Callable[[ModuleOp, str | None, Sequence[Stage]], None]
 """Runs the passes of a list on a module, in place: for a target, or for the one that the module says."""
 
@@ -63,6 +65,8 @@ class Options:
         check: Whether npu-check proves the program free of hazards.
         schedule: Pinned tiling choices, for all kernels (a `Schedule`) or by kernel name.
         oracle: Who judges schedules, by the name under which `passes.oracle.register` knows it.
+        precision: `origin` leaves types as they are; `mixed_float16` and `mixed_bfloat16` cast f32 products to that
+            type, and what is as good in it; `float16` casts all that can be. Arguments and results keep their types.
         host: `allow` host calls, or `forbid` them: a program with host calls is then refused with their list.
         donate: Arguments, by position or name, whose memory the program may reuse, besides those that the source
             donates. A `jax.Array` that is passed there is deleted.
@@ -80,13 +84,15 @@ class Options:
     donate: Donate = ()
     quantization: QuantConfig | str | Path | None = None
     weights: str | Sequence[str] | None = None
+    precision: Precision = ORIGIN
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
             raise CompileError(
                 f"options: quantization must be a tw.QuantConfig, a .toml file or a mode, not {self.quantization!r}"
             )
-        for field, known in (("memory", ("typed", "bytes")), ("host", ("allow", "forbid"))):
+        fields = {"memory": ("typed", "bytes"), "host": ("allow", "forbid"), "precision": PRECISIONS}
+        for field, known in fields.items():
             if getattr(self, field) not in known:
                 said = " or ".join(map(repr, known))
                 raise CompileError(f"options: {field} must be {said}, not {getattr(self, field)!r}")
@@ -105,7 +111,7 @@ class Options:
 
     def stages(self) -> list[Stage]:
         """The pipeline that these options ask for."""
-        chosen = pinned(PIPELINE, pins_text(self.schedule), self.host, self.oracle)
+        chosen = pinned(PIPELINE, pins_text(self.schedule), self.host, self.oracle, self.precision)
         return [s for s in chosen if self.check or s.name != CHECKER]
 
 
@@ -311,7 +317,7 @@ def compile(
             symbolic dimensions, its inputs; for what JAX has lowered nothing, or arguments of the same types.
         target: A chip that `tilewright machines` lists, or the path of a machine's `.toml` file. None: the target
             of the module in `source`, else `ascend-910b1`.
-        options: Memory mode, checks, pinned schedule, host calls, donated arguments.
+        options: Memory mode, checks, pinned schedule, host calls, donated arguments, precision.
         **kwargs: Example keyword arguments. An argument of the function's own that is called `target` or `options`
             is passed by position, or bound by a `functools.partial`.
 

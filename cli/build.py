@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..api.program import Options, Program, compile
+from ..dialects.precision import ORIGIN
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..passes.pipeline import pinned
@@ -65,6 +66,7 @@ def options_of(args: argparse.Namespace) -> Options:
         donate=donate,
         quantization=args.quant_config,
         weights=weights,
+        precision=args.precision,
     )
 
 
@@ -73,4 +75,6 @@ def stages_of(args: argparse.Namespace) -> Sequence[Stage]:
     if args.stages is None:
         return options_of(args).stages()
     stages = find_stages(args.stages)
-    return pinned(stages, args.schedule, args.host) if args.schedule or args.host != "allow" else stages
+    if args.schedule or args.host != "allow" or args.precision != ORIGIN:
+        return pinned(stages, args.schedule, args.host, precision=args.precision)
+    return stages

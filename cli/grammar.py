@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from ..dialects.precision import ORIGIN, PRECISIONS
 from ..machine import DEFAULT_TARGET
 from .common import OneLineParser
 from .fmt import add_parser as add_fmt
@@ -97,6 +98,12 @@ def _common() -> OneLineParser:
         metavar="ARGS",
         default="",
         help="arguments that are weights, by name or pattern: what depends on them alone is computed once",
+    )
+    common.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=ORIGIN,
+        help="cast f32 products, and what is as good in a narrow type, to f16 or bf16; float16: all (default origin)",
     )
     common.add_argument("--json", action="store_true", help="print one JSON object")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")

@@ -25,6 +25,9 @@ any change of any bit; as the sign of a difference; by a rule of its own in veri
 EXACT, ROUNDED = 0.0, 0.5
 """Ulps of a function that is exact in every type, and of one whose result is the exact one, rounded."""
 
+UNSTATED = "nothing says that a narrow type is good enough for it"
+"""Why an op is computed in f32 that does not say itself what a narrow type would do to it."""
+
 _HERE = "tilewright.dialects.scalars"
 
 
@@ -78,6 +81,11 @@ class Function:
     operands or results, so that the host computes them."""
     complex_error: float | None = None
     """Largest relative error on complex numbers, in unit roundoffs of the parts; needed where `complex_flops` is."""
+    keeps: str = UNSTATED
+    """Why it is computed in f32 where precision is mixed, as a clause; empty where it is as good in a narrow type, so
+    that it follows its operands."""
+    divisor: int | None = None
+    """The operand that it divides by: by a constant that is not small, it is as good in a narrow type."""
 
     def __post_init__(self) -> None:
         def missing(fact: str, why: str) -> MissingFact:
@@ -123,7 +131,7 @@ def _row(
         value=place,
         ulps=ulps,
         stablehlo=name if stablehlo == "" else stablehlo,
-        **facts,
+        **{"keeps": "", **facts},
     )
 
 
@@ -141,6 +149,12 @@ _STEPS: dict[str, Any] = {"passing": "steps", "merges": False}
 _BITS: dict[str, Any] = {"passing": "bits", "merges": False}
 _WHOLE: dict[str, Any] = {**_BITS, "domain": "whole"}
 _INTEGER: dict[str, Any] = {**_BITS, "domain": "integer"}
+
+
+_GROWS: dict[str, Any] = {"keeps": "its results grow beyond narrow types, and with them the errors of its operand"}
+_LAST_BITS: dict[str, Any] = {"keeps": "its results may hang on the last bits of its operands"}
+_DIVIDES: dict[str, Any] = {"keeps": "it may divide by a small number"}
+_ANGLE: dict[str, Any] = {"keeps": "an angle of several turns has no digits left in a narrow type"}
 
 
 def _compare(name: str, sign: str, **facts: Any) -> Function:
@@ -163,22 +177,22 @@ _ROWS = [
         domain="number", passing="own", merges=False, complex_flops=2, complex_error=0.0,
     ),
     _unary("sign", "sign(x)", "own:sign", EXACT, domain="number", complex_flops=10, complex_error=20.0, **_STEPS),
-    _unary("exp", "exp(x)", "exp", 3.0, "exponential"),
-    _unary("exp2", "2 ** x", "exp2", 3.0),
+    _unary("exp", "exp(x)", "exp", 3.0, "exponential", **_GROWS),
+    _unary("exp2", "2 ** x", "exp2", 3.0, **_GROWS),
     _unary(
         "expm1", "exp(x) - 1, exact near 0", "expm1", 3.0, "exponential_minus_one",
-        complex_flops=9, complex_error=24.0,
+        complex_flops=9, complex_error=24.0, **_GROWS,
     ),
-    _unary("log", "log(x)", "log", 3.0),
-    _unary("log1p", "log(1 + x), exact near 0", "own:log_plus_one", 2.0, "log_plus_one"),
+    _unary("log", "log(x)", "log", 3.0, **_LAST_BITS),
+    _unary("log1p", "log(1 + x), exact near 0", "own:log_plus_one", 2.0, "log_plus_one", **_LAST_BITS),
     _unary("sqrt", "sqrt(x)", "sqrt", 3.0),
-    _unary("rsqrt", "1 / sqrt(x)", "own:reciprocal_root", 2.0, complex_flops=16, complex_error=40.0),
+    _unary("rsqrt", "1 / sqrt(x)", "own:reciprocal_root", 2.0, complex_flops=16, complex_error=40.0, **_DIVIDES),
     _unary("cbrt", "cbrt(x)", "own:cube_root", 2.0, complex_flops=14, complex_error=40.0),
     _unary("tanh", "tanh(x)", "tanh", 5.0, complex_flops=24, complex_error=40.0),
     _unary("logistic", "1 / (1 + exp(-x))", "logistic", 7.0, complex_flops=32, complex_error=40.0),
-    _unary("sin", "sin(x)", "sin", 4.0, "sine", complex_flops=12, complex_error=30.0),
-    _unary("cos", "cos(x)", "cos", 4.0, "cosine", complex_flops=12, complex_error=30.0),
-    _unary("tan", "tan(x)", "own:tangent", 5.0, complex_flops=24, complex_error=40.0),
+    _unary("sin", "sin(x)", "sin", 4.0, "sine", complex_flops=12, complex_error=30.0, **_ANGLE),
+    _unary("cos", "cos(x)", "cos", 4.0, "cosine", complex_flops=12, complex_error=30.0, **_ANGLE),
+    _unary("tan", "tan(x)", "own:tangent", 5.0, complex_flops=24, complex_error=40.0, **_ANGLE),
     _unary("erf", "erf(x)", "own:error_function", 16.0),
     _unary("floor", "floor(x)", "own:floor", EXACT, **_STEPS),
     _unary("ceil", "ceil(x)", "own:ceil", EXACT, **_STEPS),
@@ -224,13 +238,13 @@ _ROWS = [
     ),
     _binary(
         "div", "lhs / rhs, cut off towards 0 for integers", "own:divide", 2.5, "divide",
-        passing="own", complex_flops=24, complex_error=20.0,
+        passing="own", complex_flops=24, complex_error=20.0, divisor=1, **_DIVIDES,
     ),
     _binary("max", "the larger one, NaN if either is", "max", EXACT, "maximum", passing="own"),
     _binary("min", "the smaller one, NaN if either is", "min", EXACT, "minimum", passing="own"),
-    _binary("pow", "lhs ** rhs", "own:power", 16.0, "power", complex_flops=20, complex_error=60.0),
-    _binary("rem", "lhs - rhs * trunc(lhs / rhs)", "own:remainder", EXACT, "remainder", passing="own"),
-    _binary("atan2", "the angle of the point (rhs, lhs), in (-pi, pi]", "atan2", 6.0, domain="float"),
+    _binary("pow", "lhs ** rhs", "own:power", 16.0, "power", complex_flops=20, complex_error=60.0, **_GROWS),
+    _binary("rem", "lhs - rhs * trunc(lhs / rhs)", "own:remainder", EXACT, "remainder", passing="own", **_LAST_BITS),
+    _binary("atan2", "the angle of the point (rhs, lhs), in (-pi, pi]", "atan2", 6.0, domain="float", **_DIVIDES),
     _binary("and", "lhs & rhs, bit by bit", "bitwise_and", EXACT, **_WHOLE),
     _binary("or", "lhs | rhs, bit by bit", "bitwise_or", EXACT, **_WHOLE),
     _binary("xor", "lhs ^ rhs, bit by bit", "bitwise_xor", EXACT, **_WHOLE),
@@ -315,6 +329,9 @@ REDUCTION_FUNCTION = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "
 
 SCATTERS = ("set", "sum", "prod", "max", "min")
 """What a scatter does with what is there: replace it, or combine as a reduction."""
+
+COMBINED = {"sum": "it adds up many numbers", "prod": "it multiplies many numbers"}
+"""Kinds of reduction and scatter whose results carry the errors of all they combine, with why these stay f32."""
 
 LINEAR = ("sum", "set")
 """Kinds of reduction and scatter that treat the parts of complex numbers each by itself."""

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ..dialects.module import target_of
+from ..dialects.precision import ORIGIN
 from .base import LevelPass, settle_target
 from .calls import callers_first
 from .errors import PassError, SeveralErrors
@@ -95,8 +96,12 @@ def run_stage(stage: Stage, module: ModuleOp, target: str | None = None) -> None
 
 
 def check_pinnable(module: ModuleOp, stages: Sequence[Stage]) -> None:
-    """Raises PassError where choices are pinned that a module has behind it."""
+    """Raises PassError where choices are pinned, or a precision is asked for, that a module has behind it."""
     level = level_of(module)
+    asked = next((s.precision for s in stages if s.optional and s.asked), None)
+    if asked is not None and (level != "graph" or "fused" in confirmed_states(module)):
+        where = f"is written at the {level} level" if level != "graph" else "is fused already"
+        raise PassError(f"precision: the program {where}, where nothing is cast to {asked} any more")
     if not any(stage.schedule for stage in stages):
         return
     if level != "graph":
@@ -121,21 +126,31 @@ def remaining(
             break
         if stage.level == "graph" and start != "graph":
             continue
+        if not stage.asked:
+            continue
         new = set(stage.establishes) - (have - {"checked"})
         if new or not stage.establishes:
             out.append(stage)
     return out
 
 
-def pinned(stages: Sequence[Stage], schedule: str, host: str = "allow", oracle: str = BOUND) -> list[Stage]:
-    """The stages with pinned choices, leave to call the host and the name of who judges schedules, as the options of
-    their passes."""
-    return [replace(s, schedule=schedule, host=host, oracle=oracle) for s in stages]
+def pinned(
+    stages: Sequence[Stage], schedule: str, host: str = "allow", oracle: str = BOUND, precision: str = ORIGIN
+) -> list[Stage]:
+    """The stages with pinned choices, leave to call the host, the name of who judges schedules and the precision, as
+    the options of their passes."""
+    return [replace(s, schedule=schedule, host=host, oracle=oracle, precision=precision) for s in stages]
 
 
 def make_pass(stage: Stage, target: str | None = None) -> ModulePass:
     """The pass of a stage, for a target and with those of the stage's choices that it takes."""
     cls = stage.load()
-    given = {"target": target, "schedule": stage.schedule, "host": stage.host, "oracle": stage.oracle}
+    given = {
+        "target": target,
+        "schedule": stage.schedule,
+        "host": stage.host,
+        "oracle": stage.oracle,
+        "precision": stage.precision,
+    }
     arguments = {f.name: given[f.name] for f in fields(cls) if f.name in given and given[f.name] is not None}
     return cls(**arguments)

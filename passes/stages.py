@@ -11,6 +11,7 @@ from importlib import import_module
 
 from xdsl.passes import ModulePass
 
+from ..dialects.precision import ORIGIN
 from ..support.plugins import AddedPass, Entry
 from .added import load_pass, loaders, with_added
 from .errors import StateMissing
@@ -38,7 +39,9 @@ class Stage:
     """One pass of the pipeline.
 
     implementation: the pass's class, or "module:Class" of it; level: the module's level after the pass; requires,
-    establishes: states; schedule, host, oracle: what the pass of that option is given.
+    establishes: states; schedule, host, oracle, precision: what the pass of that option is given; optional: the pass
+    only runs where a precision is asked for; rounds: it may round to narrower types, so that what follows is judged
+    against what it makes.
     """
 
     name: str
@@ -49,6 +52,14 @@ class Stage:
     schedule: str = ""
     host: str = "allow"
     oracle: str = BOUND
+    precision: str = ORIGIN
+    optional: bool = False
+    rounds: bool = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether there is anything for the pass to do in the pipeline."""
+        return not self.optional or self.precision != ORIGIN
 
     def load(self) -> type[ModulePass]:
         """The class of the pass."""
@@ -59,6 +70,7 @@ class Stage:
 
 
 PIPELINE: tuple[Stage, ...] = (
+    Stage("graph-precision", ".graph.precision:GraphPrecisionPass", "graph", optional=True, rounds=True),
     Stage("graph-quantized", ".graph.quantized:GraphQuantizedPass", "graph", (), ("stored",)),
     Stage("graph-complex", ".graph.complex:GraphComplexPass", "graph", (), ("real",)),
     Stage("graph-simplify", ".graph.simplify:GraphSimplifyPass", "graph", ("stored", "real")),

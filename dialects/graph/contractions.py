@@ -13,7 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, to_ints
 from ..dtypes import is_complex, is_integer, size, tensor
 from ..quantized import QuantizedType, quantized
-from .interface import GraphOp, Grouping, element_of, shape_of
+from .interface import Casting, GraphOp, Grouping, element_of, shape_of
 from .reductions import window_count
 
 
@@ -28,6 +28,7 @@ class ContractOp(GraphOp):
     GROUPING: ClassVar[Grouping] = "contraction"
     READS_THROUGH_LAYOUT: ClassVar[bool] = True
     TAKES_QUANTIZED: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "product"
     lhs = operand_def()
     rhs = operand_def()
     lhs_batch = prop_def(DenseArrayBase)
@@ -91,6 +92,7 @@ class ConvOp(GraphOp):
     GROUPING: ClassVar[Grouping] = "contraction"
     READS_THROUGH_LAYOUT: ClassVar[bool] = True
     TAKES_QUANTIZED: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "product"
     lhs = operand_def()
     rhs = operand_def()
     strides = prop_def(DenseArrayBase)

@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..base import FormattedOp, describe, integer, text, to_ints
 from ..dtypes import itemsize, size, tensor
-from .interface import GraphOp, element_of, shape_of
+from .interface import Casting, GraphOp, element_of, shape_of
 from .schedules import to_schedules
 
 AXES = "axes"
@@ -47,6 +47,8 @@ class YieldOp(FormattedOp):
 
 class RegionOp(GraphOp):
     TAKES_QUANTIZED: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "fixed"
+    KEEPS: ClassVar[str] = "what goes in and out of its regions keeps its type"
 
     def infer(self) -> Sequence[Attribute]:
         return list(self.result_types)
@@ -189,6 +191,8 @@ class ToHostOp(GraphOp):
     """Reads a number of the device back to the host."""
 
     name = "graph.to_host"
+    CASTING: ClassVar[Casting] = "fixed"
+    KEEPS: ClassVar[str] = "the host reads it"
     KERNEL: ClassVar[bool] = False
     x = operand_def()
     result = result_def()
@@ -209,6 +213,8 @@ class HostOp(GraphOp):
     """
 
     name = "graph.host"
+    CASTING: ClassVar[Casting] = "fixed"
+    KEEPS: ClassVar[str] = "the host computes it"
     KERNEL: ClassVar[bool] = False
     WHOLE: ClassVar[bool] = True
     inputs = var_operand_def()

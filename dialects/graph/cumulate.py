@@ -12,8 +12,8 @@ from xdsl.traits import Pure
 
 from ..base import integer, text
 from ..dtypes import size
-from ..elementwise import LINEAR, REDUCTIONS
-from .interface import GraphOp, Grouping, shape_of
+from ..elementwise import COMBINED, LINEAR, REDUCTIONS
+from .interface import Casting, GraphOp, Grouping, shape_of
 
 
 @irdl_op_definition
@@ -29,6 +29,12 @@ class CumulateOp(GraphOp):
     reverse = prop_def(IntegerAttr)
     result = result_def()
     traits = traits_def(Pure())
+
+    def casting(self) -> Casting:
+        return "keep" if text(self.kind) in COMBINED else "follow"
+
+    def keeps(self) -> str:
+        return COMBINED[text(self.kind)]
 
     def partwise(self) -> bool:
         return text(self.kind) in LINEAR

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.dialects.builtin import i1 as I1
 from xdsl.interfaces import HasFolderInterface
@@ -13,11 +14,11 @@ from xdsl.irdl import irdl_op_definition, prop_def, result_def, traits_def
 from xdsl.traits import ConstantLike, Pure
 
 from ..base import integer
-from ..dtypes import COMPLEX, element_type, is_complex, part, same_width, size, tensor
+from ..dtypes import COMPLEX, dtype_name, element_type, is_complex, part, same_width, size, tensor
 from ..elementwise import PARTS, Function
 from ..factory import make_elementwise
 from .attributes import DataAttr
-from .interface import GraphOp, Grouping, element_of, shape_of
+from .interface import Casting, GraphOp, Grouping, element_of, shape_of
 
 
 class ElementwiseOp(GraphOp, HasFolderInterface):
@@ -31,6 +32,23 @@ class ElementwiseOp(GraphOp, HasFolderInterface):
     def fold(self) -> Sequence[SSAValue | Attribute] | None:
         same = self.FUNCTION.name == "convert" and self.operands[0].type == self.results[0].type
         return [self.operands[0]] if same else None
+
+    def casting(self) -> Casting:
+        given = [element_of(v) for v in self.operands]
+        if self.FUNCTION.result == "any":
+            if dtype_name(given[0]) in NARROWABLE and dtype_name(element_of(self.results[0])) in NARROWABLE:
+                return "move"
+            return "keep"
+        if self.FUNCTION.result in ("bits", "part", "pair"):
+            return "fixed"
+        if self.FUNCTION.divisor is not None and _is_large(self.operands[self.FUNCTION.divisor]):
+            return "follow"
+        return "keep" if self.FUNCTION.keeps else "follow"
+
+    def keeps(self) -> str:
+        if self.FUNCTION.result == "any":
+            return "it cuts off digits of its operand"
+        return self.FUNCTION.keeps or "its types say what its bits mean"
 
     def infer(self) -> Sequence[Attribute]:
         shape = shape_of(self.operands[-1])
@@ -64,6 +82,28 @@ class ElementwiseOp(GraphOp, HasFolderInterface):
         return each * size(shape_of(self.results[0]))
 
 
+NARROWABLE = frozenset(["f32", "f16", "bf16", "i1"])
+"""Types between which a conversion does no more than to round."""
+
+
+def constant_behind(value: SSAValue) -> np.ndarray | None:
+    """The constant whose elements a value has, possibly repeated, moved or left out; None where it is none."""
+    while isinstance(owner := value.owner, GraphOp):
+        if isinstance(owner, ConstantOp):
+            data = owner.value.data
+            return data.elements() if data.splat else data.array()
+        if owner.casting() != "move" or len(owner.operands) != 1 or element_of(owner.operands[0]) != element_of(value):
+            return None
+        value = owner.operands[0]
+    return None
+
+
+def _is_large(divisor: SSAValue) -> bool:
+    """Whether a divisor is a constant that no quotient is larger than its dividend for."""
+    found = constant_behind(divisor)
+    return found is not None and found.size > 0 and found.dtype.kind in "fV" and bool((np.abs(found) >= 1).all())
+
+
 ELEMENTWISE: dict[str, type[ElementwiseOp]] = make_elementwise("graph", ElementwiseOp, __name__, TensorType)
 
 PART_OPS: dict[str, type[ElementwiseOp]] = make_elementwise(
@@ -77,6 +117,7 @@ class ConstantOp(GraphOp, HasFolderInterface):
     """A constant tensor."""
 
     name = "graph.constant"
+    CASTING: ClassVar[Casting] = "fixed"
     KERNEL: ClassVar[bool] = False
     WHOLE: ClassVar[bool] = True
     value = prop_def(DataAttr)
@@ -96,6 +137,7 @@ class IotaOp(GraphOp):
     """Each element is its own coordinate along `dim`."""
 
     name = "graph.iota"
+    KEEPS: ClassVar[str] = "it counts beyond the integers that narrow types hold"
     GROUPING: ClassVar[Grouping] = "generated"
     dim = prop_def(IntegerAttr)
     result = result_def()

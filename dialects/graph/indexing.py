@@ -20,7 +20,7 @@ from xdsl.traits import Pure
 
 from ..base import integer, to_ints
 from ..dtypes import tensor
-from .interface import GraphOp, Grouping, check_blocks_stay, element_of, shape_of
+from .interface import Casting, GraphOp, Grouping, check_blocks_stay, element_of, shape_of
 
 
 @irdl_op_definition
@@ -30,6 +30,7 @@ class GatherOp(GraphOp):
     name = "graph.gather"
     GROUPING: ClassVar[Grouping] = "index"
     PARTWISE: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "move"
     x = operand_def()
     indices = operand_def()
     offset_dims = prop_def(DenseArrayBase)
@@ -82,6 +83,7 @@ class DynamicSliceOp(GraphOp):
     name = "graph.dynamic_slice"
     GROUPING: ClassVar[Grouping] = "index"
     PARTWISE: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "move"
     x = operand_def()
     starts = var_operand_def()
     sizes = prop_def(DenseArrayBase)
@@ -108,6 +110,7 @@ class DynamicUpdateSliceOp(GraphOp):
     name = "graph.dynamic_update_slice"
     GROUPING: ClassVar[Grouping] = "index"
     PARTWISE: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "move"
     x = operand_def()
     update = operand_def()
     starts = var_operand_def()

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from ...machine import Machine
 from ..base import FormattedOp
 from ..dtypes import tensor
+from ..elementwise import UNSTATED
 from ..quantized import QuantizedType
 
 
@@ -54,6 +55,11 @@ Grouping = Literal["", "elementwise", "reduction", "contraction", "generated", "
 """How an op joins kernels: with any over its domain; with the rows that it reduces; as the product that others follow;
 wherever it is used; or in a kernel of its own of this kind. "": not in kernels."""
 
+Casting = Literal["product", "follow", "move", "keep", "fixed"]
+"""What mixed precision makes of an op on f32: its operands become narrow, and are added up in f32; it computes in the
+type of its operands; likewise, and it only moves or converts elements, so that these may as well be rounded before it;
+it computes in f32; its types are what others rely on, so that they never change."""
+
 
 class GraphOp(FormattedOp):
     """A pure tensor op. `infer` gives the result types that its operands and properties imply.
@@ -79,6 +85,20 @@ class GraphOp(FormattedOp):
 
     PARTWISE: ClassVar[bool] = False
     """Whether it does to complex numbers what it does to their real and imaginary parts, each by itself."""
+
+    CASTING: ClassVar[Casting] = "keep"
+    """What mixed precision makes of it (graph-precision)."""
+
+    KEEPS: ClassVar[str] = UNSTATED
+    """Why it is computed in f32 where precision is mixed, as a clause."""
+
+    def casting(self) -> Casting:
+        """What mixed precision makes of this op, whatever its properties say of its class."""
+        return self.CASTING
+
+    def keeps(self) -> str:
+        """Why this op is computed in f32 where precision is mixed."""
+        return self.KEEPS
 
     def partwise(self) -> bool:
         """Whether this op is `PARTWISE`, whatever its properties say of its class."""

@@ -15,7 +15,16 @@ from xdsl.traits import ConstantLike, Pure
 from ..base import integer, ints, to_ints
 from ..dtypes import is_complex, paired, size, tensor
 from .attributes import DataAttr
-from .interface import GraphOp, Grouping, check_blocks_stay, check_ranks, element_of, moved_element, shape_of
+from .interface import (
+    Casting,
+    GraphOp,
+    Grouping,
+    check_blocks_stay,
+    check_ranks,
+    element_of,
+    moved_element,
+    shape_of,
+)
 
 
 @irdl_op_definition
@@ -24,6 +33,7 @@ class BroadcastOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterf
 
     name = "graph.broadcast"
     PARTWISE: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "move"
     x = operand_def()
     dims = prop_def(DenseArrayBase)
     result = result_def()
@@ -56,6 +66,7 @@ class TransposeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterf
 
     name = "graph.transpose"
     PARTWISE: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "move"
     x = operand_def()
     perm = prop_def(DenseArrayBase)
     result = result_def()
@@ -82,6 +93,7 @@ class ReshapeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterfac
 
     name = "graph.reshape"
     PARTWISE: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "move"
     KERNEL: ClassVar[bool] = False
     WHOLE: ClassVar[bool] = True
     x = operand_def()
@@ -119,6 +131,8 @@ class ViewOp(GraphOp):
     this shape x 2, or the other way round."""
 
     name = "graph.view"
+    CASTING: ClassVar[Casting] = "fixed"
+    KEEPS: ClassVar[str] = "it has the parts of complex numbers"
     KERNEL: ClassVar[bool] = False
     WHOLE: ClassVar[bool] = True
     x = operand_def()
@@ -143,6 +157,7 @@ class SliceOp(GraphOp, HasFolderInterface):
 
     name = "graph.slice"
     PARTWISE: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "move"
     x = operand_def()
     starts = prop_def(DenseArrayBase)
     limits = prop_def(DenseArrayBase)
@@ -170,6 +185,7 @@ class PadOp(GraphOp, HasFolderInterface):
 
     name = "graph.pad"
     PARTWISE: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "move"
     x = operand_def()
     value = operand_def()
     low = prop_def(DenseArrayBase)
@@ -200,6 +216,7 @@ class ReverseOp(GraphOp, HasFolderInterface):
 
     name = "graph.reverse"
     PARTWISE: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "move"
     x = operand_def()
     dims = prop_def(DenseArrayBase)
     result = result_def()
@@ -223,6 +240,7 @@ class ConcatOp(GraphOp, HasFolderInterface):
     name = "graph.concat"
     GROUPING: ClassVar[Grouping] = "move"
     PARTWISE: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "move"
     parts = var_operand_def()
     dim = prop_def(IntegerAttr)
     result = result_def()

@@ -15,13 +15,15 @@ from xdsl.traits import Pure
 
 from ..dtypes import tensor
 from ..quantized import QuantizedType, quantized
-from .interface import GraphOp, element_of, shape_of
+from .interface import Casting, GraphOp, element_of, shape_of
 
 
 class QuantizationOp(GraphOp):
     """Between numbers and quantized ones; `scale` and `zero` are given where the type does not have them."""
 
     TAKES_QUANTIZED: ClassVar[bool] = True
+    CASTING: ClassVar[Casting] = "fixed"
+    KEEPS: ClassVar[str] = "it is between numbers and quantized ones"
 
     def type_of(self, value: SSAValue) -> QuantizedType:
         """The quantized element type of a value. Raises ValueError where it has none."""

@@ -12,8 +12,8 @@ from xdsl.traits import Pure
 
 from ..base import integer, text, to_ints
 from ..dtypes import size, tensor
-from ..elementwise import LINEAR, REDUCTIONS
-from .interface import GraphOp, Grouping, check_ranks, element_of, shape_of
+from ..elementwise import COMBINED, LINEAR, REDUCTIONS
+from .interface import Casting, GraphOp, Grouping, check_ranks, element_of, shape_of
 
 
 def _reduced(shape: Sequence[int], dims: Sequence[int]) -> list[int]:
@@ -35,6 +35,12 @@ class ReduceOp(GraphOp):
     result = result_def()
     traits = traits_def(Pure())
 
+    def casting(self) -> Casting:
+        return "keep" if text(self.kind) in COMBINED else "follow"
+
+    def keeps(self) -> str:
+        return COMBINED[text(self.kind)]
+
     def partwise(self) -> bool:
         return text(self.kind) in LINEAR
 
@@ -52,6 +58,7 @@ class ArgReduceOp(GraphOp):
     """The largest (`max`) or smallest (`min`) element along `dim` and its first index; NaN wins."""
 
     name = "graph.arg_reduce"
+    CASTING: ClassVar[Casting] = "follow"
     GROUPING: ClassVar[Grouping] = "reduction"
     READS_THROUGH_LAYOUT: ClassVar[bool] = True
     x = operand_def()
@@ -92,6 +99,12 @@ class ReduceWindowOp(GraphOp):
     high = prop_def(DenseArrayBase)
     result = result_def()
     traits = traits_def(Pure())
+
+    def casting(self) -> Casting:
+        return "keep" if text(self.kind) in COMBINED else "follow"
+
+    def keeps(self) -> str:
+        return COMBINED[text(self.kind)]
 
     def partwise(self) -> bool:
         return text(self.kind) in LINEAR

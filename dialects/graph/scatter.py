@@ -12,8 +12,8 @@ from xdsl.traits import Pure
 
 from ..base import integer, text
 from ..dtypes import dtype_name, size
-from ..elementwise import LINEAR, SCATTERS
-from .interface import GraphOp, Grouping, element_of, shape_of
+from ..elementwise import COMBINED, LINEAR, SCATTERS
+from .interface import Casting, GraphOp, Grouping, element_of, shape_of
 
 
 @irdl_op_definition
@@ -33,6 +33,12 @@ class ScatterOp(GraphOp):
     groups = opt_prop_def(IntegerAttr)
     result = result_def()
     traits = traits_def(Pure())
+
+    def casting(self) -> Casting:
+        return "keep" if text(self.kind) in COMBINED else "follow"
+
+    def keeps(self) -> str:
+        return COMBINED[text(self.kind)]
 
     def partwise(self) -> bool:
         return text(self.kind) in LINEAR

@@ -12,7 +12,8 @@ from xdsl.traits import Pure
 
 from ..base import text, to_ints
 from ..dtypes import size, tensor
-from .interface import GraphOp, Grouping, check_ranks, element_of, shape_of
+from ..elementwise import COMBINED
+from .interface import Casting, GraphOp, Grouping, check_ranks, element_of, shape_of
 from .reductions import window_count
 
 SELECTS = ("ge", "gt", "le", "lt")
@@ -42,6 +43,12 @@ class SelectAndScatterOp(GraphOp):
     high = prop_def(DenseArrayBase)
     result = result_def()
     traits = traits_def(Pure())
+
+    def casting(self) -> Casting:
+        return "keep" if text(self.kind) in COMBINED else "follow"
+
+    def keeps(self) -> str:
+        return COMBINED[text(self.kind)]
 
     def infer(self) -> Sequence[Attribute]:
         for what, given, known in (("select", self.select, SELECTS), ("kind", self.kind, COMBINES)):

@@ -13,7 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, to_ints
 from ..dtypes import tensor
 from ..shapes import Keys
-from .interface import GraphOp, Grouping, element_of, shape_of
+from .interface import Casting, GraphOp, Grouping, element_of, shape_of
 
 
 @irdl_op_definition
@@ -26,6 +26,7 @@ class SortOp(GraphOp):
     """
 
     name = "graph.sort"
+    CASTING: ClassVar[Casting] = "follow"
     GROUPING: ClassVar[Grouping] = "vector"
     xs = var_operand_def()
     dim = prop_def(IntegerAttr)
