@@ -78,7 +78,7 @@ def recorded_precision(module: Operation) -> PrecisionRecord | None:
     try:
         if not isinstance(attr, DictionaryAttr):
             raise TypeError
-        given: Mapping[str, Any] = attr.data
+        given: Any = attr.data
         return PrecisionRecord(
             given["mode"].data,
             given["products"].value.data,

@@ -123,8 +123,7 @@ class Narrowing:
             if not isinstance(op, GraphOp) or not is_f32(result):
                 yield _Origin()
             elif isinstance(op, ConstantOp):
-                fits = self._fits(op.value.data.elements())
-                yield _Origin(free=fits, outside=not fits)
+                yield _Origin(free=True, outside=not self._fits(op.value.data.elements()))
             else:
                 yield self._made(op, result)
 
@@ -139,7 +138,7 @@ class Narrowing:
         casting = op.casting()
         if casting == "product":
             return _Origin(narrow=self._multiplies(op))
-        if casting in ("keep", "fixed"):
+        if casting == "fixed":
             return _Origin()
         if isinstance(op, CONVERT) and not self._positions[op]:
             before = dtype_name(element_of(op.operands[0]))
@@ -148,14 +147,18 @@ class Narrowing:
             return _Origin(narrow=before == self.type, free=not is_float(before))
         given = [self._origin(op.operands[i]) for i in self._positions[op]]
         count = size(shape_of(result))
-        heavy = [o for o in given if not o.free or o.weight >= max(count, 1)]
+        free = bool(given) and all(o.free for o in given)
+        weight = min(count, max((o.weight for o in given), default=count))
+        if casting == "keep":
+            return _Origin(free=free, weight=max(weight, 1))
+        heavy = [o for o in given if not o.free or o.outside or o.weight >= max(count, 1)]
         narrow = bool(heavy) and all(o.narrow for o in heavy)
         if narrow:
             self._may.add(op)
         return _Origin(
             narrow=narrow,
-            free=all(o.free for o in given),
-            weight=min(count, max((o.weight for o in given), default=count)),
+            free=free,
+            weight=weight,
             outside=casting == "move" and any(o.outside for o in given),
         )
 
