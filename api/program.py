@@ -23,7 +23,7 @@ from ..dialects.graph.donation import donated, keep_all
 from ..dialects.module import target_of
 from ..dialects.npu.legality import proven
 from ..dialects.npu.structure import KernelOp
-from ..dialects.precision import ORIGIN, PRECISIONS
+from ..dialects.precision import ORIGIN, PRECISIONS, recorded_precision
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.recipes import QuantConfig
@@ -250,7 +250,7 @@ class Program:
         """Time, traffic and energy by kernel, from the simulator."""
         if self._report is None:
             undonated = self._undonated_arena() if any(donated(entry_of(self._module))) else None
-            self._report = report_of(self.simulation(), undonated)
+            self._report = report_of(self.simulation(), undonated, recorded_precision(self._module))
         return self._report
 
     def simulation(self) -> Simulation:

@@ -29,7 +29,11 @@
      "npu_ops_fraction": float,        kernel launches of launches and host calls
      "assumed_trips": [str],           loops of unknown trip count: counted once
      "assumed_branches": [str],        branches: the longest is counted
-     "packing_microseconds": float | null}    once for all calls: what depends on the weights alone
+     "packing_microseconds": float | null,     once for all calls: what depends on the weights alone
+     "precision": null | {"mode": str, "products": int,     null where nothing was cast; products of the narrow type
+                          "narrow": int,                    ops that compute with it, these products among them
+                          "kept": [{"op": str, "why": str,  ops that compute with f32
+                                    "count": int, "source": "file:line" | null}]}}
 """
 
 from __future__ import annotations
@@ -46,6 +50,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.base import integer
 from ..dialects.npu import buffer
 from ..dialects.npu.streams import QUEUES
+from ..dialects.precision import PrecisionRecord, recorded_precision
 from ..machine import LEVELS, Machine
 from .counts import Counts, counts_of
 from .html import table_html
@@ -152,6 +157,7 @@ class Report:
     assumed_trips: list[str]
     assumed_branches: list[str]
     packing_microseconds: float | None = None
+    precision: PrecisionRecord | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as in the schema."""
@@ -264,6 +270,8 @@ class Report:
         notes += [f"longest branch counted: {branch}" for branch in self.assumed_branches]
         if self.packing_microseconds is not None:
             notes.append(f"packing the weights, once: {self.packing_microseconds:,.1f} us")
+        if self.precision is not None:
+            notes += self.precision.sentences()
         return "\n".join(notes)
 
 
@@ -277,11 +285,13 @@ def _nearby(source: str | None) -> str:
 
 def build_report(module: ModuleOp, machine: Machine, undonated_arena: int | None = None) -> Report:
     """Simulate the npu-level `module` on `machine` and sum up. Raises SimulationError."""
-    return report_of(simulate(module, machine), undonated_arena)
+    return report_of(simulate(module, machine), undonated_arena, recorded_precision(module))
 
 
-def report_of(simulation: Simulation, undonated_arena: int | None = None) -> Report:
-    """Sum up a simulation."""
+def report_of(
+    simulation: Simulation, undonated_arena: int | None = None, precision: PrecisionRecord | None = None
+) -> Report:
+    """Sum up a simulation. precision: what the module records of its casts."""
     kernels: dict[str, _KernelSum] = {}
     host: dict[tuple[str, str | None], _HostSum] = {}
     energy = _Energy(simulation.machine)
@@ -325,6 +335,7 @@ def report_of(simulation: Simulation, undonated_arena: int | None = None) -> Rep
         npu_ops_fraction=launches / (launches + host_calls) if launches + host_calls else 1.0,
         assumed_trips=list(simulation.assumed_trips),
         assumed_branches=list(simulation.assumed_branches),
+        precision=precision,
     )
 
 

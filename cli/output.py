@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..dialects.precision import ORIGIN
 from .common import check_output, table, write_output
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def verification_dict(found: Verification) -> dict[str, Any]:
         "open_share": found.open_share,
         "verdict": found.verdict,
         "hazards": found.hazards,
+        "rounded": found.rounded or None,
         "levels": {level: finite(error) for level, error in found.levels.items()},
         "passes": [
             {
@@ -81,6 +83,8 @@ def print_verification(found: Verification) -> None:
     )
     opened = ["open"] if found.open_share else []
     table(title, ["pass", "level", "error", "tolerance", "alone", *opened, ""], rows)
+    if found.rounded:
+        print(found.roundings())
     if found.open_share:
         print(found.openness())
     if {"npu typed", "npu bytes"} <= found.levels.keys():
@@ -114,6 +118,8 @@ def write_reproducer(args: argparse.Namespace, found: Reproducer, stage: str) ->
     command += ["--target", args.target]
     if args.stages is not None:
         command += ["--stages", args.stages]
+    if args.precision != ORIGIN:
+        command += ["--precision", args.precision]
     return {
         "file": str(target),
         "before": str(before),

@@ -51,6 +51,18 @@ class PrecisionRecord:
     narrow: int
     kept: tuple[KeptOps, ...]
 
+    def sentences(self) -> list[str]:
+        """What was cast, and a line for each reason why ops stayed f32, the most frequent first."""
+        dtype = NARROW.get(self.mode, "a narrow type")
+        said = [f"{self.mode}: {self.products} products and {self.narrow - self.products} other ops compute in {dtype}"]
+        by_reason: dict[str, list[KeptOps]] = {}
+        for row in self.kept:
+            by_reason.setdefault(row.why, []).append(row)
+        for why, rows in sorted(by_reason.items(), key=lambda item: -sum(row.count for row in item[1])):
+            names = ", ".join(f"{row.count} {row.op.removeprefix('graph.')}" for row in rows)
+            said.append(f"in f32, since {why}: {names}")
+        return said
+
 
 def record_precision(module: ModuleOp, record: PrecisionRecord) -> None:
     """Writes a record on a module, in the place of an older one."""

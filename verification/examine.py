@@ -20,7 +20,7 @@ from ..machine import Machine
 from ..passes.base import LevelPass
 from ..passes.errors import PassError
 from ..passes.pipeline import PIPELINE, Stage, all_passes, level_of, remaining, run_stage, states_of
-from .bounds import Bound
+from .bounds import Bound, both
 from .compare import Difference, compare, largest_finite, same_bits
 from .hostwalk import HostWalk, Memory
 from .results import Check, Progress
@@ -127,6 +127,7 @@ class Examiner:
         self.tolerances: list[Bound] = []
         self.tags = Tags()
         self.bitwise = True
+        self.rounded = ""
         self._standing: Standing | None = None
         self._taken = self._steps = 0
 
@@ -161,11 +162,22 @@ class Examiner:
                 return
 
     def source_only(self) -> None:
-        """Runs the source's own level, for its tolerance, and no pass."""
-        state = ExaminedModule(SOURCE, self.module, level_of(self.module))
+        """Runs the source's own level, for its tolerance, and no pass but those that round."""
+        module = self.module.clone()
+        self.tags.fresh(module)
+        state = ExaminedModule(SOURCE, module, level_of(module))
         self._steps = 1 + self.further
         self.step(SOURCE)
         self._source(state)
+        following = remaining(module, "npu", self.stages)
+        last = max((i for i, stage in enumerate(following) if stage.rounds), default=-1)
+        for stage in following[: last + 1]:
+            after = self._apply(stage, state)
+            if after is None:
+                return
+            if stage.rounds:
+                self._rounded(after)
+            state = after
 
     def step(self, what: str) -> None:
         """Says that a step begins."""
@@ -263,10 +275,13 @@ class Examiner:
             if after.level == "npu":
                 self._judge_npu(stage, before, after, golden)
             else:
-                settings = Settings(golden=golden, once=self.options.once)
+                settings = Settings(golden=golden, once=self.options.once, rounds=stage.rounds)
                 isolated = GraphWalk(after.module, self.cache, settings).run(self.inputs)
                 self._note(stage, before, after, golden, isolated)
-                self._accumulated(after, isolated)
+                if stage.rounds and not self._done():
+                    self._rounded(after, isolated)
+                else:
+                    self._accumulated(after, isolated)
         except VerifyException as error:
             self._fail(
                 Failure(stage.name, "crash", after.level, before.module, after.module, problem=str(error))
@@ -281,6 +296,19 @@ class Examiner:
         else:
             trace = GraphWalk(after.module, self.cache, Settings()).run(self.inputs)
         after.golden = self.goldens[after.name] = trace
+        self.row(after.name, after.level, "typed", trace.results, isolated)
+
+    def _rounded(self, after: ExaminedModule, isolated: Trace | None = None) -> None:
+        """The whole program after a pass that rounds to narrower types: its values are what later passes are judged
+        against, and how far they may be off by the roundings is what they may be from the reference."""
+        settings = Settings(likely=self.options.accumulated, once=self.options.once)
+        trace = GraphWalk(after.module, self.cache, settings).run(self.inputs)
+        after.golden = self.goldens[after.name] = trace
+        if self.options.accumulated:
+            bounds = trace.result_bounds or [None] * len(trace.results)
+            self.tolerances = [both(a, b, "likely") for a, b in zip(self.tolerances, bounds, strict=True)]
+        self._standing = None
+        self.rounded = after.name
         self.row(after.name, after.level, "typed", trace.results, isolated)
 
     def _judge_npu(self, stage: Stage, before: ExaminedModule, after: ExaminedModule, golden: Trace) -> None:

@@ -194,6 +194,9 @@ class Verification:
     """Races, deadlocks and the like that npu-check or the simulator found; each has a row of its own too."""
     target: str = ""
     """The machine that the program was compiled for."""
+    rounded: str = ""
+    """The last pass that rounds to narrower types, such as graph-precision: from it on, the tolerance is that of the
+    program as it is cast."""
 
     def __repr__(self) -> str:
         errors = ", ".join(f"{level} {error:.2g}" for level, error in self.levels.items())
@@ -219,6 +222,7 @@ class Verification:
             for c in self.checks
         ]
         said = self.openness() if self.culprit is None else "; ".join(self.culprit.sentences())
+        said = "; ".join(filter(None, [self.roundings(), said]))
         title = f"{self.verdict}: largest error against {self.reference}, after each pass"
         return table_html(title, ["pass", "level", "error", "tolerance", "open", ""], rows, said)
 
@@ -236,6 +240,17 @@ class Verification:
     def open_share(self) -> float:
         """The share of the results' numbers that the tolerance leaves open, 0 to 1: in the row where it is largest."""
         return max((c.open_share for c in self.checks), default=0.0)
+
+    def roundings(self) -> str:
+        """One sentence on the pass that rounds to narrower types, and what it may change; nothing where there is none."""
+        if not self.rounded:
+            return ""
+        row = next((c for c in self.checks if c.stage == self.rounded), None)
+        room = "" if row is None else f" of {row.tolerance:.2g}"
+        return (
+            f"{self.rounded} rounds to a narrower type: from it on, the tolerance{room} is what its roundings may add up "
+            f"to, and passes are compared with the program as it is cast"
+        )
 
     def openness(self) -> str:
         """One sentence on the numbers that the tolerance leaves open; nothing where there are none."""

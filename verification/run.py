@@ -74,7 +74,7 @@ def verify_module(
         compiling.join()
     if bisect and examiner.failures:
         return _explained(examiner, deadline, against)
-    result = Verification(examiner.checks, None, examiner.bitwise, against, examiner.hazards, target)
+    result = Verification(examiner.checks, None, examiner.bitwise, against, examiner.hazards, target, examiner.rounded)
     if execute is not None and not any(f.kind in ("crash", "invalid") for f in examiner.failures):
         _run(examiner, execute, result)
     return result
@@ -109,7 +109,8 @@ def _explained(examiner: Examiner, deadline: float, against: str) -> Verificatio
     if examiner.progress is not None:
         examiner.progress(f"looking for the cause in {examiner.failures[0].stage}", 0, 0)
     culprit = Bisector(examiner, deadline).culprit()
-    return Verification(examiner.checks, culprit, examiner.bitwise, against, examiner.hazards, examiner.target)
+    ended = (examiner.hazards, examiner.target, examiner.rounded)
+    return Verification(examiner.checks, culprit, examiner.bitwise, against, *ended)
 
 
 def _run(examiner: Examiner, execute: Execute, result: Verification) -> None:

@@ -33,7 +33,7 @@ from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros, propaga
 from .compare import SAME, Difference, compare, same_bits
 from .compiled import run_tile_kernel, tile_kernel
 from .structure import Cache, structure
-from .tolerance import Mode, roundoff
+from .tolerance import Mode, roundoff, smallest
 from .trace import Key, Late, LaunchRun, Made, Pair, Path, Trace, WrongValue
 
 Env = dict[SSAValue, Pair]
@@ -43,12 +43,13 @@ Env = dict[SSAValue, Pair]
 class Settings:
     """How to walk. likely: compute the bounds of a whole program on the way; golden: the run to compare with;
     once: a kernel that gave the right values once is not run again, whatever the values; record: keep values for
-    the next level."""
+    the next level; rounds: values may be of narrower types than the golden ones, and are off by what that rounds."""
 
     likely: bool = False
     golden: Trace | None = None
     once: bool = False
     record: bool = True
+    rounds: bool = False
 
 
 class GraphWalk:
@@ -144,6 +145,8 @@ class GraphWalk:
         if golden is None or key not in golden.values:
             return pair, False
         (x, e), want = pair, golden.values[key]
+        if self.settings.rounds and _is_narrower(x, want):
+            return self._settle_narrow(op, i, pair, want, path), True
         if want.shape != x.shape or want.dtype != x.dtype:
             return pair, False
         # an op of several results may make one from another, which is its own and not yet the golden one
@@ -158,13 +161,23 @@ class GraphWalk:
             self.judged.add((op.callee, op.inits))
         return (want, None), not same
 
+    def _settle_narrow(self, op: Operation, i: int, pair: Pair, want: Array, path: Path) -> Pair:
+        """Compares a result with a golden one of a wider type; the golden one goes on, rounded, and off by that."""
+        x, e = pair
+        rounded = want.astype(x.dtype)
+        off = Late(lambda: _apart(rounded.astype(want.dtype), want))
+        theirs = self._golden_bound((path, op.results[i].name_hint or ""), frozenset())
+        difference = self._compare(x.astype(want.dtype), want, e, theirs)
+        self.trace.judge(WrongValue(op, i, path, difference), x.size)
+        return rounded, off
+
     def _compare(self, x: Any, want: Any, mine: Late | None, golden: Late | None) -> Difference:
         """Both sides may be off, each by its own bound. A level without bounds rounds as the golden one; so does a
         side that rounds to a narrower type than the golden one, which no pass may do."""
         if same_bits(x, want):
             return SAME
         theirs = None if golden is None else golden()
-        if golden is not None and (mine is None or mine.coarsest > golden.coarsest):
+        if not self.settings.rounds and golden is not None and (mine is None or mine.coarsest > golden.coarsest):
             return compare(x, want, None if theirs is None else 2 * theirs)
         own = None if mine is None else mine()
         return compare(x, want, both(own, theirs, "worst"))
@@ -433,6 +446,19 @@ def coarsest(op: Operation) -> float:
             if isinstance(v.type, TensorType):
                 found = max(found, roundoff(numpy_dtype(v.type.element_type)))
     return found
+
+
+def _is_narrower(x: Array, want: Array) -> bool:
+    """Whether x is of a float type that rounds more than that of a golden value of the same shape."""
+    coarse, fine = roundoff(np.dtype(x.dtype)), roundoff(np.dtype(want.dtype))
+    return x.shape == want.shape and coarse > fine > 0
+
+
+def _apart(x: Array, y: Array) -> Array:
+    """How far two arrays are apart, itself rounded up."""
+    gap = distance(x, y)
+    wider = gap * (1 + 4 * roundoff(np.dtype(gap.dtype))) + smallest(np.dtype(gap.dtype))
+    return jax.numpy.where(x == y, 0, wider)
 
 
 def _shape(value: SSAValue) -> tuple[int, ...]:

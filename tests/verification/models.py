@@ -18,6 +18,10 @@ def mlp(x, w, b):
     return jnp.maximum(x @ w + b, 0)
 
 
+def layers(x, w, v):
+    return jnp.maximum(x @ w, 0.25) @ v
+
+
 def softmax(x):
     e = jnp.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
@@ -144,6 +148,7 @@ QUANTIZED = """func.func @main(%x: tensor<20x30xf32>) -> tensor<20x30xf32> {
 MODELS: dict[str, tuple[Callable[..., Any] | str, tuple[Any, ...]]] = {
     "quantized": (QUANTIZED, (data(20, 30),)),
     "mlp": (mlp, (data(24, 70), data(70, 50, seed=1), data(50))),
+    "layers": (layers, (data(24, 70), data(70, 50, seed=1), data(50, 30, seed=2))),
     "softmax": (softmax, (data(40, 50),)),
     "norm": (norm, (data(40, 50), data(50))),
     "moves": (moves, (data(12, 24),)),

@@ -37,15 +37,20 @@ from tilewright.dialects.graph import (
 from tilewright.dialects.graph.interface import shape_of
 from tilewright.dialects.npu import NpuOp, buffer
 from tilewright.dialects.npu import structure as host
+from tilewright.dialects.precision import ORIGIN
 from tilewright.dialects.tile import ELEMENTWISE as TILE
-from tilewright.passes.pipeline import PIPELINE, Stage, make_pass
+from tilewright.passes.pipeline import PIPELINE, Stage, make_pass, pinned
 
 Mistake = Callable[[ModuleOp], None]
+
+PRECISION_OF = {"graph-precision": "mixed_float16"}
+"""The precision that is asked for where a pass runs for one only."""
 
 
 def corrupted(stage: str, mistake: Mistake) -> tuple[Stage, ...]:
     """The pipeline with `mistake` at the end of one stage."""
-    real = next(s for s in PIPELINE if s.name == stage)
+    stages = pinned(PIPELINE, "", precision=PRECISION_OF.get(stage, ORIGIN))
+    real = next(s for s in stages if s.name == stage)
 
     @dataclass(frozen=True)
     class Wrong(ModulePass):
@@ -56,7 +61,7 @@ def corrupted(stage: str, mistake: Mistake) -> tuple[Stage, ...]:
             make_pass(real, self.target).apply(ctx, op)
             mistake(op)
 
-    return tuple(replace(s, implementation=Wrong) if s is real else s for s in PIPELINE)
+    return tuple(replace(s, implementation=Wrong) if s is real else s for s in stages)
 
 
 # -- helpers ------------------------------------------------------------------------------------------------
@@ -462,12 +467,15 @@ class Case:
     reproduced: bool = True
 
 
-QUANTIZED = "graph-quantized"
+PRECISION, QUANTIZED = "graph-precision", "graph-quantized"
 COMPLEX, SIMPLIFY, FUSE, SCHEDULE = "graph-complex", "graph-simplify", "graph-fuse", "graph-schedule"
 TILE_, NPU = "graph-to-tile", "tile-to-npu"
 ALLOCATE, SYNC, PLAN = "npu-allocate", "npu-synchronize", "npu-plan-memory"
 
 CASES = (
+    Case("precision-max-for-min", PRECISION, "layers", renamed(GRAPH["max"], GRAPH["min"]), ("graph.max",)),
+    Case("precision-swaps-sub", PRECISION, "softmax", swapped(GRAPH["sub"]), ("graph.sub",)),
+    Case("precision-transposes-operand", PRECISION, "square", transposed_operand, ("graph.contract",)),
     Case("quantized-swaps-sub", QUANTIZED, "quantized", swapped(GRAPH["sub"]), ("graph.dequantize",)),
     Case("complex-swaps-sub", COMPLEX, "turned", swapped(GRAPH["sub"]), ("graph.sub", "graph.real")),
     Case("simplify-swaps-sub", SIMPLIFY, "softmax", swapped(GRAPH["sub"]), ("graph.sub",)),
