@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..backends.interpreter.graph import main_of
 from ..backends.simulator import SimulationError, simulate
+from ..dialects.base import describe
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..machine import Machine
@@ -26,7 +27,7 @@ from .hostwalk import HostWalk, Memory
 from .results import Check, Progress
 from .structure import Cache, structure
 from .tags import Tags
-from .tolerance import LIKELY
+from .tolerance import LIKELY, roundoff
 from .walk import GraphWalk, Settings, Trace, WrongValue
 
 SOURCE = "source"
@@ -309,7 +310,21 @@ class Examiner:
             self.tolerances = [both(a, b, "likely") for a, b in zip(self.tolerances, bounds, strict=True)]
         self._standing = None
         self.rounded = after.name
-        self.row(after.name, after.level, "typed", trace.results, isolated)
+        self.row(after.name, after.level, "typed", trace.results, isolated, note=self._overflow(trace))
+
+    def _overflow(self, trace: Trace) -> str:
+        """Says which op of a run is the first to leave the range of its type, where results are infinite or NaN for it
+        that are finite in the reference; no bound says anything of them."""
+        pairs = zip(trace.results, self.reference or (), strict=False)
+        lost = sum(int((_finite(want) & ~_finite(x).reshape(np.shape(want))).sum()) for x, want in pairs)
+        if not lost:
+            return ""
+        for key, made in trace.made.items():
+            y = trace.values[key]
+            known = bool(made.operands) and all(_finite(x).all() for x in made.operands)
+            if known and roundoff(np.dtype(y.dtype)) > roundoff(np.dtype(np.float32)) and not _finite(y).all():
+                return f"{describe(made.op)} is the first to overflow; {lost} finite numbers of the results are lost"
+        return f"{lost} finite numbers of the results are infinite or NaN"
 
     def _judge_npu(self, stage: Stage, before: ExaminedModule, after: ExaminedModule, golden: Trace) -> None:
         exact = before.level != "graph"
@@ -416,6 +431,12 @@ class Examiner:
             found.add(x, want, bound)
         self._standing = found if results else last
         return found
+
+
+def _finite(x: Any) -> np.ndarray:
+    """Which numbers of an array are finite."""
+    array = np.asarray(x)
+    return np.isfinite(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))
 
 
 def _scale(x: Any) -> float:

@@ -67,6 +67,15 @@ class Narrowing:
             if isinstance(op, GraphOp):
                 self._decide(op, chosen)
         self._decide_neutral(chosen)
+        for op in reversed(self.ops):
+            if (
+                isinstance(op, GraphOp)
+                and op not in chosen
+                and op.casting() == "move"
+                and self._moves_one(op)
+            ):
+                if self._taken(op, chosen, settled=True)[1] and not self._outside(op) and self._gives_f32(op):
+                    chosen.add(op)
         self.narrow: dict[Operation, None] = {op: None for op in self.ops if op in chosen}
 
     # -- what passes ask -------------------------------------------------------------------------------------
@@ -221,11 +230,11 @@ class Narrowing:
         read = [v for v in read if self._origin(v).weight or not self._origin(v).free]
         return len(read) <= 1 and all(size(shape_of(v)) <= size(shape_of(op.results[0])) for v in read)
 
-    def _taken(self, op: GraphOp, chosen: set[Operation]) -> tuple[bool, bool]:
+    def _taken(self, op: GraphOp, chosen: set[Operation], settled: bool = False) -> tuple[bool, bool]:
         """Whether some, and whether all of the ops that take the f32 results of an op are narrow. Ops that give no
-        floats, such as comparisons, take them in any type."""
+        floats, such as comparisons, take them in any type, so they only count once they are settled."""
         uses = [use.operation for r in op.results if is_f32(r) for use in r.uses]
-        taking = [u in chosen or self._rounds(u) for u in uses if not self._is_neutral(u)]
+        taking = [u in chosen or self._rounds(u) for u in uses if settled or not self._is_neutral(u)]
         return any(taking), bool(taking) and all(taking)
 
     def _rounds(self, op: Operation) -> bool:

@@ -168,6 +168,7 @@ def test_json_schema(report: Report):
         "npu_ops_fraction",
         "assumed_trips",
         "assumed_branches",
+        "precision",
     }
     assert data["schema"] == "tilewright.report/1"
     assert set(data["energy"]) == {"macs", "vector", "gm", "l2", "l1", "l0", "ub", "idle"}

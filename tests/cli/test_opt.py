@@ -163,7 +163,7 @@ def test_verify_error_has_place_and_caret(tmp_path: Path, capsys: pytest.Capture
     ("args", "expected"),
     [
         (["-p", "graph-fus"], "unknown pass 'graph-fus'; did you mean graph-fuse"),
-        (["-p", "zzz"], "unknown pass 'zzz'; ours are graph-quantized, "),
+        (["-p", "zzz"], "unknown pass 'zzz'; ours are graph-precision, "),
         (["-p", "graph-fuse{chip=1}"], "pass graph-fuse has no option 'chip'; its options are target"),
         (["-p", "graph-fuse{target=1}"], "option 'target' of pass graph-fuse must be str, not '1'"),
         (["-p", "graph-fuse{target=ascend-9}"], "unknown target 'ascend-9'"),

@@ -2,7 +2,7 @@
 
 Fenced blocks that are checked, by the words after the language:
 
-    mlir before [target=T]   a module, the input of the page's pass (docs/passes/name.md: `name`)
+    mlir before [target=T] [precision=P]    a module, the input of the page's pass (docs/passes/name.md: `name`)
     mlir after               what the pass makes of the nearest `before` above
     python source            defines `layer` and `args` (docs/architecture.md)
     mlir <pass>              the program of `source` after that pass
@@ -17,7 +17,7 @@ follow each other in the printed module, up to the names of SSA values. A line t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -151,10 +151,11 @@ def test_pass_page(page: Path) -> None:
     checked = 0
     for fence in fences(page):
         if fence.words[:1] == ("before",):
-            target = dict(w.split("=") for w in fence.words[1:]).get("target", "ascend-910b1")
+            said = dict(w.split("=") for w in fence.words[1:])
+            asked = replace(stage, precision=said.get("precision", stage.precision))
             module = parse_module(make_context(), fence.text, page.name, fence.line + 1)
             verify(module)
-            make_pass(stage, target).apply(Context(), module)
+            make_pass(asked, said.get("target", "ascend-910b1")).apply(Context(), module)
             verify(module)
         elif fence.words[:1] == ("after",):
             assert module is not None, f"{page.name}:{fence.line}: there is no `before` above"
