@@ -50,6 +50,8 @@ class RowPieces:
                 emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
             for a in rows:
                 emitter.position[a] = Expr()
+            for i in self._shared(at, before, beside, rows):
+                emitter.emit(i, self.steps[i], done)
             carried = self._neutral(emitter, at)
             with ExitStack() as nest:
                 levels: list[list[SSAValue]] = []
@@ -60,13 +62,23 @@ class RowPieces:
                     index = nest.enter_context(builder.loop(trips, carried))
                     emitter.position[axis] = emitter.position[axis] + index * emitter.tile[axis]
                 for i in [*before, *self.steps.ordered(beside)]:
-                    emitter.emit(i, self.steps[i], done)
+                    if (i, 0) not in done:
+                        emitter.emit(i, self.steps[i], done)
                 self._combine(emitter, at, done, carried)
             final = levels[0] if levels else carried
             done.update({(at, j): v for j, v in enumerate(final)})
             inside = {*before, *beside, at}
             for i in self.steps.ordered(i for i, _ in enumerate(self.steps) if i not in inside):
                 emitter.emit(i, self.steps[i], done)
+
+    def _shared(self, at: int, before: Sequence[int], beside: Sequence[int], rows: frozenset[int]) -> list[int]:
+        """The steps for the pieces that do not depend on the piece and that steps behind the loops need, too: what is
+        computed inside of a loop is not there behind it."""
+        steps, inside = self.steps, {*before, *beside, at}
+        varies = {i for i in inside if any((steps[j].axes | steps[j].moves) & rows for j in (*steps.ancestors(i), i))}
+        behind = [i for i, _ in enumerate(steps) if i not in inside]
+        needed = {a for i in behind for a in steps.ancestors(i)}
+        return steps.ordered(sorted(needed & inside - varies - {at}))
 
     def _neutral(self, emitter: Emitter, at: int) -> list[SSAValue]:
         step = self.steps[at]

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from harness import FLOATS, check, data, targets
 from hypothesis import given, note
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from jax import lax
 from programs import STEPS, STEPS_FOLDED, RandomProgram, programs
 from tiers import covering, examples
+
+import tilewright as tw
 
 TARGETS = targets()
 
@@ -179,3 +182,38 @@ def test_a_reduction_to_one_number_decides_over_many_tensors(
     for low in (-1, -3):
         x = data("f32", (rows, columns)).clip(-1)
         check(fn, x.at[rows // 2, 3].set(low), old, new, target=target)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(576, 96), (960, 160), (3001, 16)])
+def test_columns_that_pieces_of_rows_and_what_follows_them_use(rows: int, columns: int) -> None:
+    """What is computed for each column is needed in the loop over the pieces and behind it."""
+
+    def scales(w: jax.Array, m: jax.Array, v: jax.Array, mean: jax.Array, g: jax.Array, b: jax.Array) -> Any:
+        s = lax.rsqrt(v + 1e-5) * g
+        y = w * m[:, None] * s
+        top = jnp.max(jnp.abs(y), axis=0) * 0.0078
+        shift = (0.0 - mean) * s + b
+        return y, jnp.maximum(top, jnp.abs(shift) * 2e-6), shift * s + g
+
+    shapes = ((rows, columns), (rows,), *[(columns,)] * 4)
+    check(scales, *(jnp.abs(data("float32", s, i)) + 0.5 for i, s in enumerate(shapes)))
+
+
+def test_no_value_is_used_outside_of_the_loop_that_computes_it() -> None:
+    """The same at the tile level, for the kernel that found it: weights and a batch norm, packed."""
+
+    def layer(params: Any, x: jax.Array) -> jax.Array:
+        y = lax.conv_general_dilated(
+            x, params["w"], (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        n = params["norm"]
+        return (y - n["mean"]) * lax.rsqrt(n["var"] + 1e-5) * n["scale"] + n["bias"]
+
+    vector = jax.ShapeDtypeStruct((96,), jnp.float32)
+    norm = dict.fromkeys(("mean", "var", "scale", "bias"), vector)
+    params = {"w": jax.ShapeDtypeStruct((1, 1, 576, 96), jnp.float32), "norm": norm}
+    balance = np.linspace(0.5, 2, 576).astype(np.float32)
+    choice = tw.ProductChoice("w8a8", 0.03, balance=balance)
+    options = tw.Options(quantization=tw.QuantConfig(products={"params['w']": choice}), weights="params")
+    x = jax.ShapeDtypeStruct((1, 4, 4, 576), jnp.float32)
+    assert tw.compile(layer, params, x, options=options).report().packing_microseconds
