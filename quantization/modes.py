@@ -34,10 +34,12 @@ def _straight_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -
 
 
 def rounded(x: Array, scale: Array, zero: float, low: float, high: float, storage: str) -> Array:
-    """x as it is when it is stored and read again; in f32. Its gradient is that of x clipped to what is stored."""
+    """x as it is when it is stored and read again; in f32. Its gradient is that of x, or 0 where x is saturated."""
     scale = lax.stop_gradient(scale)
     units = x * (np.float32(1) / scale)
-    through = jnp.clip(units, low - zero, high - zero)
+    # what is rounded into the range keeps its gradient: the largest weight, which has made the scale, too
+    inside = (units > low - zero - 0.5) & (units < high - zero + 0.5)
+    through = jnp.where(inside, units, lax.stop_gradient(units))
     if is_float(element_type(storage)):
         stored = jnp.clip(units, low, high).astype(numpy_dtype(storage)).astype(F32)
     else:

@@ -196,7 +196,7 @@ def test_columns_that_pieces_of_rows_and_what_follows_them_use(rows: int, column
         return y, jnp.maximum(top, jnp.abs(shift) * 2e-6), shift * s + g
 
     shapes = ((rows, columns), (rows,), *[(columns,)] * 4)
-    check(scales, *(jnp.abs(data("float32", s, i)) + 0.5 for i, s in enumerate(shapes)))
+    check(scales, *(jnp.abs(data("f32", s, i)) + 0.5 for i, s in enumerate(shapes)))
 
 
 def test_no_value_is_used_outside_of_the_loop_that_computes_it() -> None:

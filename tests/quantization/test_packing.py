@@ -1,0 +1,65 @@
+"""What depends on weights alone is a program of its own."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.passes.errors import CompileError
+
+from .nets import NETS
+
+
+@pytest.mark.parametrize("mode", ["w8a8-dynamic", "w4a16-g4", None])
+@pytest.mark.parametrize("kind", NETS)
+def test_packed_weights_change_nothing(kind: str, mode: str | None) -> None:
+    net, params, x = NETS[kind](4)
+    program = tw.compile(net, params, x, options=tw.Options(quantization=mode, weights="params"))
+    plain = tw.compile(net, params, x, options=tw.Options(quantization=mode))
+    packed = program.pack(params)
+    for outputs in (program(packed, x), program(params, x)):
+        for a, b in zip(jax.tree.leaves(outputs), jax.tree.leaves(plain(params, x)), strict=True):
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def wide(a, b, x):
+    return jnp.tanh(x @ a) @ b
+
+
+def operands(n: int = 64):
+    rng = np.random.default_rng(0)
+    return [jnp.asarray(rng.standard_normal(s), jnp.float16) for s in ((n, n), (n, n), (2, n))]
+
+
+def test_several_arguments_and_bytes() -> None:
+    a, b, x = operands()
+    program = tw.compile(wide, a, b, x, options=tw.Options(quantization="w8a16", weights=["a", "b"]))
+    packed = program.pack(a, b)
+    assert np.array_equal(program(packed, packed, x), program(a, b, x))
+    assert packed.nbytes < 0.6 * (a.nbytes + b.nbytes)
+    report = program.report()
+    assert report.packing_microseconds > 0 and "packing the weights" in report.table()
+
+
+def test_shapes_alone_are_enough() -> None:
+    shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in operands()]
+    program = tw.compile(wide, *shapes, options=tw.Options(quantization="w8a16", weights=["a", "b"]))
+    assert program.report().microseconds > 0
+
+
+def test_mistakes() -> None:
+    a, b, x = operands()
+    options = tw.Options(quantization="w8a16", weights=["a", "b"])
+    program, other = (tw.compile(wide, a, b, x, options=options) for _ in range(2))
+    packed = program.pack(a, b)
+    with pytest.raises(CompileError, match="packed for another program"):
+        other(packed, packed, x)
+    with pytest.raises(CompileError, match="pack takes a, b"):
+        program.pack(a)
+    with pytest.raises(CompileError, match=r"argument a of wide must be f16\[64, 64\]"):
+        program.pack(a[:3], b)
+    with pytest.raises(CompileError, match="no argument is called 'w'; they are a, b, x"):
+        tw.compile(wide, a, b, x, options=tw.Options(weights="w"))
