@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import pruning, training
+    from .api.compiling import compile, verify
     from .api.jitted import jit
-    from .api.program import CompileError, Options, Program, Verification, compile, verify
+    from .api.program import CompileError, Options, Program
     from .api.sources import ProgramSource
     from .backends.simulator.errors import SimulationError
     from .frontends.custom import custom_call
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .quantization.fake import fake_quant
     from .quantization.quantize import Quantized, quantize
     from .support.plugins import AddedPass, Plugin, PluginError
+    from .verification.results import Verification
 
 __all__ = [
     "AddedPass",
@@ -78,8 +80,10 @@ def __getattr__(name: str) -> Any:
         **dict.fromkeys(("AddedPass", "Plugin", "PluginError"), ".support.plugins"),
         **dict.fromkeys(("ProductChoice", "QuantConfig"), ".passes.graph.recipes"),
         **dict.fromkeys(("Quantized", "quantize"), ".quantization.quantize"),
+        **dict.fromkeys(("compile", "verify"), ".api.compiling"),
         "custom_call": ".frontends.custom",
         "fake_quant": ".quantization.fake",
+        "Verification": ".verification.results",
     }
     home = import_module(homes.get(name, ".api.program"), __name__)
     globals()[name] = getattr(home, name)

@@ -11,8 +11,9 @@ from typing import Any
 from ..frontends.jax import jit_arguments
 from ..machine import DEFAULT_TARGET
 from .calls import Call, call_of, refuse_tracers
+from .compiling import compile
 from .parameters import Arguments, Parameters, check_binds, title_of
-from .program import CompileError, Options, Program, compile
+from .program import CompileError, Options, Program
 from .signature import not_an_array
 from .sources import Recompiling
 

@@ -90,7 +90,7 @@ def measure(model: str) -> dict[str, Any]:
 
     import tilewright as tw
     from tilewright.api.calls import call_of
-    from tilewright.api.program import lower, reference_values
+    from tilewright.api.compiling import lower, reference_values
     from tilewright.backends.interpreter import run_graph
     from tilewright.passes.pipeline import run_stage
 

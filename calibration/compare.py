@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..api.program import CompileError, Options, Program, compile
+from ..api.compiling import compile
+from ..api.program import CompileError, Options, Program
 from ..backends.simulator import HostCall, Launch, SimulationError, simulate
 from ..machine import Machine
 from ..passes.errors import PassError

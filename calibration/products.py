@@ -95,9 +95,7 @@ def _grid(
     if wanted_m * split[1] > cores:
         return None, None
     tiles = [-(-size // base) if base else size for size, base in ((m, base_m), (n, base_n))]
-    m_parts, n_parts = (
-        -(-t // -(-t // min(w, t))) for t, w in zip(tiles, (wanted_m, split[1]), strict=True)
-    )
+    m_parts, n_parts = (-(-t // -(-t // min(w, t))) for t, w in zip(tiles, (wanted_m, split[1]), strict=True))
     return m_parts, n_parts
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..api.program import Options, Program, compile
-from ..dialects.precision import ORIGIN
+from ..api.compiling import compile
+from ..api.program import Options, Program
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..passes.pipeline import pinned
+from ..support.precisions import ORIGIN
 from .common import CliError, working
 from .source import (
     SourceSpec,

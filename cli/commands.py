@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from ..api.program import compile, lower, verify
+from ..api.compiling import compile, lower, verify
 from ..api.sources import input_types
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
@@ -41,7 +41,7 @@ from .source import (
 )
 
 if TYPE_CHECKING:
-    from ..api.program import Verification
+    from ..verification.results import Verification
 
 
 def _verify(

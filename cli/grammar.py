@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from ..dialects.precision import ORIGIN, PRECISIONS
 from ..machine import DEFAULT_TARGET
+from ..support.precisions import ORIGIN, PRECISIONS
 from .common import OneLineParser
 from .fmt import add_parser as add_fmt
 from .help import texts

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..dialects.precision import ORIGIN
+from ..support.precisions import ORIGIN
 from .common import check_output, table, write_output
 
 if TYPE_CHECKING:

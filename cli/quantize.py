@@ -16,6 +16,7 @@ from ..api.sources import as_compile_error
 from ..passes.graph.quantize import read_config
 from ..passes.graph.recipes import QuantConfig
 from .common import CliError, os_message, working
+from .output import finite
 from .source import example_inputs, find_function, find_source, user_code
 
 LABELS = "labels"
@@ -70,7 +71,7 @@ def quantize(args: argparse.Namespace) -> int:
             shown = {"table": asdict(made.table), "report": report.to_dict()}
     _save(config, args.output)
     if args.json:
-        print(json.dumps({"source": args.source, "output": args.output, **shown}, indent=2, default=str))
+        print(json.dumps(_finite({"source": args.source, "output": args.output, **shown}), indent=2))
     else:
         print(text)
         print(f"wrote {args.output}: use it with --quant-config {args.output}")
@@ -82,6 +83,15 @@ def _save(config: QuantConfig, path: str) -> None:
         config.save(path)
     except OSError as error:
         raise CliError(os_message(error)) from None
+
+
+def _finite(value: Any) -> Any:
+    """The same where numbers that JSON does not have are null."""
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return finite(value) if isinstance(value, float) else value
 
 
 def _words(text: str) -> list[str]:

@@ -8,7 +8,7 @@ The record is an attribute of the module, so that it is printed, parsed and copi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +16,9 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, Module
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
+from ..support.precisions import NARROW
+
 PRECISION = "tilewright.precision"
-
-ORIGIN = "origin"
-"""The mode that leaves all types as they are."""
-
-NARROW: Mapping[str, str] = {"mixed_float16": "f16", "mixed_bfloat16": "bf16", "float16": "f16"}
-"""The other modes, with the type that f32 becomes."""
-
-PRECISIONS = (ORIGIN, *NARROW)
 
 
 @dataclass(frozen=True)
@@ -54,7 +48,9 @@ class PrecisionRecord:
     def sentences(self) -> list[str]:
         """What was cast, and a line for each reason why ops stayed f32, the most frequent first."""
         dtype = NARROW.get(self.mode, "a narrow type")
-        said = [f"{self.mode}: {self.products} products and {self.narrow - self.products} other ops compute in {dtype}"]
+        said = [
+            f"{self.mode}: {self.products} products and {self.narrow - self.products} other ops compute in {dtype}"
+        ]
         by_reason: dict[str, list[KeptOps]] = {}
         for row in self.kept:
             by_reason.setdefault(row.why, []).append(row)

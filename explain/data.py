@@ -27,7 +27,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from .. import frontends
-from ..api.program import Options, Program, compile_with
+from ..api.compiling import compile_with
+from ..api.program import Options, Program
 from ..backends.simulator import Launch, Rest
 from ..backends.spans import Span, program_spans
 from ..dialects.base import text, to_ints

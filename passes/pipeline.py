@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from ..dialects.module import target_of
-from ..dialects.precision import ORIGIN
+from ..support.precisions import ORIGIN
 from .base import LevelPass, settle_target
 from .calls import callers_first
 from .errors import PassError, SeveralErrors

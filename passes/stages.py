@@ -11,8 +11,8 @@ from importlib import import_module
 
 from xdsl.passes import ModulePass
 
-from ..dialects.precision import ORIGIN
 from ..support.plugins import AddedPass, Entry
+from ..support.precisions import ORIGIN
 from .added import load_pass, loaders, with_added
 from .errors import StateMissing
 from .oracle import BOUND

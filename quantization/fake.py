@@ -11,10 +11,9 @@ import jax
 from jax import Array
 from xdsl.dialects.builtin import ModuleOp
 
-from ..api.program import DEFAULT_TARGET
 from ..api.sources import as_compile_error
 from ..backends.interpreter.graph import GraphRunner
-from ..machine import Machine
+from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.products_named import main_function
 from ..passes.graph.quantize import quantize_module, read_config
 from ..passes.graph.recipes import QuantConfig

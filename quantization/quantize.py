@@ -9,7 +9,8 @@ from typing import Any
 
 import jax
 
-from ..api.program import Options, Program, compile
+from ..api.compiling import compile
+from ..api.program import Options, Program
 from ..api.signature import CompileError
 from ..dialects.dtypes import itemsize, size
 from ..dialects.graph import GraphOp

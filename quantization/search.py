@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..api.program import Options, compile
+from ..api.compiling import compile
+from ..api.program import Options
 from ..api.signature import CompileError
 from ..dialects.graph import GraphOp
 from ..machine import DEFAULT_TARGET, Machine

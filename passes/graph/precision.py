@@ -22,8 +22,9 @@ from ...dialects.base import describe, source_of
 from ...dialects.dtypes import dtype_name, element_type, numpy_dtype, tensor
 from ...dialects.graph import ELEMENTWISE, ConstantOp, DataAttr, FusionOp, GraphOp
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.precision import NARROW, ORIGIN, PRECISIONS, KeptOps, PrecisionRecord, record_precision
+from ...dialects.precision import KeptOps, PrecisionRecord, record_precision
 from ...machine import Machine
+from ...support.precisions import NARROW, ORIGIN, PRECISIONS
 from ..base import TargetPass
 from ..errors import PassError
 from .narrowing import Narrowing, is_f32

@@ -14,7 +14,8 @@ from judging import Elements, reference
 from visible import check_visible
 
 import tilewright as tw
-from tilewright.api.program import Program, lower
+from tilewright.api.compiling import lower
+from tilewright.api.program import Program
 
 DTYPES = ("f32", "f16", "bf16", "i8", "i32", "i1")
 FLOATS = ("f32", "f16", "bf16")

@@ -18,7 +18,7 @@ from jax import lax
 from tiers import covering, examples, sampled, some
 
 import tilewright as tw
-from tilewright.api.program import lower
+from tilewright.api.compiling import lower
 from tilewright.backends.interpreter import run_graph
 
 TARGETS = targets()

@@ -17,7 +17,7 @@ from jax import lax
 from tiers import covering, examples, sampled
 
 import tilewright as tw
-from tilewright.api.program import lower
+from tilewright.api.compiling import lower
 from tilewright.backends.interpreter import run_graph
 
 TARGETS = targets()

@@ -22,12 +22,13 @@ from tilewright.backends.interpreter.graph import main_of
 from tilewright.dialects import make_context
 from tilewright.dialects.dtypes import element_type, numpy_dtype
 from tilewright.dialects.graph import GraphOp, HostOp
-from tilewright.dialects.precision import NARROW, PrecisionRecord, recorded_precision
+from tilewright.dialects.precision import PrecisionRecord, recorded_precision
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
 from tilewright.passes.graph.patterns import patterns
 from tilewright.passes.graph.simplify import simplify
 from tilewright.passes.pipeline import all_passes
+from tilewright.support.precisions import NARROW
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "lit_tests" / "passes" / "graph").glob("*.mlir"))

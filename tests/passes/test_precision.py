@@ -17,15 +17,16 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 
 import tilewright as tw
-from tilewright.api.program import lower
+from tilewright.api.compiling import lower
 from tilewright.backends.interpreter import run_graph
 from tilewright.cli.main import main
 from tilewright.dialects.elementwise import FUNCTIONS, UNSTATED, Function
 from tilewright.dialects.graph import Graph, GraphOp
-from tilewright.dialects.precision import NARROW, recorded_precision
+from tilewright.dialects.precision import recorded_precision
 from tilewright.dialects.text import verify
 from tilewright.passes.graph.precision import GraphPrecisionPass
 from tilewright.passes.pipeline import PIPELINE, remaining, run_pipeline
+from tilewright.support.precisions import NARROW
 
 Array = jax.Array
 MODES = tuple(NARROW)

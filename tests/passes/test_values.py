@@ -20,7 +20,7 @@ from tiers import ALL, examples, number, sampled
 from xdsl.context import Context
 
 from tilewright import Machine
-from tilewright.api.program import lower
+from tilewright.api.compiling import lower
 from tilewright.backends.interpreter import Executable, run_graph, run_tile
 from tilewright.frontends import lower_function
 from tilewright.passes.pipeline import PIPELINE, make_pass

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 import tilewright as tw
-from tilewright.api.program import lower
+from tilewright.api.compiling import lower
 from tilewright.api.signature import physical
 from tilewright.verification.bounds import Bound
 from tilewright.verification.compare import compare, same_bits

@@ -37,9 +37,9 @@ from tilewright.dialects.graph import (
 from tilewright.dialects.graph.interface import shape_of
 from tilewright.dialects.npu import NpuOp, buffer
 from tilewright.dialects.npu import structure as host
-from tilewright.dialects.precision import ORIGIN
 from tilewright.dialects.tile import ELEMENTWISE as TILE
 from tilewright.passes.pipeline import PIPELINE, Stage, make_pass, pinned
+from tilewright.support.precisions import ORIGIN
 
 Mistake = Callable[[ModuleOp], None]
 

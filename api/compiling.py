@@ -1,0 +1,272 @@
+"""From a source to a program, and its verification: `tw.compile` and `tw.verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..dialects.module import target_of
+from ..machine import DEFAULT_TARGET, Machine
+from ..passes.pipeline import Stage, check_pinnable
+from ..support.collector import collector_paused
+from ..support.progress import showing
+from ..verification.results import Progress, Verification
+from .calls import Call
+from .donation import donate_inputs
+from .packing import compile_packed
+from .parameters import Parameters, title_of
+from .program import Lowering, Options, Program, compile_source, run_passes
+from .quantized import quantized_source
+from .signature import CompileError, Signature, check_twin, physical
+from .sources import ProgramSource, Source, as_compile_error, called, main_results, origin_of
+
+BAR_SECONDS = 2.0
+"""A verification that takes longer shows how far it is."""
+
+
+def compile(
+    source: ProgramSource,
+    /,
+    *args: Any,
+    target: str | None = None,
+    options: Options | None = None,
+    **kwargs: Any,
+) -> Program:
+    """Compiles a program for a target; no array is made for it, however large.
+
+    Raises CompileError with one sentence, see below; what a function itself raises while JAX traces it passes through.
+
+    Args:
+        source: What is compiled. A JAX function: also a `jax.jit`, whose static arguments are compiled in, a
+            `functools.partial`, a bound method or an object with `__call__`. What JAX has lowered:
+            `jax.jit(f).lower(x)`, `jax.jit(f).trace(x)` or a `jax.export.Exported`. StableHLO, or one of our levels,
+            as text or bytes; the path of an `.mlir` file of those; or `model.tw`, `model.tw:fn`.
+        *args: Example arguments of a function: pytrees of arrays of any shape, numbers and `jax.ShapeDtypeStruct`s.
+            Only their shapes and dtypes count; the program takes arguments of the same. For a `.tw` file with
+            symbolic dimensions, its inputs; for what JAX has lowered nothing, or arguments of the same types.
+        target: A chip that `tilewright machines` lists, or the path of a machine's `.toml` file. None: the target
+            of the module in `source`, else `ascend-910b1`.
+        options: Memory mode, checks, pinned schedule, host calls, donated arguments, precision.
+        **kwargs: Example keyword arguments. An argument of the function's own that is called `target` or `options`
+            is passed by position, or bound by a `functools.partial`.
+
+    Returns:
+        The program: `program(*args)` computes values, `program.report()` has microseconds, joules and bytes.
+
+    Raises:
+        CompileError: The program cannot be compiled, arguments do not fit, or options make no sense.
+        MachineError: The target is unknown.
+    """
+    _check_own(source, args, {"target": target is not None, "options": options is not None}, "tw.compile")
+    return compile_with(run_passes, source, *args, target=target, options=options, **kwargs)
+
+
+def compile_with(
+    lowering: Lowering,
+    source: ProgramSource,
+    /,
+    *args: Any,
+    target: str | None = None,
+    options: Options | None = None,
+    **kwargs: Any,
+) -> Program:
+    """Compiles as `compile` does, with `lowering` in place of `run_passes`: it runs the same passes, and may look at
+    the module between them."""
+    if target is not None:
+        Machine.load(target)
+    if not isinstance(options, Options | None):
+        raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
+    options = options or Options()
+    origin = _chosen(origin_of(source, args, kwargs), options, target)
+    if options.weights is not None:
+        return compile_packed(lowering, origin, target, options)
+    return compile_source(lowering, origin, target, options)
+
+
+def _check_own(source: Any, args: Sequence[Any], options: Mapping[str, bool], caller: str) -> None:
+    """Raises CompileError where a function has a parameter that is called as an option of `caller`, and it cannot be
+    told which one a keyword is. options: for each, whether it was given."""
+    if not callable(source):
+        return
+    fixed: set[str] = set()
+    inner: Any = source
+    while isinstance(inner, partial):
+        fixed |= set(inner.keywords)
+        inner = inner.func
+    parameters = Parameters.of(source)
+    for name in (n for n, is_given in options.items() if is_given and n not in fixed):
+        by_keyword = name in parameters.keyword or name in parameters.positional[parameters.only :]
+        if by_keyword and name not in parameters.positional[: len(args)]:
+            title = title_of(source)
+            raise CompileError(
+                f"{title} has an argument {name} of its own, and {name}= is {caller}'s: give it by position, or "
+                f"as functools.partial({title}, {name}=...)"
+            )
+
+
+def _chosen(origin: Source, options: Options, target: str | None) -> Source:
+    """The source with the arguments donated, and the products quantized, that the options say."""
+    donating = _donating(origin, options)
+    if options.quantization is None:
+        return donating
+    return quantized_source(donating, options.quantization, options.weight_patterns, target)
+
+
+def _donating(origin: Source, options: Options) -> Source:
+    """The source with the arguments donated that the options say."""
+    if options.donate == ():
+        return origin
+
+    def lower() -> tuple[ModuleOp, Signature]:
+        module, signature = origin.lower()
+        donate_inputs(module, signature, options.donate, origin.name, origin.places)
+        return module, signature
+
+    return Source(lower, origin.name, origin.places)
+
+
+def lower(
+    source: ProgramSource, /, *args: Any, options: Options | None = None, **kwargs: Any
+) -> tuple[ModuleOp, list[Any]]:
+    """A source's module before any pass, and its arguments as the flat inputs of @main. Raises CompileError."""
+    origin = _chosen(origin_of(source, args, kwargs), options or Options(), None)
+    with as_compile_error(), collector_paused():
+        module, signature = origin.lower()
+    call = called(source, args, kwargs)
+    return module, signature.flatten(origin.name, *((call.args, call.kwargs) if call else (args, kwargs)))
+
+
+def reference_values(call: Call) -> list[Any]:
+    """What JAX itself computes, as flat arrays."""
+    import jax
+
+    run = call.fn if call.compiled else jax.jit(call.fn)
+    return [physical(leaf) for leaf in jax.tree.leaves(run(*call.args, **call.kwargs))]
+
+
+def verify(
+    source: ProgramSource,
+    /,
+    *args: Any,
+    target: str | None = None,
+    options: Options | None = None,
+    program: Program | None = None,
+    stages: Sequence[Stage] | None = None,
+    bisect: bool = False,
+    quick: bool = False,
+    progress: Progress | bool = True,
+    against: Callable[..., Any] | None = None,
+    **kwargs: Any,
+) -> Verification:
+    """Compares a program's values after every pass, at every level, with JAX and with the pass before.
+
+    Raises CompileError for arguments that do not fit, not for wrong values: these are a verdict of the result.
+
+    Args:
+        source: As for `compile`.
+        *args: Arguments with values, also for what JAX has lowered.
+        target: As for `compile`.
+        options: As for `compile`.
+        program: The compiled source, if there is one already; its target and options are used then.
+        stages: Passes to run instead of the usual ones.
+        bisect: Stop at the first bad pass and find the op, the tile, the line and a small program that shows it
+            (`result.culprit`).
+        quick: Compare only the compiled program, in both memory modes, and not each pass. Several times faster, but
+            mistakes within the tolerance of the whole program are not seen, and no pass is blamed.
+        progress: True shows a bar after two seconds, on a terminal or in a notebook only; False shows none. A
+            function is called at each step with its name, the steps done, and all steps (0: unknown).
+        against: A JAX function to compare with, of the same arguments and outputs. By default it is the source, if
+            that is a function. Without either, a program is compared with the values of the level that it is written
+            in: that tests the passes, not the program. `result.reference` names the reference.
+        **kwargs: Keyword arguments of the function. One that is called as a parameter above is passed by position,
+            or bound by a `functools.partial`.
+
+    Returns:
+        A row for each pass and memory mode, and the verdict.
+
+    Raises:
+        CompileError: Arguments do not fit.
+    """
+    own = {"target": target, "options": options, "program": program, "stages": stages}
+    own |= {"bisect": bisect, "quick": quick, "progress": progress is not True, "against": against}
+    _check_own(source, args, {name: value not in (None, False) for name, value in own.items()}, "tw.verify")
+    given = (source, args, kwargs, target, options or Options(), program, stages, bisect, quick)
+    if not isinstance(progress, bool):
+        return _verify(*given, progress, against)
+    if not progress:
+        return _verify(*given, None, against)
+    with showing("verifying", BAR_SECONDS) as say:
+        return _verify(*given, lambda what, done, steps: say(f"verifying: {what}", done, steps), against)
+
+
+def _verify(
+    source: ProgramSource,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    target: str | None,
+    options: Options,
+    program: Program | None,
+    stages: Sequence[Stage] | None,
+    bisect: bool,
+    quick: bool,
+    progress: Progress | None,
+    against: Callable[..., Any] | None,
+) -> Verification:
+    """`verify`, which tells `progress` of each step."""
+    from ..verification.run import verify_module as run_verification
+
+    origin = (
+        program.source if program is not None else _chosen(origin_of(source, args, kwargs), options, target)
+    )
+    with as_compile_error(), collector_paused():
+        module, signature = origin.lower()
+        check_pinnable(module, options.stages() if stages is None else stages)
+    name = origin.name
+    call = called(source, args, kwargs)
+    flat = signature.flatten(name, *((call.args, call.kwargs) if call else (args, kwargs)))
+    # what is quantized computes other numbers than its source: without a twin, its own graph is the reference
+    exact = options.quantization is None and (program is None or program.options.quantization is None)
+    twin = (call if exact else None) if against is None else called(against, args, kwargs)
+    reference = None
+    if twin is not None:
+        reference = reference_values(twin)
+        if against is not None:
+            check_twin(name, main_results(module), title_of(against), reference)
+    known = program
+    if program is not None:
+        target, options = program.target, program.options
+
+    def compiled() -> Program:
+        nonlocal known
+        known = known or compile(source, *args, target=target, options=options, **kwargs)
+        return known
+
+    def execute(memory: str) -> Sequence[Any]:
+        return compiled().executable("bytes" if memory == "bytes" else "typed")(*flat)
+
+    def ahead() -> tuple[ModuleOp, Callable[[], None]]:
+        made = compiled()
+
+        def compile_all() -> None:
+            for memory in ("bytes", "typed"):
+                made.executable(memory).compile()
+
+        return made.module("npu"), compile_all
+
+    with as_compile_error():
+        return run_verification(
+            module,
+            flat,
+            reference,
+            target or target_of(module) or DEFAULT_TARGET,
+            options.stages() if stages is None else stages,
+            execute if stages is None else None,
+            ahead if stages is None and not bisect else None,
+            bisect,
+            quick,
+            progress=progress,
+            against="JAX" if against is None else f"{title_of(against)} in JAX",
+        )
