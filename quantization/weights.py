@@ -85,7 +85,7 @@ def nearest(
 ) -> StoredWeight:
     """The weight rounded to nearest. `group`: rows that share a scale (all, by default); `method` and
     `mantissa_bits` as in `weight_scale`. Raises ValueError for what GPTQ refuses of a weight."""
-    w = _checked(w, group)
+    w = _checked(w)
     scale = weight_scale(w, _blocks(w.shape, group), method, stored[1], mantissa_bits)
     return StoredWeight(quantize(w, scale, 0, *stored), scale)
 
@@ -113,7 +113,7 @@ def gptq(
     Raises ValueError for a weight that is empty, not a matrix or not finite, for groups that do not divide its rows,
     for a Hessian of another shape, and for one that stays singular.
     """
-    w = _checked(w, group)
+    w = _checked(w)
     h = _fitting(hessian, w)
     if damping <= 0:
         raise ValueError(f"GPTQ cannot invert a Hessian with a damping of {damping}: choose one above 0")
@@ -155,7 +155,7 @@ def awq(
     which is 0: no worse than rounding to nearest. clip: the range of each block is then narrowed as far as the error of
     its own part of the outputs gains by it, in columns whose whole error gains, too. Raises ValueError as `gptq` does.
     """
-    w = _checked(w, group)
+    w = _checked(w)
     h = _fitting(hessian, w)
     strength = jnp.repeat(jnp.asarray(magnitude, jnp.float32), repeats, axis=-1)
     if strength.shape != w.shape[:-1]:
@@ -279,15 +279,11 @@ def _blocks(shape: Sequence[int], group: int | None) -> list[tuple[int, int]]:
     return [*matrices, (rank - 2, shape[-2] if group is None else group), (rank - 1, 1)]
 
 
-def _checked(w: ArrayLike, group: int | None) -> jax.Array:
+def _checked(w: ArrayLike) -> jax.Array:
     w = jnp.asarray(w).astype(jnp.float32)
     if w.ndim not in (2, 3) or not w.size:
         raise ValueError(
             f"a weight of shape {list(w.shape)} is no matrix with elements: give [K, N] or [G, K, N]"
-        )
-    if group is not None and (group < 1 or w.shape[-2] % group):
-        raise ValueError(
-            f"groups of {group} do not divide the {w.shape[-2]} rows of a weight: choose a divisor"
         )
     if not bool(jnp.all(jnp.isfinite(w))):
         raise ValueError("a weight has NaN or infinity: it cannot be quantised")

@@ -13,8 +13,9 @@ from jax import lax
 from random_layers import DTYPES, layer, output_loss
 from tiers import covering
 
+from tilewright.quantization import learned
 from tilewright.quantization.learned import first_scale, learn_rounding, learned_scale
-from tilewright.quantization.rounding import fake, weight_scale
+from tilewright.quantization.rounding import fake, spread, weight_scale
 
 
 def columns(w: np.ndarray) -> jax.Array:
@@ -33,17 +34,17 @@ def test_learned_rounding_beats_rounding_to_nearest() -> None:
     for seed in range(3):
         x, w = layer(400, 48, 24, seed, skew=0.3)
         scale = columns(w)
-        learned = learn_rounding(w, scale, x, x @ w, seed=seed)
-        q = np.asarray(learned.q, np.float64)
+        found = learn_rounding(w, scale, x, x @ w, seed=seed)
+        q = np.asarray(found.q, np.float64)
         near = np.clip(np.rint(w / np.asarray(scale)), -7, 7)
-        assert learned.q.dtype == jnp.int8 and np.abs(q - w / np.asarray(scale)).max() < 1 + 1e-5
+        assert found.q.dtype == jnp.int8 and np.abs(q - w / np.asarray(scale)).max() < 1 + 1e-5
         np.testing.assert_allclose(
-            learned.error, output_loss(x, w, q * np.asarray(scale)) / (400 * 24), rtol=1e-3
+            found.error, output_loss(x, w, q * np.asarray(scale)) / (400 * 24), rtol=1e-3
         )
         np.testing.assert_allclose(
-            learned.nearest_error, output_loss(x, w, near * np.asarray(scale)) / (400 * 24), rtol=1e-3
+            found.nearest_error, output_loss(x, w, near * np.asarray(scale)) / (400 * 24), rtol=1e-3
         )
-        assert learned.error < 0.5 * learned.nearest_error
+        assert found.error < 0.5 * found.nearest_error
 
 
 def test_learned_rounding_is_near_the_best_of_all() -> None:
@@ -51,14 +52,14 @@ def test_learned_rounding_is_near_the_best_of_all() -> None:
     for seed in range(4):
         x, w = layer(100, 8, 1, seed, skew=0.3)
         scale = np.asarray(columns(w))
-        learned = learn_rounding(w, scale, x, x @ w)
+        found = learn_rounding(w, scale, x, x @ w)
         floor = np.floor(w / scale)
         all_of_them = [
             output_loss(x, w, np.clip(floor + np.reshape(up, (8, 1)), -7, 7) * scale)
             for up in itertools.product((0, 1), repeat=8)
         ]
-        ratios.append(learned.error * 100 / min(all_of_them))
-        assert learned.error <= learned.nearest_error * 1.001
+        ratios.append(found.error * 100 / min(all_of_them))
+        assert found.error <= found.nearest_error * 1.001
     assert np.median(ratios) < 1.5
 
 
@@ -67,8 +68,8 @@ def test_a_layer_with_its_activation_and_several_inputs() -> None:
     b = np.random.default_rng(1).normal(size=(300, 16)).astype(np.float32)
     inputs = {"a": x, "b": b}
     y = rectified_product(jnp.asarray(w), inputs)
-    learned = learn_rounding(w, columns(w), inputs, y, rectified_product)
-    assert learned.error < 0.6 * learned.nearest_error
+    found = learn_rounding(w, columns(w), inputs, y, rectified_product)
+    assert found.error < 0.6 * found.nearest_error
 
 
 def test_a_convolution() -> None:
@@ -76,8 +77,8 @@ def test_a_convolution() -> None:
     x = (rng.normal(size=(40, 6, 6, 4)) + 3 * rng.normal(size=(40, 1, 1, 1))).astype(np.float32)
     w = rng.normal(size=(3, 3, 4, 5)).astype(np.float32)
     y = convolution(jnp.asarray(w), x)
-    learned = learn_rounding(w, columns(w), x, y, convolution, steps=1000, batch=16)
-    assert learned.q.shape == w.shape and learned.error < 0.7 * learned.nearest_error
+    found = learn_rounding(w, columns(w), x, y, convolution, steps=1000, batch=16)
+    assert found.q.shape == w.shape and found.error < 0.7 * found.nearest_error
 
 
 @covering()
@@ -91,17 +92,39 @@ def test_odd_shapes_and_float_types(shape: tuple[int, int, int], dtype: str) -> 
     # with scales of single elements each is stored exactly, so there is nothing to learn
     kept = learn_rounding(w, groups, x.astype(jnp.float32), y, stored=(-3, 3), steps=20)
     assert kept.error <= 1e-6 * float(jnp.mean(y**2)) and bool((jnp.abs(kept.q) == 3).all())
-    learned = learn_rounding(
-        w, weight_scale(wide, (), high=3), x, y.astype(x.dtype), stored=(-3, 3), steps=20
-    )
-    assert learned.q.shape == w.shape and int(jnp.abs(learned.q).max()) <= 3
+    found = learn_rounding(w, weight_scale(wide, (), high=3), x, y.astype(x.dtype), stored=(-3, 3), steps=20)
+    assert found.q.shape == w.shape and int(jnp.abs(found.q).max()) <= 3
 
 
 def test_a_weight_that_is_stored_exactly() -> None:
     x, _ = layer(20, 6, 4, 0)
     w = np.random.default_rng(0).integers(-7, 8, (6, 4)).astype(np.float32)
-    learned = learn_rounding(w, 1.0, x, x @ w)
-    np.testing.assert_array_equal(learned.q, w)
+    found = learn_rounding(w, 1.0, x, x @ w)
+    np.testing.assert_array_equal(found.q, w)
+
+
+def test_the_first_step_of_adam_is_of_the_rate() -> None:
+    x, w = layer(50, 6, 4, 0)
+    unit = spread(columns(w), w.shape)
+    held = [
+        learned._learn(
+            w,
+            unit,
+            x,
+            x @ w,
+            jax.random.key(0),
+            jnp.float32(1),
+            learned.matrix_product,
+            (-7.0, 7.0),
+            (steps, 8, 0.01, 0),
+        )
+        for steps in (0, 1, 2)
+    ]
+    np.testing.assert_allclose(learned._rectified(held[0]), w / unit - np.floor(w / unit), atol=1e-5)
+    # v begins where the error is least: its first slopes are those of roundings, some of them 0
+    moved = np.abs(held[1] - held[0])
+    assert np.all((moved < 1e-6) | (np.abs(moved - 0.01) < 1e-4)) and (moved > 0.005).any()
+    assert np.abs(held[2] - held[1]).max() < 0.02
 
 
 def test_the_same_seed_learns_the_same() -> None:

@@ -260,6 +260,13 @@ def test_aciq_has_the_published_bounds() -> None:
     assert abs(limits(observed(SHAPES["laplace"].astype(np.float32)), "aciq", 4)[1] - 2 * 5.03) < 0.3
 
 
+def test_aciq_is_about_the_mean_where_zero_points_are() -> None:
+    x = np.random.default_rng(5).normal(0.5, 1, 40000).astype(np.float32)
+    np.testing.assert_allclose(limits(observed(x), "aciq", 4, False), (0.5 - 2.55, 0.5 + 2.55), atol=0.05)
+    # about 0 without zero points: the deviation from 0 is larger
+    assert abs(limits(observed(x), "aciq", 4)[1] - 2.55 * np.sqrt(1.25)) < 0.1
+
+
 def test_kl_keeps_all_of_even_data_and_drops_an_outlier() -> None:
     even = np.linspace(-1, 1, 50001).astype(np.float32)
     assert limits(observed(even), "kl")[1] > 0.99

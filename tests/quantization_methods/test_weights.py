@@ -111,6 +111,15 @@ def test_the_block_of_gptq_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert all(np.mean(q != held[0]) <= 0.01 for q in held)
 
 
+def test_the_unit_of_inputs_changes_nothing() -> None:
+    x, w = layer(200, 30, 9, 1)
+    x[:, 4] = 0
+    h = hessian_of(x)
+    held = [gptq(w, h * unit).q for unit in (1, 2.0**-40, 2.0**40)]
+    np.testing.assert_array_equal(held[0], held[1])
+    np.testing.assert_array_equal(held[0], held[2])
+
+
 def test_groups_of_gptq_are_chosen_as_their_turn_comes() -> None:
     """The scales of later groups are those of the corrected weight, and fit it better than those of the old one."""
     x, w = layer(400, 64, 16, 2)
