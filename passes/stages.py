@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 
 from xdsl.passes import ModulePass
@@ -65,8 +66,7 @@ class Stage:
         """The class of the pass."""
         if not isinstance(self.implementation, str):
             return self.implementation
-        module, _, name = self.implementation.partition(":")
-        return getattr(import_module(module, __package__), name)
+        return _load(self.implementation)
 
 
 PIPELINE: tuple[Stage, ...] = (
@@ -128,9 +128,19 @@ def insert_stage(stage: Stage, after: str, stages: Sequence[Stage] = PIPELINE) -
     return (*stages[:place], stage, *stages[place:])
 
 
+OPTIONAL = {"graph-quantize": ".graph.quantize:GraphQuantizePass"}
+"""Passes that are no stage of the pipeline: what they do is asked for before it."""
+
+
+def _load(implementation: str) -> type[ModulePass]:
+    module, _, name = implementation.partition(":")
+    return getattr(import_module(module, __package__), name)
+
+
 def all_passes() -> dict[str, Callable[[], type[ModulePass]]]:
     """Pass factories by name, for drivers."""
-    return {s.name: s.load for s in PIPELINE} | loaders(OURS)
+    optional = {name: partial(_load, implementation) for name, implementation in OPTIONAL.items()}
+    return {s.name: s.load for s in PIPELINE} | optional | loaders((*OURS, *OPTIONAL))
 
 
 def check_requirements(stage: Stage, have: Set[str]) -> None:

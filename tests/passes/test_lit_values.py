@@ -108,6 +108,8 @@ def test_values_stay(page: Path, i: int) -> None:
     if narrowed:
         dtypes += [numpy_dtype(element_type(NARROW[recorded(after).mode]))]
     allowed = tolerance(dtypes, 16 if narrowed else 8192)
+    if any(step.name == "graph-quantize" for step in passes_of(page)):
+        allowed = 0.03  # of the largest number: both sides of a product are rounded to 8 bits
     for a, b in zip(got, want, strict=True):
         assert_close(a, b, allowed)
 
