@@ -15,9 +15,9 @@ from ..dialects.base import integer, to_ints
 from ..dialects.dtypes import element_type, is_float, limits, numpy_dtype
 from ..dialects.graph import ContractOp, ConvOp
 from ..dialects.graph.interface import element_of
-from ..passes.graph.products_named import NamedProduct
-from ..passes.graph.quantize import LEAST, feature_dims, row_dims, summed_dims, weight_blocks
+from ..passes.graph.products_named import NamedProduct, feature_dims, row_dims, summed_dims
 from ..passes.graph.recipes import WIDE_LIMIT, ProductChoice, Recipe
+from ..passes.graph.stored_weights import LEAST, weight_blocks
 
 F32 = np.dtype(np.float32)
 

@@ -16,8 +16,8 @@ from ..dialects.dtypes import itemsize, size
 from ..dialects.graph import GraphOp
 from ..dialects.graph.interface import element_of, shape_of
 from ..machine import DEFAULT_TARGET, Machine
-from ..passes.graph.quantize import weight_blocks
 from ..passes.graph.recipes import QuantConfig, Recipe
+from ..passes.graph.stored_weights import weight_blocks
 from .calibrate import batches_of, gather, with_scales
 from .fake import fake_quant, read
 from .measures import COMPARED, Metric, decibels, scorer

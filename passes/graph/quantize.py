@@ -19,11 +19,10 @@ import numpy as np
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, f32, i1, i8, i16, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.base import describe, integer, integer_attr, ints, text, to_ints
-from ...dialects.dtypes import element_type, is_float, limits, numpy_dtype, tensor
+from ...dialects.base import describe, integer, ints, to_ints
+from ...dialects.dtypes import element_type, numpy_dtype, tensor
 from ...dialects.graph import (
     ELEMENTWISE,
-    ConcatOp,
     ConstantOp,
     ContractOp,
     ConvOp,
@@ -31,12 +30,9 @@ from ...dialects.graph import (
     DequantizeOp,
     QuantizedType,
     QuantizeOp,
-    ReduceWindowOp,
     StorageOp,
 )
-from ...dialects.graph.elementwise import ElementwiseOp
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.quantized import quantized
 from ...machine import Machine
 from ..access import splat_of
 from ..base import TargetPass
@@ -44,13 +40,11 @@ from ..errors import PassError
 from ..rewriting import erase_dead
 from .affine_chains import AffineChain, chain_behind
 from .inlining import inline_calls
-from .integer_chains import PACKED, IntegerSums, integer_sums, keep, requantize, short
-from .integer_products import MOVES
+from .integer_chains import integer_sums, requantize
 from .products_named import (
     NamedProduct,
     feature_dims,
     free_dims,
-    kept_dims,
     main_function,
     mark_weights,
     named_products,
@@ -60,12 +54,8 @@ from .products_named import (
 )
 from .quantized import StorageBuilder
 from .recipes import WIDE_LIMIT, ProductChoice, QuantConfig, Recipe
-
-MOST_SHIFT = 2.0**24
-"""What is added to a feature is at most so many units of its sums."""
-
-LEAST = 2.0**-100
-"""Scales are no smaller, so that a row of zeros has one."""
+from .stored_inputs import Inputs
+from .stored_weights import in_columns, largest_scale, stored_weights, weight_blocks, weights_as_stored
 
 
 @dataclass(frozen=True)
@@ -167,12 +157,12 @@ def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixe
         of_weights = build.broadcast(scale, shape_of(w), free_dims(product))
         w = build.elementwise("mul", build.convert(w, f32), of_weights)
     if recipe.inputs == "i16":
-        result = _by_digits(build, product, x, _weights(build, product, w, choice, recipe))
+        result = _by_digits(build, product, x, weights_as_stored(build, product, w, choice, recipe))
     elif recipe.static:
         result, shift = _static(build, product, x, w, choice, inputs, shift)
     else:
         if recipe.weights is not None:
-            w = _weights(build, product, w, choice, recipe)
+            w = weights_as_stored(build, product, w, choice, recipe)
         if recipe.dynamic:
             x = _dynamic(build, product, x)
         else:
@@ -281,92 +271,6 @@ def _numbers(
 # -- inputs ----------------------------------------------------------------------------------------------------
 
 
-class Inputs:
-    """Quantized inputs: of products that read the same values in the same way it is one."""
-
-    def __init__(self, drained: bool) -> None:
-        self.drained = drained
-        self.made: dict[tuple[SSAValue, QuantizedType], SSAValue] = {}
-        self.again: list[tuple[SSAValue, SSAValue, Operation]] = []
-        self.sums: list[IntegerSums] = []
-
-    def follow(self, old: SSAValue, new: SSAValue) -> None:
-        """Notes that a value is about to be replaced."""
-        for (value, kind), made in list(self.made.items()):
-            if value is old:
-                self.made[new, kind] = made
-        self.again = [(new if v is old else v, made, op) for v, made, op in self.again]
-
-    def stored(
-        self, build: StorageBuilder, product: NamedProduct, x: SSAValue, choice: ProductChoice
-    ) -> SSAValue:
-        """What is stored for an input with one scale: of the value that it is moved from."""
-        storage = choice.recipe.inputs
-        assert storage is not None and choice.scale is not None
-        low, high = limits(storage)
-        if not low <= choice.zero <= high:
-            raise PassError(
-                f"quantization: the input of {product.name} has the zero point {choice.zero}, which "
-                f"{storage} does not store"
-            )
-        kind = QuantizedType.of(storage, "f32", choice.scale, choice.zero)
-        moves: list[Operation] = []
-        source = x
-        while isinstance(source.owner, MOVES):
-            moves.append(source.owner)
-            source = source.owner.x
-        found = self._value(source, kind, build.at)
-        made = found
-        found = build.add(StorageOp, [found], tensor(shape_of(source), kind.storage))
-        if not isinstance(product.op, ContractOp) and isinstance(found.owner, Operation):
-            self.again.append((source, made, found.owner))
-        for op in reversed(moves):
-            found = build.add(
-                type(op), [found], tensor(shape_of(op.results[0]), kind.storage), **op.properties
-            )
-        return found
-
-    def _value(self, source: SSAValue, kind: QuantizedType, before: Operation) -> SSAValue:
-        """A value as it is stored. The largest numbers of windows are stored as the largest of what is stored."""
-        found = self.made.get((source, kind))
-        if found is not None:
-            return found
-        op = source.owner
-        after = StorageBuilder(_after(source, before))
-        if isinstance(op, ReduceWindowOp) and text(op.kind) == "max" and isinstance(op.x.owner, Operation):
-            inner = self._value(op.x, kind, op)
-            inner = after.add(StorageOp, [inner], tensor(shape_of(inner), kind.storage))
-            windows = after.add(
-                ReduceWindowOp, [inner], tensor(shape_of(source), kind.storage), **op.properties
-            )
-            found = after.add(StorageOp, [windows], tensor(shape_of(source), kind))
-        else:
-            wide = after.convert(source, f32)
-            found = after.add(QuantizeOp, [wide], tensor(shape_of(source), kind))
-        self.made[source, kind] = found
-        return found
-
-    def read_again(self) -> None:
-        """What elementwise ops read of an input behind the convolution that it is quantized for is what is stored:
-        they would load it once more."""
-        order: dict[Operation, int] = {}
-        for source, made, behind in self.again:
-            if behind not in order:
-                assert behind.parent is not None
-                order |= {op: i for i, op in enumerate(behind.parent.ops)}
-            late = [
-                use
-                for use in source.uses
-                if isinstance(use.operation, (ElementwiseOp, ReduceWindowOp))
-                and use.operation.parent is behind.parent
-                and order.get(use.operation, -1) > order[behind]
-            ]
-            for use in late:
-                build = StorageBuilder(use.operation)
-                numbers = build.add(DequantizeOp, [made], tensor(shape_of(source), f32))
-                use.operation.operands[use.index] = build.convert(numbers, element_of(source))
-
-
 def _static(
     build: StorageBuilder,
     product: NamedProduct,
@@ -384,8 +288,8 @@ def _static(
     features = [shape_of(product.op.result)[d] for d in feature_dims(product)]
     whole = [shape_of(w)[d] for d in sorted(weight_blocks(product, recipe))] == features
     if recipe.inputs == "i8" and plain and whole:
-        q, scale = _stored_weights(build, product, w, choice, recipe, step, shift)
-        q = _in_columns(build, product, q) if isinstance(product.op, ContractOp) else q
+        q, scale = stored_weights(build, product, w, choice, recipe, step, shift)
+        q = in_columns(build, product, q) if isinstance(product.op, ContractOp) else q
         weights = build.add(StorageOp, [q], tensor(shape_of(q), i8))
         sums = integer_sums(build, product, stored, weights, choice.zero, scale, shift, inputs.drained)
         inputs.sums.append(sums)
@@ -393,26 +297,8 @@ def _static(
     kind = QuantizedType.of(recipe.inputs, "f32", step, choice.zero)
     x = build.add(StorageOp, [stored], tensor(shape_of(stored), kind))
     x = build.add(DequantizeOp, [x], tensor(shape_of(stored), f32))
-    w = _weights(build, product, w, choice, recipe)
+    w = weights_as_stored(build, product, w, choice, recipe)
     return _multiplied(build, product, x, w, shape_of(product.op.result)), shift
-
-
-def _after(value: SSAValue, at: Operation) -> Operation:
-    """The op right behind what makes a value."""
-    owner = value.owner
-    if isinstance(owner, Operation):
-        following = owner.next_op
-        assert following is not None
-        return following
-    first = owner.first_op
-    assert first is not None
-    return first if owner is at.parent else at
-
-
-def stored_as(build: StorageBuilder, x: SSAValue, kind: QuantizedType, *given: SSAValue) -> SSAValue:
-    """f32 numbers as they are when they are stored."""
-    stored = build.add(QuantizeOp, [x, *given], tensor(shape_of(x), kind))
-    return build.add(DequantizeOp, [stored, *given], x.type)
 
 
 def _dynamic(build: StorageBuilder, product: NamedProduct, x: SSAValue) -> SSAValue:
@@ -427,7 +313,7 @@ def _by_rows(
 ) -> tuple[SSAValue, SSAValue]:
     """The input as stored numbers with a scale for each row, and these."""
     rows = sorted(row_dims(product))
-    scale = _largest(build, x, [d for d in range(len(shape_of(x))) if d not in rows], high)
+    scale = largest_scale(build, x, [d for d in range(len(shape_of(x))) if d not in rows], high)
     kind = QuantizedType.of(storage, "f32", None, 0, [(d, 1) for d in rows], -high, high)
     return build.add(QuantizeOp, [x, scale], tensor(shape_of(x), kind)), scale
 
@@ -481,159 +367,3 @@ def _one_more_row(product: NamedProduct) -> tuple[dict[str, Attribute], int]:
         made[name] = ints([d + 1 for d in to_ints(dims)])
     batch = len(to_ints(op.lhs_batch))
     return made, batch if product.weight else batch + len(op.free_dims()[0])
-
-
-def _largest(build: StorageBuilder, x: SSAValue, dims: Sequence[int], high: int) -> SSAValue:
-    """The scale with which the largest numbers along some dimensions are stored as `high`."""
-    top = build.reduce(build.elementwise("abs", x), "max", sorted(dims))
-    shape = shape_of(top)
-    top = build.elementwise("max", top, build.constant(LEAST, shape, f32))
-    return build.elementwise("mul", top, build.constant(float(np.float32(1 / high)), shape, f32))
-
-
-# -- weights ---------------------------------------------------------------------------------------------------
-
-
-def weight_blocks(product: NamedProduct, recipe: Recipe) -> dict[int, int]:
-    """How many neighbours along each dimension of the weights share a scale: those of a feature; where the summed
-    dimension is a whole number of the mode's groups, those of a group."""
-    blocks = dict.fromkeys(kept_dims(product), 1)
-    k = summed_dims(product)[1][-1]
-    size = shape_of(product.weights)[k]
-    if recipe.group and isinstance(product.op, ContractOp) and size % recipe.group == 0:
-        blocks[k] = recipe.group
-    return blocks
-
-
-def _weights(
-    build: StorageBuilder, product: NamedProduct, w: SSAValue, choice: ProductChoice, recipe: Recipe
-) -> SSAValue:
-    """The numbers that the weights stand for once they are stored, in f32."""
-    q, scale = _stored_weights(build, product, w, choice, recipe)
-    k = summed_dims(product)[1][-1]
-    if recipe.weights == "i4" and recipe.inputs is None and shape_of(w)[k] % 2 == 0:
-        kind = quantized(q.type)
-        assert kind is not None
-        assert isinstance(q.owner, Operation)
-        q.owner.attributes.pop(PACKED, None)  # its halves are kept
-        q = _nibbles(build, q, kind, k)
-    elif isinstance(product.op, ContractOp):
-        q = _in_columns(build, product, q)
-    return build.add(DequantizeOp, [q, scale], tensor(shape_of(w), f32))
-
-
-def _in_columns(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSAValue:
-    """Stored weights that are kept with the summed dimensions last: what a core needs of them lies together, where
-    rows of a few columns' bytes would fill no burst of the memory."""
-    summed = summed_dims(product)[1]
-    rank = len(shape_of(q))
-    order = [*(d for d in range(rank) if d not in summed), *summed]
-    kind = quantized(q.type)
-    if order == [*range(rank)] or kind is None or not isinstance(q.owner, Operation):
-        return q
-    q.owner.attributes.pop(PACKED, None)
-    x = build.add(StorageOp, [q], tensor(shape_of(q), kind.storage))
-    turned = keep(build.transpose(x, order))
-    back = build.transpose(turned, [order.index(d) for d in range(rank)])
-    return build.add(StorageOp, [back], q.type)
-
-
-def _stored_weights(
-    build: StorageBuilder,
-    product: NamedProduct,
-    w: SSAValue,
-    choice: ProductChoice,
-    recipe: Recipe,
-    step: float | None = None,
-    shift: SSAValue | None = None,
-) -> tuple[SSAValue, SSAValue]:
-    """The weights as they are stored, marked as to be kept, and a scale for each feature or for each group of a
-    feature's weights. step: what one unit of the input stands for; scales are then those of the sums, in few bits.
-    shift: what is added to each feature, which is no more than `MOST_SHIFT` units of the sums."""
-    shape, blocks = shape_of(w), weight_blocks(product, recipe)
-    assert recipe.weights is not None
-    if is_float(element_type(recipe.weights)):
-        low = high = None
-        top = int(limits(recipe.weights)[1])
-    else:
-        (low, high), top = recipe.weight_range, recipe.weight_range[1]
-    storage = "i8" if recipe.weights == "i4" else recipe.weights
-    kind = QuantizedType.of(storage, "f32", None, 0, sorted(blocks.items()), low, high)
-
-    def times(x: SSAValue, factor: float) -> SSAValue:
-        return build.elementwise("mul", x, build.constant(float(np.float32(factor)), shape_of(x), f32))
-
-    if choice.stored is not None and choice.scales is not None:
-        q, scale = _given(build, product, choice, kind, shape)
-        return q, scale if step is None else keep(short(build, times(scale, step)))
-    w = build.convert(w, f32)
-    scale = _scales(build, w, sorted(blocks.items()), top)
-    kept = scale
-    if step is not None:
-        if shift is not None:
-            least = times(build.elementwise("abs", shift), 1 / (step * MOST_SHIFT))
-            scale = build.elementwise("max", scale, least)
-        kept = short(build, times(scale, step))
-        scale = times(kept, 1 / step)
-    return keep(build.add(QuantizeOp, [w, scale], tensor(shape, kind))), keep(kept)
-
-
-def _scales(build: StorageBuilder, w: SSAValue, blocks: Sequence[tuple[int, int]], high: int) -> SSAValue:
-    """A scale for each block of weights."""
-    shape, out, summed = shape_of(w), list[int](), list[int]()
-    sizes = dict(blocks)
-    for d, n in enumerate(shape):
-        if d not in sizes:
-            summed.append(len(out))
-            out.append(n)
-        else:
-            out.append(n // sizes[d])
-            if sizes[d] > 1:
-                summed.append(len(out))
-                out.append(sizes[d])
-    return _largest(build, build.reshape(w, out) if list(shape) != out else w, summed, high)
-
-
-def _given(
-    build: StorageBuilder,
-    product: NamedProduct,
-    choice: ProductChoice,
-    kind: QuantizedType,
-    shape: Sequence[int],
-) -> tuple[SSAValue, SSAValue]:
-    """Weights that the configuration has, and their scales."""
-    stored, scales = choice.stored, choice.scales
-    assert stored is not None and scales is not None
-    grid = kind.data.grid(shape)
-    for what, array, wanted in (("stored weights", stored, tuple(shape)), ("scales", scales, grid)):
-        if array.shape != wanted:
-            raise PassError(
-                f"quantization: {product.name} takes {what} of the shape {list(wanted)}, and the "
-                f"configuration has {list(array.shape)}"
-            )
-    if not (np.isfinite(scales).all() and (scales > 0).all()):
-        raise PassError(f"quantization: {product.name} has scales that are not positive and finite")
-    storage = element_type(kind.data.storage)
-    array = build.add(ConstantOp, [], tensor(shape, storage), value=DataAttr.of(stored.astype(np.int8)))
-    q = build.add(StorageOp, [array], tensor(shape, kind))
-    scale = build.add(ConstantOp, [], tensor(grid, f32), value=DataAttr.of(scales.astype(np.float32)))
-    return q, scale
-
-
-def _nibbles(build: StorageBuilder, q: SSAValue, kind: QuantizedType, k: int) -> SSAValue:
-    """The same numbers from bytes that hold two each: one of the first half of dimension k, and one of the second."""
-    shape = shape_of(q)
-    half = shape[k] // 2
-    x = build.add(StorageOp, [q], tensor(shape, i8))
-    low, high = build.part(x, k, 0, half), build.part(x, k, half, half)
-    part = shape_of(low)
-
-    def shift(name: str, value: SSAValue) -> SSAValue:
-        return build.elementwise(name, value, build.constant(4, part, i8))
-
-    mask = build.elementwise("and", low, build.constant(15, part, i8))
-    both = build.elementwise("or", mask, shift("shl", high))
-    keep(both)
-    halves = [shift("shr_arithmetic", shift("shl", both)), shift("shr_arithmetic", both)]
-    whole = build.add(ConcatOp, halves, tensor(shape, i8), dim=integer_attr(k))
-    return build.add(StorageOp, [whole], tensor(shape, kind))

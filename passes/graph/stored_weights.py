@@ -1,0 +1,192 @@
+"""Weights as a quantized program keeps them: stored numbers, and a scale for each feature or group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import f32, i8
+from xdsl.ir import Operation, SSAValue
+
+from ...dialects.base import integer_attr
+from ...dialects.dtypes import element_type, is_float, limits, tensor
+from ...dialects.graph import (
+    ConcatOp,
+    ConstantOp,
+    ContractOp,
+    DataAttr,
+    DequantizeOp,
+    QuantizedType,
+    QuantizeOp,
+    StorageOp,
+)
+from ...dialects.graph.interface import shape_of
+from ...dialects.quantized import quantized
+from ..errors import PassError
+from .integer_chains import PACKED, keep, short
+from .products_named import (
+    NamedProduct,
+    kept_dims,
+    summed_dims,
+)
+from .quantized import StorageBuilder
+from .recipes import ProductChoice, Recipe
+
+MOST_SHIFT = 2.0**24
+"""What is added to a feature is at most so many units of its sums."""
+
+LEAST = 2.0**-100
+"""Scales are no smaller, so that a row of zeros has one."""
+
+
+def largest_scale(build: StorageBuilder, x: SSAValue, dims: Sequence[int], high: int) -> SSAValue:
+    """The scale with which the largest numbers along some dimensions are stored as `high`."""
+    top = build.reduce(build.elementwise("abs", x), "max", sorted(dims))
+    shape = shape_of(top)
+    top = build.elementwise("max", top, build.constant(LEAST, shape, f32))
+    return build.elementwise("mul", top, build.constant(float(np.float32(1 / high)), shape, f32))
+
+
+def weight_blocks(product: NamedProduct, recipe: Recipe) -> dict[int, int]:
+    """How many neighbours along each dimension of the weights share a scale: those of a feature; where the summed
+    dimension is a whole number of the mode's groups, those of a group."""
+    blocks = dict.fromkeys(kept_dims(product), 1)
+    k = summed_dims(product)[1][-1]
+    size = shape_of(product.weights)[k]
+    if recipe.group and isinstance(product.op, ContractOp) and size % recipe.group == 0:
+        blocks[k] = recipe.group
+    return blocks
+
+
+def weights_as_stored(
+    build: StorageBuilder, product: NamedProduct, w: SSAValue, choice: ProductChoice, recipe: Recipe
+) -> SSAValue:
+    """The numbers that the weights stand for once they are stored, in f32."""
+    q, scale = stored_weights(build, product, w, choice, recipe)
+    k = summed_dims(product)[1][-1]
+    if recipe.weights == "i4" and recipe.inputs is None and shape_of(w)[k] % 2 == 0:
+        kind = quantized(q.type)
+        assert kind is not None
+        assert isinstance(q.owner, Operation)
+        q.owner.attributes.pop(PACKED, None)  # its halves are kept
+        q = _nibbles(build, q, kind, k)
+    elif isinstance(product.op, ContractOp):
+        q = in_columns(build, product, q)
+    return build.add(DequantizeOp, [q, scale], tensor(shape_of(w), f32))
+
+
+def in_columns(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSAValue:
+    """Stored weights that are kept with the summed dimensions last: what a core needs of them lies together, where
+    rows of a few columns' bytes would fill no burst of the memory."""
+    summed = summed_dims(product)[1]
+    rank = len(shape_of(q))
+    order = [*(d for d in range(rank) if d not in summed), *summed]
+    kind = quantized(q.type)
+    if order == [*range(rank)] or kind is None or not isinstance(q.owner, Operation):
+        return q
+    q.owner.attributes.pop(PACKED, None)
+    x = build.add(StorageOp, [q], tensor(shape_of(q), kind.storage))
+    turned = keep(build.transpose(x, order))
+    back = build.transpose(turned, [order.index(d) for d in range(rank)])
+    return build.add(StorageOp, [back], q.type)
+
+
+def stored_weights(
+    build: StorageBuilder,
+    product: NamedProduct,
+    w: SSAValue,
+    choice: ProductChoice,
+    recipe: Recipe,
+    step: float | None = None,
+    shift: SSAValue | None = None,
+) -> tuple[SSAValue, SSAValue]:
+    """The weights as they are stored, marked as to be kept, and a scale for each feature or for each group of a
+    feature's weights. step: what one unit of the input stands for; scales are then those of the sums, in few bits.
+    shift: what is added to each feature, which is no more than `MOST_SHIFT` units of the sums."""
+    shape, blocks = shape_of(w), weight_blocks(product, recipe)
+    assert recipe.weights is not None
+    if is_float(element_type(recipe.weights)):
+        low = high = None
+        top = int(limits(recipe.weights)[1])
+    else:
+        (low, high), top = recipe.weight_range, recipe.weight_range[1]
+    storage = "i8" if recipe.weights == "i4" else recipe.weights
+    kind = QuantizedType.of(storage, "f32", None, 0, sorted(blocks.items()), low, high)
+
+    def times(x: SSAValue, factor: float) -> SSAValue:
+        return build.elementwise("mul", x, build.constant(float(np.float32(factor)), shape_of(x), f32))
+
+    if choice.stored is not None and choice.scales is not None:
+        q, scale = _given(build, product, choice, kind, shape)
+        return q, scale if step is None else keep(short(build, times(scale, step)))
+    w = build.convert(w, f32)
+    scale = _scales(build, w, sorted(blocks.items()), top)
+    kept = scale
+    if step is not None:
+        if shift is not None:
+            least = times(build.elementwise("abs", shift), 1 / (step * MOST_SHIFT))
+            scale = build.elementwise("max", scale, least)
+        kept = short(build, times(scale, step))
+        scale = times(kept, 1 / step)
+    return keep(build.add(QuantizeOp, [w, scale], tensor(shape, kind))), keep(kept)
+
+
+def _scales(build: StorageBuilder, w: SSAValue, blocks: Sequence[tuple[int, int]], high: int) -> SSAValue:
+    """A scale for each block of weights."""
+    shape, out, summed = shape_of(w), list[int](), list[int]()
+    sizes = dict(blocks)
+    for d, n in enumerate(shape):
+        if d not in sizes:
+            summed.append(len(out))
+            out.append(n)
+        else:
+            out.append(n // sizes[d])
+            if sizes[d] > 1:
+                summed.append(len(out))
+                out.append(sizes[d])
+    return largest_scale(build, build.reshape(w, out) if list(shape) != out else w, summed, high)
+
+
+def _given(
+    build: StorageBuilder,
+    product: NamedProduct,
+    choice: ProductChoice,
+    kind: QuantizedType,
+    shape: Sequence[int],
+) -> tuple[SSAValue, SSAValue]:
+    """Weights that the configuration has, and their scales."""
+    stored, scales = choice.stored, choice.scales
+    assert stored is not None and scales is not None
+    grid = kind.data.grid(shape)
+    for what, array, wanted in (("stored weights", stored, tuple(shape)), ("scales", scales, grid)):
+        if array.shape != wanted:
+            raise PassError(
+                f"quantization: {product.name} takes {what} of the shape {list(wanted)}, and the "
+                f"configuration has {list(array.shape)}"
+            )
+    if not (np.isfinite(scales).all() and (scales > 0).all()):
+        raise PassError(f"quantization: {product.name} has scales that are not positive and finite")
+    storage = element_type(kind.data.storage)
+    array = build.add(ConstantOp, [], tensor(shape, storage), value=DataAttr.of(stored.astype(np.int8)))
+    q = build.add(StorageOp, [array], tensor(shape, kind))
+    scale = build.add(ConstantOp, [], tensor(grid, f32), value=DataAttr.of(scales.astype(np.float32)))
+    return q, scale
+
+
+def _nibbles(build: StorageBuilder, q: SSAValue, kind: QuantizedType, k: int) -> SSAValue:
+    """The same numbers from bytes that hold two each: one of the first half of dimension k, and one of the second."""
+    shape = shape_of(q)
+    half = shape[k] // 2
+    x = build.add(StorageOp, [q], tensor(shape, i8))
+    low, high = build.part(x, k, 0, half), build.part(x, k, half, half)
+    part = shape_of(low)
+
+    def shift(name: str, value: SSAValue) -> SSAValue:
+        return build.elementwise(name, value, build.constant(4, part, i8))
+
+    mask = build.elementwise("and", low, build.constant(15, part, i8))
+    both = build.elementwise("or", mask, shift("shl", high))
+    keep(both)
+    halves = [shift("shr_arithmetic", shift("shl", both)), shift("shr_arithmetic", both)]
+    whole = build.add(ConcatOp, halves, tensor(shape, i8), dim=integer_attr(k))
+    return build.add(StorageOp, [whole], tensor(shape, kind))
