@@ -21,6 +21,7 @@ from xdsl.utils.lexer import Span
 from .base import place_of
 from .graph.donation import verify_donation
 from .npu.legality import Kernel, MachineViolation, refused
+from .precision import recorded_precision
 
 AttributeT = TypeVar("AttributeT", bound=Attribute)
 
@@ -185,11 +186,18 @@ def verify(module: ModuleOp) -> None:
     """Verifies a module. Raises PlacedError with one sentence: the place, the op and what is wrong."""
     try:
         module.verify()
-        for op in module.ops:
-            if isinstance(op, FuncOp):
-                verify_donation(op)
+        for op in (module, *module.ops):
+            _verify_ours(op)
     except VerifyException as error:
         raise next(complaints(module), PlacedError(one_line(str(error)), None)) from error
+
+
+def _verify_ours(op: Operation) -> None:
+    """Verifies our attributes of xDSL's ops: donated arguments of functions, records of modules."""
+    if isinstance(op, FuncOp):
+        verify_donation(op)
+    elif isinstance(op, ModuleOp):
+        recorded_precision(op)
 
 
 def complaints(module: ModuleOp) -> Iterator[PlacedError]:
@@ -197,8 +205,7 @@ def complaints(module: ModuleOp) -> Iterator[PlacedError]:
     for op in _inner_first(module):
         try:
             op.verify(verify_nested_ops=False)
-            if isinstance(op, FuncOp):
-                verify_donation(op)
+            _verify_ours(op)
         except VerifyException as error:
             if isinstance(op, Kernel) and isinstance(_first_cause(error), MachineViolation):
                 yield from (PlacedError(f"'{v.op.name}' {v.problem}", place_of(v.op)) for v in refused(op))

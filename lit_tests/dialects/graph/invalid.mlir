@@ -671,3 +671,9 @@ graph.sort {descending = [], dim = 0, keys = [], total = []}
   graph.yield %a : (tensor<4xf32>)
 }
 // CHECK: schedule: base_m must be a positive integer, not 0
+
+// -----
+
+builtin.module attributes {tilewright.precision = {mode = "mixed_float16", products = "all"}} {
+}
+// CHECK: 'builtin.module' has an attribute tilewright.precision that graph-precision did not write: take it away
