@@ -76,7 +76,7 @@ fuzz-tw: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/reference/generate.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "build/site/index.html (with search: python3 -m http.server -d build/site)"
 
 clean:
