@@ -7,7 +7,7 @@ cores and the order of launches around host calls are all judged by them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...dialects.dtypes import size
 from ...dialects.npu.interface import gm_traffic
@@ -67,6 +67,31 @@ Loads = Callable[[Extents], Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
+class FusedEpilogue:
+    """Cycles of the pipes of a core that does to a tile what a vector core beside a cube does elsewhere.
+
+    vector: of the vector unit, which brings the sums to ub as well; loaded, stored: of the ways into ub and out of it;
+    bytes: what is loaded; pieces: in how many the tile is worked on. The sums are in l0c until the last one is begun.
+    """
+
+    vector: float = 0.0
+    loaded: float = 0.0
+    stored: float = 0.0
+    bytes: float = 0.0
+    pieces: int = 1
+
+    def also(self, other: FusedEpilogue, times: int) -> FusedEpilogue:
+        """With what another one does, so many times."""
+        return FusedEpilogue(
+            self.vector + other.vector * times,
+            self.loaded + other.loaded * times,
+            self.stored + other.stored * times,
+            self.bytes + other.bytes * times,
+            self.pieces,
+        )
+
+
+@dataclass(frozen=True)
 class CubeProblem:
     """A contraction's axes: their extents and roles; itemsize of the inputs, in bytes."""
 
@@ -116,6 +141,13 @@ class CubeCost:
     tile: float
     first: float
     """The share of a tile's loads that nothing overlaps with."""
+    held: float
+    """How long the sums stay in l0c behind the product."""
+    stored: float
+    """Cycles of the way out of ub."""
+    turn: float
+    """Cycles from a tile to the next where loads of both take turns: what an epilogue loads waits for room in ub, and the
+    operands of the next tile behind it."""
 
     @staticmethod
     def of(
@@ -126,9 +158,11 @@ class CubeCost:
         machine: Machine,
         loads: Loads,
         whole: float,
+        fused: FusedEpilogue | None = None,
     ) -> CubeCost:
         """The cost of tiles of `step` along the result's axes, in mma steps of `step` along k; `lhs`, `rhs`: the
-        extents of a load of each operand; `whole`: bytes of both operands."""
+        extents of a load of each operand; `whole`: bytes of both operands; `fused`: what the same core does to the
+        sums, where it does."""
         rows, cols = sides(problem, step)
         depth = size([step[a] for a in problem.k])
         steps = problem.times(step)
@@ -143,32 +177,59 @@ class CubeCost:
         loaded = [left_load[0], (left_load if rhs == lhs else loads(rhs))[1]]
         waits = machine.wait_cycles.get("MTE2", 0) * max(each)
         units = max(machine.vector_cores // machine.cube_cores, 1)
-        return CubeCost(
-            mte2=sum(cycles * times for (cycles, _), times in zip(loaded, each, strict=True)) + waits,
-            mte1=steps * moved,
-            mma=steps * (machine.cube_fixed_cycles + blocks),
+        mte2 = sum(cycles * times for (cycles, _), times in zip(loaded, each, strict=True)) + waits
+        bytes_ = sum(bytes_ * times for (_, bytes_), times in zip(loaded, each, strict=True))
+        mte1, mma = steps * moved, steps * (machine.cube_fixed_cycles + blocks)
+        cost = CubeCost(
+            mte2=mte2,
+            mte1=mte1,
+            mma=mma,
             fix=drain,
             epilogue=problem.epilogue_head + problem.epilogue * rows * cols / units,
             whole=whole,
-            tile=sum(bytes_ * times for (_, bytes_), times in zip(loaded, each, strict=True)),
+            tile=bytes_,
             first=1 / max(each),
+            held=drain,
+            stored=0.0,
+            turn=0.0,
+        )
+        if fused is None:
+            return cost
+        ahead = min(EPILOGUE_SLOTS / fused.pieces, 1.0)
+        turn = fused.vector * (1 - ahead) + mte2 + fused.loaded / fused.pieces + max(mte1, mma)
+        return replace(
+            cost,
+            mte2=mte2 + fused.loaded,
+            fix=0.0,
+            epilogue=fused.vector,
+            whole=whole + fused.bytes * size(problem.counts(step)),
+            tile=bytes_ + fused.bytes,
+            held=fused.vector * max(fused.pieces - 1, 1) / fused.pieces,
+            stored=fused.stored,
+            turn=turn if fused.loaded and ahead < 1 else 0.0,
         )
 
-    def microseconds(self, cores: int, tiles: int, drain_overlaps: bool, machine: Machine) -> float:
-        """Of the kernel on `cores` cores, the busiest of which has `tiles` tiles."""
+    def microseconds(
+        self, cores: int, tiles: int, drain_overlaps: bool, machine: Machine, again: float = 0.0
+    ) -> float:
+        """Of the kernel on `cores` cores, the busiest of which has `tiles` tiles; `again`: bytes that are loaded once
+        more when L2 does not have them any longer."""
         load = machine.moves["gm", "l1"]
         moved = tiles * self.tile
-        missed = min(self.whole / cores / moved, 1.0) if moved else 0.0
+        missed = min((self.whole + again) / cores / moved, 1.0) if moved else 0.0
         shared = moved / load.shared_bytes_per_cycle if cores > 1 else 0.0
         hits = max(tiles * self.mte2, shared, moved * cores / machine.l2_bytes_per_cycle)
         alone = tiles * self.mte2 + moved * load.miss_cycles
         misses = max(alone, moved * cores / machine.hbm_bytes_per_cycle)
         loading = missed * misses + (1 - missed) * hits
-        product = self.mma if drain_overlaps else self.mma + self.fix
-        streamed = max(loading, tiles * max(self.mte1, product, self.fix, self.epilogue))
+        product = self.mma if drain_overlaps else self.mma + self.held
+        streamed = max(loading, tiles * max(self.mte1, product, self.fix, self.epilogue, self.stored, self.turn))
         cycles = streamed + loading / tiles * self.first + self.fix + self.epilogue
         return machine.cycles_to_microseconds(cycles) + machine.launch_microseconds(cores)
 
+
+EPILOGUE_SLOTS = 2
+"""Pieces of a tile that there are buffers in ub for, unless they are pinned."""
 
 MOST_ROUNDS = 6
 """Numbers of cores that are tried for a tile: from all of them on, each with one tile more for the busiest."""

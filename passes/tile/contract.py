@@ -9,7 +9,7 @@ for each tile of (batch, m, n) of this core:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -87,7 +87,9 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         axes = tuple(map(tuple, self.merged))
         found = False
         try:
-            for schedule in cube_schedules(self.problem, axes, self.machine, self._l1_bytes, self.asked):
+            for schedule in cube_schedules(
+                self.problem, axes, self.machine, self._l1_bytes, self.asked, self._inner_loops
+            ):
                 if self._rows_fit(schedule):
                     found = True
                     yield schedule
@@ -100,6 +102,13 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
                 f"{2 * self._l1_bytes(tile, tile)} bytes for one output and whole windows) does not fit l1 of "
                 f"{self.machine.name}"
             )
+
+    @property
+    def _inner_loops(self) -> tuple[str, ...]:
+        """Which loop over tiles may be the inner one: that over rows, and where L2 would not have them for the next
+        columns, that over columns."""
+        crowded = self._operand_bytes[0] + self._epilogue_traffic > self.machine.l2_bytes
+        return ("m", "n") if crowded else ("m",)
 
     def completed(self, name: str, schedule: Schedule) -> CubeSchedule:
         """The same with the tile of its epilogue."""
@@ -130,12 +139,30 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         key = (*loads, problem is self.problem)
         cost = self.costs.get(key)
         if cost is None:
-            cost = CubeCost.of(problem, *loads, self.machine, self._loads, self._whole_bytes)
+            fused = self._fused_epilogue(CubePlan.of(plan))
+            cost = CubeCost.of(problem, *loads, self.machine, self._loads, self._whole_bytes, fused)
             self.costs[key] = cost
         points, counts = size(grid), problem.counts(step)
         cores = min(points, self.machine.cube_cores)
-        each = size([-(-n // grid[a]) for n, a in zip(counts, problem.out, strict=True)])
-        return cost.microseconds(cores, each * -(-points // cores), (plan.l0c or 1) > 1, self.machine)
+        own = {a: -(-n // grid[a]) for n, a in zip(counts, problem.out, strict=True)}
+        tiles = size([*own.values()]) * -(-points // cores)
+        again = self._loaded_again(own, plan.inner or "m")
+        return cost.microseconds(cores, tiles, (plan.l0c or 1) > 1, self.machine, again)
+
+    def _loaded_again(self, own: Mapping[int, int], inner: str) -> float:
+        """Bytes of the operand that is read once for each tile of the loop around `inner`, beyond the first time, where
+        L2 has no room for it beside what its epilogue moves meanwhile; `own`: a core's tiles along each axis of the
+        result."""
+        swept = self._operand_bytes[0 if inner == "m" else 1]
+        sweeps = size([own[a] for a in (self.n_axes if inner == "m" else self.m_axes)])
+        crowded = swept + self._epilogue_traffic / sweeps > self.machine.l2_bytes
+        return swept * (sweeps - 1) if crowded else 0.0
+
+    @cached_property
+    def _epilogue_traffic(self) -> float:
+        """Bytes that the epilogue loads and stores."""
+        views = [step.view for step in self.steps if step.view is not None]
+        return float(sum(size(view.shape) * itemsize(view.element) for view in views))
 
     def _drain_asked(self) -> Drain | None:
         """What the drain does in the place of an epilogue, unless the schedule has a tile of one, or a step of more
@@ -207,9 +234,14 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         return found
 
     @cached_property
+    def _operand_bytes(self) -> list[float]:
+        """Bytes of lhs and of rhs."""
+        return [bytes_ for _, bytes_ in self._loads(self.extents)]
+
+    @property
     def _whole_bytes(self) -> float:
         """Bytes of both operands."""
-        return sum(bytes_ for _, bytes_ in self._loads(self.extents))
+        return sum(self._operand_bytes)
 
     def _tiles(self, axis: int) -> int:
         """Tiles along an axis of the result."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from ...dialects.dtypes import size
 from ...dialects.graph import CubeSchedule
@@ -90,9 +91,11 @@ def cube_schedules(
     machine: Machine,
     l1_bytes: LoadBytes,
     pins: CubeSchedule,
+    inner: Sequence[str] = ("m",),
 ) -> Iterator[CubeSchedule]:
     """The schedules of a contraction over these `axes` that are worth judging, as pinned where they are; none where
-    even the smallest load overflows l1. Raises Refused for a split that leaves cores without work."""
+    even the smallest load overflows l1. `inner`: the inner loops over tiles that are tried. Raises Refused for a split
+    that leaves cores without work."""
     for l0 in _steps_tried(problem, machine, pins):
         buffers = {"l1": 2, "l0a": 2, "l0b": 2, "l0c": _accumulators(problem, l0, machine), "ub": 2}
         slots = pins.slots(buffers)
@@ -100,14 +103,15 @@ def cube_schedules(
         if found is None:
             continue
         step, lhs, rhs = (tuple(extents.values()) for extents in found)
-        for grid in _grids(problem, step, machine, pins):
+        choices = product(_grids(problem, step, machine, pins), (pins.inner,) if pins.inner else inner)
+        for grid, loop in choices:
             yield CubeSchedule(
                 axes=axes,
                 step=step,
                 lhs=pins.lhs or lhs,
                 rhs=pins.rhs or rhs,
                 grid=grid,
-                inner=pins.inner or "m",
+                inner=loop,
                 l1=slots["l1"],
                 l0a=slots["l0a"],
                 l0b=slots["l0b"],

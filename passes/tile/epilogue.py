@@ -9,14 +9,15 @@ from xdsl.ir import Attribute, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, ints, pack
-from ...dialects.dtypes import itemsize, size
+from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph.interface import element_of
 from ..errors import TooLarge
+from .bound import FusedEpilogue
 from .builder import KernelBuilder
 from .contraction_axes import ContractionSteps
 from .cube_schedule import CubePlan
 from .schedule import UB_FRACTION
-from .steps import Emitter, Ref, Step
+from .steps import Emitter, Ref, Step, spanning
 
 
 class EpilogueSteps(ContractionSteps):
@@ -33,16 +34,51 @@ class EpilogueSteps(ContractionSteps):
         raise NotImplementedError
 
     def _epilogue_cycles(self) -> tuple[float, float]:
-        """Cycles of a vector core for each element of the result, and for each tile on top: an estimate from what it
-        copies and computes."""
-        if not self.members and not self.machine.fused:
+        """Cycles of a vector core beside a cube for each element of the result, and for each tile on top: an estimate
+        from what it copies and computes. Zero where the vector unit is in the cube's own core."""
+        if not self.members or self.machine.fused:
             return 0.0, 0.0
         moves, unit = self.machine.moves, self.machine.vector
         load, store, width = moves["gm", "ub"], moves["ub", "gm"], itemsize(self.acc_type)
         stored = sum(itemsize(element_of(v)) for v in self.yielded) / store.bytes_per_cycle
-        loaded = 0.0 if self.machine.fused else width / load.bytes_per_cycle
+        loaded = width / load.bytes_per_cycle
         head = load.fixed_cycles + store.fixed_cycles + len(self.members) * unit.streamed_cycles
         return loaded + stored + len(self.members) * width / unit.repeat_bytes, head
+
+    def _fused_epilogue(self, plan: CubePlan) -> FusedEpilogue | None:
+        """What a core that has both units does to a tile of sums; None where there are cores of two kinds, or where a
+        row of the epilogue does not fit ub."""
+        if not self.machine.fused:
+            return None
+        try:
+            chunk = plan.epilogue or self._epilogue_tile(plan)
+        except TooLarge:
+            return None
+        extent = self._epilogue_extent(plan)
+        pieces = size([-(-n // part) for n, part in zip(extent, chunk, strict=True)])
+        axes = frozenset(range(len(extent)))
+        total = FusedEpilogue(0.0, 0.0, 0.0, 0.0, pieces)
+        for step, varies in zip(self.steps, self.steps.varies(), strict=True):
+            often = pieces if varies & axes and any(extent[a] != chunk[a] for a in varies) else 1
+            total = total.also(self._step_cycles(step, spanning(chunk, step.axes)), often)
+        return total
+
+    def _step_cycles(self, step: Step, shape: Sequence[int]) -> FusedEpilogue:
+        """What one step does to a piece of a tile."""
+        moves, unit, n = self.machine.moves, self.machine.vector, size(shape)
+        kinds = [*step.elements, *(self.steps[j].elements[i] for j, i in step.operands)]
+        if step.kind == "load" and step.view is None:
+            return FusedEpilogue(vector=moves["l0c", "ub"].cycles(n * itemsize(kinds[0])))
+        if step.kind == "load":
+            bytes_ = n * itemsize(kinds[0])
+            return FusedEpilogue(loaded=moves["gm", "ub"].cycles(bytes_), bytes=bytes_)
+        if step.kind == "store":
+            return FusedEpilogue(stored=moves["ub", "gm"].cycles(n * itemsize(kinds[0])))
+        if step.kind != "op":
+            return FusedEpilogue()
+        dtype = dtype_name(max(kinds, key=itemsize))
+        function = step.function or "broadcast"
+        return FusedEpilogue(vector=unit.cycles(function, dtype, n) if unit.supports(function, dtype) else 0.0)
 
     def _units(self, plan: CubePlan) -> tuple[int | None, int]:
         """The axis along which the vector cores beside a cube share each tile, and how many do; None and 1 where no
