@@ -74,6 +74,8 @@ class Function:
     """What each of those zeros adds to the result."""
     sign: bool = False
     """Whether operand 0's top bit is a sign whatever its type, so that computing in a wider type must repeat it."""
+    picks: bool = False
+    """Whether the result is one of the operands, so that it may be chosen in any type that has all their values."""
     real: bool = False
     """Whether the result for complex operands is real."""
     complex_flops: int = 0
@@ -240,8 +242,8 @@ _ROWS = [
         "div", "lhs / rhs, cut off towards 0 for integers", "own:divide", 2.5, "divide",
         passing="own", complex_flops=24, complex_error=20.0, divisor=1, **_DIVIDES,
     ),
-    _binary("max", "the larger one, NaN if either is", "max", EXACT, "maximum", passing="own"),
-    _binary("min", "the smaller one, NaN if either is", "min", EXACT, "minimum", passing="own"),
+    _binary("max", "the larger one, NaN if either is", "max", EXACT, "maximum", passing="own", picks=True),
+    _binary("min", "the smaller one, NaN if either is", "min", EXACT, "minimum", passing="own", picks=True),
     _binary("pow", "lhs ** rhs", "own:power", 16.0, "power", complex_flops=20, complex_error=60.0, **_GROWS),
     _binary("rem", "lhs - rhs * trunc(lhs / rhs)", "own:remainder", EXACT, "remainder", passing="own", **_LAST_BITS),
     _binary("atan2", "the angle of the point (rhs, lhs), in (-pi, pi]", "atan2", 6.0, domain="float", **_DIVIDES),
@@ -260,7 +262,7 @@ _ROWS = [
         predicate=True, passing="own", merges=False, complex_flops=2, complex_error=0.0,
     ),
     _row("clamp", 3, "second, not below first and not above third", "clamp", EXACT, None,
-         domain="number", passing="own"),
+         domain="number", passing="own", picks=True),
 ]  # fmt: skip
 
 PARTS: dict[str, Function] = {

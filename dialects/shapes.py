@@ -74,6 +74,24 @@ def check_scaled(
         raise op.error(f"scales by {factor.value.data}")
 
 
+ROUNDINGS = ("even", "odd")
+"""Rules of conversions: to the nearest integer, halves to the even one; to a narrower float whose last bit says whether
+anything was lost."""
+
+
+def check_rounding(op: FormattedOp, mode: str, shapes: tuple[Shape, Shape], types: tuple[str, str]) -> None:
+    """A tile is rounded to one of its shape: floats to integers, or to floats of fewer bits."""
+    source, out = types
+    if mode not in ROUNDINGS:
+        raise op.error(f"rounds to {mode!r}, which is not one of {', '.join(ROUNDINGS)}")
+    if tuple(shapes[0]) != tuple(shapes[1]):
+        raise op.error(f"rounds {list(shapes[0])} elements to {list(shapes[1])}")
+    if mode == "even" and not (source[0] in "fb" and out[0] in "iu" and out != "i1"):
+        raise op.error(f"rounds {source} to {out}: to even, floats become integers")
+    if mode == "odd" and (source, out) != ("f32", "f16"):
+        raise op.error(f"rounds {source} to {out}: to odd, f32 becomes f16")
+
+
 def check_bias(op: FormattedOp, acc: RowType, biases: Sequence[RowType]) -> None:
     """An accumulator begins as one row in bt of its own type at most."""
     if len(biases) > 1:

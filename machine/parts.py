@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 """The instruction queues that every chip has. The scalar unit S, which issues, is first."""
@@ -103,7 +103,11 @@ class ScaledDrains:
 
 @dataclass(frozen=True)
 class VectorUnit:
-    """One vector core: elements per cycle by instruction and dtype, and what other ops are built of."""
+    """One vector core: elements per cycle by instruction and dtype, and what other ops are built of.
+
+    roundings: the conversions that round by another rule than others, each rule's by the dtype that is converted; what
+    they become. order_as: the native dtype in which numbers of one that is not native are compared and chosen from.
+    """
 
     repeat_bytes: int
     streamed_cycles: int
@@ -112,6 +116,17 @@ class VectorUnit:
     compute_as: Mapping[str, str]
     rates: Mapping[str, Mapping[str, float]]
     expansions: Mapping[str, tuple[str, ...]]
+    roundings: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    order_as: Mapping[str, str] = field(default_factory=dict)
+
+    def rounds(self, mode: str, source: str, target: str) -> bool:
+        """Whether there is an instruction that converts one dtype to another and rounds by the rule `mode`."""
+        return target in self.roundings.get(mode, {}).get(source, ())
+
+    def orders(self, op: str, dtype: str) -> str:
+        """The dtype in which `op` compares numbers of `dtype`, or chooses one of them."""
+        other = self.order_as.get(dtype)
+        return other if other is not None and self.runs(op, other) else self.computes(op, dtype)
 
     def cycles(self, op: str, dtype: str, elements: int) -> int:
         """Cycles of `op` on `elements` values when the pipe is already busy; KeyError if unsupported."""

@@ -352,6 +352,8 @@ def _vector(table: _Table) -> VectorUnit:
     compute_as = {dtype: as_table.text(dtype) for dtype in list(as_table.table)}
     expansions = {op: expansions_table.texts(op) for op in list(expansions_table.table)}
     native = frozenset(table.texts("native"))
+    roundings = _roundings(table)
+    order_as = _order_as(table, native)
     for op, parts in expansions.items():
         for part in parts:
             if part not in rates and part not in expansions:
@@ -371,9 +373,37 @@ def _vector(table: _Table) -> VectorUnit:
         compute_as=compute_as,
         rates=rates,
         expansions=expansions,
+        roundings=roundings,
+        order_as=order_as,
     )
     table.close()
     return unit
+
+
+def _roundings(table: _Table) -> dict[str, dict[str, tuple[str, ...]]]:
+    """The conversions of `[vector.roundings]` by rule and dtype."""
+    if "roundings" not in table.table:
+        return {}
+    rules, found = table.child("roundings"), {}
+    for mode in list(rules.table):
+        by_dtype = rules.child(mode)
+        found[mode] = {dtype: by_dtype.texts(dtype) for dtype in list(by_dtype.table)}
+        by_dtype.close()
+    rules.close()
+    return found
+
+
+def _order_as(table: _Table, native: frozenset[str]) -> dict[str, str]:
+    """The dtypes of `[vector.order_as]`, which are native."""
+    if "order_as" not in table.table:
+        return {}
+    entries = table.child("order_as")
+    found = {dtype: entries.text(dtype) for dtype in list(entries.table)}
+    for dtype, other in found.items():
+        if other not in native:
+            raise entries.error(dtype, f"is ordered as '{other}', which is not native")
+    entries.close()
+    return found
 
 
 def _circular(expansions: Mapping[str, tuple[str, ...]]) -> list[str]:

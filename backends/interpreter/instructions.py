@@ -79,6 +79,10 @@ def _elementwise(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, ran
     return values.apply(op.FUNCTION.name, lanes, out.dtype)
 
 
+def _round_to(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, rank: int) -> Array:
+    return values.round_to(sources[0], text(op.mode), out.dtype)
+
+
 def _broadcast(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, rank: int) -> Array:
     (x,) = sources
     shape = (*x.shape[:rank], *out.shape)
@@ -190,6 +194,7 @@ _LEADING: dict[type[NpuOp], Leading] = {
     ops.ElementwiseVectorOp: _elementwise,
     ops.VBroadcastOp: _broadcast,
     ops.VFillOp: _fill,
+    ops.VRoundToOp: _round_to,
 }
 LEADING: Rules[Leading] = Rules(NpuOp, "", _LEADING)
 """Instructions whose operands may be [*leading, *shape], each with a rule that is given the number of leading

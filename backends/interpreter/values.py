@@ -154,6 +154,50 @@ def apply(name: str, operands: Sequence[Array], dtype: np.dtype) -> Array:
     return convert(settle(result) if function_named(name).merges else result, dtype)
 
 
+def round_to(x: Array, mode: str, dtype: np.dtype) -> Array:
+    """x rounded "even" to an integer that `dtype` has, or "odd" from f32 to f16."""
+    if mode == "odd":
+        return _rounded_to_odd(x)
+    info, own = np.iinfo(dtype), np.dtype(x.dtype)
+    ends = [own.type(n) for n in (info.min, info.max)]
+    if ends[1] > info.max:
+        ends[1] = np.nextafter(ends[1], own.type(0))
+    whole = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+    return convert(lax.clamp(ends[0], whole, ends[1]), dtype)
+
+
+def _rounded_to_odd(x: Array) -> Array:
+    """f32 as f16, cut off towards 0, with a last bit of 1 where that lost something, by arithmetic on its bits."""
+    bits = lax.bitcast_convert_type(x, np.uint32)
+    sign = lax.shift_right_logical(lax.bitwise_and(bits, np.uint32(1 << 31)), np.uint32(16))
+    size = lax.bitwise_and(bits, np.uint32((1 << 31) - 1))
+    exponent, lost = lax.shift_right_logical(size, np.uint32(23)), np.uint32(_F32_DIGITS - _F16_DIGITS)
+    # below the least normal f16, digits are cut off behind its last one, all of them where there are more than 24
+    low = lax.bitwise_or(lax.bitwise_and(size, np.uint32((1 << 23) - 1)), np.uint32(1 << 23))
+    behind = lax.min(lax.sub(np.uint32(126), lax.min(exponent, np.uint32(126))), np.uint32(25))
+    small = lax.shift_right_logical(low, behind)
+    small = lax.bitwise_or(small, _as_bit(lax.ne(lax.shift_left(small, behind), low)))
+    small = lax.select(lax.eq(exponent, np.uint32(0)), _as_bit(lax.ne(size, np.uint32(0))), small)
+    whole = lax.sub(size, np.uint32(112 << 23))
+    cut = lax.ne(lax.bitwise_and(whole, np.uint32((1 << lost) - 1)), np.uint32(0))
+    whole = lax.bitwise_or(lax.shift_right_logical(whole, lost), _as_bit(cut))
+    whole = lax.min(whole, np.uint32(0x7BFF))
+    found = lax.select(lax.lt(exponent, np.uint32(113)), small, whole)
+    infinite = np.uint32(0x7F800000)
+    found = lax.select(lax.eq(size, infinite), lax.full_like(found, 0x7C00), found)
+    found = lax.select(lax.gt(size, infinite), lax.full_like(found, 0x7E00), found)
+    packed = lax.convert_element_type(lax.bitwise_or(sign, found), np.uint16)
+    return lax.bitcast_convert_type(packed, np.float16)
+
+
+def _as_bit(flag: Array) -> Array:
+    return lax.convert_element_type(flag, np.uint32)
+
+
+_F32_DIGITS, _F16_DIGITS = 23, 10
+"""Stored digits of the mantissa."""
+
+
 def drained(op: Any, x: Array, dtype: np.dtype, words: Array | None = None) -> Array:
     """What a store makes of a tile: negative accumulators may become 0 on their way, and all be multiplied, by one
     number or by those in the `words` of the columns, [*leading, 1, columns]."""

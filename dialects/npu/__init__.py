@@ -32,6 +32,7 @@ from .vector import (
     VIotaOp,
     VMaskOp,
     VReduceOp,
+    VRoundToOp,
     VTransposeOp,
 )
 
@@ -62,6 +63,7 @@ Npu = Dialect(
         VIotaOp,
         VMaskOp,
         VReduceOp,
+        VRoundToOp,
         VScatterOp,
         VSortOp,
         VTransposeOp,
@@ -124,6 +126,7 @@ __all__ = [
     "VIotaOp",
     "VMaskOp",
     "VReduceOp",
+    "VRoundToOp",
     "VScatterOp",
     "VSortOp",
     "VTransposeOp",

@@ -222,6 +222,14 @@ def refuse_instruction(machine: Machine, instruction: str, dtype: str) -> str | 
     return f"is {instruction} on {dtype}, which the vector unit of {machine.name} does not have{hint}"
 
 
+def refuse_rounding(machine: Machine, mode: str, source: str, target: str) -> str | None:
+    """Why the vector unit of a machine converts no elements of one type to another with that rounding; None where it
+    does."""
+    if machine.vector.rounds(mode, source, target):
+        return None
+    return f"rounds {source} to {target} to {mode}, which the vector unit of {machine.name} does not"
+
+
 def refuse_product(machine: Machine, left: str, right: str, total: str, biased: bool = False) -> str | None:
     """Why the cube of a machine multiplies no such matrices into such an accumulator, which begins as a bias where it
     is `biased`; None where it does."""

@@ -21,11 +21,12 @@ from ..shapes import (
     check_lanes,
     check_mask,
     check_reduce,
+    check_rounding,
     check_transpose,
 )
 from .buffers import AllocOp, whole_buffer
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, vector_dtype, vector_elements
-from .legality import refuse_instruction
+from .legality import refuse_instruction, refuse_rounding
 from .types import BufferType, Pipe
 
 
@@ -128,6 +129,29 @@ def _elementwise(function: Function) -> type[ElementwiseVectorOp]:
 
 
 ELEMENTWISE: dict[str, type[ElementwiseVectorOp]] = {f.name: _elementwise(f) for f in FUNCTIONS.values()}
+
+
+@irdl_op_definition
+class VRoundToOp(VectorOp):
+    """Converts, rounding by a rule. `even`: to the nearest integer, halves to the even one, and within the range of the
+    destination's type. `odd`: to a narrower float, cut off towards 0, with a last bit of 1 where that lost something;
+    what is rounded once more then becomes what it would have at once, if it has two bits less."""
+
+    name = "npu.vround_to"
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    mode = prop_def(StringAttr)
+    INSTRUCTION: ClassVar[str] = "convert"
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, dest = buffer(self.source), buffer(self.dest)
+        types = source.dtype(), dest.dtype()
+        check_rounding(self, text(self.mode), (source.shape, dest.shape), types)
+
+    def refused_by(self, machine: Machine) -> str | None:
+        types = buffer(self.source).dtype(), buffer(self.dest).dtype()
+        return super().refused_by(machine) or refuse_rounding(machine, text(self.mode), *types)
 
 
 @irdl_op_definition

@@ -23,7 +23,7 @@ from ..dtypes import dtype_name, itemsize
 from ..elementwise import REDUCTION_FUNCTION, Function
 from ..factory import make_elementwise
 from ..npu.interface import NpuOp
-from ..npu.legality import refuse_instruction
+from ..npu.legality import refuse_instruction, refuse_rounding
 from ..shapes import (
     Keys,
     check_arg_reduce,
@@ -35,6 +35,7 @@ from ..shapes import (
     check_lanes,
     check_mask,
     check_reduce,
+    check_rounding,
     check_scatter,
     check_sort,
     check_transpose,
@@ -84,6 +85,28 @@ ELEMENTWISE: dict[str, type[ElementwiseTileOp]] = make_elementwise(
 )
 for _name, _cls in ELEMENTWISE.items():
     _cls.INSTRUCTION = npu.ELEMENTWISE[_name]
+
+
+@irdl_op_definition
+class RoundToOp(VectorTileOp):
+    """Converts, rounding by a rule: `even` to integers, within the range of their type, `odd` to a narrower float."""
+
+    name = "tile.round_to"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VRoundToOp
+    source = operand_def(TileType)
+    mode = prop_def(StringAttr)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, out = tile_type(self.source), tile_type(self.result)
+        types = source.dtype(), out.dtype()
+        check_rounding(self, text(self.mode), (source.shape, out.shape), types)
+
+    def refused_by(self, machine: Machine) -> str | None:
+        types = tile_type(self.source).dtype(), tile_type(self.result).dtype()
+        return super().refused_by(machine) or refuse_rounding(machine, text(self.mode), *types)
 
 
 @irdl_op_definition

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import StringAttr
-from xdsl.ir import Attribute, BlockArgument, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, integer, integer_attr, ints, pack, text, to_ints
@@ -20,6 +20,7 @@ from ..access import Load, splat_of
 from ..errors import PassError
 from .axes import FusionAxes
 from .builder import number
+from .narrowing import Narrowing, narrowings
 from .steps import Emitter, Ref, Step, Steps
 
 
@@ -53,9 +54,15 @@ class FusionSteps(FusionAxes):
 
     def build_steps(self) -> None:
         """Fills `steps`. Raises PassError for an op that no vector kernel has."""
+        narrowed = narrowings(self.members, self.machine.vector)
+        within = frozenset[Operation]().union(*(chain.ops for chain in narrowed.values()))
         for op in self.members:
             self.location = op.location
-            if isinstance(op, ElementwiseOp):
+            if op in within:
+                continue
+            if op in narrowed:
+                self._narrow(op, narrowed[op])
+            elif isinstance(op, ElementwiseOp):
                 self._elementwise(op)
             elif isinstance(op, ReduceOp):
                 self._reduce(op)
@@ -224,7 +231,8 @@ class FusionSteps(FusionAxes):
         unit = self.machine.vector
         if FUNCTIONS[function].result in ("any", "bits") or (name == "i1" and unit.runs(function, name)):
             return element
-        return element_type(unit.computes(function, name))
+        ordered = FUNCTIONS[function].picks or FUNCTIONS[function].passing == "order"
+        return element_type(unit.orders(function, name) if ordered else unit.computes(function, name))
 
     def _elementwise(self, op: ElementwiseOp) -> None:
         axes = self._axes_of(op)
@@ -250,6 +258,28 @@ class FusionSteps(FusionAxes):
         if added and op.FUNCTION.leading:
             ref = self._apply("sub", [ref, self._fill(added * op.FUNCTION.leading, native)], native)
         self.made[op.results[0]] = self._cast(ref, out)
+
+    def _narrow(self, op: Operation, chain: Narrowing) -> None:
+        ref = self._value(chain.value, self._axes_of(op))
+        for mode, dtype in chain.path:
+            if mode == "even":
+                for function, end in (("max", chain.low), ("min", chain.high)):
+                    if end is not None:
+                        kind = self._element(ref)
+                        ref = self._apply(function, [ref, self._fill(float(end), kind)], kind)
+            ref = self._round(ref, mode, element_type(dtype))
+        self.made[op.results[0]] = ref
+
+    def _round(self, ref: Ref, mode: str, element: Attribute) -> Ref:
+        """A conversion that rounds by a rule."""
+        axes = self._span(ref)
+
+        def emit(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            return e.builder.add(
+                ops.RoundToOp, tiles, [e.type(axes, element)], mode=StringAttr(mode)
+            ).results
+
+        return self._step(Step([element], axes, [ref], emit, "op", function="convert"))
 
     def _reduce(self, op: ReduceOp) -> None:
         axes = self._axes_of(op)

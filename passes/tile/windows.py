@@ -10,7 +10,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, ints, pack, text, to_ints
 from ...dialects.dtypes import dtype_name, element_type, itemsize, size
-from ...dialects.elementwise import REDUCTION_FUNCTION, identity
+from ...dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION, identity
 from ...dialects.graph import FusionOp, ReduceWindowOp, VectorSchedule
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import GmType, padded_bytes
@@ -48,7 +48,9 @@ class WindowKernel(BoxKernel):
         self.tensors = [gm_of(a) for a in fusion.body.block.args], [dense(self.domain, self.element)]
         dtype, unit = dtype_name(self.element), machine.vector
         plain = dtype == "i1" or dtype in unit.native
-        self.native = self.element if plain else element_type(unit.compute_as.get(dtype, dtype))
+        function = FUNCTIONS[REDUCTION_FUNCTION[self.kind]]
+        wide = unit.orders(function.name, dtype) if function.picks else unit.compute_as.get(dtype, dtype)
+        self.native = self.element if plain else element_type(wide)
         self.neutral = identity(self.kind, dtype)
 
     def _halo(self, tile: Sequence[int]) -> list[int]:
