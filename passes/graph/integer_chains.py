@@ -4,7 +4,7 @@
 
 Where nothing but its quantization with a scale t is made of the result, it stays in integers:
 
-    quantize(relu(...), t)    is    saturate(round(max(x . w + i[n], 0) * f[n]))    with    f = s / t
+    quantize(relu(...), t)    is    saturate(round(max((x . w + i[n]) * f[n], 0)))    with    f = s / t
 
 A residual that is stored, or is another product, is added in units of t, in f16.
 
@@ -151,10 +151,11 @@ def requantize(found: Sequence[IntegerSums]) -> None:
 
 
 def _requantized(build: StorageBuilder, op: QuantizeOp, sums: IntegerSums, relu: bool) -> SSAValue:
-    """Sums as another scale stores them."""
+    """Sums as another scale stores them. Negative ones become 0 behind the scaling, where a conversion to the stored
+    type may do so as well."""
     facts, out = op.kind.data, shape_of(op.result)
-    total = build.elementwise("max", sums.total, build.constant(0, out, i32)) if relu else sums.total
-    x = _in_units(build, sums, facts, total)
+    x = _in_units(build, sums, facts, sums.total)
+    x = build.elementwise("max", x, build.constant(0, out, f32)) if relu else x
     zero = _only_zero(facts)
     return build.saturated(x, facts, build.constant(zero, out, f32) if zero else None)
 

@@ -303,7 +303,10 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
             rows = ColumnRows(self.drain.rows if self.drain else {}, self.n_axes, self.extents, self.new_axis)
             rows.begin(b, start, {a: plan.l0[a] * dict(loops).get(a, 1) for a in self.n_axes})
             known = max((i + 1 for i, (axis, _) in enumerate(loops) if axis in self.n_axes), default=0)
+            epilogue = self._begin_epilogue(b, plan, position, loops, None) if self.machine.fused else None
             for i, (axis, trips) in enumerate(loops):
+                if epilogue is not None:
+                    epilogue.before(i)
                 if i == known:
                     self.rows = rows.take(b, position, plan.l0)
                 rest = {a for a, _ in loops[i:]}
@@ -313,11 +316,13 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
                     loaded[0] = self._load_l1(b, plan.lhs, position, self.operands[0])
                 index = stack.enter_context(b.loop(trips))
                 position[axis] = position[axis] + index * plan.l0[axis]
+                if epilogue is not None:
+                    epilogue.enter(i, index)
             if known == len(loops):
                 self.rows = rows.take(b, position, plan.l0)
             self.acc = self._accumulate(b, plan, position, loaded)
-            if self.machine.fused:
-                self._emit_epilogue(b, plan, position, [], None)
+            if epilogue is not None:
+                epilogue.rest(len(loops))
             else:
                 self._store_acc(b, plan, position, element)
 
@@ -328,7 +333,7 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         axis, units = self._units(plan)
         with b.section("vector", units) as unit:
             part = (axis, unit, units) if axis is not None else None
-            self._emit_epilogue(b, plan, start, loops, part)
+            self._begin_epilogue(b, plan, start, loops, part).rest(0)
 
     def _accumulate(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -17,7 +18,7 @@ from .builder import KernelBuilder
 from .contraction_axes import ContractionSteps
 from .cube_schedule import CubePlan
 from .schedule import UB_FRACTION
-from .steps import Emitter, Ref, Step, spanning
+from .steps import Emitter, Ref, Step, Steps, spanning
 
 
 class EpilogueSteps(ContractionSteps):
@@ -169,14 +170,14 @@ class EpilogueSteps(ContractionSteps):
             sizes=ints([rows, cols]),
         ).results[0]
 
-    def _emit_epilogue(
+    def _begin_epilogue(
         self,
         b: KernelBuilder,
         plan: CubePlan,
         position: dict[int, Expr],
         tile_loops: Sequence[tuple[int, int]],
         unit: tuple[int, SSAValue, int] | None,
-    ) -> None:
+    ) -> Epilogue:
         """The vector steps over the tiles of `tile_loops` (axis, trips) and, inside each, the chunks that fit ub;
         `unit` = (axis that is split over the vector cores of a block, number of this one, how many)."""
         extent = {a: plan.l0[a] for a in range(len(self.extents)) if self.role[a] != "k"}
@@ -188,21 +189,49 @@ class EpilogueSteps(ContractionSteps):
             position[axis] = position[axis] + Expr.of(number_of) * extent[axis]
         assert plan.epilogue is not None
         chunk = dict(zip(extent, plan.epilogue, strict=True))
-        emitter = Emitter(b, [*plan.epilogue], position)
-        loops = [(a, trips, plan.l0[a], False) for a, trips in tile_loops]
-        loops += [(a, extent[a] // chunk[a], chunk[a], True) for a in extent if extent[a] != chunk[a]]
-        depth = {a: i + 1 for i, (a, *_) in enumerate(loops)}
-        level = self.steps.levels(depth)
-        done: dict[Ref, SSAValue] = {}
+        loops = [(a, trips, plan.l0[a]) for a, trips in tile_loops]
+        parts = [(a, extent[a] // chunk[a], chunk[a]) for a in extent if extent[a] != chunk[a]]
+        levels = self.steps.levels({a: i + 1 for i, (a, *_) in enumerate([*loops, *parts])})
+        return Epilogue(b, Emitter(b, [*plan.epilogue], position), self.steps, levels, loops, parts, self.chunk_position)
+
+
+@dataclass
+class Epilogue:
+    """Vector steps on their way into a kernel: over tiles in `loops` (axis, trips, extent), each in `parts`.
+
+    What a step needs of the loops decides its place: it stands before all others.
+    """
+
+    builder: KernelBuilder
+    emitter: Emitter
+    steps: Steps
+    levels: Sequence[int]
+    loops: Sequence[tuple[int, int, int]]
+    parts: Sequence[tuple[int, int, int]]
+    chunk_position: dict[int, Expr]
+    done: dict[Ref, SSAValue] = field(default_factory=dict)
+
+    def before(self, depth: int) -> None:
+        """Builds what stands inside so many loops over tiles, before the next one."""
+        self.emitter.emit_level(self.steps, self.levels, depth, self.done)
+
+    def enter(self, depth: int, index: Expr) -> None:
+        """Goes into the loop over tiles with that number, whose index this is."""
+        axis, _, extent = self.loops[depth]
+        self.emitter.position[axis] = self.emitter.position[axis] + index * extent
+
+    def rest(self, depth: int) -> None:
+        """Builds all that is left inside so many loops over tiles."""
         with ExitStack() as stack:
-            for d in range(len(loops) + 1):
-                if d:
-                    axis, trips, stride, inside = loops[d - 1]
-                    index = stack.enter_context(b.loop(trips))
-                    if inside:
-                        self.chunk_position[axis] = index * stride
-                    emitter.position[axis] = emitter.position[axis] + index * stride
-                emitter.emit_level(self.steps, level, d, done)
+            for d in range(depth, len(self.loops)):
+                self.before(d)
+                self.enter(d, stack.enter_context(self.builder.loop(self.loops[d][1])))
+            for d, (axis, trips, extent) in enumerate(self.parts, start=len(self.loops)):
+                self.before(d)
+                index = stack.enter_context(self.builder.loop(trips))
+                self.chunk_position[axis] = index * extent
+                self.emitter.position[axis] = self.emitter.position[axis] + index * extent
+            self.before(len(self.loops) + len(self.parts))
 
 
 def _smaller_divisor(extent: int, current: int) -> int:
