@@ -136,7 +136,7 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         step, lhs, rhs, grid = plan.step, plan.lhs, plan.rhs, plan.grid
         assert step is not None and lhs is not None and rhs is not None and grid is not None
         loads = step, lhs, rhs
-        key = (*loads, problem is self.problem)
+        key = (*loads, plan.inner, problem is self.problem)
         cost = self.costs.get(key)
         if cost is None:
             fused = self._fused_epilogue(CubePlan.of(plan))

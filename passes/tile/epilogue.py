@@ -57,10 +57,13 @@ class EpilogueSteps(ContractionSteps):
             return None
         extent = self._epilogue_extent(plan)
         pieces = size([-(-n // part) for n, part in zip(extent, chunk, strict=True)])
-        axes = frozenset(range(len(extent)))
-        total = FusedEpilogue(0.0, 0.0, 0.0, 0.0, pieces)
+        swept = self.m_axes if plan.inner == "m" else self.n_axes
+        inner = {a for a in swept if plan.l0[a] < self.extents[a]}
+        total = FusedEpilogue(pieces=pieces)
         for step, varies in zip(self.steps, self.steps.varies(), strict=True):
-            often = pieces if varies & axes and any(extent[a] != chunk[a] for a in varies) else 1
+            if inner and not varies & inner:
+                continue  # it stands before the inner loop over tiles
+            often = pieces if any(extent[a] != chunk[a] for a in varies) else 1
             total = total.also(self._step_cycles(step, spanning(chunk, step.axes)), often)
         return total
 
@@ -68,7 +71,7 @@ class EpilogueSteps(ContractionSteps):
         """What one step does to a piece of a tile."""
         moves, unit, n = self.machine.moves, self.machine.vector, size(shape)
         kinds = [*step.elements, *(self.steps[j].elements[i] for j, i in step.operands)]
-        if step.kind == "load" and step.view is None:
+        if step.kind == "drain":
             return FusedEpilogue(vector=moves["l0c", "ub"].cycles(n * itemsize(kinds[0])))
         if step.kind == "load":
             bytes_ = n * itemsize(kinds[0])
@@ -97,7 +100,7 @@ class EpilogueSteps(ContractionSteps):
         return extent
 
     def _epilogue_bytes(self, chunk: Sequence[int]) -> int:
-        return self.steps.ub_bytes(chunk, self.slots)
+        return self.steps.ub_bytes(chunk, self.slots, self.machine.fused)
 
     def _epilogue_tile(self, plan: CubePlan) -> list[int]:
         """Equal parts of a tile of the result that fit ub. Raises TooLarge."""
@@ -147,7 +150,8 @@ class EpilogueSteps(ContractionSteps):
             sizes = [e.tile[a] for a in dims] or [1]
             return [e.builder.load(source, offsets, sizes, e.type(axes, element))]
 
-        return self._step(Step([element], axes, (), emit, "load", axes))
+        kind = "drain" if self.machine.fused else "load"
+        return self._step(Step([element], axes, (), emit, kind, axes))
 
     def _drain(self, e: Emitter, element: Attribute) -> SSAValue:
         """The vector tile's part of the accumulator: whole columns, the rows from the chunk's first on."""

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.base import Expr
+from ...dialects.dtypes import itemsize
 from ...dialects.npu.types import GmType, padded_bytes
 from ...dialects.tile import TileType
 from .builder import KernelBuilder
@@ -72,9 +73,10 @@ class Steps(list[Step]):
             found.append((step.moves - rows).union(*(found[j] for j, _ in step.operands)))
         return found
 
-    def ub_bytes(self, tile: Sequence[int], slots: int) -> int:
+    def ub_bytes(self, tile: Sequence[int], slots: int, in_place: bool = False) -> int:
         """Bytes of the unified buffer that the steps need at once with these tile extents. Temporaries of one loop
-        share memory; what a loop further in uses keeps its own."""
+        share memory; what a loop further in uses keeps its own. in_place: whether results are counted as written over
+        operands that end there, as npu-allocate does."""
         varies = self.varies()
         last: dict[int, int] = {}
         crossing: set[int] = set()
@@ -97,11 +99,26 @@ class Steps(list[Step]):
             elif step.kind == "fill" or i in kept:
                 total += need
             elif step.elements:
+                if in_place and (over := self._ending(i, last, ends.get(i, ()), need, crossing | kept)):
+                    ends[i].remove(over)
+                    live -= over
                 live += need
                 ends.setdefault(last.get(i, i), []).append(need)
                 peak = max(peak, live)
             live -= sum(ends.pop(i, ()))
         return total + peak
+
+    def _ending(
+        self, i: int, last: dict[int, int], ends: Sequence[int], need: int, apart: set[int]
+    ) -> int:
+        """The bytes of an operand of elementwise step i that ends there and that the result may be written over."""
+        step = self[i]
+        for j, _ in step.operands if step.function is not None else ():
+            other = self[j]
+            fits = other.axes == step.axes and itemsize(other.elements[0]) == itemsize(step.elements[0])
+            if fits and last[j] == i and j not in apart and other.kind != "fill" and need in ends:
+                return need
+        return 0
 
     def levels(self, depth: dict[int, int]) -> list[int]:
         """The loop depth each step belongs to: the deepest that anything it uses varies with."""
