@@ -21,6 +21,9 @@ ROWS, COLUMNS = (128, 256, 64), (256, 128, 64)
 """Rows and columns of a mma step that are tried; among equals the first, as rows of rhs are runs in memory.
 Fewer than the last make steps of few cycles each, and rounding that depends on the tile where the interpreter runs
 them (docs/numerics.md)."""
+ROWS_BETWEEN = (192, 96)
+"""Rows that are tried as well where the vector unit works on the sums in the cube's own core: what it needs for each of
+them leaves room in ub for so many."""
 
 LoadBytes = Callable[[Extents, Extents], int]
 """Bytes in l1 of one load of lhs and one of rhs with those tile extents."""
@@ -219,7 +222,8 @@ def _steps_tried(problem: CubeProblem, machine: Machine, pins: CubeSchedule) -> 
         cores = min(cores, (pins.split_m or cores) * (pins.split_n or cores))
     seen: set[tuple[int, ...]] = set()
     extents, last = problem.extents, problem.n[-1] if problem.n else None
-    for m in (pins.base_m,) if pins.base_m else ROWS:
+    rows_tried = (*ROWS, *ROWS_BETWEEN) if machine.fused else ROWS
+    for m in (pins.base_m,) if pins.base_m else rows_tried:
         columns = [pins.base_n] if pins.base_n else [*COLUMNS]
         if last is not None and not pins.base_n:  # as many columns as give each core a tile
             tile = _tile(problem, m, 1, FRACTAL, pins)
