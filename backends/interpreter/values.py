@@ -159,11 +159,14 @@ def round_to(x: Array, mode: str, dtype: np.dtype) -> Array:
     if mode == "odd":
         return _rounded_to_odd(x)
     info, own = np.iinfo(dtype), np.dtype(x.dtype)
-    ends = [own.type(n) for n in (info.min, info.max)]
-    if ends[1] > info.max:
-        ends[1] = np.nextafter(ends[1], own.type(0))
-    whole = lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
-    return convert(lax.clamp(ends[0], whole, ends[1]), dtype)
+    low, high = (own.type(n) for n in (info.min, info.max))
+    whole = lax.clamp(low, lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN), high)
+    if int(high) == info.max:
+        return convert(whole, dtype)
+    # the end of the range is no number of x's type, and the next one is beyond it
+    beyond = lax.ge(whole, lax.full_like(whole, high))
+    inside = lax.select(beyond, lax.full_like(whole, 0), whole)
+    return lax.select(beyond, lax.full_like(whole, info.max, dtype), convert(inside, dtype))
 
 
 def _rounded_to_odd(x: Array) -> Array:

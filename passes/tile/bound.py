@@ -146,8 +146,8 @@ class CubeCost:
     stored: float
     """Cycles of the way out of ub."""
     turn: float
-    """Cycles from a tile to the next where loads of both take turns: what an epilogue loads waits for room in ub, and the
-    operands of the next tile behind it."""
+    """Cycles from a tile to the next where loads of both take turns: what an epilogue loads waits for room in
+    ub, and the operands of the next tile behind it."""
 
     @staticmethod
     def of(

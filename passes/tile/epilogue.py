@@ -196,7 +196,8 @@ class EpilogueSteps(ContractionSteps):
         loops = [(a, trips, plan.l0[a]) for a, trips in tile_loops]
         parts = [(a, extent[a] // chunk[a], chunk[a]) for a in extent if extent[a] != chunk[a]]
         levels = self.steps.levels({a: i + 1 for i, (a, *_) in enumerate([*loops, *parts])})
-        return Epilogue(b, Emitter(b, [*plan.epilogue], position), self.steps, levels, loops, parts, self.chunk_position)
+        emitter = Emitter(b, [*plan.epilogue], position)
+        return Epilogue(b, emitter, self.steps, levels, loops, parts, self.chunk_position)
 
 
 @dataclass

@@ -3,10 +3,10 @@
 Before:  %r = round_even %x ; %c = clamp -128, %r, 127 ; %i = convert %c : f32 -> i8
 After:   %h = round_to %x {mode = "odd"} : f32 -> f16 ; %i = round_to %h {mode = "even"} : f16 -> i8
 
-A number that is rounded to odd first, to two bits more than the result has at least, is rounded at last to what it would
-have been at once (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using
-rounding to odd, IEEE Transactions on Computers 57(4), 2008). Limits within the range of the integers that are not its
-ends stay limits: they are whole, so they may come before the last rounding.
+A number that is rounded to odd first, to two bits more than the result has at least, is rounded at last to
+what it would have been at once (S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded sums: proved
+algorithms using rounding to odd, IEEE Transactions on Computers 57(4), 2008). Limits within the range of the
+integers that are not its ends stay limits: they are whole, so they may come before the last rounding.
 """
 
 from __future__ import annotations

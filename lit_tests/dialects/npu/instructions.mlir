@@ -45,6 +45,11 @@ npu.store_nd %ub, %g at [0, 0] {sizes = [16, 32]} : (!npu.buffer<16x32xf16, ub>,
 %f16 = "test.op"() : () -> !npu.buffer<16x16xf16, ub>
 npu.copy_l0c %l0c, %f16 at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xf32, l0c>, !npu.buffer<16x16xf16, ub>)
 // CHECK: npu.copy_l0c %{{.*}}, %{{.*}} at [0, 0] {sizes = [16, 16]}
+%f32, %i8 = "test.op"() : () -> (!npu.buffer<16x16xf32, ub>, !npu.buffer<16x16xi8, ub>)
+npu.vround_to %f32, %f16 {mode = "odd"} : (!npu.buffer<16x16xf32, ub>, !npu.buffer<16x16xf16, ub>)
+// CHECK: npu.vround_to %{{.*}}, %{{.*}} {mode = "odd"} : (!npu.buffer<16x16xf32, ub>, !npu.buffer<16x16xf16, ub>)
+npu.vround_to %f16, %i8 {mode = "even"} : (!npu.buffer<16x16xf16, ub>, !npu.buffer<16x16xi8, ub>)
+// CHECK: npu.vround_to %{{.*}}, %{{.*}} {mode = "even"} : (!npu.buffer<16x16xf16, ub>, !npu.buffer<16x16xi8, ub>)
 npu.vbroadcast %ub1, %ub : (!npu.buffer<16x1xf16, ub>, !npu.buffer<16x32xf16, ub>)
 // CHECK: npu.vbroadcast
 npu.vreduce %ub, %ub1 {dims = [1], kind = "sum"} : (!npu.buffer<16x32xf16, ub>, !npu.buffer<16x1xf16, ub>)

@@ -594,3 +594,27 @@ npu.fixpipe %v0, %v1, %v2 at [0, 0] {sizes = [16, 16]} : (!npu.buffer<16x16xi32,
 %v0, %v1, %v2 = "test.op"() : () -> (!npu.buffer<16x16xi32, l0c>, !npu.gm<16x16xi8>, !npu.buffer<1x16xui64, fb>)
 npu.fixpipe %v0, %v1, %v2 at [0, 0] {factor = 0.5 : f32, sizes = [16, 16]} : (!npu.buffer<16x16xi32, l0c>, !npu.gm<16x16xi8>, !npu.buffer<1x16xui64, fb>)
 // CHECK: 'npu.fixpipe' scales by two things: by a factor, or by one row of scales
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xi32, ub>)
+npu.vround_to %x, %y {mode = "up"} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xi32, ub>)
+// CHECK: 'npu.vround_to' rounds to 'up', which is not one of even, odd
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x8xi32, ub>)
+npu.vround_to %x, %y {mode = "even"} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x8xi32, ub>)
+// CHECK: 'npu.vround_to' rounds {{\[8, 16\]}} elements to {{\[8, 8\]}}
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xi32, ub>, !npu.buffer<8x16xi8, ub>)
+npu.vround_to %x, %y {mode = "even"} : (!npu.buffer<8x16xi32, ub>, !npu.buffer<8x16xi8, ub>)
+// CHECK: 'npu.vround_to' rounds i32 to i8: to even, floats become integers
+
+// -----
+
+%x, %y = "test.op"() : () -> (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xi8, ub>)
+npu.vround_to %x, %y {mode = "odd"} : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xi8, ub>)
+// CHECK: 'npu.vround_to' rounds f32 to i8: to odd, f32 becomes f16

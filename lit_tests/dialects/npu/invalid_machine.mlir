@@ -421,3 +421,17 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
   }
 }
 // CHECK: 'npu.fixpipe' scales i32 accumulators to i16, for which ascend-910b1 has no path
+
+// -----
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+  ^bb0(%i: index):
+    npu.section {core = "vector", units = 1} {
+    ^bb1(%u: index):
+      %x = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf32, ub>
+      %y = npu.alloc {address = 1024} : () -> !npu.buffer<16x16xi8, ub>
+      npu.vround_to %x, %y {mode = "even"} : (!npu.buffer<16x16xf32, ub>, !npu.buffer<16x16xi8, ub>)
+    }
+  }
+}
+// CHECK: 'npu.vround_to' rounds f32 to i8 to even, which the vector unit of ascend-910b1 does not

@@ -497,3 +497,27 @@ tile.store %v0, %v1, %v2 at [0, 0] {sizes = [16, 16]} : (!tile.tile<16x16xi8, ub
 %x = "test.op"() : () -> (!tile.tile<64xi32, l1>)
 %y = tile.move_row %x at [0] {sizes = [16], slots = 0} : (!tile.tile<64xi32, l1>) -> !tile.tile<1x16xi32, bt>
 // CHECK: 'tile.move_row' has 0 slots; it needs at least one
+
+// -----
+
+%x = "test.op"() : () -> !tile.tile<8x16xf32, ub>
+%y = tile.round_to %x {mode = "up"} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xi32, ub>
+// CHECK: 'tile.round_to' rounds to 'up', which is not one of even, odd
+
+// -----
+
+%x = "test.op"() : () -> !tile.tile<8x16xf32, ub>
+%y = tile.round_to %x {mode = "even"} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x8xi32, ub>
+// CHECK: 'tile.round_to' rounds {{\[8, 16\]}} elements to {{\[8, 8\]}}
+
+// -----
+
+%x = "test.op"() : () -> !tile.tile<8x16xi32, ub>
+%y = tile.round_to %x {mode = "even"} : (!tile.tile<8x16xi32, ub>) -> !tile.tile<8x16xi8, ub>
+// CHECK: 'tile.round_to' rounds i32 to i8: to even, floats become integers
+
+// -----
+
+%x = "test.op"() : () -> !tile.tile<8x16xf32, ub>
+%y = tile.round_to %x {mode = "odd"} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xi8, ub>
+// CHECK: 'tile.round_to' rounds f32 to i8: to odd, f32 becomes f16

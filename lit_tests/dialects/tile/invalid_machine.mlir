@@ -219,3 +219,29 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
   }
 }
 // CHECK: 'tile.store' scales i32 accumulators to i16, for which ascend-910b1 has no path
+
+// -----
+builtin.module attributes {tilewright.target = "systolic-tpu1"} {
+  tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index):
+    tile.section {core = "fused", units = 1} {
+    ^bb1(%u: index):
+      %x = tile.fill {value = 0.5 : f64} : () -> !tile.tile<16x16xf32, ub>
+      %y = tile.round_to %x {mode = "even"} : (!tile.tile<16x16xf32, ub>) -> !tile.tile<16x16xi32, ub>
+    }
+  }
+}
+// CHECK: 'tile.round_to' rounds f32 to i32 to even, which the vector unit of systolic-tpu1 does not
+
+// -----
+builtin.module attributes {tilewright.target = "ascend-310"} {
+  tile.kernel @k {grid = [1], kind = "vector", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index):
+    tile.section {core = "fused", units = 1} {
+    ^bb1(%u: index):
+      %x = tile.fill {value = 0.5 : f64} : () -> !tile.tile<16x16xf32, ub>
+      %y = tile.round_to %x {mode = "even"} : (!tile.tile<16x16xf32, ub>) -> !tile.tile<16x16xi8, ub>
+    }
+  }
+}
+// CHECK: 'tile.round_to' rounds f32 to i8 to even, which the vector unit of ascend-310 does not

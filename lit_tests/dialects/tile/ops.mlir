@@ -56,6 +56,10 @@ tile.kernel @matmul {grid = [4], kind = "mix", outputs = 1, slots = [2, 2, 2, 1,
 // CHECK: tile.load_indirect %{{.*}}, %{{.*}} {sizes = [1, 16]}
 %scalar = tile.scalar %m at [%i] {high = 3, low = 0} : (!npu.gm<4xi32>) -> index
 // CHECK: tile.scalar %{{.*}} at [%{{.*}}] {high = 3, low = 0} : (!npu.gm<4xi32>) -> index
+%half = tile.round_to %t {mode = "odd"} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xf16, ub>
+// CHECK: tile.round_to %{{.*}} {mode = "odd"} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x16xf16, ub>
+%bytes = tile.round_to %half {mode = "even"} : (!tile.tile<8x16xf16, ub>) -> !tile.tile<8x16xi8, ub>
+// CHECK: tile.round_to %{{.*}} {mode = "even"} : (!tile.tile<8x16xf16, ub>) -> !tile.tile<8x16xi8, ub>
 %broadcast = tile.broadcast %index : (!tile.tile<8x1xi32, ub>) -> !tile.tile<8x16xi32, ub>
 // CHECK: tile.broadcast %{{.*}} : (!tile.tile<8x1xi32, ub>) -> !tile.tile<8x16xi32, ub>
 %reduce = tile.reduce %t {dims = [1], kind = "max"} : (!tile.tile<8x16xf32, ub>) -> !tile.tile<8x1xf32, ub>
