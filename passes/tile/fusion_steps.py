@@ -20,7 +20,7 @@ from ..access import Load, splat_of
 from ..errors import PassError
 from .axes import FusionAxes
 from .builder import number
-from .narrowing import Narrowing, narrowings
+from .rounding import Rounding, roundings
 from .steps import Emitter, Ref, Step, Steps
 
 
@@ -54,14 +54,14 @@ class FusionSteps(FusionAxes):
 
     def build_steps(self) -> None:
         """Fills `steps`. Raises PassError for an op that no vector kernel has."""
-        narrowed = narrowings(self.members, self.machine.vector)
-        within = frozenset[Operation]().union(*(chain.ops for chain in narrowed.values()))
+        rounded = roundings(self.members, self.machine.vector)
+        within = frozenset[Operation]().union(*(chain.ops for chain in rounded.values()))
         for op in self.members:
             self.location = op.location
             if op in within:
                 continue
-            if op in narrowed:
-                self._narrow(op, narrowed[op])
+            if op in rounded:
+                self._rounded(op, rounded[op])
             elif isinstance(op, ElementwiseOp):
                 self._elementwise(op)
             elif isinstance(op, ReduceOp):
@@ -259,7 +259,7 @@ class FusionSteps(FusionAxes):
             ref = self._apply("sub", [ref, self._fill(added * op.FUNCTION.leading, native)], native)
         self.made[op.results[0]] = self._cast(ref, out)
 
-    def _narrow(self, op: Operation, chain: Narrowing) -> None:
+    def _rounded(self, op: Operation, chain: Rounding) -> None:
         ref = self._value(chain.value, self._axes_of(op))
         for mode, dtype in chain.path:
             if mode == "even":

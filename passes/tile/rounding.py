@@ -28,7 +28,7 @@ DIGITS = {"f16": 11, "f32": 24}
 
 
 @dataclass(frozen=True)
-class Narrowing:
+class Rounding:
     """A chain that ends in integers: of `value`, by conversions `path`, each a rule and the dtype it gives, the last
     one within `low` and `high` where they are given; `ops` are those between the value and the end."""
 
@@ -39,18 +39,18 @@ class Narrowing:
     ops: frozenset[Operation]
 
 
-def narrowings(members: Sequence[Operation], unit: VectorUnit) -> dict[Operation, Narrowing]:
+def roundings(members: Sequence[Operation], unit: VectorUnit) -> dict[Operation, Rounding]:
     """The chains among the members of a fusion that a vector unit computes so, by their last ops."""
-    found: dict[Operation, Narrowing] = {}
+    found: dict[Operation, Rounding] = {}
     inside = set(members)
     for op in members:
-        chain = _narrowing(op, inside, unit) if isinstance(op, ELEMENTWISE["convert"]) else None
+        chain = _rounding(op, inside, unit) if isinstance(op, ELEMENTWISE["convert"]) else None
         if chain is not None:
             found[op] = chain
     return found
 
 
-def _narrowing(op: ElementwiseOp, inside: set[Operation], unit: VectorUnit) -> Narrowing | None:
+def _rounding(op: ElementwiseOp, inside: set[Operation], unit: VectorUnit) -> Rounding | None:
     """The chain that ends in a conversion."""
     target, source = (dtype_name(element_of(v)) for v in (op.results[0], op.operands[0]))
     if target[0] not in "iu" or target == "i1" or source not in DIGITS:
@@ -77,7 +77,7 @@ def _narrowing(op: ElementwiseOp, inside: set[Operation], unit: VectorUnit) -> N
     ends = limits(target)
     if not (ends[0] <= low <= high <= ends[1] and float(low).is_integer() and float(high).is_integer()):
         return None
-    return Narrowing(
+    return Rounding(
         value,
         path,
         int(low) if low != ends[0] else None,
