@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..backends.costs import report_of
 from ..backends.counts import kernels_text
 from ..backends.html import folded_html
-from ..backends.report import Report, report_of
+from ..backends.report import Report
 from ..backends.simulator import Simulation, simulate
 from ..backends.simulator.flags import cycles_without
 from ..backends.trace import write_trace

@@ -14,7 +14,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
-from ..backends.report import build_report
+from ..backends.costs import build_report
 from ..backends.simulator import SimulationError
 from ..machine import Machine
 from ..passes.errors import PassError

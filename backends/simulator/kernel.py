@@ -39,7 +39,8 @@ class Totals:
 
     read, written: bytes of device memory by operand; macs: multiply-accumulates by element type; elements:
     lanes of vector instructions; lane_cycles: busy cycles of the vector unit's lanes, by their type; tile_bytes: bytes
-    of on-chip memories read and written, by level.
+    of on-chip memories read and written, by level; products: multiply-accumulates, and lanes: elements of the vector
+    instructions that compute, by the types that they say.
     """
 
     read: tuple[int, ...]
@@ -48,6 +49,8 @@ class Totals:
     elements: int
     lane_cycles: dict[str, int]
     tile_bytes: dict[str, int]
+    products: dict[str, int]
+    lanes: dict[str, int]
 
     @property
     def flops(self) -> int:
@@ -270,6 +273,8 @@ class TimedKernel:
         macs: Counter[str] = Counter()
         tile_bytes: Counter[str] = Counter()
         lane_cycles: Counter[str] = Counter()
+        products: Counter[str] = Counter()
+        lanes: Counter[str] = Counter()
         elements = 0
         for alike in self._classes.values():
             for i, counts in alike.counts:
@@ -280,13 +285,17 @@ class TimedKernel:
                         (written if cost.write else read)[work.operand] += cost.gm_bytes * n
                     if cost.macs:
                         macs[dtype_name(buffer(work.op.sources()[0]).element)] += cost.macs * n
+                        products[work.op.arithmetic()] += cost.macs * n
+                    elif cost.elements and (types := work.op.arithmetic()):
+                        lanes[types] += cost.elements * n
                     if isinstance(work.op, ops.VectorOp):
                         elements += cost.elements * n
                         lane, width = lane_of(vector_dtype(*work.op.main_operands()))
                         lane_cycles[lane] += cost.cycles * n * self.machine.vector.repeat_bytes // width
                     for level, amount in work.tile_bytes.items():
                         tile_bytes[level] += amount * n
-        return Totals(tuple(read), tuple(written), dict(macs), elements, dict(lane_cycles), dict(tile_bytes))
+        sums = (dict(each) for each in (lane_cycles, tile_bytes, products, lanes))
+        return Totals(tuple(read), tuple(written), dict(macs), elements, *sums)
 
     def _prices(self, missing: Sequence[float], blocks: int | None = None) -> list[Price]:
         """What instructions cost while `blocks` of the grid (None: all that fit) run side by side."""

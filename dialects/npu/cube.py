@@ -14,7 +14,7 @@ from ..base import to_ints
 from ..dtypes import dtype_name, size
 from ..shapes import check_bias, check_box, check_extract, check_matmul, check_row_move
 from .buffers import SlotOp
-from .interface import Cost, NpuOp, SourceBox, buffer, parts
+from .interface import Cost, NpuOp, SourceBox, buffer, parts, products_in
 from .legality import refuse_drain, refuse_path, refuse_product
 from .types import BufferType, Pipe
 
@@ -153,6 +153,9 @@ class MmadOp(NpuOp):
             raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
         check_matmul(self, len(self.linear()), *(buffer(v).shape for v in matrices))
         check_bias(self, buffer(self.acc), [buffer(v) for v in biases])
+
+    def arithmetic(self) -> str:
+        return products_in(dtype_name(buffer(self.a).element), dtype_name(buffer(self.acc).element))
 
     def refused_by(self, machine: Machine) -> str | None:
         a, b, acc = (dtype_name(buffer(v).element) for v in (self.a, self.b, self.acc))

@@ -44,6 +44,9 @@ class Cost:
 
 FREE = Cost()
 
+PRODUCT = " -> "
+"""Between the element types that products multiply and those that they add up in."""
+
 
 @dataclass(frozen=True)
 class SourceBox:
@@ -119,6 +122,11 @@ class NpuOp(EngineOp, MemoryEffectInterface):
         tiles that lie side by side along those are computed as one."""
         raise NotImplementedError
 
+    def arithmetic(self) -> str:
+        """The element types that it computes in: `f32` where a vector instruction works in that, `i8 -> i32` where i8
+        is multiplied and added up in i32. Empty where it only moves, makes or converts elements."""
+        return ""
+
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         """Cost on `machine` where the `at [...]` indices have these values. Raises KeyError for a move or rate
         the machine does not have."""
@@ -131,6 +139,11 @@ class NpuOp(EngineOp, MemoryEffectInterface):
 
     def verify_(self) -> None:
         check_offsets(self, len(self.index_operands()))
+
+
+def products_in(operands: str, sums: str) -> str:
+    """How precision is said of products: the element types that they multiply and add up in, `i8 -> i32`."""
+    return f"{operands}{PRODUCT}{sums}"
 
 
 def buffer(value: SSAValue) -> BufferType:

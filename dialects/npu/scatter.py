@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
 
 from ...machine import Machine
@@ -42,6 +43,12 @@ class VScatterOp(VectorOp):
     def function(self) -> str:
         """What combines a row with an update."""
         return "copy" if text(self.kind) == "set" else REDUCTION_FUNCTION[text(self.kind)]
+
+    def moves(self) -> bool:
+        return text(self.kind) == "set"
+
+    def computes_with(self) -> Sequence[SSAValue]:
+        return [self.updates]
 
     def refused_by(self, machine: Machine) -> str | None:
         """Rows of a type without arithmetic are converted, combined and converted back, each on its own."""

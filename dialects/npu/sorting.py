@@ -47,6 +47,9 @@ class VSortOp(VectorOp):
     def order(self) -> Keys:
         return Keys(to_ints(self.keys), to_ints(self.descending), to_ints(self.total))
 
+    def computes_with(self) -> Sequence[SSAValue]:
+        return [self.sources()[n] for n in self.order().operands]
+
     def instructions(self) -> Sequence[tuple[str, str]]:
         keys = [("sort32", dtype_name(buffer(self.sources()[n]).element)) for n in self.order().operands]
         return (*keys, *(("gather", dtype_name(buffer(v).element)) for v in self.destinations()[:-1]))

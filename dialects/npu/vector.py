@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
 
 from ...machine import Machine
@@ -35,10 +36,23 @@ class VectorOp(NpuOp):
 
     PIPE: ClassVar[Pipe] = Pipe.V
     INSTRUCTION: ClassVar[str] = ""
+    MOVES: ClassVar[bool] = False
+    """Whether it only moves, makes or converts elements."""
 
     @property
     def instruction(self) -> str:
         return self.INSTRUCTION
+
+    def moves(self) -> bool:
+        """Whether this instruction `MOVES`, whatever its properties say of its class."""
+        return self.MOVES
+
+    def computes_with(self) -> Sequence[SSAValue]:
+        """The sources whose element types it computes in."""
+        return self.sources()
+
+    def arithmetic(self) -> str:
+        return "" if self.moves() else vector_dtype(*self.computes_with())
 
     def instructions(self) -> Sequence[tuple[str, str]]:
         """What the vector unit executes: rows of the machine's table, each with an element type."""
@@ -105,6 +119,12 @@ class ElementwiseVectorOp(VectorOp):
     def in_place(self) -> bool:
         return True
 
+    def moves(self) -> bool:
+        return self.FUNCTION.flops == 0
+
+    def computes_with(self) -> Sequence[SSAValue]:
+        return self.sources()[self.FUNCTION.predicate :]
+
     def verify_(self) -> None:
         super().verify_()
         check_lanes(self, buffer(self.destinations()[0]).shape, [buffer(v).shape for v in self.sources()])
@@ -162,6 +182,7 @@ class VBroadcastOp(VectorOp):
     source = operand_def(BufferType)
     dest = operand_def(BufferType)
     INSTRUCTION: ClassVar[str] = "broadcast"
+    MOVES: ClassVar[bool] = True
 
     def verify_(self) -> None:
         super().verify_()
@@ -223,6 +244,7 @@ class VTransposeOp(VectorOp):
     dest = operand_def(BufferType)
     perm = prop_def(DenseArrayBase)
     INSTRUCTION: ClassVar[str] = "transpose"
+    MOVES: ClassVar[bool] = True
 
     def verify_(self) -> None:
         super().verify_()
@@ -243,6 +265,7 @@ class VIotaOp(VectorOp):
     dim = prop_def(IntegerAttr)
     step = prop_def(IntegerAttr)
     INSTRUCTION: ClassVar[str] = "iota"
+    MOVES: ClassVar[bool] = True
 
     def verify_(self) -> None:
         super().verify_()
@@ -258,6 +281,7 @@ class VFillOp(VectorOp):
     dest = operand_def(BufferType)
     value = prop_def(FloatAttr | IntegerAttr)
     INSTRUCTION: ClassVar[str] = "fill"
+    MOVES: ClassVar[bool] = True
 
 
 @irdl_op_definition
@@ -273,6 +297,7 @@ class VMaskOp(VectorOp):
     bounds = prop_def(DenseArrayBase)
     value = prop_def(FloatAttr | IntegerAttr)
     INSTRUCTION: ClassVar[str] = "select"
+    MOVES: ClassVar[bool] = True
 
     def verify_(self) -> None:
         super().verify_()
@@ -293,6 +318,7 @@ class VExtractOp(VectorOp):
     sizes = prop_def(DenseArrayBase)
     steps = prop_def(DenseArrayBase)
     INSTRUCTION: ClassVar[str] = "copy"
+    MOVES: ClassVar[bool] = True
 
     def verify_(self) -> None:
         super().verify_()

@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, f32, i1, i8, i16, i3
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.base import describe, integer, ints, to_ints
+from ...dialects.chosen import ChosenMode, location_with
 from ...dialects.dtypes import element_type, numpy_dtype, tensor
 from ...dialects.graph import (
     ELEMENTWISE,
@@ -138,13 +139,31 @@ def _check(product: NamedProduct, choice: ProductChoice, machine: Machine) -> No
 # -- products --------------------------------------------------------------------------------------------------
 
 
+class ProductBuilder(StorageBuilder):
+    """Builds what a product becomes. The new product has the location of the old one, with what was chosen for it."""
+
+    def __init__(self, at: Operation, product: Operation, said: ChosenMode):
+        super().__init__(at)
+        self.kind, self.location = type(product), location_with(said, product.location)
+
+    def add(
+        self, cls: type[Operation], operands: Sequence[SSAValue], result: Attribute, **properties: Attribute
+    ) -> SSAValue:
+        made = super().add(cls, operands, result, **properties)
+        if cls is self.kind and isinstance(made.owner, Operation):
+            made.owner.location = self.location
+        return made
+
+
 def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixed: set[SSAValue]) -> None:
     recipe, op = choice.recipe, product.op
+    said = ChosenMode(product.name, choice.mode)
     if recipe == Recipe():
+        op.location = location_with(said, op.location)
         return
     folds = recipe.weights is not None and choice.stored is None
     chain = chain_behind(op.result, feature_dims(product), fixed) if folds else AffineChain(op.result)
-    build = StorageBuilder(chain.last or op)
+    build = ProductBuilder(chain.last or op, op, said)
     scale, shift = chain.scale_and_shift(build, feature_dims(product))
     if choice.shift is not None:
         more = _numbers(

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.test import Test
 from xdsl.parser import Parser
 
 from tilewright.backends import spans as program_spans_module
-from tilewright.backends.report import Report, build_report
+from tilewright.backends.costs import build_report
+from tilewright.backends.report import Report
 from tilewright.backends.simulator import simulate
 from tilewright.backends.trace import LAUNCH_EVENTS, write_trace
 from tilewright.dialects import make_context
+from tilewright.dialects.npu import NpuOp
 from tilewright.machine import Machine
 
 B1 = Machine.load("ascend-910b1")
@@ -118,6 +121,71 @@ def test_kernels(report: Report):
     assert (copy.name, copy.launches, copy.bound) == ("copy", 1, "L2")
 
 
+def test_precision_is_what_the_ops_say(report: Report):
+    scale, dot, copy = report.kernels
+    assert (scale.precision, scale.macs_by_precision) == ("f16", {})
+    assert scale.lanes_by_precision == {"f16": 4 * 256 * 4096}
+    assert (dot.precision, dot.macs_by_precision) == ("f16 -> f32", {"f16 -> f32": dot.macs})
+    assert (copy.precision, copy.lanes_by_precision) == ("", {})
+    shares = {row.precision: (row.microseconds, row.macs) for row in report.by_precision}
+    assert shares == {"f16": (scale.microseconds, 0), "f16 -> f32": (dot.microseconds, dot.macs)}
+    assert not report.mixes_precisions
+    assert "precision of all kernels: f16 -> f32" in report.table()
+    plain = report.to_dict()
+    assert [k["precision"] for k in plain["kernels"]] == ["f16", "f16 -> f32", ""]
+    assert plain["by_precision"][0] == {"precision": "f16", "microseconds": scale.microseconds, "macs": 0}
+
+
+def test_the_table_has_a_column_where_precisions_differ():
+    text = PROGRAM.replace("4194304xf16", "4194304xi16").replace("4096xf16", "4096xi16")
+    found = build_report(Parser(make_context(), text).parse_module(), B1)
+    assert found.mixes_precisions and found.kernels[0].precision == "i16"
+    head, *rows = found.table(120, borders=False).splitlines()[1:5]
+    assert head.split()[:3] == ["kernel", "kind", "precision"]
+    assert [r.split()[2] for r in rows if r.split()[0] == "scale"] == ["i16"]
+    assert any("f16 -> f32" in r for r in rows if r.split()[0] == "dot")
+    assert max(map(len, found.table(200, borders=False).splitlines())) <= 120
+    shares = found.table().replace("\n", " ")
+    assert "by precision: i16 " in shares and "100.0% of the MACs" in shares
+    assert "precision" in found._repr_html_()
+
+
+MOVERS = """
+builtin.module {
+  %a = "test.op"() : () -> !npu.buffer<8x16xf32, ub>
+  %h = "test.op"() : () -> !npu.buffer<8x16xf16, ub>
+  %m = "test.op"() : () -> !npu.buffer<8x16xi1, ub>
+  %i = "test.op"() : () -> !npu.buffer<8xi32, ub>
+  npu.vconvert %a, %h : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf16, ub>)
+  npu.vadd %h, %h, %h : (!npu.buffer<8x16xf16, ub>, !npu.buffer<8x16xf16, ub>, !npu.buffer<8x16xf16, ub>)
+  npu.vlt %a, %a, %m : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xi1, ub>)
+  npu.vselect %m, %h, %h, %h
+    : (!npu.buffer<8x16xi1, ub>, !npu.buffer<8x16xf16, ub>, !npu.buffer<8x16xf16, ub>, !npu.buffer<8x16xf16, ub>)
+  npu.vfill %a {value = 0.0 : f64} : (!npu.buffer<8x16xf32, ub>)
+  npu.vscatter %a, %i, %a, %a at [0] {kind = "set"}
+    : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8xi32, ub>, !npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
+  npu.vscatter %a, %i, %a, %a at [0] {kind = "sum"}
+    : (!npu.buffer<8x16xf32, ub>, !npu.buffer<8xi32, ub>, !npu.buffer<8x16xf32, ub>, !npu.buffer<8x16xf32, ub>)
+}
+"""
+
+
+def test_what_moves_or_converts_computes_in_nothing():
+    context = make_context()
+    context.load_dialect(Test)
+    ops = [op for op in Parser(context, MOVERS).parse_module().walk() if isinstance(op, NpuOp)]
+    said = [(op.name.removeprefix("npu."), op.arithmetic()) for op in ops]
+    assert said == [
+        ("vconvert", ""),
+        ("vadd", "f16"),
+        ("vlt", "f32"),
+        ("vselect", "f16"),
+        ("vfill", ""),
+        ("vscatter", ""),
+        ("vscatter", "f32"),
+    ]
+
+
 def test_totals(report: Report):
     (host,) = report.host_ops
     assert (host.name, host.calls, host.bytes) == ("lapack.qr", 1, 4 * 64 * 64)
@@ -169,6 +237,8 @@ def test_json_schema(report: Report):
         "assumed_trips",
         "assumed_branches",
         "precision",
+        "by_precision",
+        "packing_microseconds",
     }
     assert data["schema"] == "tilewright.report/1"
     assert set(data["energy"]) == {"macs", "vector", "gm", "l2", "l1", "l0", "ub", "idle"}
@@ -195,6 +265,10 @@ def test_json_schema(report: Report):
             "macs",
             "flops",
             "source",
+            "precision",
+            "macs_by_precision",
+            "lanes_by_precision",
+            "modes",
         }
         assert set(kernel["bytes"]) == {"hbm", "l2", "read", "write"}
     assert set(data["host_ops"][0]) == {

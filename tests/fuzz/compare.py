@@ -17,8 +17,8 @@ import numpy as np
 from visible import check_visible
 from xdsl.dialects.builtin import ModuleOp
 
+from tilewright.backends.costs import build_report
 from tilewright.backends.interpreter import Executable, run_graph, run_tile
-from tilewright.backends.report import build_report
 from tilewright.dialects import make_context
 from tilewright.dialects.text import parse_module
 from tilewright.dialects.text import verify as verify_module

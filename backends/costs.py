@@ -1,0 +1,263 @@
+"""Sums up a simulation: what `report.py` shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..dialects.base import integer
+from ..dialects.chosen import chosen_mode
+from ..dialects.npu import buffer
+from ..dialects.npu.streams import QUEUES
+from ..dialects.precision import PrecisionRecord, recorded_precision
+from ..machine import LEVELS, Machine
+from .counts import counts_of
+from .report import HostOpReport, HostScalarsReport, KernelReport, MemoryReport, Report, SpaceReport
+from .simulator import (
+    HBM,
+    L2_CACHE,
+    Copy,
+    HostCall,
+    Launch,
+    Scalars,
+    Simulation,
+    TimedKernel,
+    Transfer,
+    simulate,
+    track,
+)
+
+
+def build_report(module: ModuleOp, machine: Machine, undonated_arena: int | None = None) -> Report:
+    """Simulate the npu-level `module` on `machine` and sum up. Raises SimulationError."""
+    return report_of(simulate(module, machine), undonated_arena, recorded_precision(module))
+
+
+def report_of(
+    simulation: Simulation, undonated_arena: int | None = None, precision: PrecisionRecord | None = None
+) -> Report:
+    """Sum up a simulation. precision: what the module records of its casts."""
+    kernels: dict[str, _KernelSum] = {}
+    host: dict[tuple[str, str | None], _HostSum] = {}
+    energy = _Energy(simulation.machine)
+    host_flops = host_calls = operations = 0
+    queues: dict[str, float] = {}
+    for step, times in simulation.flat():
+        queues[track(step)] = queues.get(track(step), 0.0) + step.microseconds * times
+        if isinstance(step, HostCall | Transfer):
+            host.setdefault((step.name, step.source), _HostSum()).add(step, times)
+            if isinstance(step, Transfer):
+                energy.device("gm", step.bytes * times)
+            else:
+                host_flops += step.elements * times
+                host_calls += times
+        elif isinstance(step, Scalars):
+            operations += step.operations * times
+        elif isinstance(step, Copy):
+            kernels.setdefault("copy", _KernelSum(None, simulation.machine)).copy(step, times, energy)
+        else:
+            name = step.kernel.name
+            found = kernels.setdefault("@" + name, _KernelSum(step.kernel, simulation.machine))
+            found.launch(step, times, energy)
+    reports = [total.report() for total in kernels.values()]
+    launches = sum(total.launches for total in kernels.values() if total.kernel is not None)
+    flops = sum(report.flops for report in reports)
+    microseconds = simulation.microseconds
+    joules = energy.joules(microseconds)
+    return Report(
+        target=simulation.machine.name,
+        microseconds=microseconds,
+        queues={queue: queues[queue] for queue in QUEUES if queue in queues},
+        cycles=sum(total.cycles for total in kernels.values()),
+        energy_joules=sum(joules.values()),
+        energy=joules,
+        memory=_memory(simulation, undonated_arena),
+        counts=counts_of(simulation),
+        kernels=reports,
+        host_ops=[total.report(name, source) for (name, source), total in host.items()],
+        host_scalars=HostScalarsReport(operations, operations * simulation.machine.host.scalar_us),
+        npu_flops_fraction=flops / (flops + host_flops) if flops + host_flops else 1.0,
+        npu_ops_fraction=launches / (launches + host_calls) if launches + host_calls else 1.0,
+        assumed_trips=list(simulation.assumed_trips),
+        assumed_branches=list(simulation.assumed_branches),
+        precision=precision,
+    )
+
+
+class _Energy:
+    """Picojoules by consumer, from the machine's energy table."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        own = [space.level for space in machine.spaces.values() if space.name not in (*LEVELS, "gm")]
+        self._picojoules: dict[str, float] = dict.fromkeys(
+            ("macs", "vector", "gm", "l2", "l1", "l0", "ub", *own), 0.0
+        )
+
+    def macs(self, dtype: str, count: int) -> None:
+        self._picojoules["macs"] += self._machine.energy.pj_per_mac[dtype] * count
+
+    def lanes(self, kind: str, cycles: int) -> None:
+        self._picojoules["vector"] += self._machine.energy.pj_per_lane[kind] * cycles
+
+    def device(self, level: str, count: int) -> None:
+        self._picojoules[level] += self._machine.energy.pj_per_byte[level] * count
+
+    def joules(self, microseconds: float) -> dict[str, float]:
+        """By consumer, with what the chip draws when idle over the whole time."""
+        found = {key: amount * 1e-12 for key, amount in self._picojoules.items()}
+        return {**found, "idle": self._machine.energy.idle_watts * microseconds * 1e-6}
+
+
+@dataclass
+class _HostSum:
+    """Adds up the calls of one host op and its transfers, or what the program reads of the device."""
+
+    calls: int = 0
+    bytes: int = 0
+    microseconds: float = 0.0
+    transfer: float = 0.0
+    compute: float = 0.0
+
+    def add(self, step: HostCall | Transfer, times: int) -> None:
+        self.microseconds += step.microseconds * times
+        if isinstance(step, HostCall):
+            self.calls += times
+            self.compute += step.compute_microseconds * times
+        else:
+            self.calls += times if step.control else 0
+            self.bytes += step.bytes * times
+            self.transfer += step.link_microseconds * times
+
+    def report(self, name: str, source: str | None) -> HostOpReport:
+        return HostOpReport(
+            name, self.calls, self.bytes, self.microseconds, self.transfer, self.compute, source
+        )
+
+
+class _KernelSum:
+    """Adds up the launches of one kernel, or the copies where there is no kernel. Times in cycles."""
+
+    def __init__(self, kernel: TimedKernel | None, machine: Machine) -> None:
+        self.kernel, self.machine = kernel, machine
+        self.launches = self.cycles = 0
+        self.microseconds = self.launch_microseconds = 0.0
+        self.pipes: Counter[str] = Counter()
+        self.limited: dict[str, Counter[str]] = {}
+        self.throttled: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.macs = self.flops = 0
+        self.products: Counter[str] = Counter()
+        self.lanes: Counter[str] = Counter()
+        self.modes: dict[str, str] = {}
+        self.source: str | None = None if kernel is None else kernel.source
+
+    def launch(self, step: Launch, times: int, energy: _Energy) -> None:
+        kernel, run = step.kernel, step.run
+        totals = kernel.totals
+        self._add(step, run.cycles, times)
+        for pipe, cycles in run.pipes.items():
+            self.pipes[pipe] += cycles * times
+            for level, amount in run.limited[pipe].items():
+                self.limited.setdefault(pipe, Counter())[level] += amount * times
+        if run.throttled is not None:
+            self.throttled[run.throttled] += run.cycles * times
+        self._move(run.hbm_bytes, run.l2_bytes, sum(totals.read), sum(totals.written), times, energy)
+        for dtype, count in totals.macs.items():
+            self.macs += count * times
+            energy.macs(dtype, count * times)
+        for kind, cycles in totals.lane_cycles.items():
+            energy.lanes(kind, cycles * times)
+        for level, count in totals.tile_bytes.items():
+            energy.device(level, count * times)
+        self.flops += totals.flops * times
+        for types, count in totals.products.items():
+            self.products[types] += count * times
+        for types, count in totals.lanes.items():
+            self.lanes[types] += count * times
+        chosen = chosen_mode(step.op)
+        if chosen is not None:
+            self.modes[chosen.name] = chosen.mode
+
+    def copy(self, step: Copy, times: int, energy: _Energy) -> None:
+        self._add(step, step.cycles, times)
+        self.throttled[HBM if step.hbm_bytes else L2_CACHE] += step.cycles * times
+        self._move(step.hbm_bytes, 2 * step.bytes - step.hbm_bytes, step.bytes, step.bytes, times, energy)
+        self.source = self.source or step.source
+
+    def _add(self, step: Launch | Copy, cycles: int, times: int) -> None:
+        self.launches += times
+        self.cycles += cycles * times
+        self.microseconds += step.microseconds * times
+        self.launch_microseconds += (step.microseconds - self.machine.cycles_to_microseconds(cycles)) * times
+
+    def _move(self, hbm: int, l2: int, read: int, write: int, times: int, energy: _Energy) -> None:
+        for key, amount in (("hbm", hbm), ("l2", l2), ("read", read), ("write", write)):
+            self.bytes[key] += amount * times
+        energy.device("gm", hbm * times)
+        energy.device("l2", (hbm + l2) * times)
+
+    def bound(self) -> str:
+        """What to improve first: the launch overhead, a bandwidth, or the busiest pipe and what slows it."""
+        if 2 * self.launch_microseconds > self.microseconds:
+            return "launch"
+        level, cycles = max(self.throttled.items(), key=lambda item: item[1], default=("", 0))
+        if 2 * cycles > self.cycles:
+            return level
+        if not self.pipes:
+            return "launch"
+        pipe = max(self.pipes, key=lambda name: self.pipes[name])
+        level, cycles = max(self.limited.get(pipe, {}).items(), key=lambda item: item[1], default=("", 0))
+        return f"{pipe} ({level})" if 2 * cycles > self.pipes[pipe] else pipe
+
+    def report(self) -> KernelReport:
+        kernel = self.kernel
+        return KernelReport(
+            name="copy" if kernel is None else kernel.name,
+            kind="copy" if kernel is None else kernel.kind,
+            launches=self.launches,
+            cores=1 if kernel is None else kernel.cores,
+            microseconds=self.microseconds,
+            launch_microseconds=self.launch_microseconds,
+            bound=self.bound(),
+            pipes={p: self.machine.cycles_to_microseconds(c) for p, c in sorted(self.pipes.items())},
+            bytes={key: self.bytes[key] for key in ("hbm", "l2", "read", "write")},
+            macs=self.macs,
+            flops=self.flops,
+            source=self.source,
+            macs_by_precision=dict(self.products),
+            lanes_by_precision=dict(self.lanes),
+            modes=self.modes,
+        )
+
+
+def _memory(simulation: Simulation, undonated_arena: int | None) -> MemoryReport:
+    machine = simulation.machine
+    if not simulation.donated_bytes:
+        undonated_arena = simulation.arena_bytes
+    spaces: dict[str, SpaceReport] = {}
+    for kernel in simulation.kernels.values():
+        for section in kernel.sections:
+            ends: Counter[str] = Counter()
+            for alloc in section.allocs:
+                kind = buffer(alloc.result)
+                amount = kind.slot_bytes * kind.slots
+                if alloc.address is None:
+                    ends[kind.space] += amount
+                else:
+                    ends[kind.space] = max(ends[kind.space], integer(alloc.address) + amount)
+            for space, peak in ends.items():
+                if space not in spaces or peak > spaces[space].peak_bytes:
+                    capacity = machine.spaces[space].bytes if space in machine.spaces else 0
+                    spaces[space] = SpaceReport(peak, capacity, kernel.name)
+    capacity = machine.spaces["gm"].bytes
+    return MemoryReport(
+        simulation.arena_bytes,
+        simulation.constant_bytes,
+        capacity,
+        spaces,
+        simulation.donated_bytes,
+        undonated_arena,
+    )
