@@ -57,7 +57,7 @@ def compile_with_levels(
     views: list[LevelView] = []
 
     def lowering(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> None:
-        views.extend(views_of(module, target, stages))
+        views[:] = views_of(module, target, stages)  # of two programs, those of the second: the one behind the packing
 
     return compile_with(lowering, source, *args, target=target, options=options), views
 

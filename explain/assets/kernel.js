@@ -64,10 +64,18 @@
     return { map, source };
   }
 
+  // What a kernel computes in, and the products that a configuration of quantization chose a mode for.
+  function computes(r) {
+    const [products, lanes] = [r.macs_by_precision, r.lanes_by_precision].map((counts) => Object.keys(counts).sort((a, b) => counts[b] - counts[a]).join(", "));
+    const modes = Object.entries(r.modes).map(([product, mode]) => `${product} in ${mode}`).join(", ");
+    const said = [products && `products in ${products}${modes && ` (${modes})`}`, lanes && `vector instructions in ${lanes}`].filter(Boolean).join(", ");
+    return said ? ` It computes ${said}.` : " It computes nothing.";
+  }
+
   function note(k, name) {
     const r = data.report.kernels.find((x) => x.name === name && x.kind !== "copy");
-    return `${r.launches > 1 ? `The longest of ${r.launches.toLocaleString("en")} launches` : "The one launch"}: ${cycles(k.cycles)} on ${r.cores > 1 ? `the heaviest of ${r.cores} cores` : "one core"}, after ${time(r.launch_microseconds / r.launches)} of launch. ` +
-      "A row per pipe, with the share of the time that it works; below, the memories of the core, address over time, one colour per buffer." +
+    return `${r.launches > 1 ? `The longest of ${r.launches.toLocaleString("en")} launches` : "The one launch"}: ${cycles(k.cycles)} on ${r.cores > 1 ? `the heaviest of ${r.cores} cores` : "one core"}, after ${time(r.launch_microseconds / r.launches)} of launch.` + computes(r) +
+      " A row per pipe, with the share of the time that it works; below, the memories of the core, address over time, one colour per buffer." +
       (k.complete ? "" : ` Instructions are shown up to cycle ${k.shown.toLocaleString("en")}.`) +
       (k.complete && k.shown > k.cycles ? ` The last cores get more of the bandwidth than is drawn: the launch ends ${k.shown - k.cycles} cycles earlier.` : "");
   }

@@ -1,7 +1,7 @@
 // The figures at the top, the cost table, and what is said of the kernel in focus.
 "use strict";
 (() => {
-  const { data, state, listeners, focus, bytes, time, many } = TW;
+  const { data, state, listeners, focus, bytes, time, many, PALETTE } = TW;
   const report = data.report, said = data.advice;
   const body = document.querySelector("#cost-table tbody");
   const head = document.querySelector("#cost-table thead");
@@ -14,9 +14,13 @@
       starting: 0, bound: "host", moved: 0, hbm: 0, macs: 0, source: null, opens: false, advice: said.host_scalars }] : []),
   ];
   const total = report.microseconds || 1;
+  // A kernel has the colour of the first types that it computes in; the same in the legend.
+  const precisionColour = new Map(report.by_precision.map((p, i) => [p.precision, PALETTE[i % PALETTE.length]]));
+  const swatch = (types) => { const i = document.createElement("i"); i.className = "swatch"; i.style.background = precisionColour.get(types.split(", ")[0]); return i; };
   const COLUMNS = [
     ["kernel", "name", (r, td) => code(td, r.name)],
     ["kind", "kind"],
+    ["precision", "precision", computes],
     ["launches", "launches", (r, td) => cell(td, r.launches ? r.launches.toLocaleString("en") : "")],
     ["cores", "cores", (r, td) => cell(td, r.cores || "")],
     ["time", "microseconds", (r, td) => cell(td, time(r.microseconds))],
@@ -30,7 +34,7 @@
     ["source", "source", (r, td) => code(td, (r.source || "").split("/").pop())],
   ];
   const NUMBERS = new Set(["launches", "cores", "time", "starting", "moved", "HBM", "MACs"]);
-  let sorted = { column: 4, down: true };
+  let sorted = { column: COLUMNS.findIndex(([title]) => title === "time"), down: true };
 
   function cell(td, text) { td.textContent = text; }
   function code(td, text) { const c = document.createElement("code"); c.textContent = text; td.append(c); }
@@ -40,6 +44,17 @@
     inner.style.width = `${(100 * share).toFixed(1)}%`;
     outer.append(inner);
     td.append(outer, `${(100 * share).toFixed(1)}%`);
+  }
+  function computes(r, td) {
+    if (!r.precision) return;
+    td.append(swatch(r.precision), r.precision);
+    const modes = Object.entries(r.modes);
+    if (!modes.length) return;
+    const t = document.createElement("span");
+    t.className = "tag mode";
+    t.textContent = [...new Set(modes.map(([, mode]) => mode))].join(", ");
+    t.title = modes.map(([name, mode]) => `${name}: ${mode}`).join("\n");
+    td.append(" ", t);
   }
   // What is said of launches is said once, of the program; a row has what else there is.
   function says(r, td) {
@@ -121,6 +136,28 @@
     }));
   }
 
+  // Share of the time and of the multiplications by the types that kernels compute in, as one bar and its legend.
+  function precisions() {
+    const place = document.getElementById("precisions"), shares = report.by_precision;
+    place.hidden = !shares.length;
+    if (!shares.length) return;
+    const macs = shares.reduce((n, p) => n + p.macs, 0);
+    const strip = document.createElement("span"), legend = document.createElement("span"), of = document.createElement("span");
+    strip.className = "strip"; legend.className = "legend"; of.className = "of"; of.textContent = "precision";
+    for (const p of shares) {
+      const part = document.createElement("i"), entry = document.createElement("span");
+      const share = `${(100 * p.microseconds / total).toFixed(1)}% of the time` + (p.macs ? `, ${(100 * p.macs / macs).toFixed(1)}% of the MACs` : "");
+      part.style.width = `${(100 * p.microseconds / total).toFixed(2)}%`;
+      part.style.background = precisionColour.get(p.precision);
+      part.title = `${p.precision}: ${share}`;
+      entry.dataset.precision = p.precision;
+      entry.append(swatch(p.precision), `${p.precision}: ${share}`);
+      strip.append(part);
+      legend.append(entry);
+    }
+    place.replaceChildren(of, strip, legend);
+  }
+
   function list(id, findings) {
     document.getElementById(id).replaceChildren(...findings.map((f) => {
       const li = document.createElement("li"), more = document.createElement("span");
@@ -139,5 +176,6 @@
   drawHead();
   draw();
   figures();
+  precisions();
   list("program-advice", said.program);
 })();

@@ -249,17 +249,49 @@ def test_the_page_shows_the_figures_of_the_report(browser: Any, looping: Path) -
     for kernel in report.kernels:
         cells = page.locator(f"#cost-table tr[data-kernel={kernel.name}] td").all_inner_texts()
         moved = kernel.bytes["read"] + kernel.bytes["write"]
-        assert cells[:5] == [
+        assert cells[:6] == [
             kernel.name,
             kernel.kind,
+            kernel.precision,
             str(kernel.launches),
             str(kernel.cores),
             duration(kernel.microseconds),
         ]
-        assert cells[5].strip() == f"{100 * kernel.microseconds / report.microseconds:.1f}%"
-        assert cells[7:10] == [kernel.bound, data_size(moved), data_size(kernel.bytes["hbm"])]
+        assert cells[6].strip() == f"{100 * kernel.microseconds / report.microseconds:.1f}%"
+        assert cells[8:11] == [kernel.bound, data_size(moved), data_size(kernel.bytes["hbm"])]
     assert opened.complaints == []
     page.close()
+
+
+def test_precision_is_shown_by_row_and_in_all(browser: Any, tmp_path: Path) -> None:
+    def net(w: jax.Array, v: jax.Array, x: jax.Array) -> jax.Array:
+        return jax.nn.softmax(x @ w) @ v
+
+    config = tw.QuantConfig("w8a8-dynamic", {"v": "f16"})
+    inputs = [jax.ShapeDtypeStruct(s, "float32") for s in ((256, 256), (256, 128), (256, 256))]
+    made = tw.compile(net, *inputs, options=tw.Options(quantization=config, weights=("w", "v")))
+    (tmp_path / "mixed.html").write_text(render(made), encoding="utf-8")
+    shown, report = Opened(browser, tmp_path / "mixed.html"), made.report()
+    assert not shown.complaints
+    head = shown.page.locator("#cost-table th").all_inner_texts()
+    place = head.index("precision")
+    for kernel in report.kernels:
+        row = shown.page.locator(f"#cost-table tr[data-kernel={kernel.name}] td").nth(place)
+        said = row.inner_text()
+        assert said.startswith(kernel.precision) and all(mode in said for mode in kernel.modes.values())
+        shown.page.locator(f"#cost-table tr[data-kernel={kernel.name}]").click()
+        note = shown.page.locator("#kernel-note")
+        for types in (*kernel.macs_by_precision, *kernel.lanes_by_precision):
+            assert types in note.inner_text()
+        assert all(f"{name} in {mode}" in note.inner_text() for name, mode in kernel.modes.items())
+    legend = shown.page.locator("#precisions .legend > span").all_inner_texts()
+    assert len(legend) == len(report.by_precision) > 1
+    macs = sum(row.macs for row in report.by_precision)
+    for row, text in zip(report.by_precision, legend, strict=True):
+        assert text.startswith(f"{row.precision}: {100 * row.microseconds / report.microseconds:.1f}% of the time")
+        assert not row.macs or f"{100 * row.macs / macs:.1f}% of the MACs" in text
+    colours = shown.page.locator("#precisions .swatch").evaluate_all("all => all.map(e => e.style.background)")
+    assert len(set(colours)) == len(colours)
 
 
 def test_every_row_says_something_and_launches_are_said_once(browser: Any, looping: Path) -> None:

@@ -22,7 +22,7 @@ from tilewright.backends import spans
 from tilewright.backends.simulator import Launch, simulate
 from tilewright.cli.main import main
 from tilewright.dialects.npu.streams import QUEUES
-from tilewright.explain import ExplainError, page_data, render
+from tilewright.explain import ExplainError, compile_with_levels, page_data, render
 from tilewright.explain.units import data_size, duration
 from tilewright.passes import pipeline
 from tilewright.passes.pins import parse_pins
@@ -315,6 +315,17 @@ def test_the_command_compiles_and_simulates_once(tmp_path: Path, monkeypatch: py
     assert [one["lines"] for one in page["levels"]] == [
         one["lines"] for one in json.loads(json.dumps(data("big")))["levels"]
     ]
+
+
+def test_a_packed_program_shows_what_runs_each_time() -> None:
+    inputs = [jax.ShapeDtypeStruct((64, 64), "float32")] * 2
+    options = tw.Options(quantization="w8a8-dynamic", weights="w")
+    made, views = compile_with_levels(lambda w, x: x @ w, *inputs, options=options)
+    assert [view.name for view in views] == ["graph", "tile", "npu"]
+    found = page_data(made, views=views)
+    assert found["report"] == made.report().to_dict()
+    assert {"w": "w8a8-dynamic"} in [k["modes"] for k in found["report"]["kernels"]]
+    assert found["report"]["by_precision"][0]["precision"]
 
 
 def test_a_source_that_changes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
