@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,7 +21,7 @@ from .donation import donate_inputs
 from .packing import compile_packed
 from .parameters import Parameters, title_of
 from .program import Lowering, Options, Program, compile_source, run_passes
-from .quantized import quantized_source
+from .quantized import module_values, quantized_source
 from .signature import CompileError, Signature, check_twin, physical
 from .sources import ProgramSource, Source, as_compile_error, called, main_results, origin_of
 
@@ -159,6 +161,7 @@ def verify(
     quick: bool = False,
     progress: Progress | bool = True,
     against: Callable[..., Any] | None = None,
+    min_sqnr: float | None = None,
     **kwargs: Any,
 ) -> Verification:
     """Compares a program's values after every pass, at every level, with JAX and with the pass before.
@@ -180,7 +183,10 @@ def verify(
             function is called at each step with its name, the steps done, and all steps (0: unknown).
         against: A JAX function to compare with, of the same arguments and outputs. By default it is the source, if
             that is a function. Without either, a program is compared with the values of the level that it is written
-            in: that tests the passes, not the program. `result.reference` names the reference.
+            in: that tests the passes, not the program. `result.reference` names the reference. What `options` quantize
+            is compared with its quantized twin in JAX, number by number, and with the function that was quantized, by
+            SQNR and cosine: `result.quantization` has both. Its SQNR may be 1 dB below the twin's.
+        min_sqnr: Of a quantized program, the least SQNR in dB that is `ok`.
         **kwargs: Keyword arguments of the function. One that is called as a parameter above is passed by position,
             or bound by a `functools.partial`.
 
@@ -192,14 +198,19 @@ def verify(
     """
     own = {"target": target, "options": options, "program": program, "stages": stages}
     own |= {"bisect": bisect, "quick": quick, "progress": progress is not True, "against": against}
+    own |= {"min_sqnr": min_sqnr}
     _check_own(source, args, {name: value not in (None, False) for name, value in own.items()}, "tw.verify")
+    quantized = options is not None and options.quantization is not None
+    quantized = quantized or (program is not None and program.origin.twin is not None)
+    if min_sqnr is not None and not (quantized and math.isfinite(min_sqnr)):
+        raise CompileError("tw.verify: min_sqnr is a number of decibels, of a program that options quantize")
     given = (source, args, kwargs, target, options or Options(), program, stages, bisect, quick)
     if not isinstance(progress, bool):
-        return _verify(*given, progress, against)
+        return _verify(*given, progress, against, min_sqnr)
     if not progress:
-        return _verify(*given, None, against)
+        return _verify(*given, None, against, min_sqnr)
     with showing("verifying", BAR_SECONDS) as say:
-        return _verify(*given, lambda what, done, steps: say(f"verifying: {what}", done, steps), against)
+        return _verify(*given, lambda what, done, steps: say(f"verifying: {what}", done, steps), against, min_sqnr)
 
 
 def _verify(
@@ -214,12 +225,13 @@ def _verify(
     quick: bool,
     progress: Progress | None,
     against: Callable[..., Any] | None,
+    least: float | None,
 ) -> Verification:
     """`verify`, which tells `progress` of each step."""
     from ..verification.run import verify_module as run_verification
 
     origin = (
-        program.source if program is not None else _chosen(origin_of(source, args, kwargs), options, target)
+        program.origin if program is not None else _chosen(origin_of(source, args, kwargs), options, target)
     )
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
@@ -227,14 +239,10 @@ def _verify(
     name = origin.name
     call = called(source, args, kwargs)
     flat = signature.flatten(name, *((call.args, call.kwargs) if call else (args, kwargs)))
-    # what is quantized computes other numbers than its source: without a twin, its own graph is the reference
-    exact = options.quantization is None and (program is None or program.options.quantization is None)
-    twin = (call if exact else None) if against is None else called(against, args, kwargs)
-    reference = None
-    if twin is not None:
-        reference = reference_values(twin)
-        if against is not None:
-            check_twin(name, main_results(module), title_of(against), reference)
+    compared = _references(origin, flat, call, against, args, kwargs)
+    given = compared.reference if compared.original is None else compared.original
+    if against is not None and given is not None:
+        check_twin(name, main_results(module), title_of(against), given)
     known = program
     if program is not None:
         target, options = program.target, program.options
@@ -260,7 +268,7 @@ def _verify(
         return run_verification(
             module,
             flat,
-            reference,
+            compared.reference,
             target or target_of(module) or DEFAULT_TARGET,
             options.stages() if stages is None else stages,
             execute if stages is None else None,
@@ -268,5 +276,39 @@ def _verify(
             bisect,
             quick,
             progress=progress,
-            against="JAX" if against is None else f"{title_of(against)} in JAX",
+            against=compared.name,
+            original=compared.original,
+            least=least,
         )
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """What a program's results are compared with. reference: flat results that they should have, None for those of the
+    program's own level; original: of a quantized program, those of what was quantized; name: of the reference."""
+
+    reference: list[Any] | None
+    original: list[Any] | None = None
+    name: str = "JAX"
+
+
+def _references(
+    origin: Source,
+    flat: Sequence[Any],
+    call: Call | None,
+    against: Callable[..., Any] | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> _Compared:
+    """What to compare a source's results with, by JAX: the function itself, or `against`. What is quantized computes
+    other numbers: it should have those of its twin, and come near those of the function."""
+    given = call if against is None else called(against, args, kwargs)
+    values = None if given is None else reference_values(given)
+    name = "JAX" if against is None else f"{title_of(against)} in JAX"
+    if origin.original is None or origin.twin is None:
+        return _Compared(values, name=name)
+    with as_compile_error():
+        twin = module_values(origin.twin(), flat)
+        if values is None:
+            values = module_values(origin.original.lower()[0], flat)
+    return _Compared(twin, values, "its quantized twin in JAX")

@@ -45,6 +45,10 @@ class PackedProgram(Program):
         self.packing, self.rest, self._split = packing, rest, split
         self._last: tuple[tuple[int, ...], Packed] | None = None
 
+    @property
+    def origin(self) -> Source:
+        return self._origin
+
     def pack(self, /, *args: Any, **kwargs: Any) -> Packed:
         """Runs what depends on the weights alone. It takes the arguments that hold them, in their order or by keyword;
         the program then takes the result in the place of each of them. Raises CompileError for arguments of another

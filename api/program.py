@@ -141,6 +141,11 @@ class Program:
         """Where the program came from."""
         return self._source
 
+    @property
+    def origin(self) -> Source:
+        """The source with all arguments: that of a packed program lacks the weights."""
+        return self._source
+
     def __repr__(self) -> str:
         said = kernels_text(sum(op.name == "npu.kernel" for op in self._module.ops))
         return f"<tilewright.Program {self._source.name}: {said} for {self.machine.name}>"

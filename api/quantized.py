@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.module import set_target, target_of
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.errors import PassError
-from ..passes.graph.products_named import name_arguments
+from ..passes.graph.products_named import main_function, name_arguments
 from ..passes.graph.quantize import quantize_module, read_config
 from ..passes.graph.recipes import QuantConfig
-from ..passes.pipeline import level_of
+from ..passes.pipeline import PIPELINE, level_of, run_stage
 from .signature import Signature
 from .sources import Source
+
+INTEGERS = "graph-simplify"
+"""The pass behind which products of quantized numbers are products of integers."""
 
 
 def named_module(origin: Source) -> tuple[ModuleOp, Signature]:
@@ -42,4 +46,35 @@ def quantized_source(
         set_target(module, chosen)
         return module, signature
 
-    return Source(lower, origin.name, origin.places)
+    def twin() -> ModuleOp:
+        module, _ = named_module(origin)
+        machine = Machine.load(target_of(module) or target or DEFAULT_TARGET)
+        return integer_module(module, machine, read_config(config), weights)
+
+    return Source(lower, origin.name, origin.places, origin, twin)
+
+
+def integer_module(
+    module: ModuleOp, machine: Machine, config: QuantConfig, weights: Sequence[str] | None = None
+) -> ModuleOp:
+    """A module that is quantized for a machine, in place, down to products of integers: what its numbers are, whatever
+    the machine makes of scales. Raises PassError."""
+    quantize_module(module, machine, config, weights, words=False)
+    for stage in PIPELINE:
+        run_stage(stage, module, machine.name)
+        if stage.name == INTEGERS:
+            break
+    return module
+
+
+def module_values(module: ModuleOp, flat: Sequence[Any]) -> list[Any] | None:
+    """The flat results of a module at the graph level, computed by JAX; None where it calls the host."""
+    import jax
+
+    from ..backends.interpreter.graph import GraphRunner, needs_host
+
+    main = main_function(module)
+    if needs_host(main):
+        return None
+    block = main.body.block
+    return jax.jit(lambda leaves: GraphRunner().block(block, dict(zip(block.args, leaves, strict=True))))(flat)

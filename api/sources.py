@@ -61,11 +61,14 @@ ProgramSource: TypeAlias = (
 @dataclass
 class Source:
     """Where a program came from; `lower()` gives a fresh module and its signature. places: for each argument by
-    position, its place in the call that it is part of; static ones are not there."""
+    position, its place in the call that it is part of; static ones are not there. original: of a source whose products
+    are quantized, what it was before; twin: gives a module of its own that computes the same numbers in JAX."""
 
     lower: Callable[[], tuple[ModuleOp, Signature]]
     name: str
     places: tuple[int, ...] | None = None
+    original: Source | None = None
+    twin: Callable[[], ModuleOp] | None = None
 
 
 class as_compile_error:

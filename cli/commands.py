@@ -52,11 +52,6 @@ def _verify(
     if twin is not None:
         check_takes(twin, inputs)
         options["against"] = twin.fn
-    elif args.quant_config and source.fn is not None:
-        from ..quantization.fake import fake_quant
-
-        weights = [w for w in args.weights.split(",") if w] or None
-        options["against"] = fake_quant(source.fn, args.quant_config, target=args.target, weights=weights)
     with working(f"verifying {source.name}") as say, user_code(*user_of(user)):
         options["progress"] = lambda what, done, steps: say(f"verifying {source.name}: {what}", done, steps)
         return verify(source.compiled, *inputs, target=args.target, **options)
@@ -111,6 +106,10 @@ def verify_passes(args: argparse.Namespace) -> int:
     if inputs is None:
         inputs = list(random_inputs(input_types(source.compiled)))
     options: dict[str, Any] = {"bisect": args.bisect, "options": options_of(args)}
+    if args.min_sqnr is not None:
+        if args.quant_config is None:
+            raise CliError("--min-sqnr is for programs that --quant-config quantizes")
+        options["min_sqnr"] = args.min_sqnr
     if args.stages is not None:
         options["stages"] = stages_of(args)
     found = _verify(args, source, inputs, **options)

@@ -136,6 +136,12 @@ def _add_verify(command: AddCommand) -> None:
         "--stages", metavar="FILE.py:NAME", help="passes to run instead: a sequence of pipeline stages"
     )
     verify.add_argument(
+        "--min-sqnr",
+        type=float,
+        metavar="DB",
+        help="with --quant-config: fail where the SQNR against the original is below so many dB",
+    )
+    verify.add_argument(
         "--flags", action="store_true", help="list flags that are not needed, and their cycles"
     )
 
@@ -179,14 +185,15 @@ def _add_quantize(command: AddCommand) -> None:
         "quantize", "quantize the products of a program with example data; write the configuration"
     )
     parser.add_argument(
-        "--data", metavar="D", help="batches: an .npz file of inputs (and labels), or FILE.py:FN"
+        "--data", metavar="D", help="batches: an .npz file of inputs (and labels), FILE.py:FN or MODULE:FN"
     )
-    parser.add_argument("--mode", default="w8a8", metavar="M", help="the mode of all products (default w8a8)")
+    parser.add_argument("--mode", default="", metavar="M", help="the mode of all products (default w8a8)")
     parser.add_argument(
         "--search",
         default="",
         metavar="MODES",
-        help="look for a mode of each product, from the most precise to the cheapest: f16,w8a16,w8a8",
+        help="look for a mode of each product, from the most precise of these to the cheapest; with --max-drop or "
+        "--plot and no --mode f16,w8a16,w8a8",
     )
     parser.add_argument(
         "--metric",
@@ -194,13 +201,15 @@ def _add_quantize(command: AddCommand) -> None:
         metavar="M",
         help="sqnr (default), cosine, accuracy, perplexity or FILE.py:FN",
     )
-    parser.add_argument("--max-drop", type=float, metavar="X", help="how far the metric may drop")
+    parser.add_argument(
+        "--max-drop", type=float, metavar="X", help="how far the metric may drop; without --mode, search for it"
+    )
     parser.add_argument(
         "--pin",
         action="append",
         default=[],
         metavar="P=M",
-        help="modes by name: \"params['head']*=f16,vision.*=i8\"",
+        help="modes by patterns of argument paths or kernels: 'vision.*=i8,text.*=f16,conv_0=w8a16'",
     )
     parser.add_argument(
         "--method",

@@ -30,6 +30,7 @@ def verification_dict(found: Verification) -> dict[str, Any]:
         "verdict": found.verdict,
         "hazards": found.hazards,
         "rounded": found.rounded or None,
+        "quantization": None if found.quantization is None else found.quantization.to_dict(),
         "levels": {level: finite(error) for level, error in found.levels.items()},
         "passes": [
             {
@@ -87,6 +88,8 @@ def print_verification(found: Verification) -> None:
         print(found.roundings())
     if found.open_share:
         print(found.openness())
+    if found.quantization is not None:
+        print("\n".join(found.quantization.sentences()))
     if {"npu typed", "npu bytes"} <= found.levels.keys():
         print(f"both memory modes {'agree bit for bit' if found.bitwise else 'DIFFER'}")
 

@@ -13,12 +13,14 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ..api.sources import as_compile_error
+from ..passes.errors import PassError
 from ..passes.graph.quantize import read_config
-from ..passes.graph.recipes import QuantConfig
+from ..passes.graph.recipes import QuantConfig, recipe_of
 from .common import CliError, os_message, working
 from .output import finite
 from .source import example_inputs, find_function, find_source, user_code
 
+DEFAULT_MODE = "w8a8"
 LABELS = "labels"
 """The array of a data file that is not an input."""
 
@@ -26,7 +28,7 @@ LABELS = "labels"
 def quantize(args: argparse.Namespace) -> int:
     """Prints the table of products, or of the front of a search, and writes the configuration."""
     from ..quantization.quantize import quantize as run
-    from ..quantization.search import search
+    from ..quantization.search import MODES, search
 
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs, True)
@@ -34,6 +36,11 @@ def quantize(args: argparse.Namespace) -> int:
         raise CliError(
             f"{args.source}: quantization looks at weights: give them with --inputs, or in {source.name}_inputs"
         )
+    searches = bool(args.search) or (
+        (args.max_drop is not None or args.plot is not None) and not (args.mode or args.quant_config)
+    )
+    if args.plot and not searches:
+        raise CliError("--plot draws the front of a search: give --search or --max-drop, and no --mode")
     data, labels = _data(args.data) if args.data else (None, None)
     pins = parse_mode_pins(args.pin)
     metric = _metric(args.metric)
@@ -41,9 +48,10 @@ def quantize(args: argparse.Namespace) -> int:
     common: dict[str, Any] = {"data": data, "labels": labels, "metric": metric, "method": args.method}
     common |= {"weights": weights, "target": args.target}
     who = (None, None) if source.fn is None else (source.path, source.fn)
-    with working(f"quantizing {source.name}"), user_code(*who):
-        if args.search:
-            modes = [m for m in args.search.split(",") if m]
+    with working(f"quantizing {source.name}") as say, user_code(*who):
+        common["progress"] = say
+        if searches:
+            modes = _words(args.search) or MODES
             found = search(source.compiled, *inputs, modes=modes, max_drop=args.max_drop, pins=pins, **common)
             if found.best is None:
                 raise CliError(
@@ -56,7 +64,7 @@ def quantize(args: argparse.Namespace) -> int:
                 found.plot(args.plot)
         else:
             with as_compile_error():
-                wanted = read_config(args.quant_config or args.mode)
+                wanted = read_config(args.quant_config or args.mode or DEFAULT_MODE)
             wanted = replace(wanted, pins={**pins, **wanted.pins})
             made = run(source.compiled, *inputs, config=wanted, recover=_words(args.recover), **common)
             drop = made.table.before - made.table.after
@@ -110,31 +118,36 @@ def _point(point: Any) -> dict[str, Any]:
 
 
 def parse_mode_pins(texts: Sequence[str]) -> dict[str, str]:
-    """Modes by patterns of products: `vision.*=w8a8,text.*=f16`. Raises CliError."""
+    """Modes by patterns of products or kernels: `vision.*=i8,text.*=f16`. Raises CliError."""
     pins: dict[str, str] = {}
-    for part in (p for text in texts for p in text.split(",") if p):
+    for part in (p.strip() for text in texts for p in text.split(",") if p.strip()):
         pattern, equals, mode = part.rpartition("=")
+        mode = mode.strip()
         if not equals or not pattern:
             raise CliError(f"--pin {part}: write PATTERN=MODE, as in \"params['head']*=f16\"")
-        pins[pattern] = {"i8": "w8a8", "f32": "origin"}.get(mode, mode)
+        try:
+            recipe_of(mode)
+        except PassError as error:
+            raise CliError(f"--pin {part}: {error}") from None
+        pins[pattern.strip()] = mode
     return pins
 
 
 def _metric(text: str) -> Any:
     """A metric by its name, or a function FILE.py:FN of results and labels."""
-    if ".py:" not in text:
+    if ":" not in text:
         return text
-    found = find_function(text).fn
+    found = find_function(text, "--metric").fn
     assert found is not None
     return found
 
 
 def _data(text: str) -> tuple[list[Any], list[Any] | None]:
     """Batches and their labels: from an .npz file whose arrays are the inputs, each with the batches along a first
-    dimension, and `labels`; or from a function FILE.py:FN without arguments that gives batches, or (batches, labels).
-    Raises CliError."""
-    if ".py:" in text:
-        spec = find_function(text)
+    dimension, and `labels`; or from a function FILE.py:FN or MODULE:FN without arguments that gives batches, or
+    (batches, labels). Raises CliError."""
+    if ":" in text and not text.endswith(".npz"):
+        spec = find_function(text, "--data")
         assert spec.fn is not None
         with user_code(spec.path, spec.fn):
             made = spec.fn()

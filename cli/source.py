@@ -86,12 +86,34 @@ def find_source(text: str) -> SourceSpec:
     return SourceSpec(file, name, fn, module)
 
 
-def find_function(text: str) -> SourceSpec:
-    """The Python function called `FILE.py:FN`. Raises CliError."""
-    source = find_source(text) if re.search(r"\.py(:|$)", text) else None
-    if source is None or source.fn is None:
-        raise CliError(f"{text}: --against needs a Python function, FILE.py:FN")
-    return source
+def find_function(text: str, option: str = "--against") -> SourceSpec:
+    """The Python function called `FILE.py:FN`, or `MODULE:FN` of a module that Python finds; option: what names it.
+    Raises CliError."""
+    if re.search(r"\.py(:|$)", text):
+        source = find_source(text)
+        if source.fn is not None:
+            return source
+    elif match := re.fullmatch(r"([A-Za-z_][\w.]*):(\w+)", text):
+        return _of_module(match[1], match[2], option)
+    raise CliError(f"{text}: {option} needs a Python function, FILE.py:FN")
+
+
+def _of_module(module: str, name: str, option: str) -> SourceSpec:
+    """A function of a module that is found on Python's path, or in the working directory."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or spec.origin is None:
+        raise CliError(f"{module}:{name}: Python finds no module {module}; {option} needs FILE.py:FN or MODULE:FN")
+    path = Path(spec.origin)
+    with user_code(path):
+        loaded = importlib.import_module(module)
+    fn = getattr(loaded, name, None)
+    if not callable(fn):
+        raise CliError(f"{module} has no function {name}")
+    return SourceSpec(path, name, fn, loaded)
 
 
 def find_stages(text: str) -> Sequence[Stage]:

@@ -14,12 +14,9 @@ from ..dialects.dtypes import limits as storage_limits
 from ..dialects.graph import ContractOp
 from ..passes.graph.products_named import NamedProduct, summed_dims
 from ..passes.graph.recipes import ProductChoice, QuantConfig
-from ..support.progress import showing
+from ..support.progress import Say, watched
 from . import observers
 from .traced import TracedSource, WatchingRunner, flat_inputs
-
-BAR_SECONDS = 2.0
-"""A calibration that takes longer shows how far it is."""
 
 ONE_SIDED = 0.1
 """Where numbers below zero reach less than this part of those above it, a zero point gains most of a bit."""
@@ -86,7 +83,7 @@ def gather(
     traced: TracedSource,
     batches: Sequence[Sequence[Any]],
     names: Iterable[str],
-    progress: bool = True,
+    progress: bool | Say = True,
     channels: bool = False,
     balances: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, Any]:
@@ -126,7 +123,7 @@ def collect(
     batches: Sequence[Sequence[Any]],
     states: Mapping[str, Any],
     update: Callable[[str, Any, Array], Any],
-    progress: bool = True,
+    progress: bool | Say = True,
 ) -> dict[str, Any]:
     """Runs a program on batches, by one jitted function, and gathers something of the inputs of products: `states` has
     what each begins with, and `update(name, state, input)` gives the next."""
@@ -139,7 +136,7 @@ def collect(
         return runner.states
 
     found = dict(states)
-    with showing("calibrating", BAR_SECONDS if progress else 1e9) as say:
+    with watched(progress, "calibrating") as say:
         for n, leaves in enumerate(batches):
             say(f"calibrating: batch {n + 1} of {len(batches)}", n, len(batches))
             found = step(found, leaves)

@@ -9,20 +9,16 @@ from typing import Any
 
 import jax
 from jax import Array
-from xdsl.dialects.builtin import ModuleOp
 
+from ..api.quantized import integer_module
 from ..api.sources import as_compile_error
 from ..backends.interpreter.graph import GraphRunner
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.products_named import main_function
-from ..passes.graph.quantize import quantize_module, read_config
+from ..passes.graph.quantize import read_config
 from ..passes.graph.recipes import QuantConfig
-from ..passes.pipeline import PIPELINE, run_stage
 from .modes import product_in_mode
 from .traced import ChangedRunner, TracedSource, trace_source
-
-INTEGERS = "graph-simplify"
-"""The pass behind which products of quantized numbers are products of integers."""
 
 
 def fake_quant(
@@ -101,18 +97,7 @@ def integer_function(
     traced: TracedSource, config: QuantConfig, machine: Machine
 ) -> Callable[[Sequence[Any]], list[Array]]:
     """What the quantized program gives for flat inputs, by its graph level."""
-    module = integer_module(traced, config, machine)
+    with as_compile_error():
+        module = integer_module(traced.module.clone(), machine, config)
     block = main_function(module).body.block
     return lambda leaves: GraphRunner().block(block, dict(zip(block.args, leaves, strict=True)))
-
-
-def integer_module(traced: TracedSource, config: QuantConfig, machine: Machine) -> ModuleOp:
-    """The module of a source when it is quantized for a machine, with products of integers."""
-    module = traced.module.clone()
-    with as_compile_error():
-        quantize_module(module, machine, config, words=False)
-        for stage in PIPELINE:
-            run_stage(stage, module, machine.name)
-            if stage.name == INTEGERS:
-                break
-    return module

@@ -8,34 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..api.signature import CompileError
+from ..verification.agreement import cosine, decibels, sqnr
 
 Metric = Callable[[Any, Any], float]
 """A number of a batch's outputs and its labels: the higher the better."""
-
-
-def sqnr(reference: Sequence[Any], outputs: Sequence[Any]) -> float:
-    """The signal-to-noise ratio of flat outputs in dB: 10 log10 of the sum of squares over that of errors."""
-    signal = sum(float(np.square(np.asarray(a, np.float64)).sum()) for a in reference)
-    noise = sum(
-        float(np.square(np.asarray(a, np.float64) - np.asarray(b, np.float64)).sum())
-        for a, b in zip(reference, outputs, strict=True)
-    )
-    return decibels(signal, noise)
-
-
-def decibels(signal: float, noise: float) -> float:
-    """10 log10(signal / noise); infinite without noise."""
-    if noise == 0:
-        return float("inf")
-    return 10 * float(np.log10(signal / noise)) if signal > 0 else float("-inf")
-
-
-def cosine(reference: Sequence[Any], outputs: Sequence[Any]) -> float:
-    """The cosine of the angle between flat outputs."""
-    a = np.concatenate([np.asarray(x, np.float64).ravel() for x in reference])
-    b = np.concatenate([np.asarray(x, np.float64).ravel() for x in outputs])
-    norms = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / norms if norms else 1.0
 
 
 def accuracy(logits: Any, labels: Any) -> float:
@@ -56,6 +32,8 @@ METRICS: dict[str, Metric] = {"accuracy": accuracy, "perplexity": perplexity}
 """Those that need labels. `sqnr` and `cosine` compare with the original instead."""
 
 COMPARED = {"sqnr": sqnr, "cosine": cosine}
+
+__all__ = ["COMPARED", "METRICS", "Metric", "accuracy", "cosine", "decibels", "perplexity", "scorer", "sqnr"]
 
 
 def scorer(

@@ -18,9 +18,11 @@ from ..dialects.graph.interface import element_of, shape_of
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.recipes import QuantConfig, Recipe
 from ..passes.graph.stored_weights import weight_blocks
+from ..support.progress import Say
 from .calibrate import batches_of, gather, with_scales
 from .fake import fake_quant, read
 from .measures import COMPARED, Metric, decibels, scorer
+from .pins import kernels_of, resolved_pins
 from .recovery import BALANCES, recovered
 from .traced import TracedSource, trace_source
 from .watching import product_noise
@@ -101,7 +103,7 @@ def quantize(
     weights: str | Sequence[str] | None = None,
     target: str | None = None,
     options: Options | None = None,
-    progress: bool = True,
+    progress: bool | Say = True,
     **kwargs: Any,
 ) -> Quantized:
     """Quantizes the products of a program that have weights, with scales from example data.
@@ -112,7 +114,8 @@ def quantize(
         data: Batches: for each the arguments that are no weights, as a tuple, or the only one of them. Shapes as in
             `args`.
         config: A mode for all products (`w8a8`, `w8a8-dynamic`, `w8a16`, `w4a16`, `w4a16-g32`, `w4a8`, `f8`, `f16`,
-            `bf16`, `origin`), a `tw.QuantConfig`, or the path of its file. Scales that it has are kept.
+            `bf16`, `origin`), a `tw.QuantConfig`, or the path of its file. Scales that it has are kept. A pin that fits
+            no product is one of kernels, by the names that the report of the program has that is not quantized.
         labels: What is right for each batch, for metrics that need it.
         metric: `sqnr`, `cosine`, `accuracy`, `perplexity`, or a function of a batch's result and its labels of which
             more is better.
@@ -121,7 +124,8 @@ def quantize(
         weights: The arguments that are weights, by names, paths or patterns of these; None: found by themselves.
         target: As for `tw.compile`.
         options: As for `tw.compile`; those of quantization and weights are set here.
-        progress: Whether a calibration of some seconds shows a bar.
+        progress: Whether it shows a bar where it takes some seconds; or a function, which is called at each step with
+            its name, the steps done, and all steps (0: unknown).
         **kwargs: Keyword arguments of the function.
 
     Raises:
@@ -133,6 +137,8 @@ def quantize(
     wanted = read(config)
     traced = trace_source(source, args, kwargs, patterns)
     _check_values(args)
+    pins = resolved_pins(wanted.pins, traced.names, lambda: kernels_of(source, args, kwargs, target))
+    wanted = replace(wanted, pins=pins)
     batches = batches_of(traced, source, args, kwargs, data)
     statics = [n for n in traced.names if wanted.choice(n).recipe.static and wanted.choice(n).scale is None]
     steps = (recover,) if isinstance(recover, str) else tuple(recover)

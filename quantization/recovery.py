@@ -30,6 +30,7 @@ from ..dialects.graph import ContractOp, ConvOp
 from ..dialects.graph.interface import shape_of
 from ..passes.graph.products_named import NamedProduct, feature_dims, summed_dims
 from ..passes.graph.recipes import ProductChoice, QuantConfig
+from ..support.progress import Say
 from . import balancing, learned, weights
 from .calibrate import collect, gather
 from .matrices import Matrices
@@ -39,7 +40,7 @@ from .traced import TracedSource, WatchingRunner
 ROWS = 4096
 """Learned rounding looks at no more rows of a product's input."""
 
-Step = Callable[[TracedSource, QuantConfig, Sequence[Sequence[Any]], bool], QuantConfig]
+Step = Callable[[TracedSource, QuantConfig, Sequence[Sequence[Any]], bool | Say], QuantConfig]
 
 
 def recovered(
@@ -47,7 +48,7 @@ def recovered(
     config: QuantConfig,
     batches: Sequence[Sequence[Any]],
     steps: Sequence[str],
-    progress: bool,
+    progress: bool | Say,
 ) -> QuantConfig:
     """The configuration with what some steps add to it. Raises CompileError for a step that there is not."""
     for step in steps:
@@ -105,7 +106,7 @@ def _balanced(
     traced: TracedSource,
     config: QuantConfig,
     batches: Sequence[Sequence[Any]],
-    progress: bool,
+    progress: bool | Say,
     alpha: Callable[[NamedProduct], float],
     chosen: Callable[[NamedProduct], bool],
 ) -> QuantConfig:
@@ -128,7 +129,7 @@ def _is_depthwise(product: NamedProduct) -> bool:
 
 
 def equalize(
-    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool
+    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool | Say
 ) -> QuantConfig:
     """Gives the input channels of products equal ranges. Weights of a depthwise convolution, which have a scale for
     each channel, take all of it; others half, as in cross-layer equalisation (Nagel et al. 2019, eq. 11)."""
@@ -147,7 +148,7 @@ def _has_integers(config: QuantConfig, product: NamedProduct) -> bool:
 
 
 def smooth(
-    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool
+    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool | Say
 ) -> QuantConfig:
     """SmoothQuant, with half of the range for each side, for matrix products (Xiao et al. 2022, eq. 4)."""
     return _balanced(
@@ -161,7 +162,7 @@ def smooth(
 
 
 def awq(
-    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool
+    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool | Say
 ) -> QuantConfig:
     """AWQ's factors of input channels, for matrix products (Lin et al. 2023)."""
     products = [p for p in _quantized(traced, config) if isinstance(p.op, ContractOp)]
@@ -216,7 +217,7 @@ def _matrices(products: Sequence[NamedProduct]) -> dict[str, Matrices]:
 
 
 def _hessians(
-    traced: TracedSource, batches: Sequence[Sequence[Any]], matrices: Mapping[str, Matrices], progress: bool
+    traced: TracedSource, batches: Sequence[Sequence[Any]], matrices: Mapping[str, Matrices], progress: bool | Say
 ) -> dict[str, Array]:
     """The sums of x x^T over the rows of the inputs of products."""
     starts = {name: m.start() for name, m in matrices.items()}
@@ -228,7 +229,7 @@ def _balance_of(choice: ProductChoice) -> Array | None:
 
 
 def gptq(
-    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool
+    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool | Say
 ) -> QuantConfig:
     """Rounds weights so that errors cancel on the data (Frantar et al. 2022)."""
     matrices = _matrices(_quantized(traced, config))
@@ -248,7 +249,7 @@ def gptq(
 
 
 def learn(
-    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool
+    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool | Say
 ) -> QuantConfig:
     """Learns which way each weight is rounded, on rows of the first batches (Nagel et al. 2020); not of convolutions
     with several groups."""
@@ -285,7 +286,7 @@ def _rows_of(traced: TracedSource, leaves: Sequence[Any], matrices: Matrices) ->
 
 
 def bias(
-    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool
+    traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool | Say
 ) -> QuantConfig:
     """Takes the mean error of each feature off, as it is on the data (Nagel et al. 2019, section 4.2)."""
     products = [p for p in traced.products if config.choice(p.name).recipe.weights is not None]

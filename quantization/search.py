@@ -21,14 +21,16 @@ from jax import Array, lax
 from ..api.compiling import compile
 from ..api.program import Options
 from ..api.signature import CompileError
+from ..api.sources import as_compile_error
 from ..dialects.graph import GraphOp
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.products_named import NamedProduct
-from ..passes.graph.recipes import ProductChoice, QuantConfig, recipe_of
-from ..support.progress import showing
+from ..passes.graph.recipes import ProductChoice, QuantConfig, fits, full_mode, recipe_of
+from ..support.progress import Say, watched
 from .calibrate import batches_of, gather, with_scales
 from .measures import COMPARED, Metric, scorer
 from .modes import product_in_mode
+from .pins import kernels_of, resolved_pins
 from .quantize import packed_patterns, weight_bytes
 from .traced import ChangedRunner, TracedSource, trace_source
 
@@ -192,7 +194,7 @@ def search(
     method: str = "auto",
     weights: str | Sequence[str] | None = None,
     target: str | None = None,
-    progress: bool = True,
+    progress: bool | Say = True,
     **kwargs: Any,
 ) -> QuantSearch:
     """Looks for the cheapest modes of a program's products that keep a metric.
@@ -202,6 +204,7 @@ def search(
     stay; max_drop: how far the metric may be below the original's, in its own units (in dB below the best for `sqnr`);
     the others as in `tw.quantize`. Raises CompileError as that does.
     """
+    modes = [full_mode(m) for m in modes]
     if len(modes) < 2 or len(set(modes)) != len(modes):
         raise CompileError(
             "a search needs at least two different modes, from the most precise to the cheapest"
@@ -212,8 +215,9 @@ def search(
     if not traced.products:
         raise CompileError(f"{traced.name} has no products with weights: there is nothing to quantize")
     batches = batches_of(traced, source, args, kwargs, data)
-    base = QuantConfig("origin", dict(pins or {}))
-    base.check_names(traced.names)
+    given = resolved_pins(pins or {}, traced.names, lambda: kernels_of(source, args, kwargs, target))
+    with as_compile_error():
+        base = QuantConfig("origin", given)
     ladders = {n: [base.mode_of(n)] if _is_pinned(base, n) else list(modes) for n in traced.names}
     needing = [n for n, ms in ladders.items() if any(recipe_of(m).static for m in ms)]
     statistics = gather(traced, batches, needing, progress)
@@ -232,35 +236,60 @@ def search(
         chosen = jnp.asarray([numbers[n] for n in switched.names], jnp.int32)
         return score([jax.device_get(switched.run(chosen, b)) for b in batches])
 
-    start = dict.fromkeys(ladders, 0)
-    walk, rows, found = [(start, measure(start))], [], 0
-    with showing("searching", 2.0 if progress else 1e9) as say:
-        alone = {}
-        for name, i in ((n, i) for n, ms in ladders.items() for i in range(1, len(ms))):
-            say(f"searching: {name} in {ladders[name][i]}", found, sum(len(m) - 1 for m in ladders.values()))
-            found += 1
-            value = measure({**start, name: i})
-            alone[name, i] = value
-            product = next(p for p in traced.products if p.name == name)
-            kept = weight_bytes(product, choices[name][i].recipe)
-            rows.append(SensitivityRow(name, ladders[name][i], value, walk[0][1] - value, kept))
-        for name, i in _order(traced, ladders, choices, alone, walk[0][1]):
-            numbers = {**walk[-1][0], name: i}
-            walk.append((numbers, measure(numbers)))
-    original = score(references) if metric not in COMPARED else walk[0][1]
-    points = _priced(
-        source, args, kwargs, traced, walk, choices, ladders, original, machine, base, patterns, max_drop
-    )
+    def price(numbers: Mapping[str, int], value: float) -> ParetoPoint:
+        config = replace(base, products={n: choices[n][k] for n, k in numbers.items()})
+        options = Options(quantization=config, weights=packed_patterns(traced, patterns))
+        report = compile(source, *args, target=machine.name, options=options, **kwargs).report()
+        kept = sum(weight_bytes(p, config.choice(p.name).recipe) for p in traced.products)
+        chosen = [ladders[n][k] for n, k in numbers.items()]
+        counts = {m: chosen.count(m) for m in dict.fromkeys(itertools.chain(*ladders.values()))}
+        return ParetoPoint(
+            config, value, original - value, report.microseconds, kept, report.energy_joules, counts
+        )
+
+    with watched(progress, "searching") as say:
+        walk, rows = _walked(traced, ladders, choices, measure, say)
+        original = score(references) if metric not in COMPARED else walk[0][1]
+        places = _places(walk, original, max_drop)
+        points = []
+        for n, i in enumerate(places):
+            say(f"searching: the cost of configuration {n + 1} of {len(places)}", n, len(places))
+            points.append(price(*walk[i]))
     allowed = [p for p in points if max_drop is None or p.drop <= max_drop]
     best = min(allowed, key=lambda p: (p.microseconds, p.drop), default=None)
     name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
     return QuantSearch(tuple(rows), tuple(points), best, name, original)
 
 
+def _walked(
+    traced: TracedSource,
+    ladders: Mapping[str, Sequence[str]],
+    choices: Mapping[str, Sequence[ProductChoice]],
+    measure: Callable[[Mapping[str, int]], float],
+    say: Say,
+) -> tuple[list[tuple[Mapping[str, int], float]], list[SensitivityRow]]:
+    """The way from the most precise modes of all products to the cheapest, each step with its metric; and what each
+    product costs the metric alone."""
+    start = dict.fromkeys(ladders, 0)
+    walk: list[tuple[Mapping[str, int], float]] = [(start, measure(start))]
+    steps = [(n, i) for n, modes in ladders.items() for i in range(1, len(modes))]
+    rows, alone = [], {}
+    best = walk[0][1]
+    for done, (name, i) in enumerate(steps):
+        say(f"searching: {name} in {ladders[name][i]}", done, 2 * len(steps))
+        alone[name, i] = value = measure({**start, name: i})
+        product = next(p for p in traced.products if p.name == name)
+        kept = weight_bytes(product, choices[name][i].recipe)
+        rows.append(SensitivityRow(name, ladders[name][i], value, best - value, kept))
+    for done, (name, i) in enumerate(_order(traced, ladders, choices, alone, best)):
+        say(f"searching: {name} in {ladders[name][i]}, too", len(steps) + done, 2 * len(steps))
+        numbers = {**walk[-1][0], name: i}
+        walk.append((numbers, measure(numbers)))
+    return walk, rows
+
+
 def _is_pinned(config: QuantConfig, name: str) -> bool:
-    return config.mode_of(name) != config.default or any(
-        config.mode_of(name) == m for m in config.pins.values()
-    )
+    return any(fits(name, pattern) for pattern in config.pins)
 
 
 def _order(
@@ -299,39 +328,11 @@ def _bits(choice: ProductChoice) -> int:
     return 16 if recipe.inputs == "i16" else 8
 
 
-def _priced(
-    source: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    traced: TracedSource,
-    walk: Sequence[tuple[Mapping[str, int], float]],
-    choices: Mapping[str, Sequence[ProductChoice]],
-    ladders: Mapping[str, Sequence[str]],
-    original: float,
-    machine: Machine,
-    base: QuantConfig,
-    patterns: Sequence[str] | None,
-    max_drop: float | None,
-) -> list[ParetoPoint]:
-    """Those of the walk whose cost is modelled: the ends, the last one that is allowed, and some between."""
+def _places(walk: Sequence[tuple[Mapping[str, int], float]], original: float, max_drop: float | None) -> list[int]:
+    """Which of the walk's configurations are compiled for their cost: the ends, the last one that is allowed, and some
+    between."""
     last = max(
         (i for i, (_, v) in enumerate(walk) if max_drop is None or original - v <= max_drop), default=0
     )
-    places = sorted(
-        {0, len(walk) - 1, last, *np.linspace(0, len(walk) - 1, POINTS - 1).round().astype(int).tolist()}
-    )
-    out = []
-    for i in places:
-        numbers, value = walk[i]
-        config = replace(base, products={n: choices[n][k] for n, k in numbers.items()})
-        options = Options(quantization=config, weights=packed_patterns(traced, patterns))
-        report = compile(source, *args, target=machine.name, options=options, **kwargs).report()
-        kept = sum(weight_bytes(p, config.choice(p.name).recipe) for p in traced.products)
-        modes = [ladders[n][k] for n, k in numbers.items()]
-        counts = {m: modes.count(m) for m in dict.fromkeys(itertools.chain(*ladders.values()))}
-        out.append(
-            ParetoPoint(
-                config, value, original - value, report.microseconds, kept, report.energy_joules, counts
-            )
-        )
-    return out
+    spread = np.linspace(0, len(walk) - 1, POINTS - 1).round().astype(int).tolist()
+    return sorted({0, len(walk) - 1, last, *spread})

@@ -62,6 +62,19 @@ def showing(what: str, after: float = 0.0) -> Iterator[Say]:
                 shown.stop()
 
 
+@contextmanager
+def watched(progress: bool | Say, what: str, after: float = 2.0) -> Iterator[Say]:
+    """Tells a caller's own function of each step; where `progress` is True shows a bar after so many seconds, where it
+    is False nothing."""
+    if not isinstance(progress, bool):
+        yield progress
+    elif not progress:
+        yield lambda said, done=0, steps=0: None
+    else:
+        with showing(what, after) as say:
+            yield say
+
+
 def _bar() -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, Task, TextColumn

@@ -79,10 +79,12 @@ class ExaminedModule:
 
 @dataclass
 class Standing:
-    """The program's results beside the reference. error, tolerance, ratio: as in a `Check`."""
+    """The program's results beside the reference. error, tolerance, ratio: as in a `Check`; exact: whether numbers that
+    equal the reference are not open, however large the tolerance."""
 
     reference: Sequence[Any] | None
     results: Sequence[Any]
+    exact: bool = False
     differences: list[Difference] = field(default_factory=list)
     error: float = 0.0
     tolerance: float = 0.0
@@ -101,13 +103,15 @@ class Standing:
         if allowed is not None and np.size(x):
             scale, finite = _scale(want), allowed[np.isfinite(allowed)]
             self.tolerance = max(self.tolerance, float(finite.max() if finite.size else 0) / scale)
-            self.open += int((~(allowed <= scale)).sum())
+            free = ~(np.broadcast_to(allowed, np.shape(x)) <= scale)
+            self.open += int((free & (np.asarray(x) != np.asarray(want)) if self.exact else free).sum())
 
 
 @dataclass
 class Examiner:
     """One program with its inputs, its reference (flat results, or None: the source's own level) and its stages.
-    further: steps that the caller takes after those of `run`, for `progress`."""
+    further: steps that the caller takes after those of `run`, for `progress`; exact: whether the reference is what the
+    program should give bit for bit, so that equal numbers are not open."""
 
     module: ModuleOp
     inputs: Sequence[Any]
@@ -118,6 +122,7 @@ class Examiner:
     cache: Cache = field(default_factory=Cache)
     progress: Progress | None = None
     further: int = 0
+    exact: bool = False
 
     def __post_init__(self) -> None:
         self.machine = Machine.load(self.target)
@@ -424,7 +429,7 @@ class Examiner:
             )
         ):
             return last
-        found = Standing(self.reference, results)
+        found = Standing(self.reference, results, self.exact)
         for i, x in enumerate(results if self.reference is not None else ()):
             want = known[i] if i < len(known) else None
             bound = self.tolerances[i] if i < len(self.tolerances) else None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.html import table_html
+from .agreement import QuantizedAgreement
 
 Progress = Callable[[str, int, int], None]
 """Is told what begins now, how many steps are done, and how many there are: 0 where nobody knows."""
@@ -197,6 +198,8 @@ class Verification:
     rounded: str = ""
     """The last pass that rounds to narrower types, such as graph-precision: from it on, the tolerance is that of the
     program as it is cast."""
+    quantization: QuantizedAgreement | None = None
+    """Of a program that a configuration quantizes: how far it is from its twin and from the original."""
 
     def __repr__(self) -> str:
         errors = ", ".join(f"{level} {error:.2g}" for level, error in self.levels.items())
@@ -206,6 +209,8 @@ class Verification:
             said += f"; first bad pass {bad.name}"
         if self.open_share:
             said += f"; {precise_percent(self.open_share)} of the numbers open"
+        if self.quantization is not None:
+            said += f"; SQNR {self.quantization.sqnr:.1f} dB"
         return said + ("" if self.bitwise else "; memory modes differ") + ">"
 
     def _repr_html_(self) -> str:
@@ -222,19 +227,24 @@ class Verification:
             for c in self.checks
         ]
         said = self.openness() if self.culprit is None else "; ".join(self.culprit.sentences())
-        said = "; ".join(filter(None, [self.roundings(), said]))
+        agreement = [] if self.quantization is None else self.quantization.sentences()
+        said = "; ".join(filter(None, [self.roundings(), said, *agreement]))
         title = f"{self.verdict}: largest error against {self.reference}, after each pass"
         return table_html(title, ["pass", "level", "error", "tolerance", "open", ""], rows, said)
 
     @property
     def ok(self) -> bool:
-        """Whether every row is, and both memory modes give the same bits."""
-        return self.bitwise and all(c.ok for c in self.checks)
+        """Whether every row is, both memory modes give the same bits, and a quantized program is as close to the
+        original as its twin."""
+        agrees = self.quantization is None or self.quantization.ok
+        return self.bitwise and agrees and all(c.ok for c in self.checks)
 
     @property
     def verdict(self) -> str:
-        """`ok`, `OPEN` where nothing is wrong but next to nothing of the results could be compared, or `FAILED`."""
-        return "FAILED" if not self.ok else "OPEN" if self.open_share >= NEARLY_ALL else "ok"
+        """`ok`, `OPEN` where nothing is wrong but next to nothing of the results could be compared, or `FAILED`. The
+        results of a quantized program are compared by their SQNR, too, so that they are not open."""
+        is_open = self.open_share >= NEARLY_ALL and self.quantization is None
+        return "FAILED" if not self.ok else "OPEN" if is_open else "ok"
 
     @property
     def open_share(self) -> float:
@@ -259,6 +269,11 @@ class Verification:
             return ""
         if self.open_share < NEARLY_ALL:
             return f"{share} of the results' numbers are open: rounding alone may change them by more than their size"
+        if self.quantization is not None:
+            return (
+                f"{share} of the results' numbers are open in some row, since rounding may move stored numbers by a "
+                "step: the SQNR bounds them"
+            )
         alone = any(c.isolated is not None for c in self.checks)
         judged = "each pass was judged alone, op by op" if alone else "the passes were not judged"
         return f"{share} of the results' numbers are open, since rounding alone may change them entirely: {judged}"

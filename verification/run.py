@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..passes.pipeline import PIPELINE, Stage, level_of
 from ..support.collector import collector_paused
+from .agreement import agreement
 from .bisect import SECONDS, Bisector
 from .compare import compare, same_bits
 from .examine import ExamineOptions, Examiner
@@ -46,13 +47,17 @@ def verify_module(
     cache: Cache | None = None,
     progress: Progress | None = None,
     against: str = "JAX",
+    original: Sequence[Any] | None = None,
+    least: float | None = None,
 ) -> Verification:
     """Verifies a module that a frontend or a file gave, on flat inputs.
 
     reference: flat results to compare with, None for the module's own level; execute: runs the compiled program,
     which is compared too; ahead: compiles it, on another thread while the passes are examined; bisect: stop at the
     first bad pass and explain it within about `seconds`; quick: only the compiled program, not each pass; cache:
-    compiled functions of earlier verifications; progress: is told of each step; against: what gave the reference.
+    compiled functions of earlier verifications; progress: is told of each step; against: what gave the reference;
+    original: of a quantized program, whose reference is its twin's, flat results of what was quantized; least: the SQNR
+    against these that is asked for, in dB.
     """
     deadline = time.process_time() + seconds
     cache = cache or Cache()
@@ -65,6 +70,7 @@ def verify_module(
     options = ExamineOptions(first=bisect)
     examiner = Examiner(module, inputs, target, reference, stages, options, cache, progress)
     examiner.further = len(MEMORIES) if execute is not None else 0
+    examiner.exact = original is not None
     compiling = _start(examiner, ahead, not quick) if ahead is not None else None
     if quick:
         examiner.source_only()
@@ -76,7 +82,9 @@ def verify_module(
         return _explained(examiner, deadline, against)
     result = Verification(examiner.checks, None, examiner.bitwise, against, examiner.hazards, target, examiner.rounded)
     if execute is not None and not any(f.kind in ("crash", "invalid") for f in examiner.failures):
-        _run(examiner, execute, result)
+        outputs = _run(examiner, execute, result)
+        if original is not None and reference is not None:
+            result.quantization = agreement(outputs, reference, original, least)
     return result
 
 
@@ -113,8 +121,8 @@ def _explained(examiner: Examiner, deadline: float, against: str) -> Verificatio
     return Verification(examiner.checks, culprit, examiner.bitwise, against, *ended)
 
 
-def _run(examiner: Examiner, execute: Execute, result: Verification) -> None:
-    """The rows of the compiled program."""
+def _run(examiner: Examiner, execute: Execute, result: Verification) -> Sequence[Any]:
+    """The rows of the compiled program; gives its results."""
     outputs: dict[str, Sequence[Any]] = {}
     for memory in MEMORIES:
         examiner.step(f"{RUN} ({memory} memory)")
@@ -123,3 +131,4 @@ def _run(examiner: Examiner, execute: Execute, result: Verification) -> None:
         examiner.row(RUN, "npu", memory, values)
     pairs = zip(outputs["typed"], outputs["bytes"], strict=True)
     result.bitwise &= all(same_bits(a, b) or compare(a, b, bits=True).ratio == 0 for a, b in pairs)
+    return outputs["typed"]

@@ -4,6 +4,7 @@ default = "w8a8"                                  # what no line below says othe
 
 [pins]
 "params['head']*" = "f16"                         # patterns of names, as the shell has them; the first that fits
+"vision.*" = "w8a8"                               # the same with dots: params['vision']['w1']
 
 [products."params['conv1_w']"]
 mode = "w8a8"
@@ -74,8 +75,18 @@ RECIPES = {
 """The modes by name. `w4a16-g32` has groups of 32 weights."""
 
 
+SHORT = {"i8": "w8a8", "i4": "w4a16", "f32": "origin"}
+"""Short names of modes, by the element type of the weights."""
+
+
+def full_mode(mode: str) -> str:
+    """The name of a mode for it or its short name."""
+    return SHORT.get(mode, mode)
+
+
 def recipe_of(mode: str) -> Recipe:
     """The recipe of a mode. Raises PassError for a mode that there is not."""
+    mode = full_mode(mode)
     found = re.fullmatch(r"(w[48]a16)-g(\d+)", mode)
     if found is not None and int(found[2]) > 0:
         base = RECIPES[found[1]]
@@ -86,7 +97,7 @@ def recipe_of(mode: str) -> Recipe:
     hint = (
         f"did you mean {close[0]!r}?"
         if close
-        else f"there are {', '.join(RECIPES)}, and w4a16-g32 for groups of 32"
+        else f"there are {', '.join(RECIPES)}, w4a16-g32 for groups of 32, and {', '.join(SHORT)} for short"
     )
     raise PassError(f"there is no mode {mode!r} of quantization; {hint}")
 
@@ -137,6 +148,10 @@ class QuantConfig:
     def __post_init__(self) -> None:
         for mode in (self.default, *self.pins.values(), *(p.mode for p in self.products.values())):
             recipe_of(mode)
+        object.__setattr__(self, "default", full_mode(self.default))
+        object.__setattr__(self, "pins", {p: full_mode(m) for p, m in self.pins.items()})
+        products = {n: replace(p, mode=full_mode(p.mode)) for n, p in self.products.items()}
+        object.__setattr__(self, "products", products)
         for name, product in self.products.items():
             if product.scale is not None and not (math.isfinite(product.scale) and product.scale > 0):
                 raise PassError(
@@ -226,8 +241,12 @@ class QuantConfig:
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Whether a name is one that a pattern of the shell describes; brackets stand for themselves."""
-    return fnmatchcase(name, re.sub(r"\[", "[[]", pattern))
+    """Whether a pattern of the shell describes a name; brackets stand for themselves. A name in brackets may also be
+    written with dots, with or without the argument that it is in: `params['vision']['w']` is `params.vision.w` and
+    `vision.w`, too."""
+    dotted = re.sub(r"\['([^']*)'\]|\[(\d+)\]", lambda m: f".{m[1] or m[2]}", name)
+    shapes = (name, dotted, dotted.partition(".")[2])
+    return any(shape and fnmatchcase(shape, re.sub(r"\[", "[[]", pattern)) for shape in shapes)
 
 
 def _product(name: str, entry: Any) -> ProductChoice:

@@ -40,14 +40,6 @@ def test_the_program_computes_what_its_twin_does(kind: str, mode: str) -> None:
         assert made.table.sqnr > LEAST[mode]
 
 
-@pytest.mark.parametrize("mode", [m for m in MODES if m != "origin"])
-def test_verification_takes_the_twin(mode: str) -> None:
-    net, params, x = NETS["mlp"](11)
-    made = tw.quantize(net, params, x, config=mode, progress=False)
-    options = tw.Options(quantization=made.config)
-    assert tw.verify(net, params, x, options=options, against=made.function, quick=True, progress=False).ok
-
-
 def test_the_gradient_is_straight_through() -> None:
     net, params, x = NETS["mlp"](5)
     made = tw.quantize(net, params, x, config="w8a8", progress=False)
