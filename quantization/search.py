@@ -37,6 +37,8 @@ from .traced import ChangedRunner, TracedSource, trace_source
 MODES = ("f16", "w8a16", "w8a8")
 """What is searched where nothing else is said, from the most precise to the cheapest."""
 
+_FRONT, _CHOSEN, _OTHER = "#1f6fb2", "#d1495b", "#9aa5b8"
+
 POINTS = 9
 """At most so many configurations are compiled for their cost."""
 
@@ -73,13 +75,20 @@ class ParetoPoint:
 @dataclass(frozen=True)
 class QuantSearch:
     """What was found. points: from the most precise configuration to the cheapest; front: those that no other beats in
-    metric and microseconds; best: the cheapest one whose drop is allowed, None where there is none."""
+    metric and microseconds; best: the cheapest one whose drop is allowed, None where there is none; original: the
+    metric that drops are counted from; allowed: the least that is accepted, None where all is."""
 
     sensitivity: tuple[SensitivityRow, ...]
     points: tuple[ParetoPoint, ...]
     best: ParetoPoint | None
     metric: str
     original: float
+    allowed: float | None = None
+
+    @property
+    def base(self) -> str:
+        """What the metric's drop is counted from."""
+        return "most precise" if self.metric in COMPARED else "original"
 
     @property
     def front(self) -> tuple[ParetoPoint, ...]:
@@ -95,63 +104,78 @@ class QuantSearch:
         )
 
     def __str__(self) -> str:
-        head = ["", self.metric, "drop", "us", "weights kB", "mJ", "products"]
+        head = ["", "#", self.metric, "drop", "us", "weights kB", "mJ", "products"]
         front = {id(p) for p in self.front}
         rows = [
             [
-                "*" if p is self.best else "+" if id(p) in front else "",
+                "*" if p is self.best else "+" if id(p) in front else "", str(number),
                 f"{p.metric:.4g}", f"{p.drop:.3g}", f"{p.microseconds:.1f}", f"{p.weight_bytes / 1e3:.1f}",
                 f"{p.energy_joules * 1e3:.3g}", p.said,
             ]
-            for p in self.points
+            for number, p in enumerate(self.points, 1)
         ]  # fmt: skip
         widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
         lines = [
             "  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in (head, *rows)
         ]
-        return "\n".join([*lines, f"original: {self.original:.4g}; + on the front, * chosen"])
+        return "\n".join([*lines, f"{self.base}: {self.original:.4g}; + on the front, * chosen"])
 
     def plot(self, path: str | Path) -> None:
-        """Draws the metric against microseconds. Raises CompileError where the file cannot be written."""
+        """Draws the metric against microseconds; each configuration has its number in the table, and those on the front
+        are named beside the plot. Raises CompileError where the file cannot be written."""
         import matplotlib
 
         matplotlib.use("Agg")
         from matplotlib import pyplot
 
-        figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
-        axes.plot(
-            [p.microseconds for p in self.points], [p.metric for p in self.points], "o", color="#999999"
-        )
-        ordered = sorted(self.front, key=lambda p: p.microseconds)
-        axes.plot(
-            [p.microseconds for p in ordered],
-            [p.metric for p in ordered],
-            "o-",
-            color="#1f6fb2",
-            label="front",
-        )
-        if self.best is not None:
-            axes.plot(
-                [self.best.microseconds],
-                [self.best.metric],
-                "*",
-                markersize=16,
-                color="#d1495b",
-                label="chosen",
-            )
-        for p in ordered:
-            axes.annotate(
-                p.said, (p.microseconds, p.metric), fontsize=7, xytext=(4, 4), textcoords="offset points"
-            )
+        figure, axes = pyplot.subplots(figsize=(9, 4.5), layout="constrained")
+        ordered = sorted(self.front, key=lambda p: (p.microseconds, p.metric))
+        front = [p.microseconds for p in ordered], [p.metric for p in ordered]
+        axes.plot(*front, "-", color=_FRONT, zorder=1, label="front")
+        axes.axhline(self.original, color=_OTHER, linewidth=1, linestyle="--", label=self.base)
+        if self.allowed is not None:
+            axes.axhline(self.allowed, color=_CHOSEN, linewidth=1, linestyle=":", label="allowed")
+        number = {id(p): str(n) for n, p in enumerate(self.points, 1)}
+        marked = {**dict.fromkeys(map(id, ordered), _FRONT), id(self.best): _CHOSEN}
+        for group in self._together():
+            place = group[0].microseconds, group[0].metric
+            colors = {marked.get(id(p), _OTHER) for p in group}
+            color = next(c for c in (_CHOSEN, _FRONT, _OTHER) if c in colors)
+            axes.plot(*([x] for x in place), "o", markersize=7, color=color, zorder=2)
+            said = ", ".join(number[id(p)] for p in group)
+            axes.annotate(said, place, fontsize=9, xytext=(6, 5), textcoords="offset points")
+        for p in (p for p in self.points if id(p) in marked):
+            said = f"{number[id(p)]}: {p.said}" + (" (chosen)" if p is self.best else "")
+            axes.plot([], [], "o", color=marked[id(p)], label=said)
+        axes.margins(0.08, 0.12)
         axes.set_xlabel("modelled microseconds")
-        axes.set_ylabel(self.metric)
-        axes.legend()
+        axes.set_ylabel("SQNR, dB" if self.metric == "sqnr" else self.metric)
+        axes.grid(color="#e3e7ee")
+        axes.set_axisbelow(True)
+        figure.legend(loc="outside right upper", frameon=False, fontsize=9)
         try:
-            figure.savefig(path)
+            figure.savefig(path, dpi=120)
         except (OSError, ValueError) as error:
             raise CompileError(f"{path}: {error}") from None
         finally:
             pyplot.close(figure)
+
+    def _together(self) -> list[list[ParetoPoint]]:
+        """The points in groups that lie on one place of the plot."""
+        places = [(p.microseconds, p.metric) for p in self.points]
+        wide, high = (max(x) - min(x) or 1.0 for x in zip(*places, strict=True))
+        groups: list[list[ParetoPoint]] = []
+        for p in self.points:
+            for group in groups:
+                if (
+                    abs(group[0].microseconds - p.microseconds) < 0.02 * wide
+                    and abs(group[0].metric - p.metric) < 0.04 * high
+                ):
+                    group.append(p)
+                    break
+            else:
+                groups.append([p])
+        return groups
 
 
 class SwitchedModes:
@@ -258,7 +282,8 @@ def search(
     allowed = [p for p in points if max_drop is None or p.drop <= max_drop]
     best = min(allowed, key=lambda p: (p.microseconds, p.drop), default=None)
     name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
-    return QuantSearch(tuple(rows), tuple(points), best, name, original)
+    limit = None if max_drop is None else original - max_drop
+    return QuantSearch(tuple(rows), tuple(points), best, name, original, limit)
 
 
 def _walked(
