@@ -240,6 +240,9 @@ def _verify(
     call = called(source, args, kwargs)
     flat = signature.flatten(name, *((call.args, call.kwargs) if call else (args, kwargs)))
     compared = _references(origin, flat, call, against, args, kwargs)
+    if least is not None and (compared.reference is None or stages is not None):
+        why = "passes of your own are run" if stages is not None else "it calls the host"
+        raise CompileError(f"{name}: min_sqnr is measured on the compiled program beside its twin in JAX, and {why}")
     given = compared.reference if compared.original is None else compared.original
     if against is not None and given is not None:
         check_twin(name, main_results(module), title_of(against), given)

@@ -41,6 +41,10 @@ def quantize(args: argparse.Namespace) -> int:
     )
     if args.plot and not searches:
         raise CliError("--plot draws the front of a search: give --search or --max-drop, and no --mode")
+    if args.max_drop is not None and not searches and args.metric == "sqnr":
+        raise CliError(
+            "--max-drop: the SQNR of the original is infinite: give --metric accuracy or cosine, or --search"
+        )
     data, labels = _data(args.data) if args.data else (None, None)
     pins = parse_mode_pins(args.pin)
     metric = _metric(args.metric)

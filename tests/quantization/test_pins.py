@@ -169,7 +169,7 @@ def test_a_drop_that_is_allowed_is_searched_for(folder: Path, capsys: pytest.Cap
     command = ["quantize", "two_towers_net.py:net", "--data", "two_towers_net.py:batches"]
     assert main([*command, "--max-drop", "99", "--plot", "front.png"]) == 0
     assert "* chosen" in capsys.readouterr().out and (folder / "front.png").exists()
-    assert main([*command, "--mode", "w8a8", "--max-drop", "99"]) == 0
+    assert main([*command, "--mode", "w8a8", "--max-drop", "0.1", "--metric", "cosine"]) == 0
     assert "* chosen" not in capsys.readouterr().out
 
 
@@ -183,6 +183,8 @@ def test_a_drop_that_is_allowed_is_searched_for(folder: Path, capsys: pytest.Cap
         (["--data", "two_towers_net:nothing"], "two_towers_net has no function nothing"),
         (["--metric", "two_towers_net.py:"], "say which function"),
         (["--mode", "w8a8", "--plot", "front.png"], "--plot draws the front of a search"),
+        (["--mode", "w8a8", "--max-drop", "9"], "--max-drop: the SQNR of the original is infinite"),
+        (["--mode", "w4a8", "--max-drop", "-1", "--metric", "cosine"], "cosine drops by"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import jsonschema
 import numpy as np
 import pytest
@@ -100,6 +101,24 @@ def test_what_is_asked_for_is_a_bound() -> None:
         assert found.ok is ok and found.verdict == ("ok" if ok else "FAILED")
         assert found.quantization is not None
         assert ("It DIFFERS: at least" in found.quantization.sentences()[1]) is not ok
+
+
+def test_a_bound_that_cannot_be_measured_is_refused() -> None:
+    net, params, x = NETS["mlp"](11)
+    options = tw.Options(quantization="w8a8-dynamic")
+    with pytest.raises(tw.CompileError, match="and passes of your own are run"):
+        tw.verify(net, params, x, options=options, stages=options.stages(), min_sqnr=9, progress=False)
+
+    def on_the_host(w: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.linalg.cholesky(jnp.eye(8) + x @ w)
+
+    w = np.zeros((4, 8), np.float32)
+    with pytest.raises(tw.CompileError, match="and it calls the host"):
+        tw.verify(on_the_host, w, np.zeros((8, 4), np.float32), options=options, min_sqnr=9, progress=False)
+    found = tw.verify(
+        on_the_host, w, np.zeros((8, 4), np.float32), options=options, quick=True, progress=False
+    )
+    assert found.ok and found.quantization is None and "own graph level" in found.reference
 
 
 def test_noise_beyond_the_twins_is_a_mistake() -> None:
