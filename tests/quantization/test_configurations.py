@@ -67,7 +67,7 @@ def test_mistakes_of_a_caller() -> None:
         "no product .params..w9",
         config=tw.QuantConfig(products={"params['w9']": tw.ProductChoice("f16")}),
     )
-    refused("no product fits the pin 'vision", config=tw.QuantConfig("f16", {"vision.*": "w8a8"}))
+    refused("no product and no kernel fits the pin 'vision", config=tw.QuantConfig("f16", {"vision.*": "w8a8"}))
     refused("there is no recovery 'magic'", recover="magic")
     refused("there is no metric 'taste'", metric="taste")
     refused("the metric needs labels", metric="accuracy")
