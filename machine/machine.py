@@ -112,6 +112,10 @@ class Machine:
         """The type in which the cube adds up products of `dtype`."""
         return "i32" if dtype.startswith(("i", "ui")) else "f32"
 
+    def multiplies(self, left: str, right: str) -> bool:
+        """Whether the cube multiplies a matrix of one element type by one of another."""
+        return left in self.cube and (left == right or right in self.cube[left].others)
+
     def holds(self, space: str, dtype: str) -> bool:
         """Whether an engine that works on a memory space of a core takes elements of a type there."""
         moved = self.vector.runs("copy", dtype)

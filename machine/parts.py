@@ -67,11 +67,13 @@ class Move:
 
 @dataclass(frozen=True)
 class CubeRate:
-    """The block of a matrix product that one cube finishes in one cycle."""
+    """The block of a matrix product that one cube finishes in one cycle; others: element types that the second matrix
+    may have beside the first one's own."""
 
     m: int
     k: int
     n: int
+    others: tuple[str, ...] = ()
 
     @property
     def macs(self) -> int:

@@ -336,9 +336,16 @@ def _cube(table: _Table) -> tuple[dict[str, CubeRate], dict[str, int]]:
     k0: dict[str, int] = {}
     for dtype in list(table.table):
         entry = table.child(dtype)
-        rates[dtype] = CubeRate(entry.integer("m"), entry.integer("k"), entry.integer("n"))
+        others = entry.texts("with") if "with" in entry.table else ()
+        rates[dtype] = CubeRate(entry.integer("m"), entry.integer("k"), entry.integer("n"), others)
         k0[dtype] = entry.integer("k0")
         entry.close()
+    for dtype, rate in rates.items():
+        for other in rate.others:
+            if other not in rates or k0[other] != k0[dtype]:
+                raise table.error(
+                    f"{dtype}.with", f"has '{other}', which the cube does not have in fractals as wide"
+                )
     return rates, k0
 
 

@@ -235,10 +235,11 @@ def refuse_product(machine: Machine, left: str, right: str, total: str, biased: 
     is `biased`; None where it does."""
     if biased and total not in machine.cube_biases:
         return f"begins {total} accumulators as a bias, for which {machine.name} has no path"
-    if left != right:
-        return f"multiplies {left} by {right}; the cube takes two matrices of one type"
     if left not in machine.cube:
         return f"multiplies {left}; the cube of {machine.name} takes {', '.join(machine.cube)}"
+    if not machine.multiplies(left, right):
+        pairs = "".join(f", or {t} by {' or '.join(r.others)}" for t, r in machine.cube.items() if r.others)
+        return f"multiplies {left} by {right}; the cube takes two matrices of one type{pairs}"
     if total != machine.accumulator(left):
         return f"adds products of {left} up in {total}; the cube does so in {machine.accumulator(left)}"
     return None
