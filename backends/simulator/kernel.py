@@ -108,9 +108,10 @@ class _Class:
 
 
 def lane_of(dtype: str) -> tuple[str, int]:
-    """(type of the vector unit's lane in the energy table, its bytes) of an element type: 64 bits are two lanes."""
+    """(type of the vector unit's lane in the energy table, its bytes) of an element type: 64 bits are two lanes, and
+    8-bit floats are bytes, which are only moved."""
     width = min(max(itemsize(dtype), 1), 4)
-    if is_float(dtype):
+    if is_float(dtype) and width > 1:
         return ("f32", 4) if width == 4 else ("f16", 2)
     return f"i{8 * width}", width
 

@@ -11,7 +11,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
 
 from ...machine import Machine
 from ..base import integer, text, to_ints
-from ..dtypes import itemsize, size
+from ..dtypes import dtype_name, itemsize, size
 from ..elementwise import FUNCTIONS, REDUCTION_FUNCTION, Function, formula
 from ..shapes import (
     check_arg_reduce,
@@ -61,6 +61,10 @@ class VectorOp(NpuOp):
     def refused_by(self, machine: Machine) -> str | None:
         return next(filter(None, (refuse_instruction(machine, *each) for each in self.instructions())), None)
 
+    def rated_dtype(self, machine: Machine) -> str:
+        """The element type whose rate the instruction has on a machine: the widest one that it touches."""
+        return vector_dtype(*self.main_operands())
+
     def lanes(self) -> int:
         return max(vector_elements(buffer(v)) for v in self.main_operands())
 
@@ -73,10 +77,11 @@ class VectorOp(NpuOp):
         return self._cost_of_lanes(machine, -(-self.lanes() * part // whole)) if part else Cost(1)
 
     def _cost_of_lanes(self, machine: Machine, lanes: int) -> Cost:
-        unit, dtype = machine.vector, vector_dtype(*self.main_operands())
+        unit, dtype = machine.vector, self.rated_dtype(machine)
         cycles = unit.cycles(self.instruction, dtype, lanes)
         if unit.bank_window_bytes and self.sources_collide(unit.bank_window_bytes):
-            cycles += -(-lanes * itemsize(dtype) // unit.repeat_bytes)  # each repeat is read twice
+            wide = itemsize(vector_dtype(*self.main_operands()))
+            cycles += -(-lanes * wide // unit.repeat_bytes)  # each repeat is read twice
         return Cost(cycles, elements=lanes)
 
     def sources_collide(self, window: int) -> bool:
@@ -124,6 +129,17 @@ class ElementwiseVectorOp(VectorOp):
 
     def computes_with(self) -> Sequence[SSAValue]:
         return self.sources()[self.FUNCTION.predicate :]
+
+    def rated_dtype(self, machine: Machine) -> str:
+        """Of an instruction between any two types, of different widths, the slower one has the rate."""
+        widest = super().rated_dtype(machine)
+        if self.FUNCTION.result != "any":
+            return widest
+        rates = machine.vector.rates.get(self.instruction, {})
+        names = (widest, *(dtype_name(buffer(v).element) for v in self.main_operands()))
+        return min(
+            (n for n in names if n == widest or itemsize(n) < itemsize(widest)), key=lambda n: rates.get(n, 0)
+        )
 
     def verify_(self) -> None:
         super().verify_()
