@@ -82,7 +82,7 @@ def compile_with(
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     options = options or Options()
-    origin = _chosen(origin_of(source, args, kwargs), options, target)
+    origin = _chosen(origin_of(source, args, kwargs, target), options, target)
     if options.weights is not None:
         return compile_packed(lowering, origin, target, options)
     return compile_source(lowering, origin, target, options)
@@ -131,10 +131,16 @@ def _donating(origin: Source, options: Options) -> Source:
 
 
 def lower(
-    source: ProgramSource, /, *args: Any, options: Options | None = None, **kwargs: Any
+    source: ProgramSource,
+    /,
+    *args: Any,
+    target: str | None = None,
+    options: Options | None = None,
+    **kwargs: Any,
 ) -> tuple[ModuleOp, list[Any]]:
-    """A source's module before any pass, and its arguments as the flat inputs of @main. Raises CompileError."""
-    origin = _chosen(origin_of(source, args, kwargs), options or Options(), None)
+    """A source's module for a target before any pass, and its arguments as the flat inputs of @main. Raises
+    CompileError."""
+    origin = _chosen(origin_of(source, args, kwargs, target), options or Options(), target)
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
     call = called(source, args, kwargs)
@@ -231,7 +237,9 @@ def _verify(
     from ..verification.run import verify_module as run_verification
 
     origin = (
-        program.origin if program is not None else _chosen(origin_of(source, args, kwargs), options, target)
+        program.origin
+        if program is not None
+        else _chosen(origin_of(source, args, kwargs, target), options, target)
     )
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()

@@ -27,6 +27,7 @@ from ..frontends import FrontendError, is_stablehlo, lower_function, lower_stabl
 from ..frontends.added import frontend_of, read_with
 from ..frontends.custom import private_parameters
 from ..frontends.text import TwError, decoded, find_tw
+from ..machine import Machine
 from ..passes.errors import PassError
 from ..support.plugins import Entry, PluginError
 from .calls import Call, call_of, parameters_of
@@ -124,16 +125,20 @@ def _stage(source: Any) -> str | None:
     return next((kind.__name__ for kind in found if isinstance(source, kind)), None)
 
 
-def origin_of(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Source:
-    """Where the program that `compile` is given comes from. Raises CompileError for what is none."""
+def origin_of(
+    source: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, target: str | None = None
+) -> Source:
+    """Where the program that `compile` is given comes from. target: the machine that it is lowered for, which runs what
+    is in element types of its own. Raises CompileError for what is none, MachineError for an unknown target."""
     kind, kwargs = _stage(source), kwargs or {}
+    machine = None if target is None else Machine.load(target)
     if kind in ("Traced", "Lowered"):
-        return _from_stage(source, args, kwargs)
+        return _from_stage(source, args, kwargs, machine)
     if kind == "Exported":
-        return _from_export(source, args, kwargs)
+        return _from_export(source, args, kwargs, machine)
     call = called(source, args, kwargs)
     if call is not None:
-        return _from_call(call, title_of(source), parameters_of(call))
+        return _from_call(call, title_of(source), parameters_of(call), machine)
     if kwargs:
         raise CompileError(
             f"{next(iter(kwargs))}= is given by keyword, which only functions of Python take: give inputs by position"
@@ -150,14 +155,14 @@ def origin_of(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     ):
         path = Path(source)
         content = _read(path)
-        return Source(lambda: _from_text(content, str(path)), path.name)
+        return Source(lambda: _from_text(content, str(path), machine), path.name)
     if isinstance(source, str) and _PYTHON.fullmatch(source):
         raise CompileError(
             f"{source}: give the function itself; only the command line looks for it in a file"
         )
     if isinstance(source, str | bytes):
         content = source if isinstance(source, bytes) else source.encode()
-        return Source(lambda: _from_text(content, None), "program")
+        return Source(lambda: _from_text(content, None, machine), "program")
     raise CompileError(f"cannot compile {described(source)}: give a function, StableHLO, or a path")
 
 
@@ -197,11 +202,13 @@ def _read(path: Path) -> bytes:
         raise CompileError(f"{path}: {error.strerror or error}") from None
 
 
-def _from_call(call: Call, name: str, parameters: Parameters) -> Source:
+def _from_call(call: Call, name: str, parameters: Parameters, machine: Machine | None) -> Source:
     args, kwargs = types_of(name, (call.args, call.kwargs), parameters)
     fn = call.fn
     return Source(
-        lambda: _with_signature(lower_function(fn, args, kwargs), parameters), name, call.places or None
+        lambda: _with_signature(lower_function(fn, args, kwargs, machine), parameters),
+        name,
+        call.places or None,
     )
 
 
@@ -226,7 +233,9 @@ def _from_plugin(entry: Entry, content: bytes, filename: str) -> tuple[ModuleOp,
     return module, Signature(main_inputs(module, filename))
 
 
-def _from_export(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Source:
+def _from_export(
+    exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any], machine: Machine | None
+) -> Source:
     """A `jax.export.Exported`, on arguments or else on those that it was exported with."""
     import jax
 
@@ -247,7 +256,7 @@ def _from_export(exported: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     elif jax.tree.structure((tuple(args), dict(kwargs))) != exported.in_tree:
         numbers = tuple((tuple(a.shape), "f32") for a in exported.in_avals)
         Signature(numbers, exported.in_tree, parameters=Parameters()).leaves(name, args, kwargs)
-    origin = _from_call(Call(exported.call, tuple(args), dict(kwargs)), name, Parameters())
+    origin = _from_call(Call(exported.call, tuple(args), dict(kwargs)), name, Parameters(), machine)
 
     def lower() -> tuple[ModuleOp, Signature]:
         try:
@@ -267,14 +276,16 @@ def _lowered(source: Any) -> Any:
     )
 
 
-def _from_stage(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Source:
+def _from_stage(
+    source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], machine: Machine | None
+) -> Source:
     """A `jax.stages.Lowered` or `Traced`; arguments, where there are any, have to be like those it has."""
     stage = _lowered(source)
     name = _name_of(stage)
     given = types_of(name, (tuple(args), dict(kwargs)), Parameters()) if args or kwargs else None
 
     def lower() -> tuple[ModuleOp, Signature]:
-        lowered = lower_staged(stage)
+        lowered = lower_staged(stage, machine)
         module, signature = _with_signature(lowered, _noted(lowered))
         _take_all(entry_of(module), signature, lowered.kept)
         if given is not None:
@@ -318,8 +329,8 @@ def _take_all(main: FuncOp, signature: Signature, kept: Sequence[int]) -> None:
     donate(main, [flags.get(i, False) for i in range(len(signature.inputs))])
 
 
-def _from_text(content: bytes, filename: str | None) -> tuple[ModuleOp, Signature]:
-    module = read_module(content, filename)
+def _from_text(content: bytes, filename: str | None, machine: Machine | None) -> tuple[ModuleOp, Signature]:
+    module = read_module(content, filename, machine)
     return module, Signature(main_inputs(module, filename or "the program"))
 
 
@@ -327,11 +338,12 @@ _TW = re.compile(rb"(?:\s|#[^\n]*\n)*(?:pub\s+)?(?:fn|const|param|import)\s+[\w\
 """How a .tw program starts; no line of MLIR does."""
 
 
-def read_module(content: bytes, filename: str | None) -> ModuleOp:
-    """A module from StableHLO (text or bytecode) or the text of one of our levels. Raises CompileError."""
+def read_module(content: bytes, filename: str | None, machine: Machine | None = None) -> ModuleOp:
+    """A module from StableHLO (text or bytecode), which is lowered for a machine, or the text of one of our levels.
+    Raises CompileError."""
     if is_stablehlo(content):
         with as_compile_error():
-            return lower_stablehlo(content, filename)
+            return lower_stablehlo(content, filename, machine)
     where = filename or "the program"
     if not content.strip():
         raise CompileError(f"{where}: there is nothing in it")

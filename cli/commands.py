@@ -189,7 +189,7 @@ def reduce_program(args: argparse.Namespace) -> int:
         raise CliError("--tests must be at least 1")
     stages = stages_of(args)
     with user_code(*user_of(source)):
-        module, flat = lower(source.compiled, *inputs, options=options_of(args))
+        module, flat = lower(source.compiled, *inputs, target=args.target, options=options_of(args))
     args.target = args.target or target_of(module) or DEFAULT_TARGET
     try:
         check = parse_check(args.check, args.shell, args.target, stages)

@@ -11,6 +11,7 @@ from xdsl.dialects.func import FuncOp
 
 from ..dialects.callbacks import Callback
 from ..dialects.graph.donation import donate
+from ..machine import Machine
 from .custom import private_parameters
 from .errors import FrontendError
 from .stablehlo import convert_module
@@ -58,9 +59,13 @@ def jit_arguments(fn: Any) -> JitArguments:
 
 
 def lower_function(
-    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    machine: Machine | None = None,
 ) -> Lowered:
-    """Trace `fn(*args, **kwargs)` and convert it; leaves are arrays, scalars or jax.ShapeDtypeStruct.
+    """Trace `fn(*args, **kwargs)` and convert it; leaves are arrays, scalars or jax.ShapeDtypeStruct. machine: the
+    device, whose own element types run there too.
 
     Arrays that `fn` closes over become constants. Raises whatever JAX raises while tracing `fn`.
     """
@@ -69,20 +74,20 @@ def lower_function(
     # Without keep_unused, @main would lose the inputs that fn ignores; custom calls follow the platform, and
     # the host of the device is a CPU.
     traced = jax.jit(fn, keep_unused=True).trace(*args, **(kwargs or {}))
-    made = lower_staged(traced.lower(lowering_platforms=("cpu",), **private_parameters()))
+    made = lower_staged(traced.lower(lowering_platforms=("cpu",), **private_parameters()), machine)
     donate(_main(made.module), donated_inputs(fn, args, kwargs or {}))
     return made
 
 
-def lower_staged(lowered: Any) -> Lowered:
-    """Convert what JAX has lowered already, a `jax.stages.Lowered`. Raises FrontendError."""
+def lower_staged(lowered: Any, machine: Machine | None = None) -> Lowered:
+    """Convert what JAX has lowered already, a `jax.stages.Lowered`, for a machine. Raises FrontendError."""
     from .bindings import functions, given_name, number_callbacks
 
     source: Any = lowered.compiler_ir("stablehlo")
     compile_args = lowered._lowering.compile_args
     number_callbacks(source, _callbacks(lowered))
     names = tuple(map(given_name, functions(source)["main"].regions[0].blocks[0].arguments))
-    module = convert_module(source)  # what it refuses is said before what follows from it
+    module = convert_module(source, machine)  # what it refuses is said before what follows from it
     avals, kept = _avals(lowered.in_avals), tuple(sorted(compile_args["kept_var_idx"]))
     if len(kept) != len(names):
         raise FrontendError(f"@main takes {len(names)} inputs where its signature has {len(kept)}")

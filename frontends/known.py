@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerType
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 
-from ..dialects.dtypes import COMPLEX, element_type
+from ..dialects.dtypes import element_type, names
 from ..dialects.graph import ELEMENTWISE, ConstantOp, WhileOp
 from ..dialects.graph.interface import element_of
+from ..machine import Machine
 
 NATIVE = frozenset(map(element_type, "f32 f16 bf16 i8 i16 i32 i64 ui8 ui16 ui32 ui64 i1".split()))
-"""Element types that the device computes with; ops on others run on the host."""
+"""Element types that every device computes with."""
 
-MOVABLE = NATIVE | {COMPLEX}
-"""Element types that the device moves, and adds up."""
+
+def native_types(machine: Machine | None) -> frozenset[Attribute]:
+    """Element types that a device computes with: those of all, and what the vector unit of this machine holds beside
+    them. Ops on others run on the host."""
+    if machine is None:
+        return NATIVE
+    return NATIVE | {element_type(name) for name in names() if machine.holds("ub", name)}
 
 
 def constant_value(value: SSAValue) -> np.ndarray | None:

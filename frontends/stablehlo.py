@@ -8,6 +8,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..machine import Machine
 from .errors import FrontendError
 from .uniform import PREFIX
 
@@ -42,8 +43,11 @@ def is_stablehlo(source: str | bytes) -> bool:
     )
 
 
-def lower_stablehlo(source: str | bytes, filename: str | None = None) -> ModuleOp:
-    """Convert StableHLO text, MLIR bytecode or a portable artifact; `filename` is for error messages.
+def lower_stablehlo(
+    source: str | bytes, filename: str | None = None, machine: Machine | None = None
+) -> ModuleOp:
+    """Convert StableHLO text, MLIR bytecode or a portable artifact; `filename` is for error messages, `machine` the
+    device, whose own element types run there too.
 
     Raises FrontendError if it is not valid MLIR, has no function @main, or uses dynamic shapes.
     """
@@ -52,7 +56,7 @@ def lower_stablehlo(source: str | bytes, filename: str | None = None) -> ModuleO
     from .bindings import parse
 
     _check_depth(source, filename)
-    module = _convert(parse(source, filename), filename)
+    module = _convert(parse(source, filename), filename, machine)
     for op in module.walk():
         problem = oversized(op)
         if problem is not None:
@@ -70,21 +74,21 @@ def _check_depth(source: str | bytes, filename: str | None) -> None:
         raise FrontendError(f"{filename or 'the program'}: regions are nested more than {DEEPEST} deep")
 
 
-def convert_module(module: Any) -> ModuleOp:
-    """Convert a module of jaxlib's MLIR bindings (`jaxlib.mlir.ir.Module`), which stays as it is.
+def convert_module(module: Any, machine: Machine | None = None) -> ModuleOp:
+    """Convert a module of jaxlib's MLIR bindings (`jaxlib.mlir.ir.Module`), which stays as it is, for a machine.
 
     Raises FrontendError if it has no function @main or uses dynamic shapes.
     """
-    return _convert(module, None)
+    return _convert(module, None, machine)
 
 
-def _convert(module: Any, filename: str | None) -> ModuleOp:
+def _convert(module: Any, filename: str | None, machine: Machine | None) -> ModuleOp:
     from .bindings import fold_shapes
     from .rules import ON_COMPLEX, ON_QUANTIZED, RULES, STRUCTURAL
     from .walk import DynamicShape, Walk
 
     def converted(module: Any) -> ModuleOp:
-        return Walk(module, filename, RULES, STRUCTURAL, ON_COMPLEX, ON_QUANTIZED).main()
+        return Walk(module, filename, RULES, STRUCTURAL, ON_COMPLEX, ON_QUANTIZED, machine).main()
 
     try:
         return converted(module)

@@ -36,11 +36,12 @@ from ..dialects.graph.attributes import Literal
 from ..dialects.graph.donation import donate
 from ..dialects.graph.interface import element_of, shape_of
 from ..dialects.quantized import quantized
+from ..machine import Machine
 from . import bindings
 from .bindings import Op, Value
 from .calls import CallPlan
 from .errors import FrontendError
-from .known import MOVABLE, NATIVE
+from .known import native_types
 from .uniform import PREFIX, uniform_type
 
 Property = int | str | Sequence[int] | Attribute
@@ -76,7 +77,8 @@ class Walk:
 
     rules: by op name, for ops whose operands and results all have element types of the device; structural:
     likewise, for any element types; on_complex: for those where some are complex numbers and the others of the device;
-    on_quantized: for those where some are quantized, and which work on quantized numbers.
+    on_quantized: for those where some are quantized, and which work on quantized numbers. machine: the device; None
+    for any.
     """
 
     def __init__(
@@ -87,8 +89,11 @@ class Walk:
         structural: Mapping[str, Rule],
         on_complex: Mapping[str, Rule],
         on_quantized: Mapping[str, Rule],
+        machine: Machine | None = None,
     ):
         self.filename = filename
+        self._native = native_types(machine)
+        self._movable = self._native | {COMPLEX}
         self._rules = rules
         self._structural = structural
         self._complex = on_complex
@@ -276,11 +281,12 @@ class Walk:
         """Whether the device has all of these: in an element type that it computes with or that it stores quantized
         numbers in, or complex numbers."""
         elements = [*(t.element_type for t in types), *map(element_of, args)]
-        return all(_kept(e) in MOVABLE for e in elements)
+        return all(_kept(e) in self._movable for e in elements)
 
     def native(self, args: Sequence[SSAValue], types: Sequence[TensorType]) -> bool:
         """Whether the device computes with the element types of all of these."""
-        return all(t.element_type in NATIVE for t in types) and all(element_of(a) in NATIVE for a in args)
+        elements = [*(t.element_type for t in types), *map(element_of, args)]
+        return all(e in self._native for e in elements)
 
     def _expanded(self, op: Op) -> Sequence[SSAValue] | None:
         """A CHLO function, or one of complex numbers, through its expansion into StableHLO; None where the host had

@@ -135,7 +135,7 @@ def quantize(
     patterns = (weights,) if isinstance(weights, str) else weights
     machine = Machine.load(target or DEFAULT_TARGET)
     wanted = read(config)
-    traced = trace_source(source, args, kwargs, patterns)
+    traced = trace_source(source, args, kwargs, patterns, target)
     _check_values(args)
     pins = resolved_pins(wanted.pins, traced.names, lambda: kernels_of(source, args, kwargs, target))
     wanted = replace(wanted, pins=pins)

@@ -235,7 +235,7 @@ def search(
         )
     patterns = (weights,) if isinstance(weights, str) else weights
     machine = Machine.load(target or DEFAULT_TARGET)
-    traced = trace_source(source, args, kwargs, patterns)
+    traced = trace_source(source, args, kwargs, patterns, target)
     if not traced.products:
         raise CompileError(f"{traced.name} has no products with weights: there is nothing to quantize")
     batches = batches_of(traced, source, args, kwargs, data)

@@ -48,11 +48,16 @@ class TracedSource:
 
 
 def trace_source(
-    source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], weights: Sequence[str] | None
+    source: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    weights: Sequence[str] | None,
+    target: str | None = None,
 ) -> TracedSource:
-    """Traces a source for arguments of such types. Raises CompileError for what cannot be traced or calls the host."""
+    """Traces a source for arguments of such types, and a target. Raises CompileError for what cannot be traced or calls
+    the host."""
     with as_compile_error():
-        origin = origin_of(source, args, kwargs)
+        origin = origin_of(source, args, kwargs, target)
         module, signature = named_module(origin)
         inline_calls(module)
         flags = mark_weights(module, weights)
