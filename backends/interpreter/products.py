@@ -18,16 +18,19 @@ from jax import Array, lax
 from .compiling import in_rows
 from .values import convert, reduce, settle
 
+_WIDENED = frozenset(map(np.dtype, (jnp.bfloat16, jnp.float8_e4m3fn, jnp.float8_e5m2)))
+"""Types whose products XLA on the CPU has only in f32 in some forms, and refuses in others when they run."""
+
 _ACCUMULATOR = {
     np.dtype(np.float32): np.dtype(np.float32),
     np.dtype(np.float16): np.dtype(np.float32),
-    np.dtype(jnp.bfloat16): np.dtype(np.float32),
+    **dict.fromkeys(_WIDENED, np.dtype(np.float32)),
     np.dtype(np.int8): np.dtype(np.int32),
 }
 
 
 def accumulator(operand: np.dtype, result: np.dtype) -> np.dtype:
-    """The dtype that products of `operand` add up in: f32 for f16, bf16, f32; i32 for i8; else the
+    """The dtype that products of `operand` add up in: f32 for f32 and narrower floats; i32 for i8; else the
     result's."""
     return _ACCUMULATOR.get(np.dtype(operand), np.dtype(result))
 
@@ -41,8 +44,7 @@ batch, or taken from a transposed right side have never either (k = 1..512). Sma
 
 def dot_general(a: Array, b: Array, dimension_numbers: Any, dtype: np.dtype) -> Array:
     """A product in `dtype` (see `accumulator`); operands of other dtypes are converted to it first."""
-    # of bf16, XLA on the CPU has some products only in f32, and refuses the others when they run
-    if np.dtype(a.dtype) not in _ACCUMULATOR or a.dtype != b.dtype or a.dtype == jnp.bfloat16:
+    if np.dtype(a.dtype) not in _ACCUMULATOR or a.dtype != b.dtype or np.dtype(a.dtype) in _WIDENED:
         a, b = convert(a, dtype), convert(b, dtype)
     if not jnp.issubdtype(dtype, jnp.floating):
         return lax.dot_general(a, b, dimension_numbers, preferred_element_type=dtype)

@@ -15,12 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ...dialects.dtypes import name_of_numpy
+from ...dialects.dtypes import limits, name_of_numpy
 from ...dialects.elementwise import REDUCTION_FUNCTION, function_named, identity, value_of
 from ...dialects.scalars import convert, is_floating, settle
 from .compiling import in_rows
 
-NARROW_FLOATS = (np.dtype(np.float16), np.dtype(jnp.bfloat16))
+NARROW_FLOATS = tuple(map(np.dtype, (jnp.float16, jnp.bfloat16, jnp.float8_e4m3fn, jnp.float8_e5m2)))
+"""Floats that are added up and multiplied in f32."""
 
 
 def full(shape: Sequence[int], value: float | int | bool, dtype: np.dtype) -> Array:
@@ -215,7 +216,11 @@ def drained(op: Any, x: Array, dtype: np.dtype, words: Array | None = None) -> A
         return convert(x, dtype)
     scaled = lax.mul(convert(x, np.dtype(np.float32)), factor)
     if dtype.kind not in "iu":
-        return convert(settle(scaled), dtype)
+        scaled = settle(scaled)
+        if dtype.itemsize == 1:
+            low, high = map(np.float32, limits(name_of_numpy(dtype)))
+            scaled = lax.clamp(low, scaled, high)
+        return convert(scaled, dtype)
     info, zero = np.iinfo(dtype), 0 if op.zero is None else op.zero.value.data
     whole = lax.add(lax.round(scaled, lax.RoundingMethod.TO_NEAREST_EVEN), np.float32(zero))
     return convert(lax.clamp(np.float32(info.min), whole, np.float32(info.max)), dtype)
@@ -235,7 +240,7 @@ def combine(kind: str) -> Callable[[Array, Array], Array]:
 
 
 def widened(kind: str, x: Array) -> Array:
-    """The dtype in which a reduction runs: sums and products of f16 and bf16 are in f32 and rounded once."""
+    """The dtype in which a reduction runs: sums and products of narrower floats are in f32 and rounded once."""
     return convert(x, np.dtype(np.float32)) if kind in ("sum", "prod") and x.dtype in NARROW_FLOATS else x
 
 
