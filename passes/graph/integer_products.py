@@ -1,9 +1,10 @@
-"""Products of scaled integers as scaled products of integers: what quantized layers are, however they are written.
+"""Products of scaled 8-bit numbers as scaled products of these: what quantized layers are, however they are written.
 
     (float(p) - 3) * a  times  float(q) * b[n]    becomes    float(sum (p - 3) q) * a * b[n]
 
-The cube multiplies 8-bit integers at several times the rate of floats, and their i32 sums are exact. A scale may be a
-number or go along dimensions that the product keeps; it need not be known when the program is compiled.
+The cube multiplies 8-bit integers at several times the rate of wider floats, and their i32 sums are exact; so does it
+8-bit floats, where it has them, whose products are exact in f32. A scale may be a number or go along dimensions that
+the product keeps; it need not be known when the program is compiled.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import integer, ints, to_ints
-from ...dialects.dtypes import dtype_name, is_float, is_integer, limits, tensor
+from ...dialects.dtypes import dtype_name, is_float, is_integer, itemsize, limits, tensor
 from ...dialects.graph import (
     ELEMENTWISE,
     BroadcastOp,
@@ -30,6 +31,7 @@ from ...dialects.graph import (
     TransposeOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
+from ...machine import Machine
 from ..access import splat_of
 from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder, TensorBuilder
@@ -41,6 +43,12 @@ STORED = ("i8", "ui8")
 """The integers that the cube multiplies, or that become those."""
 
 
+def stored_types(machine: Machine) -> tuple[str, ...]:
+    """The 8-bit types that the cube of a machine multiplies, or that become those."""
+    integers = STORED if "i8" in machine.cube else ()
+    return (*integers, *(name for name in machine.cube if is_float(name) and itemsize(name) == 1))
+
+
 @dataclass
 class Factor:
     """What numbers are multiplied by: a tensor. dims: which one of theirs each of its dimensions is that is not 1."""
@@ -50,9 +58,9 @@ class Factor:
 
 
 @dataclass
-class ScaledIntegers:
-    """Numbers that are integers less a zero point, times factors: `stored` behind the ops `moves` (the last one
-    first)."""
+class ScaledNumbers:
+    """Numbers that are 8-bit ones, integers less a zero point, times factors: `stored` behind the ops `moves` (the last
+    one first)."""
 
     stored: SSAValue
     zero: int = 0
@@ -84,9 +92,9 @@ class ScaledIntegers:
         return found
 
 
-def scaled_integers(value: SSAValue) -> ScaledIntegers | None:
-    """How a tensor of floats is made of integers of 8 bits; None where it is not."""
-    found = ScaledIntegers(value)
+def scaled_numbers(value: SSAValue, kinds: Sequence[str]) -> ScaledNumbers | None:
+    """How a tensor of floats is made of numbers of 8 bits, of one of the types `kinds`; None where it is not."""
+    found = ScaledNumbers(value)
     while isinstance(found.stored.owner, MOVES):
         found.moves.append(found.stored.owner)
         found.stored = found.stored.owner.x
@@ -98,12 +106,12 @@ def scaled_integers(value: SSAValue) -> ScaledIntegers | None:
         if rest is left and not _multiplies(found, right):
             return None
         found.stored = rest
-    return found if _shifted(found) else None
+    return found if _shifted(found, kinds) else None
 
 
-def _shifted(found: ScaledIntegers) -> bool:
+def _shifted(found: ScaledNumbers, kinds: Sequence[str]) -> bool:
     """Takes in a conversion from what is stored, and a zero point that is subtracted before it or behind it."""
-    while dtype_name(element_of(found.stored)) not in STORED:
+    while (kind := dtype_name(element_of(found.stored))) not in kinds:
         op = found.stored.owner
         if isinstance(op, (ELEMENTWISE["sub"], ELEMENTWISE["add"])) and not found.zero:
             sign = 1 if isinstance(op, ELEMENTWISE["sub"]) else -1
@@ -113,15 +121,23 @@ def _shifted(found: ScaledIntegers) -> bool:
             if number is None or number != int(number):
                 return False
             found.zero, found.stored = sign * int(number), rest
-        elif isinstance(op, ELEMENTWISE["convert"]) and is_integer(element_of(op.operands[0])):
+        elif isinstance(op, ELEMENTWISE["convert"]) and _keeps(op.operands[0], kind, kinds):
             found.stored = op.operands[0]
         else:
             return False
-    low, high = limits(dtype_name(element_of(found.stored)))
+    if is_float(kind):
+        return not found.zero
+    low, high = limits(kind)
     return low <= found.zero <= high
 
 
-def _multiplies(found: ScaledIntegers, value: SSAValue) -> bool:
+def _keeps(value: SSAValue, kind: str, kinds: Sequence[str]) -> bool:
+    """Whether a conversion to the type `kind` keeps 8-bit numbers, or integers, as they are."""
+    name = dtype_name(element_of(value))
+    return is_integer(name) or (name in kinds and is_float(kind))
+
+
+def _multiplies(found: ScaledNumbers, value: SSAValue) -> bool:
     """Takes in a factor: a number, or a tensor that is broadcast."""
     number = splat_of(value)
     if number is not None:
@@ -140,40 +156,56 @@ def _multiplies(found: ScaledIntegers, value: SSAValue) -> bool:
     return True
 
 
-class ProductOfIntegers(GraphPattern):
-    """A product of scaled 8-bit integers is the product of the integers, which is scaled.
+class ProductOfStored(GraphPattern):
+    """A product of scaled 8-bit numbers is the product of these numbers, which is scaled.
 
-    Only where the cube has such products, and their sums do not overflow.
+    Only where the cube has such products, and sums of integers do not overflow.
     """
 
-    name = "product-of-integers"
+    name = "product-of-stored"
 
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ContractOp | ConvOp, rewriter: PatternRewriter, /) -> None:
-        if "i8" not in self.machine.cube or not is_float(element_of(op.result)):
+        kinds = stored_types(self.machine)
+        operands = {dtype_name(element_of(v)) for v in (op.lhs, op.rhs)}
+        if not is_float(element_of(op.result)) or operands & {*kinds}:
             return
-        left, right = scaled_integers(op.lhs), scaled_integers(op.rhs)
-        if left is None or right is None or _terms(op) * 255 * 255 >= 2**31:
+        left, right = scaled_numbers(op.lhs, kinds), scaled_numbers(op.rhs, kinds)
+        if left is None or right is None or not self._multiplies(op, left.stored, right.stored):
             return
         places = _places(op)
         kept = left.kept(places[0]), right.kept(places[1])
         if kept[0] is None or kept[1] is None:
             return
-        build = RewriteBuilder(rewriter)
-        a, za = signed(build, left.moved(build), [left.zero])
-        b, zb = signed(build, right.moved(build), [right.zero])
-        if isinstance(op, ContractOp):
-            total = contraction(build, op, a, za[0], b, zb)
-        else:
-            total = convolution(build, op, a, za[0], b, zb)
-        x = build.convert(total, f32)
-        out = shape_of(op.result)
+        build, out = RewriteBuilder(rewriter), shape_of(op.result)
+        x = build.convert(_product(build, op, left, right), f32)
         known = float(np.float32(left.known * right.known))
         if known != 1:
             x = build.elementwise("mul", x, build.constant(known, out, f32))
         for factor in (*kept[0], *kept[1]):
             x = build.elementwise("mul", x, _over(build, factor, out))
         rewriter.replace(op, (), [build.convert(x, element_of(op.result))])
+
+    def _multiplies(self, op: ContractOp | ConvOp, left: SSAValue, right: SSAValue) -> bool:
+        """Whether the cube has the product of two tensors of stored numbers."""
+        a, b = (dtype_name(element_of(v)) for v in (left, right))
+        if is_float(a) or is_float(b):
+            return self.machine.multiplies(a, b)
+        return _terms(op) * 255 * 255 < 2**31
+
+
+def _product(
+    build: TensorBuilder, op: ContractOp | ConvOp, left: ScaledNumbers, right: ScaledNumbers
+) -> SSAValue:
+    """The sums of products of stored numbers: of integers less their zero points in i32, of floats in f32."""
+    a, b = left.moved(build), right.moved(build)
+    if is_float(element_of(a)):
+        return build.add(type(op), [a, b], tensor(shape_of(op.result), f32), **op.properties)
+    a, za = signed(build, a, [left.zero])
+    b, zb = signed(build, b, [right.zero])
+    if isinstance(op, ContractOp):
+        return contraction(build, op, a, za[0], b, zb)
+    return convolution(build, op, a, za[0], b, zb)
 
 
 def _terms(op: ContractOp | ConvOp) -> int:

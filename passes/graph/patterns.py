@@ -65,7 +65,7 @@ _OURS = (
     "movement:SimplifyBroadcasts",
     "movement:DropIdentityBroadcast",
     "movement:PadAsUpdate",
-    "integer_products:ProductOfIntegers",
+    "integer_products:ProductOfStored",
     "products:ConvDilationAsPad",
     "products:SameInputTypes",
     "outer_products:ContractAsMultiply",

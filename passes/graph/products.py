@@ -3,10 +3,11 @@ window has one place, where it meets the whole input, is a product."""
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import f16
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import integer, ints, to_ints
-from ...dialects.dtypes import dtype_name, is_float, tensor
+from ...dialects.dtypes import dtype_name, is_float, itemsize, tensor
 from ...dialects.graph import ContractOp, ConvOp, TransposeOp
 from ...dialects.graph.interface import element_of, shape_of
 from .patterns import GraphPattern
@@ -40,7 +41,7 @@ class ConvDilationAsPad(GraphPattern):
 
 
 class SameInputTypes(GraphPattern):
-    """Operands of a product of two types are converted to the wider one.
+    """Operands of a product of two types are converted to the wider one, unless the cube multiplies the two.
 
     Integers are converted to the result's type, in which they wrap.
     """
@@ -50,9 +51,9 @@ class SameInputTypes(GraphPattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ContractOp | ConvOp, rewriter: PatternRewriter, /) -> None:
         a, b = element_of(op.lhs), element_of(op.rhs)
-        if a == b:
+        if a == b or self.machine.multiplies(dtype_name(a), dtype_name(b)):
             return
-        floats = [e for e in (a, b) if is_float(e)]
+        floats = [f16 if itemsize(e) == 1 else e for e in (a, b) if is_float(e)]  # f16 has all of 8 bits
         order = ["f16", "bf16", "f32"]
         wide = max(floats, key=lambda e: order.index(dtype_name(e)), default=element_of(op.result))
         build = RewriteBuilder(rewriter)

@@ -3,7 +3,7 @@
 The epilogues that they can express are chains: a bias, relu, a scaling to f32 numbers, relu, and a conversion, where an
 integer is rounded to even, moved by its zero point and saturated before. Their values are those of the vector cores bit
 for bit: relu and a scaling by a positive number may change places, as may relu and a rounding. A bias is where the sums
-begin, so it is one of integers: sums of floats would be rounded otherwise.
+begin, so it is one of integers: sums of floats would be rounded otherwise. 8-bit floats saturate on their way out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import FloatAttr, UnitAttr, f32
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.base import integer_attr
-from ...dialects.dtypes import dtype_name, limits
+from ...dialects.dtypes import dtype_name, is_float, itemsize, limits
 from ...dialects.graph import ELEMENTWISE, FusionOp
 from ...dialects.graph.interface import element_of
 from ...dialects.npu.legality import refuse_drain
@@ -219,8 +219,12 @@ class _Chain:
         positive = isinstance(factor, Columns) or factor > 0
         relu = self._relu(positive) or relu
         if self._next("round_even") is None:
+            if self._saturated(relu and positive):
+                return Drain(relu, factor, bias=bias)
             self._next("convert")
-            return Drain(self._relu(positive) or relu, factor, bias=bias)
+            return (
+                None if _saturates(self._type()) else Drain(self._relu(positive) or relu, factor, bias=bias)
+            )
         relu = self._relu(positive) or relu
         moved = self._next("add")
         zero = 0 if moved is None else _number(moved)
@@ -235,6 +239,17 @@ class _Chain:
         if high != most or not (low == least or clipped):
             return None
         return Drain(relu or clipped, factor, zero, bias)
+
+    def _saturated(self, positive: bool) -> bool:
+        """Goes on behind a conversion to 8-bit floats of numbers clamped to what these hold; whether there is one."""
+        start = self.end
+        low, high = self._clamped(0 if positive else -math.inf)
+        if self._next("convert") is not None and _saturates(dtype := self._type()):
+            least, most = limits(dtype)
+            if high == most and low in (least, 0 if positive else least):
+                return True
+        self.end = start
+        return False
 
     def _clamped(self, low: float) -> tuple[float, float]:
         """The ends between which the next ops leave numbers that are at least `low`."""
@@ -276,6 +291,11 @@ class _Chain:
         """The op that computes a function of the end, where nothing else uses it."""
         user = self.end.get_user_of_unique_use()
         return user if isinstance(user, ELEMENTWISE[function]) else None
+
+
+def _saturates(dtype: str) -> bool:
+    """Whether sums leave the cube as the nearest number of a float type, never as infinity or NaN."""
+    return is_float(dtype) and itemsize(dtype) == 1
 
 
 def _is_zero(number: float | None) -> bool:
