@@ -71,6 +71,7 @@ RECIPES = {
     "w4a8": Recipe("i4", "i8"),
     "w4a8-dynamic": Recipe("i4", "i8", dynamic=True),
     "f8": Recipe("f8E4M3FN", "f8E4M3FN"),
+    "f8-e5m2": Recipe("f8E5M2", "f8E5M2"),
 }
 """The modes by name. `w4a16-g32` has groups of 32 weights."""
 
