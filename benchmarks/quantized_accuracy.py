@@ -2,6 +2,7 @@
 
     python benchmarks/quantized_accuracy.py                 # all, some minutes
     python benchmarks/quantized_accuracy.py digits          # those whose name has this in it
+    python benchmarks/quantized_accuracy.py --modes f8      # these modes
 
 Values are those of `tw.fake_quant`, which equal the compiled program's. Scales come from training data, accuracy and
 perplexity from test data.
@@ -28,7 +29,9 @@ from tilewright.quantization.measures import sqnr
 STEPS, RATE = 150, 3e-4
 """Of quantisation-aware training."""
 
-MODES: tuple[tuple[str, tuple[str, ...]], ...] = (
+Modes = tuple[tuple[str, tuple[str, ...]], ...]
+
+MODES: Modes = (
     ("w8a8", ()),
     ("w8a8-dynamic", ()),
     ("w8a16", ()),
@@ -38,30 +41,48 @@ MODES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("w4a8", ()),
     ("w4a8", ("round",)),
     ("w4a8", ("gptq", "bias")),
+    ("f8", ()),
+    ("f8-e5m2", ()),
 )
 """What is measured: modes, and what recovers them. Behind these comes training in w4a8."""
 
+TARGETS = dict.fromkeys(("f8", "f8-e5m2"), "ascend-950pr")
+"""The machines of modes that the default one does not have."""
 
-def digits(net: Any, seed: int) -> Iterator[tuple[str, float, float]]:
-    """Rows of a net on digits: what, accuracy, and SQNR of the logits in dB."""
+
+def digits(net: Any, seed: int, modes: Modes) -> Iterator[tuple[str, float, float]]:
+    """Rows of a net on digits: what, accuracy, and SQNR of the logits in dB. modes: those of `MODES` to measure."""
     params = net.params(seed)
     (images, labels), (test, wanted) = net.data()
     count = len(test)
     batches = [jnp.asarray(images[i : i + count]) for i in range(0, len(images) - count + 1, count)]
     reference = jax.jit(net.forward)(params, test)
     yield "f32", _accuracy(reference, wanted), float("inf")
-    for mode, recover in MODES:
-        made = tw.quantize(
-            net.forward, params, batches[0], data=batches, config=mode, recover=recover, progress=False
-        )
+    for mode, recover in modes:
+        made = _quantized(net, params, batches, mode, recover)
         logits = jax.jit(made.function)(params, test)
         yield _name(mode, recover), _accuracy(logits, wanted), sqnr([reference], [logits])
-    made = tw.quantize(net.forward, params, batches[0], data=batches, config="w4a8", progress=False)
+    if modes != MODES:
+        return
+    made = _quantized(net, params, batches, "w4a8", ())
     tuned = _tuned(
         made.function, params, batches, [labels[i * count : (i + 1) * count] for i in range(len(batches))]
     )
     logits = jax.jit(made.function)(tuned, test)
     yield "w4a8, trained", _accuracy(logits, wanted), sqnr([reference], [logits])
+
+
+def _quantized(net: Any, params: Any, batches: Sequence[Any], mode: str, recover: Sequence[str]) -> Any:
+    return tw.quantize(
+        net.forward,
+        params,
+        batches[0],
+        data=batches,
+        config=mode,
+        target=TARGETS.get(mode),
+        recover=recover,
+        progress=False,
+    )
 
 
 def _name(mode: str, recover: Sequence[str]) -> str:
@@ -88,8 +109,9 @@ def _tuned(forward: Callable[..., Any], params: Any, batches: Sequence[Any], lab
     return state.params
 
 
-def language() -> Iterator[tuple[str, float, float]]:
-    """Rows of the language model: what, perplexity on validation text, and SQNR of the logits in dB."""
+def language(modes: Modes) -> Iterator[tuple[str, float, float]]:
+    """Rows of the language model: what, perplexity on validation text, and SQNR of the logits in dB. modes: those of
+    `MODES` to measure."""
     import char_lm as net
 
     params = net.params()
@@ -100,10 +122,8 @@ def language() -> Iterator[tuple[str, float, float]]:
     reference = jax.jit(net.forward)(params, some)
     text = validation[: 64 * 1024]
     yield "f32", net.perplexity(lambda x: net.forward(params, x), text), float("inf")
-    for mode, recover in MODES:
-        made = tw.quantize(
-            net.forward, params, batches[0], data=batches, config=mode, recover=recover, progress=False
-        )
+    for mode, recover in modes:
+        made = _quantized(net, params, batches, mode, recover)
         logits = jax.jit(made.function)(params, some)
         value = net.perplexity(jax.jit(lambda x, f=made.function: f(params, x)), text)
         yield _name(mode, recover), value, sqnr([reference], [logits])
@@ -117,7 +137,9 @@ def main() -> None:
     parser.add_argument(
         "--seeds", type=int, default=3, metavar="N", help="nets on digits that are trained (default 3)"
     )
+    parser.add_argument("--modes", default="", help="only these, by comma")
     given = parser.parse_args()
+    modes = tuple(m for m in MODES if not given.modes or m[0] in given.modes.split(","))
     import digits_cnn
     import vit_digits
 
@@ -125,7 +147,7 @@ def main() -> None:
         if given.nets and not any(part in name for part in given.nets):
             continue
         print(f"\n| {name} | accuracy by seed, % | mean drop | SQNR, dB |\n|---|---|--:|--:|")
-        runs = list(zip(*(digits(net, seed) for seed in range(given.seeds)), strict=True))
+        runs = list(zip(*(digits(net, seed, modes) for seed in range(given.seeds)), strict=True))
         first = runs[0]
         for rows in runs:
             accuracies = ", ".join(f"{r[1]:.2f}" for r in rows)
@@ -135,7 +157,7 @@ def main() -> None:
     if not given.nets or any(part in "language model" for part in given.nets):
         print("\n| language model | perplexity | of f32 | SQNR, dB |\n|---|--:|--:|--:|")
         before = None
-        for name, value, noise in language():
+        for name, value, noise in language(modes):
             before = before or value
             print(f"| {name} | {value:.4f} | {value / before:.4f} | {noise:.1f} |", flush=True)
 
