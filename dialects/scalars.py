@@ -7,11 +7,13 @@ does not depend on which ops happen to be compiled together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 from jax import Array, lax
 
@@ -33,7 +35,29 @@ def convert(x: Array, dtype: np.dtype) -> Array:
     if x.dtype == np.bool_ and jnp.issubdtype(dtype, jnp.floating):
         # XLA takes a multiplication by a converted i1 for a selection, and gives 0 for the -0 of -1 x 0
         return lax.select(x, lax.full_like(x, 1, dtype), lax.full_like(x, 0, dtype))
-    return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
+    if x.dtype == dtype:
+        return x
+    if dtype.itemsize == 1 and jnp.issubdtype(dtype, jnp.floating):
+        return _to_eight_bits(x, dtype)
+    made = lax.convert_element_type(x, dtype)
+    return settle(made) if x.dtype.itemsize == 1 and is_floating(x) else made
+
+
+def _to_eight_bits(x: Array, dtype: np.dtype) -> Array:
+    """x as 8-bit floats. What XLA on the CPU makes of NaN, and of numbers that are too large for a type without
+    infinity, depends on the loop around it (an f16 of 496 may become -0): here it is one NaN."""
+    if not is_floating(x):
+        x = lax.convert_element_type(x, np.float32)
+    nan = np.asarray(np.nan).astype(dtype)
+    none = lax.ne(x, x)
+    if np.isnan(np.asarray(np.inf, np.float32).astype(dtype)):
+        info = ml_dtypes.finfo(dtype)
+        top, half = float(info.max), float(info.eps) * 2.0 ** math.floor(math.log2(float(info.max))) / 2
+        none = lax.bitwise_or(none, lax.gt(lax.abs(x), lax.full_like(x, top + half)))
+        x = lax.clamp(np.asarray(-top).astype(x.dtype), x, np.asarray(top).astype(x.dtype))
+    bits = lax.bitcast_convert_type(lax.convert_element_type(x, dtype), np.uint8)
+    bits = lax.select(none, lax.full_like(bits, nan.view(np.uint8)), bits)
+    return lax.bitcast_convert_type(bits, dtype)
 
 
 def _cube_root(x: Array) -> Array:
