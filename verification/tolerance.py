@@ -53,10 +53,12 @@ def roundoff(dtype: np.dtype) -> float:
 
 
 def smallest(dtype: np.dtype) -> float:
-    """The smallest normal number: what is below it may be flushed to 0. 0 for integers and bools."""
+    """The smallest normal number: what is below it may be flushed to 0, but for 8-bit floats, which are only stored:
+    of these the smallest number of all. 0 for integers and bools."""
     if dtype.kind in "biu" or "int" in dtype.name:
         return 0.0
-    return float(ml_dtypes.finfo(_real(dtype)).smallest_normal)
+    info = ml_dtypes.finfo(_real(dtype))
+    return float(info.smallest_subnormal if info.bits == 8 else info.smallest_normal)
 
 
 def _real(dtype: np.dtype) -> np.dtype:

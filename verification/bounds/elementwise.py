@@ -122,7 +122,12 @@ def _converted(x: Array, e: Array, y: Array, mode: Mode) -> Array:
     if y.dtype.kind in "iu" and x.dtype.kind not in "iu":
         r = reach(e, mode)
         return jnp.abs(jnp.trunc(as_bound(x) + r) - jnp.trunc(as_bound(x) - r)).astype(wide(y).dtype)
-    return e.astype(wide(y).dtype)
+    e = e.astype(wide(y).dtype)
+    if y.dtype.kind in "iuc" or y.dtype.itemsize >= x.dtype.itemsize:
+        return e
+    r = reach(e, mode)  # beyond the largest number of a narrow type there is infinity, or NaN
+    held = [jnp.isfinite(as_bound(values.convert(as_bound(x) + s * r, np.dtype(y.dtype)))) for s in (1, -1)]
+    return jnp.where((e > 0) & jnp.isfinite(as_bound(x)) & (held[0] != held[1]), jnp.inf, e)
 
 
 def _by_slope(name: str, xs: Sequence[Array], es: Sequence[Bound], y: Array, mode: Mode) -> Bound:

@@ -10,20 +10,25 @@ from jax import numpy as jnp
 
 from ...backends.interpreter import quantized as values
 from ...dialects import graph as ops
+from ...dialects.dtypes import is_float, limits, numpy_dtype
 from ...dialects.quantized import quantized
 from ..tolerance import Mode, roundoff
-from .base import Bound, as_bound, both, or_zeros, reach, rounding, scaled, wide
+from .base import Bound, as_bound, both, distance, or_zeros, reach, rounding, scaled, wide
 
 Rule = Callable[..., list[Bound]]
 
 
-def _stepped(x: Array, factor: Array, e: Bound, mode: Mode) -> Bound:
+def _stepped(x: Array, factor: Array, e: Bound, mode: Mode, storage: str) -> Bound:
     """How far apart what is stored for x times a factor may be where x is off by `e`: nothing, unless a number between
-    two whole ones is within reach."""
+    two that can be stored is within reach."""
     if e is None:
         return None
     centre, moved = as_bound(x) * factor, reach(or_zeros(scaled(wide(factor), e), e), mode)
-    return jnp.abs(jnp.rint(centre + moved) - jnp.rint(centre - moved))
+    if not is_float(storage):
+        return jnp.abs(jnp.rint(centre + moved) - jnp.rint(centre - moved))
+    low, high = limits(storage)
+    ends = (jnp.clip(centre + s * moved, low, high).astype(numpy_dtype(storage)) for s in (1, -1))
+    return distance(*ends)
 
 
 def quantize(
@@ -37,7 +42,7 @@ def quantize(
     if scale is not None and any(e is not None for e in es[1:]):
         share = wide(x) * wide(factor) * values.spread(scale, op.kind.data, x.shape)
         e = both(or_zeros(e, x), share, mode)
-    found = _stepped(x, factor, e, mode)
+    found = _stepped(x, factor, e, mode, op.kind.data.storage)
     return [found if zero is None else both(found, values.spread(zero, op.kind.data, x.shape), mode)]
 
 
@@ -66,7 +71,7 @@ def requantize(
 ) -> list[Bound]:
     source, target = op.type_of(op.x).data, op.type_of(op.result).data
     factor = values.requantizing(xs[0].shape, source, target)
-    return [_stepped(values.shifted(xs[0], source), factor, es[0], mode)]
+    return [_stepped(values.shifted(xs[0], source), factor, es[0], mode, target.storage)]
 
 
 def storage(
