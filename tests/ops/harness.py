@@ -108,7 +108,7 @@ def check(
     allowed = tolerance([x.dtype for x in (*jax.tree.leaves(args), *want)], length)
     for i, (got, expected) in enumerate(zip(runs[0], want, strict=True)):
         assert_close(got, expected, allowed, f"result {i}")
-    Elements(lambda: lower(fn, *args)).hold(runs[0], want)
+    Elements(lambda: lower(fn, *args, target=target)).hold(runs[0], want)
     return program
 
 
