@@ -36,7 +36,7 @@ from oracle import Crash, Device, Launch, Stuck, noise, schedules
 from pieces import Parts
 from programs_of import HostRun, host_module, kernels_of
 from streams import outcomes
-from subjects import TARGETS, Subject, examples, subject
+from subjects import NARROW_TARGET, TARGETS, Subject, examples, subject
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
@@ -420,6 +420,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"barriers {i}", TARGETS[i % 2]) for i in range(1, args.barriers + 1)]
     sources += [(f"quantized {i}", TARGETS[i % 2]) for i in range(args.quantized)]
     sources += [(f"columns {i}", TARGETS[0]) for i in range(args.columns)]
+    sources += [(f"narrow {i}", NARROW_TARGET) for i in range(args.narrow)]
     sources += [(f"fuzz {i}", TARGETS[i % 2]) for i in range(args.fuzz)]
     return [(*s, args.each, args.host, args.seed, claims) for s in sources if re.search(args.only, s[0])]
 
@@ -433,6 +434,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--random", type=int, default=40, help="random functions besides the examples")
     parser.add_argument("--fuzz", type=int, default=60, help="random programs with control flow")
     parser.add_argument("--quantized", type=int, default=8, help="programs of quantized layers")
+    parser.add_argument("--narrow", type=int, default=4, help="products of 8-bit floats")
     parser.add_argument(
         "--columns", type=int, default=6, help="products with bias and factors of their columns"
     )

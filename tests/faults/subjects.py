@@ -1,8 +1,8 @@
 """The programs that faults are injected into: the examples, random functions, random programs with control flow, and
 ones whose flags are too many, so that they have barriers.
 
-A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `barriers 1`. Nothing here imports
-JAX before a program is compiled.
+A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `barriers 1`. Nothing here
+imports JAX before a program is compiled.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ sys.path[:0] = [
 ]
 
 TARGETS = ("ascend-910b1", "ascend-310")
+
+NARROW_TARGET = "ascend-950pr"
+"""The machine with 8-bit floats."""
 
 CONTROL = "call,cond,fori,while,scan,map,sort,top_k,cumulative,scatter,gather,dynamic,unary,binary,reduce"
 """The generators of `tests/fuzz` that make loops, branches, calls, numbers of the host, and indexed instructions."""
@@ -71,6 +74,8 @@ def subject(source: str, target: str) -> Subject:
         return quantized_subject(int(number), target)
     if kind == "columns":
         return columns_subject(int(number), target)
+    if kind == "narrow":
+        return narrow_subject(int(number), target)
     if kind == "barriers":
         return barriers_subject(int(number), target)
     return example(source, target)
@@ -163,6 +168,28 @@ def columns_subject(number: int, target: str) -> Subject:
     options = tw.Options(schedule=schedule)
     module = tw.compile(layer, *args, target=target, options=options).module()
     return Subject(f"columns {number} for {target}", module, target)
+
+
+def narrow_subject(number: int, target: str) -> Subject:
+    """A product of 8-bit floats of two types, cast from f32 before it, over several tiles of rows and columns on each
+    core; its sums leave the cube saturated where the number is even, and else through the vector cores."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    rng = np.random.default_rng(number)
+    rows, terms, columns = (int(rng.integers(17, most)) for most in (70, 80, 90))
+
+    def layer(a: Any, w: Any) -> Any:
+        a, w = a.astype(jnp.float8_e4m3fn), w.astype(jnp.float8_e5m2)
+        sums = 0.25 * lax.dot(a, w, preferred_element_type=jnp.float32)
+        if number % 2:
+            return jnp.tanh(sums).astype(jnp.float8_e5m2)
+        return jnp.clip(sums, -448, 448).astype(jnp.float8_e4m3fn)
+
+    args = [rng.standard_normal(shape).astype("f4") for shape in ((rows, terms), (terms, columns))]
+    schedule = tw.Schedule(base_m=16, base_n=16, base_k=32, cores=1 + number % 2)
+    module = tw.compile(layer, *args, target=target, options=tw.Options(schedule=schedule)).module()
+    return Subject(f"narrow {number} for {target}", module, target)
 
 
 def barriers_subject(number: int, target: str) -> Subject:

@@ -14,7 +14,7 @@ from memory_mutants import shift_address
 from mutants import KERNEL_MUTATIONS
 from oracle import Crash, Device, Launch, Schedule, Stuck, schedules
 from stream_mutants import STREAM_MUTATIONS
-from subjects import TARGETS, Subject, example, subject
+from subjects import NARROW_TARGET, TARGETS, Subject, example, subject
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints
@@ -58,6 +58,13 @@ def test_no_mutant_of_a_product_with_numbers_for_its_columns_escapes() -> None:
         str(a.result.type).split(", ")[1] for s in found for a in s.module.walk() if a.name == "npu.alloc"
     }
     assert {"bt", "fb"} <= {s.rstrip(">") for s in spaces}
+    assert sum(sample(s, 12, 4) for s in found) >= 60
+
+
+def test_no_mutant_of_a_product_of_8_bit_floats_escapes() -> None:
+    found = [subject(f"narrow {i}", NARROW_TARGET) for i in range(2)]
+    kinds = {str(a.result.type) for s in found for a in s.module.walk() if a.name == "npu.alloc"}
+    assert any("xf8E4M3FN, l0a" in k for k in kinds) and any("xf8E5M2, l0b" in k for k in kinds)
     assert sum(sample(s, 12, 4) for s in found) >= 60
 
 

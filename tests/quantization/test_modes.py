@@ -11,10 +11,14 @@ import tilewright as tw
 
 from .nets import NETS
 
-MODES = ("w8a8", "w8a8-dynamic", "w8a16", "w4a16-g4", "w4a8", "w4a8-dynamic", "f16", "origin")
+MODES = ("w8a8", "w8a8-dynamic", "w8a16", "w4a16-g4", "w4a8", "w4a8-dynamic", "f16", "origin", "f8", "f8-e5m2")
 INTEGERS = ("w8a8", "w8a8-dynamic", "w4a8", "w4a8-dynamic")
 LEAST = {"w8a8": 22, "w8a8-dynamic": 22, "w8a16": 25, "w4a16-g4": 8, "w4a8": 6, "w4a8-dynamic": 6, "f16": 45}
+LEAST |= {"f8": 16, "f8-e5m2": 10}
 """The least SQNR in dB that a mode has on any of these nets."""
+
+TARGETS = dict.fromkeys(("f8", "f8-e5m2"), "ascend-950pr")
+"""The machines of modes that the default one does not have."""
 
 
 def leaves(x):
@@ -26,11 +30,11 @@ def leaves(x):
 def test_the_program_computes_what_its_twin_does(kind: str, mode: str) -> None:
     seed = (MODES.index(mode) * 7 + 3 * len(kind)) % 23
     net, params, x = NETS[kind](seed, "float16" if seed % 3 == 0 and mode != "w4a16-g4" else "float32")
-    made = tw.quantize(net, params, x, config=mode, progress=False)
+    made = tw.quantize(net, params, x, config=mode, target=TARGETS.get(mode), progress=False)
     wanted = leaves(jax.jit(made.function)(params, x))
     options = tw.Options(memory="bytes", quantization=made.config, weights="params")
     outputs = leaves(made.program(params, x))
-    in_bytes = leaves(tw.compile(net, params, x, options=options)(params, x))
+    in_bytes = leaves(tw.compile(net, params, x, target=TARGETS.get(mode), options=options)(params, x))
     for a, b, c in zip(outputs, in_bytes, wanted, strict=True):
         assert a.tobytes() == b.tobytes()
         largest = np.abs(c.astype(np.float64)).max(initial=1e-6)
@@ -38,6 +42,19 @@ def test_the_program_computes_what_its_twin_does(kind: str, mode: str) -> None:
         assert near.mean() >= 0.999
     if mode != "origin":
         assert made.table.sqnr > LEAST[mode]
+
+
+@pytest.mark.parametrize("mode", TARGETS)
+def test_8_bit_floats_are_multiplied_and_kept_as_they_are_stored(mode: str) -> None:
+    net, params, x = NETS["mlp"](11)
+    made = tw.quantize(net, params, x, config=mode, target=TARGETS[mode], progress=False)
+    program = made.program
+    kinds = {str(op.operands[0].type) for op in program.module("npu").walk() if op.name == "npu.mmad"}
+    name = {"f8": "f8E4M3FN", "f8-e5m2": "f8E5M2"}[mode]
+    assert kinds and all(f"x{name}, l0a" in kind for kind in kinds)
+    kept = [np.prod(shape) for shape, dtype in program.rest.inputs if dtype == name]
+    assert sum(kept) == params["w1"].size + params["w2"].size
+    assert not program.report().host_ops
 
 
 def test_the_gradient_is_straight_through() -> None:

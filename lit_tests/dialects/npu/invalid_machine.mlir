@@ -224,6 +224,38 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
 
 // -----
 
+builtin.module attributes {tilewright.target = "ascend-950pr"} {
+  npu.kernel @k {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x32xf8E4M3FN>, %b: !npu.gm<32x16xf16>):
+    npu.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %x = npu.alloc {address = 0} : () -> !npu.buffer<16x32xf8E4M3FN, l0a>
+      %y = npu.alloc {address = 0} : () -> !npu.buffer<32x16xf16, l0b>
+      %z = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf32, l0c>
+      npu.mmad %x, %y, %z at [0] : (!npu.buffer<16x32xf8E4M3FN, l0a>, !npu.buffer<32x16xf16, l0b>, !npu.buffer<16x16xf32, l0c>)
+    }
+  }
+}
+// CHECK: 'npu.mmad' multiplies f8E4M3FN by f16; the cube takes two matrices of one type, or f8E4M3FN by f8E5M2, or f8E5M2 by f8E4M3FN
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-910b1"} {
+  npu.kernel @k {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x32xf8E5M2>, %b: !npu.gm<32x16xf8E5M2>):
+    npu.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %x = npu.alloc {address = 0} : () -> !npu.buffer<16x32xf8E5M2, l0a>
+      %y = npu.alloc {address = 0} : () -> !npu.buffer<32x16xf8E5M2, l0b>
+      %z = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf32, l0c>
+      npu.mmad %x, %y, %z at [0] : (!npu.buffer<16x32xf8E5M2, l0a>, !npu.buffer<32x16xf8E5M2, l0b>, !npu.buffer<16x16xf32, l0c>)
+    }
+  }
+}
+// CHECK: 'npu.alloc' has f8E5M2 in l0a, where no engine of ascend-910b1 takes it
+
+// -----
+
 builtin.module attributes {tilewright.target = "ascend-910b1"} {
   npu.kernel @k {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
   ^bb0(%i: index, %a: !npu.gm<16x16xf16>, %b: !npu.gm<16x16xf32>):
