@@ -99,7 +99,7 @@ def _probe(form: str, dtype: str, target: str) -> Support | None:
     except (FrontendError, ValueError):
         return None
     try:
-        module = read_module(content.encode(), "probe.mlir")
+        module = read_module(content.encode(), "probe.mlir", Machine.load(target))
     except CompileError as error:
         # of a custom call its own rule says which types there are
         return None if f'"{CUSTOM_CALL}"' in form else Support((), {}, str(error))

@@ -353,7 +353,10 @@ def identity(kind: str, dtype: str) -> float | int | bool:
     if dtype == "i1":
         return kind in ("min", "and")
     if dtype[0] in "fb":
-        return float("inf") if kind == "min" else float("-inf")
+        with np.errstate(invalid="ignore"):
+            least = float(np.asarray(-np.inf).astype(numpy_dtype(dtype)))
+        least = float(ml_dtypes.finfo(numpy_dtype(dtype)).min) if least != least else least  # without infinity
+        return -least if kind == "min" else least
     info = (
         ml_dtypes.iinfo(numpy_dtype(dtype)) if dtype.endswith(("i4", "i2")) else np.iinfo(numpy_dtype(dtype))
     )

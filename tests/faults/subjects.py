@@ -1,8 +1,8 @@
 """The programs that faults are injected into: the examples, random functions, random programs with control flow, and
 ones whose flags are too many, so that they have barriers.
 
-A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `barriers 1`. Nothing here
-imports JAX before a program is compiled.
+A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `barriers 1`.
+Nothing here imports JAX before a program is compiled.
 """
 
 from __future__ import annotations

@@ -179,6 +179,17 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
         ),
         [numbers(13, 30, dtype=E5)],
     ),
+    "extremes without infinity": (
+        lambda x: (
+            lax.reduce_window(x, np.array(-448, E4), lax.max, (3, 2), (2, 2), "SAME"),
+            lax.reduce_window(x, np.array(448, E4), lax.min, (3, 2), (1, 2), "SAME"),
+            x.max(0),
+            x.min(),
+            lax.cummax(x),
+            jnp.argmin(x, 0),
+        ),
+        [numbers(13, 31)],
+    ),
     "bits": (
         lambda x: (lax.bitcast_convert_type(x, jnp.uint8), lax.bitcast_convert_type(x, jnp.int8) + 1),
         [every(E4)],
