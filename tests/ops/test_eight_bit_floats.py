@@ -239,9 +239,31 @@ def test_sums_leave_the_cube_as_8_bit_floats(factor: float, relu: bool, drained:
     assert ("npu.vconvert" not in names) == drained
 
 
+@pytest.mark.parametrize("result", WIDE)
+def test_sums_leave_the_cube_times_the_factors_of_their_columns(result: str) -> None:
+    columns = np.arange(1, 41, dtype=np.float32) / 32
+    dtype = WIDE[result]
+
+    def fn(a: jax.Array, b: jax.Array) -> jax.Array:
+        return (lax.dot(a, b, preferred_element_type=jnp.float32) * columns).astype(dtype)
+
+    a, b = numbers(50, 96), numbers(96, 40, dtype=E5)
+    (got,) = on_device(fn, a, b)
+    exact = (a.astype(np.float64) @ b.astype(np.float64)) * columns
+    allowed = 2.0**-16 * (np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))) * columns
+    allowed += float(ml_dtypes.finfo(dtype).eps) * np.abs(exact)
+    assert (np.abs(got.astype(np.float64) - exact) <= allowed).all()
+    drains = [
+        op for op in tw.compile(fn, a, b, target=TARGET).module("npu").walk() if op.name == "npu.fixpipe"
+    ]
+    assert drains and all(op.scales is not None for op in drains)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_sums_that_overflow_are_nan_unless_they_are_clipped() -> None:
     a, b = np.full((4, 64), 8, E4), np.full((64, 4), 8, E4)
-    (got,) = on_device(lambda a, b: (lax.dot(a, b, preferred_element_type=jnp.float32) * 0.5).astype(E4), a, b)
+    (got,) = on_device(
+        lambda a, b: (lax.dot(a, b, preferred_element_type=jnp.float32) * 0.5).astype(E4), a, b
+    )
     assert np.isnan(got.astype(np.float32)).all()
 
 
