@@ -8,6 +8,8 @@ Where nothing but its quantization with a scale t is made of the result, it stay
 
 A residual that is stored, or is another product, is added in units of t, in f16.
 
+Products of 8-bit floats go the same way, with sums and a bias in f32, and without rounding to whole numbers.
+
 s and f have 10 bits of mantissa, as what drains the cube's sums takes them (AscendC, Fixpipe: the lower 13 bits of the
 parameters of VDEQF16 and VREQ8 are 0). Sums are exact, so that nothing else is rounded.
 """
@@ -22,7 +24,7 @@ from xdsl.dialects.builtin import UnitAttr, f16, f32, i32
 from xdsl.ir import Operation, SSAValue
 
 from ...dialects.base import to_ints
-from ...dialects.dtypes import element_type, is_float, tensor
+from ...dialects.dtypes import element_type, is_float, is_integer, limits, tensor
 from ...dialects.graph import ELEMENTWISE, ContractOp, DequantizeOp, QuantizeOp, StorageOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.quantized import QuantizedFacts
@@ -36,6 +38,10 @@ PACKED = "graph.packed"
 MOST_BIAS = 2.0**30
 """What is added to sums has no larger magnitude."""
 
+MOST_TIMES = 128
+"""Residuals are added in a type that has numbers so many times larger than what is stored: what is larger still is
+infinite there, and two of them no number."""
+
 POSITIVE = 0x7FFFE000
 """The bits of a positive f32 but for the lower 13 of its mantissa."""
 
@@ -45,9 +51,9 @@ ui32, ui64 = element_type("ui32"), element_type("ui64")
 
 @dataclass
 class IntegerSums:
-    """The sums of a product, in i32, with its bias. scale: in f32, what one unit of the sums of each feature stands
-    for; features: the dimensions along which it goes; result: the f32 numbers that the sums stand for;
-    drained: whether they leave the cube times factors."""
+    """The sums of a product, in i32, or in f32 where 8-bit floats are multiplied, with its bias. scale: in f32, what
+    one unit of the sums of each feature stands for; features: the dimensions along which it goes; result: the f32
+    numbers that the sums stand for; drained: whether they leave the cube times factors."""
 
     total: SSAValue
     scale: SSAValue
@@ -96,13 +102,15 @@ def integer_sums(
     shift: SSAValue | None,
     drained: bool,
 ) -> IntegerSums:
-    """The product of stored numbers x, whose zero point is `zero`, and w, both in i8, plus a shift; scale, shift: f32,
-    over the features of the result; drained: whether the cube's sums leave it times factors."""
+    """The product of stored numbers x, whose zero point is `zero`, and w, both in i8 or in an 8-bit float, plus a
+    shift; scale, shift: f32, over the features of the result; drained: whether the cube's sums leave it times
+    factors."""
     op, features = product.op, tuple(feature_dims(product))
     out = shape_of(op.result)
     operands = [x, w] if product.weight else [w, x]
-    total = build.add(type(op), operands, tensor(out, i32), **op.properties)
-    bias = _bias(build, product, w, zero, scale, shift)
+    kind = f32 if is_float(element_of(x)) else i32
+    total = build.add(type(op), operands, tensor(out, kind), **op.properties)
+    bias = _bias(build, product, x, w, zero, scale, shift)
     if bias is not None:
         total = build.elementwise("add", total, build.broadcast(bias, out, features))
     factor = factors(build, scale, drained)
@@ -113,14 +121,17 @@ def integer_sums(
 def _bias(
     build: StorageBuilder,
     product: NamedProduct,
+    x: SSAValue,
     w: SSAValue,
     zero: int,
     scale: SSAValue,
     shift: SSAValue | None,
 ) -> SSAValue | None:
-    """What is added to the sums of each feature, in i32: the shift, and what the zero point of x has added."""
+    """What is added to the sums of each feature, in their type: the shift, and what the zero point of x has added."""
     found: SSAValue | None = None
-    if shift is not None:
+    if shift is not None and is_float(element_of(x)):
+        found = build.elementwise("div", shift, scale)
+    elif shift is not None:
         units = build.elementwise("div", shift, scale)
         ends = [build.constant(end, shape_of(units), f32) for end in (-MOST_BIAS, MOST_BIAS)]
         units = build.elementwise("round_even", build.elementwise("clamp", ends[0], units, ends[1]))
@@ -164,25 +175,28 @@ def _residual(
     build: StorageBuilder, op: QuantizeOp, sums: IntegerSums, relu: bool, other: IntegerSums | DequantizeOp
 ) -> SSAValue:
     """Sums and what is added to them, both in units of the scale that stores the result: in f16, which has 11 bits for
-    the 8 of it."""
+    the 8 of it; in f32 where numbers are stored that f16 has not many times larger."""
     facts, out = op.kind.data, shape_of(op.result)
-    x = build.convert(_in_units(build, sums, facts, sums.total), f16)
+    work = f16 if MOST_TIMES * facts.range[1] < limits("f16")[1] else f32
+    x = build.convert(_in_units(build, sums, facts, sums.total), work)
     if isinstance(other, IntegerSums):
-        y = build.convert(_in_units(build, other, facts, other.total), f16)
+        y = build.convert(_in_units(build, other, facts, other.total), work)
     else:
         source = other.kind.data
-        stored = build.convert(build.add(StorageOp, [other.x], tensor(out, other.kind.storage)), f16)
+        stored = build.convert(build.add(StorageOp, [other.x], tensor(out, other.kind.storage)), work)
         zero = _only_zero(source)
         if zero:
-            stored = build.elementwise("sub", stored, build.constant(zero, out, f16))
+            stored = build.elementwise("sub", stored, build.constant(zero, out, work))
         (factor,) = source.quotients(facts)
-        y = build.elementwise("mul", stored, build.constant(factor, out, f16))
-    x = build.elementwise("round_even", build.elementwise("add", x, y))
+        y = build.elementwise("mul", stored, build.constant(factor, out, work))
+    x = build.elementwise("add", x, y)
+    if is_integer(facts.storage):
+        x = build.elementwise("round_even", x)
     zero = _only_zero(facts)
     if zero:
-        x = build.elementwise("add", x, build.constant(zero, out, f16))
+        x = build.elementwise("add", x, build.constant(zero, out, work))
     low, high = facts.range
-    ends = [build.constant(end, out, f16) for end in (max(low, zero) if relu else low, high)]
+    ends = [build.constant(end, out, work) for end in (max(low, zero) if relu else low, high)]
     return build.convert(build.elementwise("clamp", ends[0], x, ends[1]), element_type(facts.storage))
 
 
@@ -233,5 +247,6 @@ def _to_quantization(
 
 
 def _is_plain(facts: QuantizedFacts) -> bool:
-    """Whether numbers are stored in i8 with one known scale."""
-    return facts.storage == "i8" and facts.scales is not None and facts.zeros is not None and not facts.blocks
+    """Whether numbers are stored in i8, or in 8-bit floats, with one known scale."""
+    narrow = facts.storage == "i8" or is_float(facts.storage)
+    return narrow and facts.scales is not None and facts.zeros is not None and not facts.blocks

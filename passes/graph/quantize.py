@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.base import describe, integer, ints, to_ints
 from ...dialects.chosen import ChosenMode, location_with
-from ...dialects.dtypes import element_type, is_float, numpy_dtype, tensor
+from ...dialects.dtypes import element_type, numpy_dtype, tensor
 from ...dialects.graph import (
     ELEMENTWISE,
     ConstantOp,
@@ -34,7 +34,6 @@ from ...dialects.graph import (
     StorageOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.quantized import quantized
 from ...machine import Machine
 from ..access import splat_of
 from ..base import TargetPass
@@ -42,7 +41,7 @@ from ..errors import PassError
 from ..rewriting import erase_dead
 from .affine_chains import AffineChain, chain_behind
 from .inlining import inline_calls
-from .integer_chains import factors, integer_sums, requantize
+from .integer_chains import integer_sums, requantize
 from .products_named import (
     NamedProduct,
     feature_dims,
@@ -307,46 +306,18 @@ def _static(
     plain = not choice.zero or isinstance(product.op, ContractOp)  # what is beside an image stands for 0
     features = [shape_of(product.op.result)[d] for d in feature_dims(product)]
     whole = [shape_of(w)[d] for d in sorted(weight_blocks(product, recipe))] == features
-    if recipe.inputs == "i8" and plain and whole:
+    if recipe.inputs != "i16" and plain and whole:
         q, scale = stored_weights(build, product, w, choice, recipe, step, shift)
         q = in_columns(build, product, q) if isinstance(product.op, ContractOp) else q
-        weights = build.add(StorageOp, [q], tensor(shape_of(q), i8))
+        weights = build.add(StorageOp, [q], tensor(shape_of(q), element_of(stored)))
         sums = integer_sums(build, product, stored, weights, choice.zero, scale, shift, inputs.drained)
         inputs.sums.append(sums)
         return sums.result, None
-    if is_float(recipe.inputs) and whole and shift is None and not choice.zero:
-        return _of_floats(build, product, stored, w, choice, inputs.drained), None
     kind = QuantizedType.of(recipe.inputs, "f32", step, choice.zero)
     x = build.add(StorageOp, [stored], tensor(shape_of(stored), kind))
     x = build.add(DequantizeOp, [x], tensor(shape_of(stored), f32))
     w = weights_as_stored(build, product, w, choice, recipe)
     return _multiplied(build, product, x, w, shape_of(product.op.result)), shift
-
-
-def _of_floats(
-    build: StorageBuilder,
-    product: NamedProduct,
-    stored: SSAValue,
-    w: SSAValue,
-    choice: ProductChoice,
-    drained: bool,
-) -> SSAValue:
-    """The product of 8-bit floats as they are stored, in f32, times a factor for each feature, by which the sums may
-    leave the cube."""
-    op = product.op
-    q, scale = stored_weights(build, product, w, choice, choice.recipe, choice.scale)
-    q = in_columns(build, product, q) if isinstance(op, ContractOp) else q
-    kind = quantized(q.type)
-    assert kind is not None
-    total = _multiplied(
-        build,
-        product,
-        stored,
-        build.add(StorageOp, [q], tensor(shape_of(q), kind.storage)),
-        shape_of(op.result),
-    )
-    factor = build.broadcast(factors(build, scale, drained), shape_of(total), feature_dims(product))
-    return build.elementwise("mul", total, factor)
 
 
 def _dynamic(build: StorageBuilder, product: NamedProduct, x: SSAValue) -> SSAValue:

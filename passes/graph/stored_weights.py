@@ -126,6 +126,8 @@ def stored_weights(
         if shift is not None:
             least = times(build.elementwise("abs", shift), 1 / (step * MOST_SHIFT))
             scale = build.elementwise("max", scale, least)
+        if low is None:  # 8-bit floats reach so far that the product of two scales may be no f32 number
+            scale = build.elementwise("max", scale, build.constant(LEAST / step, shape_of(scale), f32))
         kept = short(build, times(scale, step))
         scale = times(kept, 1 / step)
     return keep(build.add(QuantizeOp, [w, scale], tensor(shape, kind))), keep(kept)

@@ -3,7 +3,8 @@
 The epilogues that they can express are chains: a bias, relu, a scaling to f32 numbers, relu, and a conversion, where an
 integer is rounded to even, moved by its zero point and saturated before. Their values are those of the vector cores bit
 for bit: relu and a scaling by a positive number may change places, as may relu and a rounding. A bias is where the sums
-begin, so it is one of integers: sums of floats would be rounded otherwise. 8-bit floats saturate on their way out.
+begin. Sums of floats are rounded otherwise then, so it is one of integers, or of floats whose sums are scaled, as those
+of 8-bit floats are: their products have errors that are many times larger. 8-bit floats saturate on their way out.
 """
 
 from __future__ import annotations
@@ -95,8 +96,6 @@ def partial_drain_of(fusion: FusionOp, machine: Machine) -> PartialDrain | None:
     if anchor is None or yielded is None or machine.fused or machine.scaled_drains is None:
         return None
     total = dtype_name(accumulated_in(anchor))
-    if total != "i32":
-        return None
     chain = _Chain(fusion, anchor, total, machine, packed=True)
     drain = chain.to_half()
     if drain is None or any(v is chain.end for v in yielded.operands):
@@ -164,17 +163,21 @@ class _Chain:
     def drain(self) -> Drain | None:
         """What the ops from the sums to the end of the chain do together; None where they are no such chain."""
         exact = self._type() == self.total
-        bias = self._columns("add", self.total) if exact and self.total == "i32" else None
+        bias = self._columns("add", self.total) if exact else None
         relu = self._relu()
         scaled = self._factor(relu) if exact else None
         if scaled is not None:
             return self._scaled(*scaled, bias)
+        if bias is not None and self.total == "f32":
+            return None
         if exact and self.total == "f32":
             self._next("convert")
         return Drain(self._relu() or relu, bias=bias)
 
     def to_half(self) -> Drain | None:
         """What the ops from the sums to numbers in f16 do together; None where they are no such chain."""
+        if self._type() != self.total:
+            return None
         bias, relu = self._columns("add", self.total), self._relu()
         scaled = self._factor(relu)
         if scaled is None or self._next("convert") is None or self._type() != "f16":
@@ -219,6 +222,7 @@ class _Chain:
         positive = isinstance(factor, Columns) or factor > 0
         relu = self._relu(positive) or relu
         if self._next("round_even") is None:
+            relu = self._relu(positive) or relu
             if self._saturated(relu and positive):
                 return Drain(relu, factor, bias=bias)
             self._next("convert")
