@@ -239,23 +239,26 @@ def test_sums_leave_the_cube_as_8_bit_floats(factor: float, relu: bool, drained:
     assert ("npu.vconvert" not in names) == drained
 
 
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("result", WIDE)
-def test_sums_leave_the_cube_times_the_factors_of_their_columns(result: str) -> None:
+def test_sums_leave_the_cube_times_the_factors_of_their_columns(result: str, biased: bool) -> None:
     columns = np.arange(1, 41, dtype=np.float32) / 32
     dtype = WIDE[result]
 
-    def fn(a: jax.Array, b: jax.Array) -> jax.Array:
-        return (lax.dot(a, b, preferred_element_type=jnp.float32) * columns).astype(dtype)
+    def fn(a: jax.Array, b: jax.Array, bias: jax.Array) -> jax.Array:
+        sums = lax.dot(a, b, preferred_element_type=jnp.float32)
+        return ((sums + bias if biased else sums) * columns).astype(dtype)
 
-    a, b = numbers(50, 96), numbers(96, 40, dtype=E5)
-    (got,) = on_device(fn, a, b)
-    exact = (a.astype(np.float64) @ b.astype(np.float64)) * columns
-    allowed = 2.0**-16 * (np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))) * columns
+    args = a, b, bias = numbers(50, 96), numbers(96, 40, dtype=E5), numbers(40, dtype=WIDE["f32"])
+    (got,) = on_device(fn, *args)
+    exact = (a.astype(np.float64) @ b.astype(np.float64) + biased * bias.astype(np.float64)) * columns
+    allowed = 2.0**-16 * (np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)) + 1) * columns
     allowed += float(ml_dtypes.finfo(dtype).eps) * np.abs(exact)
     assert (np.abs(got.astype(np.float64) - exact) <= allowed).all()
-    drains = [
-        op for op in tw.compile(fn, a, b, target=TARGET).module("npu").walk() if op.name == "npu.fixpipe"
-    ]
+    ops = [*tw.compile(fn, *args, target=TARGET).module("npu").walk()]
+    drains = [op for op in ops if op.name == "npu.fixpipe"]
+    begun = [str(op.operands[3].type) for op in ops if op.name == "npu.mmad" and len(op.operands) > 3]
+    assert any("bt>" in kind for kind in begun) == biased
     assert drains and all(op.scales is not None for op in drains)  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -66,9 +66,11 @@ def test_8_bit_floats_are_multiplied_and_kept_as_they_are_stored(mode: str) -> N
     kept = [np.prod(shape) for shape, dtype in program.rest.inputs if dtype == name]
     assert sum(kept) == params["w1"].size + params["w2"].size
     assert not program.report().host_ops
-    # without a bias, sums leave the cube times the factors of their features
+    # sums begin as the bias, and leave the cube times the factors of their features
     drains = [op for op in program.module("npu").walk() if op.name == "npu.fixpipe"]
-    assert sum(op.scales is not None for op in drains) == 1  # pyright: ignore[reportAttributeAccessIssue]
+    assert sum(op.scales is not None for op in drains) == 2  # pyright: ignore[reportAttributeAccessIssue]
+    biases = [op for op in program.module("npu").walk() if op.name == "npu.mmad" and op.bias is not None]  # pyright: ignore[reportAttributeAccessIssue]
+    assert len(biases) == 1
 
 
 def test_the_gradient_is_straight_through() -> None:
