@@ -62,7 +62,9 @@ def as_f32(args: Any) -> tuple[Any, bool]:
     import jax.numpy as jnp
 
     narrow = [x for x in jax.tree.leaves(args) if x.dtype in (jnp.float16, jnp.bfloat16)]
-    cast = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype in (jnp.float16, jnp.bfloat16) else x, args)
+    cast = jax.tree.map(
+        lambda x: x.astype(jnp.float32) if x.dtype in (jnp.float16, jnp.bfloat16) else x, args
+    )
     return cast, bool(narrow)
 
 
@@ -160,7 +162,10 @@ def tables(rows: list[dict[str, Any]]) -> list[str]:
     for row in rows:
         total.update(dict(row["reasons"]))
     letters = {why: chr(ord("a") + i) for i, (why, _) in enumerate(total.most_common())}
-    lines += ["", "| model | f32 error | mixed error | integers that differ | products | ops in f16 | ops in f32 |"]
+    lines += [
+        "",
+        "| model | f32 error | mixed error | integers that differ | products | ops in f16 | ops in f32 |",
+    ]
     lines.append("|---|---:|---:|---:|---:|---:|---|")
     for row in rows:
         kept = ", ".join(f"{count} {letters[why]}" for why, count in row["reasons"][:REASONS])
@@ -183,7 +188,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", metavar="FILE:FUNCTION", default=list(MODELS))
     parser.add_argument("--page", metavar="FILE.md", help="put the tables between the marks of a page")
-    parser.add_argument("--keep", metavar="FILE.json", help="rows that are known, and where new ones are added")
+    parser.add_argument(
+        "--keep", metavar="FILE.json", help="rows that are known, and where new ones are added"
+    )
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -199,7 +206,11 @@ def main() -> int:
             print(f"{model}: {(done.stderr.strip().splitlines() or ['?'])[-1]}", file=sys.stderr, flush=True)
             continue
         known[model] = json.loads(done.stdout.strip().splitlines()[-1])
-        print(f"{model}: {known[model]['times']}, error {known[model]['mixed'][0]:.1e}", file=sys.stderr, flush=True)
+        print(
+            f"{model}: {known[model]['times']}, error {known[model]['mixed'][0]:.1e}",
+            file=sys.stderr,
+            flush=True,
+        )
         if kept is not None:
             kept.write_text(json.dumps(known, indent=1))
     lines = tables([known[m] for m in args.models if m in known])
