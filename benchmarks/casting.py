@@ -4,8 +4,8 @@ python benchmarks/casting.py                            # all models, some ten m
 python benchmarks/casting.py gpt2:forward moe:forward   # some of them
 python benchmarks/casting.py --page docs/precision.md   # and put the tables between the marks of the page
 
-A model whose arguments are f16 runs as f32 (`as f32` in the table). Arguments called `params` are packed: they are
-cast once, which is no part of the microseconds. A program that needs more memory than the chip has is `too large`.
+A model whose arguments are f16 runs as f32 (`as f32` in the table). Weights are packed, unless they are trained: they
+are cast once, which is no part of the microseconds. A program that needs more memory than the chip has is `too large`.
 Errors are norms: |got - want| over |want|, of the float result where that is largest; `want` is what JAX gives in f32.
 Values are those of the cast graph level, which tw.verify holds the lower levels to; integers (tokens, kept boxes)
 count as the share that differs.
@@ -133,12 +133,14 @@ def measure(model: str) -> dict[str, Any]:
 
 
 def _report(fn: Any, args: Any, target: str, mode: str) -> Any:
-    """The report of a program, with weights packed; None where it needs more memory than the device has."""
+    """The report of a program, with weights packed unless it trains them; None where it needs more memory than the
+    device has."""
     import inspect
 
     import tilewright as tw
 
-    weights = "params" if "params" in inspect.signature(fn).parameters else None
+    names = inspect.signature(fn).parameters
+    weights = "params" if "params" in names and not fn.__module__.startswith("train") else None
     options = tw.Options(precision=mode, weights=weights)
     try:
         return tw.compile(fn, *args, target=target, options=options).report()
