@@ -173,6 +173,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("nets", nargs="*", help="parts of the names of nets")
     parser.add_argument("--size", type=int, default=64, help="of the images, in pixels (default 64)")
     parser.add_argument("--images", type=int, default=4, help="in a batch (default 4)")
     parser.add_argument("--batches", type=int, default=9, help="that are calibrated for the time (default 9)")
@@ -191,7 +192,8 @@ def main() -> None:
         for name, net in nets:
             params = net.forward_inputs()[0]
             for title, each in ((name, params), (f"{name}, norms spread", spread(params))):
-                layers(title, net.forward, folded(each, net.EPS), images, given.each)
+                if not given.nets or any(part in title for part in given.nets):
+                    layers(title, net.forward, folded(each, net.EPS), images, given.each)
     if given.only != "layers":
         calibration(resnet50.forward, resnet50.forward_inputs()[0], images, given.batches)
 
