@@ -5,7 +5,9 @@ images in JAX.
 
     python benchmarks/quantized_layers.py [--size 64] [--images 4] [--each]
 
-Batch norms are in the weights before these are rounded. `--each` prints a row for each layer, too.
+Batch norms are in the weights before these are rounded. The SQNR of a layer is that of its own results on exact
+inputs: of all of them, which the strongest channels decide, and the mean over channels of the SQNR of each. `--each`
+prints a row for each layer, too.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
@@ -27,22 +30,36 @@ import jax.numpy as jnp
 import numpy as np
 
 import tilewright as tw
-from tilewright.machine import DEFAULT_TARGET, Machine
+from tilewright.dialects.graph import ConvOp
+from tilewright.dialects.graph.interface import shape_of
+from tilewright.passes.graph.products_named import NamedProduct, feature_dims
 from tilewright.quantization import weights
 from tilewright.quantization.calibrate import gather, with_scales
 from tilewright.quantization.matrices import Matrices
-from tilewright.quantization.quantize import QuantTable, table_of
+from tilewright.quantization.measures import cosine, decibels, sqnr
+from tilewright.quantization.modes import product_in_mode
 from tilewright.quantization.recovery import recovered, weights_of
-from tilewright.quantization.traced import TracedSource, trace_source
+from tilewright.quantization.traced import ChangedRunner, TracedSource, WatchingRunner, trace_source
 
 VARIANTS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "per tensor": (True, ()),
     "per tensor, equalized": (True, ("equalize",)),
     "per channel": (False, ()),
     "per channel, equalized": (False, ("equalize",)),
-    "per channel, equalized, biases corrected": (False, ("equalize", "bias")),
 }
 """Whether a weight tensor has one scale, and what recovers it."""
+
+
+class Layer(NamedTuple):
+    """What a layer keeps: SQNR of all its results in dB, and the mean over channels of the SQNR of each."""
+
+    product: NamedProduct
+    whole: float
+    channels: float
+
+    @property
+    def is_depthwise(self) -> bool:
+        return isinstance(self.product.op, ConvOp) and shape_of(self.product.weights)[2] == 1
 
 
 def mapped_norms(tree: Any, change: Callable[[dict[str, Any], str], dict[str, Any]]) -> Any:
@@ -105,43 +122,75 @@ def per_tensor(traced: TracedSource, config: tw.QuantConfig, leaves: Sequence[An
     return replace(config, products=products)
 
 
-def table(net: Any, params: Any, images: jax.Array, one_scale: bool, steps: Sequence[str]) -> QuantTable:
-    """What each layer keeps in `w8a8`, on the images that it is calibrated with."""
-    traced = trace_source(net, (params, images), {}, None)
-    batches = [traced.signature.flatten("net", (params, images))]
-    config = tw.QuantConfig("w8a8")
-    balanced = recovered(traced, config, batches, [s for s in steps if s != "bias"], False)
+class ChannelNoise(WatchingRunner):
+    """Gathers sums of squares of each channel of products' results, and those of its errors on the same operands."""
+
+    def __init__(self, traced: TracedSource, config: tw.QuantConfig) -> None:
+        super().__init__(traced.products, dict.fromkeys(traced.names), lambda name, state, x: state)
+        self.config = config
+
+    def op(self, op: Any, env: Any) -> None:
+        super().op(op, env)
+        product = self.products.get(op)
+        if product is not None:
+            exact, choice = env[op.results[0]], self.config.choice(product.name)
+            made = product_in_mode(product, choice, env[product.input], env[product.weights])
+            rest = tuple(d for d in range(exact.ndim) if d not in feature_dims(product))
+            self.states[product.name] = jnp.sum(exact**2, rest), jnp.sum((exact - made) ** 2, rest)
+
+
+def measured(
+    traced: TracedSource, config: tw.QuantConfig, leaves: Sequence[Any]
+) -> tuple[list[Layer], float, float]:
+    """What each layer keeps, alone on exact inputs; and SQNR in dB and cosine of the logits of all together."""
+    changes = {p.name: partial(product_in_mode, p, config.choice(p.name)) for p in traced.products}
+
+    @jax.jit
+    def run(leaves: Sequence[Any]) -> Any:
+        watching = ChannelNoise(traced, config)
+        exact = traced.run(watching, leaves)
+        return watching.states, exact, traced.run(ChangedRunner(traced.products, changes), leaves)
+
+    states, exact, made = jax.device_get(run(leaves))
+    layers = []
+    for product in traced.products:
+        signal, noise = (np.asarray(v, np.float64) for v in states[product.name])
+        alive = (signal > 0) & (noise > 0)
+        each = 10 * np.log10(signal[alive] / noise[alive])
+        layers.append(Layer(product, decibels(float(signal.sum()), float(noise.sum())), float(each.mean())))
+    return layers, sqnr(exact, made), cosine(exact, made)
+
+
+def calibrated(traced: TracedSource, leaves: Sequence[Any], steps: Sequence[str]) -> tw.QuantConfig:
+    """A configuration of `w8a8` with scales from one batch."""
+    balanced = recovered(traced, tw.QuantConfig("w8a8"), [leaves], steps, False)
     balances = {n: b for n in traced.names if (b := balanced.choice(n).balance) is not None}
-    statistics = gather(traced, batches, traced.names, False, balances=balances)
-    config = with_scales(traced, balanced, statistics)
-    if one_scale:
-        config = per_tensor(traced, config, batches[0])
-    config = recovered(traced, config, batches, [s for s in steps if s == "bias"], False)
-    return table_of(traced, config, batches, None, "sqnr", Machine.load(DEFAULT_TARGET))
+    return with_scales(traced, balanced, gather(traced, [leaves], traced.names, False, balances=balances))
 
 
 def layers(name: str, net: Any, params: Any, images: jax.Array, each: bool) -> None:
     """Prints rows of a net: the SQNR of depthwise and of other layers, and that of the logits; and of each layer."""
+    traced = trace_source(net, (params, images), {}, None)
+    leaves = traced.signature.flatten("net", (params, images))
+    configs = {steps: calibrated(traced, leaves, steps) for _, steps in VARIANTS.values()}
     found = {}
     for variant, (one_scale, steps) in VARIANTS.items():
-        made = found[variant] = table(net, params, images, one_scale, steps)
-        wide = [r.sqnr for r in made.rows if _is_depthwise(r)]
-        others = [r.sqnr for r in made.rows if not _is_depthwise(r)]
+        config = per_tensor(traced, configs[steps], leaves) if one_scale else configs[steps]
+        rows, noise, angle = measured(traced, config, leaves)
+        found[variant] = rows
         cells = [name, variant]
-        cells += [f"{np.mean(part):.1f} ({min(part):.1f})" if part else "" for part in (wide, others)]
-        print(f"| {' | '.join([*cells, f'{made.sqnr:.1f}', f'{made.cosine:.4f}'])} |", flush=True)
+        for part in ([r for r in rows if r.is_depthwise], [r for r in rows if not r.is_depthwise]):
+            cells += [f"{np.mean([r.whole for r in part]):.1f}" if part else ""]
+            cells += [f"{np.mean([r.channels for r in part]):.1f}" if part else ""]
+        print(f"| {' | '.join([*cells, f'{noise:.1f}', f'{angle:.4f}'])} |", flush=True)
     if each:
-        print(f"\n| layer of {name} | weights | {' | '.join(VARIANTS)} |\n|---|---|{'--:|' * len(VARIANTS)}")
-        for rows in zip(*(f.rows for f in found.values()), strict=True):
-            shown = " | ".join(f"{r.sqnr:.1f}" for r in rows)
-            print(
-                f"| {rows[0].name.removeprefix('params')} | {'x'.join(map(str, rows[0].shape))} | {shown} |"
-            )
-        print()
-
-
-def _is_depthwise(row: Any) -> bool:
-    return row.kind == "convolution" and row.shape[2] == 1
+        print(
+            f"\n| layer of {name}, dB (of channels) | {' | '.join(VARIANTS)} |\n|---|{'--:|' * len(VARIANTS)}"
+        )
+        for rows in zip(*found.values(), strict=True):
+            shown = " | ".join(f"{r.whole:.1f} ({r.channels:.1f})" for r in rows)
+            print(f"| `{rows[0].product.name.removeprefix('params')}` | {shown} |")
+        print(flush=True)
 
 
 def calibration(net: Any, params: Any, images: jax.Array, batches: int, turns: int = 5) -> None:
@@ -187,8 +236,10 @@ def main() -> None:
     images = jnp.asarray(rng.standard_normal((given.images, given.size, given.size, 3)), jnp.float32)
     nets: tuple[tuple[str, ModuleType], ...] = (("MobileNetV2", mobilenet_v2), ("ResNet-50", resnet50))
     if given.only != "calibration":
-        print("| net | int8 weights | depthwise, dB (least) | others, dB (least) | logits, dB | cosine |")
-        print("|---|---|--:|--:|--:|--:|")
+        print(
+            "| net | int8 weights | depthwise, dB | by channel | others, dB | by channel | logits, dB | cosine |"
+        )
+        print("|---|---|--:|--:|--:|--:|--:|--:|")
         for name, net in nets:
             params = net.forward_inputs()[0]
             for title, each in ((name, params), (f"{name}, norms spread", spread(params))):

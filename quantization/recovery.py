@@ -239,8 +239,8 @@ def _scale_method(recipe: Recipe, count: int) -> str:
 def gptq(
     traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool | Say
 ) -> QuantConfig:
-    """Rounds weights so that errors cancel on the data, those that meet the strongest inputs first, in units with the
-    least squared error of weights (Frantar et al. 2022)."""
+    """Rounds weights so that errors cancel on the data, those that meet the strongest inputs first (Frantar et al.
+    2022)."""
     matrices = _matrices(_quantized(traced, config))
     hessians = _hessians(traced, batches, matrices, progress)
     found_weights = weights_of(traced, batches[0], list(matrices))
@@ -252,7 +252,9 @@ def gptq(
         if balance is not None:
             factors = m.factors(balance)
             w, h = w * factors[..., None], h / (factors[..., None] * factors[..., None, :])
-        made = weights.gptq(w, h, choice.recipe.weight_range, m.group(choice.recipe), "mse", act_order=True)
+        size = m.group(choice.recipe)
+        scales = _scale_method(choice.recipe, size or w.shape[-2])
+        made = weights.gptq(w, h, choice.recipe.weight_range, size, scales, act_order=True)
         found[name] = {"stored": m.operand(made.q), "scales": m.scales(made.scale, choice.recipe)}
     return _with(config, found)
 
