@@ -22,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from types import ModuleType
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
@@ -84,6 +85,24 @@ def spread(params: Any, seed: int = 0) -> Any:
         scale = jnp.asarray(2.0 ** rng.uniform(-4, 4, norm["scale"].shape), norm["scale"].dtype)
         return {name: {**norm, "scale": scale}}
 
+    return mapped_norms(params, change)
+
+
+def with_statistics(net: ModuleType, params: Any, images: jax.Array) -> Any:
+    """Weights whose batch norms have the means and variances that the images give."""
+    found: dict[int, tuple[jax.Array, jax.Array]] = {}
+
+    def batch_norm(x: jax.Array, p: dict[str, Any]) -> jax.Array:
+        mean, variance = found[id(p["scale"])] = jnp.mean(x, (0, 1, 2)), jnp.var(x, (0, 1, 2))
+        return plain(x, {**p, "mean": mean, "var": variance})
+
+    def change(layers: dict[str, Any], name: str) -> dict[str, Any]:
+        mean, variance = found[id(layers[name]["scale"])]
+        return {name: {**layers[name], "mean": mean, "var": variance}}
+
+    plain = net.batch_norm
+    with patch.object(net, "batch_norm", batch_norm):
+        net.forward(params, images)
     return mapped_norms(params, change)
 
 
@@ -244,6 +263,7 @@ def main() -> None:
             params = net.forward_inputs()[0]
             for title, each in ((name, params), (f"{name}, norms spread", spread(params))):
                 if not given.nets or any(part in title for part in given.nets):
+                    each = with_statistics(net, each, images)
                     layers(title, net.forward, folded(each, net.EPS), images, given.each)
     if given.only != "layers":
         calibration(resnet50.forward, resnet50.forward_inputs()[0], images, given.batches)
