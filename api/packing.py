@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from xdsl.dialects.builtin import ModuleOp
 
 from ..backends.report import Report
+from ..dialects.module import target_of
+from ..machine import DEFAULT_TARGET
 from ..passes.graph.pack import SplitProgram, split_weights
+from ..passes.pipeline import run_stage
+from ..support.precisions import ORIGIN
 from .program import Lowering, Options, Program, compile_source
 from .quantized import named_module
 from .signature import CompileError, Signature
@@ -160,23 +164,23 @@ class _Both:
 
 
 def compile_packed(lowering: Lowering, origin: Source, target: str | None, options: Options) -> Program:
-    """Compiles a source in two parts. Raises PassError for weights that are no arguments."""
-    own = replace(options, weights=None, quantization=None)
+    """Compiles a source in two parts. Casts come before it, so those of weights are packed. Raises PassError for
+    weights that are no arguments."""
+    own = replace(options, weights=None, quantization=None, precision=ORIGIN)
+    with as_compile_error():
+        module, signature = named_module(origin)
+        for stage in options.stages():
+            if stage.optional and stage.asked:
+                run_stage(stage, module, target_of(module) or target or DEFAULT_TARGET)
+        made = split_weights(module, options.weight_patterns)
 
-    def split() -> tuple[SplitProgram, Signature]:
-        with as_compile_error():
-            module, signature = named_module(origin)
-            return split_weights(module, options.weight_patterns), signature
-
-    def part(which: Literal["packing", "rest"]) -> Source:
+    def part(module: ModuleOp, name: str) -> Source:
         def lower() -> tuple[ModuleOp, Signature]:
-            made, _ = split()
-            module = made.packing if which == "packing" else made.rest
-            return module, Signature(tuple(main_inputs(module)))
+            copy = module.clone()
+            return copy, Signature(tuple(main_inputs(copy)))
 
-        name = f"{origin.name} (packing)" if which == "packing" else origin.name
         return Source(lower, name, origin.places)
 
-    made, signature = split()
-    programs = [compile_source(lowering, part(which), target, own) for which in ("packing", "rest")]
-    return PackedProgram(origin, signature, made, *programs)
+    packing = compile_source(lowering, part(made.packing, f"{origin.name} (packing)"), target, own)
+    rest = compile_source(lowering, part(made.rest, origin.name), target, own)
+    return PackedProgram(origin, signature, made, packing, rest)

@@ -1,12 +1,14 @@
 """What mixed_float16 makes of the f32 models of examples/: modelled microseconds by chip, the error, what stayed f32.
 
-python benchmarks/casting.py                            # all models, about an hour
+python benchmarks/casting.py                            # all models, some ten minutes
 python benchmarks/casting.py gpt2:forward moe:forward   # some of them
 python benchmarks/casting.py --page docs/precision.md   # and put the tables between the marks of the page
 
-A model whose arguments are f16 runs as f32 (`as f32` in the table). Errors are norms: |got - want| over |want|, of the
-float result where that is largest; `want` is what JAX gives in f32. Values are those of the cast graph level, which
-tw.verify holds the lower levels to; integers (tokens, kept boxes) count as the share that differs.
+A model whose arguments are f16 runs as f32 (`as f32` in the table). Weights are packed, unless they are trained: they
+are cast once, which is no part of the microseconds. A program that needs more memory than the chip has is `too large`.
+Errors are norms: |got - want| over |want|, of the float result where that is largest; `want` is what JAX gives in f32.
+Values are those of the cast graph level, which tw.verify holds the lower levels to; integers (tokens, kept boxes)
+count as the share that differs.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def as_f32(args: Any) -> tuple[Any, bool]:
     import jax.numpy as jnp
 
     narrow = [x for x in jax.tree.leaves(args) if x.dtype in (jnp.float16, jnp.bfloat16)]
-    cast = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype in (jnp.float16, jnp.bfloat16) else x, args)
+    cast = jax.tree.map(
+        lambda x: x.astype(jnp.float32) if x.dtype in (jnp.float16, jnp.bfloat16) else x, args
+    )
     return cast, bool(narrow)
 
 
@@ -97,12 +101,13 @@ def measure(model: str) -> dict[str, Any]:
     file, name = model.split(":")
     fn, given = load(f"{file}.py:{name}")
     args, cast = as_f32(given)
-    times: dict[str, list[float]] = {}
-    report: Any = None
+    times: dict[str, list[float | None]] = {}
+    record: Any = None
     for target in TARGETS:
         for mode in ("origin", MODE):
-            report = tw.compile(fn, *args, target=target, options=tw.Options(precision=mode)).report()
-            times.setdefault(target, []).append(report.microseconds)
+            report = _report(fn, args, target, mode)
+            times.setdefault(target, []).append(report and report.microseconds)
+            record = (report and report.precision) or record
     want = reference_values(call_of(fn, args, {}))
     options = tw.Options(precision=MODE)
     module, flat = lower(fn, *args, options=options)
@@ -110,7 +115,6 @@ def measure(model: str) -> dict[str, Any]:
     origin = norm_error(run_graph(module, *flat), want)
     run_stage(stage, module, TARGETS[0])
     mixed = norm_error(run_graph(module, *flat), want)
-    record = report.precision
     reasons: Counter[str] = Counter()
     for kept in record.kept:
         reasons[kept.why] += kept.count
@@ -128,6 +132,24 @@ def measure(model: str) -> dict[str, Any]:
     }
 
 
+def _report(fn: Any, args: Any, target: str, mode: str) -> Any:
+    """The report of a program, with weights packed unless it trains them; None where it needs more memory than the
+    device has."""
+    import inspect
+
+    import tilewright as tw
+
+    names = inspect.signature(fn).parameters
+    weights = "params" if "params" in names and not fn.__module__.startswith("train") else None
+    options = tw.Options(precision=mode, weights=weights)
+    try:
+        return tw.compile(fn, *args, target=target, options=options).report()
+    except tw.CompileError as error:
+        if "device memory" not in str(error):
+            raise
+        return None
+
+
 def tables(rows: list[dict[str, Any]]) -> list[str]:
     """Both tables, and the reasons that the second one names by letters."""
     lines = ["| model | " + " | ".join(f"{t}: f32, us | mixed, us | faster" for t in TARGETS) + " |"]
@@ -135,13 +157,17 @@ def tables(rows: list[dict[str, Any]]) -> list[str]:
     for row in rows:
         cells = []
         for origin, mixed in row["times"].values():
-            cells += [f"{origin:,.0f}", f"{mixed:,.0f}", f"{origin / mixed:.1f}x"]
+            cells += ["too large" if t is None else f"{t:,.0f}" for t in (origin, mixed)]
+            cells.append(f"{origin / mixed:.1f}x" if origin and mixed else "")
         lines.append(f"| {_name(row)} | " + " | ".join(cells) + " |")
     total: Counter[str] = Counter()
     for row in rows:
         total.update(dict(row["reasons"]))
     letters = {why: chr(ord("a") + i) for i, (why, _) in enumerate(total.most_common())}
-    lines += ["", "| model | f32 error | mixed error | integers that differ | products | ops in f16 | ops in f32 |"]
+    lines += [
+        "",
+        "| model | f32 error | mixed error | integers that differ | products | ops in f16 | ops in f32 |",
+    ]
     lines.append("|---|---:|---:|---:|---:|---:|---|")
     for row in rows:
         kept = ", ".join(f"{count} {letters[why]}" for why, count in row["reasons"][:REASONS])
@@ -164,7 +190,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", metavar="FILE:FUNCTION", default=list(MODELS))
     parser.add_argument("--page", metavar="FILE.md", help="put the tables between the marks of a page")
-    parser.add_argument("--keep", metavar="FILE.json", help="rows that are known, and where new ones are added")
+    parser.add_argument(
+        "--keep", metavar="FILE.json", help="rows that are known, and where new ones are added"
+    )
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -180,7 +208,11 @@ def main() -> int:
             print(f"{model}: {(done.stderr.strip().splitlines() or ['?'])[-1]}", file=sys.stderr, flush=True)
             continue
         known[model] = json.loads(done.stdout.strip().splitlines()[-1])
-        print(f"{model}: {known[model]['times']}, error {known[model]['mixed'][0]:.1e}", file=sys.stderr, flush=True)
+        print(
+            f"{model}: {known[model]['times']}, error {known[model]['mixed'][0]:.1e}",
+            file=sys.stderr,
+            flush=True,
+        )
         if kept is not None:
             kept.write_text(json.dumps(known, indent=1))
     lines = tables([known[m] for m in args.models if m in known])

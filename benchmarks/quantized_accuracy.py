@@ -57,19 +57,19 @@ def digits(net: Any, seed: int, modes: Modes) -> Iterator[tuple[str, float, floa
     count = len(test)
     batches = [jnp.asarray(images[i : i + count]) for i in range(0, len(images) - count + 1, count)]
     reference = jax.jit(net.forward)(params, test)
-    yield "f32", _accuracy(reference, wanted), float("inf")
+    yield "f32", accuracy(reference, wanted), float("inf")
     for mode, recover in modes:
         made = _quantized(net, params, batches, mode, recover)
         logits = jax.jit(made.function)(params, test)
-        yield _name(mode, recover), _accuracy(logits, wanted), sqnr([reference], [logits])
+        yield _name(mode, recover), accuracy(logits, wanted), sqnr([reference], [logits])
     if modes != MODES:
         return
     made = _quantized(net, params, batches, "w4a8", ())
-    tuned = _tuned(
+    trained_on = tuned(
         made.function, params, batches, [labels[i * count : (i + 1) * count] for i in range(len(batches))]
     )
-    logits = jax.jit(made.function)(tuned, test)
-    yield "w4a8, trained", _accuracy(logits, wanted), sqnr([reference], [logits])
+    logits = jax.jit(made.function)(trained_on, test)
+    yield "w4a8, trained", accuracy(logits, wanted), sqnr([reference], [logits])
 
 
 def _quantized(net: Any, params: Any, batches: Sequence[Any], mode: str, recover: Sequence[str]) -> Any:
@@ -89,11 +89,11 @@ def _name(mode: str, recover: Sequence[str]) -> str:
     return ", ".join([mode, *recover])
 
 
-def _accuracy(logits: Any, labels: Any) -> float:
+def accuracy(logits: Any, labels: Any) -> float:
     return 100 * float((np.asarray(logits).argmax(-1) == np.asarray(labels)).mean())
 
 
-def _tuned(forward: Callable[..., Any], params: Any, batches: Sequence[Any], labels: Sequence[Any]) -> Any:
+def tuned(forward: Callable[..., Any], params: Any, batches: Sequence[Any], labels: Sequence[Any]) -> Any:
     """Weights trained a little further as the program will use them."""
 
     def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:

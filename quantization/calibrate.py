@@ -35,8 +35,9 @@ def batches_of(
     """The flat inputs of each batch. data: for each batch the arguments that are no weights, as a tuple, or the only
     one of them; None: the arguments themselves are the only batch. Raises CompileError for no data, for arguments of
     other shapes or dtypes, and for numbers that are not finite."""
+    checked: dict[int, Any] = {}
     if data is None:
-        return [_finite(traced, 0, flat_inputs(traced, source, args, kwargs))]
+        return [_finite(traced, 0, flat_inputs(traced, source, args, kwargs), checked)]
     free = _free_arguments(traced, len(args))
     out = []
     for n, batch in enumerate(data):
@@ -53,7 +54,7 @@ def batches_of(
                 f"batch {n} of the data has {len(given)} arguments: give those that are no weights ({said})"
             )
         try:
-            out.append(_finite(traced, n, flat_inputs(traced, source, whole, kwargs)))
+            out.append(_finite(traced, n, flat_inputs(traced, source, whole, kwargs), checked))
         except CompileError as error:
             raise CompileError(f"batch {n} of the data: {error}") from None
     if not out:
@@ -70,9 +71,15 @@ def _free_arguments(traced: TracedSource, count: int) -> list[int]:
     return [i for i in range(count) if not any(jax.tree.leaves(flags[i]))]
 
 
-def _finite(traced: TracedSource, batch: int, leaves: list[Any]) -> list[Any]:
+def _finite(traced: TracedSource, batch: int, leaves: list[Any], checked: dict[int, Any]) -> list[Any]:
+    """The inputs of a batch, whose numbers are finite. checked: arrays that are known to be, by identity, such as the
+    weights of batches before."""
     for path, leaf in zip(traced.signature.names, leaves, strict=True):
-        if jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating) and not bool(jax.numpy.isfinite(leaf).all()):
+        if id(leaf) in checked:
+            continue
+        checked[id(leaf)] = leaf
+        floating = jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
+        if floating and not np.isfinite(np.asarray(leaf)).all():  # numpy: XLA would compile for each shape
             raise CompileError(f"batch {batch} of the data has NaN or infinity in {path}")
         if not leaf.size:
             raise CompileError(f"batch {batch} of the data has no elements in {path}")

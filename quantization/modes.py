@@ -16,10 +16,14 @@ from ..dialects.dtypes import element_type, is_float, limits, numpy_dtype
 from ..dialects.graph import ContractOp, ConvOp
 from ..dialects.graph.interface import element_of
 from ..passes.graph.products_named import NamedProduct, feature_dims, row_dims, summed_dims
-from ..passes.graph.recipes import WIDE_LIMIT, ProductChoice, Recipe
-from ..passes.graph.stored_weights import LEAST, weight_blocks
+from ..passes.graph.recipes import WIDE_LIMIT, ProductChoice, Recipe, largest_stored
+from ..passes.graph.stored_weights import LEAST, weight_blocks, weights_in_block
 
 F32 = np.dtype(np.float32)
+
+NEAR = 0.5 + 2.0**-12
+"""Numbers that are no more than so many steps beyond the range are rounded into it, and not saturated. Half a step is
+exact but for the rounding of a quotient."""
 
 
 @jax.custom_jvp
@@ -38,7 +42,7 @@ def rounded(x: Array, scale: Array, zero: float, low: float, high: float, storag
     scale = lax.stop_gradient(scale)
     units = x * (np.float32(1) / scale)
     # what is rounded into the range keeps its gradient: the largest weight, which has made the scale, too
-    inside = (units > low - zero - 0.5) & (units < high - zero + 0.5)
+    inside = (units > low - zero - NEAR) & (units < high - zero + NEAR)
     through = jnp.where(inside, units, lax.stop_gradient(units))
     if is_float(element_type(storage)):
         stored = jnp.clip(units, low, high).astype(numpy_dtype(storage)).astype(F32)
@@ -130,10 +134,13 @@ def quantized_weights(product: NamedProduct, choice: ProductChoice, w: Array) ->
         stored = jnp.asarray(choice.stored, F32).reshape(parts)
         return straight((stored * jnp.asarray(choice.scales, F32).reshape(shape)).reshape(w.shape), w)
     top = jnp.max(jnp.abs(split), axis=tuple(summed), keepdims=True, initial=0)
-    scale = jnp.maximum(top, LEAST) * np.float32(1 / high)
-    return rounded(split, scale, 0, low, high, "i8" if recipe.weights == "i4" else recipe.weights).reshape(
-        w.shape
-    )
+    storage = "i8" if recipe.weights == "i4" else recipe.weights
+    if not is_float(element_type(storage)):
+        largest = largest_stored(int(high), weights_in_block(w.shape, blocks))
+    else:
+        largest = high
+    scale = jnp.maximum(top, LEAST) * np.float32(1 / largest)
+    return rounded(split, scale, 0, low, high, storage).reshape(w.shape)
 
 
 def stored_range(recipe: Recipe) -> tuple[float, float]:

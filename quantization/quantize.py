@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -79,15 +80,22 @@ class QuantTable:
 @dataclass(frozen=True)
 class Quantized:
     """A quantized program. function: its differentiable twin in JAX; config: what was chosen, which `save` writes;
-    table: product by product."""
+    measure: makes the table."""
 
     program: Program
     function: Callable[..., Any]
     config: QuantConfig
-    table: QuantTable
+    measure: Callable[[], QuantTable]
+
+    @cached_property
+    def table(self) -> QuantTable:
+        """Product by product, what it is quantized to and what that loses. It is measured when it is first asked for,
+        by running the original and the quantized program on all batches in JAX."""
+        return self.measure()
 
     def __repr__(self) -> str:
-        return f"<tilewright.Quantized {self.program!r}: {self.table.summary}>"
+        known = f": {self.table.summary}" if "table" in self.__dict__ else ""
+        return f"<tilewright.Quantized {self.program!r}{known}>"
 
 
 def quantize(
@@ -140,6 +148,7 @@ def quantize(
     pins = resolved_pins(wanted.pins, traced.names, lambda: kernels_of(source, args, kwargs, target))
     wanted = replace(wanted, pins=pins)
     batches = batches_of(traced, source, args, kwargs, data)
+    scorer(metric, batches, labels, traced.signature.unflatten)  # what cannot be measured is said at once
     statics = [n for n in traced.names if wanted.choice(n).recipe.static and wanted.choice(n).scale is None]
     steps = (recover,) if isinstance(recover, str) else tuple(recover)
     before = recovered(traced, wanted, batches, [s for s in steps if s in BALANCES], progress)
@@ -155,8 +164,8 @@ def quantize(
         **kwargs,
     )
     function = fake_quant(source, chosen, target=target, weights=patterns)
-    table = table_of(traced, chosen, batches, labels, metric, machine)
-    return Quantized(program, function, chosen, table)
+    measure = partial(table_of, traced, chosen, batches, labels, metric, machine)
+    return Quantized(program, function, chosen, measure)
 
 
 def packed_patterns(traced: TracedSource, patterns: Sequence[str] | None) -> tuple[str, ...]:

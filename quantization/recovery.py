@@ -29,7 +29,7 @@ from ..dialects.dtypes import element_type, is_float
 from ..dialects.graph import ContractOp, ConvOp
 from ..dialects.graph.interface import shape_of
 from ..passes.graph.products_named import NamedProduct, feature_dims, summed_dims
-from ..passes.graph.recipes import ProductChoice, QuantConfig
+from ..passes.graph.recipes import ProductChoice, QuantConfig, Recipe, largest_stored
 from ..support.progress import Say
 from . import balancing, learned, weights
 from .calibrate import collect, gather
@@ -176,7 +176,9 @@ def awq(
         recipe = config.choice(group[0].name).recipe
         matrix = jnp.concatenate([matrices[p.name].matrix(found_weights[p.name]) for p in group], axis=-1)
         magnitude, hessian = ranges[group[0].name].magnitude, hessians[group[0].name]
-        scaled = weights.awq(matrix, hessian, magnitude, recipe.weight_range, first.group(recipe))
+        size = first.group(recipe)
+        scales = _scale_method(recipe, size or len(matrix))
+        scaled = weights.awq(matrix, hessian, magnitude, recipe.weight_range, size, scales)
         assert scaled.input_scale is not None
         found |= {p.name: {"balance": scaled.input_scale} for p in group}
     return _with(config, found)
@@ -228,10 +230,17 @@ def _balance_of(choice: ProductChoice) -> Array | None:
     return None if choice.balance is None else jnp.asarray(choice.balance, jnp.float32)
 
 
+def _scale_method(recipe: Recipe, count: int) -> str:
+    """How the scale of so many weights is found where they are rounded to nearest."""
+    _, high = recipe.weight_range
+    return "extended" if largest_stored(high, count) > high else "absmax"
+
+
 def gptq(
     traced: TracedSource, config: QuantConfig, batches: Sequence[Sequence[Any]], progress: bool | Say
 ) -> QuantConfig:
-    """Rounds weights so that errors cancel on the data (Frantar et al. 2022)."""
+    """Rounds weights so that errors cancel on the data, those that meet the strongest inputs first (Frantar et al.
+    2022)."""
     matrices = _matrices(_quantized(traced, config))
     hessians = _hessians(traced, batches, matrices, progress)
     found_weights = weights_of(traced, batches[0], list(matrices))
@@ -243,7 +252,9 @@ def gptq(
         if balance is not None:
             factors = m.factors(balance)
             w, h = w * factors[..., None], h / (factors[..., None] * factors[..., None, :])
-        made = weights.gptq(w, h, choice.recipe.weight_range, m.group(choice.recipe))
+        size = m.group(choice.recipe)
+        scales = _scale_method(choice.recipe, size or w.shape[-2])
+        made = weights.gptq(w, h, choice.recipe.weight_range, size, scales, act_order=True)
         found[name] = {"stored": m.operand(made.q), "scales": m.scales(made.scale, choice.recipe)}
     return _with(config, found)
 
@@ -266,7 +277,9 @@ def learn(
         if (balance := _balance_of(choice)) is not None:
             factors = m.factors(balance).reshape(-1)
             x, w = x / factors, w * factors[:, None]
-        near = weights.nearest(w, choice.recipe.weight_range, m.group(choice.recipe))
+        size = m.group(choice.recipe)
+        scales = _scale_method(choice.recipe, size or len(w))
+        near = weights.nearest(w, choice.recipe.weight_range, size, scales)
         made = learned.learn_rounding(w, near.scale, x, outputs, stored=choice.recipe.weight_range)
         q = made.q if made.error < made.nearest_error else near.q
         q, scale = (q, near.scale) if m.groups is None else (q[None], near.scale[None])

@@ -6,7 +6,7 @@ After:   @main(%w) -> (stored, scales)   and    @main(%x, stored, scales)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp
@@ -41,7 +41,8 @@ def split_weights(module: ModuleOp, patterns: Sequence[str] | None = None) -> Sp
     flags = mark_weights(module, patterns)
     main = main_function(module)
     kept = _kept(main, weight_values(main, flags), flags)
-    packing = _packing(module, [_place(main, v) for v in kept])
+    order = {op: i for i, op in enumerate(main.body.block.ops)}
+    packing = _packing(module, [_place(order, v) for v in kept])
     taken = _drop_unused(main_function(packing))
     block = main.body.block
     for value in kept:
@@ -120,11 +121,11 @@ def _bytes(value: SSAValue) -> int:
     return size(shape_of(value)) * itemsize(kind.storage if kind else element_of(value))
 
 
-def _place(main: FuncOp, value: SSAValue) -> tuple[int, int]:
-    """Where a value is made: the number of its op in the block, and of the result."""
+def _place(order: Mapping[Operation, int], value: SSAValue) -> tuple[int, int]:
+    """Where a value is made: the number of its op in the block, by `order`, and of the result."""
     op = value.owner
     assert isinstance(op, Operation)
-    return list(main.body.block.ops).index(op), next(i for i, r in enumerate(op.results) if r is value)
+    return order[op], next(i for i, r in enumerate(op.results) if r is value)
 
 
 def _packing(module: ModuleOp, places: Sequence[tuple[int, int]]) -> ModuleOp:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import f32, i8
@@ -30,7 +31,7 @@ from .products_named import (
     summed_dims,
 )
 from .quantized import StorageBuilder
-from .recipes import ProductChoice, Recipe
+from .recipes import ProductChoice, Recipe, largest_stored
 
 MOST_SHIFT = 2.0**24
 """What is added to a feature is at most so many units of its sums."""
@@ -39,7 +40,7 @@ LEAST = 2.0**-100
 """Scales are no smaller, so that a row of zeros has one."""
 
 
-def largest_scale(build: StorageBuilder, x: SSAValue, dims: Sequence[int], high: int) -> SSAValue:
+def largest_scale(build: StorageBuilder, x: SSAValue, dims: Sequence[int], high: float) -> SSAValue:
     """The scale with which the largest numbers along some dimensions are stored as `high`."""
     top = build.reduce(build.elementwise("abs", x), "max", sorted(dims))
     shape = shape_of(top)
@@ -56,6 +57,11 @@ def weight_blocks(product: NamedProduct, recipe: Recipe) -> dict[int, int]:
     if recipe.group and isinstance(product.op, ContractOp) and size % recipe.group == 0:
         blocks[k] = recipe.group
     return blocks
+
+
+def weights_in_block(shape: Sequence[int], blocks: Mapping[int, int]) -> int:
+    """How many weights share a scale."""
+    return math.prod(blocks.get(d, n) for d, n in enumerate(shape))
 
 
 def weights_as_stored(
@@ -107,9 +113,10 @@ def stored_weights(
     assert recipe.weights is not None
     if is_float(element_type(recipe.weights)):
         low = high = None
-        top = int(limits(recipe.weights)[1])
+        top = float(limits(recipe.weights)[1])
     else:
-        (low, high), top = recipe.weight_range, recipe.weight_range[1]
+        low, high = recipe.weight_range
+        top = largest_stored(high, weights_in_block(shape, blocks))
     storage = "i8" if recipe.weights == "i4" else recipe.weights
     kind = QuantizedType.of(storage, "f32", None, 0, sorted(blocks.items()), low, high)
 
@@ -133,7 +140,7 @@ def stored_weights(
     return keep(build.add(QuantizeOp, [w, scale], tensor(shape, kind))), keep(kept)
 
 
-def _scales(build: StorageBuilder, w: SSAValue, blocks: Sequence[tuple[int, int]], high: int) -> SSAValue:
+def _scales(build: StorageBuilder, w: SSAValue, blocks: Sequence[tuple[int, int]], high: float) -> SSAValue:
     """A scale for each block of weights."""
     shape, out, summed = shape_of(w), list[int](), list[int]()
     sizes = dict(blocks)

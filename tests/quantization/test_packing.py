@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,6 +50,20 @@ def test_shapes_alone_are_enough() -> None:
     shapes = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in operands()]
     program = tw.compile(wide, *shapes, options=tw.Options(quantization="w8a16", weights=["a", "b"]))
     assert program.report().microseconds > 0
+
+
+def test_casts_of_weights_are_packed() -> None:
+    a, b, x = (v.astype(jnp.float32) for v in operands())
+    cast = tw.Options(precision="mixed_float16")
+    program = tw.compile(wide, a, b, x, options=replace(cast, weights=["a", "b"]))
+    plain = tw.compile(wide, a, b, x, options=cast)
+    packed = program.pack(a, b)
+    assert packed.nbytes == (a.nbytes + b.nbytes) // 2
+    for outputs in (program(packed, packed, x), program(a, b, x)):
+        assert np.asarray(outputs).tobytes() == np.asarray(plain(a, b, x)).tobytes()
+    assert program.report().precision == plain.report().precision
+    assert program.report().microseconds < plain.report().microseconds
+    assert tw.verify(wide, a, b, x, options=replace(cast, weights=["a", "b"]), progress=False).ok
 
 
 def test_mistakes() -> None:
