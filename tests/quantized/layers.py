@@ -3,6 +3,7 @@ the compiler."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -98,28 +99,52 @@ class Layer:
         left, right, made = self.grids
         wide_a = a.astype(np.int64) - left.zeros[0]
         wide_b = b.astype(np.int64) - np.asarray(right.zeros)  # features are the last dimension of b
-        sums = self._convolved(wide_a, wide_b) if self.is_conv else wide_a @ wide_b
+        sums = (
+            convolved(
+                wide_a,
+                wide_b,
+                self.out,
+                self.strides,
+                self.low,
+                self.high,
+                self.spread,
+                self.dilation,
+                self.groups,
+            )
+            if self.is_conv
+            else wide_a @ wide_b
+        )
         factors = np.asarray([left.scales[0] * s / made.scales[0] for s in right.scales])
         return made.stored(sums, factors)
 
-    def _convolved(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        n, h, w, c = a.shape
-        sizes = [(d - 1) * s + 1 for d, s in zip((h, w), self.spread, strict=True)]
-        room = np.zeros(
-            (n, *(s + lo + hi for s, lo, hi in zip(sizes, self.low, self.high, strict=True)), c), np.int64
-        )
-        (top, left), (down, right) = self.low, self.spread
-        room[:, top : top + sizes[0] : down, left : left + sizes[1] : right] = a
-        out = np.zeros(self.out, np.int64)
-        each, features = c // self.groups, b.shape[3] // self.groups
-        for i, j in product(range(b.shape[0]), range(b.shape[1])):
-            rows = np.arange(self.out[1]) * self.strides[0] + i * self.dilation[0]
-            cols = np.arange(self.out[2]) * self.strides[1] + j * self.dilation[1]
-            met = room[:, rows][:, :, cols]
-            for g in range(self.groups):
-                made = slice(g * features, (g + 1) * features)
-                out[..., made] += met[..., g * each : (g + 1) * each] @ b[i, j, :, made]
-        return out
+
+def convolved(
+    a: np.ndarray,
+    b: np.ndarray,
+    out: Sequence[int],
+    strides: Sequence[int],
+    low: Sequence[int],
+    high: Sequence[int],
+    spread: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> np.ndarray:
+    """A convolution in NHWC with HWIO weights, in the type of its operands; out: the shape of the result."""
+    n, h, w, c = a.shape
+    sizes = [(d - 1) * s + 1 for d, s in zip((h, w), spread, strict=True)]
+    room = np.zeros((n, *(s + lo + hi for s, lo, hi in zip(sizes, low, high, strict=True)), c), a.dtype)
+    (top, left), (down, right) = low, spread
+    room[:, top : top + sizes[0] : down, left : left + sizes[1] : right] = a
+    made = np.zeros(out, a.dtype)
+    each, features = c // groups, b.shape[3] // groups
+    for i, j in product(range(b.shape[0]), range(b.shape[1])):
+        rows = np.arange(out[1]) * strides[0] + i * dilation[0]
+        cols = np.arange(out[2]) * strides[1] + j * dilation[1]
+        met = room[:, rows][:, :, cols]
+        for g in range(groups):
+            mine = slice(g * features, (g + 1) * features)
+            made[..., mine] += met[..., g * each : (g + 1) * each] @ b[i, j, :, mine]
+    return made
 
 
 def module(layers: list[Layer]) -> str:

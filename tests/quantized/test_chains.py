@@ -1,0 +1,131 @@
+"""Random quantized programs: the npu level in both memories, the JAX twin of `tw.fake_quant` and the numpy model of
+`chain_model.py` compute the same; 1,000 of them in a campaign:
+
+    PYTHONPATH=tests/quantized:tests/support python tests/quantized/test_chains.py [--programs 1000] [--first 0]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+import jax
+import numpy as np
+import pytest
+from chain_drawing import drawn
+from chain_model import ChainModel
+from chain_programs import ChainProgram
+from tiers import sampled
+
+import tilewright as tw
+
+STEPS = 127
+"""What the next quantizer tells apart: so many steps from 0 to the largest number of a result."""
+
+MOST_APART = 1e-3
+"""The part of the elements of programs with floats that may be a step of the next quantizer apart."""
+
+
+@dataclass
+class Tally:
+    """Of the results of programs with floats: elements, and those that are apart by more than rounding."""
+
+    elements: int = 0
+    apart: Counter[str] = field(default_factory=Counter)
+
+
+def config_of(program: ChainProgram) -> tw.QuantConfig:
+    """The configuration of a program, as users write it."""
+    products = {n: tw.ProductChoice(c.mode, c.scale, c.zero) for n, c in program.choices.items()}
+    return tw.QuantConfig(program.default, program.pins, products)
+
+
+def check(program: ChainProgram, tally: Tally, memories: tuple[str, ...] = ("typed", "bytes")) -> None:
+    """Compiles a program and holds what it computes in each memory against the twin and the model."""
+    params = {name: jax.numpy.asarray(p) for name, p in program.params.items()}
+    args, config, target = (params, jax.numpy.asarray(program.x)), config_of(program), program.target
+    options = tw.Options(quantization=config, weights="params")
+    compiled = tw.compile(program.function(), *args, target=target, options=options)
+    flat = compiled.flatten(args)
+    runs = {m: [np.asarray(y) for y in compiled.executable(m)(*flat)] for m in memories}  # pyright: ignore
+    twin = tw.fake_quant(program.function(), config, target=target, weights="params")
+    wanted = [np.asarray(y) for y in jax.jit(twin)(*args)]
+    with np.errstate(all="ignore"):
+        model = ChainModel(program).results()
+    for m in memories[1:]:
+        for a, b in zip(runs[m], runs[memories[0]], strict=True):
+            assert a.tobytes() == b.tobytes(), f"the memories differ: {described(a, b)}"
+    for what, others in (("twin", wanted), ("model", model)):
+        for got, other in zip(runs[memories[0]], others, strict=True):
+            assert (got.shape, got.dtype) == (other.shape, other.dtype), what
+            if program.is_exact:
+                assert np.array_equal(got, other, equal_nan=True), f"the {what}: {described(got, other)}"
+            else:
+                compare(got, other, what, tally)
+    tally.elements += 0 if program.is_exact else sum(y.size for y in wanted)
+
+
+def compare(got: np.ndarray, other: np.ndarray, what: str, tally: Tally) -> None:
+    """Within one step of the next quantizer; elements that are further apart than roundings are counted."""
+    got, other = got.astype(np.float64), other.astype(np.float64)
+    largest = max(float(np.abs(other).max(initial=0)), 1e-30)
+    apart = np.abs(got - other) / largest
+    tally.apart[what] += int((apart > 2.0**-11).sum())
+    assert apart.max(initial=0) <= 1 / STEPS, f"the {what} is {apart.max() * STEPS:.3g} steps apart"
+
+
+def described(got: np.ndarray, other: np.ndarray) -> str:
+    wrong = ~np.isclose(got.astype(np.float64), other.astype(np.float64), rtol=0, atol=0, equal_nan=True)
+    first = tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.any() else ()
+    return f"{wrong.sum()} of {got.size} elements, at {list(first)} {got[first]!r} is not {other[first]!r}"
+
+
+def shrunk(program: ChainProgram) -> ChainProgram:
+    """The shortest beginning of a program that is wrong, too."""
+    for count in range(2, len(program.steps)):
+        made = program.prefix(count)
+        if not made.products:
+            continue
+        try:
+            check(made, Tally())
+        except Exception:
+            return made
+    return program
+
+
+@sampled(10)
+@pytest.mark.parametrize("seed", range(40))
+def test_programs_compute_what_the_model_does(seed: int) -> None:
+    tally = Tally()
+    check(drawn(seed), tally)
+    assert all(count <= max(2, MOST_APART * tally.elements) for count in tally.apart.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--bytes-every", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="do not shrink what is wrong")
+    args = parser.parse_args()
+    wrong, exact, tally, targets = 0, 0, Tally(), Counter[str]()
+    for seed in range(args.first, args.first + args.programs):
+        program = drawn(seed)
+        memories = ("typed", "bytes") if seed % args.bytes_every == 0 else ("typed",)
+        exact += program.is_exact
+        targets[program.target] += 1
+        try:
+            check(program, tally, memories)
+        except Exception as error:
+            wrong += 1
+            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
+            print(program if args.keep else shrunk(program), flush=True)
+    print(f"{args.programs} programs ({exact} of integers alone; {dict(targets)}), {wrong} differ")
+    print(f"of {tally.elements} elements of the others {dict(tally.apart)} are apart")
+    sys.exit(bool(wrong) or any(n > MOST_APART * tally.elements for n in tally.apart.values()))
+
+
+if __name__ == "__main__":
+    main()
