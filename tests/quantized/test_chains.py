@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -108,10 +109,15 @@ def main() -> None:
     parser.add_argument("--programs", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--bytes-every", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no program after so many")
     parser.add_argument("--keep", action="store_true", help="do not shrink what is wrong")
     args = parser.parse_args()
-    wrong, exact, tally, targets = 0, 0, Tally(), Counter[str]()
+    wrong, exact, done, tally, targets = 0, 0, 0, Tally(), Counter[str]()
+    end = time.monotonic() + args.seconds
     for seed in range(args.first, args.first + args.programs):
+        if time.monotonic() > end:
+            break
+        done += 1
         program = drawn(seed)
         memories = ("typed", "bytes") if seed % args.bytes_every == 0 else ("typed",)
         exact += program.is_exact
@@ -122,7 +128,7 @@ def main() -> None:
             wrong += 1
             print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
             print(program if args.keep else shrunk(program), flush=True)
-    print(f"{args.programs} programs ({exact} of integers alone; {dict(targets)}), {wrong} differ")
+    print(f"from {args.first} on {done} programs ({exact} of integers alone; {dict(targets)}), {wrong} differ")
     print(f"of {tally.elements} elements of the others {dict(tally.apart)} are apart")
     sys.exit(bool(wrong) or any(n > MOST_APART * tally.elements for n in tally.apart.values()))
 
