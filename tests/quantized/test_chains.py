@@ -6,15 +6,13 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 
 import jax
 import numpy as np
 import pytest
+from campaigns import Campaign, run
 from chain_drawing import drawn
 from chain_model import ChainModel
 from chain_programs import ChainProgram
@@ -105,32 +103,24 @@ def test_programs_compute_what_the_model_does(seed: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--programs", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--bytes-every", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=1e9, help="begin no program after so many")
-    parser.add_argument("--keep", action="store_true", help="do not shrink what is wrong")
-    args = parser.parse_args()
-    wrong, exact, done, tally, targets = 0, 0, 0, Tally(), Counter[str]()
-    end = time.monotonic() + args.seconds
-    for seed in range(args.first, args.first + args.programs):
-        if time.monotonic() > end:
-            break
-        done += 1
+    tally, seen = Tally(), Counter[str]()
+
+    def one(seed: int, memories: tuple[str, ...]) -> None:
         program = drawn(seed)
-        memories = ("typed", "bytes") if seed % args.bytes_every == 0 else ("typed",)
-        exact += program.is_exact
-        targets[program.target] += 1
+        seen.update([*["of integers alone"] * program.is_exact, program.target])
         try:
             check(program, tally, memories)
-        except Exception as error:
-            wrong += 1
-            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
-            print(program if args.keep else shrunk(program), flush=True)
-    print(f"from {args.first} on {done} programs ({exact} of integers alone; {dict(targets)}), {wrong} differ")
-    print(f"of {tally.elements} elements of the others {dict(tally.apart)} are apart")
-    sys.exit(bool(wrong) or any(n > MOST_APART * tally.elements for n in tally.apart.values()))
+        except Exception:
+            print(shrunk(program))
+            raise
+
+    def summary() -> tuple[list[str], bool]:
+        line = (
+            f"{dict(seen)}; of {tally.elements} elements of those with floats {dict(tally.apart)} are apart"
+        )
+        return [line], any(n > MOST_APART * tally.elements for n in tally.apart.values())
+
+    run(Campaign("programs", one, summary))
 
 
 if __name__ == "__main__":
