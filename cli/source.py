@@ -86,11 +86,11 @@ def find_source(text: str) -> SourceSpec:
     return SourceSpec(file, name, fn, module)
 
 
-def find_function(text: str) -> SourceSpec:
-    """The Python function called `FILE.py:FN`. Raises CliError."""
+def find_function(text: str, option: str = "--against") -> SourceSpec:
+    """The Python function called `FILE.py:FN`; option: what asks for it. Raises CliError."""
     source = find_source(text) if re.search(r"\.py(:|$)", text) else None
     if source is None or source.fn is None:
-        raise CliError(f"{text}: --against needs a Python function, FILE.py:FN")
+        raise CliError(f"{text}: {option} needs a Python function, FILE.py:FN")
     return source
 
 

@@ -39,8 +39,10 @@ def batches_of(
     one of them; None: the arguments themselves are the only batch. Raises CompileError for no data, for arguments of
     other shapes or dtypes, and for numbers that are not finite."""
     if data is None:
-        return [_finite(traced, 0, flat_inputs(traced, source, args, kwargs))]
+        return [_finite(traced, flat_inputs(traced, source, args, kwargs), "the example inputs: ")]
     free = _free_arguments(traced, len(args))
+    if not isinstance(data, Iterable):
+        raise CompileError(f"the data must be a list of batches, not a value of type {type(data).__name__}")
     out = []
     for n, batch in enumerate(data):
         given = batch if isinstance(batch, tuple) else (batch,)
@@ -56,7 +58,7 @@ def batches_of(
                 f"batch {n} of the data has {len(given)} arguments: give those that are no weights ({said})"
             )
         try:
-            out.append(_finite(traced, n, flat_inputs(traced, source, whole, kwargs)))
+            out.append(_finite(traced, flat_inputs(traced, source, whole, kwargs)))
         except CompileError as error:
             raise CompileError(f"batch {n} of the data: {error}") from None
     if not out:
@@ -73,12 +75,12 @@ def _free_arguments(traced: TracedSource, count: int) -> list[int]:
     return [i for i in range(count) if not any(jax.tree.leaves(flags[i]))]
 
 
-def _finite(traced: TracedSource, batch: int, leaves: list[Any]) -> list[Any]:
+def _finite(traced: TracedSource, leaves: list[Any], where: str = "") -> list[Any]:
     for path, leaf in zip(traced.signature.names, leaves, strict=True):
         if jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating) and not bool(jax.numpy.isfinite(leaf).all()):
-            raise CompileError(f"batch {batch} of the data has NaN or infinity in {path}")
+            raise CompileError(f"{where}{path} has NaN or infinity")
         if not leaf.size:
-            raise CompileError(f"batch {batch} of the data has no elements in {path}")
+            raise CompileError(f"{where}{path} has no elements")
     return leaves
 
 
