@@ -81,9 +81,9 @@ DATA = {
     "empty_file.npz": "empty_file.npz: is no .npz file of arrays of numbers",
     "text.npz": "text.npz: is no .npz file of arrays of numbers",
     "missing.npz": "missing.npz: No such file",
-    "": "'': No such file",
+    "": "'': Is a directory",
     ".": ".: Is a directory",
-    "m.py": "m.py: --data needs a Python function",
+    "m.py": "m.py: say which function, as in m.py:forward",
     "m.py:nothere": "m.py has no function nothere",
     "m.py:no_batches": "the data has no batches",
     "m.py:a_number": "gives no list of batches, but a value of type int",
@@ -187,13 +187,13 @@ def refused(capsys: pytest.CaptureFixture[str], folder: Path, *args: str) -> str
     return said
 
 
-@sampled(4)
+@sampled(6)
 @pytest.mark.parametrize("data", DATA)
 def test_data(data: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert DATA[data] in refused(capsys, folder, "quantize", "m.py:forward", "--data", data)
 
 
-@sampled(4)
+@sampled(6)
 @pytest.mark.parametrize(("data", "metric", "said"), METRICS)
 def test_metrics(data: str, metric: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said in refused(
@@ -201,13 +201,13 @@ def test_metrics(data: str, metric: str, said: str, folder: Path, capsys: pytest
     )  # fmt: skip
 
 
-@sampled(4)
+@sampled(6)
 @pytest.mark.parametrize(("options", "said"), OPTIONS)
 def test_options(options: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert said in refused(capsys, folder, "quantize", "m.py:forward", *options)
 
 
-@sampled(4)
+@sampled(6)
 @pytest.mark.parametrize("kind", CONFIGURATIONS)
 def test_configurations(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, said = CONFIGURATIONS[kind]
@@ -218,7 +218,7 @@ def test_configurations(kind: str, folder: Path, capsys: pytest.CaptureFixture[s
         assert said in refused(capsys, folder, "quantize", "m.py:forward", "--quant-config", "q.toml")
 
 
-@sampled(4)
+@sampled(6)
 @pytest.mark.parametrize("kind", BESIDE)
 def test_arrays_of_a_configuration(kind: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arrays, said = BESIDE[kind]

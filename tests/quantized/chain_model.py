@@ -348,7 +348,11 @@ class ChainModel:
         spread = lambda rank: along(scales, tuple(rows.values()), rank)  # noqa: E731
         if not wide:
             made = self._product_of(step, stored, q, p.step).astype(F32)
-            return made * spread(made.ndim) * along(unit, dims, made.ndim)
+            scales = spread(made.ndim), along(unit, dims, made.ndim)
+            first, second = (
+                scales[::-1] if step.kind == "left" else scales
+            )  # those of the left operand come first
+            return made * first * second
         digits = (stored + 128) >> 8, stored - (((stored + 128) >> 8) << 8)
         parts = [self._product_of(step, d, q, p.step).astype(F32) for d in digits]
         first, second = (x * along(unit, dims, x.ndim) for x in parts)

@@ -275,7 +275,7 @@ def plain(
         case "largest":
             return pooled(step, x, np.max, -np.inf)
         case "average":
-            return (pooled(step, x.astype(np.float64), np.sum, 0) / facts["size"] ** 2).astype(x.dtype)
+            return pooled(step, x.astype(np.float64), np.sum, 0).astype(x.dtype) / kind(facts["size"] ** 2)
         case "mean":
             return x.astype(np.float64).mean((1, 2)).astype(x.dtype)
         case _:

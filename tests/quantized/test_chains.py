@@ -15,7 +15,15 @@ import pytest
 from campaigns import Campaign, run
 from chain_drawing import drawn
 from chain_model import ChainModel
-from chain_programs import ChainProgram
+from chain_programs import (
+    ELEMENTWISE,
+    FLOAT_MODES,
+    INEXACT,
+    MOVES,
+    PRODUCTS,
+    WHOLE,
+    ChainProgram,
+)
 from tiers import sampled
 
 import tilewright as tw
@@ -62,17 +70,23 @@ def check(program: ChainProgram, tally: Tally, memories: tuple[str, ...] = ("typ
             if program.is_exact:
                 assert np.array_equal(got, other, equal_nan=True), f"the {what}: {described(got, other)}"
             else:
-                compare(got, other, what, tally)
+                compare(got, other, what, tally, largest_step(program))
     tally.elements += 0 if program.is_exact else sum(y.size for y in wanted)
 
 
-def compare(got: np.ndarray, other: np.ndarray, what: str, tally: Tally) -> None:
-    """Within one step of the next quantizer; elements that are further apart than roundings are counted."""
+def largest_step(program: ChainProgram) -> float:
+    """The largest scale of an input: residuals are stored numbers, too."""
+    return max(c.scale for c in program.choices.values())
+
+
+def compare(got: np.ndarray, other: np.ndarray, what: str, tally: Tally, step: float) -> None:
+    """Within one step of a quantizer; elements that are further apart than roundings are counted."""
     got, other = got.astype(np.float64), other.astype(np.float64)
     largest = max(float(np.abs(other).max(initial=0)), 1e-30)
-    apart = np.abs(got - other) / largest
-    tally.apart[what] += int((apart > 2.0**-11).sum())
-    assert apart.max(initial=0) <= 1 / STEPS, f"the {what} is {apart.max() * STEPS:.3g} steps apart"
+    apart = np.abs(got - other)
+    tally.apart[what] += int((apart > largest * 2.0**-11).sum())
+    steps = apart.max(initial=0) / max(step, largest / STEPS)
+    assert steps <= 1, f"the {what} is {steps:.3g} steps apart"
 
 
 def described(got: np.ndarray, other: np.ndarray) -> str:
@@ -94,8 +108,35 @@ def shrunk(program: ChainProgram) -> ChainProgram:
     return program
 
 
-@sampled(10)
-@pytest.mark.parametrize("seed", range(40))
+def test_programs_have_all_that_the_model_tells_apart() -> None:
+    """Modes, steps, results that stay integers behind a relu or a residual or not, and stored inputs that are read
+    again."""
+    found, kinds, modes = Counter[str](), Counter[str](), Counter[str]()
+    for seed in range(200):
+        program = drawn(seed)
+        model = ChainModel(program)
+        kinds.update(step.kind for step in program.steps)
+        modes.update(p.mode for p in model.products.values())
+        found.update(
+            ["exact"] * program.is_exact, pinned=bool(program.pins), half=program.x.dtype == np.float16
+        )
+        for _, relu, other in model.paths.values():
+            found[f"relu {relu}, residual {other is not None}"] += 1
+        found["read again"] += sum(
+            model._read_again(v, i) is not None for i, step in enumerate(model.steps) for v in step.args
+        )
+        found["zero point of an image"] += sum(
+            p.static and not model._is_integer(p) for p in model.products.values()
+        )
+    paths = [f"relu {relu}, residual {other}" for relu in (True, False) for other in (True, False)]
+    wanted = ["exact", "pinned", "half", "read again", "zero point of an image", *paths]
+    assert all(found[kind] >= 5 for kind in wanted), found
+    assert {*kinds} >= {*PRODUCTS, *ELEMENTWISE, *MOVES, *INEXACT, "concat", "largest"}
+    assert {*modes} >= {*WHOLE, *FLOAT_MODES}
+
+
+@sampled(12)
+@pytest.mark.parametrize("seed", range(24))
 def test_programs_compute_what_the_model_does(seed: int) -> None:
     tally = Tally()
     check(drawn(seed), tally)

@@ -7,6 +7,7 @@ a campaign:
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,46 @@ def check_layers(
             )
 
 
-@sampled(8)
+def test_1000_layers_have_every_kind() -> None:
+    """What the campaign is to cover is drawn often: kinds of products, storage, zero points, saturation."""
+    found = Counter[str]()
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        for layer in drawn(seed):
+            left, right, made = layer.grids
+            made_of = layer.model(*layer.operands(rng))
+            low, high = (bool((made_of == end).any()) for end in (made.low, made.high))
+            kind = f"convolution of {layer.groups > 1:d}" if layer.is_conv else f"rank {len(layer.lhs)}"
+            facts = {
+                kind: True,
+                f"{left.storage} x {right.storage} -> {made.storage}": True,
+                "depthwise": layer.is_conv and layer.groups == layer.lhs[3] > 1,
+                "strided": layer.strides != (1, 1),
+                "dilated": layer.dilation != (1, 1),
+                "dilated input": layer.spread != (1, 1),
+                "padded": any((*layer.low, *layer.high)),
+                "no elements": 0 in (*layer.lhs, *layer.rhs),
+                "one": 1 in layer.lhs,
+                "per channel": right.axis is not None,
+                "per group": layer.given is not None and layer.given.group > 0,
+                "saturated below": low,
+                "saturated above": high,
+                "on both sides": low and high,
+                **{
+                    f"{what}, zero point at an end": grid.zeros[0] in (grid.low, grid.high)
+                    for what, grid in (("left", left), ("right", right), ("result", made))
+                },
+            }
+            found.update(name for name, holds in facts.items() if holds)
+    storages = [
+        f"{a} x {b} -> {c}" for a in ("i8", "ui8") for b in ("i8", "ui8", "i4") for c in ("i8", "ui8")
+    ]
+    kinds = ["rank 2", "rank 3", "convolution of 0", "convolution of 1"]
+    wanted = {*storages, *kinds, *(name for name in found if " x " not in name)}
+    assert min(found[kind] for kind in wanted) >= 10, found
+
+
+@sampled(10)
 @pytest.mark.parametrize("seed", range(40))
 def test_layers_store_what_the_integer_model_does(seed: int, tmp_path: Path) -> None:
     check_layers(drawn(seed), seed, target_of(seed), tmp_path)
