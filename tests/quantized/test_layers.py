@@ -93,8 +93,8 @@ def test_1000_layers_have_every_kind() -> None:
         f"{a} x {b} -> {c}" for a in ("i8", "ui8") for b in ("i8", "ui8", "i4") for c in ("i8", "ui8")
     ]
     kinds = ["rank 2", "rank 3", "convolution of 0", "convolution of 1"]
-    wanted = {*storages, *kinds, *(name for name in found if " x " not in name)}
-    assert min(found[kind] for kind in wanted) >= 10, found
+    wanted = {*storages, *kinds, *facts}
+    assert min(found[kind] for kind in wanted) >= 5, found
 
 
 @sampled(10)
