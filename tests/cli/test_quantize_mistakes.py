@@ -228,6 +228,31 @@ def test_arrays_of_a_configuration(kind: str, folder: Path, capsys: pytest.Captu
     assert said in refused(capsys, folder, *report)
 
 
+TEXTS = {
+    "p.tw": "fn f(x: f32[4, 8], w: f32[8, 6] quant i8(scale={})) -> f32[4, 6] {{\n    return x @ w\n}}\n",
+    "stablehlo.mlir": (
+        "func.func @main(%a: tensor<2x!quant.uniform<i8:f32, {0}>>) -> tensor<2xf32> {{\n  %0 = "
+        "stablehlo.uniform_dequantize %a : (tensor<2x!quant.uniform<i8:f32, {0}>>) -> tensor<2xf32>\n"
+        "  return %0 : tensor<2xf32>\n}}\n"
+    ),
+    "graph.mlir": (
+        "func.func @main(%a: tensor<2x!graph.quantized<i8:f32, {0}>>) -> tensor<2xf32> {{\n  %0 = "
+        "graph.dequantize %a : (tensor<2x!graph.quantized<i8:f32, {0}>>) -> tensor<2xf32>\n"
+        "  func.return %0 : tensor<2xf32>\n}}\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("scale", ["0.0", "-1.0", "1.0e400", "1.0e50", "1.0e-60", "inf", "nan"])
+@pytest.mark.parametrize("name", TEXTS)
+def test_scales_in_texts(name: str, scale: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / name).write_text(TEXTS[name].format(scale))
+    assert main(["report", str(tmp_path / name)]) == 1
+    said = capsys.readouterr().err
+    assert said.count("error:") == 1 and "internal error" not in said and "Traceback" not in said
+    assert "scale" in said or "number" in said or "literal" in said
+
+
 def test_in_python(folder: Path) -> None:
     """The same mistakes in Python are CompileErrors of one sentence."""
     scope: dict = {}
