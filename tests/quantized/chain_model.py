@@ -84,6 +84,8 @@ class ChainModel:
         self.values: list[np.ndarray] = []
         self.sums: dict[int, Sums] = {}
         self.made: dict[tuple[int, Kind], np.ndarray] = {}
+        self.overflows = False
+        """Whether what is added to a residual is more than f16 holds of units of the result: docs/limits.md."""
 
     def results(self) -> list[np.ndarray]:
         """The results of the program."""
@@ -268,6 +270,7 @@ class ChainModel:
             theirs, their_zero = again.kind
             q = self._stored(again.source, again.kind).astype(np.float16) - np.float16(their_zero)
             y = q * np.float16(theirs / scale)
+        self.overflows |= not (np.isfinite(x).all() and np.isfinite(y).all())
         rounded = np.rint(x + y)
         return saturated(rounded, zero, max(-128, zero) if relu else -128)
 

@@ -59,12 +59,13 @@ def check(program: ChainProgram, tally: Tally, memories: tuple[str, ...] = ("typ
     runs = {m: [np.asarray(y) for y in compiled.executable(m)(*flat)] for m in memories}  # pyright: ignore
     twin = tw.fake_quant(program.function(), config, target=target, weights="params")
     wanted = [np.asarray(y) for y in jax.jit(twin)(*args)]
+    model = ChainModel(program)
     with np.errstate(all="ignore"):
-        model = ChainModel(program).results()
+        modelled = model.results()
     for m in memories[1:]:
         for a, b in zip(runs[m], runs[memories[0]], strict=True):
             assert a.tobytes() == b.tobytes(), f"the memories differ: {described(a, b)}"
-    for what, others in (("twin", wanted), ("model", model)):
+    for what, others in (("twin", wanted), *([] if model.overflows else [("model", modelled)])):
         for got, other in zip(runs[memories[0]], others, strict=True):
             assert (got.shape, got.dtype) == (other.shape, other.dtype), what
             if program.is_exact:
