@@ -10,13 +10,15 @@ FUZZ ?=
 
 SURFACE ?=
 
+QUANTIZED := PYTHONPATH=tests/quantized:tests/support $(BIN)/python tests/quantized
+
 JOBS ?= 2
 
 SEED ?= 100000
 
 MUTANTS ?=
 
-.PHONY: demo test test-all mutants bench faults fuzz surface fuzz-tw calibration conformance docs clean venv
+.PHONY: demo test test-all mutants bench faults fuzz surface fuzz-tw fuzz-quantized calibration conformance docs clean venv
 
 venv: $(STAMP)
 
@@ -44,6 +46,9 @@ test-all: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --seconds 240 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m surface.campaign --parts 20
 	PYTHONPATH=tests/frontends $(BIN)/python tests/frontends/fuzz_tw.py 4000
+	$(QUANTIZED)/test_layers.py --programs 20 --first $(SEED)
+	$(QUANTIZED)/test_chains.py --programs 60 --first $(SEED) --bytes-every 3
+	$(QUANTIZED)/test_stored_chains.py --programs 60 --first $(SEED) --bytes-every 3
 	$(BIN)/python tests/faults/campaign.py --each 2 --host 4 --random 8 --fuzz 12 --jobs $(JOBS)
 	$(if $(wildcard ../shared/conformance/suite_loader.py),$(BIN)/python tests/conformance/run_conformance.py --bytes-every 4,\
 		@echo "no ../shared/conformance: its programs are left out")
@@ -60,6 +65,12 @@ fuzz: $(STAMP)
 
 surface: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m surface.campaign $(SURFACE)
+
+# Random quantized layers and programs against models in numpy: 1,000 of each
+fuzz-quantized: $(STAMP)
+	$(QUANTIZED)/test_layers.py
+	$(QUANTIZED)/test_chains.py $(FUZZ)
+	$(QUANTIZED)/test_stored_chains.py $(FUZZ)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py

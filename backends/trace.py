@@ -11,8 +11,8 @@ from typing import Any
 from ..dialects.base import source_of
 from ..dialects.npu.streams import HOST as HOST_CALLS
 from ..dialects.npu.streams import PROGRAM, QUEUES
+from ..support.files import write_whole
 from .counts import counts_of
-from .files import write_whole
 from .simulator import HostCall, KernelRun, Launch, Placed, Rest, Scalars, Simulation, TimedKernel
 from .spans import Span, program_spans
 

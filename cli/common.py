@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from ..backends import files
+from ..support import files
 from ..support.progress import Say, showing
 
 STDIN = "-"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from ..api.sources import as_compile_error
 from ..passes.errors import PassError
 from ..passes.graph.quantize import read_config
-from ..passes.graph.recipes import QuantConfig, recipe_of
-from .common import CliError, os_message, working
+from ..passes.graph.recipes import SUFFIX, QuantConfig, recipe_of
+from ..support.files import read_arrays
+from .common import CliError, check_output, os_message, working
 from .output import finite
 from .source import example_inputs, find_function, find_source, user_code
 
@@ -30,6 +30,7 @@ def quantize(args: argparse.Namespace) -> int:
     from ..quantization.quantize import quantize as run
     from ..quantization.search import MODES, search
 
+    _check_arguments(args)
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs, True)
     if inputs is None:
@@ -45,7 +46,7 @@ def quantize(args: argparse.Namespace) -> int:
         raise CliError(
             "--max-drop: the SQNR of the original is infinite: give --metric accuracy or cosine, or --search"
         )
-    data, labels = _data(args.data) if args.data else (None, None)
+    data, labels = _data(args.data) if args.data is not None else (None, None)
     pins = parse_mode_pins(args.pin)
     metric = _metric(args.metric)
     weights = [w for w in args.weights.split(",") if w] or None
@@ -88,6 +89,22 @@ def quantize(args: argparse.Namespace) -> int:
         print(text)
         print(f"wrote {args.output}: use it with --quant-config {args.output}")
     return 0
+
+
+def _check_arguments(args: argparse.Namespace) -> None:
+    """Raises CliError for arguments that do not fit each other, before anything is computed."""
+    check_output(args.output)
+    if Path(args.output).suffix != SUFFIX:
+        raise CliError(f"-o {args.output}: a configuration is a {SUFFIX} file")
+    if args.max_drop is not None and args.max_drop != args.max_drop:
+        raise CliError("--max-drop nan: give a number")
+    if args.max_drop is not None and args.metric == "sqnr" and not args.search:
+        raise CliError("--max-drop of sqnr is counted from the most precise mode of a search: give --search, too")
+    if args.plot and not args.search:
+        raise CliError("--plot draws the front of a search: give --search with its modes, too")
+    if args.search and (args.recover or args.quant_config):
+        given = "--recover" if args.recover else "--quant-config"
+        raise CliError(f"{given} is not for a search, which chooses the configuration: leave out one of them")
 
 
 def _save(config: QuantConfig, path: str) -> None:
@@ -139,7 +156,7 @@ def parse_mode_pins(texts: Sequence[str]) -> dict[str, str]:
 
 def _metric(text: str) -> Any:
     """A metric by its name, or a function FILE.py:FN of results and labels."""
-    if ":" not in text:
+    if ":" not in text and not text.endswith(".py"):
         return text
     found = find_function(text, "--metric").fn
     assert found is not None
@@ -150,22 +167,25 @@ def _data(text: str) -> tuple[list[Any], list[Any] | None]:
     """Batches and their labels: from an .npz file whose arrays are the inputs, each with the batches along a first
     dimension, and `labels`; or from a function FILE.py:FN or MODULE:FN without arguments that gives batches, or
     (batches, labels). Raises CliError."""
-    if ":" in text and not text.endswith(".npz"):
+    if text.endswith(".py") or (":" in text and not text.endswith(".npz")):
         spec = find_function(text, "--data")
         assert spec.fn is not None
         with user_code(spec.path, spec.fn):
             made = spec.fn()
-        pair = isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], list)
-        batches, labels = made if pair else (made, None)
-        return list(batches), None if labels is None else list(labels)
-    path = Path(text)
+            pair = isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], list)
+            batches, labels = made if pair else (made, None)
+            for what, found in (("batches", batches), ("labels", labels if pair else [])):
+                if not isinstance(found, Iterable):
+                    raise CliError(
+                        f"{text}: gives no list of {what}, but a value of type {type(found).__name__}"
+                    )
+            return list(batches), None if labels is None else list(labels)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays: Mapping[str, np.ndarray] = dict(file) if not isinstance(file, np.ndarray) else {"x": file}
+        arrays: Mapping[str, np.ndarray] = read_arrays(text)
     except OSError as error:
-        raise CliError(os_message(error)) from None
-    except (ValueError, BadZipFile) as error:
-        raise CliError(f"{text}: no .npz file of arrays ({error})") from None
+        raise CliError(f"{text or repr(text)}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise CliError(f"{text}: {error}") from None
     inputs = [a for name, a in arrays.items() if name != LABELS]
     if not inputs or any(a.ndim == 0 for a in inputs):
         raise CliError(f"{text}: has no arrays with batches along a first dimension")

@@ -209,6 +209,11 @@ def limits(name: str) -> tuple[float, float]:
     return float(floats.min), float(floats.max)
 
 
+def smallest(name: str) -> float:
+    """The smallest positive number of a float type, a denormal."""
+    return float(ml_dtypes.finfo(_NUMPY[name]).smallest_subnormal)
+
+
 def tensor(shape: Sequence[int], element: Attribute) -> TensorType:
     return _tensor(tuple(shape), element)
 

@@ -24,7 +24,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from .dtypes import StoredAs, dtype_name, element_type, is_float, is_integer, limits, size
+from .dtypes import StoredAs, dtype_name, element_type, is_float, is_integer, limits, size, smallest
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,13 @@ class QuantizedFacts:
         if self.scales is not None and len(self.scales) != size(found):
             raise ValueError(f"{list(shape)} has {size(found)} blocks, and {len(self.scales)} scales are given")
         return found
+
+    def check_scales(self) -> None:
+        """Raises ValueError for a scale that the type of the numbers does not hold: they would be 0 or infinite."""
+        least, most = smallest(self.expressed), limits(self.expressed)[1]
+        for scale in self.scales or ():
+            if not least <= scale <= most:
+                raise ValueError(f"has the scale {scale}, which {self.expressed} does not hold")
 
     def quotients(self, target: QuantizedFacts) -> list[float]:
         """What numbers in units of these scales are multiplied by to be in those of `target`, for each block of the one
@@ -199,7 +206,9 @@ class QuantizedType(Data[QuantizedFacts], TypeAttribute, StoredAs):
             parser.parse_punctuation(",")
             scales, zeros = _numbers(parser, bool(blocks))
         try:
-            return QuantizedType.of(storage, expressed, scales, zeros, blocks, low, high).data
+            made = QuantizedType.of(storage, expressed, scales, zeros, blocks, low, high).data
+            made.check_scales()
+            return made
         except ValueError as error:
             parser.raise_error(f"a quantized type {error}")
 

@@ -37,8 +37,10 @@ def batches_of(
     other shapes or dtypes, and for numbers that are not finite."""
     checked: dict[int, Any] = {}
     if data is None:
-        return [_finite(traced, 0, flat_inputs(traced, source, args, kwargs), checked)]
+        return [_finite(traced, flat_inputs(traced, source, args, kwargs), checked, "the example inputs: ")]
     free = _free_arguments(traced, len(args))
+    if not isinstance(data, Iterable):
+        raise CompileError(f"the data must be a list of batches, not a value of type {type(data).__name__}")
     out = []
     for n, batch in enumerate(data):
         given = batch if isinstance(batch, tuple) else (batch,)
@@ -54,7 +56,7 @@ def batches_of(
                 f"batch {n} of the data has {len(given)} arguments: give those that are no weights ({said})"
             )
         try:
-            out.append(_finite(traced, n, flat_inputs(traced, source, whole, kwargs), checked))
+            out.append(_finite(traced, flat_inputs(traced, source, whole, kwargs), checked))
         except CompileError as error:
             raise CompileError(f"batch {n} of the data: {error}") from None
     if not out:
@@ -71,18 +73,18 @@ def _free_arguments(traced: TracedSource, count: int) -> list[int]:
     return [i for i in range(count) if not any(jax.tree.leaves(flags[i]))]
 
 
-def _finite(traced: TracedSource, batch: int, leaves: list[Any], checked: dict[int, Any]) -> list[Any]:
+def _finite(traced: TracedSource, leaves: list[Any], checked: dict[int, Any], where: str = "") -> list[Any]:
     """The inputs of a batch, whose numbers are finite. checked: arrays that are known to be, by identity, such as the
-    weights of batches before."""
+    weights of batches before; where: what an error begins with."""
     for path, leaf in zip(traced.signature.names, leaves, strict=True):
         if id(leaf) in checked:
             continue
         checked[id(leaf)] = leaf
         floating = jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating)
         if floating and not np.isfinite(np.asarray(leaf)).all():  # numpy: XLA would compile for each shape
-            raise CompileError(f"batch {batch} of the data has NaN or infinity in {path}")
+            raise CompileError(f"{where}{path} has NaN or infinity")
         if not leaf.size:
-            raise CompileError(f"batch {batch} of the data has no elements in {path}")
+            raise CompileError(f"{where}{path} has no elements")
     return leaves
 
 

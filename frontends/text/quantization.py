@@ -113,4 +113,10 @@ class Quantization(Expressions):
                 self.fail(at, f"{len(values)} numbers for dimension {axis}, which has {shape[axis]}")
                 return None
         blocks = [] if axis is None else [(axis % len(shape), 1)]
-        return QuantizedType.of(narrow, expressed, scales, zeros, blocks)
+        made = QuantizedType.of(narrow, expressed, scales, zeros, blocks)
+        try:
+            made.data.check_scales()
+        except ValueError as error:
+            self.fail(scale_at, f"`quant` {error}")
+            return None
+        return made

@@ -79,11 +79,18 @@ def chain_behind(result: SSAValue, dims: Sequence[int], weights: set[SSAValue]) 
 def _is_vector(value: SSAValue, dims: Sequence[int], weights: set[SSAValue]) -> bool:
     if splat_of(value) is not None:
         return True
+    source, places = _source(value)
+    along = [d for d, n in zip(places, shape_of(source), strict=True) if n != 1]
+    return source in weights and {*along} <= {*dims}
+
+
+def _source(value: SSAValue) -> tuple[SSAValue, Sequence[int]]:
+    """What a value is broadcast from, and which dimension each of its own is; a value that is not broadcast, as those
+    that go along a result of one row, is its own source."""
     op = value.owner
-    if not isinstance(op, BroadcastOp) or op.x not in weights:
-        return False
-    along = [d for d, n in zip(to_ints(op.dims), shape_of(op.x), strict=True) if n != 1]
-    return {*along} <= {*dims}
+    if isinstance(op, BroadcastOp):
+        return op.x, to_ints(op.dims)
+    return value, range(len(shape_of(value)))
 
 
 def _vector(build: TensorBuilder, value: SSAValue, dims: Sequence[int], whole: Sequence[int]) -> SSAValue:
@@ -92,10 +99,9 @@ def _vector(build: TensorBuilder, value: SSAValue, dims: Sequence[int], whole: S
     number = splat_of(value)
     if number is not None:
         return build.constant(number, shape, f32)
-    op = value.owner
-    assert isinstance(op, BroadcastOp)
-    kept = [(d, n) for d, n in zip(to_ints(op.dims), shape_of(op.x), strict=True) if n != 1]
+    source, places = _source(value)
+    kept = [(d, n) for d, n in zip(places, shape_of(source), strict=True) if n != 1]
     x = build.convert(
-        build.reshape(op.x, [n for _, n in kept]) if len(kept) < len(shape_of(op.x)) else op.x, f32
+        build.reshape(source, [n for _, n in kept]) if len(kept) < len(shape_of(source)) else source, f32
     )
     return build.broadcast(x, shape, [list(dims).index(d) for d, _ in kept])

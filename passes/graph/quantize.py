@@ -100,12 +100,13 @@ def quantize_module(
     chosen = [(p, config.choice(p.name)) for p in products]
     for product, choice in chosen:
         _check(product, choice, machine)
+    main = main_function(module)
+    own = {*main.walk()}
     balanced: dict[tuple[SSAValue, bytes], SSAValue] = {}
     for product, choice in chosen:
         if choice.balance is not None and choice.recipe != Recipe():
             _balance(product, choice.balance, balanced)
-    inputs = Inputs(words and machine.scaled_drains is not None and not machine.fused)
-    main = main_function(module)
+    inputs = Inputs(words and machine.scaled_drains is not None and not machine.fused, own)
     fixed = weight_values(main, flags)
     for product, choice in chosen:
         _quantize(product, choice, inputs, fixed)

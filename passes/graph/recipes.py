@@ -21,12 +21,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...support.files import read_arrays, write_whole
 from ..errors import PassError
+
+LEAST_NORMAL = float(np.finfo(np.float32).tiny)
+"""The smallest number of f32 that is not a denormal."""
+
+SUFFIX = ".toml"
+"""How the name of a configuration's file ends."""
 
 WIDE_LIMIT = 32639
 """The largest number in i16 that is 256 times one of 8 bits and another one: 127 * 256 + 127."""
@@ -99,6 +107,8 @@ def largest_stored(high: int, count: int) -> float:
 
 def recipe_of(mode: str) -> Recipe:
     """The recipe of a mode. Raises PassError for a mode that there is not."""
+    if not isinstance(mode, str):
+        raise PassError(f"a mode of quantization is a name such as 'w8a8', not {mode!r}")
     mode = full_mode(mode)
     found = re.fullmatch(r"(w[48]a16)-g(\d+)", mode)
     if found is not None and int(found[2]) > 0:
@@ -166,11 +176,12 @@ class QuantConfig:
         products = {n: replace(p, mode=full_mode(p.mode)) for n, p in self.products.items()}
         object.__setattr__(self, "products", products)
         for name, product in self.products.items():
-            if product.scale is not None and not (math.isfinite(product.scale) and product.scale > 0):
+            if product.scale is not None and not _is_scale(product.scale):
                 raise PassError(
-                    f"quantization: the input of {name} has the scale {product.scale}; scales are positive "
-                    "and finite"
+                    f"quantization: the input of {name} has the scale {product.scale}; scales are positive and "
+                    "finite numbers of f32, as their inverses are"
                 )
+            _check_arrays(name, product)
 
     def mode_of(self, name: str) -> str:
         """The mode of a product."""
@@ -210,13 +221,18 @@ class QuantConfig:
         return "\n".join(lines) + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Writes it to a file; arrays, where it has any, to one beside it that ends in `.npz`."""
+        """Writes it to a file that ends in `.toml`; arrays, where it has any, to one beside it that ends in `.npz`.
+        Neither is ever half written. Raises PassError for another ending, and OSError."""
         path = Path(path)
+        if path.suffix != SUFFIX:
+            raise PassError(f"{path}: a configuration is a {SUFFIX} file")
         found = {f"{name}/{key}": a for name, p in self.products.items() for key, a in p.arrays().items()}
         beside = path.with_suffix(".npz")
         if found:
-            np.savez(beside, allow_pickle=False, **found)
-        path.write_text(self.to_toml(beside.name if found else None))
+            stream = BytesIO()
+            np.savez(stream, allow_pickle=False, **found)
+            write_whole(beside, stream.getvalue())
+        write_whole(path, self.to_toml(beside.name if found else None))
 
     @staticmethod
     def load(path: str | Path) -> QuantConfig:
@@ -286,7 +302,27 @@ def _check_keys(where: str, table: Any, known: Mapping[str, Any]) -> None:
 def _arrays(folder: Path | None, name: str) -> dict[str, np.ndarray]:
     path = (folder or Path()) / name
     try:
-        with np.load(path, allow_pickle=False) as found:
-            return dict(found)
-    except (OSError, ValueError) as error:
-        raise PassError(f"quantization: {path}: {error}") from None
+        return read_arrays(path)
+    except OSError as error:
+        raise PassError(f"quantization: {path}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError as error:
+        raise PassError(f"quantization: {path} {error}") from None
+
+
+def _is_scale(scale: float) -> bool:
+    """Whether f32 holds a number and its inverse, neither of them flushed to 0."""
+    if not isinstance(scale, int | float | np.number) or not math.isfinite(scale):
+        return False
+    return bool(LEAST_NORMAL <= scale <= 1 / LEAST_NORMAL)
+
+
+def _check_arrays(name: str, product: ProductChoice) -> None:
+    """Raises PassError for arrays that are not of finite numbers, and for weights without scales."""
+    for kind, array in product.arrays().items():
+        found = np.asarray(array)
+        if found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+            raise PassError(f"quantization: the array {kind!r} of {name} must be of finite numbers")
+    if (product.stored is None) != (product.scales is None):
+        raise PassError(f"quantization: {name} has stored weights or their scales alone; it takes both")
+    if product.stored is not None and not np.array_equal(product.stored, np.rint(product.stored)):
+        raise PassError(f"quantization: the stored weights of {name} must be whole numbers")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
 
@@ -28,10 +30,11 @@ from .recipes import ProductChoice
 
 
 class Inputs:
-    """Quantized inputs: of products that read the same values in the same way it is one."""
+    """Quantized inputs: of products that read the same values in the same way it is one. own: the ops that the program
+    had before; those that products in other modes have been given since read numbers as they are."""
 
-    def __init__(self, drained: bool) -> None:
-        self.drained = drained
+    def __init__(self, drained: bool, own: Container[Operation]) -> None:
+        self.drained, self.own = drained, own
         self.made: dict[tuple[SSAValue, QuantizedType], SSAValue] = {}
         self.again: list[tuple[SSAValue, SSAValue, Operation]] = []
         self.sums: list[IntegerSums] = []
@@ -93,8 +96,8 @@ class Inputs:
         return found
 
     def read_again(self) -> None:
-        """What elementwise ops read of an input behind the convolution that it is quantized for is what is stored:
-        they would load it once more."""
+        """What the program's elementwise ops read of an input behind the convolution that it is quantized for is what
+        is stored: they would load it once more."""
         order: dict[Operation, int] = {}
         for source, made, behind in self.again:
             if behind not in order:
@@ -103,7 +106,8 @@ class Inputs:
             late = [
                 use
                 for use in source.uses
-                if isinstance(use.operation, (ElementwiseOp, ReduceWindowOp))
+                if use.operation in self.own
+                and isinstance(use.operation, (ElementwiseOp, ReduceWindowOp))
                 and use.operation.parent is behind.parent
                 and order.get(use.operation, -1) > order[behind]
             ]

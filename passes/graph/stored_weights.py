@@ -173,9 +173,14 @@ def _given(
                 f"quantization: {product.name} takes {what} of the shape {list(wanted)}, and the "
                 f"configuration has {list(array.shape)}"
             )
-    if not (np.isfinite(scales).all() and (scales > 0).all()):
+    if not (scales > 0).all():
         raise PassError(f"quantization: {product.name} has scales that are not positive and finite")
-    storage = element_type(kind.data.storage)
+    storage, (low, high) = element_type(kind.data.storage), kind.data.range
+    if stored.size and not low <= stored.min() <= stored.max() <= high:
+        raise PassError(
+            f"quantization: {product.name} has stored weights from {stored.min()} to {stored.max()}; its mode takes "
+            f"{low} to {high}"
+        )
     array = build.add(ConstantOp, [], tensor(shape, storage), value=DataAttr.of(stored.astype(np.int8)))
     q = build.add(StorageOp, [array], tensor(shape, kind))
     scale = build.add(ConstantOp, [], tensor(grid, f32), value=DataAttr.of(scales.astype(np.float32)))

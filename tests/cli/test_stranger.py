@@ -18,9 +18,9 @@ import pytest
 from safetensors.numpy import save_file
 
 import tilewright as tw
-from tilewright.backends.files import write_whole
 from tilewright.cli.common import short_warnings
 from tilewright.cli.main import main
+from tilewright.support.files import write_whole
 
 MLP = """# a perceptron
 param w: f32[16, 32] = "w.npz"["w0"]

@@ -60,7 +60,7 @@ def test_mistakes_of_a_caller() -> None:
             tw.quantize(net, params, x, progress=False, **options)
 
     refused("the data has no batches", data=[])
-    refused("batch 1 of the data has NaN or infinity in x", data=[x, x.at[0, 0].set(jnp.nan)])
+    refused("batch 1 of the data: x has NaN or infinity", data=[x, x.at[0, 0].set(jnp.nan)])
     refused("batch 0 of the data: argument x of net must be", data=[x[:, :-1]])
     refused("batch 0 of the data has 3 arguments", data=[(x, x, x)])
     refused(

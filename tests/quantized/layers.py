@@ -3,19 +3,21 @@ the compiler."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
-RANGES = {"i8": (-128, 127), "ui8": (0, 255)}
-CONTAINERS = {"i8": np.int8, "ui8": np.uint8}
+RANGES = {"i8": (-128, 127), "ui8": (0, 255), "i4": (-8, 7), "i16": (-32768, 32767)}
+CONTAINERS = {"i8": np.int8, "ui8": np.uint8, "i16": np.int16}
 NO_BLOCKS = 0
 
 
 @dataclass(frozen=True)
 class Grid:
-    """How numbers are stored: scales and zero points, one or, along `axis`, several; the ends of what is stored."""
+    """How numbers are stored: scales and zero points, one, or several along `axis`, or where `group` is not 0 for each
+    so many rows and each column of a matrix; the ends of what is stored."""
 
     storage: str
     scales: tuple[float, ...]
@@ -23,6 +25,7 @@ class Grid:
     low: int
     high: int
     axis: int | None = None
+    group: int = 0
 
     def text(self) -> str:
         low, high = RANGES[self.storage]
@@ -31,15 +34,44 @@ class Grid:
             if (self.low, self.high) == (low, high)
             else f"{self.storage}<{self.low}:{self.high}>"
         )
-        pairs = [f"{s!r}:{z}" for s, z in zip(self.scales, self.zeros, strict=True)]
+        pairs = [f"{_number(s)}:{z}" for s, z in zip(self.scales, self.zeros, strict=True)]
+        if self.group:
+            return f"!graph.quantized<{storage}:f32:{{0:{self.group}, 1:1}}, {{{', '.join(pairs)}}}>"
         if self.axis is None:
             return f"!graph.quantized<{storage}:f32, {pairs[0]}>"
         return f"!graph.quantized<{storage}:f32:{self.axis}, {{{', '.join(pairs)}}}>"
 
+    def over(self, numbers: Sequence[float], shape: Sequence[int]) -> np.ndarray:
+        """Scales, zero points or other numbers of this grid, for a tensor of a shape."""
+        found = np.asarray(numbers)
+        if self.group:
+            return np.repeat(found.reshape(shape[0] // self.group, shape[1]), self.group, axis=0)
+        if self.axis is None:
+            return found[0]
+        return found.reshape([-1 if d == self.axis else 1 for d in range(len(shape))])
+
+    def whole(self, q: np.ndarray) -> np.ndarray:
+        """Stored numbers less their zero points, in 64 bits."""
+        return q.astype(np.int64) - self.over(self.zeros, q.shape)
+
     def stored(self, sums: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """Integers times factors in single precision, rounded to even, with the zero point added, saturated."""
-        scaled = np.rint(sums.astype(np.float32) * factors.astype(np.float32))
-        return np.clip(scaled.astype(np.float64) + self.zeros[0], self.low, self.high).astype(np.int64)
+        """Numbers times factors in single precision, rounded to even, with the zero point added, saturated."""
+        scaled = np.rint(sums.astype(np.float32) * factors.astype(np.float32)).astype(np.float64)
+        return np.clip(scaled + self.over(self.zeros, sums.shape), self.low, self.high).astype(np.int64)
+
+    def requantized(self, q: np.ndarray, source: Grid) -> np.ndarray:
+        """Stored numbers of another grid, as this one stores them."""
+        many = max(len(self.scales), len(source.scales))
+        ours, theirs = (s * (many // len(s)) for s in (self.scales, source.scales))
+        factors = [a / b for a, b in zip(theirs, ours, strict=True)]
+        finer = source if len(source.scales) > 1 else self
+        return self.stored(source.whole(q), finer.over(factors, q.shape))
+
+
+def _number(value: float) -> str:
+    """A number as MLIR takes it."""
+    text = repr(value)
+    return text.replace("e", ".0e") if "e" in text and "." not in text else text
 
 
 def tensor(shape: tuple[int, ...], element: str) -> str:
@@ -48,7 +80,8 @@ def tensor(shape: tuple[int, ...], element: str) -> str:
 
 @dataclass(frozen=True)
 class Layer:
-    """One product: of matrices, or a convolution in NHWC with HWIO weights and `groups`."""
+    """One product: of matrices, which may have a batch dimension first, or a convolution in NHWC with HWIO weights and
+    `groups`. given: how the weights come, where they are stored in another way first."""
 
     lhs: tuple[int, ...]
     rhs: tuple[int, ...]
@@ -60,6 +93,7 @@ class Layer:
     spread: tuple[int, int] = (1, 1)
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
+    given: Grid | None = None
 
     @property
     def is_conv(self) -> bool:
@@ -68,7 +102,11 @@ class Layer:
     def op(self) -> str:
         """The op's name and properties."""
         if not self.is_conv:
-            return "graph.contract %a, %b {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]}"
+            batch, k = ([], 1) if len(self.lhs) == 2 else ([0], 2)
+            sides = (
+                f"lhs_batch = {batch}, lhs_contract = [{k}], rhs_batch = {batch}, rhs_contract = [{k - 1}]"
+            )
+            return f"graph.contract %a, %b {{{sides}}}"
         lists = {
             "dilation": f"lhs_dilation = {[*self.spread]}, rhs_dilation = {[*self.dilation]}",
             "pads": f"low = {[*self.low]}, high = {[*self.high]}, strides = {[*self.strides]}",
@@ -79,15 +117,20 @@ class Layer:
     def body(self, number: int) -> tuple[list[str], list[str], str]:
         """Arguments, lines and the result's type of the layer in a function that holds several."""
         kinds = [tensor(s, g.text()) for s, g in zip((self.lhs, self.rhs, self.out), self.grids, strict=True)]
-        names = [f"%a{number}", f"%b{number}"]
+        names, lines = [f"%a{number}", f"%b{number}"], []
+        args = [f"{n}: {k}" for n, k in zip(names, kinds, strict=False)]
+        if self.given is not None:
+            kind = tensor(self.rhs, self.given.text())
+            args[1], names[1] = f"%b{number}: {kind}", f"%w{number}"
+            lines.append(f"%w{number} = graph.requantize %b{number} : ({kind}) -> {kinds[1]}")
         op = self.op().replace("%a", names[0]).replace("%b", names[1])
-        line = f"%y{number} = {op} : ({kinds[0]}, {kinds[1]}) -> {kinds[2]}"
-        return [f"{n}: {k}" for n, k in zip(names, kinds, strict=False)], [line], kinds[2]
+        lines.append(f"%y{number} = {op} : ({kinds[0]}, {kinds[1]}) -> {kinds[2]}")
+        return args, lines, kinds[2]
 
     def operands(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Stored numbers of both operands; their ends are common."""
         made = []
-        for shape, grid in zip((self.lhs, self.rhs), self.grids, strict=False):
+        for shape, grid in ((self.lhs, self.grids[0]), (self.rhs, self.given or self.grids[1])):
             x = rng.integers(grid.low, grid.high, shape, endpoint=True)
             ends = np.where(rng.random(shape) < 0.5, grid.low, grid.high)
             made.append(np.where(rng.random(shape) < 0.2, ends, x).astype(CONTAINERS[grid.storage]))
@@ -96,30 +139,56 @@ class Layer:
     def model(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """What is stored for the result."""
         left, right, made = self.grids
-        wide_a = a.astype(np.int64) - left.zeros[0]
-        wide_b = b.astype(np.int64) - np.asarray(right.zeros)  # features are the last dimension of b
-        sums = self._convolved(wide_a, wide_b) if self.is_conv else wide_a @ wide_b
-        factors = np.asarray([left.scales[0] * s / made.scales[0] for s in right.scales])
+        b = b if self.given is None else right.requantized(b, self.given)
+        wide_a, wide_b = left.whole(a), right.whole(b)
+        sums = (
+            convolved(
+                wide_a,
+                wide_b,
+                self.out,
+                self.strides,
+                self.low,
+                self.high,
+                self.spread,
+                self.dilation,
+                self.groups,
+            )
+            if self.is_conv
+            else wide_a @ wide_b
+        )
+        many = max(len(right.scales), len(made.scales))
+        ours, theirs = (s * (many // len(s)) for s in (made.scales, right.scales))
+        factors = np.asarray([left.scales[0] * b / a for a, b in zip(ours, theirs, strict=True)])
         return made.stored(sums, factors)
 
-    def _convolved(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        n, h, w, c = a.shape
-        sizes = [(d - 1) * s + 1 for d, s in zip((h, w), self.spread, strict=True)]
-        room = np.zeros(
-            (n, *(s + lo + hi for s, lo, hi in zip(sizes, self.low, self.high, strict=True)), c), np.int64
-        )
-        (top, left), (down, right) = self.low, self.spread
-        room[:, top : top + sizes[0] : down, left : left + sizes[1] : right] = a
-        out = np.zeros(self.out, np.int64)
-        each, features = c // self.groups, b.shape[3] // self.groups
-        for i, j in product(range(b.shape[0]), range(b.shape[1])):
-            rows = np.arange(self.out[1]) * self.strides[0] + i * self.dilation[0]
-            cols = np.arange(self.out[2]) * self.strides[1] + j * self.dilation[1]
-            met = room[:, rows][:, :, cols]
-            for g in range(self.groups):
-                made = slice(g * features, (g + 1) * features)
-                out[..., made] += met[..., g * each : (g + 1) * each] @ b[i, j, :, made]
-        return out
+
+def convolved(
+    a: np.ndarray,
+    b: np.ndarray,
+    out: Sequence[int],
+    strides: Sequence[int],
+    low: Sequence[int],
+    high: Sequence[int],
+    spread: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> np.ndarray:
+    """A convolution in NHWC with HWIO weights, in the type of its operands; out: the shape of the result."""
+    n, h, w, c = a.shape
+    sizes = [(d - 1) * s + 1 for d, s in zip((h, w), spread, strict=True)]
+    room = np.zeros((n, *(s + lo + hi for s, lo, hi in zip(sizes, low, high, strict=True)), c), a.dtype)
+    (top, left), (down, right) = low, spread
+    room[:, top : top + sizes[0] : down, left : left + sizes[1] : right] = a
+    made = np.zeros(out, a.dtype)
+    each, features = c // groups, b.shape[3] // groups
+    for i, j in product(range(b.shape[0]), range(b.shape[1])):
+        rows = np.arange(out[1]) * strides[0] + i * dilation[0]
+        cols = np.arange(out[2]) * strides[1] + j * dilation[1]
+        met = room[:, rows][:, :, cols]
+        for g in range(groups):
+            mine = slice(g * features, (g + 1) * features)
+            made[..., mine] += met[..., g * each : (g + 1) * each] @ b[i, j, :, mine]
+    return made
 
 
 def module(layers: list[Layer]) -> str:
@@ -140,7 +209,7 @@ def _grid(
 ) -> Grid:
     """A random grid; `blocks` scales along `axis`, or one."""
     low, high = RANGES[storage]
-    if rng.random() < 0.3 and storage != "ui8":
+    if rng.random() < 0.3 and low < 0:
         low += 1  # symmetric
     many = blocks or 1
     kind = rng.integers(4)
@@ -156,7 +225,7 @@ def _grid(
 
 def _grids(rng: np.random.Generator, taps: int, features: int, axis: int) -> tuple[Grid, Grid, Grid]:
     left = _grid(rng, str(rng.choice(["i8", "i8", "ui8"])), 0.02)
-    per_feature = bool(rng.random() < 0.6)
+    per_feature = bool(features and rng.random() < 0.6)
     right = _grid(rng, str(rng.choice(["i8", "i8", "i8", "ui8"])), 0.01, features if per_feature else 0, axis)
     if rng.random() < 0.6:  # weights are symmetric more often than not
         right = Grid(
@@ -168,7 +237,7 @@ def _grids(rng: np.random.Generator, taps: int, features: int, axis: int) -> tup
             right.axis,
         )
     # sums of `taps` products, from far within what is stored to far beyond
-    typical = left.scales[0] * float(np.mean(right.scales)) * 70 * 70 * np.sqrt(taps)
+    typical = left.scales[0] * float(np.mean(right.scales)) * 70 * 70 * np.sqrt(max(1, taps))
     made = _grid(rng, str(rng.choice(["i8", "i8", "ui8"])), typical / 100 * 2.0 ** rng.uniform(-3, 3))
     return left, right, Grid(made.storage, made.scales, made.zeros[:1], made.low, made.high)
 
@@ -177,9 +246,45 @@ EXTENTS = (1, 2, 3, 5, 7, 13, 16, 17, 31, 32, 33, 64)
 
 
 def random_layer(rng: np.random.Generator) -> Layer:
-    """A product of matrices, a convolution, a grouped or a depthwise one."""
+    """A product of matrices, a convolution, a grouped or a depthwise one; some with weights that come in i4, or
+    with a scale for each group."""
+    layer = _random_product(rng)
+    often = 0.4 if len(layer.rhs) == 2 else 0.12
+    return _stored_otherwise(rng, layer) if rng.random() < often else layer
+
+
+def _stored_otherwise(rng: np.random.Generator, layer: Layer) -> Layer:
+    """A layer whose weights are requantized first: to 4 bits, or from scales of groups."""
+    left, right, made = layer.grids
+    k = layer.rhs[0]
+    sizes = [g for g in (1, 2, 4, 8, 16, 31, 32) if k and k % g == 0]
+    if len(layer.rhs) == 2 and sizes and layer.rhs[1] and rng.random() < 0.6:
+        size = int(rng.choice(sizes))
+        many = k // size * layer.rhs[1]
+        zeros = rng.integers(-128, 127, many, endpoint=True) if rng.random() < 0.4 else np.zeros(many, int)
+        scales = right.scales[0] * 2.0 ** rng.uniform(-2, 2, many)
+        given = Grid("i8", tuple(map(float, scales)), tuple(map(int, zeros)), -128, 127, None, size)
+        right = replace(right, scales=right.scales[:1], zeros=right.zeros[:1], axis=None)
+    else:
+        given = Grid("i8", right.scales, (0,) * len(right.scales), -128, 127, right.axis)
+        zeros = (
+            rng.integers(-8, 7, len(right.zeros), endpoint=True)
+            if rng.random() < 0.4
+            else np.zeros(len(right.zeros), int)
+        )
+        scales = tuple(s * float(rng.choice([1.0, 16.0, 20.0])) for s in right.scales)
+        right = Grid("i4", scales, tuple(map(int, zeros)), -8, 7, right.axis)
+    return replace(layer, grids=(left, right, made), given=given)
+
+
+def _random_product(rng: np.random.Generator) -> Layer:
     if rng.random() < 0.4:
         m, k, n = (int(rng.choice(EXTENTS)) for _ in range(3))
+        if rng.random() < 0.06:
+            m, k, n = ((0 if i == rng.integers(3) else v) for i, v in enumerate((m, k, n)))
+        if rng.random() < 0.25:
+            b = int(rng.choice([1, 2, 5]))
+            return Layer((b, m, k), (b, k, n), (b, m, n), _grids(rng, k, n, 2))
         return Layer((m, k), (k, n), (m, n), _grids(rng, k, n, 1))
     groups = int(rng.choice([1, 1, 1, 2, 3]))
     each, features = int(rng.choice([1, 2, 3, 8, 16])), int(rng.choice([1, 2, 5, 16]))
@@ -194,7 +299,7 @@ def random_layer(rng: np.random.Generator) -> Layer:
         ((n - 1) * s + 1 + lo + hi - ((z - 1) * d + 1)) // t + 1
         for n, s, lo, hi, z, d, t in zip(extents, spread, low, high, window, dilation, strides, strict=True)
     ]
-    lhs = (int(rng.choice([1, 2])), *extents, groups * each)
+    lhs = (int(rng.choice([1] * 9 + [2] * 10 + [0])), *extents, groups * each)
     rhs = (*window, each, groups * features)
     taps = each * window[0] * window[1]
     return Layer(

@@ -20,6 +20,26 @@
 
 // -----
 
+%x = "test.op"() : () -> tensor<4x!graph.quantized<i8:f32, -0.5>>
+// CHECK: a quantized type has the scale -0.5; scales are positive and finite
+
+// -----
+
+%x = "test.op"() : () -> tensor<4x!graph.quantized<i8:f32, 1.0e400>>
+// CHECK: a quantized type has the scale inf; scales are positive and finite
+
+// -----
+
+%x = "test.op"() : () -> tensor<4x!graph.quantized<i8:f32:0, {0.5, 1.0e39, 0.5, 0.5}>>
+// CHECK: a quantized type has the scale 1e+39, which f32 does not hold
+
+// -----
+
+%x = "test.op"() : () -> tensor<4x!graph.quantized<i8:f16, 1.0e-9>>
+// CHECK: a quantized type has the scale 1e-09, which f16 does not hold
+
+// -----
+
 %x = "test.op"() : () -> tensor<4x!graph.quantized<i8<5:5>:f32, 0.5>>
 // CHECK: a quantized type stores numbers from 5 to 5
 

@@ -1,10 +1,13 @@
-"""Files that are never half written."""
+"""Files that are never half written, and files of arrays."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import zlib
 from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -27,3 +30,19 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
         raise OSError(error.errno, error.strerror, os.fspath(path)) from None  # nobody knows the draft
     finally:
         draft.unlink(missing_ok=True)
+
+
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The numpy arrays of an .npz file by name; that of an .npy file is called `x`. Raises OSError for a file that
+    cannot be read, and ValueError for one that holds something else or is damaged."""
+    import numpy as np
+
+    try:
+        with Path(path).open("rb") as stream:
+            found = np.load(stream, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                return {"x": found}
+            return {name: np.asarray(found[name]) for name in found.files}
+    except (BadZipFile, EOFError, KeyError, ValueError, zlib.error) as error:
+        damaged = isinstance(error, BadZipFile) and "CRC" in str(error)
+        raise ValueError("is damaged" if damaged else "is no .npz file of arrays of numbers") from None
