@@ -192,9 +192,10 @@ def _from_nibbles(
     one of the second. All that is done to a byte is of one shape, so that it is one kernel."""
     shape = shape_of(q)
     both = keep(_packed_halves(build, q, k))
-    groups = dict(kind.data.blocks).get(k, shape[k])
-    parts = shape[k] // 2 // groups if shape[k] // 2 % groups == 0 else 0
-    inside = [2, parts, groups] if parts else [2, shape[k] // 2]
+    blocks = dict(kind.data.blocks)
+    half, group = shape[k] // 2, blocks.get(k)
+    whole = group is None or half % group == 0
+    inside = [2, half // group, group] if group is not None and whole else [2, half]
     out = [*shape[:k], *inside, *shape[k + 1 :]]
     beside = [d for d in range(len(out)) if d != k]
     x = build.broadcast(build.reshape(both, [out[d] for d in beside]), out, beside)
@@ -202,12 +203,13 @@ def _from_nibbles(
     places = build.broadcast(build.numbers([12, 8], [2], i16), out, [k])
     x = build.elementwise("shl", x, places)
     x = build.elementwise("shr_arithmetic", x, build.constant(12, out, i16))
-    if not parts:  # a group is in both halves
+    if not whole:  # a group is in both halves
         numbers = build.convert(build.reshape(x, shape), i8)
         stored = build.add(StorageOp, [numbers], tensor(shape, kind))
         return build.convert(build.add(DequantizeOp, [stored, scale], tensor(shape, f32)), element)
-    over = [d if d < k else d + len(inside) - 1 for d, _ in kind.data.blocks if d != k]
-    dims = sorted([*over, *([k, k + 1] if k in dict(kind.data.blocks) else [])])
+    dims = [d for d in range(k) if d in blocks]
+    dims += [k, k + 1] if group is not None else []
+    dims += [d + len(inside) - 1 for d in range(k + 1, len(shape)) if d in blocks]
     factor = build.broadcast(build.reshape(scale, [out[d] for d in dims]), out, dims)
     numbers = build.elementwise("mul", build.convert(x, f32), factor)
     return build.reshape(build.convert(numbers, element), shape)
