@@ -181,12 +181,13 @@ def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixe
     elif recipe.static:
         result, shift = _static(build, product, x, w, choice, inputs, shift)
     else:
+        kind = element_type(recipe.compute) if recipe.compute else element_of(op.result)
+        kind = f32 if recipe.dynamic else kind
         if recipe.weights is not None:
-            w = weights_as_stored(build, product, w, choice, recipe)
+            w = weights_as_stored(build, product, w, choice, recipe, kind)
         if recipe.dynamic:
             x = _dynamic(build, product, x)
         else:
-            kind = element_type(recipe.compute) if recipe.compute else element_of(op.result)
             x, w = build.convert(x, kind), build.convert(w, kind)
         result = _multiplied(build, product, x, w, shape_of(op.result))
     if shift is not None:

@@ -6,13 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import f32, i8
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import f16, f32, i8, i16
+from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.base import integer_attr
 from ...dialects.dtypes import element_type, is_float, limits, tensor
 from ...dialects.graph import (
-    ConcatOp,
     ConstantOp,
     ContractOp,
     DataAttr,
@@ -65,9 +63,14 @@ def weights_in_block(shape: Sequence[int], blocks: Mapping[int, int]) -> int:
 
 
 def weights_as_stored(
-    build: StorageBuilder, product: NamedProduct, w: SSAValue, choice: ProductChoice, recipe: Recipe
+    build: StorageBuilder,
+    product: NamedProduct,
+    w: SSAValue,
+    choice: ProductChoice,
+    recipe: Recipe,
+    element: Attribute = f32,
 ) -> SSAValue:
-    """The numbers that the weights stand for once they are stored, in f32."""
+    """The numbers that the weights stand for once they are stored, rounded from f32 to an element type."""
     q, scale = stored_weights(build, product, w, choice, recipe)
     k = summed_dims(product)[1][-1]
     if recipe.weights == "i4" and recipe.inputs is None and shape_of(w)[k] % 2 == 0:
@@ -75,10 +78,10 @@ def weights_as_stored(
         assert kind is not None
         assert isinstance(q.owner, Operation)
         q.owner.attributes.pop(PACKED, None)  # its halves are kept
-        q = _nibbles(build, q, kind, k)
-    elif isinstance(product.op, ContractOp):
+        return _from_nibbles(build, q, kind, k, scale, element)
+    if isinstance(product.op, ContractOp):
         q = in_columns(build, product, q)
-    return build.add(DequantizeOp, [q, scale], tensor(shape_of(w), f32))
+    return build.convert(build.add(DequantizeOp, [q, scale], tensor(shape_of(w), f32)), element)
 
 
 def in_columns(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSAValue:
@@ -187,20 +190,43 @@ def _given(
     return q, scale
 
 
-def _nibbles(build: StorageBuilder, q: SSAValue, kind: QuantizedType, k: int) -> SSAValue:
-    """The same numbers from bytes that hold two each: one of the first half of dimension k, and one of the second."""
+def _from_nibbles(
+    build: StorageBuilder, q: SSAValue, kind: QuantizedType, k: int, scale: SSAValue, element: Attribute
+) -> SSAValue:
+    """The numbers that stored ones stand for, from bytes that hold two each: one of the first half of dimension k, and
+    one of the second. All that is done to a byte is of one shape, so that it is one kernel."""
+    shape = shape_of(q)
+    both = keep(_packed_halves(build, q, k))
+    blocks = dict(kind.data.blocks)
+    half, group = shape[k] // 2, blocks.get(k)
+    whole = group is None or half % group == 0
+    inside = [2, half // group, group] if group is not None and whole else [2, half]
+    out = [*shape[:k], *inside, *shape[k + 1 :]]
+    beside = [d for d in range(len(out)) if d != k]
+    x = build.broadcast(build.reshape(both, [out[d] for d in beside]), out, beside)
+    x = build.convert(build.convert(x, f16), i16)
+    places = build.broadcast(build.numbers([12, 8], [2], i16), out, [k])
+    x = build.elementwise("shl", x, places)
+    x = build.elementwise("shr_arithmetic", x, build.constant(12, out, i16))
+    if not whole:  # a group is in both halves
+        numbers = build.convert(build.reshape(x, shape), i8)
+        stored = build.add(StorageOp, [numbers], tensor(shape, kind))
+        return build.convert(build.add(DequantizeOp, [stored, scale], tensor(shape, f32)), element)
+    dims = [d for d in range(k) if d in blocks]
+    dims += [k, k + 1] if group is not None else []
+    dims += [d + len(inside) - 1 for d in range(k + 1, len(shape)) if d in blocks]
+    factor = build.broadcast(build.reshape(scale, [out[d] for d in dims]), out, dims)
+    numbers = build.elementwise("mul", build.convert(x, f32), factor)
+    return build.reshape(build.convert(numbers, element), shape)
+
+
+def _packed_halves(build: StorageBuilder, q: SSAValue, k: int) -> SSAValue:
+    """Bytes that hold two stored numbers of 4 bits each: the lower one is of the first half of dimension k, the upper
+    one of the second."""
     shape = shape_of(q)
     half = shape[k] // 2
     x = build.add(StorageOp, [q], tensor(shape, i8))
     low, high = build.part(x, k, 0, half), build.part(x, k, half, half)
     part = shape_of(low)
-
-    def shift(name: str, value: SSAValue) -> SSAValue:
-        return build.elementwise(name, value, build.constant(4, part, i8))
-
     mask = build.elementwise("and", low, build.constant(15, part, i8))
-    both = build.elementwise("or", mask, shift("shl", high))
-    keep(both)
-    halves = [shift("shr_arithmetic", shift("shl", both)), shift("shr_arithmetic", both)]
-    whole = build.add(ConcatOp, halves, tensor(shape, i8), dim=integer_attr(k))
-    return build.add(StorageOp, [whole], tensor(shape, kind))
+    return build.elementwise("or", mask, build.elementwise("shl", high, build.constant(4, part, i8)))

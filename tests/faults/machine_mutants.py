@@ -170,6 +170,23 @@ def wrong_drain(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     return "a zero point of 1000"
 
 
+def wrong_rounding(kernel: Operation, rng: Random, machine: Machine) -> str | None:
+    """What is rounded to odd, and then to even, is rounded from f32 to integers of 8 bits at once."""
+    found = [op for op in every(kernel, ops.VRoundToOp) if text(op.mode) == "even"]
+    last = pick(rng, found)
+    odd = [op for op in every(kernel, ops.VRoundToOp) if text(op.mode) == "odd"]
+    first = next((op for op in odd if last is not None and op.source.type.shape == last.dest.type.shape), None)
+    if last is None or first is None:
+        return None
+    kind = first.source.type
+    wide = ops.AllocOp.create(result_types=[kind], properties={"address": integer_attr(0)})
+    place = section_of(last).regions[0].block
+    assert place.first_op is not None
+    place.insert_op_before(wide, place.first_op)
+    last.operands = [wide.result, last.dest]
+    return f"{kind.element} rounded to {last.dest.type.element} at once"
+
+
 def wrong_row(kernel: Operation, rng: Random, machine: Machine) -> str | None:
     """What the columns of a product have beside the cube is of another type, or in the memory of the other ones."""
     alloc = pick(rng, [a for a in every(kernel, ops.AllocOp) if a.result.type.space in ("bt", "fb")])
@@ -194,5 +211,6 @@ MACHINE_MUTATIONS = (
     wrong_space,
     wrong_move,
     wrong_drain,
+    wrong_rounding,
     wrong_row,
 )

@@ -68,6 +68,13 @@ def test_no_mutant_of_a_product_of_8_bit_floats_escapes() -> None:
     assert sum(sample(s, 12, 4) for s in found) >= 60
 
 
+def test_no_mutant_of_an_epilogue_on_a_fused_core_escapes() -> None:
+    """Its rows are made before the loop over tiles, and its casts round."""
+    found = [subject(f"columns {i}", "ascend-310") for i in (0, 2, 4)]
+    assert any(op.name == "npu.vround_to" for s in found for op in s.module.walk())
+    assert sum(sample(s, 30, 4) for s in found) >= 60
+
+
 def test_no_mutant_of_a_program_with_control_flow_escapes() -> None:
     assert sum(sample(subject(f"fuzz {i}", TARGETS[i % 2]), 2, 30) for i in (0, 1, 3)) >= 90
 

@@ -1,0 +1,51 @@
+"""Weights of which two are in a byte, against a model in numpy."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tilewright as tw
+
+RNG = np.random.default_rng(0)
+
+
+def matmul(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    return x @ params["w"]
+
+
+def model(w: np.ndarray, group: int) -> np.ndarray:
+    """What w stands for once it is stored in 4 bits, a scale for each group of rows and column, in f16."""
+    k, n = w.shape
+    blocks = w.reshape(k // group, group, n).astype(np.float32)
+    scale = np.maximum(np.abs(blocks).max(1, keepdims=True), np.float32(2.0**-100)) * np.float32(1 / 7)
+    stored = np.clip(np.round(blocks * (np.float32(1) / scale)), -7, 7)
+    return (stored * scale).reshape(k, n).astype(np.float16)
+
+
+@pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
+@pytest.mark.parametrize(
+    ("k", "n", "group"),
+    [(16, 5, 4), (64, 48, 4), (12, 6, 4), (10, 7, 10)],
+    ids=["groups", "more groups", "a group in both halves", "a scale for each feature"],
+)
+def test_bytes_become_the_numbers_of_both(k: int, n: int, group: int, target: str) -> None:
+    """A product with the identity has the weights; each byte holds two, and one kernel makes the numbers of them."""
+    w = RNG.standard_normal((k, n)).astype(np.float16)
+    params, x = {"w": jnp.asarray(w)}, jnp.eye(k, dtype=jnp.float16)
+    mode = "w4a16-g4" if group == 4 else "w4a16"
+    made = tw.quantize(matmul, params, x, config=mode, target=target, progress=False)
+    assert f"tensor<{k // 2}x{n}xi8>" in made.program.ir("graph")
+    options = tw.Options(quantization=made.config, weights="params", memory="bytes")
+    for program in (made.program, tw.compile(matmul, params, x, target=target, options=options)):
+        packed = program.pack(params)
+        np.testing.assert_array_equal(np.asarray(program(packed, x)), model(w, group))
+
+
+def test_a_byte_is_unpacked_by_one_kernel() -> None:
+    params, x = {"w": jax.ShapeDtypeStruct((1024, 512), jnp.float16)}, jax.ShapeDtypeStruct((1, 1024), jnp.float16)
+    options = tw.Options(quantization=tw.QuantConfig("w4a16"), weights="params")
+    kernels = tw.compile(matmul, params, x, target="ascend-910b1", options=options).report().kernels
+    assert sorted(k.kind for k in kernels) == ["cube", "vector"]
