@@ -313,7 +313,8 @@ class ChainModel:
         """A product in a static mode: scales have 10 bits of mantissa."""
         scale, zero = p.kind
         top, summed = limit(p.mode), summed_dims(step, w.ndim)
-        unit = np.maximum(np.abs(w).max(summed, initial=0), LEAST) * F32(1 / top)
+        count = int(np.prod([w.shape[d] for d in summed]))
+        unit = np.maximum(np.abs(w).max(summed, initial=0), LEAST) * F32(1 / reach(top, count))
         order = weight_features(step, w.ndim)  # features of the result in the order of those of the weights
         if p.shift is not None:
             unit = np.maximum(unit, np.abs(p.shift) * F32(1 / (scale * 2.0**24)))
@@ -395,6 +396,11 @@ def limit(mode: str) -> int:
     return 127 if mode.startswith("w8") else 7
 
 
+def reach(top: int, count: int) -> float:
+    """What the largest of so many weights is in units of their scale: half a step beyond `top` where there are many."""
+    return top + 0.5 if count >= {7: 22, 127: 382}[top] else top
+
+
 def along(x: np.ndarray, dims: Sequence[int], rank: int) -> np.ndarray:
     """x, whose dimensions are `dims` of a tensor of some rank, in that rank."""
     order = sorted(range(len(dims)), key=lambda i: dims[i])
@@ -411,10 +417,12 @@ def stored_weights(step: Step, w: np.ndarray, top: int, group: int) -> tuple[np.
     if group and step.kind != "conv" and w.shape[summed[0]] % group == 0:
         k = summed[0]
         split = w.reshape([*w.shape[:k], w.shape[k] // group, group, *w.shape[k + 1 :]])
-        unit = np.maximum(np.abs(split).max(k + 1, keepdims=True, initial=0), LEAST) * F32(1 / top)
+        unit = np.maximum(np.abs(split).max(k + 1, keepdims=True, initial=0), LEAST)
+        unit = unit * F32(1 / reach(top, group))
         unit = np.broadcast_to(unit, split.shape).reshape(w.shape)
         return np.clip(np.rint(w * (F32(1) / unit)), -top, top).astype(np.int64), unit
-    unit = np.maximum(np.abs(w).max(summed, initial=0), LEAST) * F32(1 / top)
+    count = int(np.prod([w.shape[d] for d in summed]))
+    unit = np.maximum(np.abs(w).max(summed, initial=0), LEAST) * F32(1 / reach(top, count))
     wide = along(unit, kept_dims(step, w.ndim), w.ndim)
     q = np.clip(np.rint(w * (F32(1) / wide)), -top, top).astype(np.int64)
     return q, np.broadcast_to(wide, w.shape) if group else unit
