@@ -38,7 +38,8 @@ def fake_quant(
     decides what is multiplied as integers; weights: patterns of the arguments that are weights. Raises CompileError, at
     the first call for arguments of some types, for a source or a configuration that cannot be quantized.
     """
-    machine = Machine.load(target or DEFAULT_TARGET)
+    chosen = target or DEFAULT_TARGET
+    Machine.load(chosen)
     patterns = (weights,) if isinstance(weights, str) else weights
     made: dict[Any, tuple[TracedSource, Callable[..., list[Array]]]] = {}
 
@@ -48,7 +49,7 @@ def fake_quant(
         key = (tree, *((s.shape, s.dtype) for s in structs))
         if key not in made:
             shaped, keywords = jax.tree.unflatten(tree, structs)
-            made[key] = twin(source, shaped, keywords, read(config), machine, patterns)
+            made[key] = twin(source, shaped, keywords, read(config), chosen, patterns)
         traced, run = made[key]
         return traced.signature.unflatten(run(*leaves))
 
@@ -66,12 +67,12 @@ def twin(
     args: Sequence[Any],
     kwargs: dict[str, Any],
     config: QuantConfig,
-    machine: Machine,
+    target: str,
     weights: Sequence[str] | None,
 ) -> tuple[TracedSource, Callable[..., list[Array]]]:
     """A traced source, and what it computes on flat inputs when it is quantized."""
-    traced = trace_source(source, args, kwargs, weights)
-    integers = integer_function(traced, config, machine)
+    traced = trace_source(source, args, kwargs, weights, target)
+    integers = integer_function(traced, config, Machine.load(target))
     changes = {
         p.name: partial(product_in_mode, p, config.choice(p.name))
         for p in traced.products
