@@ -23,8 +23,20 @@ def is_floating(x: Array) -> bool:
 
 
 def settle(x: Array) -> Array:
-    """x itself, written so that no later operation can be merged with the one that made it."""
-    return lax.select(lax.eq(x, x), x, lax.full_like(x, np.nan)) if is_floating(x) else x
+    """x itself, with one NaN, written so that no later operation can be merged with the one that made it.
+
+    The bits of x are compared, not x: LLVM knows that a converted integer, and what is computed of such and of
+    constants, is no NaN. It would drop a test of x for NaN, and contract what that test keeps apart.
+    """
+    if not is_floating(x):
+        return x
+    if x.dtype.itemsize == 1:
+        return lax.select(lax.eq(x, x), x, lax.full_like(x, np.nan))
+    unsigned = np.dtype(f"uint{8 * x.dtype.itemsize}")
+    infinite = np.asarray(np.inf, x.dtype).view(unsigned)
+    bits = lax.bitcast_convert_type(x, unsigned)
+    size = lax.bitwise_and(bits, lax.full_like(bits, np.iinfo(unsigned).max >> 1))
+    return lax.select(lax.gt(size, lax.full_like(bits, infinite)), lax.full_like(x, np.nan), x)
 
 
 def convert(x: Array, dtype: np.dtype) -> Array:

@@ -209,3 +209,23 @@ def test_a_quotient_rounds_once_however_few_divisors_there_are(x: tuple[int, ...
 
     want = (a * a) / (np.abs(b) + np.float32(0.5))
     np.testing.assert_array_equal(np.asarray(jax.jit(divide)(a, b)), np.broadcast_to(want, np.broadcast_shapes(x, y)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("sign", ["abs", "neg", None])
+def test_a_product_that_is_no_nan_for_sure_is_not_merged_with_a_sum(dtype: str, sign: str | None) -> None:
+    """LLVM knows of a converted integer times a constant that it is no NaN, and would drop a test for one."""
+    rng = np.random.default_rng(0)
+    integers = rng.integers(-127, 128, 1024).astype(np.int8)
+    added = (50 * rng.standard_normal(1024)).astype(dtype)
+    element = np.dtype(dtype)
+
+    def product(i: jax.Array) -> jax.Array:
+        x = values.convert(i, element)
+        x = x if sign is None else values.apply(sign, [x], element)
+        return values.apply("mul", [x, jnp.full_like(x, 0.7183)], element)
+
+    with jax.enable_x64(True):
+        wanted = added + np.asarray(product(jnp.asarray(integers)))
+        got = jax.jit(lambda i, a: values.apply("add", [a, product(i)], element))(integers, added)
+    assert np.array_equal(np.asarray(got), wanted)
