@@ -23,7 +23,7 @@ import numpy as np
 import trained
 
 import tilewright as tw
-from tilewright.quantization.measures import sqnr
+from tilewright.compression.measures import sqnr
 
 STEPS, RATE = 150, 3e-4
 """Of quantisation-aware training."""

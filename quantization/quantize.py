@@ -12,6 +12,7 @@ import jax
 from ..api.compiling import compile
 from ..api.program import Options, Program
 from ..api.signature import CompileError
+from ..compression.measures import COMPARED, Metric, decibels, scorer
 from ..dialects.dtypes import itemsize, size
 from ..dialects.graph import GraphOp
 from ..dialects.graph.interface import element_of, shape_of
@@ -21,7 +22,6 @@ from ..passes.graph.stored_weights import weight_blocks
 from ..support.progress import Say
 from .calibrate import batches_of, gather, with_scales
 from .fake import fake_quant, read
-from .measures import COMPARED, Metric, decibels, scorer
 from .pins import kernels_of, resolved_pins
 from .recovery import BALANCES, recovered
 from .traced import TracedSource, trace_source
