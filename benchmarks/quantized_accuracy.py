@@ -38,8 +38,12 @@ MODES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("w4a8", ()),
     ("w4a8", ("round",)),
     ("w4a8", ("gptq", "bias")),
+    ("w8a8-sparse", ()),
+    ("w8a8-sparse", ("smooth", "bias")),
 )
-"""What is measured: modes, and what recovers them. Behind these comes training in w4a8."""
+"""What is measured: modes, and what recovers them. Behind these comes training in `TRAINED`."""
+
+TRAINED = ("w4a8", "w8a8-sparse")
 
 
 def digits(net: Any, seed: int) -> Iterator[tuple[str, float, float]]:
@@ -56,12 +60,13 @@ def digits(net: Any, seed: int) -> Iterator[tuple[str, float, float]]:
         )
         logits = jax.jit(made.function)(params, test)
         yield _name(mode, recover), _accuracy(logits, wanted), sqnr([reference], [logits])
-    made = tw.quantize(net.forward, params, batches[0], data=batches, config="w4a8", progress=False)
-    tuned = _tuned(
-        made.function, params, batches, [labels[i * count : (i + 1) * count] for i in range(len(batches))]
-    )
-    logits = jax.jit(made.function)(tuned, test)
-    yield "w4a8, trained", _accuracy(logits, wanted), sqnr([reference], [logits])
+    for mode in TRAINED:
+        made = tw.quantize(net.forward, params, batches[0], data=batches, config=mode, progress=False)
+        tuned = _tuned(
+            made.function, params, batches, [labels[i * count : (i + 1) * count] for i in range(len(batches))]
+        )
+        logits = jax.jit(made.function)(tuned, test)
+        yield f"{mode}, trained", _accuracy(logits, wanted), sqnr([reference], [logits])
 
 
 def _name(mode: str, recover: Sequence[str]) -> str:
