@@ -117,6 +117,12 @@ def gpt2_token() -> tuple[Callable[..., Any], list[Any]]:
     return token, [params, cache, jax.ShapeDtypeStruct((1,), jnp.int32), jax.ShapeDtypeStruct((), jnp.int32)]
 
 
+def large_product() -> tuple[Callable[..., Any], list[Any]]:
+    """4096 rows of 4096 numbers times weights, in f16."""
+    params, x = _half({"w": (4096, 4096)}), _half((4096, 4096))
+    return (lambda params, x: x @ params["w"]), [params, x]
+
+
 def llama7b_token() -> tuple[Callable[..., Any], list[Any]]:
     """A token of Llama 7B with 512 positions of keys and values, in f16."""
     import llama as net
@@ -149,8 +155,9 @@ CASES: dict[str, tuple[Callable[[], tuple[Callable[..., Any], list[Any]]], dict[
         lambda: resnet50(16),
         {**dict.fromkeys(CHIPS, ("f16", "w8a8")), "ascend-950pr": ("f16", "w8a8", "f8")},
     ),
-    "GPT-2, a token": (gpt2_token, {"ascend-910b1": ("f16", "w8a16", "w4a16")}),
-    "Llama 7B, a token": (llama7b_token, {"ascend-910b1": ("f16", "w8a16", "w4a16")}),
+    "GPT-2, a token": (gpt2_token, {"ascend-910b1": ("f16", "w8a16", "w8a16-sparse", "w4a16")}),
+    "Llama 7B, a token": (llama7b_token, {"ascend-910b1": ("f16", "w8a16", "w8a16-sparse", "w4a16")}),
+    "a product of 4096 x 4096 x 4096": (large_product, {"ascend-910b1": ("f16", "w8a8", "w8a8-sparse")}),
 }
 """Programs by name, and the modes of each on machines."""
 

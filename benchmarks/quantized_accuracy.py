@@ -24,7 +24,7 @@ import numpy as np
 import trained
 
 import tilewright as tw
-from tilewright.quantization.measures import sqnr
+from tilewright.compression.measures import sqnr
 
 STEPS, RATE = 150, 3e-4
 """Of quantisation-aware training."""
@@ -43,8 +43,12 @@ MODES: Modes = (
     ("w4a8", ("gptq", "bias")),
     ("f8", ()),
     ("f8-e5m2", ()),
+    ("w8a8-sparse", ()),
+    ("w8a8-sparse", ("smooth", "bias")),
 )
-"""What is measured: modes, and what recovers them. Behind these comes training in w4a8."""
+"""What is measured: modes, and what recovers them. Behind these comes training in `TRAINED`."""
+
+TRAINED = ("w4a8", "w8a8-sparse")
 
 TARGETS = dict.fromkeys(("f8", "f8-e5m2"), "ascend-950pr")
 """The machines of modes that the default one does not have."""
@@ -64,12 +68,13 @@ def digits(net: Any, seed: int, modes: Modes) -> Iterator[tuple[str, float, floa
         yield _name(mode, recover), accuracy(logits, wanted), sqnr([reference], [logits])
     if modes != MODES:
         return
-    made = _quantized(net, params, batches, "w4a8", ())
-    trained_on = tuned(
-        made.function, params, batches, [labels[i * count : (i + 1) * count] for i in range(len(batches))]
-    )
-    logits = jax.jit(made.function)(trained_on, test)
-    yield "w4a8, trained", accuracy(logits, wanted), sqnr([reference], [logits])
+    for mode in TRAINED:
+        made = _quantized(net, params, batches, mode, ())
+        trained_on = tuned(
+            made.function, params, batches, [labels[i * count : (i + 1) * count] for i in range(len(batches))]
+        )
+        logits = jax.jit(made.function)(trained_on, test)
+        yield f"{mode}, trained", accuracy(logits, wanted), sqnr([reference], [logits])
 
 
 def _quantized(net: Any, params: Any, batches: Sequence[Any], mode: str, recover: Sequence[str]) -> Any:

@@ -64,7 +64,7 @@ def quantize(args: argparse.Namespace) -> int:
                 )
             config, text = found.best.config, str(found)
             shown: dict[str, Any] = {"points": [_point(p) for p in found.points]}
-            shown["sensitivity"] = [asdict(row) for row in found.sensitivity]
+            shown["sensitivity"] = [_sensitivity(row) for row in found.sensitivity]
             if args.plot:
                 found.plot(args.plot)
         else:
@@ -135,6 +135,16 @@ def _point(point: Any) -> dict[str, Any]:
         "weight_bytes": point.weight_bytes,
         "energy_joules": point.energy_joules,
         "products": point.counts,
+    }
+
+
+def _sensitivity(row: Any) -> dict[str, Any]:
+    return {
+        "product": row.part,
+        "mode": row.change,
+        "metric": row.metric,
+        "drop": row.drop,
+        "weight_bytes": row.weight_bytes,
     }
 
 

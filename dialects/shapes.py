@@ -13,6 +13,7 @@ from xdsl.ir import Attribute
 from .base import FormattedOp, to_ints
 from .dtypes import same_width, size
 from .elementwise import REDUCTIONS, SCATTERS, Function
+from .sparsity import INDEXED, KEPT_OF
 
 Shape = Sequence[int]
 
@@ -90,6 +91,37 @@ def check_rounding(op: FormattedOp, mode: str, shapes: tuple[Shape, Shape], type
         raise op.error(f"rounds {source} to {out}: to even, floats become integers")
     if mode == "odd" and (source, out) != ("f32", "f16"):
         raise op.error(f"rounds {source} to {out}: to odd, f32 becomes f16")
+
+
+def check_product(
+    op: FormattedOp, steps: int, matrices: Sequence[RowType], others: Sequence[RowType]
+) -> None:
+    """acc = a x b at one step of a sum: matrices are a, b and acc; others are in l0b the positions of the values of a
+    sparse b, in bt the bias that acc begins as."""
+    spaces = tuple(v.space for v in matrices)
+    if spaces != ("l0a", "l0b", "l0c"):
+        raise op.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
+    a, b, acc = matrices
+    indices = [v for v in others if v.space == "l0b"]
+    check_matmul(op, steps, a.shape, _dense(op, b, indices), acc.shape)
+    check_bias(op, acc, [v for v in others if v.space != "l0b"])
+
+
+def _dense(op: FormattedOp, b: RowType, indices: Sequence[RowType]) -> Shape:
+    """The shape that a right side stands for."""
+    if len(indices) > 1:
+        raise op.error(f"has one index of a sparse matrix at most, not {len(indices)}")
+    if not indices:
+        return b.shape
+    (index,) = indices
+    if (b.dtype(), index.dtype()) != ("i8", "i8"):
+        raise op.error(f"expands i8 by an i8 index, not {b.dtype()} by {index.dtype()}")
+    rows = b.shape[0] * KEPT_OF
+    if rows % INDEXED or tuple(index.shape) != (rows // INDEXED, b.shape[1]):
+        raise op.error(
+            f"needs an index byte for each {INDEXED // KEPT_OF} rows of {list(b.shape)}, has {list(index.shape)}"
+        )
+    return [rows, b.shape[1]]
 
 
 def check_bias(op: FormattedOp, acc: RowType, biases: Sequence[RowType]) -> None:

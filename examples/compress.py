@@ -1,7 +1,7 @@
-"""A net made small: pruned by channels, then trained with its old self as a teacher; and what that saves on the NPU.
+"""A net made small: pruned by channels, trained with its old self as a teacher, then quantized.
 
-Run the file to see accuracy, parameters and modelled time after each step. The result is a net in f32 with fewer
-channels (`compressed`), which is what a quantiser takes next: see `steps`.
+Run the file to see accuracy, bytes and modelled time after each step. `searched` shows how much of each layer could go
+at once; `compressed` takes more, in turns of pruning and training; `quantized` stores what is left as integers.
 """
 
 import sys
@@ -25,6 +25,9 @@ CONV1 = pruning.Coupled([("['conv1_w']", 3), ("['conv1_b']", 0), ("['conv2_w']",
 CONV2 = pruning.Coupled([("['conv2_w']", 3), ("['conv2_b']", 0), ("['dense1_w']", 0, 4)])
 DENSE = pruning.Coupled([("['dense1_w']", 1), ("['dense1_b']", 0), ("['dense2_w']", 0)])
 CHANNELS = (CONV1, CONV2, DENSE)
+
+MODES = ("w8a8", "w4a16-g32")
+"""What the small net is quantized to."""
 
 
 class Hyper(NamedTuple):
@@ -134,13 +137,73 @@ def compressed(seed: int = 0) -> Params:
     )
 
 
+def batches() -> tuple[list[jax.Array], list[np.ndarray]]:
+    """The training digits as batches of images f32 [360, 8, 8, 1], and their labels."""
+    digits, test = digits_cnn.data()
+    count = len(test.labels)
+    starts = range(0, len(digits.labels) - count + 1, count)
+    images = [jnp.asarray(digits.inputs[i : i + count]) for i in starts]
+    return images, [digits.labels[i : i + count] for i in starts]
+
+
+def searched(seed: int = 0, max_drop: float = 1.0) -> pruning.PruneSearch:
+    """What pruning alone does to the accuracy on the training digits, and to the modelled cost."""
+    images, labels = batches()
+    return pruning.search(
+        digits_cnn.forward,
+        digits_cnn.params(seed),
+        images[0],
+        units=dict(zip(("conv1", "conv2", "dense"), CHANNELS, strict=True)),
+        data=images,
+        labels=labels,
+        metric="accuracy",
+        multiple=8,
+        importance=importance,
+        max_drop=max_drop,
+    )
+
+
+def quantized(params: Params, mode: str) -> tw.Quantized:
+    """The net in integers, with scales from the training digits; int4 weights are rounded with GPTQ."""
+    images, _ = batches()
+    recover = "gptq" if mode.startswith("w4") else ()
+    return tw.quantize(
+        digits_cnn.forward, params, images[0], data=images, config=mode, recover=recover, progress=False
+    )
+
+
 def steps(seed: int = 0) -> Iterator[Step]:
-    """The net after each step. A quantised one is one more: its weights and activations in int8 or int4, of the
-    weights of the last step and of `digits_cnn.data()` for calibration."""
+    """The net in floats after each step."""
     teacher = digits_cnn.params(seed)
     yield Step("trained", teacher)
     yield Step("pruned", pruned(teacher, HYPER.kept))
     yield Step("pruned and distilled", compressed(seed))
+
+
+class Row(NamedTuple):
+    """A line of the table. accuracy: of the test images, in percent; size: bytes of all parameters."""
+
+    name: str
+    size: int
+    accuracy: float
+    microseconds: float
+
+
+def rows(seed: int = 0) -> Iterator[Row]:
+    """The net after each step, in floats and then in integers."""
+    images, labels = (jnp.asarray(x) for x in digits_cnn.data()[1])
+    params: Params = None
+    for name, params in steps(seed):
+        microseconds = tw.compile(forward, params, images).report().microseconds
+        size = sum(p.nbytes for p in jax.tree.leaves(params))
+        yield Row(name, size, 100 * float(digits_cnn.accuracy(params, images)), microseconds)
+    for mode in MODES:
+        made = quantized(params, mode)
+        # biases stay as they are
+        size = sum(row.weight_bytes for row in made.table.rows)
+        size += sum(p.nbytes for name, p in params.items() if name.endswith("_b"))
+        right = 100 * float(jnp.mean(jnp.argmax(made.program(params, images), axis=-1) == labels))
+        yield Row(f"and in {mode}", size, right, made.program.report().microseconds)
 
 
 def forward_inputs() -> tuple[Params, jax.Array]:
@@ -152,13 +215,15 @@ forward = digits_cnn.forward
 
 
 def main() -> None:
-    images = jnp.asarray(digits_cnn.data()[1].inputs)
-    print(f"{'net':22} {'parameters':>10} {'accuracy':>9} {'us (modelled)':>14}")
-    for step in steps():
-        count = sum(p.size for p in jax.tree.leaves(step.params))
-        program = tw.compile(forward, step.params, images)
-        right = digits_cnn.accuracy(step.params, images)
-        print(f"{step.name:22} {count:10,} {right:9.4f} {program.report().microseconds:14.1f}")
+    print(f"How much can go at once:\n{searched()}\n")
+    print(f"{'net':22} {'kB':>7} {'smaller':>8} {'accuracy, %':>12} {'us (modelled)':>14}")
+    first = 0
+    for row in rows():
+        first = first or row.size
+        print(
+            f"{row.name:22} {row.size / 1e3:7.1f} {first / row.size:7.1f}x {row.accuracy:12.2f} "
+            f"{row.microseconds:14.1f}"
+        )
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ class Machine:
     wait_cycles: by pipe, what a wait for a flag costs. hbm_turn_share: how much longer HBM takes
     to read and write alike, as a share. atomic_us: one of several additions to one address, which take turns.
     cube_biases: types of accumulators that may begin as a number for each column, from the bias table.
+    cube_sparse: by how much fewer multiply-adds a product has whose right side keeps 2 of 4 numbers along k, by type.
     max_blocks: blocks that the grid of a launch has at most.
     library_*: see calibration/.
     """
@@ -75,6 +76,7 @@ class Machine:
     wait_cycles: Mapping[str, int] = field(default_factory=dict)
     scaled_drains: ScaledDrains | None = None
     cube_biases: tuple[str, ...] = ()
+    cube_sparse: Mapping[str, int] = field(default_factory=dict)
     library_issue_factor: float = 1.0
     library_constant_factor: float = 1.0
     library_start_us: float = 0.0

@@ -182,6 +182,7 @@ def facts(path: Path, content: dict[str, Any]) -> dict[str, Any]:
         "cube_k0": k0,
         "cube_fixed_cycles": cube.integer("fixed_cycles"),
         "cube_biases": cube.texts("biases") if "biases" in cube.table else (),
+        "cube_sparse": _sparse(cube.child("sparse"), rates) if "sparse" in cube.table else {},
         "cube_head_cycles": int(cube.optional("head_cycles", 0)),
         "vector": _vector(table.child("vector")),
         "l2_bytes": memory.integer("l2_bytes"),
@@ -347,6 +348,16 @@ def _cube(table: _Table) -> tuple[dict[str, CubeRate], dict[str, int]]:
                     f"{dtype}.with", f"has '{other}', which the cube does not have in fractals as wide"
                 )
     return rates, k0
+
+
+def _sparse(table: _Table, rates: Mapping[str, CubeRate]) -> dict[str, int]:
+    """By how much the products of a sparse right side are fewer, by element type."""
+    found = {dtype: table.integer(dtype) for dtype in list(table.table)}
+    for dtype in found:
+        if dtype not in rates:
+            raise table.error(dtype, "has no rate in cube.rates")
+    table.close()
+    return found
 
 
 def _vector(table: _Table) -> VectorUnit:

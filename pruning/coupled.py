@@ -6,18 +6,20 @@ columns of three products and a block of rows of a fourth. `Coupled` says which 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from .units import Units, leaf_of, named_leaves
+
 Axis = tuple[str, int] | tuple[str, int, int]
 """The name of an array, one of its axes, and how many times all units are repeated along it (1 if left out)."""
 
 
-class Coupled:
+class Coupled(Units):
     """Axes of arrays that have one set of units, which can only be removed together.
 
     axes: (name, axis) or (name, axis, repeats) each. A name is a path as `jax.tree_util.keystr` writes it
@@ -75,6 +77,24 @@ class Coupled:
             split = array.reshape(repeats, units, -1)
             found.append((name, jnp.moveaxis(split, 1, 0).reshape(units, -1)))
         return found
+
+    def cut(self, params: Any, kept: Any) -> Any:
+        """`prune` of these units."""
+        return prune(params, self, kept)
+
+    def blank(self, params: Any, kept: Any) -> Any:
+        """`zeroed` of these units."""
+        return zeroed(params, self, kept)
+
+    def magnitudes(self, params: Any) -> jax.Array:
+        """`magnitude` of these units."""
+        return magnitude(params, self)
+
+    def step(self, params: Any, multiple: int) -> int:
+        """How many units are a multiple of `multiple` elements along each of the axes."""
+        arrays, units = self.views(params)
+        sizes = [arrays[name].shape[axis] // (units * repeats) for name, axis, repeats in self.axes]
+        return math.lcm(*(multiple // math.gcd(multiple, size) for size in sizes))
 
 
 def magnitude(params: Any, coupled: Coupled) -> jax.Array:
@@ -150,21 +170,6 @@ def zeroed(params: Any, coupled: Coupled, kept: Any) -> Any:
         return jnp.where(wide.reshape(shape), array, jnp.zeros((), array.dtype))
 
     return _changed(params, coupled, cut)
-
-
-def named_leaves(tree: Any) -> dict[str, jax.Array]:
-    """The arrays of a tree by `jax.tree_util.keystr` of their paths."""
-    leaves, _ = jax.tree.flatten_with_path(tree)
-    return {jax.tree_util.keystr(path): jnp.asarray(leaf) for path, leaf in leaves}
-
-
-def leaf_of(named: dict[str, jax.Array], name: str) -> jax.Array:
-    """The array of a name. Raises ValueError, with the name that may be meant, where there is none."""
-    if name not in named:
-        near = get_close_matches(name, named, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(named))}"
-        raise ValueError(f"no parameter has the name {name}; {hint}")
-    return named[name]
 
 
 def _changed(params: Any, coupled: Coupled, change: Callable[..., jax.Array]) -> Any:

@@ -9,6 +9,63 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .units import Units
+
+
+class Blocks(Units):
+    """The blocks of a net that are a list of trees at one path, such as "['blocks']"; each adds to a shortcut.
+
+    A block whose parameters are all zero must add nothing. The function must take a shorter list.
+    """
+
+    renames = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def units(self, params: Any) -> int:
+        """The number of blocks. Raises ValueError where the path is of no list."""
+        return len(self.blocks(params))
+
+    def blocks(self, params: Any) -> list[Any]:
+        """The blocks. Raises ValueError where the path is of no list."""
+        lists: list[Any] = []
+        self._replaced(params, lambda blocks: lists.append(blocks) or blocks)
+        if not lists or not isinstance(lists[0], list | tuple) or not lists[0]:
+            raise ValueError(f"no list of blocks has the name {self.name}: write its path, as ['blocks']")
+        return list(lists[0])
+
+    def cut(self, params: Any, kept: Any) -> Any:
+        """The tree with the blocks of `kept` only."""
+        return self._replaced(params, lambda blocks: type(blocks)(blocks[int(i)] for i in kept))
+
+    def blank(self, params: Any, kept: Any) -> Any:
+        """The tree with zeros for all blocks but those of `kept`."""
+        stay = {int(i) for i in kept}
+        zeros = [jax.tree.map(jnp.zeros_like, block) for block in self.blocks(params)]
+        return self._replaced(
+            params, lambda blocks: type(blocks)(b if i in stay else zeros[i] for i, b in enumerate(blocks))
+        )
+
+    def magnitudes(self, params: Any) -> jax.Array:
+        """`block_magnitude` of the blocks."""
+        return block_magnitude(self.blocks(params))
+
+    def step(self, params: Any, multiple: int) -> int:
+        """1: a block is no element of an axis."""
+        return 1
+
+    def _replaced(self, params: Any, change: Any) -> Any:
+        def at(path: Any, _: Any) -> bool:
+            return jax.tree_util.keystr(path) == self.name
+
+        return jax.tree_util.tree_map_with_path(
+            lambda path, leaf: change(leaf) if at(path, leaf) else leaf,
+            params,
+            is_leaf=at,
+            is_leaf_takes_path=True,
+        )
+
 
 def block_magnitude(blocks: Sequence[Any]) -> jax.Array:
     """The root of the mean square of each block's parameters, f32 [n]. blocks: a tree of arrays each."""

@@ -11,13 +11,14 @@ import numpy as np
 from jax import Array, lax
 
 from ..backends.interpreter.graph import contract, conv
+from ..compression.masks import two_of_four
 from ..dialects.base import integer, to_ints
 from ..dialects.dtypes import element_type, is_float, limits, numpy_dtype
 from ..dialects.graph import ContractOp, ConvOp
 from ..dialects.graph.interface import element_of
 from ..passes.graph.products_named import NamedProduct, feature_dims, row_dims, summed_dims
 from ..passes.graph.recipes import WIDE_LIMIT, ProductChoice, Recipe, largest_stored
-from ..passes.graph.stored_weights import LEAST, weight_blocks, weights_in_block
+from ..passes.graph.stored_weights import LEAST, is_sparse, weight_blocks, weights_in_block
 
 F32 = np.dtype(np.float32)
 
@@ -119,6 +120,8 @@ def quantized_weights(product: NamedProduct, choice: ProductChoice, w: Array) ->
     """f32 weights as their mode stores them."""
     recipe = choice.recipe
     assert recipe.weights is not None
+    if is_sparse(product, recipe):
+        w = jnp.where(two_of_four(lax.stop_gradient(w), summed_dims(product)[1][0]), w, 0)
     blocks = weight_blocks(product, recipe)
     parts: list[int] = []
     summed: list[int] = []

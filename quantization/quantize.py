@@ -13,16 +13,17 @@ import jax
 from ..api.compiling import compile
 from ..api.program import Options, Program
 from ..api.signature import CompileError
+from ..compression.measures import COMPARED, Metric, decibels, scorer
 from ..dialects.dtypes import itemsize, size
 from ..dialects.graph import GraphOp
 from ..dialects.graph.interface import element_of, shape_of
+from ..dialects.sparsity import INDEXED, KEPT_OF
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.graph.recipes import QuantConfig, Recipe
-from ..passes.graph.stored_weights import weight_blocks
+from ..passes.graph.stored_weights import is_sparse, weight_blocks
 from ..support.progress import Say
 from .calibrate import batches_of, gather, with_scales
 from .fake import fake_quant, read
-from .measures import COMPARED, Metric, decibels, scorer
 from .pins import kernels_of, resolved_pins
 from .recovery import BALANCES, recovered
 from .traced import TracedSource, trace_source
@@ -122,8 +123,9 @@ def quantize(
         data: Batches: for each the arguments that are no weights, as a tuple, or the only one of them. Shapes as in
             `args`.
         config: A mode for all products (`w8a8`, `w8a8-dynamic`, `w8a16`, `w4a16`, `w4a16-g32`, `w4a8`, `f8`, `f16`,
-            `bf16`, `origin`), a `tw.QuantConfig`, or the path of its file. Scales that it has are kept. A pin that fits
-            no product is one of kernels, by the names that the report of the program has that is not quantized.
+            `bf16`, `origin`; `w8a8-sparse`, `w8a8-dynamic-sparse`, `w8a16-sparse`), a `tw.QuantConfig`, or the path of
+            its file. Scales that it has are kept. A pin that fits no product is one of kernels, by the
+            names that the report of the program has that is not quantized.
         labels: What is right for each batch, for metrics that need it.
         metric: `sqnr`, `cosine`, `accuracy`, `perplexity`, or a function of a batch's result and its labels of which
             more is better.
@@ -236,6 +238,8 @@ def weight_bytes(product: Any, recipe: Recipe) -> int:
         return count * itemsize(element_of(product.weights))
     blocks = weight_blocks(product, recipe)
     scales = size([shape[d] // n for d, n in blocks.items()])
+    if is_sparse(product, recipe):
+        return count // KEPT_OF + count // INDEXED + 4 * scales
     half = recipe.weights == "i4" and recipe.inputs is None
     return (count + 1) // 2 + 4 * scales if half else count + 4 * scales
 

@@ -30,6 +30,7 @@ from ..dialects.graph import ContractOp, ConvOp
 from ..dialects.graph.interface import shape_of
 from ..passes.graph.products_named import NamedProduct, feature_dims, summed_dims
 from ..passes.graph.recipes import ProductChoice, QuantConfig, Recipe, largest_stored
+from ..passes.graph.stored_weights import is_sparse
 from ..support.progress import Say
 from . import balancing, learned, weights
 from .calibrate import collect, gather
@@ -76,6 +77,11 @@ def _quantized(traced: TracedSource, config: QuantConfig, weights_only: bool = F
         if stored and (recipe.inputs is None or not weights_only):
             found.append(p)
     return found
+
+
+def _rounded(traced: TracedSource, config: QuantConfig) -> list[NamedProduct]:
+    """The products whose weights may be rounded either way: not sparse ones, where that would fill zeros."""
+    return [p for p in _quantized(traced, config) if not is_sparse(p, config.choice(p.name).recipe)]
 
 
 # -- balances --------------------------------------------------------------------------------------------------
@@ -241,7 +247,7 @@ def gptq(
 ) -> QuantConfig:
     """Rounds weights so that errors cancel on the data, those that meet the strongest inputs first (Frantar et al.
     2022)."""
-    matrices = _matrices(_quantized(traced, config))
+    matrices = _matrices(_rounded(traced, config))
     hessians = _hessians(traced, batches, matrices, progress)
     found_weights = weights_of(traced, batches[0], list(matrices))
     found: dict[str, dict[str, Any]] = {}
@@ -264,7 +270,7 @@ def learn(
 ) -> QuantConfig:
     """Learns which way each weight is rounded, on rows of the first batches (Nagel et al. 2020); not of convolutions
     with several groups."""
-    matrices = {n: m for n, m in _matrices(_quantized(traced, config)).items() if m.groups in (None, 1)}
+    matrices = {n: m for n, m in _matrices(_rounded(traced, config)).items() if m.groups in (None, 1)}
     found_weights = weights_of(traced, batches[0], list(matrices))
     found: dict[str, dict[str, Any]] = {}
     for name, m in matrices.items():

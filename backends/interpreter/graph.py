@@ -29,7 +29,7 @@ from ...dialects.module import find_main
 from ...support.rules import Rules
 from . import quantized, scattering, selecting, sorting, values
 from .compiling import QUICK_OPTIONS
-from .products import accumulator, dot_general
+from .products import accumulator, dot_general, expand
 
 Rule = Callable[..., Array | Sequence[Array]]
 
@@ -247,6 +247,7 @@ _TABLE: dict[type[Operation], Rule] = {
     ops.ConvOp: quantized.of_integers(conv),
     ops.DynamicSliceOp: _dynamic_slice,
     ops.DynamicUpdateSliceOp: _dynamic_update_slice,
+    ops.ExpandOp: lambda op, values, index: expand(values, index, integer(op.dim)),
     ops.GatherOp: _gather,
     ops.IotaOp: _iota,
     ops.PadOp: _pad,

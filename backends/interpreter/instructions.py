@@ -117,8 +117,10 @@ def as_operand(op: Any, x: Array, out: Spec) -> Array:
 
 
 def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    a, b, acc, *biases = sources
-    return [mma(a, b, acc, offsets_of(op, scope)[0].value, bias=biases[0] if biases else None)]
+    a, b, acc, *others = sources
+    given = dict(zip(op.main_operands()[3:], others, strict=True))
+    step = offsets_of(op, scope)[0].value
+    return [mma(a, b, acc, step, bias=given.get(op.bias), index=given.get(op.index))]
 
 
 def _reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:

@@ -197,12 +197,20 @@ class NpuKernel(GridWalker):
             assert isinstance(memory, TypedMemory)
             left, right = sides
             a, b = memory.together(op.a, (left, ())), memory.together(op.b, ((), right))
-            bias = None if op.bias is None else memory.together(op.bias, ((), right))
-            x = mma(a, b, memory.together(op.acc, sides), step, turned, bias)
+            bias, index = (
+                None if v is None else memory.together(v, ((), right)) for v in (op.bias, op.index)
+            )
+            x = mma(a, b, memory.together(op.acc, sides), step, turned, bias, index)
             memory.write(op.acc, Wide(x, buffer(op.acc).shape, sides))
             return
-        operands = [memory.read(v) for v in op.main_operands()]
-        (x,) = lift(lambda *x: [mma(x[0], x[1], x[2], step, turned, *x[3:])], operands, self.batch.rank)
+        named = op.main_operands()
+
+        def rule(*x: Array) -> list[Array]:
+            given = dict(zip(named[3:], x[3:], strict=True))
+            bias, index = (None if v is None else given[v] for v in (op.bias, op.index))
+            return [mma(x[0], x[1], x[2], step, turned, bias, index)]
+
+        (x,) = lift(rule, [memory.read(v) for v in named], self.batch.rank)
         memory.write(op.acc, x)
 
     def loop(self, op: scf.ForOp) -> None:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ...dialects.sparsity import KEPT_OF
 from .compiling import in_rows
 from .values import convert, reduce, settle
 
@@ -84,11 +85,37 @@ def _inner(
     return lax.reshape(sums, (*shape, *(1 for others in kept for _ in others)))
 
 
-def mma(a: Array, b: Array, acc: Array, step: Any, turned: bool = False, bias: Array | None = None) -> Array:
+def expand(values: Array, index: Array, dim: int) -> Array:
+    """What 2:4 sparse numbers stand for (dialects/graph/sparsity.py): values i8 [..., n / 2, ...] and index i8
+    [..., n / 8, ...] along `dim`, result i8 [..., n, ...]."""
+    v, i = jnp.moveaxis(values, dim, -1), jnp.moveaxis(index, dim, -1)
+    rest, groups = v.shape[:-1], v.shape[-1] // KEPT_OF
+    first, second = (v.reshape(*rest, groups, KEPT_OF)[..., n] for n in range(KEPT_OF))
+    bits = jnp.stack([i & np.int8(15), (i >> np.int8(4)) & np.int8(15)], axis=-1).reshape(*rest, groups)
+    at_first, at_second = bits & np.int8(3), bits >> np.int8(2)
+    zero = jnp.zeros_like(first)
+    dense = [
+        jnp.where(at_first == np.int8(n), first, jnp.where(at_second == np.int8(n), second, zero))
+        for n in range(4)
+    ]
+    return jnp.moveaxis(jnp.stack(dense, axis=-1).reshape(*rest, 4 * groups), -1, dim)
+
+
+def mma(
+    a: Array,
+    b: Array,
+    acc: Array,
+    step: Any,
+    turned: bool = False,
+    bias: Array | None = None,
+    index: Array | None = None,
+) -> Array:
     """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; from zeros where `step` (int or i32) is 0, or from rows of the
     `bias` [1, n]. turned: b is the transpose of something, which the library is given instead where it adds up alike:
-    it takes it in less time."""
+    it takes it in less time. index: i8 [k / 8, n], where b [k / 2, n] is 2:4 sparse."""
     over = 0
+    if index is not None:
+        b, turned = expand(b, index, 0), False
     if bias is not None:
         rows = lax.broadcast_in_dim(bias, acc.shape, (0, 1))
         if isinstance(step, int):

@@ -282,7 +282,8 @@ class TimedSection(TimedBody):
             )
             self._fillers[ops.whole_buffer(op.dest)] = [*before, here]
         elif isinstance(op, ops.MmadOp):
-            for operand, other, axis in ((op.a, op.b, 1), (op.b, op.a, 0)):
+            right = [op.b, *([] if op.index is None else [op.index])]
+            for operand, other, axis in ((op.a, op.b, 1), *((v, op.a, 0) for v in right)):
                 row = self._validity.of(other)[axis]
                 for filler, home, variables in (
                     self._fillers.get(ops.whole_buffer(operand), []) if row is not None else []

@@ -18,6 +18,7 @@ from .scatter import ScatterOp
 from .schedules import CubeSchedule, CubeScheduleAttr, VectorSchedule, VectorScheduleAttr
 from .selecting import SelectAndScatterOp
 from .sorting import SortOp
+from .sparsity import ExpandOp
 
 
 class Constants(ConstantMaterializationInterface):
@@ -45,6 +46,7 @@ Graph = Dialect(
         DequantizeOp,
         DynamicSliceOp,
         DynamicUpdateSliceOp,
+        ExpandOp,
         FusionOp,
         GatherOp,
         HostOp,
@@ -89,6 +91,7 @@ __all__ = [
     "DynamicSliceOp",
     "DynamicUpdateSliceOp",
     "ElementwiseOp",
+    "ExpandOp",
     "FusionOp",
     "GatherOp",
     "Graph",

@@ -12,7 +12,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, v
 from ...machine import Machine
 from ..base import to_ints
 from ..dtypes import dtype_name, size
-from ..shapes import check_bias, check_box, check_extract, check_matmul, check_row_move
+from ..shapes import check_box, check_extract, check_product, check_row_move
 from .buffers import SlotOp
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, products_in
 from .legality import refuse_drain, refuse_path, refuse_product
@@ -114,7 +114,8 @@ def fractal_bytes(matrix: BufferType, rows: int, cols: int, machine: Machine) ->
 @irdl_op_definition
 class MmadOp(NpuOp):
     """acc (l0c) += a (l0a) x b (l0b); where the step `at [...]` is 0 the accumulator starts from zero, or each row of
-    it from a `bias` in bt, a fourth operand."""
+    it from a `bias` in bt. With an `index` in l0b, b has the values that are kept of a 2:4 sparse matrix, and it has
+    their positions (dialects/graph/sparsity.py). Both are further operands, in this order: index, bias."""
 
     name = "npu.mmad"
     PIPE: ClassVar[Pipe] = Pipe.M
@@ -128,7 +129,12 @@ class MmadOp(NpuOp):
     @property
     def bias(self) -> SSAValue | None:
         """What each row of the accumulator starts from; None for zero."""
-        return next(iter(self.main_operands()[3:]), None)
+        return next((v for v in self.main_operands()[3:] if buffer(v).space == "bt"), None)
+
+    @property
+    def index(self) -> SSAValue | None:
+        """The positions of the values of b; None where b is dense."""
+        return next((v for v in self.main_operands()[3:] if buffer(v).space == "l0b"), None)
 
     def sources(self) -> Sequence[SSAValue]:
         return [self.a, self.b, *self.main_operands()[3:]]
@@ -147,19 +153,15 @@ class MmadOp(NpuOp):
 
     def verify_(self) -> None:
         super().verify_()
-        matrices, biases = self.main_operands()[:3], self.main_operands()[3:]
-        spaces = tuple(buffer(v).space for v in matrices)
-        if spaces != ("l0a", "l0b", "l0c"):
-            raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
-        check_matmul(self, len(self.linear()), *(buffer(v).shape for v in matrices))
-        check_bias(self, buffer(self.acc), [buffer(v) for v in biases])
+        given = [buffer(v) for v in self.main_operands()]
+        check_product(self, len(self.linear()), given[:3], given[3:])
 
     def arithmetic(self) -> str:
         return products_in(dtype_name(buffer(self.a).element), dtype_name(buffer(self.acc).element))
 
     def refused_by(self, machine: Machine) -> str | None:
         a, b, acc = (dtype_name(buffer(v).element) for v in (self.a, self.b, self.acc))
-        return refuse_product(machine, a, b, acc, self.bias is not None)
+        return refuse_product(machine, a, b, acc, self.bias is not None, self.index is not None)
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.cost_of_part(machine, indices, (None, None, None))
@@ -170,7 +172,8 @@ class MmadOp(NpuOp):
             return Cost(1)
         name = dtype_name(buffer(self.a).element)
         rate = machine.cube[name]
-        k0 = machine.cube_k0[name]
+        fewer = 1 if self.index is None else machine.cube_sparse[name]
+        k0, k = machine.cube_k0[name], -(-k // fewer)
         padded = -(-m // 16) * 16 * (-(-n // 16) * 16) * (-(-k // k0) * k0)
         return Cost(machine.cube_fixed_cycles + -(-padded // rate.macs), macs=m * n * k)
 

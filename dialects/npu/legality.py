@@ -230,9 +230,13 @@ def refuse_rounding(machine: Machine, mode: str, source: str, target: str) -> st
     return f"rounds {source} to {target} to {mode}, which the vector unit of {machine.name} does not"
 
 
-def refuse_product(machine: Machine, left: str, right: str, total: str, biased: bool = False) -> str | None:
+def refuse_product(
+    machine: Machine, left: str, right: str, total: str, biased: bool = False, sparse: bool = False
+) -> str | None:
     """Why the cube of a machine multiplies no such matrices into such an accumulator, which begins as a bias where it
-    is `biased`; None where it does."""
+    is `biased`, with a right side of which 2 of 4 numbers are kept where it is `sparse`; None where it does."""
+    if sparse and right not in machine.cube_sparse:
+        return f"multiplies by a 2:4 sparse matrix of {right}, for which {machine.name} has no instruction"
     if biased and total not in machine.cube_biases:
         return f"begins {total} accumulators as a bias, for which {machine.name} has no path"
     if left not in machine.cube:

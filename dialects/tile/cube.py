@@ -26,7 +26,7 @@ from ..effects import allocates
 from ..npu.interface import NpuOp
 from ..npu.legality import refuse_drain, refuse_path, refuse_product
 from ..npu.types import Pipe
-from ..shapes import check_bias, check_box, check_extract, check_matmul, check_row_move
+from ..shapes import check_box, check_extract, check_product, check_row_move
 from .interface import TileOp, tile_type
 from .types import TileType
 
@@ -139,7 +139,8 @@ class ZeroOp(TileOp):
 @irdl_op_definition
 class MmaOp(TileOp):
     """acc + a x b, in the accumulator's type; where the step `at [...]` is 0, a x b alone, or added to each row of a
-    `bias` in bt, a fourth operand."""
+    `bias` in bt. With an `index` in l0b, b has the values that are kept of a 2:4 sparse matrix, and it has their
+    positions (dialects/graph/sparsity.py). Both are further operands, in this order: index, bias."""
 
     name = "tile.mma"
     INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.MmadOp
@@ -154,18 +155,21 @@ class MmaOp(TileOp):
 
     def verify_(self) -> None:
         super().verify_()
-        matrices, biases = self.main_operands()[:3], self.main_operands()[3:]
-        spaces = tuple(tile_type(v).space for v in matrices)
-        if spaces != ("l0a", "l0b", "l0c") or self.result.type != self.acc.type:
-            raise self.error(f"needs operands in l0a, l0b, l0c, got {', '.join(spaces)}")
-        check_matmul(self, len(self.linear()), *(tile_type(v).shape for v in matrices))
-        check_bias(self, tile_type(self.acc), [tile_type(v) for v in biases])
+        given = [tile_type(v) for v in self.main_operands()]
+        check_product(self, len(self.linear()), given[:3], given[3:])
+        if self.result.type != self.acc.type:
+            raise self.error(f"adds to {self.acc.type} and gives {self.result.type}")
 
     def refused_by(self, machine: Machine) -> str | None:
         a, b, acc = (dtype_name(tile_type(v).element) for v in (self.a, self.b, self.acc))
-        return refuse_product(machine, a, b, acc, self.bias is not None)
+        return refuse_product(machine, a, b, acc, self.bias is not None, self.index is not None)
 
     @property
     def bias(self) -> SSAValue | None:
         """What each row of the accumulator starts from; None for zero."""
-        return next(iter(self.main_operands()[3:]), None)
+        return next((v for v in self.main_operands()[3:] if tile_type(v).space == "bt"), None)
+
+    @property
+    def index(self) -> SSAValue | None:
+        """The positions of the values of b; None where b is dense."""
+        return next((v for v in self.main_operands()[3:] if tile_type(v).space == "l0b"), None)

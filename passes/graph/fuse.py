@@ -22,13 +22,14 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from ...dialects.base import ints, to_ints
+from ...dialects.base import describe, ints, to_ints
 from ...dialects.graph import (
     ArgReduceOp,
     ConstantOp,
     ContractOp,
     ConvOp,
     ElementwiseOp,
+    ExpandOp,
     FusionOp,
     GraphOp,
     IotaOp,
@@ -45,6 +46,7 @@ from ...dialects.graph.interface import shape_of
 from ...machine import Machine
 from ..access import base_behind, is_layout, splat_of
 from ..base import TargetPass
+from ..errors import PassError
 from .dependencies import Group
 from .groups import Grouper
 
@@ -65,7 +67,7 @@ def own_tensor(value: SSAValue, user: Operation | None) -> bool:
         return splat_of(value.owner.value) != 0
     if isinstance(user, SelectAndScatterOp) and value is user.x and value is not user.source:
         return any((*to_ints(user.low), *to_ints(user.high)))
-    return isinstance(user, ConvOp | WindowOp)
+    return isinstance(user, ConvOp | WindowOp | ExpandOp)
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,11 @@ class BlockFuser:
         if isinstance(op, ConstantOp):
             self.kept[op] = None
             return []
+        if isinstance(op, ExpandOp):
+            raise PassError(
+                f"{describe(op)} is read by more than products of integers that sum over its dimension: run "
+                "graph-simplify before graph-fuse, which writes it out"
+            )
         if is_layout(op) or isinstance(op, IotaOp):
             splat = splat_of(value)
             group = self.grouper.new_group(
@@ -226,7 +233,7 @@ class BlockFuser:
         if user is not None and not reads_through_layout(type(user)):
             return None if shape_of(value) == () and splat_of(value) is not None else value
         if value.owner in members or (
-            splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp | WindowOp)
+            splat_of(value) is not None and not isinstance(user, ContractOp | ConvOp | WindowOp | ExpandOp)
         ):
             return None
         base, filled = base_behind(value, lambda v: self._stops(v) or own_tensor(v, user))
@@ -336,7 +343,10 @@ class BlockFuser:
         contents = _Contents(self, group, inputs)
         contents.block.add_op(YieldOp.create(operands=[contents.clone(v) for v in group.outputs]))
         kind = group.kind
-        if kind == "cube" and sum(not is_layout(m) for m in group.members) > 1:
+        if (
+            kind == "cube"
+            and sum(not is_layout(m) and not isinstance(m, ExpandOp) for m in group.members) > 1
+        ):
             kind = "mix"
         anchor = next((m for m in group.members if isinstance(m, ContractOp | ConvOp)), None)
         source = anchor or (group.members[-1] if group.members else group.outputs[0].owner)

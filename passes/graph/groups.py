@@ -29,6 +29,7 @@ from ..tile.schedule import UB_FRACTION
 from .dependencies import Dependencies, Group
 from .held import Facts, Held
 from .layout_axes import Axes, Broadcast, FoundAxes, axes_behind, backward_axes, base_of, behind
+from .sparse_products import expansion_of
 
 ABSORB_RATIO = 16
 """A group this many times smaller than its consumer is recomputed there instead of stored and loaded."""
@@ -306,6 +307,11 @@ class Grouper(Dependencies):
         self.owner[op.result] = group
         for value in op.operands:
             self.add_needs(group, self.needs_of(value))
+        expansion = expansion_of(op)
+        if expansion is not None:
+            self._enter(group, expansion)
+            for value in expansion.operands:
+                self.add_needs(group, self.needs_of(value))
 
     def single(self, op: Operation, kind: str) -> None:
         """A group of its own that nothing joins."""

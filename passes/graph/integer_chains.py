@@ -101,16 +101,17 @@ def integer_sums(
     scale: SSAValue,
     shift: SSAValue | None,
     drained: bool,
+    dense: SSAValue | None = None,
 ) -> IntegerSums:
     """The product of stored numbers x, whose zero point is `zero`, and w, both in i8 or in an 8-bit float, plus a
     shift; scale, shift: f32, over the features of the result; drained: whether the cube's sums leave it times
-    factors."""
+    factors; dense: w before it became sparse."""
     op, features = product.op, tuple(feature_dims(product))
     out = shape_of(op.result)
     operands = [x, w] if product.weight else [w, x]
     kind = f32 if is_float(element_of(x)) else i32
     total = build.add(type(op), operands, tensor(out, kind), **op.properties)
-    bias = _bias(build, product, x, w, zero, scale, shift)
+    bias = _bias(build, product, x, w if dense is None else dense, zero, scale, shift)
     if bias is not None:
         total = build.elementwise("add", total, build.broadcast(bias, out, features))
     factor = factors(build, scale, drained)

@@ -39,6 +39,9 @@ class GraphPattern(RewritePattern, ABC):
     name: ClassVar[str]
     """What `only` and the listing call it."""
 
+    LATE: ClassVar[bool] = False
+    """Whether it looks at what the other patterns have made of ops around: it is tried where none of these matches."""
+
     def __init__(self, machine: Machine):
         self.machine = machine
 
@@ -66,6 +69,7 @@ _OURS = (
     "movement:DropIdentityBroadcast",
     "movement:PadAsUpdate",
     "integer_products:ProductOfStored",
+    "sparse_products:ExpandElsewhere",
     "products:ConvDilationAsPad",
     "products:SameInputTypes",
     "outer_products:ContractAsMultiply",

@@ -11,6 +11,7 @@ from ...dialects.dtypes import dtype_name, is_float, itemsize, tensor
 from ...dialects.graph import ContractOp, ConvOp, TransposeOp
 from ...dialects.graph.interface import element_of, shape_of
 from .patterns import GraphPattern
+from .sparse_products import expansion_of
 from .tensor_builder import RewriteBuilder
 
 
@@ -73,6 +74,8 @@ class SwapContractOperands(GraphPattern):
     def match_and_rewrite(self, op: TransposeOp, rewriter: PatternRewriter, /) -> None:
         product = op.x.owner
         if not isinstance(product, ContractOp) or len(list(product.result.uses)) != 1:
+            return
+        if expansion_of(product) is not None:  # a cube takes it on the right side only
             return
         m, n = map(len, product.free_dims())
         batch, perm = len(to_ints(product.lhs_batch)), to_ints(op.perm)

@@ -56,7 +56,15 @@ from .products_named import (
 from .quantized import StorageBuilder
 from .recipes import WIDE_LIMIT, ProductChoice, QuantConfig, Recipe
 from .stored_inputs import Inputs
-from .stored_weights import in_columns, largest_scale, stored_weights, weight_blocks, weights_as_stored
+from .stored_weights import (
+    in_columns,
+    in_sparse_columns,
+    is_sparse,
+    largest_scale,
+    stored_weights,
+    weight_blocks,
+    weights_as_stored,
+)
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,11 @@ def _check(product: NamedProduct, choice: ProductChoice, machine: Machine) -> No
             )
     if recipe.inputs in ("i8", "i16") and "i8" not in machine.cube:
         raise PassError(f"{where} has the mode {choice.mode}, and the cube of {machine.name} has no i8")
+    if recipe.sparse and recipe.weights not in machine.cube_sparse:
+        raise PassError(
+            f"{where} has the mode {choice.mode}, and the cube of {machine.name} has no products of sparse weights: "
+            f"take {choice.mode.removesuffix('-sparse')}"
+        )
     if recipe.compute is not None and recipe.compute not in machine.cube:
         raise PassError(
             f"{where} has the mode {choice.mode}, and the cube of {machine.name} has no {recipe.compute}"
@@ -310,9 +323,14 @@ def _static(
     whole = [shape_of(w)[d] for d in sorted(weight_blocks(product, recipe))] == features
     if recipe.inputs != "i16" and plain and whole:
         q, scale = stored_weights(build, product, w, choice, recipe, step, shift)
-        q = in_columns(build, product, q) if isinstance(product.op, ContractOp) else q
+        dense = None
+        if is_sparse(product, recipe):
+            dense = build.add(StorageOp, [q], tensor(shape_of(q), element_of(stored)))
+            q = in_sparse_columns(build, product, q)
+        elif isinstance(product.op, ContractOp):
+            q = in_columns(build, product, q)
         weights = build.add(StorageOp, [q], tensor(shape_of(q), element_of(stored)))
-        sums = integer_sums(build, product, stored, weights, choice.zero, scale, shift, inputs.drained)
+        sums = integer_sums(build, product, stored, weights, choice.zero, scale, shift, inputs.drained, dense)
         inputs.sums.append(sums)
         return sums.result, None
     kind = QuantizedType.of(recipe.inputs, "f32", step, choice.zero)

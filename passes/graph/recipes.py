@@ -47,7 +47,8 @@ class Recipe:
     weights, inputs: what is stored for the weights and for the other operand, None where they stay floats; dynamic:
     whether inputs are scaled by what they are, row by row, rather than by numbers from calibration; group: how many
     weights along the summed dimension share a scale, 0: all of a feature; compute: the float type of a product that is
-    not one of integers, None: as it is.
+    not one of integers, None: as it is; sparse: whether of four weights along the summed dimension the two largest are
+    stored, with their positions, the others being zero.
     """
 
     weights: str | None = None
@@ -55,6 +56,7 @@ class Recipe:
     dynamic: bool = False
     group: int = 0
     compute: str | None = None
+    sparse: bool = False
 
     @property
     def static(self) -> bool:
@@ -81,7 +83,10 @@ RECIPES = {
     "f8": Recipe("f8E4M3FN", "f8E4M3FN"),
     "f8-e5m2": Recipe("f8E5M2", "f8E5M2"),
 }
-"""The modes by name. `w4a16-g32` has groups of 32 weights."""
+"""The modes by name. `w4a16-g32` has groups of 32 weights; those of `SPARSE` may end in `-sparse`."""
+
+SPARSE = ("w8a8", "w8a8-dynamic", "w8a16")
+"""Modes in which two of four weights may be stored: products of integers with 8-bit weights."""
 
 
 SHORT = {"i8": "w8a8", "i4": "w4a16", "f32": "origin"}
@@ -116,11 +121,13 @@ def recipe_of(mode: str) -> Recipe:
         return replace(base, group=int(found[2]), inputs=None, dynamic=False, compute="f16")
     if mode in RECIPES:
         return RECIPES[mode]
-    close = get_close_matches(mode, RECIPES, 1)
+    if mode.removesuffix("-sparse") in SPARSE:
+        return replace(RECIPES[mode.removesuffix("-sparse")], sparse=True)
+    close = get_close_matches(mode, [*RECIPES, *(f"{m}-sparse" for m in SPARSE)], 1)
     hint = (
         f"did you mean {close[0]!r}?"
         if close
-        else f"there are {', '.join(RECIPES)}, w4a16-g32 for groups of 32, and {', '.join(SHORT)} for short"
+        else f"there are {', '.join(RECIPES)}, w4a16-g32 (groups of 32), w8a8-sparse, and {', '.join(SHORT)} for short"
     )
     raise PassError(f"there is no mode {mode!r} of quantization; {hint}")
 

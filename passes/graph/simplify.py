@@ -1,7 +1,8 @@
 """graph-simplify: brings a graph into the forms that the lowering knows, for a target.
 
 Each rewrite is a pattern with a name (`tilewright-opt --list-patterns`, passes/graph/patterns.py). They run until none
-matches. Then equal ops are merged, and the patterns run again on the ops that this touched. Dead ops are removed.
+matches. Then equal ops are merged, and the patterns run again on the ops that this touched. Patterns that depend on
+what others make (`LATE`) run last, and all others behind them again. Dead ops are removed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def simplify(
     module: ModuleOp, machine: Machine, patterns: Iterable[type[GraphPattern]], merge: bool = True
 ) -> Counter[str]:
     """Runs patterns on the functions of a module, and merges equal ops. How often each pattern was applied."""
-    driver = Driver([pattern(machine) for pattern in patterns])
+    made = [pattern(machine) for pattern in patterns]
+    driver = Driver([pattern for pattern in made if not pattern.LATE])
+    late = Driver([pattern for pattern in made if pattern.LATE])
     for func in module.ops:
         if not isinstance(func, FuncOp) or not func.body.blocks:
             continue
@@ -51,7 +54,11 @@ def simplify(
         while again:
             driver.run(again)
             again = _merge_all(func.body.block) if merge else ()
-    return driver.applied
+            if not again:
+                before = late.applied.total()
+                late.run(list(walk_ops(func, _enters)))
+                again = list(walk_ops(func, _enters)) if late.applied.total() > before else ()
+    return driver.applied + late.applied
 
 
 def _enters(op: Operation) -> bool:

@@ -9,18 +9,21 @@ import numpy as np
 from xdsl.dialects.builtin import f16, f32, i8, i16
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.dtypes import element_type, is_float, limits, tensor
+from ...dialects.base import integer_attr
+from ...dialects.dtypes import element_type, is_float, limits, size, tensor
 from ...dialects.graph import (
     ConstantOp,
     ContractOp,
     DataAttr,
     DequantizeOp,
+    ExpandOp,
     QuantizedType,
     QuantizeOp,
     StorageOp,
 )
 from ...dialects.graph.interface import shape_of
 from ...dialects.quantized import quantized
+from ...dialects.sparsity import INDEXED
 from ..errors import PassError
 from .integer_chains import PACKED, keep, short
 from .products_named import (
@@ -30,9 +33,13 @@ from .products_named import (
 )
 from .quantized import StorageBuilder
 from .recipes import ProductChoice, Recipe, largest_stored
+from .sparse_products import GROUP, compressed, largest_two
 
 MOST_SHIFT = 2.0**24
 """What is added to a feature is at most so many units of its sums."""
+
+FEW_ROWS = 16
+"""Inputs of no more rows are one block of the cube: the columns of their product are what its cores share."""
 
 LEAST = 2.0**-100
 """Scales are no smaller, so that a row of zeros has one."""
@@ -73,7 +80,9 @@ def weights_as_stored(
     """The numbers that the weights stand for once they are stored, rounded from f32 to an element type."""
     q, scale = stored_weights(build, product, w, choice, recipe)
     k = summed_dims(product)[1][-1]
-    if recipe.weights == "i4" and recipe.inputs is None and shape_of(w)[k] % 2 == 0:
+    if is_sparse(product, recipe):
+        q = in_sparse_columns(build, product, q)
+    elif recipe.weights == "i4" and recipe.inputs is None and shape_of(w)[k] % 2 == 0:
         kind = quantized(q.type)
         assert kind is not None
         assert isinstance(q.owner, Operation)
@@ -97,6 +106,33 @@ def in_columns(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSA
     x = build.add(StorageOp, [q], tensor(shape_of(q), kind.storage))
     turned = keep(build.transpose(x, order))
     back = build.transpose(turned, [order.index(d) for d in range(rank)])
+    return build.add(StorageOp, [back], q.type)
+
+
+def is_sparse(product: NamedProduct, recipe: Recipe) -> bool:
+    """Whether two of four weights of a product are stored: those of a matrix product, on its right side, that sums over
+    one dimension of whole bytes of positions."""
+    summed = summed_dims(product)[1]
+    wanted = recipe.sparse and isinstance(product.op, ContractOp) and product.weight == 1 and len(summed) == 1
+    return wanted and shape_of(product.weights)[summed[0]] % INDEXED == 0
+
+
+def in_sparse_columns(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSAValue:
+    """Stored weights that are kept as two of four, with the summed dimension last, and their positions. Where inputs
+    have more than `FEW_ROWS`, these lie along the features: a core then loads many columns and few bytes of positions
+    of each, else few columns and all bytes of these."""
+    (k,) = summed_dims(product)[1]
+    rank, kind = len(shape_of(q)), quantized(q.type)
+    assert kind is not None and isinstance(q.owner, Operation)
+    q.owner.attributes.pop(PACKED, None)
+    order = [*(d for d in range(rank) if d != k), k]
+    x = build.transpose(build.add(StorageOp, [q], tensor(shape_of(q), i8)), order)
+    values, index = compressed(build, x, rank - 1)
+    rows = size(shape_of(product.input)) // shape_of(q)[k]
+    turn = [*range(rank - 2), rank - 1, rank - 2] if rows > FEW_ROWS and rank > 1 else [*range(rank)]
+    values, index = keep(values), build.transpose(keep(build.transpose(index, turn)), turn)
+    dense = build.add(ExpandOp, [values, index], x.type, dim=integer_attr(rank - 1))
+    back = build.transpose(dense, [order.index(d) for d in range(rank)])
     return build.add(StorageOp, [back], q.type)
 
 
@@ -127,9 +163,11 @@ def stored_weights(
         return build.elementwise("mul", x, build.constant(float(np.float32(factor)), shape_of(x), f32))
 
     if choice.stored is not None and choice.scales is not None:
-        q, scale = _given(build, product, choice, kind, shape)
+        q, scale = _given(build, product, choice, kind, shape, recipe)
         return q, scale if step is None else keep(short(build, times(scale, step)))
     w = build.convert(w, f32)
+    if is_sparse(product, recipe):
+        w = largest_two(build, w, summed_dims(product)[1][0])
     scale = _scales(build, w, sorted(blocks.items()), top)
     kept = scale
     if step is not None:
@@ -165,6 +203,7 @@ def _given(
     choice: ProductChoice,
     kind: QuantizedType,
     shape: Sequence[int],
+    recipe: Recipe,
 ) -> tuple[SSAValue, SSAValue]:
     """Weights that the configuration has, and their scales."""
     stored, scales = choice.stored, choice.scales
@@ -175,6 +214,13 @@ def _given(
             raise PassError(
                 f"quantization: {product.name} takes {what} of the shape {list(wanted)}, and the "
                 f"configuration has {list(array.shape)}"
+            )
+    if is_sparse(product, recipe):
+        moved = np.moveaxis(stored, summed_dims(product)[1][0], -1)
+        if (np.count_nonzero(moved.reshape(*moved.shape[:-1], -1, GROUP), axis=-1) > GROUP // 2).any():
+            raise PassError(
+                f"quantization: {product.name} takes stored weights of which two of four are zero, and the "
+                f"configuration has others: take a mode that is not sparse"
             )
     if not (scales > 0).all():
         raise PassError(f"quantization: {product.name} has scales that are not positive and finite")

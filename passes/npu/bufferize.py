@@ -137,8 +137,8 @@ class Bufferizer:
             elif isinstance(op, tile.MmaOp):
                 acc = self.env[op.acc]
                 self.env[op.result] = acc
-                biases = [] if op.bias is None else [self.env[op.bias]]
-                self.instruction(npu.MmadOp, op, [self.env[op.a], self.env[op.b], acc, *biases])
+                others = [self.env[v] for v in op.main_operands()[3:]]
+                self.instruction(npu.MmadOp, op, [self.env[op.a], self.env[op.b], acc, *others])
             elif isinstance(op, tile.ScalarOp):
                 new = npu.LoadScalarOp.create(
                     operands=[self.env[v] for v in op.operands],

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ...dialects.dtypes import size
 from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType
+from ...dialects.sparsity import INDEXED, KEPT_OF
 from ...machine import Machine
 from .builder import divide_grid
 from .schedule import COPY_BYTES
@@ -112,6 +113,13 @@ class CubeProblem:
     """Cycles of a vector core for each element of the result; 0 without an epilogue."""
     epilogue_head: float = 0.0
     """Cycles of a vector core for each tile on top."""
+    sparse: bool = False
+    """Whether of rhs 2 of 4 numbers along k are stored, with their positions."""
+
+    @property
+    def rhs_parts(self) -> tuple[int, ...]:
+        """Elements along k for each element of what is stored of rhs: its values, and their positions."""
+        return (KEPT_OF, INDEXED) if self.sparse else (1,)
 
     @property
     def out(self) -> list[int]:
@@ -167,10 +175,12 @@ class CubeCost:
         depth = size([step[a] for a in problem.k])
         steps = problem.times(step)
         rate = machine.cube[problem.dtype]
-        blocks = -(-rows // rate.m) * -(-cols // rate.n) * -(-depth // rate.k)
+        fewer = machine.cube_sparse.get(problem.dtype, 1) if problem.sparse else 1
+        blocks = -(-rows // rate.m) * -(-cols // rate.n) * -(-depth // (rate.k * fewer))
         left, right = machine.moves["l1", "l0a"], machine.moves["l1", "l0b"]
         moved = left.cycles(rows * depth * problem.itemsize, overlapped=True)
-        moved += right.cycles(depth * cols * problem.itemsize, overlapped=True)
+        for each in problem.rhs_parts:
+            moved += right.cycles(-(-depth // each) * cols * problem.itemsize, overlapped=True)
         drain = machine.moves["l0c", "ub" if machine.fused else "gm"].cycles(rows * cols * problem.stored)
         each = [problem.times(load) for load in (lhs, rhs)]
         left_load = loads(lhs)

@@ -22,7 +22,6 @@ from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import CubeSchedule, FusionOp
 from ...dialects.graph.interface import element_of
 from ...dialects.graph.schedules import Schedule
-from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
 from ...dialects.tile import TileType
 from ...machine import Machine
@@ -47,7 +46,8 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         super().__init__(fusion, machine, asked.axes)
         self.asked = asked
         self.slots = asked.ub or 2
-        self.views = [o.view(dict(enumerate(self.extents))) for o in self.operands]
+        whole = dict(enumerate(self.extents))
+        self.views = [[part.view(whole) for part in o.parts] for o in self.operands]
         self.drain = self._drain_asked()
         self.problem = self.with_epilogue = self._problem(self.anchor.result)
         self.drained: SSAValue = self.anchor.result
@@ -214,6 +214,7 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
             itemsize(lhs.element),
             wide_m=not lhs.transpose,
             windows=frozenset(a for d in slid for a in d.terms if self.role[a] == "k"),
+            sparse=self.expansion is not None,
             dtype=kind,
             stored=itemsize(element_of(stored)),
             epilogue=each,
@@ -222,16 +223,13 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
 
     def _l1_bytes(self, lhs: Sequence[int], rhs: Sequence[int]) -> int:
         tiles = zip(self.operands, (lhs, rhs), strict=True)
-        return sum(padded_bytes(o.l1_sizes(tile), o.element) for o, tile in tiles)
+        return sum(padded_bytes(p.l1_sizes(tile), p.element) for o, tile in tiles for p in o.parts)
 
     def _loads(self, box: Sequence[int]) -> list[tuple[float, float]]:
         """(MTE2 cycles where all is in L2, bytes) to load each operand for a box of the axes."""
-        move, found = self.machine.moves["gm", "l1"], []
-        for o, view in zip(self.operands, self.views, strict=True):
-            sizes, steps = o.l1_sizes(box), o.l1_steps()
-            moved = gm_traffic(view, [0] * len(sizes), sizes, steps, self.machine, self.machine.gm_align)
-            found.append((max(move.run_cycles * moved.runs, moved.bus / move.bytes_per_cycle), moved.bus))
-        return found
+        return [
+            o.load_cost(views, box, self.machine) for o, views in zip(self.operands, self.views, strict=True)
+        ]
 
     @cached_property
     def _operand_bytes(self) -> list[float]:
@@ -299,7 +297,7 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         whole = [all(load[a] >= self.extents[a] for a in self.k_axes) for load in (plan.lhs, plan.rhs)]
         with b.section("fused" if self.machine.fused else "cube"), ExitStack() as stack:
             position = dict(start)
-            loaded: list[SSAValue | None] = [None, None]
+            loaded: list[Sequence[SSAValue] | None] = [None, None]
             rows = ColumnRows(self.drain.rows if self.drain else {}, self.n_axes, self.extents, self.new_axis)
             rows.begin(b, start, {a: plan.l0[a] * dict(loops).get(a, 1) for a in self.n_axes})
             known = max((i + 1 for i, (axis, _) in enumerate(loops) if axis in self.n_axes), default=0)
@@ -340,9 +338,10 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         b: KernelBuilder,
         plan: CubePlan,
         position: dict[int, Expr],
-        loaded: Sequence[SSAValue | None],
+        loaded: Sequence[Sequence[SSAValue] | None],
     ) -> SSAValue:
-        """The accumulator of one tile; `loaded` are lhs and rhs in l1 where they were loaded for several tiles.
+        """The accumulator of one tile; `loaded` are the parts of lhs and rhs in l1 where they were loaded for several
+        tiles.
 
         Where a load of one operand covers more steps than the other's, the shorter one has a loop inside it."""
         rows, cols = (size([plan.l0[a] for a in axes]) for axes in (self.m_axes, self.n_axes))
@@ -388,15 +387,22 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
             k = size([plan.l0[a] for a in self.k_axes])
             a_tile, b_tile = tiles
             assert a_tile is not None and b_tile is not None
-            lhs = self._move(b, plan, inner[0], self.operands[0], a_tile, "l0a", [rows, k])
-            rhs = self._move(b, plan, inner[1], self.operands[1], b_tile, "l0b", [k, cols])
+            (lhs,) = self._move(b, plan, inner[0], self.operands[0], a_tile, "l0a", [rows, k])
+            rhs, *index = self._move(b, plan, inner[1], self.operands[1], b_tile, "l0b", [k, cols])
             indices, offsets = pack([step])
-            operands = [lhs, rhs, carried[0], *([self.rows["bt"]] if "bt" in self.rows else []), *indices]
+            bias = [self.rows["bt"]] if "bt" in self.rows else []
+            operands = [lhs, rhs, carried[0], *index, *bias, *indices]
             carried[0] = b.add(ops.MmaOp, operands, [acc], offsets=offsets).results[0]
             first = stacks[0][0] if stacks else carried
         return first[0]
 
     def _load_l1(
+        self, b: KernelBuilder, extents: Sequence[int], position: dict[int, Expr], o: Operand
+    ) -> list[SSAValue]:
+        """The parts of an operand in l1."""
+        return [self._load_part(b, extents, position, part) for part in o.parts]
+
+    def _load_part(
         self, b: KernelBuilder, extents: Sequence[int], position: dict[int, Expr], o: Operand
     ) -> SSAValue:
         view = b.view(b.gm(o.source), [d.extent for d in o.dims], [d.stride for d in o.dims], o.offset)
@@ -404,12 +410,29 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
         for d in o.dims:
             at = Expr(d.constant)
             for a, c in d.terms.items():
-                at = at + position.get(a, Expr()) * c
+                at = at + d.shared(position.get(a, Expr())) * c
             offsets.append(at)
         sizes = o.l1_sizes(extents)
         return b.load(view, offsets, sizes, TileType.of(sizes, o.element, "l1"), o.l1_steps())
 
     def _move(
+        self,
+        b: KernelBuilder,
+        plan: CubePlan,
+        inner: dict[int, Expr],
+        o: Operand,
+        tiles: Sequence[SSAValue],
+        space: str,
+        shape: list[int],
+    ) -> list[SSAValue]:
+        """The parts of an operand in l0a or l0b, as matrices of what they stand for in `shape`."""
+        found = []
+        for part, tile in zip(o.parts, tiles, strict=True):
+            each = max(d.each for d in part.dims)
+            found.append(self._move_part(b, plan, inner, part, tile, space, [shape[0] // each, shape[1]]))
+        return found
+
+    def _move_part(
         self,
         b: KernelBuilder,
         plan: CubePlan,
@@ -424,7 +447,7 @@ class ContractKernel(EpilogueSteps, ScheduledKernel):
             at, count, step, repeat, repeat_step = Expr(), 1, 1, 1, 1
             for a, c in d.terms.items():
                 if len(d.terms) == 1:
-                    at, count = inner.get(a, Expr()), plan.l0[a]
+                    at, count = d.shared(inner.get(a, Expr())), plan.l0[a] // d.each
                 elif self.role[a] == "b":
                     continue  # the load is at its place
                 elif self.role[a] == "k" and o.transpose:  # beside a batch axis only: no window

@@ -15,11 +15,14 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from ...dialects.base import Expr, integer, to_ints
 from ...dialects.dtypes import is_float, size
-from ...dialects.graph import ContractOp, ConvOp, FusionOp
+from ...dialects.graph import ContractOp, ConvOp, ExpandOp, FusionOp
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType
+from ...dialects.sparsity import INDEXED, KEPT_OF
 from ...machine import Machine
 from ..access import resolve
+from ..graph.sparse_products import expansion_of
 from .fusion_steps import FusionSteps
 from .schedule import merge_axes
 
@@ -126,23 +129,36 @@ class Dim:
     stride: int
     terms: dict[int, int]
     constant: int = 0
+    each: int = 1
+    """Elements along its axis that one element here stands for: several in what is stored of a sparse operand."""
+
+    def shared(self, at: Expr) -> Expr:
+        """The place here of a position along its axis, a multiple of `each`."""
+        return Expr(at.constant // self.each, {v: c // self.each for v, c in at.terms})
 
 
 @dataclass
 class Operand:
-    """How lhs or rhs is read: view dimensions in load order, and whether the matrix is transposed after l1."""
+    """How lhs or rhs is read: view dimensions in load order, and whether the matrix is transposed after l1. index: how
+    the positions of the values of a 2:4 sparse rhs are read."""
 
     source: int
     dims: list[Dim]
     offset: int
     element: Attribute
     transpose: bool = False
+    index: Operand | None = None
+
+    @property
+    def parts(self) -> list[Operand]:
+        """What is loaded of it: itself, and its index."""
+        return [self] if self.index is None else [self, self.index]
 
     def l1_sizes(self, tile: Mapping[int, int] | Sequence[int]) -> list[int]:
         out = []
         for d in self.dims:
             if len(d.terms) == 1:
-                out.append(tile[next(iter(d.terms))])
+                out.append(-(-tile[next(iter(d.terms))] // d.each))
             else:
                 out.append(sum((tile[a] - 1) * c for a, c in d.terms.items()) + 1)
         return out
@@ -151,6 +167,18 @@ class Operand:
         """All of it, with what lies outside the tensor that windows reach."""
         reach = zip(self.dims, self.l1_sizes(extents), strict=True)
         return GmType.of([max(d.extent, n) for d, n in reach], self.element, [d.stride for d in self.dims])
+
+    def load_cost(
+        self, views: Sequence[GmType], box: Sequence[int], machine: Machine
+    ) -> tuple[float, float]:
+        """(MTE2 cycles where all is in L2, bytes) of a load of its parts for a box of the axes."""
+        move, cycles, moved = machine.moves["gm", "l1"], 0.0, 0.0
+        for part, view in zip(self.parts, views, strict=True):
+            sizes = part.l1_sizes(box)
+            traffic = gm_traffic(view, [0] * len(sizes), sizes, part.l1_steps(), machine, machine.gm_align)
+            cycles += max(move.run_cycles * traffic.runs, traffic.bus / move.bytes_per_cycle)
+            moved += traffic.bus
+        return cycles, moved
 
     def l1_steps(self) -> list[int]:
         return [next(iter(d.terms.values())) if len(d.terms) == 1 else 1 for d in self.dims]
@@ -166,11 +194,14 @@ class ContractionSteps(FusionSteps):
         self.anchor = anchor
         self.acc_type = accumulated_in(anchor)
         self.nest = nest_of(anchor)
+        self.expansion = expansion_of(anchor)
         super().__init__(fusion, machine, groups)
 
     def _operand(self, value: SSAValue, indices: Sequence[Expr[int]]) -> Operand:
         """The view of lhs or rhs: a dimension per axis where that is enough, per tensor dimension where windows
         or padding make the index reach outside."""
+        if self.expansion is not None and value is self.anchor.rhs:
+            return self._sparse(self.expansion, indices)
         shape = shape_of(value)
         extents = dict(enumerate(self.nest.extents))
         inside = all(
@@ -207,8 +238,32 @@ class ContractionSteps(FusionSteps):
             list(self.fusion.body.block.args).index(load.base), dims, load.offset, element_of(value)
         )
 
+    def _sparse(self, op: ExpandOp, indices: Sequence[Expr[int]]) -> Operand:
+        """The views of the values and of the index of a sparse rhs."""
+        extents = dict(enumerate(self.nest.extents))
+        # seen through transposes; these have the index of each dimension of what is expanded
+        at = resolve(self.anchor.rhs, indices, extents, lambda v: v is op.result).position
+        (k,) = at[integer(op.dim)].variables
+
+        def stored(value: SSAValue, each: int) -> Operand:
+            load = resolve(value, at, {**extents, k: extents[k] // each}, self._is_base)
+            assert isinstance(load.base, BlockArgument)
+            dims = [
+                Dim(n, s, dict(i.terms), i.constant, each if k in i.variables else 1)
+                for n, s, i in zip(load.shape, load.strides, load.indices, strict=True)
+                if i.terms or i.constant
+            ]
+            if all(d.each == 1 for d in dims):  # one byte has the positions of all
+                dims.append(Dim(1, 1, {k: 1}, 0, each))
+            number = list(self.fusion.body.block.args).index(load.base)
+            return Operand(number, dims, load.offset, element_of(value))
+
+        found = stored(op.values, KEPT_OF)
+        found.index = stored(op.index, INDEXED)
+        return found
+
     def _merge(self) -> None:
-        self.members = [op for op in self.members if op is not self.anchor]
+        self.members = [op for op in self.members if op is not self.anchor and op is not self.expansion]
         self.operands: list[Operand] = [
             self._operand(self.anchor.lhs, self.nest.lhs),
             self._operand(self.anchor.rhs, self.nest.rhs),
@@ -235,7 +290,8 @@ class ContractionSteps(FusionSteps):
         self.extents = [size([self.nest.extents[a] for a in group]) for group in self.merged]
         self.role = [self.nest.roles[g[0]] for g in self.merged]
         for operand in self.operands:
-            self._renumber(operand)
+            for part in operand.parts:
+                self._renumber(part)
         by_role = {r: [a for a, x in enumerate(self.role) if x == r] for r in "bmnk"}
         self.m_axes, self.n_axes = by_role["m"], by_role["n"]
         self.k_axes, self.b_axes = by_role["k"], by_role["b"]
@@ -256,7 +312,7 @@ class ContractionSteps(FusionSteps):
                 if last in d.terms:
                     kept[axis] = Dim(self.extents[axis], d.stride, {axis: 1})
             elif terms or d.constant:
-                others.append(Dim(d.extent, d.stride, terms, d.constant))
+                others.append(Dim(d.extent, d.stride, terms, d.constant, d.each))
         operand.dims = [*others, *kept.values()]
 
     def _full_extent(self, axis: int) -> int:
@@ -281,6 +337,8 @@ class ContractionSteps(FusionSteps):
         summed = [a for d in lhs.dims for a in d.terms if a in self.k_axes]
         summed += [a for a in self.k_axes if a not in summed]
         self._order(rhs, self.n_axes, summed, windowed=False)
+        if rhs.index is not None:
+            self._order(rhs.index, self.n_axes, summed, windowed=False)
 
     def _order(self, operand: Operand, free: list[int], k: list[int], windowed: bool) -> None:
         def find(axes: Sequence[int]) -> list[Dim]:

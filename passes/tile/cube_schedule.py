@@ -333,10 +333,13 @@ def refusal(
         return "the load of one operand must be the longer one along every axis"
     m, n, k = (round_up(size([step[a] for a in axes])) for axes in (problem.m, problem.n, problem.k))
     width = problem.itemsize
+    deep = (
+        k if not problem.sparse else sum(-(-k // each // ROW_BYTES) * ROW_BYTES for each in problem.rhs_parts)
+    )
     needs = [
         ("l0c", m * n * 4, f"an accumulator of {m} x {n}"),
         ("l0a", m * k * width, f"a step of {m} x {k}"),
-        ("l0b", k * n * width, f"a step of {k} x {n}"),
+        ("l0b", deep * n * width, f"a step of {k} x {n}"),
         ("l1", l1_bytes(lhs, rhs), "one load of both operands"),
     ]
     for space, need, what in needs:
@@ -360,6 +363,9 @@ def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | 
             return f"a step of {step} along axis {a}, which has {extent}"
         if a in problem.k:
             uneven = next((n for n in ("lhs", "rhs") if lists[n][a] % step and lists[n][a] < extent), None)
+            whole = problem.rhs_parts[-1]
+            if step % whole and step < extent:
+                return f"a step of {step} along axis {a}, of which {whole} elements have their positions in one byte"
             if uneven is not None:
                 return f"{uneven} loads {lists[uneven][a]} along axis {a}, which is no multiple of the step's {step}"
             if lists["grid"][a] != 1:

@@ -19,6 +19,7 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from ..graph.fuse import fuse_block
 from ..graph.reductions import even_parts
+from ..graph.sparse_products import expansion_of
 from ..graph.tensor_builder import TensorBuilder
 
 TILE = 128
@@ -67,6 +68,8 @@ def split_extents(op: Product) -> list[int]:
     """Lengths of the dimensions along which sums can be cut."""
     if isinstance(op, ConvOp):
         return [] if integer(op.groups) > 1 else [shape_of(op.rhs)[to_ints(op.rhs_layout)[0]]]
+    if expansion_of(op) is not None:
+        return []  # a part might begin inside a byte of positions
     return [shape_of(op.lhs)[d] for d in to_ints(op.lhs_contract)]
 
 

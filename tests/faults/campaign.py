@@ -421,6 +421,7 @@ def tasks(args: argparse.Namespace, claims: str) -> list[Task]:
     sources += [(f"quantized {i}", TARGETS[i % 2]) for i in range(args.quantized)]
     sources += [(f"columns {i}", TARGETS[0]) for i in range(args.columns)]
     sources += [(f"narrow {i}", NARROW_TARGET) for i in range(args.narrow)]
+    sources += [(f"sparse {i}", TARGETS[0]) for i in range(args.sparse)]
     sources += [(f"fuzz {i}", TARGETS[i % 2]) for i in range(args.fuzz)]
     return [(*s, args.each, args.host, args.seed, claims) for s in sources if re.search(args.only, s[0])]
 
@@ -438,6 +439,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--columns", type=int, default=6, help="products with bias and factors of their columns"
     )
+    parser.add_argument("--sparse", type=int, default=4, help="products of sparse right sides")
     parser.add_argument("--barriers", type=int, default=4, help="programs with barriers")
     parser.add_argument("--only", default="", help="sources whose name has this (a regular expression)")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,8 +1,8 @@
 """The programs that faults are injected into: the examples, random functions, random programs with control flow, and
 ones whose flags are too many, so that they have barriers.
 
-A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `barriers 1`.
-Nothing here imports JAX before a program is compiled.
+A source is a string: `gpt2:tiny`, `random 3`, `fuzz 17`, `quantized 2`, `columns 1`, `narrow 1`, `sparse 1`,
+`barriers 1`. Nothing here imports JAX before a program is compiled.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ def subject(source: str, target: str) -> Subject:
         return fuzz_subject(int(number), target)
     if kind == "quantized":
         return quantized_subject(int(number), target)
+    if kind == "sparse":
+        return sparse_subject(int(number), target)
     if kind == "columns":
         return columns_subject(int(number), target)
     if kind == "narrow":
@@ -190,6 +192,23 @@ def narrow_subject(number: int, target: str) -> Subject:
     schedule = tw.Schedule(base_m=16, base_n=16, base_k=32, cores=1 + number % 2)
     module = tw.compile(layer, *args, target=target, options=tw.Options(schedule=schedule)).module()
     return Subject(f"narrow {number} for {target}", module, target)
+
+
+def sparse_subject(number: int, target: str) -> Subject:
+    """A product of integers whose right side is 2:4 sparse, over several tiles and steps on each core; of odd numbers
+    with its rows in memory."""
+    from sparsity import product_text
+
+    rng = np.random.default_rng(number)
+    m, n = (int(rng.integers(17, 60)) for _ in range(2))
+    k = 8 * int(rng.integers(5, 20))
+    schedule = tw.Schedule(base_m=16, base_n=16, base_k=32, cores=1 + number // 2 % 2)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "sparse.mlir"
+        file.write_text(product_text((), m, k, n, columns=number % 2 == 0))
+        options = tw.Options(schedule=schedule)
+        module = tw.compile(str(file), target=target, options=options).module()
+        return Subject(f"sparse {number} for {target}", module, target)
 
 
 def barriers_subject(number: int, target: str) -> Subject:

@@ -18,7 +18,7 @@ from subjects import NARROW_TARGET, TARGETS, Subject, example, subject
 
 import tilewright as tw
 from tilewright.dialects.base import to_ints
-from tilewright.dialects.npu import NpuOp, VectorOp
+from tilewright.dialects.npu import MmadOp, NpuOp, VectorOp
 from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.machine import Machine
 
@@ -73,6 +73,13 @@ def test_no_mutant_of_an_epilogue_on_a_fused_core_escapes() -> None:
     found = [subject(f"columns {i}", "ascend-310") for i in (0, 2, 4)]
     assert any(op.name == "npu.vround_to" for s in found for op in s.module.walk())
     assert sum(sample(s, 30, 4) for s in found) >= 60
+
+
+def test_no_mutant_of_a_product_with_a_sparse_side_escapes() -> None:
+    found = [subject(f"sparse {i}", TARGETS[0]) for i in range(3)]
+    products = [op for s in found for op in s.module.walk() if isinstance(op, MmadOp)]
+    assert products and all(op.index is not None for op in products)
+    assert sum(sample(s, 12, 4) for s in found) >= 30
 
 
 def test_no_mutant_of_a_program_with_control_flow_escapes() -> None:

@@ -16,7 +16,7 @@ from tilewright.cli.main import main
 from tilewright.passes.errors import PassError
 from tilewright.passes.graph.recipes import QuantConfig, fits
 from tilewright.quantization.pins import kernels_of, resolved_pins
-from tilewright.quantization.search import ParetoPoint, QuantSearch, search
+from tilewright.quantization.search import QuantPoint, QuantSearch, search
 
 from .nets import array
 
@@ -120,7 +120,7 @@ def test_every_step_is_told() -> None:
 
 def test_points_that_meet_share_a_label(tmp_path: Path) -> None:
     places = [(30.0, 60.0), (20.0, 40.0), (20.01, 40.1), (10.0, 41.0)]
-    points = tuple(ParetoPoint(QuantConfig(), m, 60 - m, us, 8, 1e-3, {"f16": 1}) for us, m in places)
+    points = tuple(QuantPoint(m, 60 - m, us, 8, 1e-3, QuantConfig(), {"f16": 1}) for us, m in places)
     found = QuantSearch((), points, points[3], "sqnr", 60.0, 35.0)
     assert [[points.index(p) for p in group] for group in found._together()] == [[0], [1, 2], [3]]
     assert [line.split()[1] for line in str(found).splitlines()[1:5] if line[0] in "+*"] == ["1", "4"]

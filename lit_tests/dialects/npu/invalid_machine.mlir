@@ -467,3 +467,20 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
   }
 }
 // CHECK: 'npu.vround_to' rounds f32 to i8 to even, which the vector unit of ascend-910b1 does not
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-950pr"} {
+  npu.kernel @k {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>):
+    npu.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %x = npu.alloc {address = 0} : () -> !npu.buffer<16x64xi8, l0a>
+      %y = npu.alloc {address = 0} : () -> !npu.buffer<32x16xi8, l0b>
+      %p = npu.alloc {address = 512} : () -> !npu.buffer<8x16xi8, l0b>
+      %z = npu.alloc {address = 0} : () -> !npu.buffer<16x16xi32, l0c>
+      npu.mmad %x, %y, %z, %p at [0] : (!npu.buffer<16x64xi8, l0a>, !npu.buffer<32x16xi8, l0b>, !npu.buffer<16x16xi32, l0c>, !npu.buffer<8x16xi8, l0b>)
+    }
+  }
+}
+// CHECK: 'npu.mmad' multiplies by a 2:4 sparse matrix of i8, for which ascend-950pr has no instruction

@@ -245,3 +245,23 @@ builtin.module attributes {tilewright.target = "ascend-310"} {
   }
 }
 // CHECK: 'tile.round_to' rounds f32 to i8 to even, which the vector unit of ascend-310 does not
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-950pr"} {
+  tile.kernel @k {grid = [1], kind = "cube", outputs = 0, slots = [1, 1, 1, 1, 1], workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x64xi8>, %b: !npu.gm<32x16xi8>, %n: !npu.gm<8x16xi8>):
+    tile.section {core = "cube", units = 1} {
+    ^bb1(%u: index):
+      %a1 = tile.load %a at [0, 0] {sizes = [16, 64]} : (!npu.gm<16x64xi8>) -> !tile.tile<16x64xi8, l1>
+      %b1 = tile.load %b at [0, 0] {sizes = [32, 16]} : (!npu.gm<32x16xi8>) -> !tile.tile<32x16xi8, l1>
+      %n1 = tile.load %n at [0, 0] {sizes = [8, 16]} : (!npu.gm<8x16xi8>) -> !tile.tile<8x16xi8, l1>
+      %a0 = tile.move %a1 at [0, 0] {sizes = [16, 64]} : (!tile.tile<16x64xi8, l1>) -> !tile.tile<16x64xi8, l0a>
+      %b0 = tile.move %b1 at [0, 0] {sizes = [32, 16]} : (!tile.tile<32x16xi8, l1>) -> !tile.tile<32x16xi8, l0b>
+      %n0 = tile.move %n1 at [0, 0] {sizes = [8, 16]} : (!tile.tile<8x16xi8, l1>) -> !tile.tile<8x16xi8, l0b>
+      %c0 = tile.zero : () -> !tile.tile<16x16xi32, l0c>
+      %y = tile.mma %a0, %b0, %c0, %n0 at [0] : (!tile.tile<16x64xi8, l0a>, !tile.tile<32x16xi8, l0b>, !tile.tile<16x16xi32, l0c>, !tile.tile<8x16xi8, l0b>) -> !tile.tile<16x16xi32, l0c>
+    }
+  }
+}
+// CHECK: 'tile.mma' multiplies by a 2:4 sparse matrix of i8, for which ascend-950pr has no instruction

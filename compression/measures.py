@@ -1,4 +1,4 @@
-"""How good a quantized program is: against the original's numbers, or by what is known of the right answers."""
+"""How good a smaller program is: against the original's numbers, or by what is known of the right answers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,23 @@ METRICS: dict[str, Metric] = {"accuracy": accuracy, "perplexity": perplexity}
 
 COMPARED = {"sqnr": sqnr, "cosine": cosine}
 
-__all__ = ["COMPARED", "METRICS", "Metric", "accuracy", "cosine", "decibels", "perplexity", "scorer", "sqnr"]
+__all__ = [
+    "COMPARED",
+    "METRICS",
+    "Metric",
+    "accuracy",
+    "cosine",
+    "decibels",
+    "metric_name",
+    "perplexity",
+    "scorer",
+    "sqnr",
+]
+
+
+def metric_name(metric: str | Metric) -> str:
+    """What tables call a metric."""
+    return metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
 
 
 def scorer(
