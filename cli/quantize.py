@@ -37,15 +37,7 @@ def quantize(args: argparse.Namespace) -> int:
         raise CliError(
             f"{args.source}: quantization looks at weights: give them with --inputs, or in {source.name}_inputs"
         )
-    searches = bool(args.search) or (
-        (args.max_drop is not None or args.plot is not None) and not (args.mode or args.quant_config)
-    )
-    if args.plot and not searches:
-        raise CliError("--plot draws the front of a search: give --search or --max-drop, and no --mode")
-    if args.max_drop is not None and not searches and args.metric == "sqnr":
-        raise CliError(
-            "--max-drop: the SQNR of the original is infinite: give --metric accuracy or cosine, or --search"
-        )
+    searches = _searches(args)
     data, labels = _data(args.data) if args.data is not None else (None, None)
     pins = parse_mode_pins(args.pin)
     metric = _metric(args.metric)
@@ -91,6 +83,12 @@ def quantize(args: argparse.Namespace) -> int:
     return 0
 
 
+def _searches(args: argparse.Namespace) -> bool:
+    """Whether modes are searched for: `--search` has some, or a drop or a plot asks for it and no mode is given."""
+    wanted = args.max_drop is not None or args.plot is not None
+    return bool(args.search) or (wanted and not (args.mode or args.quant_config))
+
+
 def _check_arguments(args: argparse.Namespace) -> None:
     """Raises CliError for arguments that do not fit each other, before anything is computed."""
     check_output(args.output)
@@ -98,11 +96,14 @@ def _check_arguments(args: argparse.Namespace) -> None:
         raise CliError(f"-o {args.output}: a configuration is a {SUFFIX} file")
     if args.max_drop is not None and args.max_drop != args.max_drop:
         raise CliError("--max-drop nan: give a number")
-    if args.max_drop is not None and args.metric == "sqnr" and not args.search:
-        raise CliError("--max-drop of sqnr is counted from the most precise mode of a search: give --search, too")
-    if args.plot and not args.search:
-        raise CliError("--plot draws the front of a search: give --search with its modes, too")
-    if args.search and (args.recover or args.quant_config):
+    searches = _searches(args)
+    if args.plot and not searches:
+        raise CliError("--plot draws the front of a search: give --search or --max-drop, and no --mode")
+    if args.max_drop is not None and not searches and args.metric == "sqnr":
+        raise CliError(
+            "--max-drop: the SQNR of the original is infinite: give --metric accuracy or cosine, or --search"
+        )
+    if searches and (args.recover or args.quant_config):
         given = "--recover" if args.recover else "--quant-config"
         raise CliError(f"{given} is not for a search, which chooses the configuration: leave out one of them")
 

@@ -167,7 +167,10 @@ def quantize(
     )
     function = fake_quant(source, chosen, target=target, weights=patterns)
     measure = partial(table_of, traced, chosen, batches, labels, metric, machine)
-    return Quantized(program, function, chosen, measure)
+    made = Quantized(program, function, chosen, measure)
+    if labels is not None or metric not in COMPARED:
+        _ = made.table  # a metric of the caller's is asked for, and what it refuses is said at once
+    return made
 
 
 def packed_patterns(traced: TracedSource, patterns: Sequence[str] | None) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def weights_as_stored(
         assert isinstance(q.owner, Operation)
         q.owner.attributes.pop(PACKED, None)  # its halves are kept
         return _from_nibbles(build, q, kind, k, scale, element)
-    if isinstance(product.op, ContractOp):
+    elif isinstance(product.op, ContractOp):
         q = in_columns(build, product, q)
     return build.convert(build.add(DequantizeOp, [q, scale], tensor(shape_of(w), f32)), element)
 
