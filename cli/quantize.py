@@ -30,14 +30,14 @@ def quantize(args: argparse.Namespace) -> int:
     from ..quantization.quantize import quantize as run
     from ..quantization.search import MODES, search
 
-    _check_arguments(args)
+    searches = _searches(args)
+    _check_arguments(args, searches)
     source = find_source(args.source)
     inputs = example_inputs(source, args.shapes, args.inputs, True)
     if inputs is None:
         raise CliError(
             f"{args.source}: quantization looks at weights: give them with --inputs, or in {source.name}_inputs"
         )
-    searches = _searches(args)
     data, labels = _data(args.data) if args.data is not None else (None, None)
     pins = parse_mode_pins(args.pin)
     metric = _metric(args.metric)
@@ -89,14 +89,13 @@ def _searches(args: argparse.Namespace) -> bool:
     return bool(args.search) or (wanted and not (args.mode or args.quant_config))
 
 
-def _check_arguments(args: argparse.Namespace) -> None:
-    """Raises CliError for arguments that do not fit each other, before anything is computed."""
+def _check_arguments(args: argparse.Namespace, searches: bool) -> None:
+    """Raises CliError for arguments that do not fit each other, or a search, before anything is computed."""
     check_output(args.output)
     if Path(args.output).suffix != SUFFIX:
         raise CliError(f"-o {args.output}: a configuration is a {SUFFIX} file")
     if args.max_drop is not None and args.max_drop != args.max_drop:
         raise CliError("--max-drop nan: give a number")
-    searches = _searches(args)
     if args.plot and not searches:
         raise CliError("--plot draws the front of a search: give --search or --max-drop, and no --mode")
     if args.max_drop is not None and not searches and args.metric == "sqnr":

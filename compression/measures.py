@@ -87,7 +87,7 @@ def scorer(
         raise CompileError(
             f"there is no metric {metric!r}; there are {', '.join((*COMPARED, *METRICS))}, or a function"
         )
-    name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
+    name = metric_name(metric)
     try:
         inspect.signature(found).bind(None, None)
     except (TypeError, ValueError):

@@ -13,7 +13,7 @@ import jax
 from ..api.compiling import compile
 from ..api.program import Options, Program
 from ..api.signature import CompileError
-from ..compression.measures import COMPARED, Metric, decibels, scorer
+from ..compression.measures import COMPARED, Metric, decibels, metric_name, scorer
 from ..dialects.dtypes import itemsize, size
 from ..dialects.graph import GraphOp
 from ..dialects.graph.interface import element_of, shape_of
@@ -222,7 +222,7 @@ def table_of(
             )
         )
     flat = [a for batch in references for a in batch], [a for batch in outputs for a in batch]
-    name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
+    name = metric_name(metric)
     return QuantTable(
         tuple(rows),
         name,
