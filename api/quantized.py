@@ -69,12 +69,6 @@ def integer_module(
 
 def module_values(module: ModuleOp, flat: Sequence[Any]) -> list[Any] | None:
     """The flat results of a module at the graph level, computed by JAX; None where it calls the host."""
-    import jax
+    from ..backends.interpreter.graph import needs_host, run_graph
 
-    from ..backends.interpreter.graph import GraphRunner, needs_host
-
-    main = main_function(module)
-    if needs_host(main):
-        return None
-    block = main.body.block
-    return jax.jit(lambda leaves: GraphRunner().block(block, dict(zip(block.args, leaves, strict=True))))(flat)
+    return None if needs_host(main_function(module)) else list(run_graph(module, *flat))
