@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,17 @@ class Opened:
         self.page.goto(path.as_uri())
         self.page.wait_for_selector(READY, state="attached")
         self.seconds = self.page.evaluate("performance.now()") / 1e3
+
+    def until(self, holds: str) -> None:
+        """Wait until `holds`, an expression in JavaScript, is true.
+
+        `page.wait_for_function` would evaluate it inside the page, which the page's own policy forbids as
+        soon as it does not hold at once.
+        """
+        deadline = time.monotonic() + 30
+        while not self.page.evaluate(f"Boolean({holds})"):
+            assert time.monotonic() < deadline, f"still false after 30 s: {holds}"
+            self.page.wait_for_timeout(20)
 
     def lit(self, level: str) -> list[str]:
         """The lines of a column that are lit."""
@@ -200,7 +212,7 @@ def test_the_timeline_zooms_pans_and_lights(opened: Opened) -> None:
         return [box.left + x, box.top + y];
     }""")
     page.mouse.move(*place)
-    page.wait_for_function("document.querySelectorAll('.column[data-level=npu] .row.lit').length > 0")
+    opened.until("document.querySelectorAll('.column[data-level=npu] .row.lit').length > 0")
     assert any("npu.mmad" in line for line in opened.lit("npu"))
     span = "[TW.views.kernel.x_range.start, TW.views.kernel.x_range.end]"
     begin, end = page.evaluate(span)
@@ -208,9 +220,7 @@ def test_the_timeline_zooms_pans_and_lights(opened: Opened) -> None:
     assert page.evaluate(span) == [begin, end]
     page.keyboard.down("Control")
     page.mouse.wheel(0, -400)
-    page.wait_for_function(
-        f"TW.views.kernel.x_range.end - TW.views.kernel.x_range.start < {0.95 * (end - begin)}"
-    )
+    opened.until(f"TW.views.kernel.x_range.end - TW.views.kernel.x_range.start < {0.95 * (end - begin)}")
     page.keyboard.up("Control")
     zoomed = page.evaluate(span)
     page.mouse.down()
@@ -288,9 +298,13 @@ def test_precision_is_shown_by_row_and_in_all(browser: Any, tmp_path: Path) -> N
     assert len(legend) == len(report.by_precision) > 1
     macs = sum(row.macs for row in report.by_precision)
     for row, text in zip(report.by_precision, legend, strict=True):
-        assert text.startswith(f"{row.precision}: {100 * row.microseconds / report.microseconds:.1f}% of the time")
+        assert text.startswith(
+            f"{row.precision}: {100 * row.microseconds / report.microseconds:.1f}% of the time"
+        )
         assert not row.macs or f"{100 * row.macs / macs:.1f}% of the MACs" in text
-    colours = shown.page.locator("#precisions .swatch").evaluate_all("all => all.map(e => e.style.background)")
+    colours = shown.page.locator("#precisions .swatch").evaluate_all(
+        "all => all.map(e => e.style.background)"
+    )
     assert len(set(colours)) == len(colours)
 
 
@@ -332,7 +346,7 @@ def test_names_stand_on_bars_where_they_fit(browser: Any, looping: Path) -> None
         .flatMap((r) => r.data_source.data.text)"""
     before = page.evaluate(shown)
     page.evaluate("TW.views.program.x_range.setv({ start: 100, end: 112 })")
-    page.wait_for_function(f"({shown}).includes('contract_1')")
+    opened.until(f"({shown}).includes('contract_1')")
     names = page.evaluate(shown)
     kernels = {k["name"] for k in data("lstm")["report"]["kernels"]}
     assert len(before) < len(names) and not kernels & set(before)
