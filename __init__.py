@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import pruning, training
     from .api.compiling import compile, verify
+    from .api.dynamic import DynamicProgram
     from .api.jitted import jit
     from .api.program import CompileError, Options, Program
     from .api.sources import ProgramSource
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AddedPass",
     "CompileError",
+    "DynamicProgram",
     "Machine",
     "MachineError",
     "Options",
@@ -81,6 +83,7 @@ def __getattr__(name: str) -> Any:
         **dict.fromkeys(("ProductChoice", "QuantConfig"), ".passes.graph.recipes"),
         **dict.fromkeys(("Quantized", "quantize"), ".quantization.quantize"),
         **dict.fromkeys(("compile", "verify"), ".api.compiling"),
+        "DynamicProgram": ".api.dynamic",
         "custom_call": ".frontends.custom",
         "fake_quant": ".quantization.fake",
         "Verification": ".verification.results",

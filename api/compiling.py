@@ -18,6 +18,8 @@ from ..support.progress import showing
 from ..verification.results import Progress, Verification
 from .calls import Call
 from .donation import donate_inputs
+from .dynamic import DynamicProgram
+from .open_sources import open_source_of
 from .packing import compile_packed
 from .parameters import Parameters, title_of
 from .program import Lowering, Options, Program, compile_source, run_passes
@@ -82,10 +84,20 @@ def compile_with(
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     options = options or Options()
+    open_ = open_source_of(source, args, kwargs, target)
+    if open_ is not None:
+        if options.weights is not None:
+            raise CompileError(f"{open_.name}: weights= is for programs whose sizes are known: give example arguments")
+        return DynamicProgram(open_, partial(_version, lowering, target, options), target, options)
     origin = _chosen(origin_of(source, args, kwargs, target), options, target)
     if options.weights is not None:
         return compile_packed(lowering, origin, target, options)
     return compile_source(lowering, origin, target, options)
+
+
+def _version(lowering: Lowering, target: str | None, options: Options, origin: Source) -> Program:
+    """The version of a program with open dimensions for the sizes that `origin` is for."""
+    return compile_source(lowering, _chosen(origin, options, target), target, options)
 
 
 def _check_own(source: Any, args: Sequence[Any], options: Mapping[str, bool], caller: str) -> None:

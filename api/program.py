@@ -164,6 +164,11 @@ class Program:
         return self._signature.inputs
 
     @property
+    def input_types(self) -> tuple[str, ...]:
+        """Each flat input as text: `f32[4, 128]`; of a `DynamicProgram`, with symbols: `f32[b, 128]`."""
+        return tuple(f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in self.inputs)
+
+    @property
     def input_names(self) -> tuple[str, ...]:
         """What messages call each flat input: its path in the arguments, such as `params['w']`, or its number."""
         return self._signature.names
@@ -173,9 +178,15 @@ class Program:
         """The levels the program has: from the one its source is written in down to npu."""
         return LEVELS[LEVELS.index(level_of(self._source.lower()[0])) :]
 
-    def module(self, level: Level = "npu") -> ModuleOp:
+    def _check_closed(self, at: Mapping[str, int] | None) -> None:
+        """Raises CompileError where sizes are given: only a `DynamicProgram` has open ones."""
+        if at is not None:
+            raise CompileError(f"{self._source.name} has no open sizes: at= is for programs with symbolic shapes")
+
+    def module(self, level: Level = "npu", at: Mapping[str, int] | None = None) -> ModuleOp:
         """The program's module at a level; levels above npu are built again from the source. Raises CompileError for a
-        level that there is not or that the source begins below."""
+        level that there is not or that the source begins below. at: as for `report`."""
+        self._check_closed(at)
         if level not in LEVELS:
             raise CompileError(f"there is no level {level!r}; levels are {', '.join(LEVELS)}")
         if level == "npu":
@@ -189,9 +200,9 @@ class Program:
             run_pipeline(module, self.target, level, self.options.stages())
         return module
 
-    def ir(self, level: Level = "npu") -> str:
-        """The text of the program at a level. Raises CompileError as `module` does."""
-        return str(self.module(level))
+    def ir(self, level: Level = "npu", at: Mapping[str, int] | None = None) -> str:
+        """The text of the program at a level. Raises CompileError as `module` does. at: as for `report`."""
+        return str(self.module(level, at))
 
     def tw(self) -> str:
         """The graph level before any pass as .tw text. Raises CompileError for what the language cannot say."""
@@ -246,16 +257,18 @@ class Program:
         """The function's pytree from flat outputs."""
         return self._signature.unflatten(flat)
 
-    def report(self) -> Report:
-        """Time, traffic and energy by kernel, from the simulator."""
+    def report(self, at: Mapping[str, int] | None = None) -> Report:
+        """Time, traffic and energy by kernel, from the simulator. at: the sizes of a `DynamicProgram`, by name."""
+        self._check_closed(at)
         if self._report is None:
             undonated = self._undonated_arena() if any(donated(entry_of(self._module))) else None
             self._report = report_of(self.simulation(), undonated, recorded_precision(self._module))
         return self._report
 
-    def simulation(self) -> Simulation:
+    def simulation(self, at: Mapping[str, int] | None = None) -> Simulation:
         """What the program does in time; made on first use, then kept. The report, the trace and the explain page are
-        all made of it. Raises SimulationError."""
+        all made of it. Raises SimulationError. at: as for `report`."""
+        self._check_closed(at)
         if self._simulation is None:
             self._simulation = simulate(self._module, self.machine)
         return self._simulation
@@ -285,9 +298,9 @@ class Program:
                     found.append(FlagCost(text(kernel.sym_name), str(flag), place, cycles - cheaper))
         return found
 
-    def trace(self, path: str | Path) -> None:
-        """Writes the timeline as Chrome/Perfetto trace-event JSON."""
-        write_trace(self.simulation(), path)
+    def trace(self, path: str | Path, at: Mapping[str, int] | None = None) -> None:
+        """Writes the timeline as Chrome/Perfetto trace-event JSON. at: as for `report`."""
+        write_trace(self.simulation(at), path)
 
 
 def run_passes(module: ModuleOp, target: str | None, stages: Sequence[Stage]) -> None:

@@ -92,7 +92,7 @@ _PYTHON = re.compile(r"[^\n]*\.py(:\w*)?")
 def called(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
     """The function to trace for a source, or to ask for its values, with those arguments that are not static; None
     where it is no function of JAX. Raises CompileError for arguments that it does not take."""
-    kind = _stage(source)
+    kind = stage_of(source)
     if kind == "Exported":
         return Call(source.call, tuple(args), dict(kwargs))
     if kind in ("Traced", "Lowered"):
@@ -117,7 +117,20 @@ class Recompiling:
     """What compiles a function for each kind of arguments, and is no source itself."""
 
 
-def _stage(source: Any) -> str | None:
+def content_of(source: Any) -> tuple[bytes, str | None] | None:
+    """The content of a source that is text, bytes, or the path of an MLIR file, and the path; None for others. Raises
+    CompileError where a file cannot be read."""
+    if isinstance(source, Path) or (
+        isinstance(source, str) and "\n" not in source and source.endswith((".mlir", ".mlirbc"))
+    ):
+        return _read(Path(source)), str(source)
+    if isinstance(source, bytes):
+        return source, None
+    is_python = isinstance(source, str) and _PYTHON.fullmatch(source)
+    return (source.encode(), None) if isinstance(source, str) and not is_python else None
+
+
+def stage_of(source: Any) -> str | None:
     """Which of JAX's own forms of a program a source is; they exist only where JAX has been imported."""
     stages, export = sys.modules.get("jax.stages"), sys.modules.get("jax.export")
     kinds = [getattr(stages, n) for n in ("Traced", "Lowered", "Compiled")] if stages else []
@@ -130,10 +143,10 @@ def origin_of(
 ) -> Source:
     """Where the program that `compile` is given comes from. target: the machine that it is lowered for, which runs what
     is in element types of its own. Raises CompileError for what is none, MachineError for an unknown target."""
-    kind, kwargs = _stage(source), kwargs or {}
+    kind, kwargs = stage_of(source), kwargs or {}
     machine = None if target is None else Machine.load(target)
     if kind in ("Traced", "Lowered"):
-        return _from_stage(source, args, kwargs, machine)
+        return _fromstage_of(source, args, kwargs, machine)
     if kind == "Exported":
         return _from_export(source, args, kwargs, machine)
     call = called(source, args, kwargs)
@@ -150,25 +163,21 @@ def origin_of(
     if added is not None:
         path, entry = Path(source), added
         return Source(lambda: _from_plugin(entry, _read(path), str(path)), path.name)
-    if isinstance(source, Path) or (
-        isinstance(source, str) and "\n" not in source and source.endswith((".mlir", ".mlirbc"))
-    ):
-        path = Path(source)
-        content = _read(path)
-        return Source(lambda: _from_text(content, str(path), machine), path.name)
+    read = content_of(source)
+    if read is not None:
+        content, filename = read
+        name = Path(filename).name if filename else "program"
+        return Source(lambda: _from_text(content, filename, machine), name)
     if isinstance(source, str) and _PYTHON.fullmatch(source):
         raise CompileError(
             f"{source}: give the function itself; only the command line looks for it in a file"
         )
-    if isinstance(source, str | bytes):
-        content = source if isinstance(source, bytes) else source.encode()
-        return Source(lambda: _from_text(content, None, machine), "program")
     raise CompileError(f"cannot compile {described(source)}: give a function, StableHLO, or a path")
 
 
 def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
     """A function of a .tw file on inputs like `args`; none are needed where its types have no symbolic dimensions."""
-    text = _tw_text(path)
+    text = tw_text(path)
     name = function or Path(path).stem
     types = types_of(name, (tuple(args), {}), INPUTS)[0] if args else ()
     for i, type_ in enumerate(types):
@@ -186,7 +195,8 @@ def _from_tw(path: str, function: str | None, args: Sequence[Any]) -> Source:
     return Source(lower, name)
 
 
-def _tw_text(path: str) -> str:
+def tw_text(path: str) -> str:
+    """The text of a `.tw` file. Raises CompileError."""
     try:
         return decoded(_read(Path(path)))
     except ValueError as error:
@@ -276,7 +286,7 @@ def _lowered(source: Any) -> Any:
     )
 
 
-def _from_stage(
+def _fromstage_of(
     source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], machine: Machine | None
 ) -> Source:
     """A `jax.stages.Lowered` or `Traced`; arguments, where there are any, have to be like those it has."""
@@ -379,7 +389,7 @@ def tw_input_types(source: str, dimensions: Mapping[str, int]) -> tuple[tuple[tu
     if found is None:
         raise CompileError(f"{source}: not a .tw file")
     with as_compile_error():
-        return tw_inputs(found[0], _tw_text(found[0]), found[1], dimensions)
+        return tw_inputs(found[0], tw_text(found[0]), found[1], dimensions)
 
 
 def entry_of(module: ModuleOp) -> FuncOp:

@@ -146,9 +146,9 @@ def _callback_place(op: Op) -> int | None:
 
 def fold_shapes(module: ir.Module) -> ir.Module | None:
     """A copy in which shapes that follow from the inputs' are static; None where that is impossible."""
-    _register_passes()
+    register_passes()
     with module.context:
-        copy = ir.Module.parse(_bytecode(module))
+        copy = ir.Module.parse(bytecode(module))
         try:
             passmanager.PassManager.parse(
                 "builtin.module(inline,stablehlo-refine-shapes,"
@@ -163,7 +163,7 @@ def fold_shapes(module: ir.Module) -> ir.Module | None:
 def _load_quantized_types() -> None:
     """Make `!quant.uniform` known to the context: the bindings have no function for it, but this pass depends on
     the dialect, and so loads it."""
-    _register_passes()
+    register_passes()
     with context():
         passmanager.PassManager.parse("builtin.module(vhlo-legalize-to-stablehlo)").run(
             ir.Module.parse("module {}").operation
@@ -175,7 +175,8 @@ def host_targets() -> frozenset[str]:
     return frozenset(xla_client.custom_call_targets("Host"))
 
 
-def _bytecode(module: ir.Module) -> bytes:
+def bytecode(module: ir.Module) -> bytes:
+    """A module as bytecode."""
     import io
 
     buffer = io.BytesIO()
@@ -184,7 +185,8 @@ def _bytecode(module: ir.Module) -> bytes:
 
 
 @functools.cache
-def _register_passes() -> None:
+def register_passes() -> None:
+    """Make StableHLO's passes known, once in a process."""
     stablehlo.register_stablehlo_passes()
 
 
@@ -371,7 +373,7 @@ def text_of(module: ir.Module) -> str:
 def expand_functions(module: ir.Module) -> bool:
     """Rewrite the CHLO ops of a module with StableHLO's own, and functions of complex numbers with those of real ones
     where StableHLO says how, in place; False where a CHLO op has no expansion."""
-    _register_passes()
+    register_passes()
     with module.context:
         try:
             passmanager.PassManager.parse(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -55,6 +56,43 @@ def tw_inputs(path: str, text: str, function: str | None, dimensions: Mapping[st
     module = load_module(path, text, report)
     main = entry(module, function, report)
     return _specs(_types(TwLowering(module, report), module, main, None, dimensions, report), main)
+
+
+@dataclass(frozen=True)
+class TwParameters:
+    """A `.tw` function whose dimensions may be symbolic.
+
+    inputs: for each parameter its dimensions, numbers or the text of what they are in symbols, and its element type.
+    """
+
+    name: str
+    inputs: tuple[tuple[tuple[int | str, ...], str], ...]
+    names: tuple[str, ...]
+    symbols: tuple[str, ...]
+
+
+def tw_parameters(path: str, text: str, function: str | None) -> TwParameters:
+    """The parameters of a function of a `.tw` file; its body is parsed, and not lowered. Raises TwError."""
+    report = DiagnosticLog()
+    module = load_module(path, text, report)
+    main = entry(module, function, report)
+    symbols = dict.fromkeys(d.id for p in main.parameters for d in _symbols(p.type, module))
+    lowering, scope = TwLowering(module, report), BlockNames(None, 0)
+
+    def dimension(node: syntax.Expr) -> int | str | None:
+        names = {n.id: n for n in syntax.names_in(node)}
+        if not names.keys() & symbols.keys():
+            return lowering.dimension(node, scope)
+        written = module.source.text[node.span[0] : node.span[1]]
+        for name, part in names.items():
+            if name not in symbols:
+                written = re.sub(rf"\b{name}\b", str(lowering.dimension(part, scope)), written)
+        return " ".join(written.replace("/", "//").replace("////", "//").split())
+
+    inputs = [(tuple(map(dimension, p.type.dims)), p.type.dtype.id) for p in main.parameters]
+    report.check()
+    known = tuple((tuple(n for n in dims if n is not None), dtype) for dims, dtype in inputs)
+    return TwParameters(main.id.id, known, tuple(p.id.id for p in main.parameters), tuple(symbols))
 
 
 def _specs(types: Sequence[TensorType], main: syntax.FunctionItem) -> tuple[Spec, ...]:

@@ -1,0 +1,207 @@
+"""Programs with open dimensions: one program for every size, and its versions for those that were asked for."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..backends.report import Report
+from ..backends.simulator import Simulation
+from ..dialects.affine import Symbol
+from ..dialects.sizes import Sizes
+from ..machine import DEFAULT_TARGET, Machine
+from ..passes.errors import CompileError
+from .parameters import Parameters
+from .program import Level, Options, Program
+from .shapes import OpenShapes
+from .signature import Signature
+from .sources import Source
+
+_OF_VERSIONS = frozenset({"_source", "_module", "_executables", "_report", "_simulation", "donations"})
+"""What a version has and a program of open sizes has not."""
+
+VERSIONS_KEPT = 64
+"""Versions that a program keeps; of more, those go that were not used for longest."""
+
+
+@dataclass(frozen=True)
+class OpenSource:
+    """Where a program with open dimensions came from.
+
+    shapes: its inputs. specialize: the source for given sizes. in_tree, parameters: how it is called, as `Signature`
+    has it.
+    """
+
+    name: str
+    shapes: OpenShapes
+    specialize: Callable[[Sizes], Source]
+    in_tree: Any = None
+    parameters: Parameters = field(default_factory=Parameters)
+
+
+class DynamicProgram(Program):
+    """A program for all sizes of its open dimensions. Called with arrays, it finds their sizes, checks them, and runs
+    its version for them, which it compiles where there is none yet.
+
+    `at(b=4, s=128)` is the version for given sizes; what is asked of a program takes sizes as `at={"b": 4, "s": 128}`.
+    Everything else that depends on sizes raises CompileError: ask it of a version.
+    """
+
+    def __init__(
+        self,
+        origin: OpenSource,
+        compile_version: Callable[[Source], Program],
+        target: str | None,
+        options: Options,
+    ) -> None:
+        self._open, self._compile = origin, compile_version
+        self.target, self.options = target or DEFAULT_TARGET, options
+        self.machine = Machine.load(self.target)
+        self._versions: OrderedDict[tuple[int, ...], Program] = OrderedDict()
+        blank = tuple(((), dtype) for _, dtype in origin.shapes.inputs)
+        self._signature = Signature(blank, origin.in_tree, parameters=origin.parameters)
+
+    def __getattr__(self, attribute: str) -> Any:
+        """What only a version has. Raises CompileError, and AttributeError for what no program has."""
+        if attribute in _OF_VERSIONS:
+            raise self._unsized()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {attribute!r}")
+
+    def _unsized(self) -> CompileError:
+        given = ", ".join(f"{s}=..." for s in self.symbols)
+        return CompileError(
+            f"{self.name} has open sizes: say which, with at=, or ask its version .at({given})"
+        )
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self._open.name
+
+    @property
+    def symbols(self) -> Mapping[str, Symbol]:
+        """The open sizes by name, with their bounds."""
+        return self._open.shapes.symbols
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """What must hold of the sizes besides their bounds, as text."""
+        return tuple(map(str, self._open.shapes.constraints))
+
+    @property
+    def inputs(self) -> tuple[tuple[tuple[int, ...], str], ...]:
+        """Raises CompileError: shapes are those of a version. `input_types` has them with symbols."""
+        raise self._unsized()
+
+    @property
+    def input_types(self) -> tuple[str, ...]:
+        """Each flat input as text: `f32[b, 8*s]`."""
+        shapes = self._open.shapes
+        return tuple(shapes.shown(i) for i in range(len(shapes.inputs)))
+
+    @property
+    def versions(self) -> dict[tuple[int, ...], Program]:
+        """The versions that were compiled and are kept, by the sizes in the order of `symbols`."""
+        return dict(self._versions)
+
+    def __repr__(self) -> str:
+        count = len(self._versions)
+        inputs = ", ".join(f"{n} {t}" for n, t in zip(self.input_names, self.input_types, strict=True))
+        return (
+            f"<tilewright.DynamicProgram {self.name}({inputs}): {count} version{'s' * (count != 1)} "
+            f"for {self.machine.name}>"
+        )
+
+    # -- sizes ---------------------------------------------------------------------------------------------
+
+    def sizes(self, /, *args: Any, **kwargs: Any) -> dict[str, int]:
+        """The sizes that the arguments of a call have: arrays, or jax.ShapeDtypeStructs where no values are sizes.
+
+        Raises CompileError where they do not fit together, or break a bound or a constraint.
+        """
+        import numpy as np
+
+        leaves = self._signature.leaves(self.name, args, kwargs)
+        shapes = [tuple(np.shape(v)) for v in leaves]
+        values = {i: self._value(i, leaves[i]) for i in self._open.shapes.deciding}
+        places = [self._signature.place(i) for i in range(len(leaves))]
+        return dict(self._open.shapes.solve(self.name, places, shapes, values))
+
+    def _value(self, i: int, leaf: Any) -> Any:
+        """The value of an input that decides sizes."""
+        import numpy as np
+
+        try:
+            value = np.asarray(leaf)
+        except TypeError:
+            value = np.zeros((), np.float64)
+        count = len(self._open.shapes.deciding[i])
+        if value.dtype.kind not in "iu" or value.size != count:
+            numbers = "a whole number" if count == 1 else f"{count} whole numbers"
+            raise CompileError(
+                f"{self._signature.place(i)} of {self.name} must be {numbers}: sizes depend on its value"
+            )
+        return value
+
+    def at(self, sizes: Mapping[str, int] | None = None, /, **named: int) -> Program:
+        """The version for given sizes, compiled where there is none yet: `at(b=4, s=128)` or `at({"b": 4, "s": 128})`.
+
+        Raises CompileError for missing, unknown and impossible sizes, and for what cannot be compiled.
+        """
+        return self._version(self._open.shapes.checked(self.name, {**(sizes or {}), **named}))
+
+    def _version(self, sizes: Sizes) -> Program:
+        key = tuple(sizes[name] for name in self.symbols)
+        found = self._versions.get(key)
+        if found is None:
+            found = self._versions[key] = self._compile(self._open.specialize(sizes))
+            if len(self._versions) > VERSIONS_KEPT:
+                self._versions.popitem(last=False)
+        self._versions.move_to_end(key)
+        return found
+
+    # -- what a program does -------------------------------------------------------------------------------
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Runs the version for the sizes of the arguments; gives the pytree that the function gives.
+
+        Raises CompileError where the arguments do not fit, or break a bound or a constraint.
+        """
+        return self._version(self.sizes(*args, **kwargs))(*args, **kwargs)
+
+    def check(self, /, *args: Any, **kwargs: Any) -> None:
+        """Raises CompileError where a call with such arguments would; nothing is compiled."""
+        self.sizes(*args, **kwargs)
+
+    def _sized(self, at: Mapping[str, int] | None) -> Program:
+        if at is None:
+            raise self._unsized()
+        return self.at(at)
+
+    def report(self, at: Mapping[str, int] | None = None) -> Report:
+        """Time, traffic and energy by kernel at given sizes, as `report(at={"b": 4, "s": 128})`."""
+        return self._sized(at).report()
+
+    def simulation(self, at: Mapping[str, int] | None = None) -> Simulation:
+        """What the program does in time at given sizes."""
+        return self._sized(at).simulation()
+
+    def module(self, level: Level = "npu", at: Mapping[str, int] | None = None) -> ModuleOp:
+        """The module of the version for given sizes at a level."""
+        return self._sized(at).module(level)
+
+    def sweep(
+        self, symbol: str, values: Sequence[int], at: Mapping[str, int] | None = None
+    ) -> Iterator[tuple[int, Report]]:
+        """A report for each of `values` of a symbol, the others being as in `at`.
+
+        Raises CompileError as `at` does, before anything is compiled.
+        """
+        every = [{**(at or {}), symbol: value} for value in values]
+        for sizes in every:
+            self._open.shapes.checked(self.name, sizes)
+        return ((sizes[symbol], self.at(sizes).report()) for sizes in every)

@@ -1,0 +1,193 @@
+"""Sources with open dimensions: JAX functions with symbolic shapes, StableHLO with `?`, and `.tw` functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ..dialects.affine import Expr, Symbol
+from ..dialects.dtypes import name_of_numpy, numpy_dtype
+from ..dialects.sizes import SizeError, Sizes, fixed, parse_size
+from ..frontends import is_stablehlo
+from ..frontends.text import find_tw
+from ..machine import Machine
+from ..passes.errors import CompileError
+from .calls import parameters_of
+from .dynamic import OpenSource
+from .parameters import INPUTS, Parameters, title_of
+from .shapes import OpenShapes, Shape, exported_shapes, is_symbolic
+from .signature import Signature, is_key, types_of
+from .sources import Source, as_compile_error, called, content_of, main_inputs, origin_of, stage_of, tw_text
+
+
+def open_source_of(
+    source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: str | None
+) -> OpenSource | None:
+    """The source that `compile` is given, where it has open dimensions; None for all others.
+
+    These are symbolic shapes among the example arguments of a function; without arguments, a `jax.export.Exported`
+    with symbolic shapes, StableHLO with `?` in its inputs, and a `.tw` function with symbolic dimensions.
+
+    Raises CompileError.
+    """
+    if callable(source) or stage_of(source) is not None:
+        if stage_of(source) == "Exported":
+            return None if args or kwargs else _of_export(source, target)
+        return _of_function(source, args, kwargs, target)
+    if args or kwargs:
+        return None
+    found = find_tw(str(source)) if isinstance(source, str | Path) else None
+    if found is not None:
+        return _of_tw(*found, target)
+    read = content_of(source)
+    if (
+        read is None
+        or not is_stablehlo(read[0])
+        or (b"?" not in read[0] and not read[0].startswith(_BYTECODE))
+    ):
+        return None
+    return _of_stablehlo(*read, None if target is None else Machine.load(target))
+
+
+_BYTECODE = b"ML\xefR"
+
+
+# -- JAX ---------------------------------------------------------------------------------------------------
+
+
+def _of_function(
+    source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: str | None
+) -> OpenSource | None:
+    """A function whose example arguments have symbolic shapes. JAX traces it with these, and says what it cannot decide
+    without sizes; its versions are traced anew, so that they are what the function is for their sizes."""
+    import jax
+
+    leaves = jax.tree.leaves((tuple(args), dict(kwargs)))
+    if not any(is_symbolic(d) for leaf in leaves for d in getattr(leaf, "shape", ())):
+        return None
+    call = called(source, args, kwargs)
+    assert call is not None
+    name, parameters = title_of(source), parameters_of(call)
+    given = types_of(name, (call.args, call.kwargs), parameters)
+    jax.jit(call.fn).trace(*given[0], **given[1])
+    types, tree = jax.tree.flatten(given)
+    shapes = exported_shapes(types, list(map(_dtype, types)))
+
+    def specialize(sizes: Sizes) -> Source:
+        structs = jax.tree.unflatten(tree, _structs(types, shapes, sizes))
+        origin = origin_of(call.fn, structs[0], structs[1], target)
+        return replace(origin, name=name, places=call.places or None)
+
+    return OpenSource(name, shapes, specialize, tree, parameters)
+
+
+def _of_export(exported: Any, target: str | None) -> OpenSource | None:
+    """What JAX has exported with symbolic shapes."""
+    import jax
+
+    if not any(is_symbolic(d) for a in exported.in_avals for d in a.shape):
+        return None
+    shapes = exported_shapes(exported.in_avals, list(map(_dtype, exported.in_avals)))
+
+    def specialize(sizes: Sizes) -> Source:
+        args, kwargs = jax.tree.unflatten(exported.in_tree, _structs(exported.in_avals, shapes, sizes))
+        return origin_of(exported, args, kwargs, target)
+
+    return OpenSource(exported.fun_name, shapes, specialize, exported.in_tree)
+
+
+def _dtype(aval: Any) -> str:
+    return str(aval.dtype) if is_key(aval) else name_of_numpy(aval.dtype)
+
+
+def _structs(types: Sequence[Any], shapes: OpenShapes, sizes: Sizes) -> list[Any]:
+    """The types of the flat inputs for given sizes."""
+    import jax
+
+    return [
+        jax.ShapeDtypeStruct(shape, t.dtype, weak_type=bool(getattr(t, "weak_type", False)))
+        for t, (shape, _) in zip(types, shapes.types(sizes), strict=True)
+    ]
+
+
+# -- StableHLO ---------------------------------------------------------------------------------------------
+
+
+def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None) -> OpenSource | None:
+    """StableHLO whose inputs have open dimensions: each is a symbol, called `arg1_0` for dimension 0 of %arg1, and
+    so is each input whose value decides shapes, `arg0`."""
+    from ..frontends.bindings import parse
+    from ..frontends.refining import open_inputs, refine
+    from ..frontends.stablehlo import convert_module
+
+    with as_compile_error():
+        module = parse(content, filename)
+        inputs = open_inputs(module)
+    if not any(i.is_open for i in inputs):
+        return None
+    symbols: dict[str, Symbol] = {}
+    dims: list[tuple[Shape, str]] = []
+    deciding: dict[int, tuple[str, ...]] = {}
+    for i, one in enumerate(inputs):
+        shape = [fixed(n) if n is not None else None for n in one.shape]
+        for d, limit in enumerate(one.limits):
+            if shape[d] is None:
+                symbol = symbols[f"arg{i}_{d}"] = Symbol(f"arg{i}_{d}", 0, limit)
+                shape[d] = Expr.of(symbol)
+        dims.append((tuple(n for n in shape if n is not None), one.dtype))
+        if one.decides:
+            count = int(np.prod([n for n in one.shape if n is not None], dtype=np.int64))
+            names = [f"arg{i}"] if count == 1 else [f"arg{i}_{k}" for k in range(count)]
+            deciding[i] = tuple(names)
+            symbols |= {n: Symbol(n) for n in names}
+    shapes = OpenShapes(tuple(dims), symbols, (), deciding)
+    name = Path(filename).name if filename else "program"
+
+    def specialize(sizes: Sizes) -> Source:
+        def lower() -> tuple[ModuleOp, Signature]:
+            types = shapes.types(sizes)
+            values = {i: np.array([sizes[n] for n in names]) for i, names in deciding.items()}
+            with as_compile_error():
+                made = convert_module(refine(module, [shape for shape, _ in types], values, name), machine)
+            return made, Signature(main_inputs(made, name))
+
+        return Source(lower, name)
+
+    return OpenSource(name, shapes, specialize, parameters=INPUTS)
+
+
+# -- .tw ---------------------------------------------------------------------------------------------------
+
+
+def _of_tw(path: str, function: str | None, target: str | None) -> OpenSource | None:
+    """A `.tw` function with symbolic dimensions."""
+    from ..frontends.text.frontend import tw_parameters
+
+    with as_compile_error():
+        found = tw_parameters(path, tw_text(path), function)
+    if not found.symbols:
+        return None
+    symbols = {name: Symbol(name) for name in found.symbols}
+    try:
+        inputs = tuple(
+            (tuple(fixed(n) if isinstance(n, int) else parse_size(n, symbols) for n in dims), dtype)
+            for dims, dtype in found.inputs
+        )
+    except SizeError as error:
+        raise CompileError(f"{path}: {error}") from None
+    shapes = OpenShapes(inputs, symbols)
+    source = path if function is None else f"{path}:{function}"
+
+    def specialize(sizes: Sizes) -> Source:
+        import jax
+
+        structs = [jax.ShapeDtypeStruct(shape, numpy_dtype(dtype)) for shape, dtype in shapes.types(sizes)]
+        return origin_of(source, structs, target=target)
+
+    return OpenSource(found.name, shapes, specialize, parameters=Parameters(found.names, noun="input"))

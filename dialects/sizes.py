@@ -1,0 +1,383 @@
+"""Dimensions that are known only at run time: expressions of named sizes, and what must hold of these.
+
+A size is an `Expr` over `Symbol`s and over terms that are not linear in them (`Derived`: products, quotients,
+remainders, maxima, minima), so `8*s + floordiv(b, 2)` is a constant plus a sum of coefficients times variables like
+every other expression. Text is that of `jax.export.symbolic_shape`, and of Python: `//` is `floordiv`, `%` is `mod`.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from math import prod
+from typing import Literal, TypeAlias
+
+from .affine import Expr, OpenRange, Symbol
+
+Kind = Literal["mul", "floordiv", "mod", "max", "min"]
+
+
+class SizeError(ValueError):
+    """A text that is no size or constraint, or a size that has no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What is computed from sizes and is not linear in them: the `kind` of its arguments."""
+
+    kind: Kind
+    args: tuple[Size, ...]
+
+    def __str__(self) -> str:
+        if self.kind == "mul":
+            return "*".join(size_text(a) if _is_atom(a) else f"({size_text(a)})" for a in self.args)
+        return f"{self.kind}({', '.join(map(size_text, self.args))})"
+
+
+Size: TypeAlias = "Expr[Symbol | Derived]"
+Sizes = Mapping[str, int]
+"""The value of each symbol, by its name."""
+
+_EVALUATE: dict[Kind, Callable[..., int]] = {
+    "mul": lambda *args: prod(args),
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "max": max,
+    "min": min,
+}
+
+
+def fixed(number: int) -> Size:
+    """A size that is known."""
+    return Expr(number)
+
+
+def times(*factors: Size) -> Size:
+    """The product of sizes, multiplied out."""
+    return reduce(_times, factors, Expr(1))
+
+
+def _times(a: Size, b: Size) -> Size:
+    if not a.terms:
+        return b * a.constant
+    if not b.terms:
+        return a * b.constant
+    pairs = product([*a.terms, (None, a.constant)], [*b.terms, (None, b.constant)])
+    return Expr.combine(0, [(x * y, _joined(u, v)) for (u, x), (v, y) in pairs])
+
+
+def _joined(u: Symbol | Derived | None, v: Symbol | Derived | None) -> Size:
+    """The product of two variables, or of one and nothing."""
+    factors = [f for one in (u, v) if one is not None for f in _factors(one)]
+    if not factors:
+        return Expr(1)
+    if len(factors) == 1:
+        return Expr.of(factors[0])
+    ordered = sorted(factors, key=str)
+    return Expr.of(Derived("mul", tuple(Expr.of(f) for f in ordered)))
+
+
+def _factors(variable: Symbol | Derived) -> list[Symbol | Derived]:
+    if isinstance(variable, Derived) and variable.kind == "mul":
+        return [argument.terms[0][0] for argument in variable.args]
+    return [variable]
+
+
+def floordiv(a: Size, b: Size) -> Size:
+    """The quotient, rounded down. Raises SizeError for division by zero."""
+    if not b.terms and not b.constant:
+        raise SizeError("a size is divided by zero")
+    if not a.terms and not b.terms:
+        return Expr(a.constant // b.constant)
+    if not b.terms:
+        n = b.constant  # (q * n + rest) // n = q + rest // n
+        whole = Expr(a.constant // n, {v: c // n for v, c in a.terms if not c % n})
+        rest = Expr(a.constant % n, {v: c for v, c in a.terms if c % n})
+        if not rest.terms:
+            return whole
+        return whole + Expr.of(Derived("floordiv", (rest, b)))
+    if a == b:
+        return Expr(1)
+    return Expr.of(Derived("floordiv", (a, b)))
+
+
+def ceildiv(a: Size, b: Size) -> Size:
+    """The quotient, rounded up. Raises SizeError for division by zero."""
+    return floordiv(a * -1, b) * -1
+
+
+def mod(a: Size, b: Size) -> Size:
+    """The remainder of `floordiv`, of the sign of `b`. Raises SizeError for division by zero."""
+    if not b.terms and b.constant:
+        a = Expr(a.constant % b.constant, {v: c % b.constant for v, c in a.terms})
+        if not a.terms:
+            return Expr(a.constant % b.constant)
+    if not b.terms and not b.constant:
+        raise SizeError("a size is divided by zero")
+    return Expr(0) if a == b else Expr.of(Derived("mod", (a, b)))
+
+
+def maximum(*args: Size) -> Size:
+    """The largest of sizes."""
+    return _extreme("max", args)
+
+
+def minimum(*args: Size) -> Size:
+    """The smallest of sizes."""
+    return _extreme("min", args)
+
+
+def _extreme(kind: Literal["max", "min"], args: Sequence[Size]) -> Size:
+    choose = max if kind == "max" else min
+    numbers = [a.constant for a in args if not a.terms]
+    open_ = list(dict.fromkeys(a for a in args if a.terms))
+    kept = [*open_, *([Expr(choose(numbers))] if numbers else [])]
+    if len(kept) > 1:
+        kept = [a for a in kept if not any(b is not a and _beaten(kind, a, b) for b in kept)]
+    return kept[0] if len(kept) == 1 else Expr.of(Derived(kind, tuple(sorted(kept, key=str))))
+
+
+def _beaten(kind: Literal["max", "min"], a: Size, b: Size) -> bool:
+    """Whether `b` is always the more extreme of two different sizes."""
+    low, high = bounds(a - b)
+    return (high is not None and high <= 0) if kind == "max" else (low is not None and low >= 0)
+
+
+def symbols_of(size: Size) -> tuple[Symbol, ...]:
+    """The symbols that a size depends on, by name."""
+    found: dict[Symbol, None] = {}
+    for variable in size.variables:
+        inner = (
+            (variable,) if isinstance(variable, Symbol) else [s for a in variable.args for s in symbols_of(a)]
+        )
+        found |= dict.fromkeys(inner)
+    return tuple(sorted(found, key=Symbol.place))
+
+
+def evaluate(size: Size, sizes: Sizes) -> int:
+    """The value of a size. Raises SizeError for one that divides by zero, KeyError for a symbol without a value."""
+    total = size.constant
+    for variable, coefficient in size.terms:
+        total += coefficient * _value(variable, sizes)
+    return total
+
+
+def _value(variable: Symbol | Derived, sizes: Sizes) -> int:
+    if isinstance(variable, Symbol):
+        return sizes[variable.name]
+    try:
+        return _EVALUATE[variable.kind](*(evaluate(a, sizes) for a in variable.args))
+    except ZeroDivisionError:
+        raise SizeError(f"{variable} divides by zero") from None
+
+
+def bounds(size: Size) -> OpenRange:
+    """Bounds of a size, from those of its symbols; None where there is none. They need not be the tightest."""
+    low: int | None = size.constant
+    high: int | None = size.constant
+    for variable, coefficient in size.terms:
+        first, last = _bounds_of(variable)
+        if coefficient < 0:
+            first, last = last, first
+        low = None if low is None or first is None else low + coefficient * first
+        high = None if high is None or last is None else high + coefficient * last
+    return low, high
+
+
+def _bounds_of(variable: Symbol | Derived) -> OpenRange:
+    if isinstance(variable, Symbol):
+        return variable.lower, variable.upper
+    ranges = [bounds(a) for a in variable.args]
+    lows, highs = [low for low, _ in ranges], [high for _, high in ranges]
+    known_lows, known_highs = [n for n in lows if n is not None], [n for n in highs if n is not None]
+    match variable.kind:
+        case "max":
+            whole = len(known_highs) == len(highs)
+            return max(known_lows, default=None), max(known_highs) if whole else None
+        case "min":
+            whole = len(known_lows) == len(lows)
+            return min(known_lows) if whole else None, min(known_highs, default=None)
+        case "mul":
+            if any(low is None or low < 0 for low in lows):
+                return None, None
+            return prod(known_lows), prod(known_highs) if len(known_highs) == len(highs) else None
+        case "mod":
+            divisor_low, divisor_high = ranges[1]
+            if divisor_low is None or divisor_low <= 0:
+                return None, None
+            tops = [n for n in (None if divisor_high is None else divisor_high - 1,) if n is not None]
+            if lows[0] is not None and lows[0] >= 0:
+                tops += [n for n in (highs[0],) if n is not None]
+            return 0, min(tops, default=None)
+        case "floordiv":
+            low, high = ranges[1]
+            if low is None or low <= 0:
+                return None, None
+            ends = [low] if high is None else [low, high]
+            first = None if lows[0] is None else min(lows[0] // n for n in ends) if high or lows[0] < 0 else 0
+            return first, None if highs[0] is None else max(max(highs[0] // n for n in ends), -1)
+
+
+# -- text --------------------------------------------------------------------------------------------------
+
+_BINARY: dict[type[ast.operator], Callable[[Size, Size], Size]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: _times,
+    ast.FloorDiv: floordiv,
+    ast.Mod: mod,
+}
+_CALLS: dict[str, Callable[..., Size]] = {
+    "floordiv": floordiv,
+    "mod": mod,
+    "max": maximum,
+    "min": minimum,
+    "ceildiv": ceildiv,
+}
+_POWERS = (ast.Pow, ast.BitXor)
+
+
+def size_text(size: Size) -> str:
+    """A size as people write it: `8*s + 1`."""
+    parts: list[str] = []
+    for variable, coefficient in size.terms:
+        number = "" if abs(coefficient) == 1 else f"{abs(coefficient)}*"
+        parts += [" - " if coefficient < 0 else " + ", f"{number}{variable}"]
+    if size.constant or not parts:
+        parts += [" - " if size.constant < 0 else " + ", str(abs(size.constant))]
+    sign = "-" if parts[0] == " - " else ""
+    return sign + "".join(parts[1:])
+
+
+def _is_atom(size: Size) -> bool:
+    return not size.constant and len(size.terms) == 1 and size.terms[0][1] == 1
+
+
+def parse_size(text: str, symbols: Mapping[str, Symbol]) -> Size:
+    """The size that a text says, of these symbols. Raises SizeError."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SizeError(f"{text!r} is no size: write it as in 8*s + 1 or floordiv(b, 2)") from None
+    return _size_of(tree, text, symbols)
+
+
+def names_in(text: str) -> set[str]:
+    """The names of symbols in the text of a size or of a constraint. Raises SizeError for a text that is none."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise SizeError(f"{text!r} is no size: write it as in 8*s + 1 or floordiv(b, 2)") from None
+    called = {
+        node.func.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - called
+
+
+def _size_of(node: ast.expr, text: str, symbols: Mapping[str, Symbol]) -> Size:
+    match node:
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
+            return Expr(number)
+        case ast.Name(id=name):
+            if name not in symbols:
+                raise SizeError(f"{text!r} has {name}, and there {_listed(symbols)}")
+            return Expr.of(symbols[name])
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return _size_of(inner, text, symbols) * -1
+        case ast.BinOp(left=left, op=op, right=ast.Constant(value=int(power))) if isinstance(op, _POWERS):
+            return times(*[_size_of(left, text, symbols)] * _power(power, text))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](_size_of(left, text, symbols), _size_of(right, text, symbols))
+        case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as args, keywords=[]) if name in _CALLS:
+            return _CALLS[name](*(_size_of(a, text, symbols) for a in args))
+        case _:
+            raise SizeError(f"{text!r} is no size: write it as in 8*s + 1 or floordiv(b, 2)")
+
+
+def _power(power: int, text: str) -> int:
+    if not 0 <= power <= 8:
+        raise SizeError(f"{text!r} has a power of {power}: sizes have powers from 0 to 8")
+    return power
+
+
+def _listed(symbols: Mapping[str, Symbol]) -> str:
+    names = ", ".join(symbols)
+    return f"{'are' if len(symbols) > 1 else 'is'} {names}" if names else "are no symbols"
+
+
+# -- constraints -------------------------------------------------------------------------------------------
+
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    "==": operator.eq,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """What must hold of sizes: `left` compared with `right`."""
+
+    left: Size
+    compare: str
+    right: Size
+
+    def __str__(self) -> str:
+        return f"{size_text(self.left)} {self.compare} {size_text(self.right)}"
+
+    def holds(self, sizes: Sizes) -> bool:
+        """Whether it holds for these sizes. Raises SizeError where one divides by zero."""
+        return _COMPARE[self.compare](evaluate(self.left, sizes), evaluate(self.right, sizes))
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """The symbols of which it says something."""
+        return tuple(dict.fromkeys([*symbols_of(self.left), *symbols_of(self.right)]))
+
+
+def parse_constraint(text: str, symbols: Mapping[str, Symbol]) -> Constraint:
+    """The constraint that a text says, as `s <= 2048` or `mod(s, 8) == 0`. Raises SizeError."""
+    for compare in _COMPARE:  # the longer ones first
+        left, found, right = text.partition(compare)
+        if found:
+            return Constraint(parse_size(left, symbols), compare, parse_size(right, symbols))
+    raise SizeError(f"{text!r} is no constraint: write it as in s <= 2048 or mod(s, 8) == 0")
+
+
+def bounded(symbols: Mapping[str, Symbol], constraints: Sequence[Constraint]) -> dict[str, Symbol]:
+    """Symbols with the bounds that constraints of one symbol each say: `s <= 2048`, `2*s + 1 >= 9`. Raises SizeError
+    where none is left."""
+    low = {name: s.lower for name, s in symbols.items()}
+    high = {name: s.upper for name, s in symbols.items()}
+    for constraint in constraints:
+        gap = constraint.left - constraint.right
+        if len(gap.terms) != 1 or not isinstance(gap.variables[0], Symbol):
+            continue
+        name, factor = gap.variables[0].name, gap.terms[0][1]
+        compare = _TURNED[constraint.compare] if factor < 0 else constraint.compare
+        # factor * s + constant `compare` 0, with the sign of the factor turned
+        limit, factor = (gap.constant, -factor) if factor < 0 else (-gap.constant, factor)
+        if compare in (">=", ">", "=="):
+            low[name] = max(low[name], limit // factor + 1 if compare == ">" else -(-limit // factor))
+        if compare in ("<=", "<", "=="):
+            top = -(-limit // factor) - 1 if compare == "<" else limit // factor
+            known = high[name]
+            high[name] = top if known is None else min(known, top)
+    out: dict[str, Symbol] = {}
+    for name in symbols:
+        try:
+            out[name] = Symbol(name, low[name], high[name])
+        except ValueError as error:
+            raise SizeError(str(error)) from None
+    return out
+
+
+_TURNED = {"==": "==", "<=": ">=", ">=": "<=", "<": ">", ">": "<"}

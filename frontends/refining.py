@@ -1,0 +1,283 @@
+"""StableHLO with open dimensions: what decides them, and the program for given sizes.
+
+A dimension written `?` is open. Those of @main's arguments follow from the arrays that it is called with; all others
+from these, and from the values of the integers that a program takes as sizes (*dimension arguments*): what
+`dynamic_reshape` and its like read, and what that is computed from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]  # it has no stubs
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir.dialects import func, stablehlo
+
+from . import bindings
+from .attributes import Op, int_array, string
+from .bindings import Value
+from .errors import FrontendError
+
+SHAPE_OPERANDS: dict[str, slice] = {
+    "stablehlo.dynamic_broadcast_in_dim": slice(1, 2),
+    "stablehlo.dynamic_conv": slice(2, 3),
+    "stablehlo.dynamic_gather": slice(2, 3),
+    "stablehlo.dynamic_iota": slice(0, 1),
+    "stablehlo.dynamic_pad": slice(2, 5),
+    "stablehlo.dynamic_reshape": slice(1, 2),
+    "stablehlo.real_dynamic_slice": slice(1, 4),
+}
+"""Which operands of an op are sizes or positions that decide the shapes of its results."""
+
+ASSERTION = "shape_assertion"
+"""The custom call by which JAX says what must hold of sizes."""
+
+_SIZES_LIMIT = 64
+"""Elements of an argument whose values may be sizes."""
+
+
+@dataclass(frozen=True)
+class OpenInput:
+    """An argument of @main: its dimensions, None where they are open; the most that these may be, where it is said; its
+    element type; whether its values decide shapes."""
+
+    shape: tuple[int | None, ...]
+    limits: tuple[int | None, ...]
+    dtype: str
+    decides: bool
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the program depends on its size, or on its values."""
+        return self.decides or None in self.shape
+
+
+def open_inputs(module: ir.Module) -> list[OpenInput]:
+    """The arguments of @main. Raises FrontendError where there is no @main, or its arguments have no rank."""
+    main = bindings.functions(module).get("main")
+    if main is None or not len(main.regions[0].blocks):
+        raise FrontendError("the module has no function @main")
+    deciding = _deciding(module)
+    return [_input(a, i in deciding) for i, a in enumerate(main.regions[0].blocks[0].arguments)]
+
+
+def _input(argument: Value, decides: bool) -> OpenInput:
+    kind = argument.type
+    if not isinstance(kind, ir.RankedTensorType):
+        raise FrontendError(f"@main takes {kind}; it must take tensors whose ranks are known")
+    open_ = [kind.is_dynamic_dim(d) for d in range(kind.rank)]
+    shape = tuple(None if o else kind.get_dim_size(d) for d, o in enumerate(open_))
+    said = re.findall(r"-?\d+|\?", str(kind.encoding)) if kind.encoding is not None else []
+    limits = [int(n) if n.isdigit() else None for n in said]
+    parts = bindings.tensor_parts(kind)
+    assert parts is not None
+    element = parts[1]
+    return OpenInput(
+        shape, tuple(limits) if len(limits) == kind.rank else (None,) * kind.rank, element, decides
+    )
+
+
+# -- which arguments are sizes -----------------------------------------------------------------------------
+
+
+def _deciding(module: ir.Module) -> frozenset[int]:
+    """The arguments of @main whose values decide shapes: backwards from the shapes that ops read."""
+    functions = bindings.functions(module)
+    calls: dict[str, list[Op]] = {}
+    work: list[Value] = []
+    for op in bindings.nested(module.operation):
+        name = op.operation.name
+        if name == "func.call":
+            calls.setdefault(_callee(op), []).append(op)
+        work += _sizes_read(op)
+    found: set[int] = set()
+    seen: set[Value] = set()
+    while work:
+        value = work.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            parent = owner.owner
+            number = ir.BlockArgument(value).arg_number
+            if parent.operation.name != "func.func":
+                work += parent.operands  # what a loop or a branch takes
+                work += [v for block in _blocks(parent) for v in _returned(block)]
+            elif string(parent, "sym_name") == "main":
+                found.add(number)
+            else:
+                work += [call.operands[number] for call in calls.get(string(parent, "sym_name"), ())]
+            continue
+        name = owner.operation.name if hasattr(owner, "operation") else owner.name
+        if name == "func.call":
+            callee = functions[_callee(owner)]
+            work.append(_returned(callee.regions[0].blocks[0])[ir.OpResult(value).result_number])
+        elif name != "stablehlo.get_dimension_size":
+            work += owner.operands
+            work += [v for block in _blocks(owner) for v in _returned(block)]
+    main = functions["main"].regions[0].blocks[0].arguments
+    return frozenset(i for i in found if _may_be_size(main[i].type))
+
+
+def _sizes_read(op: Op) -> list[Value]:
+    name = op.operation.name
+    if name in SHAPE_OPERANDS:
+        return list(op.operands)[SHAPE_OPERANDS[name]]
+    if name == "stablehlo.custom_call" and "indices_of_shape_operands" in op.attributes:
+        return [op.operands[i] for i in int_array(op, "indices_of_shape_operands")]
+    return list(op.operands) if _is_assertion(op) else []
+
+
+def _is_assertion(op: Op) -> bool:
+    return op.operation.name == "stablehlo.custom_call" and string(op, "call_target_name") == ASSERTION
+
+
+def _callee(call: Any) -> str:
+    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+
+
+def _blocks(op: Any) -> Iterator[ir.Block]:
+    for region in op.regions:
+        yield from region.blocks
+
+
+def _returned(block: ir.Block) -> list[Value]:
+    return list(block.operations[len(block.operations) - 1].operands)
+
+
+def _may_be_size(kind: Any) -> bool:
+    """Whether an argument may hold sizes: a few integers."""
+    return (
+        isinstance(kind, ir.RankedTensorType)
+        and isinstance(kind.element_type, ir.IntegerType)
+        and kind.element_type.width > 1
+        and kind.has_static_shape
+        and int(np.prod(kind.shape, dtype=np.int64)) <= _SIZES_LIMIT
+    )
+
+
+# -- the program for given sizes ---------------------------------------------------------------------------
+
+
+def refine(
+    module: ir.Module, shapes: Sequence[tuple[int, ...]], values: Mapping[int, np.ndarray], name: str
+) -> ir.Module:
+    """A copy of a module for arguments of these shapes, of which some have these values (by position).
+
+    Raises FrontendError where a shape depends on more than these, or where an assertion of the program does not hold;
+    `name` is what messages call the program.
+    """
+    with module.context, ir.Location.unknown(module.context):
+        copy = ir.Module.parse(bindings.bytecode(module))
+        block = bindings.functions(copy)["main"].regions[0].blocks[0]
+        for i, value in values.items():
+            with ir.InsertionPoint.at_block_begin(block):
+                constant = stablehlo.ConstantOp(_dense(value, block.arguments[i].type))
+            block.arguments[i].replace_all_uses_with(constant.result)
+        types = ",".join(map(str, _types(block.arguments, shapes)))
+        bindings.register_passes()
+        arguments = passmanager.PassManager.parse(
+            f"builtin.module(stablehlo-refine-arguments{{types={types}}})"
+        )
+        try:
+            arguments.run(copy.operation)
+            refined = _refined(copy)
+        except (ir.MLIRError, RuntimeError) as error:  # the bindings raise both
+            said = _assertion(str(error)) or _violated(copy) or _reason(str(error))
+            raise FrontendError(f"{name}: {said}") from None
+        problem = _still_open(refined)
+    if problem:
+        raise FrontendError(f"{name}: {problem}")
+    return refined
+
+
+def _refined(module: ir.Module) -> ir.Module:
+    """The module with all shapes that follow from those of its arguments, calls inlined, and assertions checked."""
+    made = _jax.mlir.refine_polymorphic_shapes(
+        bindings.bytecode(module), enable_shape_assertions=True, validate_static_shapes=False
+    )
+    return ir.Module.parse(made)
+
+
+def _violated(module: ir.Module) -> str | None:
+    """Which assertion of @main does not hold, where the shapes behind them do not fit together. The module loses all
+    else."""
+    main = bindings.functions(module)["main"]
+    block = main.regions[0].blocks[0]
+    *ops, end = block.operations
+    wanted: set[Any] = set()
+    work = [op.operation for op in ops if _is_assertion(op)]
+    while work:
+        op = work.pop()
+        if op not in wanted:
+            wanted.add(op)
+            work += [v.owner for v in op.operands if not isinstance(v.owner, ir.Block)]
+    with ir.InsertionPoint(end):
+        func.ReturnOp([])
+    end.operation.erase()
+    for op in reversed(ops):
+        if op.operation not in wanted:
+            op.operation.erase()
+    kind = ir.FunctionType.get([a.type for a in block.arguments], [])
+    main.attributes["function_type"] = ir.TypeAttr.get(kind)
+    if "res_attrs" in main.attributes:
+        del main.attributes["res_attrs"]
+    try:
+        _refined(module)
+    except RuntimeError as error:
+        return _assertion(str(error))
+    return None
+
+
+_ERROR = re.compile(r"error: (.*)")
+
+
+def _reason(message: str) -> str:
+    """What MLIR says, in one line."""
+    found = _ERROR.search(message)
+    return found.group(1).strip() if found else message.strip().splitlines()[0]
+
+
+def _types(arguments: Any, shapes: Sequence[tuple[int, ...]]) -> Iterator[ir.Type]:
+    for argument, shape in zip(arguments, shapes, strict=True):
+        yield ir.RankedTensorType.get(shape, argument.type.element_type)
+
+
+def _dense(value: np.ndarray, kind: Any) -> ir.Attribute:
+    array = np.ascontiguousarray(value).reshape(kind.shape)
+    buffer: Any = array
+    return ir.DenseElementsAttr.get(buffer, type=kind.element_type, shape=list(kind.shape))
+
+
+_INPUTS = "Input shapes do not match"
+_CONSTRAINT = re.compile(r"the symbolic shape constraint (.*?)\. Expected")
+_WHY = re.compile(rf".*{_INPUTS}.*?\.\s+(?=[A-Z])")
+_WHERE = re.compile(r"\s*Using the following polymorphic shapes specifications:.*")
+
+
+def _assertion(message: str) -> str | None:
+    """What an assertion says that does not hold, in one sentence; None where the message is of something else."""
+    line = next((line for line in message.splitlines() if _INPUTS in line), None)
+    if line is None:
+        return None
+    text = _WHERE.sub("", _WHY.sub("", line, count=1)).strip().rstrip(". ")
+    constraint = _CONSTRAINT.search(line)
+    if constraint is None:
+        return text
+    return f"the constraint {constraint.group(1)} does not hold: {text[:1].lower()}{text[1:]}"
+
+
+def _still_open(module: ir.Module) -> str | None:
+    """Which op's shape is still not known."""
+    for op in bindings.nested(module.operation):
+        for result in op.results:
+            kind = result.type
+            if isinstance(kind, ir.ShapedType) and not kind.has_static_shape:
+                name = op.operation.name
+                return f"the shape of {name} ({kind}) depends on values that are known only at run time"
+    return None
