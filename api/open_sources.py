@@ -46,16 +46,21 @@ def open_source_of(
     if found is not None:
         return _of_tw(*found, target)
     read = content_of(source)
-    if (
-        read is None
-        or not is_stablehlo(read[0])
-        or (b"?" not in read[0] and not read[0].startswith(_BYTECODE))
-    ):
+    if read is None or not _may_be_open(read[0]):
         return None
     return _of_stablehlo(*read, None if target is None else Machine.load(target))
 
 
 _BYTECODE = b"ML\xefR"
+_OPEN = re.compile(rb"tensor<(?:\d+x)*\?")
+_OWN = re.compile(rb"(?:^|[\s\"=])(?:graph|tile|npu)\.[a-z]")
+
+
+def _may_be_open(content: bytes) -> bool:
+    """Whether MLIR may have open dimensions. Our own levels have none; what has none need not be parsed here."""
+    if content.startswith(_BYTECODE):
+        return True
+    return bool(_OPEN.search(content)) and (is_stablehlo(content) or not _OWN.search(content))
 
 
 # -- JAX ---------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@
 
 SUITE: its directory, `../shared/conformance` by default. A program is compiled once, without inputs; at each size it
 is called with arrays whose open dimensions all have that size. The golden model is XLA on the program refined to that
-size. Where the golden model refuses a size, Tilewright has to refuse it too. Every n-th program runs in addressed memory too.
-Exits with 1 where a result differs, or the suite is absent.
+size. Where the golden model refuses a size, Tilewright has to refuse it too. Every n-th program runs in addressed
+memory too. Exits with 1 where a result differs, or the suite is absent.
 """
 
 from __future__ import annotations
