@@ -109,10 +109,13 @@ class BestFitPlaces(Places):
         self.free -= more
         return True
 
-    def compacted(self, blocks: Sequence[Placed]) -> Compaction:
-        """Slides all blocks towards the start, in the order of their addresses. A pinned block stays, and leaves a
-        hole in front of it that later blocks fill. Every block moves down, so memory that it is moved to was free or
-        has been left before, but for its own."""
+    def compacted(self, blocks: Sequence[Placed], enough: int | None = None) -> Compaction:
+        """Slides blocks towards the start, in the order of their addresses: all, or neighbours between which enough is
+        free. A pinned block stays, and leaves a hole in front of it that later blocks fill. Every block moves down, so
+        memory that it is moved to was free or has been left before, but for its own."""
+        run = None if enough is None else self._cheapest_run(blocks, enough)
+        if run is not None:
+            return self._slid(blocks, run)
         holes: list[tuple[int, int]] = []
         moves: list[tuple[int, int, int]] = []
         found: list[Placed] = []
@@ -135,6 +138,43 @@ class BestFitPlaces(Places):
                     moves.append((number, block.at, target))
             found.append(Placed(target, block.units, block.pinned))
         found.sort(key=lambda placed: placed.at)
+        return Compaction(moves, self.holding(self.capacity, found))
+
+    def _cheapest_run(self, blocks: Sequence[Placed], enough: int) -> range | None:
+        """The neighbours that have the fewest units of all between and beside which `enough` are free. None where
+        pinned blocks divide the free memory into less."""
+        ends = [0, *(block.end for block in blocks)]
+        starts = [*(block.at for block in blocks), self.capacity]
+        gaps = [start - end for start, end in zip(starts, ends, strict=True)]
+        best: tuple[int, range] | None = None
+        first = free = moved = 0
+        for behind, gap in enumerate(
+            gaps
+        ):  # the run is blocks[first:behind], with the gaps before, between and behind
+            if behind and blocks[behind - 1].pinned:
+                first, free, moved = behind, 0, 0
+            elif behind:
+                moved += blocks[behind - 1].units
+            free += gap
+            while free - gaps[first] >= enough and first < behind:
+                free -= gaps[first]
+                moved -= blocks[first].units
+                first += 1
+            if free >= enough and (best is None or moved < best[0]):
+                best = moved, range(first, behind)
+        return None if best is None else best[1]
+
+    def _slid(self, blocks: Sequence[Placed], run: range) -> Compaction:
+        """Slides some neighbours to the block in front of them."""
+        found = list(blocks)
+        moves: list[tuple[int, int, int]] = []
+        cursor = blocks[run.start - 1].end if run.start else 0
+        for number in run:
+            block = blocks[number]
+            if block.at != cursor:
+                moves.append((number, block.at, cursor))
+            found[number] = Placed(cursor, block.units)
+            cursor += block.units
         return Compaction(moves, self.holding(self.capacity, found))
 
     def _smallest(self, units: int) -> tuple[int, int] | None:

@@ -95,7 +95,7 @@ class BuddyPlaces(Places):
         self.free -= wanted - units
         return True
 
-    def compacted(self, blocks: Sequence[Placed]) -> Compaction:
+    def compacted(self, blocks: Sequence[Placed], enough: int | None = None) -> Compaction:
         """Joins free blocks two by two, from the smallest order: the buddy of one is moved into another, so that both
         halves are free. Without pinned blocks at most one free block of each order is left, so that 2^k units fit
         whenever as many are free. Of several, those are emptied whose buddies hold least."""
@@ -114,6 +114,8 @@ class BuddyPlaces(Places):
             emptied.sort()
             targets = kept + [at for _, at in reversed(emptied)]
             for (_, at), target in zip(emptied[: len(targets) // 2], targets, strict=False):
+                if enough is not None and work.largest_free >= enough:
+                    return Compaction(layout.moves, work)
                 work._move_region(at ^ size, target, order)
                 layout.move(at ^ size, target, size)
         return Compaction(layout.moves, work)

@@ -73,5 +73,6 @@ class Places(ABC):
         """Whether a block of `units` has become one of `wanted` units, a larger rounded number, at the same place."""
 
     @abstractmethod
-    def compacted(self, blocks: Sequence[Placed]) -> Compaction:
-        """How to join the free memory between all its blocks, given in the order of their addresses."""
+    def compacted(self, blocks: Sequence[Placed], enough: int | None = None) -> Compaction:
+        """How to join the free memory between all its blocks, given in the order of their addresses; where `enough`
+        is given, only as much of it as makes a free block of so many units, where that is possible."""

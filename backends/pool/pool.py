@@ -19,7 +19,7 @@ from typing import Literal, NoReturn
 from .best_fit import BestFitPlaces
 from .buddy import BuddyPlaces
 from .errors import PoolError, PoolFullError, RequestTooLargeError
-from .places import Compaction, Placed, Places
+from .places import Placed, Places
 from .statistics import PoolStatistics
 
 POLICIES: dict[str, type[Places]] = {"best-fit": BestFitPlaces, "buddy": BuddyPlaces}
@@ -181,7 +181,7 @@ class Pool:
         in which they are safe: none writes to bytes of an allocation that is still to be moved, but to its own
         (`Carried.overlaps`). They cost `sum(m.bytes for m in moves)` bytes, and are none where the largest free block
         would not get larger. With pinned allocations the result is good, not the best: that is bin packing."""
-        return self._compact(self._places.largest_free + 1)
+        return self._compact()
 
     def allocations(self) -> list[Allocation]:
         """All that is on the device, in the order of addresses."""
@@ -249,11 +249,13 @@ class Pool:
             f"and {held} bytes are pinned"
         )
 
-    def _compact(self, enough: int) -> list[Carried]:
-        """Moves all that is not pinned if that makes a free block of `enough` units."""
+    def _compact(self, enough: int | None = None) -> list[Carried]:
+        """Moves what makes a free block of `enough` units, or all for a larger one than there is; nothing where that
+        is impossible."""
         order = self.allocations()
-        plan: Compaction = self._places.compacted([self._placed(a) for a in order])
-        if not plan.moves or plan.after.largest_free < enough:
+        plan = self._places.compacted([self._placed(a) for a in order], enough)
+        least = self._places.largest_free + 1 if enough is None else enough
+        if not plan.moves or plan.after.largest_free < least:
             return []
         unit = self.alignment
         self._places = plan.after

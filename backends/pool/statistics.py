@@ -90,16 +90,19 @@ class PoolStatistics:
     def summary(self) -> str:
         """One line."""
         return (
-            f"{self.live_bytes:,} of {self.capacity_bytes:,} bytes in {self.live_allocations} allocations "
-            f"({self.policy}, aligned to {self.alignment})"
+            f"{self._title()}: {self.live_bytes:,} bytes in {self.live_allocations} allocations, "
+            f"watermark {self.watermark_bytes:,}"
         )
+
+    def _title(self) -> str:
+        return f"{self.policy} pool of {self.capacity_bytes:,} bytes, aligned to {self.alignment}"
 
     def rich_table(self, borders: bool = True) -> Table:
         """A table for a rich console."""
         from rich import box
         from rich.table import Table
 
-        table = Table(title=self.summary(), title_justify="left", box=box.HEAVY_HEAD if borders else None)
+        table = Table(title=self._title(), title_justify="left", box=box.HEAVY_HEAD if borders else None)
         table.add_column("memory")
         for name in ("times", "bytes", "share"):
             table.add_column(name, justify="right")

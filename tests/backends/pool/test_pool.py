@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,8 +149,8 @@ class Driver:
     def check(self) -> None:
         pool, blocks = self.pool, self.blocks()
         capacity, alignment = pool.capacity_bytes, pool.alignment
-        assert all(end <= start for (_, end), (start, _) in zip(blocks, blocks[1:]))
-        assert all(0 <= start and end <= capacity and start % alignment == 0 for start, end in blocks)
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(blocks))
+        assert all(start >= 0 and end <= capacity and start % alignment == 0 for start, end in blocks)
         for allocation in self.live:
             self.memory.check(allocation)
             assert allocation.reserved == rounded(pool.policy, allocation.bytes, alignment)

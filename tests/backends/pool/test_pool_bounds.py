@@ -49,7 +49,8 @@ def test_blocks_of_buddies_are_less_than_twice_what_is_asked(trace: list[PoolEve
             assert live[id].reserved < 2 * (-(-bytes // alignment) * alignment)
         else:
             pool.free(live.pop(id))
-        assert pool.statistics().internal_fragmentation < 0.5 or alignment > 1
+        if alignment == 1:
+            assert pool.statistics().internal_fragmentation < 0.5
 
 
 def adversary(pool: Pool, live: int, orders: int) -> list[PoolEvent]:
@@ -89,7 +90,7 @@ def adversary(pool: Pool, live: int, orders: int) -> list[PoolEvent]:
 
 
 @both
-@pytest.mark.parametrize(("live", "orders"), [(64, 3), (256, 4), (1024, 5), (2048, 8)])
+@pytest.mark.parametrize(("live", "orders"), [(64, 3), (256, 4), (512, 6)])
 def test_robsons_trace_forces_robsons_bound(policy: str, live: int, orders: int) -> None:
     pool = Pool(1 << 20, 1, policy, moves=False, spills=False)
     trace = adversary(pool, live, orders)
@@ -119,14 +120,11 @@ def test_robsons_bound_rounds_sizes_apart() -> None:
 
 def test_the_bound_of_best_fit_can_be_reached() -> None:
     """Holes of one unit less than is asked for, one before each block."""
-    sizes = [3, 1] * 8
-    trace = [PoolEvent("allocate", n, size) for n, size in enumerate(sizes)]
-    trace += [PoolEvent("free", n) for n, size in enumerate(sizes) if size == 3]
-    trace += [PoolEvent("allocate", 100, 4)]
+    trace = [PoolEvent("allocate", n, 1) for n in range(32)]
+    trace += [PoolEvent("free", n) for n in range(32) if n % 4 != 3]
+    trace += [PoolEvent("allocate", 32, 4)]
     found = replay(trace, Pool(1000, 1, "best-fit", moves=False, spills=False))
-    assert found.statistics.watermark_bytes == 36
-    assert best_fit_bound(trace[-1:], 1) == 4
-    assert best_fit_bound(trace, 1) == max(36, 32 - 1 + 15 * 0 + 15 * 0 + 8) or best_fit_bound(trace, 1) >= 36
+    assert found.statistics.watermark_bytes == best_fit_bound(trace, 1) == 36
 
 
 @both

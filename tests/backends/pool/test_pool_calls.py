@@ -93,27 +93,45 @@ def test_spilling_makes_room_only_as_far_as_needed(policy: str) -> None:
 def test_a_pinned_block_stays_and_the_hole_before_it_is_filled() -> None:
     memory = Memory(1000)
     pool = Pool(1000, 1, "best-fit", carry=memory.carry)
-    first, pinned, second, small = (
-        pool.allocate(300),
-        pool.allocate(100),
-        pool.allocate(400),
-        pool.allocate(200),
-    )
+    first, pinned, large, small = (pool.allocate(n) for n in (100, 50, 300, 60))
     pool.pin(pinned)
-    for allocation in (pinned, second, small):
+    for allocation in (pinned, large, small):
         memory.write(allocation)
     pool.free(first)
     moves = pool.defragment()
-    assert moves == []
-    pool.free(small)
-    small = pool.allocate(50)
-    assert small.offset == 800, "the rest is taken last" if False else "the smallest hole"
-    memory.write(small)
-    moves = pool.defragment()
-    assert [(m.source, m.target, m.bytes) for m in moves] == [(800, 0, 50)]
-    assert (pinned.offset, second.offset) == (300, 400)
-    for allocation in (pinned, second, small):
+    assert moves == [Carried("move", small, 450, 0, 60)]
+    assert (pinned.offset, large.offset) == (100, 150)
+    for allocation in (pinned, large, small):
         memory.check(allocation)
+
+
+def test_nothing_moves_where_the_largest_free_block_would_shrink() -> None:
+    pool = Pool(30, 1, "best-fit")
+    first, front, between, back = (pool.allocate(n) for n in (10, 2, 6, 12))
+    pool.pin(front)
+    pool.pin(back)
+    pool.free(first)
+    assert pool.defragment() == [] and between.offset == 12
+    assert pool.statistics().defragmentations == 0
+
+
+def test_a_request_moves_the_cheapest_neighbours() -> None:
+    pool = Pool(100, 1, "best-fit", spills=False)
+    blocks = [pool.allocate(n) for n in (10, 30, 10, 5, 10, 35)]
+    for freed in (0, 2, 4):
+        pool.free(blocks[freed])
+    assert pool.allocate(20).offset == 45
+    assert [b.offset for b in blocks if b.state == "device"] == [10, 40, 65]
+    assert pool.statistics().moved_bytes == 5
+
+
+def test_a_buddy_moves_as_little_as_makes_room() -> None:
+    pool = Pool(32, 1, "buddy", spills=False)
+    blocks = [pool.allocate(n) for n in (1, 1, 2, 1, 1, 2, 4, 4, *[1] * 16)]
+    for freed in (0, 2, 3, 8, 10):
+        pool.free(blocks[freed])
+    assert pool.allocate(4).offset == 0
+    assert pool.statistics().moved_bytes == 1, "the unit at 1 went to another hole"
 
 
 def test_an_overlapping_move_goes_in_pieces() -> None:
@@ -202,7 +220,7 @@ def test_a_block_that_no_empty_pool_has_is_too_large() -> None:
     for policy in POLICIES:
         with pytest.raises(RequestTooLargeError, match=said):
             Pool(1000, 512, policy).allocate(600)
-    with pytest.raises(RequestTooLargeError, match="takes a block of 1024 bytes, but .* has 512"):
+    with pytest.raises(RequestTooLargeError, match=r"takes a block of 1024 bytes, but .* has 512"):
         Pool(1000, 4, "buddy").allocate(600)
     assert Pool(1000, 4, "best-fit").allocate(600).reserved == 600
 
@@ -237,11 +255,18 @@ def test_statistics_are_data_and_a_table() -> None:
     assert (data["free_bytes"], data["largest_free_bytes"]) == (700, 600)
     with pytest.raises(FrozenInstanceError):
         found.live_bytes = 0  # type: ignore[misc]
-    rows = {tuple(line.replace("│", " ").split("  ")[0].split()): line for line in str(found).splitlines()}
-    assert str(found).startswith("250 of 1,000 bytes in 2 allocations (best-fit, aligned to 100)")
-    assert rows["watermark",].split("│")[3].strip() == "400"
+    assert str(found).startswith("best-fit pool of 1,000 bytes, aligned to 100\n")
+    assert str(found) == found.table()
+    assert repr(found) == (
+        "<PoolStatistics best-fit pool of 1,000 bytes, aligned to 100: 250 bytes in 2 allocations, watermark 400>"
+    )
     text = found.table(borders=False)
-    for words in ("live 2 250 25.0%", "external fragmentation 100 14.3%", "allocations 3", "failures 0"):
+    for words in (
+        "live 2 250 25.0%",
+        "external fragmentation 100 14.3%",
+        "watermark 400 40.0%",
+        "allocations 3",
+    ):
         assert words in [" ".join(line.split()) for line in text.splitlines()]
 
 
