@@ -12,15 +12,15 @@ from tilewright.backends.pool import Allocation, Carried, PoolEvent
 Interval = tuple[int, int]
 """First byte, and the one behind the last."""
 
-ACTIONS = ("allocate", "allocate", "allocate", "free", "free", "use", "grow", "pin", "unpin", "defragment")
+ACTIONS = (*["allocate"] * 5, *["free"] * 3, "use", "grow", "grow", "pin", "unpin", "defragment")
 Action = tuple[str, int, int]
 
 
-def actions(kinds: Sequence[str] = ACTIONS, most: int = 40) -> st.SearchStrategy[list[Action]]:
+def actions(kinds: Sequence[str] = ACTIONS, most: int = 60) -> st.SearchStrategy[list[Action]]:
     """What to do, to which of the allocations that there are, and a number of bytes."""
-    small = st.integers(1, 200)
-    sizes = st.one_of(small, small, st.integers(1, 900))
-    return st.lists(st.tuples(st.sampled_from(kinds), st.integers(0, 20), sizes), min_size=5, max_size=most)
+    small = st.integers(1, 40)
+    sizes = st.one_of(small, small, st.integers(1, 200), st.integers(1, 900))
+    return st.lists(st.tuples(st.sampled_from(kinds), st.integers(0, 20), sizes), min_size=20, max_size=most)
 
 
 def taken(allocations: Iterable[Allocation]) -> list[Interval]:
@@ -137,7 +137,7 @@ class Memory:
 
 
 @st.composite
-def traces(draw: st.DrawFn, most: int = 40) -> list[PoolEvent]:
+def traces(draw: st.DrawFn, most: int = 60) -> list[PoolEvent]:
     """Allocations and what is freed of them."""
     live: list[int] = []
     found: list[PoolEvent] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -214,6 +215,23 @@ def test_places_are_those_of_the_naive_policy(
             assert live[-1].offset == at
         except (PoolFullError, RequestTooLargeError):
             assert at is None
+
+
+@both
+@pytest.mark.parametrize("alignment", [1, 16])
+def test_places_are_those_of_the_naive_policy_where_sizes_are_alike(policy: str, alignment: int) -> None:
+    """Many holes of nearly the same size, which share a class."""
+    rng = random.Random(alignment)
+    pool = Pool(1 << 18, alignment, policy, moves=False, spills=False)
+    live: list[Allocation] = []
+    for _ in range(1200):
+        if rng.random() < len(live) / 120:
+            pool.free(live.pop(rng.randrange(len(live))))
+        else:
+            bytes = rng.randint(400, 600)
+            at = place(policy, taken(live), pool.capacity_bytes, alignment, bytes)
+            live.append(pool.allocate(bytes))
+            assert live[-1].offset == at
 
 
 @both

@@ -93,15 +93,15 @@ def test_spilling_makes_room_only_as_far_as_needed(policy: str) -> None:
 def test_a_pinned_block_stays_and_the_hole_before_it_is_filled() -> None:
     memory = Memory(1000)
     pool = Pool(1000, 1, "best-fit", carry=memory.carry)
-    first, pinned, large, small = (pool.allocate(n) for n in (100, 50, 300, 60))
+    first, pinned, large, small, tiny = (pool.allocate(n) for n in (100, 50, 300, 60, 40))
     pool.pin(pinned)
-    for allocation in (pinned, large, small):
+    for allocation in (pinned, large, small, tiny):
         memory.write(allocation)
     pool.free(first)
     moves = pool.defragment()
-    assert moves == [Carried("move", small, 450, 0, 60)]
+    assert moves == [Carried("move", small, 450, 0, 60), Carried("move", tiny, 510, 60, 40)]
     assert (pinned.offset, large.offset) == (100, 150)
-    for allocation in (pinned, large, small):
+    for allocation in (pinned, large, small, tiny):
         memory.check(allocation)
 
 
@@ -157,7 +157,7 @@ def test_growth_takes_the_hole_behind() -> None:
     assert pool.grow(a, 145) and a.reserved == 150
     assert pool.grow(a, 150), "its own block has as much"
     assert pool.statistics().largest_free_bytes == 700
-    assert pool.allocate(50).offset == 150
+    assert pool.grow(a, 190) and pool.allocate(10).offset == 190
     assert pool.grow(c, 800) and not pool.grow(c, 801)
     assert pool.statistics().free_bytes == 0
 
@@ -168,6 +168,11 @@ def test_a_block_grows_where_its_buddies_are_free() -> None:
     assert not pool.grow(a, 65) and not pool.grow(b, 65)
     pool.free(a)
     assert not pool.grow(b, 65), "it is the second half"
+    a, c, d = pool.allocate(64), pool.allocate(64), pool.allocate(64)
+    pool.free(c)
+    assert not pool.grow(b, 65), "what is free behind it is the half of another"
+    for allocation in (a, d):
+        pool.free(allocation)
     pool.free(b)
     c = pool.allocate(1)
     assert pool.grow(c, 1024) and c.reserved == 1024
