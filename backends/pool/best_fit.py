@@ -15,7 +15,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import Self
 
-from .places import Compaction, Placed, Places
+from .places import Compaction, Places, PoolBlock
 
 SPLITS = 3
 """Binary logarithm of the classes to a power of two."""
@@ -41,7 +41,7 @@ class BestFitPlaces(Places):
         """A bit for each class that has a hole."""
 
     @classmethod
-    def holding(cls, capacity: int, blocks: Sequence[Placed]) -> Self:
+    def holding(cls, capacity: int, blocks: Sequence[PoolBlock]) -> Self:
         places = cls(capacity)
         for block in blocks:
             if block.at > places.top:
@@ -109,7 +109,7 @@ class BestFitPlaces(Places):
         self.free -= more
         return True
 
-    def compacted(self, blocks: Sequence[Placed], enough: int | None = None) -> Compaction:
+    def compacted(self, blocks: Sequence[PoolBlock], enough: int | None = None) -> Compaction:
         """Slides blocks towards the start, in the order of their addresses: all, or neighbours between which enough is
         free. A pinned block stays, and leaves a hole in front of it that later blocks fill. Every block moves down, so
         memory that it is moved to was free or has been left before, but for its own."""
@@ -118,7 +118,7 @@ class BestFitPlaces(Places):
             return self._slid(blocks, run)
         holes: list[tuple[int, int]] = []
         moves: list[tuple[int, int, int]] = []
-        found: list[Placed] = []
+        found: list[PoolBlock] = []
         cursor = 0
         for number, block in enumerate(blocks):
             target = block.at
@@ -136,11 +136,11 @@ class BestFitPlaces(Places):
                     target, cursor = cursor, cursor + block.units
                 if target != block.at:
                     moves.append((number, block.at, target))
-            found.append(Placed(target, block.units, block.pinned))
+            found.append(PoolBlock(target, block.units, block.pinned))
         found.sort(key=lambda placed: placed.at)
         return Compaction(moves, self.holding(self.capacity, found))
 
-    def _cheapest_run(self, blocks: Sequence[Placed], enough: int) -> range | None:
+    def _cheapest_run(self, blocks: Sequence[PoolBlock], enough: int) -> range | None:
         """The neighbours that have the fewest units of all between and beside which `enough` are free. None where
         pinned blocks divide the free memory into less."""
         ends = [0, *(block.end for block in blocks)]
@@ -164,7 +164,7 @@ class BestFitPlaces(Places):
                 best = moved, range(first, behind)
         return None if best is None else best[1]
 
-    def _slid(self, blocks: Sequence[Placed], run: range) -> Compaction:
+    def _slid(self, blocks: Sequence[PoolBlock], run: range) -> Compaction:
         """Slides some neighbours to the block in front of them."""
         found = list(blocks)
         moves: list[tuple[int, int, int]] = []
@@ -173,7 +173,7 @@ class BestFitPlaces(Places):
             block = blocks[number]
             if block.at != cursor:
                 moves.append((number, block.at, cursor))
-            found[number] = Placed(cursor, block.units)
+            found[number] = PoolBlock(cursor, block.units)
             cursor += block.units
         return Compaction(moves, self.holding(self.capacity, found))
 

@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import Self
 
-from .places import Compaction, Placed, Places
+from .places import Compaction, Places, PoolBlock
 
 
 def order_of(units: int) -> int:
@@ -40,7 +40,7 @@ class BuddyPlaces(Places):
         return found
 
     @classmethod
-    def holding(cls, capacity: int, blocks: Sequence[Placed]) -> Self:
+    def holding(cls, capacity: int, blocks: Sequence[PoolBlock]) -> Self:
         places = cls(capacity)
         places._free = [[] for _ in places._free]
         places._filled = 0
@@ -95,7 +95,7 @@ class BuddyPlaces(Places):
         self.free -= wanted - units
         return True
 
-    def compacted(self, blocks: Sequence[Placed], enough: int | None = None) -> Compaction:
+    def compacted(self, blocks: Sequence[PoolBlock], enough: int | None = None) -> Compaction:
         """Joins free blocks two by two, from the smallest order: the buddy of one is moved into another, so that both
         halves are free. Without pinned blocks at most one free block of each order is left, so that 2^k units fit
         whenever as many are free. Of several, those are emptied whose buddies hold least."""
@@ -159,7 +159,7 @@ class BuddyPlaces(Places):
 class _Layout:
     """Where blocks are while some of them move, and the moves so far."""
 
-    def __init__(self, blocks: Sequence[Placed]) -> None:
+    def __init__(self, blocks: Sequence[PoolBlock]) -> None:
         self.moves: list[tuple[int, int, int]] = []
         self._blocks = blocks
         self._starts = [block.at for block in blocks]

@@ -9,7 +9,7 @@ from typing import Self
 
 
 @dataclass(frozen=True)
-class Placed:
+class PoolBlock:
     """A block of so many units, from the unit `at`. A pinned one may not move."""
 
     at: int
@@ -43,7 +43,7 @@ class Places(ABC):
 
     @classmethod
     @abstractmethod
-    def holding(cls, capacity: int, blocks: Sequence[Placed]) -> Self:
+    def holding(cls, capacity: int, blocks: Sequence[PoolBlock]) -> Self:
         """A memory that has some blocks, given in the order of their addresses."""
 
     @abstractmethod
@@ -73,6 +73,6 @@ class Places(ABC):
         """Whether a block of `units` has become one of `wanted` units, a larger rounded number, at the same place."""
 
     @abstractmethod
-    def compacted(self, blocks: Sequence[Placed], enough: int | None = None) -> Compaction:
+    def compacted(self, blocks: Sequence[PoolBlock], enough: int | None = None) -> Compaction:
         """How to join the free memory between all its blocks, given in the order of their addresses; where `enough`
         is given, only as much of it as makes a free block of so many units, where that is possible."""

@@ -19,7 +19,7 @@ from typing import Literal, NoReturn
 from .best_fit import BestFitPlaces
 from .buddy import BuddyPlaces
 from .errors import PoolError, PoolFullError, RequestTooLargeError
-from .places import Placed, Places
+from .places import Places, PoolBlock
 from .statistics import PoolStatistics
 
 POLICIES: dict[str, type[Places]] = {"best-fit": BestFitPlaces, "buddy": BuddyPlaces}
@@ -40,7 +40,7 @@ class Allocation:
 
 
 @dataclass(frozen=True)
-class Carried:
+class PoolCopy:
     """A copy of an allocation's bytes: a "move" on the device, a "spill" to the host, a "restore" from there. Offsets
     are bytes from the pool's start, None on the host."""
 
@@ -83,7 +83,7 @@ class Pool:
         *,
         moves: bool = True,
         spills: bool = True,
-        carry: Callable[[Carried], None] | None = None,
+        carry: Callable[[PoolCopy], None] | None = None,
     ) -> None:
         for name, value in (("capacity", capacity_bytes), ("alignment", alignment)):
             if not _is_whole(value) or value < 1:
@@ -137,7 +137,7 @@ class Pool:
                 self._settle(allocation, at)
                 self._restores += 1
                 self._restored_bytes += allocation.bytes
-                self._tell(Carried("restore", allocation, None, allocation.offset, allocation.bytes))
+                self._tell(PoolCopy("restore", allocation, None, allocation.offset, allocation.bytes))
             elif not allocation.pinned:
                 del self._movable[allocation]
                 self._movable[allocation] = None
@@ -176,10 +176,10 @@ class Pool:
         self._movable[allocation] = None
         allocation.pinned = False
 
-    def defragment(self) -> list[Carried]:
+    def defragment(self) -> list[PoolCopy]:
         """Moves allocations so that free memory is in one block (best-fit) or in few (buddy); the moves, in the order
         in which they are safe: none writes to bytes of an allocation that is still to be moved, but to its own
-        (`Carried.overlaps`). They cost `sum(m.bytes for m in moves)` bytes, and are none where the largest free block
+        (`PoolCopy.overlaps`). They cost `sum(m.bytes for m in moves)` bytes, and are none where the largest free block
         would not get larger. With pinned allocations the result is good, not the best: that is bin packing."""
         return self._compact()
 
@@ -249,7 +249,7 @@ class Pool:
             f"and {held} bytes are pinned"
         )
 
-    def _compact(self, enough: int | None = None) -> list[Carried]:
+    def _compact(self, enough: int | None = None) -> list[PoolCopy]:
         """Moves what makes a free block of `enough` units, or all for a larger one than there is; nothing where that
         is impossible."""
         order = self.allocations()
@@ -266,7 +266,7 @@ class Pool:
             allocation.offset = target * unit
             self._note_peaks(allocation)
             self._moved_bytes += allocation.bytes
-            found.append(Carried("move", allocation, source * unit, target * unit, allocation.bytes))
+            found.append(PoolCopy("move", allocation, source * unit, target * unit, allocation.bytes))
         for move in found:
             self._tell(move)
         return found
@@ -278,7 +278,7 @@ class Pool:
         self._host_bytes += victim.bytes
         self._spills += 1
         self._spilled_bytes += victim.bytes
-        self._tell(Carried("spill", victim, source, None, victim.bytes))
+        self._tell(PoolCopy("spill", victim, source, None, victim.bytes))
 
     # -- books -------------------------------------------------------------------------------------------------
 
@@ -300,8 +300,8 @@ class Pool:
         self._watermark = max(self._watermark, end)
         self._peak_bytes = max(self._peak_bytes, self._live_bytes)
 
-    def _placed(self, allocation: Allocation) -> Placed:
-        return Placed(self._at(allocation), allocation.reserved // self.alignment, allocation.pinned)
+    def _placed(self, allocation: Allocation) -> PoolBlock:
+        return PoolBlock(self._at(allocation), allocation.reserved // self.alignment, allocation.pinned)
 
     def _at(self, allocation: Allocation) -> int:
         """The unit at which an allocation on the device begins."""
@@ -309,7 +309,7 @@ class Pool:
             raise AssertionError("only allocations on the device have a place")
         return allocation.offset // self.alignment
 
-    def _tell(self, copy: Carried) -> None:
+    def _tell(self, copy: PoolCopy) -> None:
         if self._carry is not None:
             self._carry(copy)
 

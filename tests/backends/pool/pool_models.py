@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from hypothesis import strategies as st
 
-from tilewright.backends.pool import Allocation, Carried, PoolEvent
+from tilewright.backends.pool import Allocation, PoolCopy, PoolEvent
 
 Interval = tuple[int, int]
 """First byte, and the one behind the last."""
@@ -103,10 +103,10 @@ class Memory:
         self.device = bytearray(capacity)
         self.host: dict[Allocation, bytes] = {}
         self.expected: dict[Allocation, bytes] = {}
-        self.copies: list[Carried] = []
+        self.copies: list[PoolCopy] = []
         self.seeds = 0
 
-    def carry(self, copy: Carried) -> None:
+    def carry(self, copy: PoolCopy) -> None:
         self.copies.append(copy)
         if copy.kind == "move":
             for source, target, size in copy.pieces():

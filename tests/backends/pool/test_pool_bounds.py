@@ -23,7 +23,7 @@ both = pytest.mark.parametrize("policy", sorted(POLICIES))
 
 
 @both
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(traces(), st.sampled_from([1, 4, 32]))
 def test_memory_in_use_lies_between_the_bounds(policy: str, trace: list[PoolEvent], alignment: int) -> None:
     pool = Pool(1 << 20, alignment, policy, moves=False, spills=False)
@@ -38,7 +38,7 @@ def test_memory_in_use_lies_between_the_bounds(policy: str, trace: list[PoolEven
     assert found.overhead >= 1
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(traces(), st.sampled_from([1, 4, 32]))
 def test_blocks_of_buddies_are_less_than_twice_what_is_asked(trace: list[PoolEvent], alignment: int) -> None:
     pool = Pool(1 << 20, alignment, "buddy")

@@ -11,8 +11,8 @@ from pool_models import Memory
 from tilewright.backends.pool import (
     POLICIES,
     Allocation,
-    Carried,
     Pool,
+    PoolCopy,
     PoolError,
     PoolFullError,
     RequestTooLargeError,
@@ -99,7 +99,7 @@ def test_a_pinned_block_stays_and_the_hole_before_it_is_filled() -> None:
         memory.write(allocation)
     pool.free(first)
     moves = pool.defragment()
-    assert moves == [Carried("move", small, 450, 0, 60), Carried("move", tiny, 510, 60, 40)]
+    assert moves == [PoolCopy("move", small, 450, 0, 60), PoolCopy("move", tiny, 510, 60, 40)]
     assert (pinned.offset, large.offset) == (100, 150)
     for allocation in (pinned, large, small, tiny):
         memory.check(allocation)
@@ -134,19 +134,31 @@ def test_a_buddy_moves_as_little_as_makes_room() -> None:
     assert pool.statistics().moved_bytes == 1, "the unit at 1 went to another hole"
 
 
+def test_the_half_beside_a_pinned_block_is_filled() -> None:
+    pool = Pool(4, 1, "buddy")
+    blocks = [pool.allocate(1) for _ in range(4)]
+    pool.pin(blocks[1])
+    pool.free(blocks[0])
+    pool.free(blocks[2])
+    assert pool.defragment() == [PoolCopy("move", blocks[3], 3, 0, 1)]
+    pool.pin(blocks[3])
+    pool.free(pool.allocate(2))
+    assert pool.defragment() == []
+
+
 def test_an_overlapping_move_goes_in_pieces() -> None:
     pool = Pool(1000, 10, "best-fit", spills=False)
     first, second = pool.allocate(100), pool.allocate(250)
     pool.free(first)
     (move,) = pool.defragment()
-    assert move == Carried("move", second, 100, 0, 250)
+    assert move == PoolCopy("move", second, 100, 0, 250)
     assert move.overlaps
     assert [*move.pieces()] == [(100, 0, 100), (200, 100, 100), (300, 200, 50)]
     assert pool.statistics().moved_bytes == 250
-    apart = Carried("move", second, 250, 0, 250)
+    apart = PoolCopy("move", second, 250, 0, 250)
     assert not apart.overlaps and [*apart.pieces()] == [(250, 0, 250)]
     with pytest.raises(PoolError, match="a spill crosses the host link and has no pieces on the device"):
-        [*Carried("spill", second, 0, None, 250).pieces()]
+        [*PoolCopy("spill", second, 0, None, 250).pieces()]
 
 
 def test_growth_takes_the_hole_behind() -> None:
