@@ -60,6 +60,7 @@ def _kept(main: FuncOp, values: set[SSAValue], flags: Sequence[bool]) -> list[SS
     block = main.body.block
     late = _behind_marks(main, values)
     args = {arg for arg, flag in zip(block.args, flags, strict=True) if flag}
+    roots = _Roots(main, args)
     found: dict[SSAValue, None] = {}
     pending = [
         v
@@ -80,7 +81,7 @@ def _kept(main: FuncOp, values: set[SSAValue], flags: Sequence[bool]) -> list[SS
             found[value] = None
         elif isinstance(op, ConstantOp):
             continue
-        elif value in late or _bytes(value) > sum(map(_bytes, _roots(value, args))):
+        elif value in late or _bytes(value) > roots.size_of(value):
             pending += op.operands
         else:
             found[value] = None
@@ -102,18 +103,36 @@ def _behind_marks(main: FuncOp, values: set[SSAValue]) -> set[SSAValue]:
     return late
 
 
-def _roots(value: SSAValue, args: set[BlockArgument]) -> set[SSAValue]:
-    """The arguments that a value is made from, and the constants that are more than one number."""
-    pending, found, seen = [value], set[SSAValue](), {value}
-    while pending:
-        at = pending.pop()
-        if at in args or (isinstance(at.owner, ConstantOp) and not at.owner.value.data.splat):
-            found.add(at)
-        elif isinstance(at.owner, Operation):
-            fresh = [v for v in at.owner.operands if v not in seen]
-            seen.update(fresh)
-            pending += fresh
-    return found
+class _Roots:
+    """The arguments that values are made from, and the constants that are more than one number: which ones each value
+    of a function has, as the bits of a number, found in one walk."""
+
+    def __init__(self, main: FuncOp, args: set[BlockArgument]):
+        self._roots: list[SSAValue] = []
+        self._behind: dict[SSAValue, int] = {arg: self._new(arg) for arg in main.body.block.args if arg in args}
+        self._totals: dict[int, int] = {}
+        for op in main.walk():
+            for value in op.results:
+                if isinstance(op, ConstantOp):
+                    self._behind[value] = 0 if op.value.data.splat else self._new(value)
+                    continue
+                found = 0
+                for operand in op.operands:
+                    found |= self._behind.get(operand, 0)
+                self._behind[value] = found
+
+    def _new(self, root: SSAValue) -> int:
+        self._roots.append(root)
+        return 1 << (len(self._roots) - 1)
+
+    def size_of(self, value: SSAValue) -> int:
+        """The bytes of all that a value is made from."""
+        behind = self._behind[value]
+        total = self._totals.get(behind)
+        if total is None:
+            total = sum(_bytes(root) for i, root in enumerate(self._roots) if behind >> i & 1)
+            self._totals[behind] = total
+        return total
 
 
 def _bytes(value: SSAValue) -> int:
