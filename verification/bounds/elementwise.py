@@ -30,6 +30,7 @@ from .base import (
     within,
 )
 from .bits import bits
+from .settled import settles
 
 
 def elementwise(
@@ -49,6 +50,9 @@ def elementwise(
     if all(e is None for e in es):
         return local
     full = [or_zeros(e, x) for e, x in zip(es, xs, strict=True)]
+    settled = settles(op)
+    if settled is not None:
+        return full[settled]
     return both(_passed_on(name, xs, es, full, y, mode), local, mode)
 
 
