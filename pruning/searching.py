@@ -127,7 +127,9 @@ def search(
         return PrunedPoint(value, original - value, *cost, nets.left(levels), small)
 
     with watched(progress, "searching") as say:
-        walk = walk_down(nets.names(), lambda levels: score(tried.blanked(levels)), nets.saved, nets.weight_bytes, say)
+        walk = walk_down(
+            nets.names(), lambda levels: score(tried.blanked(levels)), nets.saved, nets.weight_bytes, say
+        )
         original = score(references) if metric not in COMPARED else walk.start
         places, points = walk.places(original, max_drop, POINTS), []
         for n, i in enumerate(places):

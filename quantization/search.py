@@ -180,7 +180,9 @@ def search(
         return QuantPoint(value, original - value, *cost, config, tried.counts(levels))
 
     with watched(progress, "searching") as say:
-        walk = walk_down(tried.ladders, lambda levels: score(tried.outputs(levels)), tried.saved, tried.kept, say)
+        walk = walk_down(
+            tried.ladders, lambda levels: score(tried.outputs(levels)), tried.saved, tried.kept, say
+        )
         original = score(references) if metric not in COMPARED else walk.start
         places, points = walk.places(original, max_drop, POINTS), []
         for n, i in enumerate(places):

@@ -109,7 +109,9 @@ class _Roots:
 
     def __init__(self, main: FuncOp, args: set[BlockArgument]):
         self._roots: list[SSAValue] = []
-        self._behind: dict[SSAValue, int] = {arg: self._new(arg) for arg in main.body.block.args if arg in args}
+        self._behind: dict[SSAValue, int] = {
+            arg: self._new(arg) for arg in main.body.block.args if arg in args
+        }
         self._totals: dict[int, int] = {}
         for op in main.walk():
             for value in op.results:

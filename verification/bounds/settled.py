@@ -44,7 +44,11 @@ def _tests_bits(test: SSAValue, x: SSAValue) -> bool:
     kind = numpy_dtype(element_of(x))
     infinite = np.asarray(math.inf, kind).view(f"uint{8 * kind.itemsize}")
     wanted = np.iinfo(infinite.dtype).max >> 1, int(infinite)
-    return _named(bits.owner, "bitcast") and bits.owner.operands[0] is x and (_whole(mask), _whole(most)) == wanted
+    return (
+        _named(bits.owner, "bitcast")
+        and bits.owner.operands[0] is x
+        and (_whole(mask), _whole(most)) == wanted
+    )
 
 
 def _compares_with_itself(test: SSAValue, x: SSAValue) -> bool:
@@ -66,4 +70,6 @@ def _whole(value: SSAValue) -> int | None:
 
 def _is_nan(value: SSAValue) -> bool:
     op = _constant(value)
-    return op is not None and is_float(dtype_name(element_of(value))) and math.isnan(op.value.data.elements()[0])
+    return (
+        op is not None and is_float(dtype_name(element_of(value))) and math.isnan(op.value.data.elements()[0])
+    )
