@@ -19,8 +19,8 @@ Domain = Literal["any", "number", "float", "whole", "integer"]
 """Any type; all but i1; floats; integers and i1; integers without i1."""
 
 Passing = Literal["slope", "steps", "bits", "order", "own"]
-"""How an error of the operands becomes one of the result: by the derivative; as a step function that never falls; as
-any change of any bit; as the sign of a difference; by a rule of its own in verification/bounds."""
+"""How an error of the operands becomes one of the result: by the derivative; as a rounding to whole numbers; as
+changes of bits; as the sign of a difference; by a rule of its own in verification/bounds."""
 
 EXACT, ROUNDED = 0.0, 0.5
 """Ulps of a function that is exact in every type, and of one whose result is the exact one, rounded."""
@@ -178,7 +178,10 @@ _ROWS = [
         "neg", "-x", "neg", EXACT, "negate",
         domain="number", passing="own", merges=False, complex_flops=2, complex_error=0.0,
     ),
-    _unary("sign", "sign(x)", "own:sign", EXACT, domain="number", complex_flops=10, complex_error=20.0, **_STEPS),
+    _unary(
+        "sign", "sign(x)", "own:sign", EXACT,
+        domain="number", passing="own", merges=False, complex_flops=10, complex_error=20.0,
+    ),
     _unary("exp", "exp(x)", "exp", 3.0, "exponential", **_GROWS),
     _unary("exp2", "2 ** x", "exp2", 3.0, **_GROWS),
     _unary(

@@ -87,9 +87,7 @@ def init(hyper: Hyper = HYPER) -> Params:
 def calibration() -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Three batches of training images, each f32 [360, 8, 8, 1], and their digits, each int32 [360]: for `tilewright
     quantize --data`."""
-    digits, _ = data()
-    starts = range(0, 1080, 360)
-    return [digits.inputs[i : i + 360] for i in starts], [digits.labels[i : i + 360] for i in starts]
+    return digits_cnn.calibration()
 
 
 def train(hyper: Hyper = HYPER) -> Params:

@@ -113,37 +113,54 @@ def search(
         raise CompileError(
             f"no kind of units has a smaller multiple of {multiple} elements: say a smaller `multiple`"
         )
-    run = jax.jit(fn)
-    tree = jax.tree.structure(run.eval_shape(params, *batches[0]))
-    references = _outputs(run, params, batches)
-    score = scorer(metric, references, labels, lambda leaves: jax.tree.unflatten(tree, leaves))
+    tried = TriedNets(fn, params, nets, batches)
+    references = tried.outputs(params)
+    score = scorer(metric, references, labels, tried.unflatten)
 
-    def measure(levels: Levels) -> float:
-        return score(_outputs(run, nets.blanked(levels), batches))
+    def priced(levels: Levels) -> PrunedPoint:
+        small = nets.pruned(levels)
+        if retrain is not None and any(levels.values()):
+            small = retrain(small)
+        value = score(tried.outputs(small))
+        report = compile(fn, small, *args, target=target, options=options).report()
+        cost = (report.microseconds, tree_bytes(small), report.energy_joules)
+        return PrunedPoint(value, original - value, *cost, nets.left(levels), small)
 
-    ladders = {name: [f"{n}/{ladder[0]}" for n in ladder] for name, ladder in nets.ladders.items()}
     with watched(progress, "searching") as say:
-        walk = walk_down(ladders, measure, nets.saved, nets.weight_bytes, say)
+        walk = walk_down(
+            nets.names(), lambda levels: score(tried.blanked(levels)), nets.saved, nets.weight_bytes, say
+        )
         original = score(references) if metric not in COMPARED else walk.start
-
-        def priced(levels: Levels) -> PrunedPoint:
-            small = nets.pruned(levels)
-            if retrain is not None and any(levels.values()):
-                small = retrain(small)
-            value = score(_outputs(run, small, batches))
-            report = compile(fn, small, *args, target=target, options=options).report()
-            cost = (report.microseconds, tree_bytes(small), report.energy_joules)
-            left = {n: (ladder[levels[n]], ladder[0]) for n, ladder in nets.ladders.items()}
-            return PrunedPoint(value, original - value, *cost, left, small)
-
-        places = walk.places(original, max_drop, POINTS)
-        points = []
+        places, points = walk.places(original, max_drop, POINTS), []
         for n, i in enumerate(places):
             say("searching: modelled cost", n, len(places))
             points.append(priced(walk.states[i][0]))
     chosen = cheapest(points, max_drop)
     limit = None if max_drop is None else original - max_drop
     return PruneSearch(walk.sensitivity, tuple(points), chosen, metric_name(metric), original, limit)
+
+
+class TriedNets:
+    """What nets compute of the batches: a function that XLA compiles once for the nets with zeros."""
+
+    def __init__(
+        self, fn: Callable[..., Any], params: Any, nets: PrunedNets, batches: Sequence[tuple[Any, ...]]
+    ):
+        self.nets, self.batches = nets, batches
+        self._run = jax.jit(fn)
+        self._tree = jax.tree.structure(self._run.eval_shape(params, *batches[0]))
+
+    def outputs(self, params: Any) -> list[list[Any]]:
+        """The flat results of each batch, on the host."""
+        return [jax.device_get(jax.tree.leaves(self._run(params, *batch))) for batch in self.batches]
+
+    def blanked(self, levels: Levels) -> list[list[Any]]:
+        """The flat results with zeros for what is removed."""
+        return self.outputs(self.nets.blanked(levels))
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        """Flat results as the function gives them."""
+        return jax.tree.unflatten(self._tree, leaves)
 
 
 class PrunedNets:
@@ -180,6 +197,14 @@ class PrunedNets:
         for name, kept in self._kept(levels):
             params = self.units[name].blank(params, kept)
         return params
+
+    def left(self, levels: Levels) -> dict[str, tuple[int, int]]:
+        """For each kind of units how many are left, and of how many."""
+        return {name: (ladder[levels[name]], ladder[0]) for name, ladder in self.ladders.items()}
+
+    def names(self) -> dict[str, list[str]]:
+        """What the levels of each kind are called."""
+        return {name: [f"{n}/{ladder[0]}" for n in ladder] for name, ladder in self.ladders.items()}
 
     def _kept(self, levels: Levels) -> list[tuple[str, np.ndarray]]:
         chosen = [(n, best(self.importance[n], self.ladders[n][levels[n]])) for n in self.units if levels[n]]
@@ -259,8 +284,3 @@ def _batches(args: Sequence[Any], data: Iterable[Any] | None) -> list[tuple[Any,
 
 def _type(x: Any) -> str:
     return f"{jnp.result_type(x)}{list(jnp.shape(x))}"
-
-
-def _outputs(run: Callable[..., Any], params: Any, batches: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    """The flat results of each batch, on the host."""
-    return [jax.device_get(jax.tree.leaves(run(params, *batch))) for batch in batches]

@@ -87,6 +87,54 @@ class SwitchedModes:
         return compute
 
 
+class TriedModes:
+    """The configurations of a search, by the level of each product: what they compute of the batches, and what they
+    save. choices: for each product from level 0 on; base: what products without one are."""
+
+    def __init__(
+        self,
+        traced: TracedSource,
+        base: QuantConfig,
+        choices: Mapping[str, Sequence[ProductChoice]],
+        batches: Sequence[Sequence[Array]],
+    ):
+        self.traced, self.base, self.choices, self.batches = traced, base, choices, batches
+        self.ladders = {name: [c.mode for c in ladder] for name, ladder in choices.items()}
+        self.products = {p.name: p for p in traced.products}
+        self.switched = SwitchedModes(traced, choices)
+
+    def originals(self) -> list[list[Any]]:
+        """The flat results of the original for each batch."""
+        plain = SwitchedModes(self.traced, {})
+        return [jax.device_get(plain.run(jnp.zeros(0, jnp.int32), b)) for b in self.batches]
+
+    def outputs(self, levels: Levels) -> list[list[Any]]:
+        """The flat results of a configuration for each batch."""
+        chosen = jnp.asarray([levels[n] for n in self.switched.names], jnp.int32)
+        return [jax.device_get(self.switched.run(chosen, b)) for b in self.batches]
+
+    def config(self, levels: Levels) -> QuantConfig:
+        """The configuration itself."""
+        return replace(self.base, products={n: self.choices[n][i] for n, i in levels.items()})
+
+    def counts(self, levels: Levels) -> dict[str, int]:
+        """How many products are in each mode."""
+        chosen = [self.ladders[n][i] for n, i in levels.items()]
+        return {m: chosen.count(m) for m in dict.fromkeys(itertools.chain(*self.ladders.values()))}
+
+    def kept(self, name: str, level: int) -> int:
+        """The bytes that stay of the weights of a product at a level."""
+        return weight_bytes(self.products[name], self.choices[name][level].recipe)
+
+    def weight_bytes(self, levels: Levels) -> int:
+        """The bytes that stay of the weights of all products."""
+        return sum(self.kept(n, i) for n, i in levels.items())
+
+    def saved(self, name: str, level: int) -> float:
+        """What the step to a level of one product saves, as bytes."""
+        return _saving(self.products[name], *self.choices[name][level - 1 : level + 1])
+
+
 def search(
     source: Any,
     /,
@@ -110,11 +158,7 @@ def search(
     stay; max_drop: how far the metric may be below the original's, in its own units (in dB below the best for `sqnr`);
     the others as in `tw.quantize`. Raises CompileError as that does.
     """
-    modes = [full_mode(m) for m in modes]
-    if len(modes) < 2 or len(set(modes)) != len(modes):
-        raise CompileError(
-            "a search needs at least two different modes, from the most precise to the cheapest"
-        )
+    modes = _from_precise(modes)
     patterns = (weights,) if isinstance(weights, str) else weights
     machine = Machine.load(target or DEFAULT_TARGET)
     traced = trace_source(source, args, kwargs, patterns, target)
@@ -124,44 +168,21 @@ def search(
     given = resolved_pins(pins or {}, traced.names, lambda: kernels_of(source, args, kwargs, target))
     with as_compile_error():
         base = QuantConfig("origin", given)
-    ladders = {n: [base.mode_of(n)] if _is_pinned(base, n) else list(modes) for n in traced.names}
-    needing = [n for n, ms in ladders.items() if any(recipe_of(m).static for m in ms)]
-    statistics = gather(traced, batches, needing, progress)
-
-    def choice(name: str, mode: str) -> ProductChoice:
-        made = QuantConfig(products={name: ProductChoice(mode)})
-        return with_scales(traced, made, statistics, method).choice(name)
-
-    choices = {n: [choice(n, m) for m in ms] for n, ms in ladders.items()}
-    switched = SwitchedModes(traced, choices)
-    originals = SwitchedModes(traced, {})
-    references = [jax.device_get(originals.run(jnp.zeros(0, jnp.int32), b)) for b in batches]
+    tried = TriedModes(traced, base, _choices(traced, base, modes, batches, method, progress), batches)
+    references = tried.originals()
     score = scorer(metric, references, labels, traced.signature.unflatten)
 
-    def measure(numbers: Mapping[str, int]) -> float:
-        chosen = jnp.asarray([numbers[n] for n in switched.names], jnp.int32)
-        return score([jax.device_get(switched.run(chosen, b)) for b in batches])
-
-    products = {p.name: p for p in traced.products}
-
-    def kept(name: str, i: int) -> int:
-        return weight_bytes(products[name], choices[name][i].recipe)
-
-    def saved(name: str, i: int) -> float:
-        return _saving(products[name], *choices[name][i - 1 : i + 1])
-
     def price(levels: Levels, value: float) -> QuantPoint:
-        config = replace(base, products={n: choices[n][i] for n, i in levels.items()})
+        config = tried.config(levels)
         options = Options(quantization=config, weights=packed_patterns(traced, patterns))
         report = compile(source, *args, target=machine.name, options=options, **kwargs).report()
-        chosen = [ladders[n][i] for n, i in levels.items()]
-        counts = {m: chosen.count(m) for m in dict.fromkeys(itertools.chain(*ladders.values()))}
-        size = sum(kept(n, i) for n, i in levels.items())
-        cost = (report.microseconds, size, report.energy_joules)
-        return QuantPoint(value, original - value, *cost, config, counts)
+        cost = (report.microseconds, tried.weight_bytes(levels), report.energy_joules)
+        return QuantPoint(value, original - value, *cost, config, tried.counts(levels))
 
     with watched(progress, "searching") as say:
-        walk = walk_down(ladders, measure, saved, kept, say)
+        walk = walk_down(
+            tried.ladders, lambda levels: score(tried.outputs(levels)), tried.saved, tried.kept, say
+        )
         original = score(references) if metric not in COMPARED else walk.start
         places, points = walk.places(original, max_drop, POINTS), []
         for n, i in enumerate(places):
@@ -170,6 +191,36 @@ def search(
     limit = None if max_drop is None else original - max_drop
     best = cheapest(points, max_drop)
     return QuantSearch(walk.sensitivity, tuple(points), best, metric_name(metric), original, limit)
+
+
+def _from_precise(modes: Sequence[str]) -> list[str]:
+    """The full names of the modes that are searched. Raises CompileError unless there are two, all different."""
+    modes = [full_mode(m) for m in modes]
+    if len(modes) < 2 or len(set(modes)) != len(modes):
+        raise CompileError(
+            "a search needs at least two different modes, from the most precise to the cheapest"
+        )
+    return modes
+
+
+def _choices(
+    traced: TracedSource,
+    base: QuantConfig,
+    modes: Sequence[str],
+    batches: Sequence[Sequence[Array]],
+    method: str,
+    progress: bool | Say,
+) -> dict[str, list[ProductChoice]]:
+    """What each product may be, with its scales, from the most precise to the cheapest; of a pinned one, its mode."""
+    ladders = {n: [base.mode_of(n)] if _is_pinned(base, n) else list(modes) for n in traced.names}
+    needing = [n for n, ms in ladders.items() if any(recipe_of(m).static for m in ms)]
+    statistics = gather(traced, batches, needing, progress)
+
+    def choice(name: str, mode: str) -> ProductChoice:
+        made = QuantConfig(products={name: ProductChoice(mode)})
+        return with_scales(traced, made, statistics, method).choice(name)
+
+    return {n: [choice(n, m) for m in ms] for n, ms in ladders.items()}
 
 
 def _is_pinned(config: QuantConfig, name: str) -> bool:

@@ -1,8 +1,8 @@
 """How far a quantized program is from its twin and from the program that was quantized.
 
 The twin computes in JAX what the quantized program should, integers included. Where a float lies between two stored
-numbers, rounding it the other way moves a result by a step, so that no tolerance follows from roundings alone. What a
-program may be off by is therefore measured against what quantization itself costs: the SQNR of the twin.
+numbers, rounding it the other way moves a result by a step, and in deep nets steps add up to more than the results.
+What a program may be off by is therefore measured against what quantization itself costs: the SQNR of the twin.
 """
 
 from __future__ import annotations

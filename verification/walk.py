@@ -29,7 +29,7 @@ from ..dialects.base import describe, integer, text, to_ints
 from ..dialects.dtypes import numpy_dtype
 from ..dialects.graph import control
 from ..dialects.npu.types import GmType
-from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros, propagate
+from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros, propagate, settles
 from .compare import SAME, Difference, compare, same_bits
 from .compiled import run_tile_kernel, tile_kernel
 from .structure import Cache, structure
@@ -218,7 +218,7 @@ class GraphWalk:
             return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), "likely"), QUICK_OPTIONS)
 
         known = [e for e in es if e is not None]
-        return self.cache.get(("likely", structure(op), exact), make)(list(xs), known)
+        return self.cache.get(("likely", structure(op), settles(op), exact), make)(list(xs), known)
 
     def _bounds(self, op: Operation, xs: Sequence[Array], es: Sequence[Bound], mode: Mode) -> list[Bound]:
         exact = tuple(e is None for e in es)
@@ -227,7 +227,7 @@ class GraphWalk:
             return xla_jit(lambda xs, es: evaluate(op, xs, _unpack(es, exact), mode)[1], QUICK_OPTIONS)
 
         known = [e for e in es if e is not None]
-        return self.cache.get(("bounds", structure(op), mode, exact), make)(list(xs), known)
+        return self.cache.get(("bounds", structure(op), settles(op), mode, exact), make)(list(xs), known)
 
     # -- what needs no run ---------------------------------------------------------------------------------
 

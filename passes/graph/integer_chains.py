@@ -43,7 +43,8 @@ MOST_TIMES = 128
 infinite there, and two of them no number."""
 
 POSITIVE = 0x7FFFE000
-"""The bits of a positive f32 but for the lower 13 of its mantissa."""
+"""The bits of a positive f32 but for the lower 13 of its mantissa: of a word, the fixpipe makes a factor of these, with
+10 bits of mantissa."""
 
 
 ui32, ui64 = element_type("ui32"), element_type("ui64")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -60,6 +62,7 @@ def _kept(main: FuncOp, values: set[SSAValue], flags: Sequence[bool]) -> list[SS
     block = main.body.block
     late = _behind_marks(main, values)
     args = {arg for arg, flag in zip(block.args, flags, strict=True) if flag}
+    roots = _Roots(args)
     found: dict[SSAValue, None] = {}
     pending = [
         v
@@ -80,7 +83,7 @@ def _kept(main: FuncOp, values: set[SSAValue], flags: Sequence[bool]) -> list[SS
             found[value] = None
         elif isinstance(op, ConstantOp):
             continue
-        elif value in late or _bytes(value) > sum(map(_bytes, _roots(value, args))):
+        elif value in late or _bytes(value) > roots.size_of(value):
             pending += op.operands
         else:
             found[value] = None
@@ -102,18 +105,49 @@ def _behind_marks(main: FuncOp, values: set[SSAValue]) -> set[SSAValue]:
     return late
 
 
-def _roots(value: SSAValue, args: set[BlockArgument]) -> set[SSAValue]:
-    """The arguments that a value is made from, and the constants that are more than one number."""
-    pending, found, seen = [value], set[SSAValue](), {value}
-    while pending:
-        at = pending.pop()
-        if at in args or (isinstance(at.owner, ConstantOp) and not at.owner.value.data.splat):
-            found.add(at)
-        elif isinstance(at.owner, Operation):
-            fresh = [v for v in at.owner.operands if v not in seen]
-            seen.update(fresh)
-            pending += fresh
-    return found
+class _Roots:
+    """The arguments that values are made from, and the constants that are more than one number: which ones each value
+    has, as the bits of a number. Each op is looked at once, however many values are asked for."""
+
+    def __init__(self, args: set[BlockArgument]):
+        self._args = args
+        self._roots: list[SSAValue] = []
+        self._behind: dict[SSAValue, int] = {}
+        self._totals: dict[int, int] = {}
+
+    def _find(self, value: SSAValue) -> int:
+        pending, known = [value], self._behind
+        while pending:
+            at = pending[-1]
+            operands = self._made_from(at)
+            fresh = [v for v in operands if v not in known]
+            if fresh and at not in known:
+                pending += fresh
+                continue
+            pending.pop()
+            if at not in known:
+                known[at] = reduce(or_, (known[v] for v in operands), self._own(at))
+        return known[value]
+
+    def _made_from(self, value: SSAValue) -> Sequence[SSAValue]:
+        return value.owner.operands if isinstance(value.owner, Operation) else ()
+
+    def _own(self, value: SSAValue) -> int:
+        """The bit of a root; 0 for others."""
+        op = value.owner
+        if value not in self._args and not (isinstance(op, ConstantOp) and not op.value.data.splat):
+            return 0
+        self._roots.append(value)
+        return 1 << (len(self._roots) - 1)
+
+    def size_of(self, value: SSAValue) -> int:
+        """The bytes of all that a value is made from."""
+        behind = self._find(value)
+        total = self._totals.get(behind)
+        if total is None:
+            total = sum(_bytes(root) for i, root in enumerate(self._roots) if behind >> i & 1)
+            self._totals[behind] = total
+        return total
 
 
 def _bytes(value: SSAValue) -> int:

@@ -30,12 +30,10 @@ from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
 from ..access import resolve
+from ..graph.integer_chains import POSITIVE
 from .contraction_axes import Nest
 
 WORD, NUMBER = np.dtype(np.uint64), np.dtype(np.uint32)
-
-POSITIVE = 0x7FFFE000
-"""The bits of a word of which the fixpipe makes a positive factor: no sign, and 10 bits of mantissa."""
 
 
 @dataclass(frozen=True)

@@ -215,7 +215,7 @@ def test_the_sign_of_a_nan_is_open() -> None:
     found = evaluate(sort, operands, [jnp.zeros(x.shape), None], "worst")[1]
     for bound in (*found, *likely(lambda x: tuple(jax.lax.top_k(x, 3)), x).result_bounds):
         assert bound is not None
-        assert np.isinf(bound).tolist() == [[False] * 3, [True] * 3]
+        assert (np.asarray(bound) >= 2.0**31 - 1).tolist() == [[False] * 3, [True] * 3]
 
 
 def test_bits() -> None:

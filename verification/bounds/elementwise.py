@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -11,9 +12,25 @@ from jax import numpy as jnp
 
 from ...backends.interpreter import values
 from ...dialects import graph as ops
+from ...dialects.dtypes import limits, name_of_numpy
 from ...dialects.elementwise import function_named
 from ..tolerance import Mode, function_error, roundoff
-from .base import Bound, as_bound, both, distance, or_zeros, reach, rounding, scaled, wide
+from .base import (
+    Bound,
+    about,
+    as_bound,
+    both,
+    displaced,
+    distance,
+    or_zeros,
+    reach,
+    rounding,
+    scaled,
+    wide,
+    within,
+)
+from .bits import bits
+from .settled import settles
 
 
 def elementwise(
@@ -33,6 +50,9 @@ def elementwise(
     if all(e is None for e in es):
         return local
     full = [or_zeros(e, x) for e, x in zip(es, xs, strict=True)]
+    settled = settles(op)
+    if settled is not None:
+        return full[settled]
     return both(_passed_on(name, xs, es, full, y, mode), local, mode)
 
 
@@ -68,8 +88,7 @@ def _passed_on(
         near = wide(as_bound(xs[0]) - as_bound(xs[1])) <= reach(full[0] + full[1], mode)
         return (near & (full[0] + full[1] > 0)).astype(np.float32)
     if passing == "bits":
-        unsure = sum((e > 0).astype(np.float32) for e in full)
-        return jnp.where(unsure > 0, 1 if y.dtype == np.bool_ else jnp.inf, 0).astype(wide(y).dtype)
+        return bits(name, xs, full, y, mode)
     if y.dtype == np.bool_:  # add, mul, max, min, select, convert on bools
         return jnp.any(jnp.stack([e > 0 for e in full]), axis=0).astype(np.float32)
     match name:
@@ -77,8 +96,10 @@ def _passed_on(
             return full[0]
         case "complex":
             return jnp.hypot(*full)
-        case "sign" if y.dtype.kind == "c":
-            return jnp.where(full[0] == 0, 0, 2 * full[0] / wide(xs[0]))
+        case "sign":
+            if y.dtype.kind == "c":
+                return jnp.where(full[0] == 0, 0, 2 * full[0] / wide(xs[0]))
+            return displaced(_ends(name, xs, full, mode), y)
         case "add" | "sub":
             return both(es[0], es[1], mode)
         case "mul":
@@ -89,11 +110,7 @@ def _passed_on(
             error = full[0] + jnp.where(full[1] == 0, 0, wide(y) * full[1])
             return jnp.where(error == 0, 0, jnp.where(room > 0, error / room, jnp.inf))
         case "max" | "min" | "clamp":
-            ends = [
-                values.SCALAR[name](*(as_bound(x) + s * e for x, e in zip(xs, full, strict=True)))
-                for s in (1, -1)
-            ]
-            return jnp.maximum(*(jnp.abs(end - as_bound(y)) for end in ends))
+            return within(_ends(name, xs, full, mode), y, functools.reduce(jnp.maximum, full))
         case "neg" | "abs":
             return full[0]
         case "select":
@@ -103,9 +120,7 @@ def _passed_on(
         case "convert":
             return _converted(xs[0], full[0], y, mode)
         case _ if passing == "steps":
-            step = values.SCALAR[name]
-            x, r = as_bound(xs[0]), reach(full[0], mode)
-            return jnp.abs(step(x + r) - step(x - r))
+            return within(_ends(name, xs, full, mode), y, full[0] + 1)
         case "rem":
             turns = as_bound(xs[0]) / as_bound(xs[1])
             slack = 1e-6 * jnp.abs(turns) + reach(full[0] + jnp.abs(turns) * full[1], mode) / wide(xs[1])
@@ -116,17 +131,29 @@ def _passed_on(
     return _by_slope(name, xs, es, y, mode)
 
 
+def _ends(name: str, xs: Sequence[Array], es: Sequence[Array], mode: Mode) -> list[Array]:
+    """The results of a function that keeps the order of its operands, at both ends of what is within reach."""
+    at = [about(x, e, mode) for x, e in zip(xs, es, strict=True)]
+    return [values.SCALAR[name](*operands) for operands in zip(*at, strict=True)]
+
+
 def _converted(x: Array, e: Array, y: Array, mode: Mode) -> Array:
     if x.dtype == np.bool_:
         return e.astype(wide(y).dtype)
     if y.dtype.kind in "iu" and x.dtype.kind not in "iu":
-        r = reach(e, mode)
-        return jnp.abs(jnp.trunc(as_bound(x) + r) - jnp.trunc(as_bound(x) - r)).astype(wide(y).dtype)
+        low, high = map(float, limits(name_of_numpy(np.dtype(y.dtype))))
+        ends = [jnp.clip(jnp.trunc(end), low, high) for end in about(x, e, mode)]
+        return within(ends, y, e + 1).astype(wide(y).dtype)
+    if y.dtype.kind in "iu":
+        low, high = map(float, limits(name_of_numpy(np.dtype(y.dtype))))
+        ends = about(x, e.astype(wide(x).dtype), mode)
+        # what a narrower type has no room for comes back on its other side
+        e = jnp.where((e > 0) & ((ends[0] < low) | (ends[1] > high)), jnp.inf, e)
     e = e.astype(wide(y).dtype)
     if y.dtype.kind in "iuc" or y.dtype.itemsize >= x.dtype.itemsize:
         return e
-    r = reach(e, mode)  # beyond the largest number of a narrow type there is infinity, or NaN
-    held = [jnp.isfinite(as_bound(values.convert(as_bound(x) + s * r, np.dtype(y.dtype)))) for s in (1, -1)]
+    # beyond the largest number of a narrow type there is infinity, or NaN
+    held = [jnp.isfinite(as_bound(values.convert(end, np.dtype(y.dtype)))) for end in about(x, e, mode)]
     return jnp.where((e > 0) & jnp.isfinite(as_bound(x)) & (held[0] != held[1]), jnp.inf, e)
 
 

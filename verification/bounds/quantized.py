@@ -10,25 +10,27 @@ from jax import numpy as jnp
 
 from ...backends.interpreter import quantized as values
 from ...dialects import graph as ops
-from ...dialects.dtypes import is_float, limits, numpy_dtype
-from ...dialects.quantized import quantized
+from ...dialects.dtypes import is_float
+from ...dialects.quantized import QuantizedFacts, quantized
 from ..tolerance import Mode, roundoff
-from .base import Bound, as_bound, both, distance, or_zeros, reach, rounding, scaled, wide
+from .base import Bound, as_bound, both, displaced, or_zeros, reach, rounding, scaled, wide, within
 
 Rule = Callable[..., list[Bound]]
 
 
-def _stepped(x: Array, factor: Array, e: Bound, mode: Mode, storage: str) -> Bound:
-    """How far apart what is stored for x times a factor may be where x is off by `e`: nothing, unless a number between
-    two that can be stored is within reach."""
+def _stored(
+    x: Array, factor: Array, e: Bound, y: Array, zeros: Array | None, facts: QuantizedFacts, mode: Mode
+) -> Bound:
+    """How far what is stored for x times a factor, which is y, may be off where x is off by `e`: by that and one step,
+    within the range, and by nothing unless a number between two that can be stored is within reach."""
     if e is None:
         return None
-    centre, moved = as_bound(x) * factor, reach(or_zeros(scaled(wide(factor), e), e), mode)
-    if not is_float(storage):
-        return jnp.abs(jnp.rint(centre + moved) - jnp.rint(centre - moved))
-    low, high = limits(storage)
-    ends = (jnp.clip(centre + s * moved, low, high).astype(numpy_dtype(storage)) for s in (1, -1))
-    return distance(*ends)
+    apart = or_zeros(scaled(wide(factor), e), e)
+    centre, moved = as_bound(x) * factor, reach(apart, mode)
+    ends = [values.stored(centre + s * moved, zeros, facts) for s in (-1, 1)]
+    if is_float(facts.storage):
+        return displaced(ends, y)
+    return jnp.where(apart > 0, within(ends, y, apart + 1), 0)
 
 
 def quantize(
@@ -40,9 +42,12 @@ def quantize(
     scale, zero = values.given_of(op, [or_zeros(e, v) for e, v in zip(es[1:], given, strict=True)])
     e = es[0]
     if scale is not None and any(e is not None for e in es[1:]):
-        share = wide(x) * wide(factor) * values.spread(scale, op.kind.data, x.shape)
-        e = both(or_zeros(e, x), share, mode)
-    found = _stepped(x, factor, e, mode, op.kind.data.storage)
+        far = values.spread(scale, op.kind.data, x.shape)
+        room = 1 / wide(factor) - reach(far, mode)  # to a scale of 0, where nothing is known
+        share = jnp.where(room > 0, wide(x) * far / jnp.where(room > 0, room, 1), jnp.inf)
+        e = both(or_zeros(e, x), jnp.where(far > 0, share, 0), mode)
+    zeros = values.zeros_of(op.kind.data, values.given_of(op, given)[1], x.shape, values.F32)
+    found = _stored(x, factor, e, ys[0], zeros, op.kind.data, mode)
     return [found if zero is None else both(found, values.spread(zero, op.kind.data, x.shape), mode)]
 
 
@@ -71,7 +76,8 @@ def requantize(
 ) -> list[Bound]:
     source, target = op.type_of(op.x).data, op.type_of(op.result).data
     factor = values.requantizing(xs[0].shape, source, target)
-    return [_stepped(values.shifted(xs[0], source), factor, es[0], mode, target.storage)]
+    zeros = values.zeros_of(target, None, xs[0].shape, values.F32)
+    return [_stored(values.shifted(xs[0], source), factor, es[0], ys[0], zeros, target, mode)]
 
 
 def storage(
@@ -104,7 +110,7 @@ def of_integers(rule: Rule) -> Rule:
             return [e]
         # where a sum is from the next step, what is stored does not say: one step for each that it may be off by
         moved = scaled(values.requantizing(ys[0].shape, facts, made.data), e)
-        return [None if moved is None else jnp.where(moved > 0, jnp.floor(reach(moved, mode)) + 1, 0)]
+        return [None if moved is None else jnp.where(moved > 0, moved + 1, 0)]
 
     return product
 

@@ -13,17 +13,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jax import Array
 from jax import numpy as jnp
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 
 from ...backends.interpreter.graph import RULES
 from ...dialects import graph as ops
 from ...dialects.base import describe
+from ...dialects.dtypes import limits, name_of_numpy
 from ...dialects.graph import CumulateOp, ScatterOp, SelectAndScatterOp, SortOp, control
+from ...dialects.quantized import quantized as quantized_type
 from ...support.plugins import PluginError
 from ...support.rules import Rules
 from ..tolerance import HOST_FUNCTIONS, HOST_SUMS, Mode, gamma, roundoff
 from . import indexed, quantized, sums
-from .base import Bound, or_zeros, rounding, scaled, wide
+from .base import Bound, as_bound, or_zeros, rounding, scaled, wide
 from .elementwise import elementwise
 
 MOVES = (
@@ -55,7 +57,22 @@ def propagate(
 ) -> list[Bound]:
     """Bounds of the results `ys` of an op without regions on operands `xs` with bounds `es`."""
     found = _propagate(op, xs, es, ys, mode)
-    return [None if e is None else _known(op, e, y, es) for e, y in zip(found, ys, strict=True)]
+    return [
+        None if e is None else _in_range(v.type, _known(op, e, y, es), y)
+        for v, e, y in zip(op.results, found, ys, strict=True)
+    ]
+
+
+def _in_range(kind: Attribute, e: Array, y: Array) -> Array:
+    """The bound of a whole number is no more than the range of its type, or of what a quantized type stores."""
+    if y.dtype == np.bool_ or roundoff(np.dtype(y.dtype)):
+        return e
+    stored = quantized_type(kind)
+    ends = limits(name_of_numpy(np.dtype(y.dtype))) if stored is None else stored.data.range
+    low, high = map(float, ends)
+    x = as_bound(y)
+    # the ends of wide types are rounded
+    return jnp.minimum(e, jnp.maximum(high - x, x - low) * (1 + 2 * roundoff(np.dtype(e.dtype))))
 
 
 def _known(op: Operation, e: Array, y: Array, es: Sequence[Bound]) -> Array:

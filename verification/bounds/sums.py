@@ -16,12 +16,15 @@ from ...dialects.base import integer, text, to_ints
 from ...dialects.dtypes import size
 from ...dialects.graph import CumulateOp
 from ..tolerance import Mode, roundoff, sum_error
-from .base import Bound, as_bound, both, reach, rounding, scaled, wide
+from .base import Bound, about, as_bound, both, reach, rounding, scaled, wide, within
 
 
-def _extreme(x: Array, e: Array, y: Array, choose: Callable[[Array], Array]) -> Array:
-    """How far the largest (or smallest) element may move: those that cannot be it do not count."""
-    return jnp.maximum(*(jnp.abs(choose(as_bound(x) + s * e) - as_bound(y)) for s in (1, -1)))
+def _extreme(
+    x: Array, e: Array, y: Array, choose: Callable[[Array, str], Array], kind: str, mode: Mode
+) -> Array:
+    """How far the largest (or smallest) element may move: by no more than any of them, and those that cannot be it do
+    not count. choose: combines by a kind."""
+    return within([choose(end, kind) for end in about(x, e, mode)], y, choose(e, "max"))
 
 
 Total = Callable[[Array, str], Array]
@@ -44,7 +47,7 @@ def _combined(
     among its elements, 1 or as often as there are elements where they are all alike by default. Copies are off by the
     same, which does not even out: asked for over whole programs, where there are errors."""
     if kind in ("max", "min"):
-        return None if e is None else _extreme(x, e, y, lambda v: total(v, kind))
+        return None if e is None else _extreme(x, e, y, total, kind, mode)
     if kind in ("and", "or"):
         return None if e is None else jnp.where(total(e, "sum") > 0, jnp.inf, 0)
 
@@ -115,7 +118,7 @@ def arg_reduce(
     (x,), (e,), dim = xs, es, integer(op.dim)
     if e is None:
         return [None, None]
-    worst = _extreme(x, e, ys[0], lambda v: values.reduce(v, text(op.kind), [dim]))
+    worst = _extreme(x, e, ys[0], lambda v, kind: values.reduce(v, kind, [dim]), text(op.kind), mode)
     best = jnp.expand_dims(as_bound(ys[0]), dim)
     near = reach(e + jnp.expand_dims(worst, dim), mode)
     rivals = jnp.sum(jnp.abs(as_bound(x) - best) <= near, axis=dim)

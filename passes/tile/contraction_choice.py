@@ -1,0 +1,227 @@
+"""How a contraction is cut: what leaves the cube, which schedules are worth judging, and what each costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from xdsl.ir import SSAValue
+
+from ...dialects.base import describe
+from ...dialects.dtypes import dtype_name, itemsize, size
+from ...dialects.graph import CubeSchedule, FusionOp
+from ...dialects.graph.interface import element_of
+from ...dialects.graph.schedules import Schedule
+from ...dialects.npu.types import padded_bytes
+from ...machine import Machine
+from ..errors import PassError
+from .bound import CubeCost, CubeProblem
+from .cube_schedule import CubePlan, Refused, cube_schedules, refusal
+from .draining import Drain, PartialDrain, drain_of, has_room, partial_drain_of
+from .epilogue import EpilogueSteps
+from .scheduled import ScheduledKernel, as_cube, cannot_obey
+
+CLEARLY_BETTER = 0.9
+"""The share of the best schedule's bound below which another one is better beyond the error of the bound."""
+
+
+class ContractionChoice(EpilogueSteps, ScheduledKernel):
+    """One cube or mix fusion, its product and what leaves the cube, while its schedule is chosen."""
+
+    def __init__(self, fusion: FusionOp, machine: Machine, asked: CubeSchedule):
+        super().__init__(fusion, machine, asked.axes)
+        self.asked = asked
+        self.slots = asked.ub or 2
+        whole = dict(enumerate(self.extents))
+        self.views = [[part.view(whole) for part in o.parts] for o in self.operands]
+        self.drain = self._drain_asked()
+        self.problem = self.with_epilogue = self._problem(self.anchor.result)
+        self.drained: SSAValue = self.anchor.result
+        """What leaves the cube: the sums, or what the drain makes of them."""
+        if self.drain is not None:
+            self.members = []
+            self.drained = self.yielded[0]
+            self.problem = self._problem(self.drained)
+        elif (partial := self._partial_drain_asked()) is not None:
+            self.drain, self.drained = partial.drain, partial.value
+            self.members = [op for op in self.members if op not in partial.ops]
+            self.problem = self.with_epilogue = self._problem(self.drained)
+        self.rows: dict[str, SSAValue] = {}
+        """What there is for the columns of the tile that is built, by memory space."""
+        self.costs: dict[tuple, CubeCost] = {}
+        """What a step and its loads cost, as far as known."""
+        element = self.anchor.result if self.drain is not None and not self.members else self.drained
+        self.made[self.drained] = self._accumulator(element_of(element))
+        self.build_steps()
+        self.plain = len(self.steps) == 2 and not machine.fused
+
+    def candidates(self, name: str) -> Iterator[CubeSchedule]:
+        tried = self._tried(name)
+        if self.drain is None:
+            yield from tried
+            return
+        # The drain takes less time than an epilogue with any schedule, with another one not always where the bound says
+        # so by little.
+        tried = list(tried)
+        usual = min(tried, key=lambda schedule: self._bound(schedule, self.with_epilogue))
+        limit = self.bound(usual) * CLEARLY_BETTER
+        yield from [s for s in tried if s is usual or self.bound(s) < limit]
+
+    def _tried(self, name: str) -> Iterator[CubeSchedule]:
+        axes = tuple(map(tuple, self.merged))
+        found = False
+        try:
+            for schedule in cube_schedules(
+                self.problem, axes, self.machine, self._l1_bytes, self.asked, self._inner_loops
+            ):
+                if self._rows_fit(schedule):
+                    found = True
+                    yield schedule
+        except Refused as error:
+            raise cannot_obey(name, str(error)) from None
+        if not found:
+            tile = [n if a in self.problem.windows else 1 for a, n in enumerate(self.extents)]
+            raise PassError(
+                f"{describe(self.anchor)}: a load of both operands (twice buffered, "
+                f"{2 * self._l1_bytes(tile, tile)} bytes for one output and whole windows) does not fit l1 of "
+                f"{self.machine.name}"
+            )
+
+    @property
+    def _inner_loops(self) -> tuple[str, ...]:
+        """Which loop over tiles may be the inner one: that over rows, and where L2 would not have them for the next
+        columns, that over columns."""
+        crowded = self._operand_bytes[0] + self._epilogue_traffic > self.machine.l2_bytes
+        return ("m", "n") if crowded else ("m",)
+
+    def completed(self, name: str, schedule: Schedule) -> CubeSchedule:
+        """The same with the tile of its epilogue."""
+        schedule = as_cube(name, schedule)
+        plan = CubePlan.of(schedule)
+        reason = refusal(plan, self.problem, self.machine, self._l1_bytes, self.asked)
+        if reason is not None:
+            raise cannot_obey(name, reason)
+        if not self.has_epilogue or plan.epilogue is not None:
+            return schedule
+        return replace(schedule, epilogue=tuple(self._epilogue_tile(plan)))
+
+    def check(self, name: str, schedule: Schedule) -> None:
+        plan = CubePlan.of(self.completed(name, schedule))
+        if plan.epilogue is not None:
+            reason = self._epilogue_refusal(plan)
+            if reason is not None:
+                raise cannot_obey(name, reason)
+
+    def bound(self, schedule: Schedule) -> float:
+        return self._bound(schedule, self.problem)
+
+    def _bound(self, schedule: Schedule, problem: CubeProblem) -> float:
+        plan = as_cube("", schedule)
+        step, lhs, rhs, grid = plan.step, plan.lhs, plan.rhs, plan.grid
+        assert step is not None and lhs is not None and rhs is not None and grid is not None
+        loads = step, lhs, rhs
+        key = (*loads, plan.inner, problem is self.problem)
+        cost = self.costs.get(key)
+        if cost is None:
+            fused = self._fused_epilogue(CubePlan.of(plan))
+            cost = CubeCost.of(problem, *loads, self.machine, self._loads, self._whole_bytes, fused)
+            self.costs[key] = cost
+        points, counts = size(grid), problem.counts(step)
+        cores = min(points, self.machine.cube_cores)
+        own = {a: -(-n // grid[a]) for n, a in zip(counts, problem.out, strict=True)}
+        tiles = size([*own.values()]) * -(-points // cores)
+        again = self._loaded_again(own, plan.inner or "m")
+        return cost.microseconds(cores, tiles, (plan.l0c or 1) > 1, self.machine, again)
+
+    def _loaded_again(self, own: Mapping[int, int], inner: str) -> float:
+        """Bytes of the operand that is read once for each tile of the loop around `inner`, beyond the first time, where
+        L2 has no room for it beside what its epilogue moves meanwhile; `own`: a core's tiles along each axis of the
+        result."""
+        swept = self._operand_bytes[0 if inner == "m" else 1]
+        sweeps = size([own[a] for a in (self.n_axes if inner == "m" else self.m_axes)])
+        crowded = swept + self._epilogue_traffic / sweeps > self.machine.l2_bytes
+        return swept * (sweeps - 1) if crowded else 0.0
+
+    @cached_property
+    def _epilogue_traffic(self) -> float:
+        """Bytes that the epilogue loads and stores."""
+        views = [step.view for step in self.steps if step.view is not None]
+        return float(sum(size(view.shape) * itemsize(view.element) for view in views))
+
+    def _drain_asked(self) -> Drain | None:
+        """What the drain does in the place of an epilogue, unless the schedule has a tile of one, or a step of more
+        columns than there is room for beside the cube."""
+        found = None if self.asked.epilogue is not None else drain_of(self.fusion, self.machine)
+        columns = self.asked.base_n or (
+            size([self.asked.step[a] for a in self.n_axes]) if self.asked.step else 1
+        )
+        return found if found is not None and has_room(found, columns, self.machine) else None
+
+    def _partial_drain_asked(self) -> PartialDrain | None:
+        """What the drain does before an epilogue, where there is room for the columns of a step beside the cube."""
+        found = partial_drain_of(self.fusion, self.machine)
+        if found is None or drain_of(self.fusion, self.machine) is not None:
+            return None
+        columns = self.asked.base_n or (
+            size([self.asked.step[a] for a in self.n_axes]) if self.asked.step else 1
+        )
+        return found if has_room(found.drain, columns, self.machine) else None
+
+    def _rows_fit(self, schedule: CubeSchedule) -> bool:
+        """Whether there is room for what the columns of a tile have beside the cube."""
+        assert schedule.step is not None
+        columns = size([schedule.step[a] for a in self.n_axes])
+        return self.drain is None or has_room(self.drain, columns, self.machine)
+
+    @property
+    def has_epilogue(self) -> bool:
+        """Whether vector cores work on what the cube computes."""
+        return self.machine.fused or not self.plain
+
+    def _problem(self, stored: SSAValue) -> CubeProblem:
+        """The contraction, and its members on the vector cores; what the accumulator is stored as."""
+        lhs = self.operands[0]
+        slid = [d for d in lhs.dims if any(self.role[a] == "m" for a in d.terms) and len(d.terms) > 1]
+        each, head = self._epilogue_cycles()
+        kind = dtype_name(lhs.element)
+        if kind not in self.machine.cube:
+            raise PassError(
+                f"{describe(self.anchor)}: the cube of {self.machine.name} has no {kind} products: run graph-simplify "
+                "for that target before graph-fuse"
+            )
+        return CubeProblem(
+            self.extents,
+            self.b_axes,
+            self.m_axes,
+            self.n_axes,
+            self.k_axes,
+            itemsize(lhs.element),
+            wide_m=not lhs.transpose,
+            windows=frozenset(a for d in slid for a in d.terms if self.role[a] == "k"),
+            sparse=self.expansion is not None,
+            dtype=kind,
+            stored=itemsize(element_of(stored)),
+            epilogue=each,
+            epilogue_head=head,
+        )
+
+    def _l1_bytes(self, lhs: Sequence[int], rhs: Sequence[int]) -> int:
+        tiles = zip(self.operands, (lhs, rhs), strict=True)
+        return sum(padded_bytes(p.l1_sizes(tile), p.element) for o, tile in tiles for p in o.parts)
+
+    def _loads(self, box: Sequence[int]) -> list[tuple[float, float]]:
+        """(MTE2 cycles where all is in L2, bytes) to load each operand for a box of the axes."""
+        return [
+            o.load_cost(views, box, self.machine) for o, views in zip(self.operands, self.views, strict=True)
+        ]
+
+    @cached_property
+    def _operand_bytes(self) -> list[float]:
+        """Bytes of lhs and of rhs."""
+        return [bytes_ for _, bytes_ in self._loads(self.extents)]
+
+    @property
+    def _whole_bytes(self) -> float:
+        """Bytes of both operands."""
+        return sum(self._operand_bytes)
