@@ -9,21 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..api.compiling import compile
+from ..api.dynamic import DynamicProgram, OpenSource
+from ..api.open_sources import open_source_of
 from ..api.program import Options, Program
+from ..api.signature import generator_of, is_key
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..passes.pipeline import pinned
 from ..support.precisions import ORIGIN
 from .common import CliError, working
-from .source import (
-    SourceSpec,
-    example_inputs,
-    find_source,
-    find_stages,
-    input_structs,
-    random_inputs,
-    user_code,
-)
+from .inputs import SEED, example_inputs, input_structs, random_inputs
+from .source import SourceSpec, find_source, find_stages, user_code
 
 if TYPE_CHECKING:
     from ..passes.pipeline import Stage
@@ -35,15 +31,95 @@ def build(
     """The compiled source and its inputs: arrays where their `values` count, and else their types alone, of which
     no array is made, however large it would be. compiler: called in place of `compile`."""
     source = find_source(args.source)
-    inputs = example_inputs(source, args.shapes, args.inputs, values)
-    options = options_of(args)
-    with working(f"compiling {source.name}"), user_code(*user_of(source)):
-        program = (compiler or compile)(source.compiled, *(inputs or ()), target=args.target, options=options)
+    program, inputs = compiled(args, source, values, compiler)
+    if isinstance(program, DynamicProgram):
+        sizes = parse_at(args.at, program)
+        inputs = _drawn(program.arguments(sizes)[0], values)
+        with working(f"compiling {source.name}"), user_code(*user_of(source)):
+            program = program.at(sizes)
+    elif args.at is not None:
+        raise _closed(source, args.at)
     if inputs is None:
         inputs = random_inputs(program.inputs) if values else input_structs(program.inputs)
     if source.fn is None:
         program.check(*inputs)
     return source, program, inputs
+
+
+def compiled(
+    args: argparse.Namespace,
+    source: SourceSpec,
+    values: bool = False,
+    compiler: Callable[..., Program] | None = None,
+) -> tuple[Program, list[Any] | None]:
+    """The compiled source, also one with open sizes, and its inputs where these do not follow from it."""
+    inputs = example_inputs(source, args.shapes, args.inputs, values, args.where)
+    options = options_of(args)
+    with working(f"compiling {source.name}"), user_code(*user_of(source)):
+        made = (compiler or compile)(source.compiled, *(inputs or ()), target=args.target, options=options)
+    return made, inputs
+
+
+def inputs_of(args: argparse.Namespace, source: SourceSpec) -> list[Any] | None:
+    """The inputs of a source with their values, at the sizes of `--at` where some are open; None for an .mlir file
+    whose inputs follow from @main. Nothing is compiled."""
+    inputs = example_inputs(source, args.shapes, args.inputs, True, args.where)
+    with user_code(*user_of(source)):
+        open_ = open_source_of(source.compiled, inputs or (), {}, args.target)
+    if open_ is not None:
+        sizes = open_.shapes.checked(open_.name, parse_at(args.at, open_))
+        return _drawn(open_.arguments(sizes)[0], True)
+    if args.at is not None:
+        raise _closed(source, args.at)
+    return inputs
+
+
+def _closed(source: SourceSpec, at: str) -> CliError:
+    return CliError(
+        f"{source.name} has no open sizes, which --at {at} is for: open some, as in --shapes 'f32[b,128]'"
+    )
+
+
+def parse_at(
+    text: str | None, program: DynamicProgram | OpenSource, but: str | None = None
+) -> dict[str, int]:
+    """The sizes that `--at b=4,s=128` says of a program; but: one that need not be there. Raises CliError."""
+    missing = [name for name in program.symbols if name != but]
+    if text is None:
+        if not missing:
+            return {}
+        sizes = ", ".join(program.symbols)
+        raise CliError(
+            f"{program.name} has open sizes: {sizes}; say which, as in --at {','.join(f'{n}=8' for n in missing)}"
+        )
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([^\W\d]\w*)\s*=\s*(-?\d+)\s*", part)
+        if match is None:
+            raise CliError(f"cannot read '{part.strip()}' in --at; write b=4,s=128")
+        if found.setdefault(match[1], int(match[2])) != int(match[2]):
+            raise CliError(f"--at says {match[1]}={found[match[1]]} and {match[1]}={match[2]}")
+    return found
+
+
+def _drawn(structs: Sequence[Any], values: bool) -> list[Any]:
+    """Arguments of these types: random ones where `values` count. Arrays stay, since sizes follow from them."""
+    import jax
+    import numpy as np
+
+    from ..dialects.dtypes import name_of_numpy
+
+    leaves, tree = jax.tree.flatten(list(structs))
+    if not values:
+        return list(structs)
+    plain = [i for i, v in enumerate(leaves) if not isinstance(v, np.ndarray) and not is_key(v)]
+    made = random_inputs([(tuple(leaves[i].shape), name_of_numpy(leaves[i].dtype)) for i in plain])
+    for i, array in zip(plain, made, strict=True):
+        leaves[i] = array
+    for i, leaf in enumerate(leaves):
+        if not isinstance(leaf, np.ndarray):
+            leaves[i] = jax.random.split(jax.random.key(SEED, impl=generator_of(leaf)), leaf.shape)
+    return jax.tree.unflatten(tree, leaves)
 
 
 def user_of(source: SourceSpec) -> tuple[Path | None, Callable[..., Any] | None]:
