@@ -146,6 +146,11 @@ class DynamicProgram(Program):
         )
 
     @property
+    def open_source(self) -> OpenSource:
+        """Where the program came from."""
+        return self._open
+
+    @property
     def name(self) -> str:
         """What messages call it."""
         return self._open.name

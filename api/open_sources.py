@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
@@ -21,7 +22,7 @@ from ..passes.errors import CompileError
 from .calls import parameters_of
 from .dynamic import Alternative, OpenSource
 from .parameters import INPUTS, Parameters, title_of
-from .shapes import OpenShapes, Shape, exported_shapes, is_symbolic
+from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic
 from .signature import Signature, is_key, types_of
 from .sources import Source, as_compile_error, called, content_of, main_inputs, origin_of, stage_of, tw_text
 from .specs import symbolic_shapes
@@ -178,14 +179,18 @@ def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None)
             count = int(np.prod([n for n in one.shape if n is not None], dtype=np.int64))
             names = [f"arg{i}"] if count == 1 else [f"arg{i}_{k}" for k in range(count)]
             deciding[i] = tuple(names)
-            symbols |= {n: Symbol(n) for n in names}
+            top = int(ml_dtypes.iinfo(numpy_dtype(one.dtype)).max)
+            symbols |= {n: Symbol(n, 0, min(top, LARGEST)) for n in names}
     shapes = OpenShapes(tuple(dims), symbols, (), deciding)
     name = Path(filename).name if filename else "program"
 
     def specialize(sizes: Sizes) -> Source:
         def lower() -> tuple[ModuleOp, Signature]:
             types = shapes.types(sizes)
-            values = {i: np.array([sizes[n] for n in names]) for i, names in deciding.items()}
+            values = {
+                i: np.array([sizes[n] for n in names], numpy_dtype(dims[i][1]))
+                for i, names in deciding.items()
+            }
             with as_compile_error():
                 made = convert_module(refine(module, [shape for shape, _ in types], values, name), machine)
             return made, Signature(main_inputs(made, name))

@@ -33,8 +33,8 @@ def build(
     source = find_source(args.source)
     program, inputs = compiled(args, source, values, compiler)
     if isinstance(program, DynamicProgram):
-        sizes = parse_at(args.at, program)
-        inputs = _drawn(program.arguments(sizes)[0], values)
+        sizes = parse_at(args.at, program.open_source)
+        inputs = _inputs_at(program.open_source, sizes, values)
         with working(f"compiling {source.name}"), user_code(*user_of(source)):
             program = program.at(sizes)
     elif args.at is not None:
@@ -67,8 +67,7 @@ def inputs_of(args: argparse.Namespace, source: SourceSpec) -> list[Any] | None:
     with user_code(*user_of(source)):
         open_ = open_source_of(source.compiled, inputs or (), {}, args.target)
     if open_ is not None:
-        sizes = open_.shapes.checked(open_.name, parse_at(args.at, open_))
-        return _drawn(open_.arguments(sizes)[0], True)
+        return _inputs_at(open_, parse_at(args.at, open_), True)
     if args.at is not None:
         raise _closed(source, args.at)
     return inputs
@@ -80,9 +79,7 @@ def _closed(source: SourceSpec, at: str) -> CliError:
     )
 
 
-def parse_at(
-    text: str | None, program: DynamicProgram | OpenSource, but: str | None = None
-) -> dict[str, int]:
+def parse_at(text: str | None, program: OpenSource, but: str | None = None) -> dict[str, int]:
     """The sizes that `--at b=4,s=128` says of a program; but: one that need not be there. Raises CliError."""
     missing = [name for name in program.symbols if name != but]
     if text is None:
@@ -102,23 +99,28 @@ def parse_at(
     return found
 
 
-def _drawn(structs: Sequence[Any], values: bool) -> list[Any]:
-    """Arguments of these types: random ones where `values` count. Arrays stay, since sizes follow from them."""
+def _inputs_at(source: OpenSource, sizes: dict[str, int], values: bool) -> list[Any]:
+    """Inputs for sizes: random ones where `values` count, and else their types. Those whose values are sizes have
+    these. Raises CompileError for sizes that the source does not take."""
     import jax
     import numpy as np
 
-    from ..dialects.dtypes import name_of_numpy
-
-    leaves, tree = jax.tree.flatten(list(structs))
+    sizes = source.shapes.checked(source.name, sizes)
+    given = list(source.arguments(sizes)[0])
     if not values:
-        return list(structs)
-    plain = [i for i, v in enumerate(leaves) if not isinstance(v, np.ndarray) and not is_key(v)]
-    made = random_inputs([(tuple(leaves[i].shape), name_of_numpy(leaves[i].dtype)) for i in plain])
-    for i, array in zip(plain, made, strict=True):
-        leaves[i] = array
-    for i, leaf in enumerate(leaves):
-        if not isinstance(leaf, np.ndarray):
-            leaves[i] = jax.random.split(jax.random.key(SEED, impl=generator_of(leaf)), leaf.shape)
+        return given
+    leaves, tree = jax.tree.flatten(given)
+    types = source.shapes.types(sizes)
+    open_ = [i for i, leaf in enumerate(leaves) if not isinstance(leaf, np.ndarray)]
+    plain = [i for i in open_ if not is_key(leaves[i])]
+    drawn = dict(zip(plain, random_inputs([types[i] for i in plain]), strict=True))
+    for i in open_:
+        leaf = leaves[i]
+        leaves[i] = (
+            drawn[i]
+            if i in drawn
+            else jax.random.split(jax.random.key(SEED, impl=generator_of(leaf)), leaf.shape)
+        )
     return jax.tree.unflatten(tree, leaves)
 
 

@@ -59,7 +59,7 @@ def sweep(args: argparse.Namespace) -> int:
     if symbol not in program.symbols:
         known = ", ".join(program.symbols)
         raise CliError(f"--sweep {args.sweep}: {source.name} has no size {symbol}; its sizes are {known}")
-    at = parse_at(args.at, program, symbol)
+    at = parse_at(args.at, program.open_source, symbol)
     if symbol in at:
         raise CliError(f"{symbol} is in --at and in --sweep: give it once")
     rows: list[SweepRow] = []
