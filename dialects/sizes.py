@@ -291,7 +291,7 @@ def _size_of(node: ast.expr, text: str, symbols: Names) -> Size:
             return Expr(number)
         case ast.Name(id=name):
             if name not in symbols:
-                raise SizeError(f"{text!r} has {name}, and there {_listed(symbols)}")
+                raise SizeError(f"there is no symbol {name}, which {text.strip()!r} has; {_listed(symbols)}")
             known = symbols[name]
             if isinstance(known, Expr):
                 return known
@@ -316,7 +316,7 @@ def _power(power: int, text: str) -> int:
 
 def _listed(symbols: Names) -> str:
     names = ", ".join(symbols)
-    return f"{'are' if len(symbols) > 1 else 'is'} {names}" if names else "are no symbols"
+    return f"there {'are' if len(symbols) > 1 else 'is'} {names}" if names else "there is none"
 
 
 # -- constraints -------------------------------------------------------------------------------------------
