@@ -138,7 +138,9 @@ def _extreme(kind: Literal["max", "min"], args: Sequence[Size]) -> Size:
     open_ = list(dict.fromkeys(a for a in args if a.terms))
     kept = [*open_, *([Expr(choose(numbers))] if numbers else [])]
     if len(kept) > 1:
-        kept = [a for a in kept if not any(b is not a and _beaten(kind, a, b) for b in kept)]
+        for a in tuple(kept):  # one after the other, since two may beat each other
+            if any(b is not a and _beaten(kind, a, b) for b in kept):
+                kept.remove(a)
     return kept[0] if len(kept) == 1 else Expr.of(Derived(kind, tuple(sorted(kept, key=str))))
 
 
