@@ -220,6 +220,8 @@ def verify(
     own |= {"bisect": bisect, "quick": quick, "progress": progress is not True, "against": against}
     own |= {"min_sqnr": min_sqnr}
     _check_own(source, args, {name: value not in (None, False) for name, value in own.items()}, "tw.verify")
+    if isinstance(program, DynamicProgram):
+        program = program.at(program.sizes(*args, **kwargs))
     quantized = options is not None and options.quantization is not None
     quantized = quantized or (program is not None and program.origin.twin is not None)
     if min_sqnr is not None and not (quantized and math.isfinite(min_sqnr)):
@@ -252,8 +254,6 @@ def _verify(
     """`verify`, which tells `progress` of each step."""
     from ..verification.run import verify_module as run_verification
 
-    if isinstance(program, DynamicProgram):
-        program = program.at(program.sizes(*args, **kwargs))
     origin = (
         program.origin
         if program is not None
