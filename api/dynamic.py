@@ -301,5 +301,5 @@ class DynamicProgram(Program):
             raise CompileError(f"{self.name} is not made of variants: compile a tw.variants")
         found = self._open.alternatives(sizes)
         if not any(a.holds for a in found):
-            self._open.specialize(sizes).lower()  # which says so
+            self._open.specialize(sizes)  # which says so
         return found

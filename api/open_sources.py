@@ -100,22 +100,19 @@ def _of_function(
         args, kwargs = jax.tree.unflatten(tree, structs(sizes))
         return replace(origin_of(fn, args, kwargs, target), name=name, places=call.places or None)
 
+    def specialize(sizes: Sizes) -> Source:
+        if made is None:
+            return source_at(call.fn, sizes)
+        return source_at(made.functions[made.chosen(*jax.tree.unflatten(tree, structs(sizes)))], sizes)
+
     def alternatives(sizes: Sizes) -> list[Alternative]:
         assert made is not None
         held, _ = made.holding(*jax.tree.unflatten(tree, structs(sizes)))
         rows = zip(made.names, made.guards, held, made.functions, strict=True)
         return [Alternative(n, guard, bool(holds), source_at(fn, sizes)) for n, guard, holds, fn in rows]
 
-    fn = call.fn if made is None else made
-    return OpenSource(
-        name,
-        shapes,
-        lambda sizes: source_at(fn, sizes),
-        tree,
-        parameters,
-        structs,
-        None if made is None else alternatives,
-    )
+    variants = None if made is None else alternatives
+    return OpenSource(name, shapes, specialize, tree, parameters, structs, variants)
 
 
 def _of_export(exported: Any, target: str | None) -> OpenSource | None:
