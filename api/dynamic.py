@@ -22,7 +22,7 @@ from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .signature import Signature
 from .sources import Source
-from .variants import Choice, Choices
+from .variants import Choices, PricedVariant
 
 _OF_VERSIONS = frozenset({"_source", "_module", "_executables", "_report", "_simulation", "donations"})
 """What a version has and a program of open sizes has not."""
@@ -280,7 +280,7 @@ class DynamicProgram(Program):
         Raises CompileError as `choice` does.
         """
         sizes = {**(at or {}), **named}
-        rows: list[Choice] = []
+        rows: list[PricedVariant] = []
         for a in self._alternatives(sizes):
             chosen, report, problem = a.holds and not any(row.chosen for row in rows), None, ""
             try:
@@ -292,7 +292,7 @@ class DynamicProgram(Program):
                 ValueError,
             ) as error:  # what JAX says of a function that does not take such shapes
                 problem = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-            rows.append(Choice(a.name, a.guard, a.holds, chosen, report, problem))
+            rows.append(PricedVariant(a.name, a.guard, a.holds, chosen, report, problem))
         return Choices(self._open.shapes.checked(self.name, sizes), tuple(rows))
 
     def _alternatives(self, at: Mapping[str, int]) -> Sequence[Alternative]:

@@ -163,7 +163,7 @@ def _always(guard: Sequence[Constraint]) -> bool | None:
 
 
 @dataclass(frozen=True)
-class Choice:
+class PricedVariant:
     """A variant at given sizes: its guard, whether that holds, whether it is the one that is chosen, and what it would
     cost; or the reason why it cannot be compiled for these sizes."""
 
@@ -190,10 +190,10 @@ class Choices:
     """What each variant costs at given sizes. Its text is a table: * is chosen, - has a guard that does not hold."""
 
     sizes: dict[str, int]
-    rows: tuple[Choice, ...]
+    rows: tuple[PricedVariant, ...]
 
     @property
-    def chosen(self) -> Choice:
+    def chosen(self) -> PricedVariant:
         """The variant that the program uses at these sizes."""
         return next(row for row in self.rows if row.chosen)
 

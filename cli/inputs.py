@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator, Sequence
@@ -87,11 +88,22 @@ def _open_inputs(source: SourceSpec, specs: Sequence[OpenSpec], shapes: str, whe
         raise CliError(
             f"--shapes {shapes}: open dimensions of an .mlir program are those that it writes as ?"
         )
-    constraints = [c.strip() for c in (where or "").split(",") if c.strip()]
+    constraints = [] if where is None else _constraints(where)
     made = symbolic_shapes([dims for dims, _ in specs], constraints, "--where" if constraints else "--shapes")
     return [
         jax.ShapeDtypeStruct(shape, numpy_dtype(dtype)) for shape, (_, dtype) in zip(made, specs, strict=True)
     ]
+
+
+def _constraints(text: str) -> list[str]:
+    """`s <= 2048, mod(s, 8) == 0` as constraints."""
+    try:
+        listed = ast.parse(f"({text},)", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        listed = None
+    if not isinstance(listed, ast.Tuple):
+        raise CliError(f"cannot read --where {text}; write 's <= 2048, mod(s, 8) == 0'")
+    return [ast.unparse(node) for node in listed.elts]
 
 
 def check_takes(source: SourceSpec, args: Sequence[Any]) -> None:

@@ -245,7 +245,7 @@ def test_python(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("report n.py:f --shapes f32[4] --schedule a:ub=1;a:ub=2", "schedule: kernel a is given twice"),
         ("report n.py:f --shapes f32[4] --schedule tile=4x", "tile must be positive integers, as in 8x512"),
         ("run n.mlir --against n.py:g", "n.py:g does not take 1 input: missing a required argument: 'y'"),
-        ("run dynamic.mlir", "'func.func' (dynamic.mlir:1) has the dynamic shape tensor<?xf32>"),
+        ("run dynamic.mlir", "dynamic.mlir has open sizes: arg0_0; say which, as in --at arg0_0=8"),
         ("run twice.mlir", "twice.mlir: 'builtin.module' Redefinition of symbol"),
         ("ops ADD", "StableHLO has no op ADD; did you mean add"),
     ],
