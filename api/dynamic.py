@@ -10,6 +10,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..backends.html import folded_html
 from ..backends.report import Report
 from ..backends.simulator import Simulation
 from ..dialects.affine import Symbol
@@ -188,6 +189,18 @@ class DynamicProgram(Program):
             f"<tilewright.DynamicProgram {self.name}({inputs}): {count} version{'s' * (count != 1)} "
             f"for {self.machine.name}>"
         )
+
+    def _repr_html_(self) -> str:
+        """The open sizes, what must hold of them, and the versions, for notebooks."""
+        sizes = [
+            f"{s.name}: {f'at least {s.lower}' if s.upper is None else f'{s.lower} to {s.upper}'}"
+            for s in self.symbols.values()
+        ]
+        versions = [
+            ", ".join(f"{n} = {v}" for n, v in zip(self.symbols, key, strict=True)) for key in self._versions
+        ]
+        lines = [*sizes, *self.constraints, *(f"version for {version}" for version in versions)]
+        return folded_html(repr(self), "\n".join(lines))
 
     # -- sizes ---------------------------------------------------------------------------------------------
 

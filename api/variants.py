@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..backends.html import table_html
 from ..backends.report import Report
 from ..dialects.dtypes import name_of_numpy
 from ..dialects.sizes import Constraint, Names, Size, SizeError, Sizes, fixed, parse_guard, parse_size
@@ -162,6 +163,9 @@ def _always(guard: Sequence[Constraint]) -> bool | None:
     return False if False in every else None if None in every else True
 
 
+_HEADER = ("", "variant", "guard", "us", "bytes", "joules", "")
+
+
 @dataclass(frozen=True)
 class PricedVariant:
     """A variant at given sizes: its guard, whether that holds, whether it is the one that is chosen, and what it would
@@ -197,11 +201,19 @@ class Choices:
         """The variant that the program uses at these sizes."""
         return next(row for row in self.rows if row.chosen)
 
+    def _repr_html_(self) -> str:
+        """The table, for notebooks."""
+        return table_html(self._title, _HEADER, [row.cells for row in self.rows])
+
+    @property
+    def _title(self) -> str:
+        return ", ".join(f"{n} = {v}" for n, v in self.sizes.items())
+
     def __str__(self) -> str:
-        lines = [("", "variant", "guard", "us", "bytes", "joules", ""), *(row.cells for row in self.rows)]
+        lines = [_HEADER, *(row.cells for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         shown = ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-        return "\n".join([", ".join(f"{n} = {v}" for n, v in self.sizes.items()), *shown])
+        return "\n".join([self._title, *shown])
 
 
 def variants(pairs: Sequence[tuple[str | None, Callable[..., Any]]], dims: Specs = None) -> Variants:

@@ -196,6 +196,7 @@ def test_versions_are_kept_and_the_oldest_dropped() -> None:
     assert len(program.versions) == VERSIONS_KEPT
     assert (1,) in program.versions
     assert (2,) not in program.versions
+    assert "b: at least 1\nversion for b = 3\n" in program._repr_html_()
     assert repr(program).startswith("<tilewright.DynamicProgram added(x f32[b]): 64 versions for ")
 
 

@@ -66,6 +66,7 @@ def test_all_variants_are_priced() -> None:
     lines = str(found).splitlines()
     assert lines[0] == "b = 1, s = 256"
     assert [line.split()[:2] for line in lines[2:]] == [["-", "dense"], ["*", "blocked"], ["dense", "always"]]
+    assert "mod(s, 64) == 0 and b &gt;= 1" in found._repr_html_()
     missing = program.choices({"b": 1, "s": 100}).rows[1]
     assert missing.report is None
     assert missing.problem.startswith("TypeError: cannot reshape array of shape (1, 100, 16)")
