@@ -49,8 +49,9 @@ def compile(
             `jax.jit(f).lower(x)`, `jax.jit(f).trace(x)` or a `jax.export.Exported`. StableHLO, or one of our levels,
             as text or bytes; the path of an `.mlir` file of those; or `model.tw`, `model.tw:fn`.
         *args: Example arguments of a function: pytrees of arrays of any shape, numbers and `jax.ShapeDtypeStruct`s.
-            Only their shapes and dtypes count; the program takes arguments of the same. For a `.tw` file with
-            symbolic dimensions, its inputs; for what JAX has lowered nothing, or arguments of the same types.
+            Only their shapes and dtypes count; the program takes arguments of the same, or of all sizes where shapes
+            are symbolic (`jax.export.symbolic_shape`). For files nothing, or inputs that say the sizes of open
+            dimensions; for what JAX has lowered nothing, or arguments of the same types.
         target: A chip that `tilewright machines` lists, or the path of a machine's `.toml` file. None: the target
             of the module in `source`, else `ascend-910b1`.
         options: Memory mode, checks, pinned schedule, host calls, donated arguments, precision.
@@ -58,7 +59,8 @@ def compile(
             is passed by position, or bound by a `functools.partial`.
 
     Returns:
-        The program: `program(*args)` computes values, `program.report()` has microseconds, joules and bytes.
+        The program: `program(*args)` computes values, `program.report()` has microseconds, joules and bytes. A
+            `DynamicProgram` where dimensions are open.
 
     Raises:
         CompileError: The program cannot be compiled, arguments do not fit, or options make no sense.
