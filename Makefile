@@ -50,7 +50,8 @@ test-all: $(STAMP)
 	$(QUANTIZED)/test_chains.py --programs 60 --first $(SEED) --bytes-every 3
 	$(QUANTIZED)/test_stored_chains.py --programs 60 --first $(SEED) --bytes-every 3
 	$(BIN)/python tests/faults/campaign.py --each 2 --host 4 --random 8 --fuzz 12 --jobs $(JOBS)
-	$(if $(wildcard ../shared/conformance/suite_loader.py),$(BIN)/python tests/conformance/run_conformance.py --bytes-every 4,\
+	$(if $(wildcard ../shared/conformance/suite_loader.py),$(BIN)/python tests/conformance/run_conformance.py --bytes-every 4 && \
+		$(BIN)/python tests/conformance/run_dynamic.py --bytes-every 4,\
 		@echo "no ../shared/conformance: its programs are left out")
 
 # One-line mutants of the compiler: MUTANTS="--count 20 --only passes/npu"
@@ -81,6 +82,7 @@ calibration: $(STAMP)
 
 conformance: $(STAMP)
 	$(BIN)/python tests/conformance/run_conformance.py
+	$(BIN)/python tests/conformance/run_dynamic.py
 
 fuzz-tw: $(STAMP)
 	PYTHONPATH=tests/frontends $(BIN)/python tests/frontends/fuzz_tw.py

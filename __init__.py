@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .api.jitted import jit
     from .api.program import CompileError, Options, Program
     from .api.sources import ProgramSource
+    from .api.variants import variants
     from .backends.simulator.errors import SimulationError
     from .frontends.custom import custom_call
     from .machine import Machine, MachineError
@@ -50,6 +51,7 @@ __all__ = [
     "pruning",
     "quantize",
     "training",
+    "variants",
     "verify",
 ]
 
@@ -85,6 +87,7 @@ def __getattr__(name: str) -> Any:
         **dict.fromkeys(("compile", "verify"), ".api.compiling"),
         "DynamicProgram": ".api.dynamic",
         "custom_call": ".frontends.custom",
+        "variants": ".api.variants",
         "fake_quant": ".quantization.fake",
         "Verification": ".verification.results",
     }

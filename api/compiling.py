@@ -19,13 +19,13 @@ from ..verification.results import Progress, Verification
 from .calls import Call
 from .donation import donate_inputs
 from .dynamic import DynamicProgram
-from .open_sources import open_source_of
+from .open_sources import open_source_of, sized_origin
 from .packing import compile_packed
 from .parameters import Parameters, title_of
 from .program import Lowering, Options, Program, compile_source, run_passes
 from .quantized import module_values, quantized_source
 from .signature import CompileError, Signature, check_twin, physical
-from .sources import ProgramSource, Source, as_compile_error, called, main_results, origin_of
+from .sources import ProgramSource, Source, as_compile_error, called, main_results
 
 BAR_SECONDS = 2.0
 """A verification that takes longer shows how far it is."""
@@ -49,8 +49,9 @@ def compile(
             `jax.jit(f).lower(x)`, `jax.jit(f).trace(x)` or a `jax.export.Exported`. StableHLO, or one of our levels,
             as text or bytes; the path of an `.mlir` file of those; or `model.tw`, `model.tw:fn`.
         *args: Example arguments of a function: pytrees of arrays of any shape, numbers and `jax.ShapeDtypeStruct`s.
-            Only their shapes and dtypes count; the program takes arguments of the same. For a `.tw` file with
-            symbolic dimensions, its inputs; for what JAX has lowered nothing, or arguments of the same types.
+            Only their shapes and dtypes count; the program takes arguments of the same, or of all sizes where shapes
+            are symbolic (`jax.export.symbolic_shape`). For files nothing, or inputs that say the sizes of open
+            dimensions; for what JAX has lowered nothing, or arguments of the same types.
         target: A chip that `tilewright machines` lists, or the path of a machine's `.toml` file. None: the target
             of the module in `source`, else `ascend-910b1`.
         options: Memory mode, checks, pinned schedule, host calls, donated arguments, precision.
@@ -58,7 +59,8 @@ def compile(
             is passed by position, or bound by a `functools.partial`.
 
     Returns:
-        The program: `program(*args)` computes values, `program.report()` has microseconds, joules and bytes.
+        The program: `program(*args)` computes values, `program.report()` has microseconds, joules and bytes. A
+            `DynamicProgram` where dimensions are open.
 
     Raises:
         CompileError: The program cannot be compiled, arguments do not fit, or options make no sense.
@@ -87,9 +89,11 @@ def compile_with(
     open_ = open_source_of(source, args, kwargs, target)
     if open_ is not None:
         if options.weights is not None:
-            raise CompileError(f"{open_.name}: weights= is for programs whose sizes are known: give example arguments")
+            raise CompileError(
+                f"{open_.name}: weights= is for programs whose sizes are known: give example arguments"
+            )
         return DynamicProgram(open_, partial(_version, lowering, target, options), target, options)
-    origin = _chosen(origin_of(source, args, kwargs, target), options, target)
+    origin = _chosen(sized_origin(source, args, kwargs, target), options, target)
     if options.weights is not None:
         return compile_packed(lowering, origin, target, options)
     return compile_source(lowering, origin, target, options)
@@ -152,7 +156,7 @@ def lower(
 ) -> tuple[ModuleOp, list[Any]]:
     """A source's module for a target before any pass, and its arguments as the flat inputs of @main. Raises
     CompileError."""
-    origin = _chosen(origin_of(source, args, kwargs, target), options or Options(), target)
+    origin = _chosen(sized_origin(source, args, kwargs, target), options or Options(), target)
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
     call = called(source, args, kwargs)
@@ -218,6 +222,8 @@ def verify(
     own |= {"bisect": bisect, "quick": quick, "progress": progress is not True, "against": against}
     own |= {"min_sqnr": min_sqnr}
     _check_own(source, args, {name: value not in (None, False) for name, value in own.items()}, "tw.verify")
+    if isinstance(program, DynamicProgram):
+        program = program.at(program.sizes(*args, **kwargs))
     quantized = options is not None and options.quantization is not None
     quantized = quantized or (program is not None and program.origin.twin is not None)
     if min_sqnr is not None and not (quantized and math.isfinite(min_sqnr)):
@@ -228,7 +234,9 @@ def verify(
     if not progress:
         return _verify(*given, None, against, min_sqnr)
     with showing("verifying", BAR_SECONDS) as say:
-        return _verify(*given, lambda what, done, steps: say(f"verifying: {what}", done, steps), against, min_sqnr)
+        return _verify(
+            *given, lambda what, done, steps: say(f"verifying: {what}", done, steps), against, min_sqnr
+        )
 
 
 def _verify(
@@ -251,7 +259,7 @@ def _verify(
     origin = (
         program.origin
         if program is not None
-        else _chosen(origin_of(source, args, kwargs, target), options, target)
+        else _chosen(sized_origin(source, args, kwargs, target), options, target)
     )
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
@@ -262,7 +270,9 @@ def _verify(
     compared = _references(origin, flat, call, against, args, kwargs)
     if least is not None and (compared.reference is None or stages is not None):
         why = "passes of your own are run" if stages is not None else "it calls the host"
-        raise CompileError(f"{name}: min_sqnr is measured on the compiled program beside its twin in JAX, and {why}")
+        raise CompileError(
+            f"{name}: min_sqnr is measured on the compiled program beside its twin in JAX, and {why}"
+        )
     given = compared.reference if compared.original is None else compared.original
     if against is not None and given is not None:
         check_twin(name, main_results(module), title_of(against), given)

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..backends.html import folded_html
 from ..backends.report import Report
 from ..backends.simulator import Simulation
 from ..dialects.affine import Symbol
+from ..dialects.dtypes import numpy_dtype
 from ..dialects.sizes import Sizes
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.errors import CompileError
-from .parameters import Parameters
+from .parameters import Arguments, Parameters
 from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .signature import Signature
 from .sources import Source
+from .variants import Choices, PricedVariant
 
 _OF_VERSIONS = frozenset({"_source", "_module", "_executables", "_report", "_simulation", "donations"})
 """What a version has and a program of open sizes has not."""
@@ -29,11 +33,22 @@ VERSIONS_KEPT = 64
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """A variant of a program (`tw.variants`) for given sizes: its guard, whether that holds, and its source."""
+
+    name: str
+    guard: str | None
+    holds: bool
+    source: Source
+
+
+@dataclass(frozen=True)
 class OpenSource:
     """Where a program with open dimensions came from.
 
     shapes: its inputs. specialize: the source for given sizes. in_tree, parameters: how it is called, as `Signature`
-    has it.
+    has it. structs: the types of its flat inputs for given sizes, where they are not plain arrays. alternatives: its
+    variants for given sizes, where it is made of some.
     """
 
     name: str
@@ -41,6 +56,61 @@ class OpenSource:
     specialize: Callable[[Sizes], Source]
     in_tree: Any = None
     parameters: Parameters = field(default_factory=Parameters)
+    structs: Callable[[Sizes], list[Any]] | None = None
+    alternatives: Callable[[Sizes], Sequence[Alternative]] | None = None
+
+    @property
+    def symbols(self) -> Mapping[str, Symbol]:
+        """The open sizes by name, with their bounds."""
+        return self.shapes.symbols
+
+    @cached_property
+    def signature(self) -> Signature:
+        """What it takes, without shapes."""
+        blank = tuple(((), dtype) for _, dtype in self.shapes.inputs)
+        return Signature(blank, self.in_tree, parameters=self.parameters)
+
+    def sizes(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, int]:
+        """The sizes that the arguments of a call have. Raises CompileError where they do not fit."""
+        import numpy as np
+
+        leaves = self.signature.leaves(self.name, args, kwargs)
+        shapes = [tuple(np.shape(v)) for v in leaves]
+        values = {i: self._value(i, leaves[i]) for i in self.shapes.deciding}
+        places = [self.signature.place(i) for i in range(len(leaves))]
+        return dict(self.shapes.solve(self.name, places, shapes, values))
+
+    def _value(self, i: int, leaf: Any) -> Any:
+        """The value of an input that decides sizes."""
+        import numpy as np
+
+        try:
+            value = np.asarray(leaf)
+        except TypeError:
+            value = np.zeros((), np.float64)
+        count = len(self.shapes.deciding[i])
+        if value.dtype.kind not in "iu" or value.size != count:
+            numbers = "a whole number" if count == 1 else f"{count} whole numbers"
+            raise CompileError(
+                f"{self.signature.place(i)} of {self.name} must be {numbers}: sizes depend on its value"
+            )
+        return value
+
+    def arguments(self, sizes: Sizes) -> Arguments:
+        """Arguments of a call with these sizes: jax.ShapeDtypeStructs, and arrays where values are sizes."""
+        import jax
+        import numpy as np
+
+        types = self.shapes.types(sizes)
+        flat: list[Any] = (
+            self.structs(sizes)
+            if self.structs is not None
+            else [jax.ShapeDtypeStruct(shape, numpy_dtype(dtype)) for shape, dtype in types]
+        )
+        for i, names in self.shapes.deciding.items():
+            shape, dtype = types[i]
+            flat[i] = np.array([sizes[n] for n in names], numpy_dtype(dtype)).reshape(shape)
+        return (tuple(flat), {}) if self.in_tree is None else jax.tree.unflatten(self.in_tree, flat)
 
 
 class DynamicProgram(Program):
@@ -62,8 +132,7 @@ class DynamicProgram(Program):
         self.target, self.options = target or DEFAULT_TARGET, options
         self.machine = Machine.load(self.target)
         self._versions: OrderedDict[tuple[int, ...], Program] = OrderedDict()
-        blank = tuple(((), dtype) for _, dtype in origin.shapes.inputs)
-        self._signature = Signature(blank, origin.in_tree, parameters=origin.parameters)
+        self._signature = origin.signature
 
     def __getattr__(self, attribute: str) -> Any:
         """What only a version has. Raises CompileError, and AttributeError for what no program has."""
@@ -78,6 +147,11 @@ class DynamicProgram(Program):
         )
 
     @property
+    def open_source(self) -> OpenSource:
+        """Where the program came from."""
+        return self._open
+
+    @property
     def name(self) -> str:
         """What messages call it."""
         return self._open.name
@@ -85,7 +159,7 @@ class DynamicProgram(Program):
     @property
     def symbols(self) -> Mapping[str, Symbol]:
         """The open sizes by name, with their bounds."""
-        return self._open.shapes.symbols
+        return self._open.symbols
 
     @property
     def constraints(self) -> tuple[str, ...]:
@@ -116,6 +190,18 @@ class DynamicProgram(Program):
             f"for {self.machine.name}>"
         )
 
+    def _repr_html_(self) -> str:
+        """The open sizes, what must hold of them, and the versions, for notebooks."""
+        sizes = [
+            f"{s.name}: {f'at least {s.lower}' if s.upper is None else f'{s.lower} to {s.upper}'}"
+            for s in self.symbols.values()
+        ]
+        versions = [
+            ", ".join(f"{n} = {v}" for n, v in zip(self.symbols, key, strict=True)) for key in self._versions
+        ]
+        lines = [*sizes, *self.constraints, *(f"version for {version}" for version in versions)]
+        return folded_html(repr(self), "\n".join(lines))
+
     # -- sizes ---------------------------------------------------------------------------------------------
 
     def sizes(self, /, *args: Any, **kwargs: Any) -> dict[str, int]:
@@ -123,29 +209,15 @@ class DynamicProgram(Program):
 
         Raises CompileError where they do not fit together, or break a bound or a constraint.
         """
-        import numpy as np
+        return self._open.sizes(args, kwargs)
 
-        leaves = self._signature.leaves(self.name, args, kwargs)
-        shapes = [tuple(np.shape(v)) for v in leaves]
-        values = {i: self._value(i, leaves[i]) for i in self._open.shapes.deciding}
-        places = [self._signature.place(i) for i in range(len(leaves))]
-        return dict(self._open.shapes.solve(self.name, places, shapes, values))
+    def arguments(self, at: Mapping[str, int] | None = None, /, **named: int) -> Arguments:
+        """Arguments, by position and by keyword, that have given sizes: `arguments(b=4, s=128)`. They are
+        jax.ShapeDtypeStructs, and arrays where values are sizes.
 
-    def _value(self, i: int, leaf: Any) -> Any:
-        """The value of an input that decides sizes."""
-        import numpy as np
-
-        try:
-            value = np.asarray(leaf)
-        except TypeError:
-            value = np.zeros((), np.float64)
-        count = len(self._open.shapes.deciding[i])
-        if value.dtype.kind not in "iu" or value.size != count:
-            numbers = "a whole number" if count == 1 else f"{count} whole numbers"
-            raise CompileError(
-                f"{self._signature.place(i)} of {self.name} must be {numbers}: sizes depend on its value"
-            )
-        return value
+        Raises CompileError as `at` does.
+        """
+        return self._open.arguments(self._open.shapes.checked(self.name, {**(at or {}), **named}))
 
     def at(self, sizes: Mapping[str, int] | None = None, /, **named: int) -> Program:
         """The version for given sizes, compiled where there is none yet: `at(b=4, s=128)` or `at({"b": 4, "s": 128})`.
@@ -205,3 +277,42 @@ class DynamicProgram(Program):
         for sizes in every:
             self._open.shapes.checked(self.name, sizes)
         return ((sizes[symbol], self.at(sizes).report()) for sizes in every)
+
+    # -- variants ------------------------------------------------------------------------------------------
+
+    def choice(self, at: Mapping[str, int] | None = None, /, **named: int) -> str:
+        """The name of the variant (`tw.variants`) that is used at given sizes: `choice(b=4, s=128)`.
+
+        Raises CompileError as `at` does, and for a program that is not compiled from variants.
+        """
+        return next(a.name for a in self._alternatives({**(at or {}), **named}) if a.holds)
+
+    def choices(self, at: Mapping[str, int] | None = None, /, **named: int) -> Choices:
+        """What each variant costs at given sizes: a report for each that can be compiled for them, chosen or not.
+
+        Raises CompileError as `choice` does.
+        """
+        sizes = {**(at or {}), **named}
+        rows: list[PricedVariant] = []
+        for a in self._alternatives(sizes):
+            chosen, report, problem = a.holds and not any(row.chosen for row in rows), None, ""
+            try:
+                report = (self.at(sizes) if chosen else self._compile(a.source)).report()
+            except CompileError as error:
+                problem = str(error)
+            except (
+                TypeError,
+                ValueError,
+            ) as error:  # what JAX says of a function that does not take such shapes
+                problem = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            rows.append(PricedVariant(a.name, a.guard, a.holds, chosen, report, problem))
+        return Choices(self._open.shapes.checked(self.name, sizes), tuple(rows))
+
+    def _alternatives(self, at: Mapping[str, int]) -> Sequence[Alternative]:
+        sizes = self._open.shapes.checked(self.name, at)
+        if self._open.alternatives is None:
+            raise CompileError(f"{self.name} is not made of variants: compile a tw.variants")
+        found = self._open.alternatives(sizes)
+        if not any(a.holds for a in found):
+            self._open.specialize(sizes)  # which says so
+        return found

@@ -16,10 +16,12 @@ from .parameters import Arguments, Parameters, check_binds, title_of
 from .program import CompileError, Options, Program
 from .signature import not_an_array
 from .sources import Recompiling
+from .specs import ArgumentSpecs, Dims, Specs, symbolic_shapes
 
 
 class Jitted(Recompiling):
-    """A function, or a method, compiled for a target by structure, shape and dtype of its arguments.
+    """A function, or a method, compiled for a target by structure, shape and dtype of its arguments; where some of
+    their dimensions are `dynamic`, once for all sizes of these.
 
     Arguments are pytrees of arrays. Static ones are Python values that the function sees as they are; each new value
     compiles anew, and they have to be hashable. The object of a method is an argument: a pytree where JAX knows it as
@@ -34,6 +36,8 @@ class Jitted(Recompiling):
         static_argnums: Sequence[int],
         static_argnames: Sequence[str],
         donated: Sequence[int | str] = (),
+        dynamic: Specs = None,
+        constraints: Sequence[str] = (),
     ) -> None:
         functools.update_wrapper(self, fn)
         self._fn, self._title, self.target, self.options = fn, title_of(fn), target, options
@@ -46,6 +50,9 @@ class Jitted(Recompiling):
         for both in sorted(self._names & self._donated_names):
             raise CompileError(f"argument {both!r} of {self._title} cannot be static and donated")
         self._programs: dict[Hashable, Program] = {}
+        self._dynamic, self._constraints = None, tuple(constraints)
+        if dynamic is not None:
+            self._dynamic = ArgumentSpecs(self._title, "dynamic", Parameters.of(fn), dynamic)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the npu level. Raises CompileError for arguments that cannot be compiled, and inside jax.grad, jax.vmap
@@ -93,6 +100,9 @@ class Jitted(Recompiling):
             kinds = tuple(map(_kind, leaves))
         except (TypeError, OverflowError):
             raise self._no_array(call) from None
+        dims = None if self._dynamic is None else self._dynamic.dims(call.args, call.kwargs, call.places)
+        if dims is not None:
+            kinds = tuple(_open_kind(*pair) for pair in zip(kinds, dims, strict=True))
         # 1, 1.0 and True are equal, and not alike
         free = {*call.places}
         static = tuple((i, type(v), v) for i, v in enumerate(args) if i not in free)
@@ -103,9 +113,23 @@ class Jitted(Recompiling):
             donate = [n for n, i in enumerate(call.places) if i in self._donated]
             by_name = [k for k in call.kwargs if k in self._donated_names]
             options = replace(self.options or Options(), donate=(*donate, *by_name))
-            found = compile(call.fn, *call.args, target=self.target, options=options, **call.kwargs)
+            args, kwargs = given if dims is None else self._symbolic(call, [kind[0] for kind in kinds])
+            found = compile(call.fn, *args, target=self.target, options=options, **kwargs)
             self._programs[key] = found
         return found, given
+
+    def _symbolic(self, call: Call, dims: Sequence[Dims]) -> Arguments:
+        """The arguments of a call with symbolic shapes, where dimensions are open."""
+        import jax
+
+        leaves, tree = jax.tree.flatten((call.args, call.kwargs))
+        shapes = symbolic_shapes(dims, self._constraints, f"dynamic_constraints of {self._title}")
+        types = [leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf) for leaf in leaves]
+        made = [
+            jax.ShapeDtypeStruct(shape, t.dtype, weak_type=bool(t.weak_type))
+            for shape, t in zip(shapes, types, strict=True)
+        ]
+        return jax.tree.unflatten(tree, made)
 
     def _no_array(self, call: Call) -> CompileError:
         """Says which argument of a call is no array."""
@@ -121,7 +145,17 @@ class Jitted(Recompiling):
         raise AssertionError("all are arrays")
 
 
-def _kind(leaf: Any) -> tuple[tuple[int, ...], str, bool]:
+Kind = tuple[Dims, str, bool]
+"""Shape, dtype and whether it is weak."""
+
+
+def _open_kind(kind: Kind, dims: Dims) -> Kind:
+    """The same for all sizes of the dimensions that are open."""
+    shape, dtype, weak = kind
+    return tuple(n if d is None else d for n, d in zip(shape, dims, strict=True)), dtype, weak
+
+
+def _kind(leaf: Any) -> Kind:
     """Shape, dtype and whether it is weak, as a Python scalar's is. Raises TypeError and OverflowError."""
     import jax
 
@@ -192,6 +226,8 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     donate_argnums: int | Sequence[int] = (),
     donate_argnames: str | Sequence[str] = (),
+    dynamic: Specs = None,
+    dynamic_constraints: str | Sequence[str] = (),
 ) -> Any:
     """Decorator: compiles a function or method on its first call for each structure, shape and dtype of its arguments.
 
@@ -208,14 +244,19 @@ def jit(
         donate_argnums: As in `jax.jit`, positions of arguments whose memory the program may reuse. JAX arrays passed
             there are deleted.
         donate_argnames: The same by name.
+        dynamic: Which dimensions are open, so that one program is for all their sizes. As
+            `jax.export.symbolic_args_specs` takes them, a text for each argument or a pytree of texts, None for fixed
+            shapes: `("b, 128", None)`; one text for all arguments; or texts by name, `{"x": "b, 8*s, ..."}`. `_` and
+            `...` are dimensions as the arrays have them.
+        dynamic_constraints: What holds of these sizes: `("b <= 64", "mod(s, 8) == 0")`.
 
     Returns:
         A callable that takes the arguments of `fn`. Its `program(*args, **kwargs)` returns the `Program` for these
-            arguments, and `programs` all of them.
+            arguments, a `DynamicProgram` where dimensions are open, and `programs` all of them.
 
     Raises:
-        CompileError: A static or donated argument does not exist; in a call, arguments cannot be compiled, or the
-            call is inside `jax.grad`, `jax.vmap` or `jax.jit`.
+        CompileError: A static, donated or dynamic argument does not exist; in a call, arguments cannot be compiled,
+            sizes do not fit together or break a constraint, or the call is inside `jax.grad`, `jax.vmap` or `jax.jit`.
         MachineError: The target is unknown.
     """
     if fn is None:
@@ -227,10 +268,17 @@ def jit(
             static_argnames=static_argnames,
             donate_argnums=donate_argnums,
             donate_argnames=donate_argnames,
+            dynamic=dynamic,
+            dynamic_constraints=dynamic_constraints,
         )
     also = () if options is None else _tuple(options.donate)
     donated = (*_tuple(donate_argnums), *_tuple(donate_argnames), *also)
-    return Jitted(fn, target, options, _tuple(static_argnums), _tuple(static_argnames), donated)
+    static = _tuple(static_argnums), _tuple(static_argnames)
+    if dynamic is None and dynamic_constraints:
+        raise CompileError(
+            f"tw.jit of {title_of(fn)}: dynamic_constraints are about sizes that dynamic= opens"
+        )
+    return Jitted(fn, target, options, *static, donated, dynamic, _tuple(dynamic_constraints))
 
 
 def _tuple(which: Any) -> tuple[Any, ...]:

@@ -6,24 +6,30 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.affine import Expr, Symbol
 from ..dialects.dtypes import name_of_numpy, numpy_dtype
-from ..dialects.sizes import SizeError, Sizes, fixed, parse_size
+from ..dialects.sizes import Size, SizeError, Sizes, fixed, parse_size, size_text
 from ..frontends import is_stablehlo
 from ..frontends.text import find_tw
 from ..machine import Machine
 from ..passes.errors import CompileError
 from .calls import parameters_of
-from .dynamic import OpenSource
+from .dynamic import Alternative, OpenSource
 from .parameters import INPUTS, Parameters, title_of
-from .shapes import OpenShapes, Shape, exported_shapes, is_symbolic
+from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic
 from .signature import Signature, is_key, types_of
 from .sources import Source, as_compile_error, called, content_of, main_inputs, origin_of, stage_of, tw_text
+from .specs import symbolic_shapes
+from .variants import Variants
+
+if TYPE_CHECKING:
+    from ..frontends.text.frontend import TwParameters
 
 
 def open_source_of(
@@ -31,8 +37,9 @@ def open_source_of(
 ) -> OpenSource | None:
     """The source that `compile` is given, where it has open dimensions; None for all others.
 
-    These are symbolic shapes among the example arguments of a function; without arguments, a `jax.export.Exported`
-    with symbolic shapes, StableHLO with `?` in its inputs, and a `.tw` function with symbolic dimensions.
+    These are symbolic shapes among the example arguments of a function, also one of a `.tw` file; without arguments,
+    a `jax.export.Exported` with symbolic shapes, StableHLO with `?` in its inputs, and a `.tw` function with symbolic
+    dimensions.
 
     Raises CompileError.
     """
@@ -40,11 +47,11 @@ def open_source_of(
         if stage_of(source) == "Exported":
             return None if args or kwargs else _of_export(source, target)
         return _of_function(source, args, kwargs, target)
+    found = find_tw(str(source)) if isinstance(source, str | Path) else None
+    if found is not None and not kwargs:
+        return _of_tw(*found, target) if not args else _of_tw_inputs(*found, args, target)
     if args or kwargs:
         return None
-    found = find_tw(str(source)) if isinstance(source, str | Path) else None
-    if found is not None:
-        return _of_tw(*found, target)
     read = content_of(source)
     if read is None or not _may_be_open(read[0]):
         return None
@@ -80,16 +87,32 @@ def _of_function(
     assert call is not None
     name, parameters = title_of(source), parameters_of(call)
     given = types_of(name, (call.args, call.kwargs), parameters)
-    jax.jit(call.fn).trace(*given[0], **given[1])
     types, tree = jax.tree.flatten(given)
     shapes = exported_shapes(types, list(map(_dtype, types)))
+    made = call.fn.bound(shapes) if isinstance(call.fn, Variants) else None
+    if made is None:
+        jax.jit(call.fn).trace(*given[0], **given[1])
+
+    def structs(sizes: Sizes) -> list[Any]:
+        return _structs(types, shapes, sizes)
+
+    def source_at(fn: Any, sizes: Sizes) -> Source:
+        args, kwargs = jax.tree.unflatten(tree, structs(sizes))
+        return replace(origin_of(fn, args, kwargs, target), name=name, places=call.places or None)
 
     def specialize(sizes: Sizes) -> Source:
-        structs = jax.tree.unflatten(tree, _structs(types, shapes, sizes))
-        origin = origin_of(call.fn, structs[0], structs[1], target)
-        return replace(origin, name=name, places=call.places or None)
+        if made is None:
+            return source_at(call.fn, sizes)
+        return source_at(made.functions[made.chosen(*jax.tree.unflatten(tree, structs(sizes)))], sizes)
 
-    return OpenSource(name, shapes, specialize, tree, parameters)
+    def alternatives(sizes: Sizes) -> list[Alternative]:
+        assert made is not None
+        held, _ = made.holding(*jax.tree.unflatten(tree, structs(sizes)))
+        rows = zip(made.names, made.guards, held, made.functions, strict=True)
+        return [Alternative(n, guard, bool(holds), source_at(fn, sizes)) for n, guard, holds, fn in rows]
+
+    variants = None if made is None else alternatives
+    return OpenSource(name, shapes, specialize, tree, parameters, structs, variants)
 
 
 def _of_export(exported: Any, target: str | None) -> OpenSource | None:
@@ -100,11 +123,14 @@ def _of_export(exported: Any, target: str | None) -> OpenSource | None:
         return None
     shapes = exported_shapes(exported.in_avals, list(map(_dtype, exported.in_avals)))
 
+    def structs(sizes: Sizes) -> list[Any]:
+        return _structs(exported.in_avals, shapes, sizes)
+
     def specialize(sizes: Sizes) -> Source:
-        args, kwargs = jax.tree.unflatten(exported.in_tree, _structs(exported.in_avals, shapes, sizes))
+        args, kwargs = jax.tree.unflatten(exported.in_tree, structs(sizes))
         return origin_of(exported, args, kwargs, target)
 
-    return OpenSource(exported.fun_name, shapes, specialize, exported.in_tree)
+    return OpenSource(exported.fun_name, shapes, specialize, exported.in_tree, structs=structs)
 
 
 def _dtype(aval: Any) -> str:
@@ -150,14 +176,18 @@ def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None)
             count = int(np.prod([n for n in one.shape if n is not None], dtype=np.int64))
             names = [f"arg{i}"] if count == 1 else [f"arg{i}_{k}" for k in range(count)]
             deciding[i] = tuple(names)
-            symbols |= {n: Symbol(n) for n in names}
+            top = int(ml_dtypes.iinfo(numpy_dtype(one.dtype)).max)
+            symbols |= {n: Symbol(n, 0, min(top, LARGEST)) for n in names}
     shapes = OpenShapes(tuple(dims), symbols, (), deciding)
     name = Path(filename).name if filename else "program"
 
     def specialize(sizes: Sizes) -> Source:
         def lower() -> tuple[ModuleOp, Signature]:
             types = shapes.types(sizes)
-            values = {i: np.array([sizes[n] for n in names]) for i, names in deciding.items()}
+            values = {
+                i: np.array([sizes[n] for n in names], numpy_dtype(dims[i][1]))
+                for i, names in deciding.items()
+            }
             with as_compile_error():
                 made = convert_module(refine(module, [shape for shape, _ in types], values, name), machine)
             return made, Signature(main_inputs(made, name))
@@ -186,7 +216,28 @@ def _of_tw(path: str, function: str | None, target: str | None) -> OpenSource | 
         )
     except SizeError as error:
         raise CompileError(f"{path}: {error}") from None
-    shapes = OpenShapes(inputs, symbols)
+    return _of_tw_shapes(path, function, found, OpenShapes(inputs, symbols), target)
+
+
+def _of_tw_inputs(
+    path: str, function: str | None, args: Sequence[Any], target: str | None
+) -> OpenSource | None:
+    """A `.tw` function on inputs with symbolic shapes."""
+    from ..frontends.text.frontend import tw_parameters
+
+    if not any(is_symbolic(d) for a in args for d in getattr(a, "shape", ())):
+        return None
+    with as_compile_error():
+        found = tw_parameters(path, tw_text(path), function)
+    if len(args) != len(found.inputs):
+        raise CompileError(f"{found.name} takes {len(found.inputs)} inputs, called with {len(args)}")
+    types = types_of(found.name, (tuple(args), {}), Parameters(found.names, noun="input"))[0]
+    return _of_tw_shapes(path, function, found, exported_shapes(types, list(map(_dtype, types))), target)
+
+
+def _of_tw_shapes(
+    path: str, function: str | None, found: TwParameters, shapes: OpenShapes, target: str | None
+) -> OpenSource:
     source = path if function is None else f"{path}:{function}"
 
     def specialize(sizes: Sizes) -> Source:
@@ -196,3 +247,55 @@ def _of_tw(path: str, function: str | None, target: str | None) -> OpenSource | 
         return origin_of(source, structs, target=target)
 
     return OpenSource(found.name, shapes, specialize, parameters=Parameters(found.names, noun="input"))
+
+
+def tw_arguments(source: str, dimensions: Mapping[str, int | tuple[int, int | None]]) -> list[Any]:
+    """Inputs for `model.tw[:fn]` whose dimensions have these sizes, or are open within bounds (None: no upper one):
+    jax.ShapeDtypeStructs with symbolic dimensions. Raises CompileError."""
+    import jax
+
+    from ..frontends.text.frontend import tw_inputs, tw_parameters
+
+    where = find_tw(source)
+    if where is None:
+        raise CompileError(f"{source}: not a .tw file")
+    path, function = where
+    text = tw_text(path)
+    open_ = {n: b for n, b in dimensions.items() if not isinstance(b, int)}
+    fixed_ = {n: b for n, b in dimensions.items() if isinstance(b, int)}
+    with as_compile_error():
+        # it says which dimensions are missing or unknown, for whatever sizes
+        tw_inputs(path, text, function, fixed_ | {n: low for n, (low, _) in open_.items()})
+        found = tw_parameters(path, text, function)
+    names = {**{n: Symbol(n, low, high) for n, (low, high) in open_.items()}, **fixed_}
+    try:
+        dims = [
+            [d if isinstance(d, int) else _number_or_text(parse_size(d, names)) for d in row]
+            for row, _ in found.inputs
+        ]
+    except SizeError as error:
+        raise CompileError(f"{path}: {error}") from None
+    said = [f"{n} >= {low}" for n, (low, _) in open_.items()]
+    said += [f"{n} <= {high}" for n, (_, high) in open_.items() if high is not None]
+    shapes = symbolic_shapes([tuple(row) for row in dims], said, path)
+    return [
+        jax.ShapeDtypeStruct(s, numpy_dtype(dtype))
+        for s, (_, dtype) in zip(shapes, found.inputs, strict=True)
+    ]
+
+
+def _number_or_text(size: Size) -> int | str:
+    return size_text(size) if size.terms else size.constant
+
+
+def sized_origin(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: str | None) -> Source:
+    """As `origin_of`; StableHLO with open dimensions is that for the sizes of its arguments. Raises CompileError."""
+    if not args or kwargs or callable(source) or stage_of(source) is not None:
+        return origin_of(source, args, kwargs, target)
+    is_tw = isinstance(source, str | Path) and find_tw(str(source)) is not None
+    open_ = None if is_tw else open_source_of(source, (), {}, target)
+    return (
+        origin_of(source, args, kwargs, target)
+        if open_ is None
+        else open_.specialize(open_.sizes(args, kwargs))
+    )

@@ -9,17 +9,20 @@ from typing import Any
 from ..dialects.affine import Symbol
 from ..dialects.sizes import (
     Constraint,
+    Derived,
     Size,
     SizeError,
     Sizes,
     bounded,
     evaluate,
     fixed,
+    floordiv,
     names_in,
     parse_constraint,
     parse_size,
     size_text,
     symbols_of,
+    times,
 )
 from ..passes.errors import CompileError
 
@@ -170,6 +173,7 @@ def exported_shapes(avals: Sequence[Any], dtypes: Sequence[str]) -> OpenShapes:
         constraints = [
             parse_constraint(text.removeprefix("Constraint(").removesuffix(")"), symbols) for text in said
         ]
+        constraints = _as_written(constraints)
         within = bounded(symbols, constraints)
         inputs = tuple(
             (tuple(_size(d, within) for d in a.shape), dtype) for a, dtype in zip(avals, dtypes, strict=True)
@@ -177,6 +181,17 @@ def exported_shapes(avals: Sequence[Any], dtypes: Sequence[str]) -> OpenShapes:
     except SizeError as error:
         raise CompileError(str(error)) from None
     return OpenShapes(inputs, within, tuple(constraints))
+
+
+def _as_written(constraints: Sequence[Constraint]) -> list[Constraint]:
+    """Constraints without those that JAX adds: of `mod(b, 8) == 0` it also makes `8*floordiv(b, 8) == b`."""
+    added: list[Constraint] = []
+    for c in constraints:
+        (variable, *more) = c.left.variables or (None,)
+        if isinstance(variable, Derived) and variable.kind == "mod" and not more and c.compare == "==":
+            whole, divisor = variable.args
+            added.append(Constraint(times(divisor, floordiv(whole, divisor)), "==", whole))
+    return [c for c in constraints if c not in added]
 
 
 def is_symbolic(dim: Any) -> bool:

@@ -52,10 +52,12 @@ ProgramSource: TypeAlias = (
 - a JAX function, with example arguments: also a `jax.jit` (whose static arguments are compiled in, and whose donated
   ones are donated), a functools.partial, a bound method, an object with `__call__`;
 - what JAX has traced, lowered or exported: `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, `jax.export.export(f)(x)`;
-  arguments may be left out, except for the symbolic shapes of an export;
+  arguments may be left out;
 - StableHLO as text, bytecode or a portable artifact, and the text of one of our levels (graph, tile, npu);
-- the path of an `.mlir` or `.mlirbc` file of those; `model.tw` or `model.tw:fn`, with example arguments where its
-  dimensions are symbolic.
+- the path of an `.mlir` or `.mlirbc` file of those; `model.tw` or `model.tw:fn`.
+
+Dimensions may be open: symbolic shapes among the example arguments; without arguments, those of an export, `?` in the
+inputs of StableHLO, and names in the types of a `.tw` function.
 """
 
 

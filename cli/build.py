@@ -9,21 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..api.compiling import compile
+from ..api.dynamic import DynamicProgram, OpenSource
+from ..api.open_sources import open_source_of
 from ..api.program import Options, Program
+from ..api.signature import generator_of, is_key
 from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..passes.pipeline import pinned
 from ..support.precisions import ORIGIN
 from .common import CliError, working
-from .source import (
-    SourceSpec,
-    example_inputs,
-    find_source,
-    find_stages,
-    input_structs,
-    random_inputs,
-    user_code,
-)
+from .inputs import SEED, example_inputs, input_structs, random_inputs
+from .source import SourceSpec, find_source, find_stages, user_code
 
 if TYPE_CHECKING:
     from ..passes.pipeline import Stage
@@ -35,15 +31,97 @@ def build(
     """The compiled source and its inputs: arrays where their `values` count, and else their types alone, of which
     no array is made, however large it would be. compiler: called in place of `compile`."""
     source = find_source(args.source)
-    inputs = example_inputs(source, args.shapes, args.inputs, values)
-    options = options_of(args)
-    with working(f"compiling {source.name}"), user_code(*user_of(source)):
-        program = (compiler or compile)(source.compiled, *(inputs or ()), target=args.target, options=options)
+    program, inputs = compiled(args, source, values, compiler)
+    if isinstance(program, DynamicProgram):
+        sizes = parse_at(args.at, program.open_source)
+        inputs = _inputs_at(program.open_source, sizes, values)
+        with working(f"compiling {source.name}"), user_code(*user_of(source)):
+            program = program.at(sizes)
+    elif args.at is not None:
+        raise _closed(source, args.at)
     if inputs is None:
         inputs = random_inputs(program.inputs) if values else input_structs(program.inputs)
     if source.fn is None:
         program.check(*inputs)
     return source, program, inputs
+
+
+def compiled(
+    args: argparse.Namespace,
+    source: SourceSpec,
+    values: bool = False,
+    compiler: Callable[..., Program] | None = None,
+) -> tuple[Program, list[Any] | None]:
+    """The compiled source, also one with open sizes, and its inputs where these do not follow from it."""
+    inputs = example_inputs(source, args.shapes, args.inputs, values, args.where)
+    options = options_of(args)
+    with working(f"compiling {source.name}"), user_code(*user_of(source)):
+        made = (compiler or compile)(source.compiled, *(inputs or ()), target=args.target, options=options)
+    return made, inputs
+
+
+def inputs_of(args: argparse.Namespace, source: SourceSpec) -> list[Any] | None:
+    """The inputs of a source with their values, at the sizes of `--at` where some are open; None for an .mlir file
+    whose inputs follow from @main. Nothing is compiled."""
+    inputs = example_inputs(source, args.shapes, args.inputs, True, args.where)
+    with user_code(*user_of(source)):
+        open_ = open_source_of(source.compiled, inputs or (), {}, args.target)
+    if open_ is not None:
+        return _inputs_at(open_, parse_at(args.at, open_), True)
+    if args.at is not None:
+        raise _closed(source, args.at)
+    return inputs
+
+
+def _closed(source: SourceSpec, at: str) -> CliError:
+    return CliError(
+        f"{source.name} has no open sizes, which --at {at} is for: open some, as in --shapes 'f32[b,128]'"
+    )
+
+
+def parse_at(text: str | None, program: OpenSource, but: str | None = None) -> dict[str, int]:
+    """The sizes that `--at b=4,s=128` says of a program; but: one that need not be there. Raises CliError."""
+    missing = [name for name in program.symbols if name != but]
+    if text is None:
+        if not missing:
+            return {}
+        sizes = ", ".join(program.symbols)
+        raise CliError(
+            f"{program.name} has open sizes: {sizes}; say which, as in --at {','.join(f'{n}=8' for n in missing)}"
+        )
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([^\W\d]\w*)\s*=\s*(-?\d+)\s*", part)
+        if match is None:
+            raise CliError(f"cannot read '{part.strip()}' in --at; write b=4,s=128")
+        if found.setdefault(match[1], int(match[2])) != int(match[2]):
+            raise CliError(f"--at says {match[1]}={found[match[1]]} and {match[1]}={match[2]}")
+    return found
+
+
+def _inputs_at(source: OpenSource, sizes: dict[str, int], values: bool) -> list[Any]:
+    """Inputs for sizes: random ones where `values` count, and else their types. Those whose values are sizes have
+    these. Raises CompileError for sizes that the source does not take."""
+    import jax
+    import numpy as np
+
+    sizes = source.shapes.checked(source.name, sizes)
+    given = list(source.arguments(sizes)[0])
+    if not values:
+        return given
+    leaves, tree = jax.tree.flatten(given)
+    types = source.shapes.types(sizes)
+    open_ = [i for i, leaf in enumerate(leaves) if not isinstance(leaf, np.ndarray)]
+    plain = [i for i in open_ if not is_key(leaves[i])]
+    drawn = dict(zip(plain, random_inputs([types[i] for i in plain]), strict=True))
+    for i in open_:
+        leaf = leaves[i]
+        leaves[i] = (
+            drawn[i]
+            if i in drawn
+            else jax.random.split(jax.random.key(SEED, impl=generator_of(leaf)), leaf.shape)
+        )
+    return jax.tree.unflatten(tree, leaves)
 
 
 def user_of(source: SourceSpec) -> tuple[Path | None, Callable[..., Any] | None]:

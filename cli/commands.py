@@ -16,10 +16,11 @@ from ..api.sources import input_types
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
 from . import inspect
-from .build import build, options_of, stages_of, user_of
+from .build import build, inputs_of, options_of, stages_of, user_of
 from .calibrate import calibrate
 from .common import STDIN, CliError, table, working, write_output
 from .completion import completion
+from .inputs import check_takes, random_inputs
 from .output import (
     finite,
     print_culprit,
@@ -30,15 +31,8 @@ from .output import (
     write_reproducer,
 )
 from .quantize import quantize
-from .source import (
-    SourceSpec,
-    check_takes,
-    example_inputs,
-    find_function,
-    find_source,
-    random_inputs,
-    user_code,
-)
+from .source import SourceSpec, find_function, find_source, user_code
+from .sweep import sweep
 
 if TYPE_CHECKING:
     from ..verification.results import Verification
@@ -84,7 +78,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report(args: argparse.Namespace) -> int:
-    """Prints where the time goes."""
+    """Prints where the time goes, or what it costs for many sizes."""
+    if args.sweep is not None:
+        return sweep(args)
+    if args.plot is not None:
+        raise CliError("--plot draws what --sweep finds: give --sweep s=1..2048")
     source, program, _ = build(args)
     with working(f"simulating {source.name}"):
         found = program.report()
@@ -102,7 +100,7 @@ def report(args: argparse.Namespace) -> int:
 def verify_passes(args: argparse.Namespace) -> int:
     """Compares the values after every pass with the reference; with --bisect finds the cause."""
     source = find_source(args.source)
-    inputs = example_inputs(source, args.shapes, args.inputs)
+    inputs = inputs_of(args, source)
     if inputs is None:
         inputs = list(random_inputs(input_types(source.compiled)))
     options: dict[str, Any] = {"bisect": args.bisect, "options": options_of(args)}
@@ -182,7 +180,7 @@ def reduce_program(args: argparse.Namespace) -> int:
     from ..verification.reduce import TESTS, Reducer
 
     source = find_source(args.source)
-    inputs = example_inputs(source, args.shapes, args.inputs)
+    inputs = inputs_of(args, source)
     if inputs is None:
         inputs = list(random_inputs(input_types(source.compiled)))
     if args.tests is not None and args.tests < 1:

@@ -36,7 +36,13 @@ def make_parser() -> argparse.ArgumentParser:
         return commands.add_parser(name, help=help, description=help, parents=[common], **texts(name))
 
     _add_run(command)
-    command("report", "time, traffic and energy by kernel")
+    report = command("report", "time, traffic and energy by kernel")
+    report.add_argument(
+        "--sweep",
+        metavar="S=VALUES",
+        help="a line for each value of an open size: s=1,2,4,8, s=1..2048 (16 of them) or s=64..2048:64",
+    )
+    report.add_argument("--plot", metavar="FILE.svg", help="draw time, memory and energy of a --sweep")
     _add_verify(command)
     _add_reduce(command)
     _add_output(command)
@@ -63,7 +69,14 @@ def _common() -> OneLineParser:
     common.add_argument(
         "--shapes",
         metavar="S",
-        help="random inputs of these types: f32[8,128],i32[4]; or dimensions of a .tw function: N=8,M=64",
+        help="random inputs of these types: f32[8,128],i32[4]; or dimensions of a .tw function: N=8,M=64; open "
+        "ones: f32[b,8*s], or N=8,T=?,S=1..2048",
+    )
+    common.add_argument(
+        "--where", metavar="C", help="what holds of the symbols in --shapes: 's <= 2048, mod(s, 8) == 0'"
+    )
+    common.add_argument(
+        "--at", metavar="SIZES", help="sizes of a program with open dimensions: b=4,s=128 (for its version)"
     )
     common.add_argument(
         "--inputs",
@@ -202,7 +215,10 @@ def _add_quantize(command: AddCommand) -> None:
         help="sqnr (default), cosine, accuracy, perplexity or FILE.py:FN",
     )
     parser.add_argument(
-        "--max-drop", type=float, metavar="X", help="how far the metric may drop; without --mode, search for it"
+        "--max-drop",
+        type=float,
+        metavar="X",
+        help="how far the metric may drop; without --mode, search for it",
     )
     parser.add_argument(
         "--pin",

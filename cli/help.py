@@ -13,6 +13,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "report": (
         "tilewright report model.py:forward --target ascend-310",
         "tilewright report model.py:forward --json | jq .microseconds",
+        "tilewright report model.py:forward --shapes 'f32[b,128]' --at b=4",
+        "tilewright report model.py:forward --shapes 'f32[b,s,64]' --at b=4 --sweep s=1..2048 --plot sweep.svg",
     ),
     "verify": (
         "tilewright verify model.py:forward",

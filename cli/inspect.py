@@ -28,8 +28,8 @@ def explain(args: argparse.Namespace) -> int:
     levels: list[LevelView] = []
 
     def compiler(*inputs: Any, **how: Any) -> Program:
-        program, found = compile_with_levels(*inputs, **how)
-        levels.extend(found)
+        nonlocal levels
+        program, levels = compile_with_levels(*inputs, **how)  # of open sizes: filled when the version is compiled
         return program
 
     _, program, _ = build(args, compiler=compiler)

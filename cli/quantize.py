@@ -16,9 +16,10 @@ from ..passes.errors import PassError
 from ..passes.graph.quantize import read_config
 from ..passes.graph.recipes import SUFFIX, QuantConfig, recipe_of
 from ..support.files import read_arrays
+from .build import inputs_of
 from .common import CliError, check_output, os_message, working
 from .output import finite
-from .source import example_inputs, find_function, find_source, user_code
+from .source import find_function, find_source, user_code
 
 DEFAULT_MODE = "w8a8"
 LABELS = "labels"
@@ -33,7 +34,7 @@ def quantize(args: argparse.Namespace) -> int:
     searches = _searches(args)
     _check_arguments(args, searches)
     source = find_source(args.source)
-    inputs = example_inputs(source, args.shapes, args.inputs, True)
+    inputs = inputs_of(args, source)
     if inputs is None:
         raise CliError(
             f"{args.source}: quantization looks at weights: give them with --inputs, or in {source.name}_inputs"

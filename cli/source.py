@@ -1,4 +1,4 @@
-"""What a SOURCE on the command line names: a Python function, a .tw or an .mlir file; and its example inputs."""
+"""What a SOURCE on the command line names: a Python function, a .tw or an .mlir file."""
 
 from __future__ import annotations
 
@@ -14,21 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile, ZipFile
 
 from ..frontends.added import frontend_of
 from .common import STDIN, CliError, os_message, suggestion
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ..passes.pipeline import Stage
-
-SEED = 0
-"""Random inputs are the same in every run."""
-
-Spec = tuple[tuple[int, ...], str]
-"""Shape and element type of an input."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +97,9 @@ def _of_module(module: str, name: str, option: str) -> SourceSpec:
     except (ImportError, ValueError):
         spec = None
     if spec is None or spec.origin is None:
-        raise CliError(f"{module}:{name}: Python finds no module {module}; {option} needs FILE.py:FN or MODULE:FN")
+        raise CliError(
+            f"{module}:{name}: Python finds no module {module}; {option} needs FILE.py:FN or MODULE:FN"
+        )
     path = Path(spec.origin)
     with user_code(path):
         loaded = importlib.import_module(module)
@@ -226,203 +219,3 @@ def _definition(path: Path, fn: Callable[..., Any]) -> str:
     """Where a function of `path` is defined."""
     code = getattr(inspect.unwrap(fn), "__code__", None)
     return f"{path}:{code.co_firstlineno}" if code is not None else str(path)
-
-
-# -- inputs --------------------------------------------------------------------------------------------------
-
-
-def example_inputs(
-    source: SourceSpec, shapes: str | None, file: str | None, values: bool = True
-) -> list[Any] | None:
-    """Arguments for a source: from `--shapes`, from `--inputs`, or from `<fn>_inputs()`; None for an .mlir
-    file without either, whose inputs follow from @main. Without `values` those of the first two are
-    jax.ShapeDtypeStructs: nothing is drawn, and of a file only the headers are read. Raises CliError."""
-    make = random_inputs if values else input_structs
-    if shapes is not None and file is not None:
-        raise CliError("give either --shapes or --inputs")
-    args: list[Any]
-    dimensions = None if shapes is None else parse_dimensions(shapes)
-    if dimensions is not None and source.path.suffix in (".py", ".mlir", ".mlirbc"):
-        raise CliError(f"--shapes {shapes}: only .tw functions have dimensions with names; {_SHAPES}")
-    if dimensions is not None:
-        from ..api.sources import tw_input_types
-
-        args = make(tw_input_types(str(source.path), dimensions))
-    elif shapes is not None:
-        args = make(parse_shapes(shapes))
-    elif file is not None:
-        args = _read_inputs(file) if values else _read_types(file)
-    elif source.fn is None:
-        return None
-    else:
-        args = _own_inputs(source)
-    check_takes(source, args)
-    return args
-
-
-def check_takes(source: SourceSpec, args: Sequence[Any]) -> None:
-    """Raises CliError where the source is a function that cannot be called with so many arguments."""
-    if source.fn is None:
-        return
-    try:
-        inspect.signature(source.fn).bind(*args)
-    except TypeError as error:
-        raise CliError(
-            f"{source.path}:{source.name} does not take {len(args)} input{'s' * (len(args) != 1)}: {error}"
-        ) from None
-    except ValueError:
-        pass  # a callable without a signature
-
-
-def _own_inputs(source: SourceSpec) -> list[Any]:
-    maker = getattr(source.module, f"{source.name}_inputs", None)
-    if maker is None:
-        assert source.fn is not None
-        if not inspect.signature(source.fn).parameters:
-            return []
-        raise CliError(
-            f"{source.path}:{source.name} has no example inputs: define {source.name}_inputs() beside it, "
-            "or give --shapes f32[8,128],..."
-        )
-    try:
-        inspect.signature(maker).bind()
-    except TypeError as error:
-        raise CliError(
-            f"{source.path}: {source.name}_inputs must be a function without arguments: {error}"
-        ) from None
-    with user_code(source.path):
-        made = maker()
-    return list(made) if isinstance(made, tuple | list) else [made]
-
-
-def _read_inputs(file: str) -> list[Any]:
-    import numpy as np
-
-    with _npz(file), np.load(file, allow_pickle=False) as arrays:
-        return [arrays[name] for name in arrays.files]
-
-
-def _read_types(file: str) -> list[Any]:
-    """The types of the arrays of an .npz file, from its headers."""
-    import jax
-    from numpy.lib import format as npy
-
-    def read(stream: Any) -> Any:
-        version = npy.read_magic(stream)
-        shape, _, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(
-            stream
-        )
-        if dtype.hasobject:
-            raise ValueError("arrays of objects")
-        return jax.ShapeDtypeStruct(shape, dtype)
-
-    with _npz(file), ZipFile(file) as arrays:
-        made = []
-        for name in arrays.namelist():
-            with arrays.open(name) as stream:
-                made.append(read(stream))
-        return made
-
-
-@contextmanager
-def _npz(file: str) -> Iterator[None]:
-    """Raises CliError for what is wrong with an .npz file."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise CliError(os_message(error)) from None
-    except (OSError, EOFError, ValueError, BadZipFile, AttributeError, TypeError):
-        raise CliError(f"{file}: not an .npz file of arrays") from None
-
-
-_SHAPES = "write f32[8,128],i32[4]; for the dimensions of a .tw function N=8,M=64"
-
-
-def parse_dimensions(text: str) -> dict[str, int] | None:
-    """`N=8,M=64`, the symbolic dimensions of a .tw function; None where the text is a list of shapes."""
-    if "=" not in text or "[" in text.partition("=")[0]:
-        return None
-    parts = [re.fullmatch(r"\s*(\w+)\s*=\s*(\d+)\s*", part) for part in text.split(",")]
-    for part, match in zip(text.split(","), parts, strict=True):
-        if match is None:
-            raise CliError(f"cannot read '{part.strip()}' in --shapes; {_SHAPES}")
-    found: dict[str, int] = {}
-    for m in filter(None, parts):
-        if found.setdefault(m[1], int(m[2])) != int(m[2]):
-            raise CliError(f"--shapes says {m[1]}={found[m[1]]} and {m[1]}={m[2]}")
-    return found
-
-
-def parse_shapes(text: str) -> list[Spec]:
-    """`f32[8,128],i32[4],f16[]` as shapes and element types. Raises CliError."""
-    from ..dialects.dtypes import names, numpy_dtype
-
-    out: list[Spec] = []
-    for part in filter(None, re.split(r",(?![^\[]*\])", text.replace(" ", ""))):
-        match = re.fullmatch(r"([A-Za-z]\w*)(?:\[((?:\d+(?:,\d+)*)?)\])?", part)
-        if match is None:
-            raise CliError(f"cannot read '{part}' in --shapes; {_SHAPES}")
-        try:
-            numpy_dtype(match[1])
-        except KeyError:
-            known = suggestion(match[1].lower(), names()) or f"; known are {', '.join(names())}"
-            raise CliError(
-                f"unknown element type '{match[1]}' in --shapes{_of_numpy(match[1]) or known}"
-            ) from None
-        out.append((tuple(int(n) for n in (match[2] or "").split(",") if n), match[1]))
-    if not out:
-        raise CliError(f"--shapes is empty; {_SHAPES}")
-    return out
-
-
-def _of_numpy(name: str) -> str:
-    """`; write f32` for float32."""
-    import numpy as np
-
-    from ..dialects.dtypes import name_of_numpy
-
-    try:
-        return f"; write {name_of_numpy(np.dtype(name))}"
-    except (TypeError, KeyError):
-        return ""
-
-
-def input_structs(specs: Sequence[Spec]) -> list[Any]:
-    """Inputs of these shapes without values: a jax.ShapeDtypeStruct each."""
-    import jax
-
-    from ..dialects.dtypes import numpy_dtype
-
-    return [jax.ShapeDtypeStruct(shape, numpy_dtype(dtype)) for shape, dtype in specs]
-
-
-def random_inputs(specs: Sequence[Spec]) -> list[np.ndarray]:
-    """Arrays of these shapes, the same in every run: normal floats, small integers."""
-    import numpy as np
-
-    from ..dialects.dtypes import numpy_dtype
-
-    rng = np.random.default_rng(SEED)
-
-    def make(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        if dtype[0] in "fb":
-            values = rng.standard_normal(shape)
-        elif dtype[0] == "c":
-            values = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-        else:
-            bits = int(dtype.lstrip("ui"))
-            # i8 and narrower are data, wider ones are most often indices
-            half = 1 << bits - 1
-            low, high = (-half, half) if dtype in ("i2", "i4", "i8") else (0, min(10, 2 * half))
-            values = rng.integers(low, high, shape)
-        return np.asarray(values).astype(numpy_dtype(dtype))
-
-    made = []
-    for shape, dtype in specs:
-        try:
-            made.append(make(shape, dtype))
-        except (MemoryError, ValueError, OverflowError):  # ValueError: more elements than numpy can count
-            raise CliError(
-                f"an input of {dtype}[{','.join(map(str, shape))}] does not fit in memory"
-            ) from None
-    return made

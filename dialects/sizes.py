@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -137,7 +138,9 @@ def _extreme(kind: Literal["max", "min"], args: Sequence[Size]) -> Size:
     open_ = list(dict.fromkeys(a for a in args if a.terms))
     kept = [*open_, *([Expr(choose(numbers))] if numbers else [])]
     if len(kept) > 1:
-        kept = [a for a in kept if not any(b is not a and _beaten(kind, a, b) for b in kept)]
+        for a in tuple(kept):  # one after the other, since two may beat each other
+            if any(b is not a and _beaten(kind, a, b) for b in kept):
+                kept.remove(a)
     return kept[0] if len(kept) == 1 else Expr.of(Derived(kind, tuple(sorted(kept, key=str))))
 
 
@@ -257,8 +260,12 @@ def _is_atom(size: Size) -> bool:
     return not size.constant and len(size.terms) == 1 and size.terms[0][1] == 1
 
 
-def parse_size(text: str, symbols: Mapping[str, Symbol]) -> Size:
-    """The size that a text says, of these symbols. Raises SizeError."""
+Names = Mapping[str, "Symbol | int | Size"]
+"""What the names in a text stand for: symbols, numbers where they are known, other sizes."""
+
+
+def parse_size(text: str, symbols: Names) -> Size:
+    """The size that a text says, of these names. Raises SizeError."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -280,14 +287,17 @@ def names_in(text: str) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - called
 
 
-def _size_of(node: ast.expr, text: str, symbols: Mapping[str, Symbol]) -> Size:
+def _size_of(node: ast.expr, text: str, symbols: Names) -> Size:
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return Expr(number)
         case ast.Name(id=name):
             if name not in symbols:
-                raise SizeError(f"{text!r} has {name}, and there {_listed(symbols)}")
-            return Expr.of(symbols[name])
+                raise SizeError(f"there is no symbol {name}, which {text.strip()!r} has; {_listed(symbols)}")
+            known = symbols[name]
+            if isinstance(known, Expr):
+                return known
+            return Expr(known) if isinstance(known, int) else Expr.of(known)
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             return _size_of(inner, text, symbols) * -1
         case ast.BinOp(left=left, op=op, right=ast.Constant(value=int(power))) if isinstance(op, _POWERS):
@@ -306,9 +316,9 @@ def _power(power: int, text: str) -> int:
     return power
 
 
-def _listed(symbols: Mapping[str, Symbol]) -> str:
+def _listed(symbols: Names) -> str:
     names = ", ".join(symbols)
-    return f"{'are' if len(symbols) > 1 else 'is'} {names}" if names else "are no symbols"
+    return f"there {'are' if len(symbols) > 1 else 'is'} {names}" if names else "there is none"
 
 
 # -- constraints -------------------------------------------------------------------------------------------
@@ -337,19 +347,37 @@ class Constraint:
         """Whether it holds for these sizes. Raises SizeError where one divides by zero."""
         return _COMPARE[self.compare](evaluate(self.left, sizes), evaluate(self.right, sizes))
 
+    def always(self) -> bool | None:
+        """Whether it holds for all sizes within the bounds of the symbols, or for none; None where that is open."""
+        low, high = bounds(self.left - self.right)
+        least = low is not None and (low > 0 if self.compare in (">", "<=", "==") else low >= 0)
+        most = high is not None and (high < 0 if self.compare in ("<", ">=", "==") else high <= 0)
+        match self.compare:
+            case ">" | ">=":
+                return True if least else False if most else None
+            case "<" | "<=":
+                return True if most else False if least else None
+            case _:
+                return True if low == high == 0 else False if least or most else None
+
     @property
     def symbols(self) -> tuple[Symbol, ...]:
         """The symbols of which it says something."""
         return tuple(dict.fromkeys([*symbols_of(self.left), *symbols_of(self.right)]))
 
 
-def parse_constraint(text: str, symbols: Mapping[str, Symbol]) -> Constraint:
+def parse_constraint(text: str, symbols: Names) -> Constraint:
     """The constraint that a text says, as `s <= 2048` or `mod(s, 8) == 0`. Raises SizeError."""
     for compare in _COMPARE:  # the longer ones first
         left, found, right = text.partition(compare)
         if found:
             return Constraint(parse_size(left, symbols), compare, parse_size(right, symbols))
     raise SizeError(f"{text!r} is no constraint: write it as in s <= 2048 or mod(s, 8) == 0")
+
+
+def parse_guard(text: str, symbols: Names) -> tuple[Constraint, ...]:
+    """The constraints that a text joins by `and`: `s <= 512 and mod(s, 64) == 0`. Raises SizeError."""
+    return tuple(parse_constraint(part, symbols) for part in re.split(r"\band\b", text))
 
 
 def bounded(symbols: Mapping[str, Symbol], constraints: Sequence[Constraint]) -> dict[str, Symbol]:

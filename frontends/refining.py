@@ -174,6 +174,7 @@ def refine(
     """
     with module.context, ir.Location.unknown(module.context):
         copy = ir.Module.parse(bindings.bytecode(module))
+        _drop_bounds(copy)
         block = bindings.functions(copy)["main"].regions[0].blocks[0]
         for i, value in values.items():
             with ir.InsertionPoint.at_block_begin(block):
@@ -194,6 +195,29 @@ def refine(
     if problem:
         raise FrontendError(f"{name}: {problem}")
     return refined
+
+
+def _drop_bounds(module: ir.Module) -> None:
+    """Takes the bounds from all types, which MLIR does not refine where it refines the shape. They say something of
+    the arguments alone, unless the program sets the size of a dimension itself."""
+    ops = list(bindings.nested(module.operation))
+    if any(op.operation.name == "stablehlo.set_dimension_size" for op in ops):
+        return
+    for op in ops:
+        values = [*op.results, *(a for block in _blocks(op) for a in block.arguments)]
+        for value in values:
+            value.set_type(_plain(value.type))
+        if op.operation.name == "func.func":
+            kind = ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value)
+            plain = ir.FunctionType.get([*map(_plain, kind.inputs)], [*map(_plain, kind.results)])
+            op.attributes["function_type"] = ir.TypeAttr.get(plain)
+
+
+def _plain(kind: ir.Type) -> ir.Type:
+    """A type without the bounds of its dimensions."""
+    if not isinstance(kind, ir.RankedTensorType) or kind.encoding is None:
+        return kind
+    return ir.RankedTensorType.get(kind.shape, kind.element_type)
 
 
 def _refined(module: ir.Module) -> ir.Module:

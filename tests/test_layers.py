@@ -84,6 +84,26 @@ def test_no_jax_at_import() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_few_modules_use_the_bindings_of_jaxlib() -> None:
+    """Those that docs/architecture.md names: the bindings change with jaxlib's releases."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST, path: Path) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if any(name.split(".")[0] == "jaxlib" for name in names):
+            found.add(path.relative_to(ROOT).as_posix())
+        for child in ast.iter_child_nodes(node):
+            visit(child, path)
+
+    for path in modules():
+        visit(ast.parse(path.read_text()), path)
+    within = {f"frontends/{name}.py" for name in ("attributes", "bindings", "custom", "refining")}
+    assert found == within | {"backends/interpreter/host.py", "cli/engines.py"}
+
+
 def imports_of(path: Path) -> set[Path]:
     """The modules of ours that a module imports, wherever in it; what only a type checker imports is left out."""
     found: set[Path] = set()

@@ -285,7 +285,8 @@ def test_exports_of_symbolic_shapes() -> None:
     with pytest.raises(
         tw.CompileError, match=r"was exported with the symbolic shape float32\[b,4\]: give example"
     ):
-        tw.compile(source)
+        tw.verify(source)
+    assert isinstance(tw.compile(source), tw.DynamicProgram)
     with pytest.raises(tw.CompileError, match="<lambda>: Shape mismatch"):
         tw.compile(source, X[:, :2])
     for_tpu = export.export(jax.jit(affine), platforms=["tpu"])(X)

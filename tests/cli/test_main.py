@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tilewright.cli.common import CliError, write_output
+from tilewright.cli.inputs import known_shapes, parse_shapes, random_inputs
 from tilewright.cli.main import main
-from tilewright.cli.source import parse_shapes, random_inputs
 
 MODEL = """
 import jax.numpy as jnp
@@ -181,7 +181,10 @@ def test_shapes() -> None:
         ((), "f16"),
         ((), "bf16"),
     ]
-    for bad in ("", "f32[", "f32[a]", "f32[-1]", "[3]", "f32[2]]"):
+    assert parse_shapes("f32[b,8*s],i32[max(b,2)]") == [(("b", "8 * s"), "f32"), (("max(b, 2)",), "i32")]
+    assert known_shapes(parse_shapes("f32[b]")) is None
+    no_dims = ("f32[a+]", "f32[_]", "f32[...]", "f32[2,]", "f32[0x8]", "f32[1_0]", "f32[-1]")
+    for bad in ("", "f32[", "[3]", "f32[2]]", *no_dims):
         with pytest.raises(CliError):
             parse_shapes(bad)
     with pytest.raises(CliError, match="unknown element type 'f33'"):
@@ -189,7 +192,8 @@ def test_shapes() -> None:
 
 
 def test_random_inputs_are_the_same_every_time() -> None:
-    specs = parse_shapes("f32[4],i8[100],i32[100],i1[9],bf16[3],ui4[5],c64[2]")
+    specs = known_shapes(parse_shapes("f32[4],i8[100],i32[100],i1[9],bf16[3],ui4[5],c64[2]"))
+    assert specs is not None
     first, second = random_inputs(specs), random_inputs(specs)
     for a, b, (shape, _) in zip(first, second, specs, strict=True):
         assert a.shape == shape

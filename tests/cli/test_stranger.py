@@ -69,7 +69,7 @@ SHAPES = "write f32[8,128],i32[4]; for the dimensions of a .tw function N=8,M=64
 
 MISTAKES = {
     "run mlp.tw:": "mlp.tw:: write mlp.tw:fn, or mlp.tw for its only public function",
-    "run mlp.tw": "help: give inputs, or `--shapes N=8`",
+    "run mlp.tw": "mlp has open sizes: N; say which, as in --at N=8",
     "run mlp.tw --shapes N=x": f"cannot read 'N=x' in --shapes; {SHAPES}",
     "run model.py:mlp --shapes N=3": f"--shapes N=3: only .tw functions have dimensions with names; {SHAPES}",
     "run mlp.tw --shapes N=4,M=-2": f"cannot read 'M=-2' in --shapes; {SHAPES}",

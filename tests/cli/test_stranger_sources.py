@@ -125,7 +125,10 @@ PYTHON = {
         "def f(x):\n    return jax.lax.scan(lambda c, t: (c.astype('float16'), t), x[0], x)\n",
         "has type float32[] but the corresponding output carry component has type float16[], so the dtypes do not",
     ),
-    "a message of two lines": ("def f(x):\n    raise ValueError('not\\ntoday')\n", "bad.py:2: ValueError: not today"),
+    "a message of two lines": (
+        "def f(x):\n    raise ValueError('not\\ntoday')\n",
+        "bad.py:2: ValueError: not today",
+    ),
     "a generator": ("def f(x):\n    yield x\n", "bad.py:1: TypeError: Expected a function, got a generator"),
     "a class": ("class f:\n    def __init__(self, x): pass\n", "bad.py: TypeError: function"),
     "a condition": ("def f(x):\n    return x if x[0] > 0 else -x\n", "bad.py:2: TracerBoolConversionError"),
@@ -242,7 +245,7 @@ def test_python(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("report n.py:f --shapes f32[4] --schedule a:ub=1;a:ub=2", "schedule: kernel a is given twice"),
         ("report n.py:f --shapes f32[4] --schedule tile=4x", "tile must be positive integers, as in 8x512"),
         ("run n.mlir --against n.py:g", "n.py:g does not take 1 input: missing a required argument: 'y'"),
-        ("run dynamic.mlir", "'func.func' (dynamic.mlir:1) has the dynamic shape tensor<?xf32>"),
+        ("run dynamic.mlir", "dynamic.mlir has open sizes: arg0_0; say which, as in --at arg0_0=8"),
         ("run twice.mlir", "twice.mlir: 'builtin.module' Redefinition of symbol"),
         ("ops ADD", "StableHLO has no op ADD; did you mean add"),
     ],
@@ -265,7 +268,7 @@ def test_commands(
         def full(*_: object) -> None:
             raise MemoryError("Unable to allocate 7.45 GiB")
 
-        monkeypatch.setattr("tilewright.cli.source.parse_shapes", full)
+        monkeypatch.setattr("tilewright.cli.inputs.parse_shapes", full)
     said = complaint(capsys, folder, *command.split())
     assert expected in said
     assert said.count("\n") == 1 or said.startswith("error: ")

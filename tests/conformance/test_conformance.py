@@ -12,6 +12,8 @@ import pytest
 from conformance_bounds import BOUNDS, Bound, bound_of, table
 from conformance_suite import SuiteMissing, cases, quantized, run_case, run_quantized, within
 from run_conformance import main
+from run_dynamic import main as run_dynamic
+from run_dynamic import programs, run_program
 from shared import SHARED, needs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +48,15 @@ def test_every_quantized_module_runs_or_is_refused_in_one_line() -> None:
     refused = [m.message for m in modules if m.status == "refused"]
     assert len(refused) <= 1
     assert all("\n" not in message and "'" in message and ":" in message for message in refused)
+
+
+@needs_suite
+def test_a_sample_of_the_programs_with_dynamic_shapes() -> None:
+    for path in programs(SUITE)[::SAMPLE]:
+        record = run_program(SUITE, path, (1, 5), in_bytes=True)
+        assert list(record.outcomes) == [1, 5]
+        failed = {size: said for size, (status, said) in record.outcomes.items() if status == "failed"}
+        assert not failed, record.name
 
 
 def test_the_documentation_has_the_table_of_bounds() -> None:
@@ -87,3 +98,6 @@ def test_an_absent_suite_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureF
     assert said == f"{tmp_path} has no suite_loader.py: give the directory of the conformance suite\n"
     with pytest.raises(SuiteMissing):
         cases(str(tmp_path))
+    assert run_dynamic([str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said == f"{tmp_path} has no folder dynamic: give the directory of the conformance suite\n"

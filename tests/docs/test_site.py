@@ -18,7 +18,7 @@ import tilewright
 from tilewright.passes.pipeline import PIPELINE
 
 ROOT = Path(__file__).resolve().parents[2]
-SESSIONS = {"precision": 3, "quantization": 7, "training": 3, "tutorial": 9}
+SESSIONS = {"dynamic-shapes": 5, "precision": 3, "quantization": 7, "training": 3, "tutorial": 9}
 """Pages whose blocks `python tutorial` or `python session` are one program, and how many outputs they show."""
 BLOCK = re.compile(r"^```(python tutorial|python session|text output)\n(.*?)^```$", re.M | re.S)
 
