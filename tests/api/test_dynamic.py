@@ -245,6 +245,28 @@ def test_a_size_that_a_program_does_not_take_is_one_sentence(sizes: Mapping[str,
     assert not program.versions
 
 
+def test_what_takes_no_open_sizes_says_so() -> None:
+    open_ = struct(*dims("b"))
+    with pytest.raises(
+        tw.CompileError, match=r"^added: symbolic shapes are for functions that tw\.compile takes"
+    ):
+        tw.verify(added, open_)
+    with pytest.raises(
+        tw.CompileError, match=r"^the program: symbolic shapes are for functions that tw\.compile"
+    ):
+        tw.compile(RESHAPED, open_, np.array([1, 2], np.int32))
+    with pytest.raises(tw.CompileError, match=r"^program: weights= is for programs whose sizes are known"):
+        tw.compile(RESHAPED, options=tw.Options(weights="x"))
+    program = dynamic(added, open_)
+    with pytest.raises(
+        tw.CompileError, match=r"^argument x of added has the symbolic shape \(b\), and the sizes of"
+    ):
+        program.check(open_)
+    for at in (3, "b=3", [("b", 3)]):
+        with pytest.raises(tw.CompileError, match=r"^added: sizes are given as in at=\{'b': 4\}, not as "):
+            program.at(at)  # pyright: ignore[reportArgumentType]
+
+
 def test_a_program_of_open_sizes_is_verified_at_those_of_the_arguments() -> None:
     program = dynamic(added, struct(*dims("b")))
     assert tw.verify(added, random(5), program=program, quick=True, progress=False).ok
