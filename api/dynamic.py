@@ -32,6 +32,10 @@ VERSIONS_KEPT = 64
 """Versions that a program keeps; of more, those go that were not used for longest."""
 
 
+_SHOWN = 8
+"""Inputs that a text shows; of more, only open ones are."""
+
+
 @dataclass(frozen=True)
 class Alternative:
     """A variant of a program (`tw.variants`) for given sizes: its guard, whether that holds, and its source."""
@@ -190,10 +194,13 @@ class DynamicProgram(Program):
 
     def __repr__(self) -> str:
         count = len(self._versions)
-        inputs = ", ".join(f"{n} {t}" for n, t in zip(self.input_names, self.input_types, strict=True))
+        inputs = list(zip(self.input_names, self.input_types, self._open.shapes.inputs, strict=True))
+        shown = inputs if len(inputs) <= _SHOWN else [i for i in inputs if any(n.terms for n in i[2][0])]
+        said = [f"{name} {type_}" for name, type_, _ in shown[:_SHOWN]]
+        more = ["..."] if len(said) < len(inputs) else []
         return (
-            f"<tilewright.DynamicProgram {self.name}({inputs}): {count} version{'s' * (count != 1)} "
-            f"for {self.machine.name}>"
+            f"<tilewright.DynamicProgram {self.name}({', '.join([*said, *more])}): {count} "
+            f"version{'s' * (count != 1)} for {self.machine.name}>"
         )
 
     def _repr_html_(self) -> str:

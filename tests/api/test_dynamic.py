@@ -200,6 +200,16 @@ def test_versions_are_kept_and_the_oldest_dropped() -> None:
     assert repr(program).startswith("<tilewright.DynamicProgram added(x f32[b]): 64 versions for ")
 
 
+def test_of_many_inputs_the_open_ones_are_shown() -> None:
+    def total(x: Any, params: Any) -> Any:
+        return sum(params) + x.sum()
+
+    program = dynamic(total, struct(*dims("b, 2*b")), [1.0] * 20)
+    assert repr(program) == (
+        "<tilewright.DynamicProgram total(x f32[b, 2*b], ...): 0 versions for ascend-910b1>"
+    )
+
+
 def test_what_depends_on_sizes_asks_for_them() -> None:
     program = dynamic(added, struct(*dims("b")))
     said = re.escape("added has open sizes: say which, with at=, or ask its version .at(b=...)")
