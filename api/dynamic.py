@@ -32,6 +32,10 @@ VERSIONS_KEPT = 64
 """Versions that a program keeps; of more, those go that were not used for longest."""
 
 
+_SHOWN = 8
+"""Inputs that a text shows; of more, only open ones are."""
+
+
 @dataclass(frozen=True)
 class Alternative:
     """A variant of a program (`tw.variants`) for given sizes: its guard, whether that holds, and its source."""
@@ -76,6 +80,12 @@ class OpenSource:
 
         leaves = self.signature.leaves(self.name, args, kwargs)
         shapes = [tuple(np.shape(v)) for v in leaves]
+        for i, shape in enumerate(shapes):
+            if not all(isinstance(n, int) for n in shape):
+                raise CompileError(
+                    f"{self.signature.place(i)} of {self.name} has the symbolic shape ({', '.join(map(str, shape))}), "
+                    "and the sizes of a call are numbers"
+                )
         values = {i: self._value(i, leaves[i]) for i in self.shapes.deciding}
         places = [self.signature.place(i) for i in range(len(leaves))]
         return dict(self.shapes.solve(self.name, places, shapes, values))
@@ -184,10 +194,13 @@ class DynamicProgram(Program):
 
     def __repr__(self) -> str:
         count = len(self._versions)
-        inputs = ", ".join(f"{n} {t}" for n, t in zip(self.input_names, self.input_types, strict=True))
+        inputs = list(zip(self.input_names, self.input_types, self._open.shapes.inputs, strict=True))
+        shown = inputs if len(inputs) <= _SHOWN else [i for i in inputs if any(n.terms for n in i[2][0])]
+        said = [f"{name} {type_}" for name, type_, _ in shown[:_SHOWN]]
+        more = ["..."] if len(said) < len(inputs) else []
         return (
-            f"<tilewright.DynamicProgram {self.name}({inputs}): {count} version{'s' * (count != 1)} "
-            f"for {self.machine.name}>"
+            f"<tilewright.DynamicProgram {self.name}({', '.join([*said, *more])}): {count} "
+            f"version{'s' * (count != 1)} for {self.machine.name}>"
         )
 
     def _repr_html_(self) -> str:
@@ -217,14 +230,20 @@ class DynamicProgram(Program):
 
         Raises CompileError as `at` does.
         """
-        return self._open.arguments(self._open.shapes.checked(self.name, {**(at or {}), **named}))
+        return self._open.arguments(self._checked(at, named))
 
     def at(self, sizes: Mapping[str, int] | None = None, /, **named: int) -> Program:
         """The version for given sizes, compiled where there is none yet: `at(b=4, s=128)` or `at({"b": 4, "s": 128})`.
 
         Raises CompileError for missing, unknown and impossible sizes, and for what cannot be compiled.
         """
-        return self._version(self._open.shapes.checked(self.name, {**(sizes or {}), **named}))
+        return self._version(self._checked(sizes, named))
+
+    def _checked(self, sizes: Mapping[str, int] | None, named: Mapping[str, int]) -> dict[str, int]:
+        """Sizes that are given in a mapping, by keyword or both."""
+        if not isinstance(sizes, Mapping | None):
+            raise CompileError(f"{self.name}: sizes are given as in at={{'b': 4}}, not as {sizes!r}")
+        return self._open.shapes.checked(self.name, {**(sizes or {}), **named})
 
     def _version(self, sizes: Sizes) -> Program:
         key = tuple(sizes[name] for name in self.symbols)
@@ -273,9 +292,7 @@ class DynamicProgram(Program):
 
         Raises CompileError as `at` does, before anything is compiled.
         """
-        every = [{**(at or {}), symbol: value} for value in values]
-        for sizes in every:
-            self._open.shapes.checked(self.name, sizes)
+        every = [self._checked(at, {symbol: value}) for value in values]
         return ((sizes[symbol], self.at(sizes).report()) for sizes in every)
 
     # -- variants ------------------------------------------------------------------------------------------
@@ -285,19 +302,19 @@ class DynamicProgram(Program):
 
         Raises CompileError as `at` does, and for a program that is not compiled from variants.
         """
-        return next(a.name for a in self._alternatives({**(at or {}), **named}) if a.holds)
+        return next(a.name for a in self._alternatives(self._checked(at, named)) if a.holds)
 
     def choices(self, at: Mapping[str, int] | None = None, /, **named: int) -> Choices:
         """What each variant costs at given sizes: a report for each that can be compiled for them, chosen or not.
 
         Raises CompileError as `choice` does.
         """
-        sizes = {**(at or {}), **named}
+        sizes = self._checked(at, named)
         rows: list[PricedVariant] = []
         for a in self._alternatives(sizes):
             chosen, report, problem = a.holds and not any(row.chosen for row in rows), None, ""
             try:
-                report = (self.at(sizes) if chosen else self._compile(a.source)).report()
+                report = (self._version(sizes) if chosen else self._compile(a.source)).report()
             except CompileError as error:
                 problem = str(error)
             except (
@@ -306,10 +323,9 @@ class DynamicProgram(Program):
             ) as error:  # what JAX says of a function that does not take such shapes
                 problem = f"{type(error).__name__}: {str(error).splitlines()[0]}"
             rows.append(PricedVariant(a.name, a.guard, a.holds, chosen, report, problem))
-        return Choices(self._open.shapes.checked(self.name, sizes), tuple(rows))
+        return Choices(sizes, tuple(rows))
 
-    def _alternatives(self, at: Mapping[str, int]) -> Sequence[Alternative]:
-        sizes = self._open.shapes.checked(self.name, at)
+    def _alternatives(self, sizes: Sizes) -> Sequence[Alternative]:
         if self._open.alternatives is None:
             raise CompileError(f"{self.name} is not made of variants: compile a tw.variants")
         found = self._open.alternatives(sizes)

@@ -290,6 +290,13 @@ def _number_or_text(size: Size) -> int | str:
 
 def sized_origin(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: str | None) -> Source:
     """As `origin_of`; StableHLO with open dimensions is that for the sizes of its arguments. Raises CompileError."""
+    if args or kwargs:
+        import jax
+
+        leaves = jax.tree.leaves((args, kwargs))
+        if any(is_symbolic(n) for leaf in leaves for n in getattr(leaf, "shape", ())):
+            name = title_of(source) if callable(source) else "the program"
+            raise CompileError(f"{name}: symbolic shapes are for functions that tw.compile takes: give sizes")
     if not args or kwargs or callable(source) or stage_of(source) is not None:
         return origin_of(source, args, kwargs, target)
     is_tw = isinstance(source, str | Path) and find_tw(str(source)) is not None

@@ -200,6 +200,16 @@ def test_versions_are_kept_and_the_oldest_dropped() -> None:
     assert repr(program).startswith("<tilewright.DynamicProgram added(x f32[b]): 64 versions for ")
 
 
+def test_of_many_inputs_the_open_ones_are_shown() -> None:
+    def total(x: Any, params: Any) -> Any:
+        return sum(params) + x.sum()
+
+    program = dynamic(total, struct(*dims("b, 2*b")), [1.0] * 20)
+    assert repr(program) == (
+        "<tilewright.DynamicProgram total(x f32[b, 2*b], ...): 0 versions for ascend-910b1>"
+    )
+
+
 def test_what_depends_on_sizes_asks_for_them() -> None:
     program = dynamic(added, struct(*dims("b")))
     said = re.escape("added has open sizes: say which, with at=, or ask its version .at(b=...)")
@@ -243,6 +253,28 @@ def test_a_size_that_a_program_does_not_take_is_one_sentence(sizes: Mapping[str,
         with pytest.raises(tw.CompileError, match=f"^{re.escape(said)}$"):
             program.sweep("b", [2, 4, sizes["b"]], others)
     assert not program.versions
+
+
+def test_what_takes_no_open_sizes_says_so() -> None:
+    open_ = struct(*dims("b"))
+    with pytest.raises(
+        tw.CompileError, match=r"^added: symbolic shapes are for functions that tw\.compile takes"
+    ):
+        tw.verify(added, open_)
+    with pytest.raises(
+        tw.CompileError, match=r"^the program: symbolic shapes are for functions that tw\.compile"
+    ):
+        tw.compile(RESHAPED, open_, np.array([1, 2], np.int32))
+    with pytest.raises(tw.CompileError, match=r"^program: weights= is for programs whose sizes are known"):
+        tw.compile(RESHAPED, options=tw.Options(weights="x"))
+    program = dynamic(added, open_)
+    with pytest.raises(
+        tw.CompileError, match=r"^argument x of added has the symbolic shape \(b\), and the sizes of"
+    ):
+        program.check(open_)
+    for at in (3, "b=3", [("b", 3)]):
+        with pytest.raises(tw.CompileError, match=r"^added: sizes are given as in at=\{'b': 4\}, not as "):
+            program.at(at)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_program_of_open_sizes_is_verified_at_those_of_the_arguments() -> None:
