@@ -19,6 +19,7 @@ from xdsl.universe import Universe
 from xdsl.utils.exceptions import ParseError, ShrinkException, VerifyException
 from xdsl.xdsl_opt_main import xDSLOptMain
 
+from ..dialects.open_sizes import typical_sizes
 from ..frontends.added import FILE_TYPES, read_with
 from ..passes.errors import SeveralErrors, StateMissing
 from ..support.plugins import entries
@@ -373,7 +374,7 @@ def drive(given: Sequence[str]) -> int:
     """Runs the driver on a command line; 0, or 1 after an error."""
     driver = None
     try:
-        with quiet_pipe(), short_warnings(PROGRAM):
+        with quiet_pipe(), short_warnings(PROGRAM), typical_sizes():
             driver = TilewrightOptMain(given)
             return driver.run()
     except ShrinkException:

@@ -82,14 +82,14 @@ class Expr(Generic[V_co]):
             _set_terms(self, ())
             return
         pairs = [(v, c if type(c) is int else _whole(c)) for v, c in terms.items()]
-        _set_terms(self, _ordered([pair for pair in pairs if pair[1]]))
+        _set_terms(self, _ordered([pair for pair in pairs if _counts(pair[1])]))
 
     @staticmethod
     def of(variable: W, coefficient: int = 1) -> Expr[W]:
         """`coefficient * variable`. Raises TypeError for a coefficient that is no whole number."""
         if type(coefficient) is not int:
             coefficient = _whole(coefficient)
-        return _made(0, ((variable, coefficient),) if coefficient else ())
+        return _made(0, ((variable, coefficient),) if _counts(coefficient) else ())
 
     @staticmethod
     def gathered(constant: int, terms: Iterable[tuple[W, int]]) -> Expr[W]:
@@ -97,7 +97,7 @@ class Expr(Generic[V_co]):
         total: dict[W, int] = {}
         for variable, coefficient in terms:
             total[variable] = total.get(variable, 0) + coefficient
-        return _made(constant, _ordered([pair for pair in total.items() if pair[1]]))
+        return _made(constant, _ordered([pair for pair in total.items() if _counts(pair[1])]))
 
     @staticmethod
     def combine(constant: int, parts: Iterable[tuple[int, Expr[W]]]) -> Expr[W]:
@@ -105,19 +105,20 @@ class Expr(Generic[V_co]):
         terms: tuple[tuple[W, int], ...] = ()
         total: dict[W, int] = {}
         for factor, part in parts:
-            if not factor:
+            if not _counts(factor):
                 continue
             constant += factor * part.constant
             if not part.terms:
                 continue
             if not terms:
-                terms = part.terms if factor == 1 else tuple([(v, factor * c) for v, c in part.terms])
+                same = type(factor) is int and factor == 1
+                terms = part.terms if same else tuple([(v, factor * c) for v, c in part.terms])
                 continue
             total = total or dict(terms)
             for variable, coefficient in part.terms:
                 total[variable] = total.get(variable, 0) + factor * coefficient
         if total:
-            terms = _ordered([pair for pair in total.items() if pair[1]])
+            terms = _ordered([pair for pair in total.items() if _counts(pair[1])])
         return _made(constant, terms)
 
     # -- arithmetic ----------------------------------------------------------------------------------------
@@ -154,9 +155,9 @@ class Expr(Generic[V_co]):
             if number is None:
                 raise TypeError(f"({self}) times ({factor}) is not linear: the factor must be a whole number")
             factor = number
-        if factor == 1:
+        if type(factor) is int and factor == 1:
             return self
-        if not factor:
+        if not _counts(factor):
             return _made(0, ())
         return _made(self.constant * factor, tuple([(v, c * factor) for v, c in self.terms]))
 
@@ -281,12 +282,15 @@ class Expr(Generic[V_co]):
             if i:
                 put(" + ")
             put_variable(variable)
-            if coefficient != 1:
+            if type(coefficient) is not int:
+                put(f' * "{coefficient}"')
+            elif coefficient != 1:
                 put(f" * {coefficient}")
+        constant = str(self.constant) if type(self.constant) is int else f'"{self.constant}"'
         if not self.terms:
-            put(str(self.constant))
-        elif self.constant:
-            put(f" + {self.constant}")
+            put(constant)
+        elif type(self.constant) is not int or self.constant:
+            put(f" + {constant}")
 
     def __str__(self) -> str:
         parts: list[str] = []
@@ -341,8 +345,16 @@ def _ends(symbol: Symbol, coefficient: int) -> OpenRange:
     return (low, high) if coefficient > 0 else (high, low)
 
 
+def _counts(factor: int) -> bool:
+    """Whether a term with this factor is one: an open dimension as a factor is never known to be 0."""
+    return type(factor) is not int or factor != 0
+
+
 def _whole_or_none(number: Any) -> int | None:
-    """A whole number of any type as an int; None for anything else, traced numbers included."""
+    """A whole number of any type as an int; None for anything else, traced numbers included. An open dimension
+    (open_sizes.py) stays what it is: it is whole."""
+    if getattr(number, "OPEN", False):
+        return number
     try:
         return operator.index(number)
     except TypeError:

@@ -31,12 +31,15 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.irdl import IRDLOperation
+from xdsl.irdl import BaseAttr, IRDLOperation, PropertyDef
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from . import open_sizes
 from .affine import Expr
+from .open_sizes import decoded
+from .open_text import number_text, open_number, parse_number
 
 INDEX = IndexType()
 
@@ -52,7 +55,7 @@ _VALUES: dict[bytes, tuple[int, ...]] = {}
 
 def ints(values: Sequence[int]) -> DenseArrayBase:
     """`values` as the dense i64 array that properties hold; equal lists share one attribute."""
-    key = tuple(int(v) for v in values)
+    key = tuple([v if type(v) is int else open_sizes.encode(v) for v in values])
     found = _INTS.get(key)
     if found is None:
         found = _INTS[key] = DenseArrayBase.from_list(i64, key)
@@ -68,7 +71,7 @@ def to_ints(attr: DenseArrayBase | None) -> tuple[int, ...]:
     found = _VALUES.get(attr.data.data)
     if found is None:
         values = cast("DenseArrayBase[IntegerType]", attr).get_values()
-        found = _VALUES[attr.data.data] = tuple(int(v) for v in values)
+        found = _VALUES[attr.data.data] = decoded(tuple(int(v) for v in values))
     return found
 
 
@@ -252,9 +255,10 @@ class FormattedOp(IRDLOperation):
                 while True:
                     start = parser.pos
                     key, value = _parse_property(parser)
-                    if key not in cls.get_irdl_definition().properties:
+                    declared = cls.get_irdl_definition().properties.get(key)
+                    if declared is None:
                         parser.raise_error(f"'{cls.name}' has no property {key!r}", start, start + len(key))
-                    properties[key] = value
+                    properties[key] = _numbers(value, declared, parser)
                     if not parser.parse_optional_punctuation(","):
                         break
                 parser.parse_punctuation("}")
@@ -301,10 +305,10 @@ def parse_linear(parser: Parser) -> Expr:
     while True:
         operand = parser.parse_optional_unresolved_operand()
         if operand is None:
-            total = total + parser.parse_integer()
+            total = total + parse_number(parser)
         else:
             value = parser.resolve_operand(operand, INDEX)
-            factor = parser.parse_integer() if parser.parse_optional_characters("*") else 1
+            factor = parse_number(parser) if parser.parse_optional_characters("*") else 1
             total = total + Expr.of(value, factor)
         if not parser.parse_optional_punctuation("+"):
             return total
@@ -316,9 +320,9 @@ def _print_property(printer: Printer, name: str, value: Attribute) -> None:
         return
     printer.print_string(" = ")
     if isinstance(value, DenseArrayBase) and value.elt_type == i64:
-        printer.print_string("[" + ", ".join(str(v) for v in value.get_values()) + "]")
+        printer.print_string("[" + ", ".join(number_text(v) for v in to_ints(value)) + "]")
     elif isinstance(value, IntegerAttr) and value.type == i64:
-        printer.print_string(str(value.value.data))
+        printer.print_string(number_text(integer(value)))
     else:
         printer.print_attribute(value)
 
@@ -327,10 +331,22 @@ def _parse_property(parser: Parser) -> tuple[str, Attribute]:
     name = parser.parse_identifier()
     if not parser.parse_optional_punctuation("="):
         return name, UnitAttr()
-    value = parser.parse_attribute()
-    if isinstance(value, ArrayAttr) and all(isinstance(v, IntegerAttr) and v.type == i64 for v in value.data):
-        return name, ints([v.value.data for v in value.data if isinstance(v, IntegerAttr)])
-    return name, value
+    return name, parser.parse_attribute()
+
+
+def _numbers(value: Attribute, declared: PropertyDef, parser: Parser) -> Attribute:
+    """A property as its op has it: a list of numbers as a dense array, and open ones, which stand in quotes, as what
+    stands for them."""
+    kind = declared.constr.attr if isinstance(declared.constr, BaseAttr) else None
+    if isinstance(value, StringAttr) and kind is IntegerAttr:
+        return integer_attr(open_number(value.data, parser))
+    if not isinstance(value, ArrayAttr):
+        return value
+    if all(isinstance(v, IntegerAttr) and v.type == i64 for v in value.data):
+        return ints([v.value.data for v in value.data if isinstance(v, IntegerAttr)])
+    if kind is not DenseArrayBase or not all(isinstance(v, StringAttr | IntegerAttr) for v in value.data):
+        return value
+    return ints([open_number(v.data, parser) if isinstance(v, StringAttr) else integer(v) for v in value.data])
 
 
 def text(attr: Attribute) -> str:
@@ -342,13 +358,13 @@ def text(attr: Attribute) -> str:
 @lru_cache(INTEGERS_KEPT)
 def integer_attr(value: int) -> IntegerAttr:
     """`value` as the i64 attribute that properties hold; those made lately are shared."""
-    return IntegerAttr(int(value), i64)
+    return IntegerAttr(open_sizes.encode(value), i64)
 
 
 def integer(attr: Attribute) -> int:
     """The Python int of an integer property."""
     assert isinstance(attr, IntegerAttr)
-    return attr.value.data
+    return open_sizes.decode(attr.value.data)
 
 
 def block_of(value: SSAValue) -> Block | None:

@@ -10,6 +10,7 @@ from functools import lru_cache
 import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     BFloat16Type,
     ComplexType,
     Float4E2M1FNType,
@@ -31,6 +32,9 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.ir import Attribute
+
+from .open_sizes import any_open, is_open
+from .open_text import OpenSizesAttr, filled
 
 TYPES_KEPT = 4096
 """How many types of each kind are kept: passes ask for the same few again and again, and making one verifies it."""
@@ -184,7 +188,7 @@ def paired(kind: TensorType) -> TensorType:
     as they are."""
     if not is_complex(kind.element_type):
         return kind
-    return tensor([*kind.get_shape(), 2], part(kind.element_type))
+    return tensor([*shape_in(kind), 2], part(kind.element_type))
 
 
 def is_float(element: Attribute | str) -> bool:
@@ -214,13 +218,24 @@ def smallest(name: str) -> float:
     return float(ml_dtypes.finfo(_NUMPY[name]).smallest_subnormal)
 
 
+def shape_in(kind: TensorType) -> tuple[int, ...]:
+    """The shape of a tensor type; open dimensions are `OpenSize`s."""
+    shape = tuple([n.data for n in kind.shape.data])
+    if DYNAMIC_INDEX not in shape or not isinstance(kind.encoding, OpenSizesAttr):
+        return shape
+    return filled(shape, kind.encoding.data)
+
+
 def tensor(shape: Sequence[int], element: Attribute) -> TensorType:
     return _tensor(tuple(shape), element)
 
 
 @lru_cache(TYPES_KEPT)
 def _tensor(shape: tuple[int, ...], element: Attribute) -> TensorType:
-    return TensorType(element, shape)
+    if not any_open(shape):
+        return TensorType(element, shape)
+    sizes = OpenSizesAttr(tuple(n for n in shape if is_open(n)))
+    return TensorType(element, [DYNAMIC_INDEX if is_open(n) else n for n in shape], sizes)
 
 
 def size(shape: Sequence[int]) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import Literal, TypeAlias
 
 from .affine import Expr, OpenRange, Symbol
@@ -150,6 +150,27 @@ def _beaten(kind: Literal["max", "min"], a: Size, b: Size) -> bool:
     return (high is not None and high <= 0) if kind == "max" else (low is not None and low >= 0)
 
 
+_MAKE: dict[Kind, Callable[..., Size]] = {
+    "mul": times,
+    "floordiv": floordiv,
+    "mod": mod,
+    "max": maximum,
+    "min": minimum,
+}
+
+
+def replaced(size: Size, known: Mapping[str, Size]) -> Size:
+    """A size with other sizes in the place of symbols, by name; those that are not in `known` stay. Raises SizeError
+    for division by zero."""
+    parts: list[tuple[int, Size]] = []
+    for variable, coefficient in size.terms:
+        if isinstance(variable, Symbol):
+            parts.append((coefficient, known.get(variable.name, Expr.of(variable))))
+        else:
+            parts.append((coefficient, _MAKE[variable.kind](*(replaced(a, known) for a in variable.args))))
+    return Expr.combine(size.constant, parts)
+
+
 def symbols_of(size: Size) -> tuple[Symbol, ...]:
     """The symbols that a size depends on, by name."""
     found: dict[Symbol, None] = {}
@@ -205,9 +226,7 @@ def _bounds_of(variable: Symbol | Derived) -> OpenRange:
             whole = len(known_lows) == len(lows)
             return min(known_lows) if whole else None, min(known_highs, default=None)
         case "mul":
-            if any(low is None or low < 0 for low in lows):
-                return None, None
-            return prod(known_lows), prod(known_highs) if len(known_highs) == len(highs) else None
+            return _product_bounds(ranges)
         case "mod":
             divisor_low, divisor_high = ranges[1]
             if divisor_low is None or divisor_low <= 0:
@@ -223,6 +242,16 @@ def _bounds_of(variable: Symbol | Derived) -> OpenRange:
             ends = [low] if high is None else [low, high]
             first = None if lows[0] is None else min(lows[0] // n for n in ends) if high or lows[0] < 0 else 0
             return first, None if highs[0] is None else max(max(highs[0] // n for n in ends), -1)
+
+
+def _product_bounds(ranges: Sequence[OpenRange]) -> OpenRange:
+    """Bounds of a product of what is within these bounds."""
+    low, high = 1.0, 1.0
+    for first, last in ranges:
+        ends = (-inf if first is None else first, inf if last is None else last)
+        corners = [0.0 if 0 in (a, b) else a * b for a in (low, high) for b in ends]
+        low, high = min(corners), max(corners)
+    return (None if low == -inf else int(low)), (None if high == inf else int(high))
 
 
 # -- text --------------------------------------------------------------------------------------------------
@@ -249,11 +278,21 @@ def size_text(size: Size) -> str:
     parts: list[str] = []
     for variable, coefficient in size.terms:
         number = "" if abs(coefficient) == 1 else f"{abs(coefficient)}*"
-        parts += [" - " if coefficient < 0 else " + ", f"{number}{variable}"]
+        up = _rounded_up(variable) if coefficient < 0 else None
+        parts += [" + ", f"{number}{up}"] if up else [" - " if coefficient < 0 else " + ", f"{number}{variable}"]
     if size.constant or not parts:
         parts += [" - " if size.constant < 0 else " + ", str(abs(size.constant))]
     sign = "-" if parts[0] == " - " else ""
     return sign + "".join(parts[1:])
+
+
+def _rounded_up(variable: Symbol | Derived) -> str | None:
+    """The negative of a variable as `ceildiv(a, b)`, where it is `floordiv(-a, b)`."""
+    if isinstance(variable, Symbol) or variable.kind != "floordiv" or variable.args[0].constant > 0:
+        return None
+    if any(coefficient > 0 for _, coefficient in variable.args[0].terms):
+        return None
+    return f"ceildiv({size_text(variable.args[0] * -1)}, {size_text(variable.args[1])})"
 
 
 def _is_atom(size: Size) -> bool:
@@ -325,6 +364,7 @@ def _listed(symbols: Names) -> str:
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "==": operator.eq,
+    "!=": operator.ne,
     "<=": operator.le,
     ">=": operator.ge,
     "<": operator.lt,
@@ -408,4 +448,4 @@ def bounded(symbols: Mapping[str, Symbol], constraints: Sequence[Constraint]) ->
     return out
 
 
-_TURNED = {"==": "==", "<=": ">=", ">=": "<=", "<": ">", ">": "<"}
+_TURNED = {"==": "==", "!=": "!=", "<=": ">=", ">=": "<=", "<": ">", ">": "<"}

@@ -8,7 +8,15 @@ from math import prod
 from typing import TypeVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, ShapedType, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import (
+    FileLineColLoc,
+    IntAttr,
+    ModuleOp,
+    ShapedType,
+    StringAttr,
+    TensorType,
+    UnknownLoc,
+)
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation
@@ -19,8 +27,10 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Span
 
 from .base import place_of
+from .dtypes import shape_in
 from .graph.donation import verify_donation
 from .npu.legality import Kernel, MachineViolation, refused
+from .open_sizes import typical_sizes
 from .precision import recorded_precision
 
 AttributeT = TypeVar("AttributeT", bound=Attribute)
@@ -174,7 +184,7 @@ def oversized(op: Operation) -> str | None:
 def _shape(type_: Attribute) -> tuple[int, ...]:
     """The shape of a type, xDSL's or ours; () for one without."""
     if isinstance(type_, ShapedType):
-        return type_.get_shape()
+        return shape_in(type_) if isinstance(type_, TensorType) else type_.get_shape()
     shape = getattr(type_, "shape", ())
     return shape if isinstance(shape, tuple) else ()
 
@@ -185,9 +195,10 @@ def _shape(type_: Attribute) -> tuple[int, ...]:
 def verify(module: ModuleOp) -> None:
     """Verifies a module. Raises PlacedError with one sentence: the place, the op and what is wrong."""
     try:
-        module.verify()
-        for op in (module, *module.ops):
-            _verify_ours(op)
+        with typical_sizes():
+            module.verify()
+            for op in (module, *module.ops):
+                _verify_ours(op)
     except VerifyException as error:
         raise next(complaints(module), PlacedError(one_line(str(error)), None)) from error
 

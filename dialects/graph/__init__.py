@@ -3,6 +3,7 @@
 from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
 from xdsl.ir import Attribute, Dialect, Operation
 
+from ..open_text import OpenSizesAttr
 from ..quantized import QuantizedType
 from .attributes import DataAttr
 from .contractions import ContractOp, ConvOp
@@ -69,7 +70,7 @@ Graph = Dialect(
         WhileOp,
         YieldOp,
     ],
-    [CubeScheduleAttr, DataAttr, QuantizedType, VectorScheduleAttr],
+    [CubeScheduleAttr, DataAttr, OpenSizesAttr, QuantizedType, VectorScheduleAttr],
     [Constants()],
 )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, Literal
 
-from xdsl.dialects.builtin import TensorType, i32
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, i32
 from xdsl.ir import Attribute, SSAValue
 
 from ...machine import Machine
 from ..base import FormattedOp
-from ..dtypes import tensor
+from ..dtypes import shape_in, tensor
 from ..elementwise import UNSTATED
 from ..quantized import QuantizedType
 
@@ -20,7 +20,7 @@ def shape_of(value: SSAValue) -> tuple[int, ...]:
     type_ = value.type
     if type(type_) is not TensorType:
         raise TypeError(f"expected a tensor, got {type_}")
-    return tuple([n.data for n in type_.shape.data])
+    return shape_in(type_)
 
 
 def element_of(value: SSAValue) -> Attribute:
@@ -137,9 +137,9 @@ class GraphOp(FormattedOp):
             if not isinstance(v.type, TensorType):
                 raise self.error(f"needs tensors, got {v.type}")
             if type(v.type.element_type) is QuantizedType:
-                self._check_quantized(v.type.element_type, v.type.get_shape())
-            if any(d < 0 for d in v.type.get_shape()):
-                raise self.error(f"needs static shapes, got {v.type}")
+                self._check_quantized(v.type.element_type, shape_in(v.type))
+            if DYNAMIC_INDEX in shape_in(v.type):
+                raise self.error(f"needs static shapes, or open sizes with names, got {v.type}")
         try:
             expected = list(self.infer())
         except ValueError as e:

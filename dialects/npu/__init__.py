@@ -3,7 +3,7 @@
 from xdsl.ir import Dialect
 
 from . import structure
-from .buffers import AllocOp, SlotOp, ViewOp, buffer_users, whole_buffer, whole_tensor
+from .buffers import AllocOp, SizeOp, SlotOp, ViewOp, buffer_users, whole_buffer, whole_tensor
 from .cube import CopyL0cOp, LoadL0Op, LoadRowOp, MmadOp
 from .cumulate import VCumulateOp
 from .interface import Cost, NpuOp, buffer, gm
@@ -67,6 +67,7 @@ Npu = Dialect(
         VScatterOp,
         VSortOp,
         VTransposeOp,
+        SizeOp,
         ViewOp,
         WaitCrossOp,
         WaitFlagOp,
@@ -131,6 +132,7 @@ __all__ = [
     "VSortOp",
     "VTransposeOp",
     "VectorOp",
+    "SizeOp",
     "ViewOp",
     "WaitCrossOp",
     "WaitFlagOp",

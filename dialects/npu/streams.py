@@ -25,6 +25,7 @@ from xdsl.traits import EffectInstance
 
 from ...machine import Machine
 from ..base import text
+from ..dtypes import shape_in
 from ..effects import ORDERS
 from .host_program import HostProgramOp, HostVisitor, R
 
@@ -40,7 +41,7 @@ QUEUES = (*STREAMS, PROGRAM)
 
 def is_number(type_: Attribute) -> bool:
     """Whether a value of the host program is a number in the host's memory: a tensor of rank 0."""
-    return isinstance(type_, TensorType) and not type_.get_shape()
+    return isinstance(type_, TensorType) and not shape_in(type_)
 
 
 class CommandCost(NamedTuple):

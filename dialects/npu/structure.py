@@ -28,7 +28,7 @@ from xdsl.traits import (
 )
 
 from ..base import integer, to_ints
-from ..dtypes import element_type, itemsize, size, tensor
+from ..dtypes import element_type, itemsize, shape_in, size, tensor
 from ..graph import ConstantOp, YieldOp
 from ..graph.attributes import DataAttr
 from ..symbols import KernelUser
@@ -144,7 +144,7 @@ def _fits(kind: Attribute, want: Attribute) -> bool:
         return (kind.shape, kind.element) == (want.shape, want.element)
     if not isinstance(kind, TensorType):
         return False
-    return (kind.get_shape(), kind.element_type) == (want.shape, want.element) or (is_number(kind) and not want.shape)
+    return (shape_in(kind), kind.element_type) == (want.shape, want.element) or (is_number(kind) and not want.shape)
 
 
 @irdl_op_definition
@@ -223,14 +223,14 @@ class HostCallOp(Command):
 
     def elements(self) -> int:
         """Of all results."""
-        return sum(size(v.type.get_shape()) for v in self.outputs if isinstance(v.type, TensorType))
+        return sum(size(shape_in(v.type)) for v in self.outputs if isinstance(v.type, TensorType))
 
     def host_bytes(self) -> int:
         """What the host reads and writes for it, at least."""
         if self.work is not None:
             return integer(self.work)
         types = [v.type for v in (*self.inputs, *self.outputs) if isinstance(v.type, TensorType)]
-        return sum(size(t.get_shape()) * itemsize(t.element_type) for t in types)
+        return sum(size(shape_in(t)) * itemsize(t.element_type) for t in types)
 
     def reads(self) -> Sequence[SSAValue]:
         return self.inputs

@@ -16,6 +16,8 @@ from xdsl.utils.exceptions import VerifyException
 from ...machine import PIPES
 from ..base import ints, to_ints
 from ..dtypes import TYPES_KEPT, dtype_name, itemsize, size
+from ..open_sizes import any_open, decode, encode, is_open
+from ..open_text import dimension_text, filled, number_text, parse_number
 
 SPACES = ("gm", "l1", "l0a", "l0b", "l0c", "ub", "bt", "fb")
 """Memory spaces that every chip has: device memory, the cube core's l1, l0a, l0b, l0c, the vector core's ub, bias table
@@ -27,6 +29,14 @@ def check_on_chip(kind: str, space: str) -> None:
     know the machine refuse those that it lacks. Raises VerifyException."""
     if space == "gm" or not space.isidentifier():
         raise VerifyException(f"!{kind}: {space!r} is not an on-chip space, such as {', '.join(SPACES[1:])}")
+
+
+def check_closed(kind: str, shape: Sequence[int]) -> None:
+    """On-chip memory has shapes that are known at compile time. Raises VerifyException for others."""
+    if any_open(shape) or min(shape, default=0) < 0:
+        shown = ", ".join(map(dimension_text, shape))
+        raise VerifyException(f"!{kind}: its shape [{shown}] is open; what is on chip has a static shape")
+
 
 ROW_BYTES = 32
 """A row of an on-chip buffer starts at a multiple of this many bytes (the DaVinci block, C0)."""
@@ -71,9 +81,11 @@ def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def print_shape(printer: Printer, shape: Sequence[int], element: Attribute) -> None:
-    for s in shape:
-        printer.print_string(f"{s}x")
+    for n in shape:
+        printer.print_string(f"{dimension_text(n)}x")
     printer.print_attribute(element)
+    if any_open(shape):
+        printer.print_string(f", sizes [{', '.join(number_text(n) for n in shape if is_open(n))}]")
 
 
 def padded_bytes(shape: Sequence[int], element: Attribute) -> int:
@@ -132,6 +144,7 @@ class BufferType(OnChipType):
 
     def verify(self) -> None:
         check_on_chip("npu.buffer", self.space)
+        check_closed("npu.buffer", self.shape)
         if self.slots < 1:
             raise VerifyException("!npu.buffer: needs at least one slot")
 
@@ -184,7 +197,7 @@ class GmType(ParametrizedAttribute, TypeAttribute):
     @property
     def offset(self) -> int:
         """Elements before the first one."""
-        return self.start.data
+        return decode(self.start.data)
 
     @property
     def dense(self) -> bool:
@@ -213,24 +226,39 @@ class GmType(ParametrizedAttribute, TypeAttribute):
     def print_parameters(self, printer: Printer) -> None:
         printer.print_string("<")
         print_shape(printer, self.shape, self.element)
-        if not self.dense:
-            printer.print_string(f", strides [{', '.join(map(str, self.strides))}], offset {self.offset}")
+        if self != GmType.of(self.shape, self.element):
+            strides = ", ".join(map(number_text, self.strides))
+            printer.print_string(f", strides [{strides}], offset {number_text(self.offset)}")
         printer.print_string(">")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
             shape, element = parser.parse_ranked_shape()
-            strides, offset = row_strides(shape), 0
-            if parser.parse_optional_punctuation(","):
+            strides, offset = None, 0
+            while parser.parse_optional_punctuation(","):
+                if parser.parse_optional_keyword("sizes"):
+                    shape = _named(parser, shape)
+                    continue
                 parser.parse_keyword("strides")
-                strides = tuple(
-                    parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-                )
+                strides = _numbers(parser)
                 parser.parse_punctuation(",")
                 parser.parse_keyword("offset")
-                offset = parser.parse_integer()
-        return [ints(shape), element, ints(strides), IntAttr(offset)]
+                offset = parse_number(parser)
+        return list(GmType.of(shape, element, strides, offset).parameters)
+
+
+def _numbers(parser: AttrParser) -> tuple[int, ...]:
+    return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_number(parser)))
+
+
+def _named(parser: AttrParser, shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape with the sizes that follow it in the place of what is open."""
+    at = parser.pos
+    try:
+        return filled(shape, _numbers(parser))
+    except ValueError as error:
+        parser.raise_error(str(error), at, parser.pos)
 
 
 @lru_cache(TYPES_KEPT)
@@ -240,4 +268,4 @@ def _buffer(shape: tuple[int, ...], element: Attribute, space: str, slots: int) 
 
 @lru_cache(TYPES_KEPT)
 def _gm(shape: tuple[int, ...], element: Attribute, strides: tuple[int, ...], offset: int) -> GmType:
-    return GmType(ints(shape), element, ints(strides), IntAttr(offset))
+    return GmType(ints(shape), element, ints(strides), IntAttr(encode(offset)))

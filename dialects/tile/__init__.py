@@ -5,7 +5,7 @@ from xdsl.ir import Dialect
 from .cube import DrainOp, MmaOp, MoveOp, MoveRowOp, ZeroOp
 from .interface import TileOp, tile_type
 from .structure import BarrierOp, KernelOp, LaunchOp, SectionOp
-from .transfers import LoadIndirectOp, LoadOp, ScalarOp, StoreOp, ViewOp
+from .transfers import LoadIndirectOp, LoadOp, ScalarOp, SizeOp, StoreOp, ViewOp
 from .types import TileType
 from .vector import (
     ELEMENTWISE,
@@ -52,6 +52,7 @@ Tile = Dialect(
         SortOp,
         StoreOp,
         TransposeOp,
+        SizeOp,
         ViewOp,
         ZeroOp,
     ],
@@ -88,6 +89,7 @@ __all__ = [
     "TileOp",
     "TileType",
     "TransposeOp",
+    "SizeOp",
     "ViewOp",
     "ZeroOp",
     "tile_type",

@@ -13,7 +13,7 @@ from xdsl.printer import Printer
 
 from ..base import ints, to_ints
 from ..dtypes import TYPES_KEPT, dtype_name
-from ..npu.types import OnChipType, check_on_chip, print_shape
+from ..npu.types import OnChipType, check_closed, check_on_chip, print_shape
 
 
 @irdl_attr_definition
@@ -42,6 +42,7 @@ class TileType(OnChipType):
 
     def verify(self) -> None:
         check_on_chip("tile.tile", self.space)
+        check_closed("tile.tile", self.shape)
 
     def print_parameters(self, printer: Printer) -> None:
         printer.print_string("<")

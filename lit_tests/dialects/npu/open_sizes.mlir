@@ -1,0 +1,11 @@
+// RUN: ROUNDTRIP
+// RUN: GENERIC_ROUNDTRIP
+
+// Device tensors may have open dimensions, which are `?` and named behind the shape.
+
+%x = "test.op"() : () -> !npu.gm<?x128x?xf32, sizes ["b", "8*s"]>
+// CHECK: !npu.gm<?x128x?xf32, sizes ["b", "8*s"]>
+%trips = npu.size {value = #graph.sizes<["floordiv(b, 8) + 1"]>} : () -> index
+// CHECK: npu.size {value = #graph.sizes<["floordiv(b, 8) + 1"]>} : () -> index
+%more = npu.size {value = #graph.sizes<["-floordiv(-b, 8)*3"]>} : () -> index
+// CHECK: npu.size {value = #graph.sizes<["3*ceildiv(b, 8)"]>} : () -> index
