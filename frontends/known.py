@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from xdsl.dialects.builtin import IntegerType
 from xdsl.ir import Attribute, BlockArgument, SSAValue
@@ -9,6 +12,7 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 from ..dialects.dtypes import element_type, names
 from ..dialects.graph import ELEMENTWISE, ConstantOp, WhileOp
 from ..dialects.graph.interface import element_of
+from ..dialects.open_sizes import is_open
 from ..machine import Machine
 
 NATIVE = frozenset(map(element_type, "f32 f16 bf16 i8 i16 i32 i64 ui8 ui16 ui32 ui64 i1".split()))
@@ -35,12 +39,15 @@ def scalar_value(value: SSAValue) -> float | int | bool | None:
     return array.item() if array is not None and array.size == 1 else None
 
 
-def count_trips(loop: WhileOp) -> tuple[int, int] | None:
-    """(carried position, trips) of a loop that counts by one to a constant, as fori_loop and scan do."""
+def count_trips(
+    loop: WhileOp, number: Callable[[SSAValue], float | int | bool | None] = scalar_value
+) -> tuple[int, int] | None:
+    """(carried position, trips) of a loop that counts by one to a constant, as fori_loop and scan do. number: what a
+    value is, if that is known; a limit may be open."""
     test = loop.yielded(0).values[0].owner
     if not isinstance(test, ELEMENTWISE["lt"]):
         return None
-    at, limit = _position(test.operands[0], loop, 0), _known(test.operands[1], loop)
+    at, limit = _position(test.operands[0], loop, 0), _known(test.operands[1], loop, number)
     if at is None or limit is None or not isinstance(element_of(loop.inits[at]), IntegerType):
         return None
     start, step = scalar_value(loop.inits[at]), loop.yielded(1).values[at].owner
@@ -48,7 +55,7 @@ def count_trips(loop: WhileOp) -> tuple[int, int] | None:
         return None
     for carried, amount in (step.operands, reversed(step.operands)):
         if _position(carried, loop, 1) == at and scalar_value(amount) == 1:
-            return at, max(0, int(limit) - int(start))
+            return at, limit - int(start) if is_open(limit) else max(0, int(limit) - int(start))
     return None
 
 
@@ -59,10 +66,12 @@ def _position(value: SSAValue, loop: WhileOp, region: int) -> int | None:
     return None
 
 
-def _known(value: SSAValue, loop: WhileOp) -> float | int | bool | None:
+def _known(
+    value: SSAValue, loop: WhileOp, number: Callable[[SSAValue], float | int | bool | None]
+) -> Any:
     """The constant a condition compares with, which the loop may carry along unchanged."""
     at = _position(value, loop, 0)
     if at is None:
-        return scalar_value(value)
+        return number(value)
     unchanged = _position(loop.yielded(1).values[at], loop, 1) == at
-    return scalar_value(loop.inits[at]) if unchanged else None
+    return number(loop.inits[at]) if unchanged else None

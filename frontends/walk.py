@@ -20,7 +20,7 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ..dialects.base import integer_attr, ints
-from ..dialects.dtypes import COMPLEX, StoredAs, element_type, numpy_dtype, tensor
+from ..dialects.dtypes import COMPLEX, StoredAs, element_type, numpy_dtype, shape_in, tensor
 from ..dialects.graph import (
     ELEMENTWISE,
     PART_OPS,
@@ -41,7 +41,7 @@ from . import bindings
 from .bindings import Op, Value
 from .calls import CallPlan
 from .errors import FrontendError
-from .known import native_types
+from .known import native_types, scalar_value
 from .uniform import PREFIX, uniform_type
 
 Property = int | str | Sequence[int] | Attribute
@@ -207,7 +207,7 @@ class Walk:
         return list(call.results)
 
     def _convert(self, name: str, op: Op, args: list[SSAValue]) -> Sequence[SSAValue]:
-        types = [self.type(r.type) for r in op.results]
+        types = self.types_of(name, op, args)
         if any(map(quantized, (*types, *(a.type for a in args)))):
             return self._on_quantized(name, op, args, types)
         rule = self._structural.get(name)
@@ -218,6 +218,14 @@ class Walk:
                 return self.host(op, types) if made is None else made
         made = None if rule is None else rule(self, op, args, types)
         return self.host(op, types) if made is None else made
+
+    def number(self, value: SSAValue) -> float | int | bool | None:
+        """The number that a value is, where that is known."""
+        return scalar_value(value)
+
+    def types_of(self, name: str, op: Op, args: Sequence[SSAValue]) -> list[TensorType]:
+        """The types of an op's results."""
+        return [self.type(r.type) for r in op.results]
 
     def _on_quantized(
         self, name: str, op: Op, args: list[SSAValue], types: list[TensorType]
@@ -246,7 +254,7 @@ class Walk:
                 plain.append(self.emit(DequantizeOp, [arg], made)[0] if made else arg)
             kinds = [quantized(t) for t in types]
             wanted = [
-                t if k is None else tensor(t.get_shape(), k.expressed) for t, k in zip(types, kinds, strict=True)
+                t if k is None else tensor(shape_in(t), k.expressed) for t, k in zip(types, kinds, strict=True)
             ]
             # the bodies of an op are in the numbers, too: what is combined is rounded once, at the end
             kept, self._types, self._number_types = self._types, self._number_types, {}
@@ -365,7 +373,7 @@ class Walk:
             data = self._data.get(key)
             if data is None:
                 dtype = numpy_dtype(result.element_type)
-                data = self._data[key] = DataAttr(bindings.literal(key, result.get_shape(), dtype))
+                data = self._data[key] = DataAttr(bindings.literal(key, shape_in(result), dtype))
             made = self._shared[key] = self._constant(data, result)
         return made
 

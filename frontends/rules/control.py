@@ -101,7 +101,7 @@ def _all_equal(walk: Walk, args: Values, types: Types) -> Results:
 def _while(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     condition, body = (walk.region(region, types) for region in op.regions)
     loop = walk.emit_control(WhileOp, args, types, [condition, body])
-    counted = count_trips(loop)
+    counted = count_trips(loop, walk.number)
     if counted is not None:
         loop.counter, loop.trip_count = map(integer_attr, counted)
     return loop.results

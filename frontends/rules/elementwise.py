@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialects.dtypes import dtype_name, element_type, is_complex, is_float, itemsize, tensor
+from ...dialects.dtypes import dtype_name, element_type, is_complex, is_float, itemsize, shape_in, tensor
 from ...dialects.elementwise import FUNCTIONS, PARTS, function_named
 from ...dialects.graph import BroadcastOp, ConstantOp, IotaOp, ReshapeOp, SliceOp
 from ...dialects.graph.interface import element_of, shape_of
@@ -152,7 +152,7 @@ def _select(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _clamp(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    shape = types[0].get_shape()
+    shape = shape_in(types[0])
     return [walk.elementwise("clamp", [walk.fill(a, shape) for a in args], types[0])]
 
 

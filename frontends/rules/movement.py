@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
-from ...dialects.dtypes import dtype_name, element_type, numpy_dtype, tensor
+from ...dialects.dtypes import dtype_name, element_type, numpy_dtype, shape_in, tensor
 from ...dialects.graph import (
     ConcatOp,
     ConstantOp,
@@ -45,14 +45,14 @@ def _broadcast_in_dim(walk: Walk, op: Op, args: Values, types: Types) -> Results
 
 
 def _broadcast(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    rank = len(types[0].get_shape())
+    rank = len(shape_in(types[0]))
     return _spread(walk, args, types, range(rank - len(shape_of(args[0])), rank))
 
 
 def _spread(walk: Walk, args: Values, types: Types, dims: Sequence[int]) -> Results:
     """Of any element types: in one that the device does not have, only a uniform constant is spread here."""
     if not walk.movable(args, types):
-        return _spread_constant(walk, args[0], types[0].get_shape())
+        return _spread_constant(walk, args[0], shape_in(types[0]))
     if args[0].type == types[0] and all(i == d for i, d in enumerate(dims)):
         return args
     return [walk.broadcast(args[0], types[0], tuple(dims))]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
-from ...dialects.dtypes import dtype_name, element_type, is_float, itemsize, tensor
+from ...dialects.dtypes import dtype_name, element_type, is_float, itemsize, shape_in, tensor
 from ...dialects.graph import BroadcastOp, IotaOp, ReshapeOp, SliceOp
 from ...dialects.graph.attributes import Literal
 from ...dialects.graph.interface import element_of, shape_of
@@ -202,7 +202,7 @@ _ALGORITHMS = {"THREE_FRY": _with_threefry, "PHILOX": _with_philox, "DEFAULT": _
 
 def _rng_bit_generator(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     (state,), (_, result) = args, types
-    element, shape = result.element_type, result.get_shape()
+    element, shape = result.element_type, shape_in(result)
     algorithm = bindings.rng_algorithm(op)
     words = shape_of(state)
     if dtype_name(element_of(state)) != "ui64" or is_float(element) or element == BOOLEAN:

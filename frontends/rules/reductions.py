@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
 
-from ...dialects.dtypes import dtype_name, is_complex, size, tensor
+from ...dialects.dtypes import dtype_name, is_complex, shape_in, size, tensor
 from ...dialects.elementwise import LINEAR, REDUCTION_FUNCTION, identity
 from ...dialects.graph import (
     ArgReduceOp,
@@ -111,7 +111,7 @@ def _reduce(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     inputs, inits, dims = args[:n], args[n:], bindings.int_array(op, "dimensions")
     if any(shape_of(inputs[0])[d] == 0 for d in dims):
         starts = [_as(walk, init, t.element_type) for init, t in zip(inits, types, strict=True)]
-        return [walk.fill(start, t.get_shape()) for start, t in zip(starts, types, strict=True)]
+        return [walk.fill(start, shape_in(t)) for start, t in zip(starts, types, strict=True)]
     trees = body_trees(walk, op, types)
     if (arg := _arg_kind(trees, inputs, inits, dims)) is not None:
         return walk.emit(ArgReduceOp, inputs[:1], types, kind=arg, dim=dims[0])
@@ -140,7 +140,7 @@ def _reduce_any(
         return None
     shape = shape_of(inputs[0])
     if size(shape) == 0:
-        return [walk.fill(init, t.get_shape()) for init, t in zip(inits, types, strict=True)]
+        return [walk.fill(init, shape_in(t)) for init, t in zip(inits, types, strict=True)]
     made = reduced(walk, combine, inputs, dims)
     if dims:
         made = [walk.emit(ReshapeOp, [x], [t])[0] for x, t in zip(made, types, strict=True)]
@@ -172,7 +172,7 @@ def _arg_kind(trees: list[Tree] | None, inputs: Values, inits: Values, dims: Seq
 
 
 def _reduce_window(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    n, rank = len(types), len(types[0].get_shape())
+    n, rank = len(types), len(shape_in(types[0]))
     kinds = kinds_of(body_trees(walk, op, types), types)
     args = [*(_as(walk, x, t.element_type) for x, t in zip(args[:n], types, strict=True)), *args[n:]]
     if kinds is None:
@@ -204,8 +204,8 @@ def _windows_of_any(walk: Walk, op: Op, inputs: Values, inits: Values, types: Ty
     combine, shape = combining(walk, op.regions[0], [t.element_type for t in types]), shape_of(inputs[0])
     if combine is None:
         return None
-    if size(types[0].get_shape()) == 0 or size(shape) == 0:
-        return [walk.fill(init, t.get_shape()) for init, t in zip(inits, types, strict=True)]
+    if size(shape_in(types[0])) == 0 or size(shape) == 0:
+        return [walk.fill(init, shape_in(t)) for init, t in zip(inits, types, strict=True)]
     rank = len(shape)
     low, high = bindings.padding(op, rank)
     window = bindings.int_array(op, "window_dimensions")
@@ -227,7 +227,7 @@ def _windows_of_any(walk: Walk, op: Op, inputs: Values, inits: Values, types: Ty
         inputs = [padded(walk, x, low, high, interior) for x in (*inputs, there)]
         *made, some = windowed(walk, existing(walk, combine), inputs, window, strides, dilation)
         begun = started(walk, combine, inits, made)
-        empty = [walk.fill(init, t.get_shape()) for init, t in zip(inits, types, strict=True)]
+        empty = [walk.fill(init, shape_in(t)) for init, t in zip(inits, types, strict=True)]
         return [walk.elementwise("select", [some, a, b], a.type) for a, b in zip(begun, empty, strict=True)]
     return started(walk, combine, inits, windowed(walk, combine, inputs, window, strides, dilation))
 

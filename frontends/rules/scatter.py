@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import BlockArgument, SSAValue
 
-from ...dialects.dtypes import dtype_name, element_type, tensor
+from ...dialects.dtypes import dtype_name, element_type, shape_in, tensor
 from ...dialects.elementwise import REDUCTION_FUNCTION, SCATTERS
 from ...dialects.graph import (
     BroadcastOp,
@@ -51,7 +51,7 @@ def _scatter(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     ):
         return None
     numbers = bindings.scatter_dimensions(op)
-    window, shape = numbers["update_window_dims"], list(types[0].get_shape())
+    window, shape = numbers["update_window_dims"], list(shape_in(types[0]))
     fixed = {*numbers["inserted_window_dims"], *numbers["input_batching_dims"]}
     moved = [d for d in range(len(shape)) if d not in fixed]
     sizes = [1] * len(shape)

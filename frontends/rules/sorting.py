@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from ...dialects.dtypes import is_float, tensor
+from ...dialects.dtypes import is_float, shape_in, tensor
 from ...dialects.graph import ELEMENTWISE, ConstantOp, ElementwiseOp, IotaOp, SortOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.shapes import Keys
@@ -118,7 +118,7 @@ def _sort(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         SortOp,
         args,
         types,
-        dim=bindings.int_attribute(op, "dimension") % max(len(types[0].get_shape()), 1),
+        dim=bindings.int_attribute(op, "dimension") % max(len(shape_in(types[0])), 1),
         keys=[k for k, _, _ in keys],
         descending=[int(down) for _, down, _ in keys],
         total=[int(total and is_float(element_of(args[k]))) for k, _, total in keys],

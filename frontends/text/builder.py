@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.base import integer_attr, ints
-from ...dialects.dtypes import dtype_name, element_type, is_float, numpy_dtype, tensor
+from ...dialects.dtypes import dtype_name, element_type, is_float, numpy_dtype, shape_in, tensor
 from ...dialects.elementwise import FUNCTIONS, Function
 from ...dialects.graph import (
     ELEMENTWISE,
@@ -84,7 +84,7 @@ def describe_value(value: Any) -> str:
 def type_text(type_: Attribute) -> str:
     """A tensor type as .tw writes it."""
     assert isinstance(type_, TensorType)
-    return f"{dtype_name(type_.element_type)}{list(type_.get_shape())}"
+    return f"{dtype_name(type_.element_type)}{list(shape_in(type_))}"
 
 
 def is_known_number(value: Any) -> bool:
@@ -151,7 +151,7 @@ class Builder:
             inferred = list(op.infer())
         except (ValueError, TypeError) as error:
             raise Problem(f"{op.name.removeprefix('graph.')}: {error}") from None
-        if any(math.prod(t.get_shape()) > 1 << 40 for t in inferred if isinstance(t, TensorType)):
+        if any(math.prod(shape_in(t)) > 1 << 40 for t in inferred if isinstance(t, TensorType)):
             raise Problem("the result is too large", f"{', '.join(map(type_text, inferred))}")
         return self.append(cls.create(operands=args, result_types=inferred, properties=made)).results
 

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from ...dialects.base import integer_attr
-from ...dialects.dtypes import dtype_name, tensor
+from ...dialects.dtypes import dtype_name, shape_in, tensor
 from ...dialects.graph import ELEMENTWISE, CaseOp, WhileOp, YieldOp
 from ...dialects.graph.interface import element_of, shape_of
 from ..known import count_trips
@@ -330,7 +330,7 @@ class Control(Quantization):
             return self.problem(at or s, problem)
         if made.type != wanted:
             help = "a loop keeps the types of what it carries"
-            if not wanted.get_shape() and not shape_of(made):
+            if not shape_in(wanted) and not shape_of(made):
                 now = dtype_name(element_of(made))
                 help = f"start it as {now}, or convert with `as {dtype_name(wanted.element_type)}`"
             notes = [f"it is {type_text(wanted)} before the loop, and {type_text(made.type)} after one round"]

@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 
-from ...dialects.dtypes import dtype_name, element_type, is_float, name_of_numpy, numpy_dtype
+from ...dialects.dtypes import dtype_name, element_type, is_float, name_of_numpy, numpy_dtype, shape_in
 from ..known import NATIVE
 from . import indexing, syntax
 from .builder import (
@@ -339,10 +339,10 @@ class Expressions(Builder):
             array = self.array(value, declared.element_type)
         except Problem as problem:
             return self.problem(item.value, problem)
-        if array.shape not in ((), declared.get_shape()):
+        if array.shape not in ((), shape_in(declared)):
             label = f"has the shape {list(array.shape)}"
             return self.fail(item.value.span, f"`{item.id.id}` should be {type_text(declared)}", label)
-        return self.on_top(item, np.broadcast_to(array, declared.get_shape()))
+        return self.on_top(item, np.broadcast_to(array, shape_in(declared)))
 
     def param(self, module: Module, item: syntax.Param) -> Any:
         """A parameter from its file, read once, as a constant at the top of the program."""
@@ -371,7 +371,7 @@ class Expressions(Builder):
         except KeyError:
             stored = f"{array.dtype}{list(array.shape)}"
             help = f"store it as an array of {dtype_name(declared.element_type)}"
-        if array.dtype != dtype or array.shape != declared.get_shape():
+        if array.dtype != dtype or array.shape != shape_in(declared):
             label = f"declared as {type_text(declared)}"
             return self.fail(item.type.span, f"`{item.id.id}` is stored as {stored}", label, help)
         value = self.on_top(item, array)

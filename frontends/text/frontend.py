@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 
-from ...dialects.dtypes import element_type, tensor
+from ...dialects.dtypes import element_type, shape_in, tensor
 from . import syntax
 from .builder import type_text
 from .diagnostics import DiagnosticLog
@@ -96,7 +96,7 @@ def tw_parameters(path: str, text: str, function: str | None) -> TwParameters:
 
 
 def _specs(types: Sequence[TensorType], main: syntax.FunctionItem) -> tuple[Spec, ...]:
-    return tuple((t.get_shape(), p.type.dtype.id) for t, p in zip(types, main.parameters, strict=True))
+    return tuple((shape_in(t), p.type.dtype.id) for t, p in zip(types, main.parameters, strict=True))
 
 
 def _types(

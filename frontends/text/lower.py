@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 
-from ...dialects.dtypes import dtype_name, element_type, tensor
+from ...dialects.dtypes import dtype_name, element_type, shape_in, tensor
 from ...dialects.graph.interface import shape_of
 from . import indexing, syntax
 from .builder import MOST_OPS, POISON, Poison, describe_value, type_text
@@ -122,7 +122,7 @@ class TwLowering(Control):
         ok = True
         for i, (p, given) in enumerate(zip(function.parameters, types, strict=True)):
             assert isinstance(given, TensorType)
-            shape, declared = given.get_shape(), self.written(module, p.type)
+            shape, declared = shape_in(given), self.written(module, p.type)
             name = f"`{p.id.id}` of `{function.id.id}` must be {declared}, got {type_text(given)}"
             if p.type.dtype.id != dtype_name(given.element_type):
                 complain(
@@ -284,7 +284,7 @@ class TwLowering(Control):
             return None
         if made.type != wanted:
             help = ""
-            if shape_of(made) == wanted.get_shape():
+            if shape_of(made) == shape_in(wanted):
                 help = f"convert with `as {dtype_name(wanted.element_type)}`"
             other = (self.module.source, declared.span, "declared here")
             message = f"{what} {does} {type_text(wanted)}, got {type_text(made.type)}"

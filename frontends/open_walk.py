@@ -1,0 +1,425 @@
+"""StableHLO with open dimensions to the graph level, for all sizes at once.
+
+`OpenWalk` is the one linear pass of walk.py with two additions. It computes with sizes while it walks: integers that
+follow from dimensions and constants (`get_dimension_size`, and arithmetic on what it gives) are numbers or
+`OpenSize`s, not ops, and decide the shapes of `dynamic_reshape` and its like. And it finds the shapes of results where
+MLIR has `?` (open_shapes.py). A size that is used as data, such as the count that a mean divides by, becomes an input
+of @main behind the others, which the caller computes for each call.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from ..dialects.dtypes import dtype_name, element_type, numpy_dtype, shape_in, tensor
+from ..dialects.graph import ConcatOp, ReshapeOp
+from ..dialects.graph.attributes import Literal
+from ..dialects.graph.interface import shape_of
+from ..dialects.open_sizes import OpenSize, any_open, is_open, size_of
+from ..dialects.sizes import Size, maximum, minimum
+from ..machine import Machine
+from . import bindings
+from .attributes import Op, int_array, int_attribute, string
+from .bindings import Value
+from .errors import FrontendError
+from .open_shapes import open_shape
+from .refining import ASSERTION, SHAPE_OPERANDS
+from .rules import ON_COMPLEX, ON_QUANTIZED, RULES, STRUCTURAL
+from .rules.dynamic import DYNAMIC_RULES
+from .walk import TERMINATORS, Walk
+
+Numbers = Any
+"""A numpy array of objects: ints, bools and `OpenSize`s."""
+
+_LIMIT = 64
+"""Elements of a tensor of sizes: more is data."""
+
+
+class NotOpen(FrontendError):
+    """What cannot be lowered for all sizes at once; it can for each."""
+
+
+@dataclass(frozen=True)
+class OpenModule:
+    """A graph-level module with open dimensions. extras: the sizes that its @main takes behind its inputs, as scalars
+    of these element types."""
+
+    module: ModuleOp
+    extras: tuple[tuple[Size, str], ...]
+
+
+def lower_open(
+    source: bytes,
+    entry: str,
+    sizes: Sequence[int],
+    shapes: Sequence[tuple[int, ...]],
+    decided: Mapping[int, Sequence[int]] | None = None,
+    filename: str | None = None,
+    machine: Machine | None = None,
+) -> OpenModule:
+    """The graph level of the function `entry` of StableHLO, for inputs of these shapes, with `OpenSize`s. sizes: its
+    first arguments, which are not inputs. decided: the values of inputs that decide shapes, by number.
+
+    Raises NotOpen, FrontendError, and Undecided outside of a compilation.
+    """
+    walk = OpenWalk(bindings.parse(source, filename), filename, machine)
+    return walk.entry(entry, sizes, shapes, decided or {})
+
+
+class OpenWalk(Walk):
+    """One conversion with open dimensions."""
+
+    def __init__(self, module: Any, filename: str | None, machine: Machine | None) -> None:
+        structural = {**STRUCTURAL, **DYNAMIC_RULES}
+        self._module = module  # its ops are alive as long as it is
+        super().__init__(module, filename, RULES, structural, ON_COMPLEX, ON_QUANTIZED, machine)
+        self.numbers: dict[Value, Numbers] = {}
+        """Sizes, and what is computed of them."""
+        self._extras: dict[tuple[Size, str], SSAValue] = {}
+        self._main: Block | None = None
+
+    def entry(
+        self,
+        symbol: str,
+        sizes: Sequence[int],
+        shapes: Sequence[tuple[int, ...]],
+        decided: Mapping[int, Sequence[int]],
+    ) -> OpenModule:
+        """The module of a function and of what it calls, which is inlined; see `lower_open`."""
+        function = self.symbols[symbol]
+        self._here = here = self._location(function, self._here)
+        source = function.regions[0].blocks[0]
+        first, rest = source.arguments[: len(sizes)], source.arguments[len(sizes) :]
+        for argument, number in zip(first, sizes, strict=True):
+            self.numbers[argument] = np.array(number, object)
+        kinds = [tensor(s, self._element(a.type)) for a, s in zip(rest, shapes, strict=True)]
+        self._main = block = Block(arg_types=kinds)
+        for i, (argument, value) in enumerate(zip(rest, block.args, strict=True)):
+            self._values[argument] = value
+            if i in decided:
+                self.numbers[argument] = np.array(list(decided[i]), object).reshape(shape_of(value))
+            value.name_hint = _hint_of(argument)
+        self._active.append(symbol)
+        results = self._inside(source)
+        self._active.pop()
+        block.add_ops([*self._out, ReturnOp(*results)])
+        kind = ([a.type for a in block.args], [r.type for r in results])
+        main = FuncOp("main", kind, Region(block))
+        main.location = here
+        return OpenModule(ModuleOp([main]), tuple(self._extras))
+
+    # -- structure -----------------------------------------------------------------------------------------
+
+    def inline(self, block: Any, args: Sequence[SSAValue]) -> list[SSAValue]:
+        for formal, actual in zip(block.arguments, args, strict=True):
+            self._values[formal] = actual
+        return self._inside(block)
+
+    def _inside(self, block: Any) -> list[SSAValue]:
+        """Converts the ops of a block, whose arguments are known; the operands of its terminator."""
+        return [self.value(v) for v in self._walked(block)]
+
+    def _walked(self, block: Any) -> list[Value]:
+        """The same; the operands as they are in the source."""
+        outer, doing = self._here, self._doing
+        for op in block.operations:
+            name = op.operation.name
+            self._here, self._doing = self._location(op, outer), name
+            if name in TERMINATORS:
+                self._here, self._doing = outer, doing
+                return list(op.operands)
+            if name == "func.call":
+                self._enter(op)
+            elif name == "stablehlo.custom_call" and string(op, "call_target_name") == ASSERTION:
+                self._assert(op)
+            elif not self._compute(name, op):
+                self._take(name, op)
+        raise FrontendError(f"{self.named()} has a block with no terminator")
+
+    def _assert(self, op: Op) -> None:
+        """What must hold of sizes holds for the example, and is assumed. Raises NotOpen where it does not."""
+        held = self.numbers.get(op.operands[0])
+        if held is None or held.item() is not True:
+            raise NotOpen(f"{self.named()} does not hold for all sizes")
+
+    def _take(self, name: str, op: Op) -> None:
+        """Converts an op to graph ops; operands that are its shape stay sizes."""
+        operands = list(op.operands)
+        del operands[SHAPE_OPERANDS.get(name, slice(0))]
+        made = self._convert(name, op, [self.value(v) for v in operands])
+        for old, new in zip(op.results, made, strict=True):
+            self._values[old] = new
+
+    def _enter(self, op: Op) -> None:
+        """Converts the function that is called in place of the call; sizes stay sizes."""
+        symbol = string(op, "callee")
+        if symbol in self._active:
+            raise NotOpen(f"{self.named()} calls @{symbol} from within itself")
+        block = self.symbols[symbol].regions[0].blocks[0]
+        for formal, actual in zip(block.arguments, op.operands, strict=True):
+            for known in (self.numbers, self._values):
+                known.pop(formal, None)
+            if actual in self.numbers:
+                self.numbers[formal] = self.numbers[actual]
+            else:
+                self._values[formal] = self.value(actual)
+        self._forget(block)
+        self._active.append(symbol)
+        returned = self._walked(block)
+        self._active.pop()
+        for old, new in zip(op.results, returned, strict=True):
+            if new in self.numbers:
+                self.numbers[old] = self.numbers[new]
+            else:
+                self._values[old] = self.value(new)
+
+    def _forget(self, block: Any) -> None:
+        """A function may be called again with other sizes: what its ops gave before is forgotten."""
+        for op in block.operations:
+            for result in op.results:
+                self.numbers.pop(result, None)
+                self._values.pop(result, None)
+
+    def _convert(self, name: str, op: Op, args: list[SSAValue]) -> Sequence[SSAValue]:
+        made = super()._convert(name, op, args)
+        for value, result in zip(made, op.results, strict=True):
+            parts = bindings.tensor_parts(result.type)
+            if parts is not None and len(parts[0]) != len(shape_of(value)):
+                raise NotOpen(f"{self.named()} gives {value.type} where {result.type} is expected")
+        return made
+
+    def types_of(self, name: str, op: Op, args: Sequence[SSAValue]) -> list[TensorType]:
+        """The types of the results: what MLIR leaves open follows from the operands."""
+        found = []
+        for i, result in enumerate(op.results):
+            parts = bindings.tensor_parts(result.type)
+            if parts is None or bindings.DYNAMIC not in parts[0]:
+                found.append(self.type(result.type))
+                continue
+            shape = open_shape(self, name, op, [shape_of(a) for a in args], i)
+            if shape is None or len(shape) != len(parts[0]):
+                raise NotOpen(f"{self.named()} has a result whose shape cannot be followed for all sizes")
+            merged = [
+                n if known == bindings.DYNAMIC else known for n, known in zip(shape, parts[0], strict=True)
+            ]
+            found.append(tensor(merged, self._element(result.type)))
+        return found
+
+    def host_call(
+        self, name: str, text: str, args: Sequence[SSAValue], types: Sequence[Attribute]
+    ) -> Sequence[SSAValue]:
+        """Raises NotOpen where an operand or a result has open dimensions: the host compiles for one size."""
+        kinds = [*types, *(a.type for a in args)]
+        if any(isinstance(t, TensorType) and any_open(shape_in(t)) for t in kinds):
+            raise NotOpen(f"{self.named()} runs on the host, for one size at a time")
+        return super().host_call(name, text, args, types)
+
+    def _element(self, kind: Any) -> Attribute:
+        parts = bindings.tensor_parts(kind)
+        if parts is None:
+            raise NotOpen(f"{self.named()} uses type {kind}")
+        try:
+            return element_type(parts[1])
+        except ValueError:
+            raise NotOpen(f"{self.named()} uses type {kind}") from None
+
+    # -- sizes ---------------------------------------------------------------------------------------------
+
+    def value(self, source: Value) -> SSAValue:
+        """What stands for a value at the graph level; a size becomes a constant or an input."""
+        if source not in self._values:
+            self._values[source] = self._as_data(self.numbers[source], source.type)
+        return self._values[source]
+
+    def _as_data(self, numbers: Numbers, kind: Any) -> SSAValue:
+        parts = bindings.tensor_parts(kind)
+        assert parts is not None
+        if not any_open(list(numbers.reshape(-1))):
+            return self.constant(Literal.of(np.array(numbers.tolist(), numpy_dtype(parts[1]))))
+        if numbers.shape:
+            return self._stacked(numbers, kind)
+        return self._scalar(numbers.item(), tensor([], self._element(kind)))
+
+    def _stacked(self, numbers: Numbers, kind: Any) -> SSAValue:
+        """Several sizes as a tensor."""
+        element = self._element(kind)
+        one, scalar = tensor([1], element), tensor([], element)
+        parts = []
+        for number in numbers.reshape(-1):
+            closed = not is_open(number)
+            x = self.scalar(number, element) if closed else self._scalar(number, scalar)
+            parts.append(self.emit(ReshapeOp, [x], [one])[0])
+        if len(parts) > 1:
+            parts = self.emit(ConcatOp, parts, [tensor([len(parts)], element)], dim=0)
+        return self.emit(ReshapeOp, parts, [tensor(numbers.shape, element)])[0]
+
+    def _scalar(self, number: int, kind: TensorType) -> SSAValue:
+        """An open size as an input of @main."""
+        key = size_of(number), dtype_name(kind.element_type)
+        if key not in self._extras:
+            assert self._main is not None
+            self._extras[key] = self._main.insert_arg(kind, len(self._main.args))
+        return self._extras[key]
+
+    def number(self, value: SSAValue) -> float | int | bool | None:
+        found = next((size for (size, _), extra in self._extras.items() if extra is value), None)
+        return super().number(value) if found is None else OpenSize.of(found)
+
+    def _compute(self, name: str, op: Op) -> bool:
+        """Computes what an op does to sizes; False where it does something else."""
+        if name == "stablehlo.get_dimension_size":
+            operand = op.operands[0]
+            shape = (
+                shape_of(self._values[operand]) if operand in self._values else self.numbers[operand].shape
+            )
+            self.numbers[op.results[0]] = np.array(shape[int_attribute(op, "dimension")], object)
+            return True
+        if len(op.results) != 1 or not _may_be_sizes(op.results[0].type):
+            return False
+        if name == "stablehlo.constant":
+            return self._constant_sizes(op)
+        compute = _ON_SIZES.get(name)
+        if compute is None or not op.operands or not all(v in self.numbers for v in op.operands):
+            return False
+        made = compute(op, *(self.numbers[v] for v in op.operands))
+        if made is None:
+            return False
+        self.numbers[op.results[0]] = np.asarray(made, object)
+        return True
+
+    def _constant_sizes(self, op: Op) -> bool:
+        key, parts = bindings.value_key(op), bindings.tensor_parts(op.results[0].type)
+        if key is None or parts is None:
+            return False
+        data = bindings.literal(key, parts[0], numpy_dtype(parts[1])).array()
+        self.numbers[op.results[0]] = np.array(data.tolist(), object).reshape(parts[0])
+        return True
+
+
+def _hint_of(argument: Value) -> str | None:
+    name = bindings.given_name(argument) or ""
+    hint = "".join(c if c.isalnum() else "_" for c in name).strip("_")
+    return hint if SSAValue.is_valid_name(hint) else None
+
+
+def _may_be_sizes(kind: Any) -> bool:
+    """Whether a type is one of sizes, or of what is asked about them: a few integers or bools."""
+    parts = bindings.tensor_parts(kind)
+    if parts is None or bindings.DYNAMIC in parts[0] or parts[1].lstrip("u") not in _INTEGERS:
+        return False
+    return int(np.prod(parts[0], dtype=np.int64)) <= _LIMIT
+
+
+_INTEGERS = ("i1", "i8", "i16", "i32", "i64")
+
+
+def _each(function: Callable[..., Any]) -> Callable[..., Numbers]:
+    """An op that does to each element what `function` does to a number."""
+    made = np.frompyfunc(function, function.__code__.co_argcount, 1)
+    return lambda op, *numbers: made(*numbers)
+
+
+def _divided(a: int, b: int) -> int:
+    """The quotient, rounded towards 0."""
+    return a // b if (a >= 0) == (b >= 0) else -(-a // b)
+
+
+def _remainder(a: int, b: int) -> int:
+    """The remainder of `_divided`: of the sign of `a`."""
+    return a - _divided(a, b) * b
+
+
+def _extreme(choose: Callable[..., Size], plain: Callable[..., int]) -> Callable[[int, int], int]:
+    def extreme(a: int, b: int) -> int:
+        return OpenSize.of(choose(size_of(a), size_of(b))) if is_open(a) or is_open(b) else plain(a, b)
+
+    return extreme
+
+
+def _sign(a: int) -> int:
+    return 0 if a == 0 else 1 if a > 0 else -1
+
+
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+}
+
+
+def _compared(op: Op, a: Numbers, b: Numbers) -> Numbers:
+    compare = _COMPARE[bindings.direction(op)]
+    return np.frompyfunc(lambda x, y: bool(compare(x, y)), 2, 1)(a, b)
+
+
+def _selected(op: Op, which: Numbers, a: Numbers, b: Numbers) -> Numbers:
+    return np.frompyfunc(lambda p, x, y: x if p else y, 3, 1)(which, a, b)
+
+
+def _converted(op: Op, numbers: Numbers) -> Numbers | None:
+    parts = bindings.tensor_parts(op.results[0].type)
+    if parts is None or parts[1].lstrip("u") not in _INTEGERS:
+        return None
+    if parts[1] == "i1":
+        return np.frompyfunc(bool, 1, 1)(numbers)
+    return np.frompyfunc(lambda n: int(n) if isinstance(n, bool) else n, 1, 1)(numbers)
+
+
+def _reshaped(op: Op, numbers: Numbers) -> Numbers | None:
+    parts = bindings.tensor_parts(op.results[0].type)
+    return None if parts is None else numbers.reshape(parts[0])
+
+
+def _joined(op: Op, *numbers: Numbers) -> Numbers:
+    return np.concatenate(numbers, axis=int_attribute(op, "dimension"))
+
+
+def _sliced(op: Op, numbers: Numbers) -> Numbers:
+    bounds = (int_array(op, name) for name in ("start_indices", "limit_indices", "strides"))
+    return numbers[tuple(slice(*b) for b in zip(*bounds, strict=True))]
+
+
+def _spread(op: Op, numbers: Numbers) -> Numbers | None:
+    parts, dims = bindings.tensor_parts(op.results[0].type), int_array(op, "broadcast_dimensions")
+    if parts is None:
+        return None
+    shape = [1] * len(parts[0])
+    for d, n in zip(dims, numbers.shape, strict=True):
+        shape[d] = n
+    return np.broadcast_to(numbers.reshape(shape), parts[0])
+
+
+_ON_SIZES: dict[str, Callable[..., Numbers | None]] = {
+    "stablehlo.add": _each(lambda a, b: a or b if isinstance(a, bool) else a + b),
+    "stablehlo.subtract": _each(lambda a, b: a - b),
+    "stablehlo.multiply": _each(lambda a, b: a and b if isinstance(a, bool) else a * b),
+    "stablehlo.divide": _each(_divided),
+    "stablehlo.remainder": _each(_remainder),
+    "stablehlo.maximum": _each(_extreme(maximum, max)),
+    "stablehlo.minimum": _each(_extreme(minimum, min)),
+    "stablehlo.negate": _each(lambda a: -a),
+    "stablehlo.abs": _each(lambda a: a if a >= 0 else -a),
+    "stablehlo.sign": _each(_sign),
+    "stablehlo.and": _each(lambda a, b: a and b if isinstance(a, bool) else int(a) & int(b)),
+    "stablehlo.or": _each(lambda a, b: a or b if isinstance(a, bool) else int(a) | int(b)),
+    "stablehlo.not": _each(lambda a: not a if isinstance(a, bool) else ~int(a)),
+    "stablehlo.compare": _compared,
+    "stablehlo.select": _selected,
+    "stablehlo.convert": _converted,
+    "stablehlo.reshape": _reshaped,
+    "stablehlo.concatenate": _joined,
+    "stablehlo.slice": _sliced,
+    "stablehlo.broadcast_in_dim": _spread,
+}
+"""What ops do to sizes."""
