@@ -21,7 +21,7 @@ from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects.base import describe, integer, integer_attr, ints, text
-from ...dialects.dtypes import COMPLEX, paired, part, tensor
+from ...dialects.dtypes import COMPLEX, paired, part, shape_in, tensor
 from ...dialects.graph import (
     ELEMENTWISE,
     PART_OPS,
@@ -67,7 +67,7 @@ class GraphComplexPass(LevelPass):
 def real_type(kind: Attribute) -> TensorType:
     """The type of each part of a complex tensor; others as they are."""
     assert isinstance(kind, TensorType)
-    return tensor(kind.get_shape(), REAL) if is_complex_tensor(kind) else kind
+    return tensor(shape_in(kind), REAL) if is_complex_tensor(kind) else kind
 
 
 def flat_types(kinds: Sequence[Attribute]) -> list[Attribute]:

@@ -23,6 +23,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
+from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
@@ -266,6 +267,7 @@ class Grouper(Dependencies):
             group.closed = True
         self._add_reduction(group, op, tuple(None if s == 1 else d for d, s in enumerate(shape)), dims)
 
+    @choosing()
     def _rows_fit(self, group: Group, rows: set[int], more: Sequence[Operation]) -> bool:
         """Whether whole rows of what a group holds at once, if the ops `more` join, fit on chip: what it loads and
         what others use of it, twice each, what is broadcast to a row, and three temporaries."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
+from ...dialects.open_sizes import choosing
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -101,6 +103,7 @@ class Held:
         if not mine.splat:
             self.outer[mine.elements] += by
 
+    @choosing()
     def _viewed(self, value: SSAValue, by: int) -> None:
         mine = self.facts(value)
         base = self.facts(mine.base)

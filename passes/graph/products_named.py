@@ -204,7 +204,7 @@ def _root(value: SSAValue) -> SSAValue:
         else:
             found.append(at)
     args = [v for v in found if isinstance(v, BlockArgument)]
-    return max(args or found, key=lambda v: len(v.type.get_shape()))  # pyright: ignore[reportAttributeAccessIssue]
+    return max(args or found, key=lambda v: len(shape_of(v)))
 
 
 def kept_dims(product: NamedProduct) -> list[int]:

@@ -20,7 +20,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ...dialects.base import describe, text
-from ...dialects.dtypes import element_type, is_integer, itemsize, tensor
+from ...dialects.dtypes import element_type, is_integer, itemsize, shape_in, tensor
 from ...dialects.graph import (
     ContractOp,
     ConvOp,
@@ -69,7 +69,7 @@ def _contain(module: ModuleOp, machine: Machine) -> None:
         if not is_integer(found.storage) or low < -128 or high > 127:
             raise PassError(f"{describe(op)} stores {found.data.storage}, which {machine.name} does not have")
         return tensor(
-            kind.get_shape(), QuantizedType(replace(found.data, storage="i8", low=int(low), high=int(high)))
+            shape_in(kind), QuantizedType(replace(found.data, storage="i8", low=int(low), high=int(high)))
         )
 
     for op in list(module.walk()):
@@ -123,7 +123,7 @@ def _stored(kind: Attribute) -> Attribute:
     if found is None:
         return kind
     assert isinstance(kind, TensorType)
-    return tensor(kind.get_shape(), found.storage)
+    return tensor(shape_in(kind), found.storage)
 
 
 class StorageBuilder(TensorBuilder):

@@ -16,6 +16,7 @@ from ...dialects.elementwise import REDUCTION_FUNCTION, identity
 from ...dialects.graph import ELEMENTWISE, IotaOp, ReduceOp, ScatterOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
+from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..access import is_layout
 from ..pins import Pins, Schedule
@@ -45,23 +46,11 @@ class SplitReduce(GraphPattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ReduceOp, rewriter: PatternRewriter, /) -> None:
         shape, dims, kind = shape_of(op.x), to_ints(op.dims), text(op.kind)
-        parts = self.machine.vector_cores // max(
-            tasks(shape, dims, itemsize(element_of(op.x)), self.machine), 1
-        )
-        if parts < 2 or size(shape) * parts < MANY_ELEMENTS * self.machine.vector_cores:
+        chosen = self._cut(op, shape, dims)
+        if chosen is None:
             return
-        inner = size(shape[max(dims) + 1 :])
-        if (
-            inner > 1
-            and size([shape[d] for d in dims]) * ROW_BYTES * ROW_VALUES <= self.machine.spaces["ub"].bytes
-        ):
-            return  # whole rows fit on chip, where they can be one kernel with what makes or uses them
-        run = widest_run(shape, dims, joined=not is_layout(op.x.owner))
-        even = even_parts(shape[run[0]], parts)
-        if even is not None:
-            run = run[:1]  # the other dimensions stay as they are
+        run, parts = chosen
         extent = size([shape[d] for d in run])
-        parts = even or even_parts(extent, parts) or min(parts, extent)
         length = extent // parts
         at = run[0]
         before, behind = shape[:at], shape[run[-1] + 1 :]
@@ -85,6 +74,27 @@ class SplitReduce(GraphPattern):
             combine = ELEMENTWISE[REDUCTION_FUNCTION[kind]]
             result = build.add(combine, [result, rest], tensor(shape_of(rest), element_of(rest)))
         rewriter.replace(op, (), [result])
+
+    @choosing()
+    def _cut(self, op: ReduceOp, shape: Sequence[int], dims: Sequence[int]) -> tuple[list[int], int] | None:
+        """The dimensions to cut as one, and into how many parts; None where that gains nothing."""
+        parts = self.machine.vector_cores // max(
+            tasks(shape, dims, itemsize(element_of(op.x)), self.machine), 1
+        )
+        if parts < 2 or size(shape) * parts < MANY_ELEMENTS * self.machine.vector_cores:
+            return None
+        inner = size(shape[max(dims) + 1 :])
+        if (
+            inner > 1
+            and size([shape[d] for d in dims]) * ROW_BYTES * ROW_VALUES <= self.machine.spaces["ub"].bytes
+        ):
+            return None  # whole rows fit on chip, where they can be one kernel with what makes or uses them
+        run = widest_run(shape, dims, joined=not is_layout(op.x.owner))
+        even = even_parts(shape[run[0]], parts)
+        if even is not None:
+            run = run[:1]  # the other dimensions stay as they are
+        extent = int(size([shape[d] for d in run]))
+        return run, int(even or even_parts(extent, parts) or min(parts, extent))
 
 
 class SplitScatter(GraphPattern):

@@ -76,6 +76,8 @@ def _clone(op: Operation, env: dict[SSAValue, SSAValue]) -> Operation:
         new: Operation = npu.ViewOp.create(
             operands=[env[op.source]], result_types=[op.result.type], location=op.location
         )
+    elif isinstance(op, tile.SizeOp):
+        new = npu.SizeOp.of(op.number)
     elif isinstance(op, ConstantOp):
         new = ConstantOp.create(
             result_types=[op.result.type], properties=dict(op.properties), location=op.location

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 
 from ...dialects import graph, tile
 from ...dialects.base import block_of, to_ints
-from ...dialects.dtypes import part, tensor
+from ...dialects.dtypes import part, shape_in, tensor
 from ...dialects.graph import ConstantOp, ReshapeOp, WhileOp, YieldOp
 from ...dialects.npu import GmType, ViewOp, gm, structure, whole_tensor
 
@@ -20,7 +20,7 @@ from ...dialects.npu import GmType, ViewOp, gm, structure, whole_tensor
 def gm_type(value: SSAValue) -> GmType:
     """The dense device tensor of a tensor value."""
     assert isinstance(value.type, TensorType)
-    return _dense(value.type.get_shape(), value.type.element_type)
+    return _dense(shape_in(value.type), value.type.element_type)
 
 
 @lru_cache(maxsize=1 << 12)

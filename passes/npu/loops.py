@@ -6,13 +6,16 @@ from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.dialects.scf import ForOp
 
+from ...dialects import npu, tile
 from ...dialects.base import describe
 from ..errors import PassError
 
 
 def trip_count(op: ForOp) -> int:
-    """Iterations of a loop from 0 by 1. Raises PassError where the bound is not a constant."""
+    """Iterations of a loop from 0 by 1, an `OpenSize` where they are open. Raises PassError for another bound."""
     bound = op.ub.owner
+    if isinstance(bound, tile.SizeOp | npu.SizeOp):
+        return bound.number
     if not isinstance(bound, ConstantOp) or not isinstance(bound.value, IntegerAttr):
         raise PassError(f"{describe(op)} needs a constant upper bound")
     return bound.value.value.data

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from xdsl.dialects import arith
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.npu import AllocOp, BarrierOp, NpuOp, Pipe, SlotOp, SyncOp, ViewOp
+from ...dialects.npu import AllocOp, BarrierOp, NpuOp, Pipe, SizeOp, SlotOp, SyncOp, ViewOp
 from .flags import Home, SyncPair
 
-_NAMES = (AllocOp, SlotOp, ViewOp, arith.ConstantOp)
+_NAMES = (AllocOp, SizeOp, SlotOp, ViewOp, arith.ConstantOp)
 """Ops that only name things: they run on no pipe."""
 
 

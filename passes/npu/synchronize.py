@@ -40,6 +40,7 @@ from ...dialects.npu import (
     WaitFlagOp,
 )
 from ...dialects.npu.structure import KernelOp, SectionOp
+from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError
@@ -57,12 +58,13 @@ class NpuSynchronizePass(TargetPass):
     name = "npu-synchronize"
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        for kernel in module.ops:
-            if isinstance(kernel, KernelOp):
-                model = CheckedKernel(kernel)
-                for number in range(len(model.sections)):
-                    model = synchronize_section(model, number, machine.flags)
-                synchronize_cores(kernel)
+        with choosing():  # flags are those for the example; npu-check sees whether they do for other sizes
+            for kernel in module.ops:
+                if isinstance(kernel, KernelOp):
+                    model = CheckedKernel(kernel)
+                    for number in range(len(model.sections)):
+                        model = synchronize_section(model, number, machine.flags)
+                    synchronize_cores(kernel)
 
 
 def _ancestors(op: Operation, top: Block) -> list[Block]:

@@ -17,11 +17,12 @@ from ...dialects.dtypes import size
 from ...dialects.graph import FusionOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import GmType
+from ...dialects.open_sizes import is_open
 from ...machine import Machine
 from ..errors import PassError
 from .bound import VectorWork
 from .builder import KernelBuilder, divide_grid
-from .schedule import UB_FRACTION, cut_tile, largest_tile
+from .schedule import UB_FRACTION, cut_tile, largest_tile, may_repeat, share
 from .scheduled import ScheduledKernel, as_vector, cannot_obey
 
 
@@ -127,7 +128,7 @@ class BoxKernel(ScheduledKernel):
             raise cannot_obey(
                 name, f"it walks {len(self.domain)} axes, the tile has {len(tile)} and the grid {len(grid)}"
             )
-        long = next((a for a, n in enumerate(self.domain) if tile[a] > max(n, 8)), None)
+        long = next((a for a, n in enumerate(self.domain) if not is_open(n) and tile[a] > max(n, 8)), None)
         if long is not None:
             raise cannot_obey(
                 name, f"a tile of {tile[long]} along axis {long}, which has {self.domain[long]}"
@@ -146,7 +147,8 @@ class BoxKernel(ScheduledKernel):
                 name, f"a grid of {size(grid)} cores is more than the {self.machine.vector_cores} there are"
             )
         for a, (cores, tiles) in enumerate(zip(grid, self._counts(tile), strict=True)):
-            if cores > 1 and (a in self.in_order or -(-tiles // -(-tiles // cores)) != cores):
+            uneven = not is_open(tiles) and share(tiles, cores)[0] != cores
+            if cores > 1 and (a in self.in_order or uneven):
                 why = "its tiles are walked in order" if a in self.in_order else f"it has {tiles} tiles"
                 raise cannot_obey(name, f"axis {a} cannot be split over {cores} cores, as {why}")
 
@@ -161,11 +163,13 @@ class BoxKernel(ScheduledKernel):
         plan = as_vector(name, schedule)
         assert plan.tile is not None and plan.grid is not None and plan.ub is not None
         inputs, outputs = self.tensors
-        on_grid = [a for a, cores in enumerate(plan.grid) if cores > 1]
+        counts = self._counts(plan.tile)
+        shares = [share(tiles, cores) for tiles, cores in zip(counts, plan.grid, strict=True)]
+        on_grid = [a for a, (cores, _) in enumerate(shares) if may_repeat(cores)]
         b = KernelBuilder(
             self.machine,
             "vector",
-            [plan.grid[a] for a in on_grid],
+            [shares[a][0] for a in on_grid],
             inputs,
             outputs,
             slots={"ub": plan.ub},
@@ -173,13 +177,12 @@ class BoxKernel(ScheduledKernel):
         b.location = self.fusion.location
         with b.section("fused" if self.machine.fused else "vector"), ExitStack() as stack:
             numbers: list[Expr] = []
-            for a, tiles in enumerate(self._counts(plan.tile)):
+            for a, (_, trips) in enumerate(shares):
                 number = Expr()
                 if a not in self.in_order:
-                    trips = -(-tiles // plan.grid[a])
                     if a in on_grid:
                         number = Expr.of(b.coordinates[on_grid.index(a)]) * trips
-                    if trips > 1:
+                    if may_repeat(trips):
                         number = number + stack.enter_context(b.loop(trips))
                 numbers.append(number)
             self.body(b, TilePlace(plan.tile, numbers))

@@ -28,9 +28,12 @@ from xdsl.utils.hints import isa
 
 from ...dialects import tile as ops
 from ...dialects.base import INDEX, Expr, integer_attr, ints, pack
+from ...dialects.dtypes import shape_in
 from ...dialects.npu.types import GmType, row_strides
+from ...dialects.open_sizes import is_open
 from ...dialects.tile import TileType
 from ...machine import Machine
+from .schedule import may_repeat
 
 SPACE_ORDER = ("l1", "l0a", "l0b", "l0c", "ub")
 """Order of the `slots` property of a kernel."""
@@ -41,6 +44,8 @@ def number(value: float | int) -> FloatAttr | IntegerAttr:
     if float(value) == value or value != value:
         return FloatAttr(float(value), f64)
     return IntegerAttr(int(value), i64 if value < 2**63 else IntegerType(64, Signedness.UNSIGNED))
+
+
 
 
 @dataclass
@@ -97,7 +102,7 @@ class KernelBuilder:
     def constant(self, value: int) -> SSAValue:
         found = self._constants.get(value)
         if found is None:
-            op = ConstantOp(IntegerAttr(value, INDEX))
+            op = ops.SizeOp.of(value) if is_open(value) else ConstantOp(IntegerAttr(value, INDEX))
             first = self.body.first_op
             if first is None:
                 self.body.add_op(op)
@@ -124,7 +129,7 @@ class KernelBuilder:
     def loop(self, trips: int, carried: list[SSAValue] | None = None) -> Iterator[Expr]:
         """A loop of `trips` iterations; one iteration makes no loop. `carried` values are replaced, first by the
         loop's own arguments, at the end by its results; assign the new ones into the list inside."""
-        if trips == 1:
+        if not may_repeat(trips):
             yield Expr()
             return
         initial = list(carried or ())
@@ -172,7 +177,7 @@ class KernelBuilder:
     def _last_of_head(self) -> Operation | None:
         last = None
         for op in self.body.ops:
-            if not isinstance(op, ConstantOp | ops.ViewOp):
+            if not isinstance(op, ConstantOp | ops.SizeOp | ops.ViewOp):
                 break
             last = op
         return last
@@ -248,7 +253,7 @@ def dense(shape: Sequence[int], element: Attribute) -> GmType:
 def gm_of(value: SSAValue) -> GmType:
     """The dense device tensor that holds a tensor value."""
     assert isinstance(value.type, TensorType)
-    return dense(value.type.get_shape(), value.type.element_type)
+    return dense(shape_in(value.type), value.type.element_type)
 
 
 def hand_back(outside: list[SSAValue], inside: list[SSAValue]) -> None:

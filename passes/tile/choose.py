@@ -24,10 +24,12 @@ from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import CubeSchedule, FusionOp, GraphOp, VectorSchedule
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, to_schedules
+from ...dialects.open_sizes import example_sizes
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError, TooLarge
 from ..fingerprint import structure
+from ..instances import Instance, has_open_sizes
 from ..oracle import BOUND, Oracle, oracle_of
 from ..pins import Pins, parse_pins, pinned_for
 from ..pins import Schedule as Pin
@@ -110,6 +112,8 @@ class Scheduler:
 
     def fusion(self, fusion: FusionOp) -> float:
         """Gives a fusion its schedule, or two halves of it theirs; what the oracle says of it."""
+        if has_open_sizes(fusion):
+            return self.by_example(fusion)
         asked = to_schedules(fusion.schedule)
         if not all_complete(asked) and not self.may_split(fusion):
             pack_for_drain(fusion, self.machine)
@@ -132,6 +136,15 @@ class Scheduler:
             return sum(self.fusion(half) for half in halves)
         fusion.schedule = schedule_attr([s for chosen in found for s in chosen.schedules])
         return sum(chosen.microseconds for chosen in found)
+
+    def by_example(self, fusion: FusionOp) -> float:
+        """Gives a fusion with open dimensions the schedule that it has for the example of the compilation."""
+        if not all_complete(to_schedules(fusion.schedule)):
+            pack_for_drain(fusion, self.machine)
+        copy = Instance(example_sizes()).outside(fusion)
+        microseconds = self.fusion(copy)
+        fusion.schedule = copy.schedule
+        return microseconds
 
     def may_split(self, fusion: FusionOp) -> bool:
         """Whether it is judged if vector cores should add up the parts of a contraction's sums."""
@@ -209,7 +222,7 @@ class Scheduler:
         `position`: that of each op of the block.
         """
         product = product_of(fusion)
-        if product is None or fusion.schedule is not None or not self.may_join:
+        if product is None or fusion.schedule is not None or not self.may_join or has_open_sizes(fusion):
             return None
         parts = parts_worth_trying(product, self.machine)
         tail = tail_of(fusion, position) if parts is not None else None

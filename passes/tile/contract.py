@@ -28,6 +28,7 @@ from .contraction_choice import ContractionChoice
 from .cube_schedule import CubePlan
 from .draining import Drain
 from .rows import ColumnRows
+from .schedule import may_repeat, share
 
 
 class ContractKernel(ContractionChoice):
@@ -47,8 +48,8 @@ class ContractKernel(ContractionChoice):
         outer = [*self.b_axes, *(self.m_axes if inner_n else self.n_axes)]
         outer += self.n_axes if inner_n else self.m_axes
         order = [*self.b_axes, *self.m_axes, *self.n_axes]
-        split = {a: (n, -(-self._tiles(a) // n)) for a in order for n in (plan.grid[a],)}
-        on_grid = [a for a in order if split[a][0] > 1]
+        split = {a: share(self._tiles(a), plan.grid[a]) for a in order}
+        on_grid = [a for a in order if may_repeat(split[a][0])]
         workspaces: list[GmType] = []
         if not self.plain and not self.machine.fused:
             kept = [a for a in range(len(self.extents)) if self.role[a] != "k"]
@@ -68,7 +69,7 @@ class ContractKernel(ContractionChoice):
             * (split[a][1] * plan.l0[a])
             for a in outer
         }
-        loops = [(a, split[a][1]) for a in outer if split[a][1] > 1]
+        loops = [(a, split[a][1]) for a in outer if may_repeat(split[a][1])]
         self._emit_cube_section(builder, plan, start, loops, element)
         if not self.plain and not self.machine.fused:
             self._emit_vector_section(builder, plan, start, loops)

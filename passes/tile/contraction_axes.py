@@ -121,9 +121,10 @@ def nest_of(op: Product) -> Nest:
     return nest_of_contract(op) if isinstance(op, ContractOp) else nest_of_conv(op)
 
 
-@dataclass
+@dataclass(eq=False)
 class Dim:
-    """One dimension of an operand's view: extent, stride (elements), the axes it is indexed by, a constant."""
+    """One dimension of an operand's view, equal to itself only: extent, stride (elements), the axes it is indexed by, a
+    constant."""
 
     extent: int
     stride: int

@@ -10,9 +10,11 @@ from ...dialects.dtypes import size
 from ...dialects.graph import CubeSchedule
 from ...dialects.graph.schedules import SPACES
 from ...dialects.npu.types import ROW_BYTES
+from ...dialects.open_sizes import is_open
 from ...machine import Machine
 from .bound import FRACTAL, CubeProblem, Extents, grids, round_up, sides
 from .builder import divide_grid
+from .schedule import share
 
 L1_FRACTION = 0.9
 LONGEST_LOAD = 8
@@ -359,7 +361,7 @@ def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | 
             return f"the contraction has {rank} axes, and {name} {len(given)}"
     for a, extent in enumerate(problem.extents):
         step, most = lists["step"][a], round_up(extent)
-        if step > most:
+        if (a in problem.windows or not is_open(extent)) and step > most:
             return f"a step of {step} along axis {a}, which has {extent}"
         if a in problem.k:
             uneven = next((n for n in ("lhs", "rhs") if lists[n][a] % step and lists[n][a] < extent), None)
@@ -374,7 +376,7 @@ def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | 
         if lists["lhs"][a] != step or lists["rhs"][a] != step:
             return f"loads and steps differ along axis {a} of the result"
         tiles, cores = -(-extent // step), lists["grid"][a]
-        if -(-tiles // -(-tiles // cores)) != cores:
+        if not is_open(tiles) and share(tiles, cores)[0] != cores:
             return f"axis {a} cannot be split over {cores} cores, as it has {tiles} tiles"
     counts = problem.counts(lists["step"])
     points, cores = size(lists["grid"]), machine.cube_cores

@@ -14,6 +14,7 @@ from ...dialects.graph import FusionOp, GatherOp, VectorSchedule
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
+from ...dialects.open_sizes import choosing
 from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
@@ -57,6 +58,7 @@ class GatherKernel(BoxKernel):
         """The axis of positions of which a tile has several."""
         self.each = self._slice_cycles()
 
+    @choosing()
     def _slice_cycles(self) -> float:
         """Cycles of one core to load a slice."""
         strides, kept = row_strides(self.table), self.kept

@@ -20,7 +20,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from ...dialects import graph, tile
 from ...dialects.base import integer, text, to_ints
-from ...dialects.dtypes import itemsize, size
+from ...dialects.dtypes import itemsize, shape_in, size
 from ...dialects.graph import CaseOp, ConstantOp, FusionOp, HostOp, ReshapeOp, ToHostOp, WhileOp
 from ...dialects.graph.donation import donated
 from ...dialects.npu import gm
@@ -35,7 +35,7 @@ FREE = (ReshapeOp, graph.ViewOp, ConstantOp)
 
 def bytes_of(kind: Attribute) -> int:
     assert isinstance(kind, TensorType)
-    return size(kind.get_shape()) * itemsize(kind.element_type)
+    return size(shape_in(kind)) * itemsize(kind.element_type)
 
 
 Costs = Callable[[Operation], float | None]

@@ -112,7 +112,7 @@ class CopyKernel(BoxKernel):
         known: dict[Start, Expr] = {}
 
         def start(at: Start) -> Expr:
-            if isinstance(at, int):
+            if not isinstance(at, tuple):
                 return Expr(at)
             if at not in known:
                 which, low, high = at
@@ -141,9 +141,7 @@ class CopyKernel(BoxKernel):
                 first, step = (starts[last], steps[last]) if g else (0, 1)
                 stride = strides[last] if g else 1
                 jumps.append(stride)
-                if isinstance(
-                    first, int
-                ):  # The view ends with the box, so that its edge masks the last tile.
+                if not isinstance(first, tuple):  # The view ends with the box, so that its edge masks the last tile.
                     skipped += first * stride
                     sizes.append((extent - 1) * step + 1)
                     at.append(p * step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...dialects.dtypes import size
+from ...dialects.open_sizes import is_open
 
 COPY_BYTES = 16384
 """A single copy this long runs near the best bandwidth (documented rule of thumb for all Ascend chips)."""
@@ -107,3 +108,16 @@ def merge_axes(
                 continue
         groups.append([a])
     return groups
+
+
+def may_repeat(count: int) -> bool:
+    """Whether a loop may run, or an axis be shared by cores, more than once: an open number may be any."""
+    return is_open(count) or count > 1
+
+
+def share(tiles: int, cores: int) -> tuple[int, int]:
+    """For an axis of so many tiles, of which `cores` take equal shares: (cores with work, tiles of each)."""
+    each = -(-tiles // cores)
+    if not is_open(tiles) and not each:
+        return cores, 0
+    return -(-tiles // each), each

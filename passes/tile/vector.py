@@ -16,12 +16,13 @@ from ...dialects.base import Expr, describe, text, to_ints
 from ...dialects.dtypes import dtype_name, itemsize, size
 from ...dialects.graph import ArgReduceOp, FusionOp, ReduceOp, VectorSchedule
 from ...dialects.graph.schedules import Schedule
+from ...dialects.open_sizes import is_open
 from ...machine import Machine
 from ..errors import TooLarge
 from .bound import VectorWork, copy_cycles
 from .builder import KernelBuilder, divide_grid, gm_of
 from .fusion_steps import FusionSteps
-from .schedule import UB_FRACTION, cut_tile, largest_tile
+from .schedule import UB_FRACTION, cut_tile, largest_tile, may_repeat, share
 from .scheduled import ScheduledKernel, as_vector, cannot_obey
 from .steps import Emitter, Ref
 from .streaming import RowPieces, combining_bytes
@@ -121,7 +122,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
                 name, f"it walks {len(self.extents)} axes, the tile has {len(tile)} and the grid {len(grid)}"
             )
         for a, (n, extent) in enumerate(zip(tile, self.extents, strict=True)):
-            if n > max(extent, 8):
+            if (a in self.rows or not is_open(extent)) and n > max(extent, 8):
                 raise cannot_obey(name, f"a tile of {n} along axis {a}, which has {extent}")
         self._check_tile(name, tile)
         self._check_grid(name, self._counts(tile), grid)
@@ -254,8 +255,8 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         if size(grid) > cores:
             raise cannot_obey(name, f"a grid of {size(grid)} cores is more than the {cores} there are")
         for a, wanted in enumerate(grid):
-            per_core = -(-counts[a] // wanted)
-            if -(-counts[a] // per_core) != wanted or (a not in self.divided and wanted > 1):
+            uneven = not is_open(counts[a]) and share(counts[a], wanted)[0] != wanted
+            if uneven or (a not in self.divided and wanted > 1):
                 why = f"it has {counts[a]} tiles"
                 if a not in self.divided:
                     why = "it is reduced" if a in self.rows else "a result does not have it"
@@ -268,8 +269,8 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         assert plan.tile is not None and plan.grid is not None and plan.ub is not None
         tile, rows, outer = plan.tile, self.rows, self.outer
         pieces, counts = self._in_pieces(tile), self._counts(tile)
-        split = {a: (plan.grid[a], -(-counts[a] // plan.grid[a])) for a in outer}
-        axes_on_grid = [a for a in outer if split[a][0] > 1]
+        split = {a: share(counts[a], plan.grid[a]) for a in outer}
+        axes_on_grid = [a for a in outer if may_repeat(split[a][0])]
         builder = KernelBuilder(
             self.machine,
             "vector",
@@ -281,9 +282,9 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         builder.location = self.fusion.location
         emitter = Emitter(builder, tile)
         core = "fused" if self.machine.fused else "vector"
-        loops = [(a, split[a][1]) for a in outer if split[a][1] > 1]
+        loops = [(a, split[a][1]) for a in outer if may_repeat(split[a][1])]
         if pieces:
-            loops += [(a, counts[a]) for a in sorted(rows) if counts[a] > 1]
+            loops += [(a, counts[a]) for a in sorted(rows) if may_repeat(counts[a])]
         with builder.section(core):
             for a in outer:
                 on_grid = Expr.of(builder.coordinates[axes_on_grid.index(a)]) if a in axes_on_grid else Expr()

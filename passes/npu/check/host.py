@@ -16,6 +16,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ....dialects.base import integer, to_ints
+from ....dialects.dtypes import shape_in
 from ....dialects.graph.donation import donated
 from ....dialects.npu import GmType, ViewOp, gm
 from ....dialects.npu.host_program import DeviceTensorOp, HostVisitor
@@ -313,7 +314,7 @@ class HostFunctionCheck(HostVisitor[None]):
         for i, (value, kind) in enumerate(zip(op.operands, summary.types, strict=True)):
             passed = value.type
             if isinstance(passed, TensorType):  # a number, which lies in the launch's arguments
-                passed = GmType.of(passed.get_shape(), passed.element_type)
+                passed = GmType.of(shape_in(passed), passed.element_type)
             if passed != kind:
                 self._misfit(
                     op, f"{{first}} gives {value.type} for argument {i} of {{second}}, {kind}", kernel

@@ -22,6 +22,7 @@ from ....dialects import npu as ops
 from ....dialects.affine import Expr
 from ....dialects.base import FormattedOp, describe, integer, text, to_ints, unpack_over
 from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, structure
+from ....dialects.open_sizes import example
 from ...errors import PassError
 from .affine import TouchedBox
 
@@ -223,8 +224,14 @@ class CheckedKernel:
         if isinstance(op, arith.ConstantOp):
             if isinstance(op.value, IntegerAttr):
                 self.values[op.result] = Expr(op.value.value.data)
+        elif isinstance(op, ops.SizeOp):
+            self.values[op.result] = Expr(max(example(op.number), STEADY))
         elif isinstance(op, ops.ViewOp):
             self.tensors[op.result] = self.tensors[op.source]
+
+
+STEADY = 8
+"""Iterations that a loop of an open number of them is looked at for, at least: it may run for many."""
 
 
 class _SectionBuilder:
@@ -410,7 +417,7 @@ def _how(op: Operation) -> Callable[[_SectionBuilder, Any], CheckedNode | None]:
     """How to add an op to a section. Raises PassError for ops that are not of a kernel."""
     for kinds, how in (
         ((ops.AllocOp, ops.SlotOp, scf.YieldOp), _SectionBuilder.skip),
-        ((arith.ConstantOp, ops.ViewOp), _SectionBuilder.name),
+        ((arith.ConstantOp, ops.SizeOp, ops.ViewOp), _SectionBuilder.name),
         ((scf.ForOp,), _SectionBuilder.loop),
         ((ops.SyncOp,), _SectionBuilder.flag),
         ((ops.SetCrossOp, ops.WaitCrossOp), _SectionBuilder.cross),
