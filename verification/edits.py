@@ -30,6 +30,7 @@ from xdsl.transforms.dead_code_elimination import is_trivially_dead
 from ..backends.interpreter.liveness import bounds
 from ..dialects import tile
 from ..dialects.base import INDEX, ints, text, to_ints
+from ..dialects.dtypes import shape_in
 from ..dialects.graph import ConstantOp, DataAttr, FusionOp, YieldOp
 from ..dialects.npu import structure as npu
 from ..dialects.tile import TileType
@@ -282,7 +283,7 @@ class SizesShrink:
         for op in module.walk():
             for v in (*op.operands, *op.results):
                 if isinstance(v.type, TensorType):
-                    sizes |= dict.fromkeys(v.type.get_shape())
+                    sizes |= dict.fromkeys(shape_in(v.type))
         found: list[Place] = []
         for n in sorted(sizes, reverse=True):
             found += [(n, m) for m in dict.fromkeys((1, 2, 3, n // 8, n // 2, n - 1)) if 0 < m < n]
@@ -312,8 +313,8 @@ class SizesShrink:
 
 def _retype(value: SSAValue, old: int, new: int) -> None:
     kind = value.type
-    if isinstance(kind, TensorType) and old in kind.get_shape():
-        shape = [new if n == old else n for n in kind.get_shape()]
+    if isinstance(kind, TensorType) and old in shape_in(kind):
+        shape = [new if n == old else n for n in shape_in(kind)]
         value._type = TensorType(kind.element_type, shape)  # pyright: ignore[reportAttributeAccessIssue]  # in place: xDSL only replaces values
 
 

@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..backends.interpreter.graph import main_of
-from ..dialects.dtypes import dtype_name, numpy_dtype
+from ..dialects.dtypes import dtype_name, numpy_dtype, shape_in
 from ..dialects.npu.types import GmType
 from ..passes.pipeline import level_of
 from .edits import EDITS, Edit, tidy
@@ -91,7 +91,7 @@ class Reducer:
             shape, dtype = kind.shape, numpy_dtype(dtype_name(kind.element))
         else:
             assert isinstance(kind, TensorType)
-            shape, dtype = kind.get_shape(), numpy_dtype(kind.element_type)
+            shape, dtype = shape_in(kind), numpy_dtype(kind.element_type)
         known = self.values.get(arg.name_hint or "")
         if known is None or known.dtype != dtype or known.ndim != len(shape):
             return np.zeros(shape, dtype)

@@ -26,7 +26,7 @@ from ..backends.interpreter.values import on_device
 from ..backends.interpreter.views import View, realise
 from ..dialects import tile
 from ..dialects.base import describe, integer, text, to_ints
-from ..dialects.dtypes import numpy_dtype
+from ..dialects.dtypes import numpy_dtype, shape_in
 from ..dialects.graph import control
 from ..dialects.npu.types import GmType
 from .bounds import EXACT, Bound, both, distance, host_errors, or_zeros, propagate, settles
@@ -463,7 +463,7 @@ def _apart(x: Array, y: Array) -> Array:
 
 def _shape(value: SSAValue) -> tuple[int, ...]:
     assert isinstance(value.type, TensorType)
-    return value.type.get_shape()
+    return shape_in(value.type)
 
 
 def _dtype(value: SSAValue) -> np.dtype:

@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import graph as ops
 from ...dialects.base import describe, integer, text, to_ints
-from ...dialects.dtypes import numpy_dtype, size
+from ...dialects.dtypes import numpy_dtype, shape_in, size
 from ...dialects.graph import (
     CumulateOp,
     GraphOp,
@@ -43,7 +43,7 @@ def result_dtype(op: Operation, i: int = 0) -> np.dtype:
 def result_shape(op: Operation) -> tuple[int, ...]:
     type_ = op.results[0].type
     assert isinstance(type_, TensorType)
-    return type_.get_shape()
+    return shape_in(type_)
 
 
 # -- one rule per op: the op and its operands in, its results out ------------------------------------------

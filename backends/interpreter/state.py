@@ -15,7 +15,7 @@ from jax.core import Tracer
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 
-from ...dialects.dtypes import is_complex, numpy_dtype, paired, size, tensor
+from ...dialects.dtypes import is_complex, numpy_dtype, paired, shape_in, size, tensor
 from ...dialects.npu import GmType
 from ...dialects.npu.interface import gm
 from . import boxes
@@ -35,12 +35,12 @@ def storage(value: SSAValue) -> GmType:
     of complex numbers are held as their parts, side by side, so that views of them as such move nothing."""
     kind = value.type
     if isinstance(kind, TensorType):
-        return GmType.of(kind.get_shape(), kind.element_type)
+        return GmType.of(shape_in(kind), kind.element_type)
     found = gm(value)
     if not is_complex(found.element):
         return found
     held = paired(tensor(found.shape, found.element))
-    return GmType.of(held.get_shape(), held.element_type)
+    return GmType.of(shape_in(held), held.element_type)
 
 
 def held(x: Any) -> Array:

@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import tile as ops
 from ...dialects.base import describe, integer, text, to_ints
-from ...dialects.dtypes import numpy_dtype
+from ...dialects.dtypes import numpy_dtype, shape_in
 from ...dialects.npu.interface import gm
 from ...dialects.npu.types import GmType
 from ...dialects.tile import TileOp, tile_type
@@ -141,7 +141,7 @@ class TileProgram:
 
 def _shape_of(value: SSAValue) -> tuple[int, ...]:
     assert isinstance(value.type, TensorType)
-    return value.type.get_shape()
+    return shape_in(value.type)
 
 
 def run_kernel(
