@@ -18,11 +18,13 @@ from ..dialects.dtypes import numpy_dtype
 from ..dialects.sizes import Sizes
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.errors import CompileError
+from ..passes.templates import NoTemplate
 from .parameters import Arguments, Parameters
 from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .signature import Signature
 from .sources import Source
+from .templates import ForAllSizes, Key, Version, Versions
 from .variants import Choices, PricedVariant
 
 _OF_VERSIONS = frozenset({"_source", "_module", "_executables", "_report", "_simulation", "donations"})
@@ -50,9 +52,10 @@ class Alternative:
 class OpenSource:
     """Where a program with open dimensions came from.
 
-    shapes: its inputs. specialize: the source for given sizes. in_tree, parameters: how it is called, as `Signature`
-    has it. structs: the types of its flat inputs for given sizes, where they are not plain arrays. alternatives: its
-    variants for given sizes, where it is made of some.
+    shapes: its inputs. specialize: the source for given sizes. whole: the program for all sizes, None where each size
+    has to be compiled. in_tree, parameters: how it is called, as `Signature` has it. structs: the types of its
+    flat inputs for given sizes, where they are not plain arrays. alternatives: its variants for given sizes, where it
+    is made of some.
     """
 
     name: str
@@ -60,6 +63,7 @@ class OpenSource:
     specialize: Callable[[Sizes], Source]
     in_tree: Any = None
     parameters: Parameters = field(default_factory=Parameters)
+    whole: ForAllSizes | None = None
     structs: Callable[[Sizes], list[Any]] | None = None
     alternatives: Callable[[Sizes], Sequence[Alternative]] | None = None
 
@@ -142,6 +146,10 @@ class DynamicProgram(Program):
         self.target, self.options = target or DEFAULT_TARGET, options
         self.machine = Machine.load(self.target)
         self._versions: OrderedDict[tuple[int, ...], Program] = OrderedDict()
+        self._ranges: Versions | None = None
+        plain = options.quantization is None and options.schedule is None and options.donate == ()
+        if origin.whole is not None and plain:
+            self._ranges = Versions(origin.shapes, origin.whole, target, options)
         self._signature = origin.signature
 
     def __getattr__(self, attribute: str) -> Any:
@@ -186,6 +194,12 @@ class DynamicProgram(Program):
         """Each flat input as text: `f32[b, 8*s]`."""
         shapes = self._open.shapes
         return tuple(shapes.shown(i) for i in range(len(shapes.inputs)))
+
+    @property
+    def ranges(self) -> dict[Key, Version | NoTemplate]:
+        """The versions that were lowered for ranges of sizes, by these in the order of `symbols`; or why a range has
+        none, and each size in it is compiled."""
+        return {} if self._ranges is None else self._ranges.known
 
     @property
     def versions(self) -> dict[tuple[int, ...], Program]:
@@ -249,7 +263,9 @@ class DynamicProgram(Program):
         key = tuple(sizes[name] for name in self.symbols)
         found = self._versions.get(key)
         if found is None:
-            found = self._versions[key] = self._compile(self._open.specialize(sizes))
+            source = self._open.specialize(sizes)
+            ranged = None if self._ranges is None else self._ranges.program(sizes, source)
+            found = self._versions[key] = ranged or self._compile(source)
             if len(self._versions) > VERSIONS_KEPT:
                 self._versions.popitem(last=False)
         self._versions.move_to_end(key)

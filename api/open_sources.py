@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.affine import Expr, Symbol
 from ..dialects.dtypes import name_of_numpy, numpy_dtype
-from ..dialects.sizes import Size, SizeError, Sizes, fixed, parse_size, size_text
+from ..dialects.sizes import Size, SizeError, Sizes, fixed, parse_size, replaced, size_text
 from ..frontends import is_stablehlo
 from ..frontends.text import find_tw
 from ..machine import Machine
@@ -23,10 +23,11 @@ from .calls import parameters_of
 from .dynamic import Alternative, OpenSource
 from .parameters import INPUTS, Parameters, title_of
 from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic
-from .signature import Signature, is_key, types_of
+from .signature import Signature, is_key, signature_of, types_of
 from .sources import Source, as_compile_error, called, content_of, main_inputs, origin_of, stage_of, tw_text
 from .specs import symbolic_shapes
-from .variants import Variants
+from .templates import ForAllSizes, OpenCode, Ranges
+from .variants import Variants, exact_choices
 
 if TYPE_CHECKING:
     from ..frontends.text.frontend import TwParameters
@@ -111,8 +112,42 @@ def _of_function(
         rows = zip(made.names, made.guards, held, made.functions, strict=True)
         return [Alternative(n, guard, bool(holds), source_at(fn, sizes)) for n, guard, holds, fn in rows]
 
-    variants = None if made is None else alternatives
-    return OpenSource(name, shapes, specialize, tree, parameters, structs, variants)
+    if made is not None:
+        return OpenSource(name, shapes, specialize, tree, parameters, None, structs, alternatives)
+
+    exported: list[Any] = []
+
+    def code(ranges: Ranges) -> OpenCode:
+        args, kwargs = jax.tree.unflatten(tree, _within(types, shapes, ranges))
+        with exact_choices():
+            made = jax.export.export(jax.jit(call.fn, keep_unused=True), platforms=["cpu"])(*args, **kwargs)
+        exported.append(made)
+        return _code(made, shapes)
+
+    def signature(sizes: Sizes) -> Signature:
+        made = exported[0]  # a version is called after its code was asked for
+        return signature_of(structs(sizes), made.out_avals, made.in_tree, made.out_tree, parameters)
+
+    whole = None if any(map(is_key, types)) else ForAllSizes(code, signature)
+    return OpenSource(name, shapes, specialize, tree, parameters, whole, structs)
+
+
+def _within(types: Sequence[Any], shapes: OpenShapes, ranges: Ranges) -> list[Any]:
+    """The types of flat inputs with symbolic shapes, each size in its range: JAX decides by these what it traces."""
+    import jax
+
+    closed = {name: fixed(low) for name, (low, high) in ranges.items() if low == high}
+    rows = [[replaced(n, closed) for n in shape] for shape, _ in shapes.inputs]
+    dims = [tuple(size_text(n) if n.terms else n.constant for n in row) for row in rows]
+    said = [c for c in shapes.constraints if not {s.name for s in c.symbols} & closed.keys()]
+    ends = [
+        f"{n} {end}" for n, r in ranges.items() if n not in closed for end in (f">= {r[0]}", f"<= {r[1]}")
+    ]
+    made = symbolic_shapes(dims, [*map(str, said), *ends], "its sizes")
+    return [
+        jax.ShapeDtypeStruct(shape, t.dtype, weak_type=bool(getattr(t, "weak_type", False)))
+        for t, shape in zip(types, made, strict=True)
+    ]
 
 
 def _of_export(exported: Any, target: str | None) -> OpenSource | None:
@@ -130,7 +165,34 @@ def _of_export(exported: Any, target: str | None) -> OpenSource | None:
         args, kwargs = jax.tree.unflatten(exported.in_tree, structs(sizes))
         return origin_of(exported, args, kwargs, target)
 
-    return OpenSource(exported.fun_name, shapes, specialize, exported.in_tree, structs=structs)
+    def signature(sizes: Sizes) -> Signature:
+        return signature_of(
+            structs(sizes), exported.out_avals, exported.in_tree, exported.out_tree, Parameters()
+        )
+
+    kept = len(exported.module_kept_var_idx) == len(exported.in_avals)
+    whole = None
+    if kept and not any(map(is_key, exported.in_avals)):
+        whole = ForAllSizes(lambda _: _code(exported, shapes), signature)
+    return OpenSource(exported.fun_name, shapes, specialize, exported.in_tree, whole=whole, structs=structs)
+
+
+def _code(exported: Any, shapes: OpenShapes) -> OpenCode:
+    """The StableHLO of what JAX has exported. The function behind the one that checks shapes takes the sizes first."""
+    from ..frontends.bindings import functions, parse
+
+    content = exported.mlir_module_serialized
+    module = parse(content, None)
+    found = functions(module)
+    entry = _CHECKED if _CHECKED in found else "main"
+    attributes = found[entry].attributes
+    arguments = attributes["arg_attrs"] if entry == _CHECKED and "arg_attrs" in attributes else ()
+    names = [a[_SIZE].value for a in arguments if _SIZE in a]
+    return OpenCode(content, entry, tuple(Expr.of(shapes.symbols[name]) for name in names))
+
+
+_CHECKED, _SIZE = "_wrapped_jax_export_main", "jax.global_constant"
+"""What JAX calls that function, and its arguments that are sizes."""
 
 
 def _dtype(aval: Any) -> str:
@@ -194,7 +256,11 @@ def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None)
 
         return Source(lower, name)
 
-    return OpenSource(name, shapes, specialize, parameters=INPUTS)
+    def signature(sizes: Sizes) -> Signature:
+        return Signature(shapes.types(sizes))
+
+    whole = ForAllSizes(lambda _: OpenCode(content, "main", (), filename), signature)
+    return OpenSource(name, shapes, specialize, parameters=INPUTS, whole=whole)
 
 
 # -- .tw ---------------------------------------------------------------------------------------------------

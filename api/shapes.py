@@ -150,6 +150,14 @@ class OpenShapes:
         except SizeError as error:
             raise CompileError(f"{name}: a dimension cannot be negative: {error}") from None
 
+    def allows(self, sizes: Sizes) -> bool:
+        """Whether the program takes these sizes."""
+        try:
+            self._check("", sizes, {})
+        except CompileError:
+            return False
+        return True
+
     def _holds(self, constraint: Constraint, sizes: Sizes) -> bool:
         try:
             return constraint.holds(sizes)

@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from ..dialects import make_context
 from ..dialects.base import describe
 from ..dialects.callbacks import MissingCallback
-from ..dialects.dtypes import dtype_name, element_type, name_of_numpy, numpy_dtype, tensor
+from ..dialects.dtypes import dtype_name, element_type, name_of_numpy, numpy_dtype, shape_in, tensor
 from ..dialects.graph.donation import donate, donated
 from ..dialects.module import find_main
 from ..dialects.npu import GmType
@@ -376,7 +376,7 @@ def read_module(content: bytes, filename: str | None, machine: Machine | None = 
         raise CompileError(str(e) if str(e).startswith(where) else f"{where}: {e}") from None
     for op in module.walk():
         for value in (*op.results, *(arg for region in op.regions for b in region.blocks for arg in b.args)):
-            if isinstance(value.type, TensorType) and DYNAMIC_INDEX in value.type.get_shape():
+            if isinstance(value.type, TensorType) and DYNAMIC_INDEX in shape_in(value.type):
                 raise CompileError(
                     f"{describe(op)} has the dynamic shape {value.type}; shapes must be static"
                 )
@@ -428,7 +428,7 @@ def _types_of_main(module: ModuleOp, where: str, pick: Callable[[FuncOp], Iterab
     out = []
     for t in pick(main):
         if isinstance(t, TensorType):
-            out.append((t.get_shape(), name_of_numpy(numpy_dtype(t.element_type))))
+            out.append((shape_in(t), name_of_numpy(numpy_dtype(t.element_type))))
         elif isinstance(t, GmType):
             out.append((t.shape, dtype_name(t.element)))
         else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +104,8 @@ class Variants:
         """The number of the variant for arguments. Raises CompileError."""
         held, sizes = self.holding(args, kwargs)
         found = next((n for n, holds in enumerate(held) if holds), None)
+        if _EXACT.get() and None in held[:found]:
+            raise CompileError(f"{title_of(self)}: which of its variants is meant depends on the sizes")
         if found is None:
             which = f"for {sizes}" if sizes else "for all sizes"
             raise CompileError(f"{title_of(self)}: no guard of its variants holds {which}; None holds always")
@@ -161,6 +165,19 @@ def _hold(guard: Sequence[Constraint], sizes: Sizes) -> bool:
 def _always(guard: Sequence[Constraint]) -> bool | None:
     every = [constraint.always() for constraint in guard]
     return False if False in every else None if None in every else True
+
+
+_EXACT: ContextVar[bool] = ContextVar("exact", default=False)
+
+
+@contextmanager
+def exact_choices() -> Iterator[None]:
+    """Variants that are traced with symbols raise CompileError where another might be meant for some of the sizes."""
+    token = _EXACT.set(True)
+    try:
+        yield
+    finally:
+        _EXACT.reset(token)
 
 
 _HEADER = ("", "variant", "guard", "us", "bytes", "joules", "")

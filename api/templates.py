@@ -1,0 +1,227 @@
+"""Versions of a program with open dimensions: by ranges of sizes, each compiled once for all sizes in it.
+
+The range of a size is that between powers of two: 33 to 64. A version is lowered with these bounds, and its choices
+are made for the largest sizes of the range. Sizes of 0 and 1 are versions of their own, in which they are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
+
+from ..dialects.affine import Expr, Symbol
+from ..dialects.module import target_of
+from ..dialects.open_sizes import Assumptions, OpenSize, assuming
+from ..dialects.sizes import Constraint, Size, SizeError, Sizes, evaluate, fixed, replaced, symbols_of
+from ..dialects.text import one_line
+from ..dialects.text import verify as verify_module
+from ..frontends import FrontendError
+from ..machine import DEFAULT_TARGET, Machine
+from ..passes.errors import CompileError, PassError
+from ..passes.templates import NoTemplate, Template, check_template, lower_template
+from .program import Options, Program
+from .shapes import OpenShapes
+from .signature import Signature
+from .sources import Source
+
+if TYPE_CHECKING:
+    from ..frontends.open_walk import OpenModule
+
+Key = tuple[tuple[int, int], ...]
+"""The range of each size, its ends included."""
+
+Ranges = Mapping[str, tuple[int, int]]
+"""The same by the names of the sizes."""
+
+
+@dataclass(frozen=True)
+class OpenCode:
+    """StableHLO with open dimensions.
+
+    content: text or bytecode. entry: the function that is the program. leading: the sizes that are its first arguments,
+    which are no inputs. filename: for messages.
+    """
+
+    content: bytes
+    entry: str
+    leading: tuple[Size, ...] = ()
+    filename: str | None = None
+
+
+@dataclass(frozen=True)
+class ForAllSizes:
+    """A program for all sizes at once. code: what it is, for ranges of sizes; signature: how a version is called, for
+    given sizes."""
+
+    code: Callable[[Ranges], OpenCode]
+    signature: Callable[[Sizes], Signature]
+
+
+@dataclass(frozen=True)
+class Version:
+    """A template, with the sizes that its @main takes behind its inputs, each in an element type."""
+
+    template: Template
+    extras: tuple[tuple[Size, str], ...]
+
+
+class SizedProgram(Program):
+    """A version at given sizes. What its @main takes besides its inputs are numbers that follow from the sizes."""
+
+    def __init__(
+        self,
+        source: Source,
+        module: ModuleOp,
+        signature: Signature,
+        options: Options,
+        sizes: Sizes,
+        extras: Sequence[Any],
+    ) -> None:
+        super().__init__(source, module, signature, target_of(module) or DEFAULT_TARGET, options)
+        self.sizes = dict(sizes)
+        self._extras = tuple(extras)
+
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
+        return [*super().flatten(args, kwargs), *self._extras]
+
+
+def range_of(size: int, symbol: Symbol) -> tuple[int, int]:
+    """The range of a size, its ends included: between powers of two, within the bounds of its symbol."""
+    if size <= 1:
+        return size, size
+    high = 1 << (size - 1).bit_length()
+    top = high if symbol.upper is None else min(high, symbol.upper)
+    return max(high // 2 + 1, symbol.lower), max(top, size)
+
+
+class Versions:
+    """The versions of one program, which are compiled where they are asked for."""
+
+    def __init__(
+        self,
+        shapes: OpenShapes,
+        whole: ForAllSizes,
+        target: str | None,
+        options: Options,
+    ) -> None:
+        self._shapes, self._whole = shapes, whole
+        self._target, self._options = target, options
+        self._known: dict[Key, Version | NoTemplate] = {}
+
+    @property
+    def known(self) -> dict[Key, Version | NoTemplate]:
+        """The versions that were asked for, by range; or why there is none for that range."""
+        return dict(self._known)
+
+    def program(self, sizes: Sizes, source: Source) -> SizedProgram | None:
+        """The program at given sizes; None where it has to be compiled for them alone. source: what it is then."""
+        key = tuple(range_of(sizes[name], symbol) for name, symbol in self._shapes.symbols.items())
+        if all(low == high for low, high in key):
+            return None
+        if key not in self._known:
+            self._known[key] = self._compiled(key)
+        version = self._known[key]
+        if isinstance(version, NoTemplate) or not version.template.holds(sizes):
+            return None
+        module = version.template.instance(sizes)
+        extras = [_scalar(evaluate(size, sizes), dtype) for size, dtype in version.extras]
+        return SizedProgram(source, module, self._whole.signature(sizes), self._options, sizes, extras)
+
+    def _compiled(self, key: Key) -> Version | NoTemplate:
+        """The version for a range, or why there is none."""
+        named = dict(zip(self._shapes.symbols, key, strict=True))
+        example = {name: high for name, (_, high) in named.items()}
+        if not self._shapes.allows(example):
+            return NoTemplate("the largest sizes of the range break a constraint of the program")
+        known: dict[str, Size] = {
+            name: Expr.of(Symbol(name, low, high)) if low < high else fixed(low)
+            for name, (low, high) in named.items()
+        }
+        try:
+            code = self._code(named)
+            with assuming(example) as assumed:
+                opened = self._united(code, known, assumed)
+                symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
+                template = lower_template(
+                    opened.module, self._target, self._options.stages(), symbols, example
+                )
+            template = replace(template, constraints=tuple(assumed.made))
+            check_template(template, tuple(known))
+        except NoTemplate as error:
+            return error
+        except (FrontendError, PassError, SizeError, VerifyException) as error:
+            return NoTemplate(str(error))
+        return Version(template, opened.extras)
+
+    def _united(self, code: OpenCode, known: dict[str, Size], assumed: Assumptions) -> OpenModule:
+        """The graph level. Sizes that have to be equal for the program to be one, as those of two operands of a sum,
+        are one symbol in it: `known` says which. Raises NoTemplate where they are two numbers."""
+        while True:
+            opened = self._opened(code, known)
+            verify_module(opened.module)  # asks whether operands go together
+            equal = next(
+                (
+                    pair
+                    for c in assumed.made
+                    if (pair := _same(c)) is not None and not _is_united(pair, known)
+                ),
+                None,
+            )
+            if equal is None:
+                return opened
+            one, other = (known[name] for name in sorted(equal))
+            gone = symbols_of(other) or symbols_of(one)
+            stays = one if symbols_of(other) else other
+            if not gone:
+                raise NoTemplate(f"the sizes {' and '.join(sorted(equal))} have to be equal, and are not")
+            for name, size in known.items():
+                known[name] = replaced(size, {gone[0].name: stays})
+
+    def _code(self, ranges: Ranges) -> OpenCode:
+        """The program for ranges of sizes. Raises NoTemplate where JAX does not give one."""
+        try:
+            return self._whole.code(ranges)
+        except (CompileError, NotImplementedError, TypeError, ValueError) as error:  # it exports no calls of Python
+            raise NoTemplate(one_line(str(error))) from None
+
+    def _opened(self, code: OpenCode, known: Mapping[str, Size]) -> OpenModule:
+        from ..frontends.open_walk import lower_open
+
+        deciding = self._shapes.deciding
+        machine = None if self._target is None else Machine.load(self._target)
+
+        def number(size: Size) -> int:
+            return OpenSize.of(replaced(size, known))
+
+        shapes = [tuple(number(n) for n in shape) for shape, _ in self._shapes.inputs]
+        decided = {
+            i: [number(Expr.of(self._shapes.symbols[n])) for n in names] for i, names in deciding.items()
+        }
+        leading = [number(size) for size in code.leading]
+        return lower_open(code.content, code.entry, leading, shapes, decided, code.filename, machine)
+
+
+def _same(constraint: Constraint) -> tuple[str, str] | None:
+    """The two symbols that a constraint says are equal; None for other constraints."""
+    gap = constraint.left - constraint.right
+    if constraint.compare != "==" or gap.constant or sorted(c for _, c in gap.terms) != [-1, 1]:
+        return None
+    names = [v.name for v in gap.variables if isinstance(v, Symbol)]
+    return (names[0], names[1]) if len(names) == 2 else None
+
+
+def _is_united(names: tuple[str, str], known: Mapping[str, Size]) -> bool:
+    """Whether two symbols are the same size already."""
+    return known[names[0]] == known[names[1]]
+
+
+def _scalar(value: int, dtype: str) -> Any:
+    import numpy as np
+
+    from ..dialects.dtypes import numpy_dtype
+
+    return np.asarray(value, numpy_dtype(dtype))

@@ -1,0 +1,223 @@
+"""Versions for ranges of sizes: one lowering for all sizes in it, right at each, in both memories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import export
+from xdsl.dialects.builtin import ModuleOp
+
+import tilewright as tw
+from tilewright.api.templates import SizedProgram, range_of
+from tilewright.dialects import npu
+from tilewright.dialects.affine import Symbol
+from tilewright.passes.instances import Instance
+from tilewright.passes.templates import NoTemplate, Template, check_template
+
+Sizes = dict[str, int]
+
+
+def mlp(x: Any, w: Any, c: Any) -> Any:
+    return jax.nn.gelu(x @ w + c)
+
+
+def norm(x: Any, g: Any) -> Any:
+    mean = x.mean(-1, keepdims=True)
+    return (x - mean) * jax.lax.rsqrt(((x - mean) ** 2).mean(-1, keepdims=True) + 1e-5) * g
+
+
+def cnn(x: Any, w: Any, v: Any) -> Any:
+    numbers = ("NHWC", "HWIO", "NHWC")
+    y = jax.nn.relu(jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=numbers))
+    y = jax.lax.reduce_window(y, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    return y.reshape(y.shape[0], -1) @ v
+
+
+def attention(x: Any, w: Any) -> Any:
+    q, k, v = jnp.split(x @ w, 3, axis=-1)
+    return jax.nn.softmax(jnp.einsum("bsd,btd->bst", q, k) / 4, axis=-1) @ v
+
+
+def counted(x: Any) -> Any:
+    return jax.lax.scan(lambda c, row: (c * 0.5 + row, c), jnp.zeros(x.shape[1:]), x)[0]
+
+
+def centred(x: Any) -> Any:
+    return x - x.mean(0)
+
+
+CASES: dict[str, tuple[Callable[..., Any], list[Any], list[Sizes], bool]] = {
+    "elementwise": (lambda x, y: jax.nn.relu(x * y) + 1, ["b, 37", "b, 37"], [{"b": 60}, {"b": 33}], True),
+    "rows and columns": (lambda x: x.T + 1, ["b, s"], [{"b": 30, "s": 100}, {"b": 17, "s": 65}], True),
+    "a product": (mlp, ["b, 48", "48, 80", "80"], [{"b": 64}, {"b": 41}], True),
+    "three sizes": (
+        lambda a, b: jnp.einsum("ij,jk->ik", a, b),
+        ["i, j", "j, k"],
+        [{"i": 16, "j": 32, "k": 64}, {"i": 9, "j": 17, "k": 33}],
+        True,
+    ),
+    "a norm of rows": (norm, ["b, s, 40", "40"], [{"b": 4, "s": 60}, {"b": 3, "s": 33}], True),
+    "softmax of rows": (lambda x: jax.nn.softmax(x), ["b, 50"], [{"b": 12}, {"b": 9}], True),
+    "windows": (cnn, ["b, 8, 8, 1", "3, 3, 1, 8", "128, 10"], [{"b": 8}, {"b": 5}], True),
+    "a table": (lambda t, i: t[i], ["50, 24", ("b, s", "int32")], [{"b": 4, "s": 16}, {"b": 3, "s": 9}], True),
+    "an iota": (lambda x: x * jnp.arange(x.shape[0])[:, None], ["b, 8"], [{"b": 20}, {"b": 31}], True),
+    "a loop over an open axis": (counted, ["s, 24"], [{"s": 16}, {"s": 9}], True),
+    "a mask": (lambda x: jnp.where(jnp.tril(jnp.ones_like(x)) > 0, x, -1e9), ["s, s"], [{"s": 50}], True),
+    "integers": (lambda x: x * 3 // 2, [("b, 5", "int32")], [{"b": 7}, {"b": 5}], True),
+    "half precision": (lambda x, w: x @ w, [("b, 32", "float16"), ("32, 16", "float16")], [{"b": 11}], True),
+    # what is summed over an open axis that has to be whole on chip is compiled for each size
+    "sums over an open axis": (centred, ["b, 30"], [{"b": 64}, {"b": 50}], False),
+    "softmax over an open axis": (lambda x: jax.nn.softmax(x, 0), ["b, 30"], [{"b": 64}, {"b": 33}], False),
+    "attention of open length": (attention, ["b, s, 16", "16, 48"], [{"b": 2, "s": 20}], False),
+    "a sort": (lambda x: jnp.sort(x, 1), ["b, s"], [{"b": 3, "s": 20}], False),
+    "what the host does": (lambda x: jnp.linalg.cholesky(x @ x.T + 9 * jnp.eye(5)), ["5, b"], [{"b": 7}], False),
+}
+
+
+def arguments(specs: Sequence[Any], sizes: Sizes | None = None) -> list[Any]:
+    """Types with symbols, or arrays of given sizes."""
+    scope, rng = export.SymbolicScope(), np.random.default_rng(0)
+    made: list[Any] = []
+    for spec in specs:
+        text, dtype = (spec, "float32") if isinstance(spec, str) else spec
+        if sizes is None:
+            made.append(jax.ShapeDtypeStruct(export.symbolic_shape(text, scope=scope), dtype))
+            continue
+        shape = [sizes.get(n.strip()) or int(n) for n in text.split(",")]
+        array = rng.integers(0, 50, shape) if dtype == "int32" else rng.standard_normal(shape)
+        made.append(array.astype(dtype))
+    return made
+
+
+def compiled(fn: Callable[..., Any], specs: Sequence[Any]) -> tw.DynamicProgram:
+    program = tw.compile(fn, *arguments(specs))
+    assert isinstance(program, tw.DynamicProgram)
+    return program
+
+
+def check(program: tw.DynamicProgram, fn: Callable[..., Any], args: Sequence[Any], bound: float = 2e-4) -> None:
+    """The values of a program are JAX's, and the same in both memories."""
+    version = program.at(program.sizes(*args))
+    want = np.asarray(jax.jit(fn)(*args), np.float64)
+    flat = version.flatten(args)
+    got, other = (np.asarray(version.executable(memory)(*flat)[0]) for memory in ("typed", "bytes"))
+    assert got.tobytes() == other.tobytes()
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=bound, atol=bound * max(1, np.abs(want).max()))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_class_of_ops_is_right_at_each_size(name: str) -> None:
+    fn, specs, every, ranged = CASES[name]
+    program = compiled(fn, specs)
+    for sizes in every:
+        args = arguments(specs, sizes)
+        check(program, fn, args, 5e-3 if "half" in name else 2e-4)
+        assert not ranged or isinstance(program.at(sizes), SizedProgram)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(1, 80), st.integers(1, 40))
+def test_any_sizes(b: int, s: int) -> None:
+    args = arguments(["b, s, 40", "40"], {"b": b, "s": s})
+    check(NORM, norm, args)
+
+
+NORM = compiled(norm, ["b, s, 40", "40"])
+"""Kept between examples: its versions are compiled once."""
+
+
+def test_a_version_is_lowered_once_for_its_range() -> None:
+    program = compiled(mlp, ["b, 48", "48, 80", "80"])
+    modules = {id(program.at(b=b).module()) for b in (33, 40, 64)}
+    assert len(modules) == 3 and len(program.ranges) == 1
+    assert program.at(b=65).report().microseconds > program.at(b=33).report().microseconds
+    assert list(program.ranges) == [((33, 64),), ((65, 128),)]
+    assert type(program.at(b=1)) is tw.Program and list(program.ranges) == [((33, 64),), ((65, 128),)]
+
+
+def test_ranges_lie_between_powers_of_two_and_within_bounds() -> None:
+    free, bounded = Symbol("n", 1), Symbol("n", 5, 100)
+    assert [range_of(n, free) for n in (0, 1, 2, 3, 4, 5, 64, 65)] == [
+        *((0, 0), (1, 1), (2, 2), (3, 4), (3, 4), (5, 8), (33, 64), (65, 128))
+    ]
+    assert range_of(5, bounded) == (5, 8) and range_of(80, bounded) == (65, 100)
+
+
+def test_sizes_that_break_an_assumption_are_compiled_for_themselves() -> None:
+    program = compiled(centred, ["b, 30"])
+    assert isinstance(program.at(b=64), SizedProgram)  # its example
+    assert type(program.at(b=50)) is tw.Program
+    (version,) = program.ranges.values()
+    assert not isinstance(version, NoTemplate)
+    assert not version.template.holds({"b": 50}) and version.template.holds({"b": 64})
+    assert version.template.constraints
+
+
+def test_programs_for_one_size_only_say_why() -> None:
+    program = compiled(lambda x: jnp.sort(x, 1), ["b, s"])
+    program.at(b=3, s=20)
+    (reason,) = program.ranges.values()
+    assert isinstance(reason, NoTemplate) and "\n" not in str(reason) and str(reason)
+
+
+def test_sizes_of_stablehlo_that_have_to_be_equal_are_one() -> None:
+    text = """func.func @main(%x: tensor<?x8xf32>, %y: tensor<?x8xf32>) -> tensor<?x8xf32> {
+      %0 = stablehlo.add %x, %y : tensor<?x8xf32>
+      return %0 : tensor<?x8xf32>
+    }"""
+    program = tw.compile(text)
+    assert isinstance(program, tw.DynamicProgram)
+    x, y = np.float32(np.arange(96).reshape(12, 8)), np.ones((12, 8), np.float32)
+    np.testing.assert_array_equal(program(x, y), x + 1)
+    assert isinstance(program.at(arg0_0=12, arg1_0=12), SizedProgram)
+    with pytest.raises(tw.CompileError):
+        program(x, y[:11])
+
+
+def template_of(program: tw.DynamicProgram) -> Template:
+    (version,) = program.ranges.values()
+    assert not isinstance(version, NoTemplate)
+    return version.template
+
+
+def without(module: ModuleOp, cls: type[Any], number: int) -> ModuleOp:
+    """A copy of a module without its op number `number` of a class, which gives nothing."""
+    made = module.clone()
+    [op for op in made.walk() if isinstance(op, cls)][number].detach()
+    return made
+
+
+def test_the_check_of_a_template_finds_a_missing_flag() -> None:
+    program = compiled(mlp, ["b, 48", "48, 80", "80"])
+    program.at(b=64)
+    template = template_of(program)
+    check_template(template, ["b"])
+    flags = sum(isinstance(op, npu.WaitFlagOp) for op in template.module.walk())
+    assert flags > 3
+    for number in range(flags):
+        broken = Template(
+            without(template.module, npu.WaitFlagOp, number),
+            template.symbols,
+            template.example,
+            template.constraints,
+            template.stages,
+        )
+        with pytest.raises(NoTemplate):
+            check_template(broken, ["b"])
+
+
+def test_an_instance_has_no_open_sizes() -> None:
+    program = compiled(norm, ["b, s, 40", "40"])
+    program.at(b=4, s=50)
+    template = template_of(program)
+    assert "sizes [" in str(template.module)
+    closed = str(Instance({"b": 3, "s": 40}).of(template.module))
+    assert "sizes [" not in closed and "npu.size" not in closed
+    assert str(template.module) != closed
