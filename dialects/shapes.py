@@ -224,6 +224,16 @@ def check_reduced(op: FormattedOp, source: Shape, dims: Shape, out: Shape, resul
         raise op.error(f"should give shape {list(want)}, not {result}")
 
 
+def check_counted(op: FormattedOp, source: Shape, dims: Shape, counted: DenseArrayBase | None) -> None:
+    """Where only the first elements along the reduced dimensions count, there is a number for each, no more than there
+    are."""
+    numbers = to_ints(counted)
+    if counted is None:
+        return
+    if len(numbers) != len(dims) or any(not 1 <= n <= source[d] for d, n in zip(dims, numbers, strict=True)):
+        raise op.error(f"counts the first {list(numbers)} elements along dims {list(dims)} of {list(source)}")
+
+
 def check_transpose(
     op: FormattedOp, source: Shape, perm: Shape, out: Shape, types: tuple[Attribute, Attribute]
 ) -> None:

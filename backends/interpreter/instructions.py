@@ -123,13 +123,22 @@ def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -
     return [mma(a, b, acc, step, bias=given.get(op.bias), index=given.get(op.index))]
 
 
+def _counted(op: Any, x: Array, dims: Sequence[int]) -> Array:
+    """What a reduction combines: of some only the first elements along its dimensions count."""
+    for d, n in zip(dims, to_ints(op.counted), strict=False):
+        x = lax.slice_in_dim(x, 0, n, axis=d)
+    return x
+
+
 def _reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    x = values.reduce(sources[0], text(op.kind), to_ints(op.dims), keep=True)
+    x = values.reduce(_counted(op, sources[0], to_ints(op.dims)), text(op.kind), to_ints(op.dims), keep=True)
     return [values.convert(x, out[0].dtype)]
 
 
 def _arg_reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    value, index = values.arg_reduce(sources[0], text(op.kind), integer(op.dim), out[1].dtype, keep=True)
+    dim = integer(op.dim)
+    x = _counted(op, sources[0], [dim])
+    value, index = values.arg_reduce(x, text(op.kind), dim, out[1].dtype, keep=True)
     return [lax.reshape(value, out[0].shape), lax.reshape(index, out[1].shape)]
 
 

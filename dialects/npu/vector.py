@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, var_operand_def
 
 from ...machine import Machine
 from ..base import integer, text, to_ints
@@ -17,6 +17,7 @@ from ..shapes import (
     check_arg_reduce,
     check_bits,
     check_broadcast,
+    check_counted,
     check_extract,
     check_iota,
     check_lanes,
@@ -207,13 +208,15 @@ class VBroadcastOp(VectorOp):
 
 @irdl_op_definition
 class VReduceOp(VectorOp):
-    """Combines along `dims`, which keep size 1 in the destination."""
+    """Combines along `dims`, which keep size 1 in the destination: the first `counted` elements along each of them, or
+    all."""
 
     name = "npu.vreduce"
     source = operand_def(BufferType)
     dest = operand_def(BufferType)
     kind = prop_def(StringAttr)
     dims = prop_def(DenseArrayBase)
+    counted = opt_prop_def(DenseArrayBase)
 
     @property
     def instruction(self) -> str:
@@ -230,11 +233,12 @@ class VReduceOp(VectorOp):
         super().verify_()
         source, out = buffer(self.source).shape, buffer(self.dest).shape
         check_reduce(self, text(self.kind), source, to_ints(self.dims), out, self.dest.type)
+        check_counted(self, source, to_ints(self.dims), self.counted)
 
 
 @irdl_op_definition
 class VArgReduceOp(VectorOp):
-    """Extreme value along `dim` and its first index, both with size 1 there."""
+    """Extreme value along `dim`, of its first `counted` elements or of all, and its first index, both with size 1."""
 
     name = "npu.varg_reduce"
     N_OUTPUTS: ClassVar[int] = 2
@@ -243,12 +247,14 @@ class VArgReduceOp(VectorOp):
     index = operand_def(BufferType)
     kind = prop_def(StringAttr)
     dim = prop_def(IntegerAttr)
+    counted = opt_prop_def(DenseArrayBase)
     INSTRUCTION: ClassVar[str] = "arg_reduce"
 
     def verify_(self) -> None:
         super().verify_()
         outs = [(buffer(v).shape, v.type) for v in (self.value, self.index)]
         check_arg_reduce(self, text(self.kind), buffer(self.source).shape, integer(self.dim), outs)
+        check_counted(self, buffer(self.source).shape, [integer(self.dim)], self.counted)
 
 
 @irdl_op_definition

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, String
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -29,6 +30,7 @@ from ..shapes import (
     check_arg_reduce,
     check_bits,
     check_broadcast,
+    check_counted,
     check_cumulate,
     check_extract,
     check_iota,
@@ -126,13 +128,14 @@ class BroadcastOp(VectorTileOp):
 
 @irdl_op_definition
 class ReduceOp(VectorTileOp):
-    """Combines along `dims`, which keep size 1."""
+    """Combines along `dims`, which keep size 1: the first `counted` elements along each of them, or all."""
 
     name = "tile.reduce"
     INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VReduceOp
     source = operand_def(TileType)
     kind = prop_def(StringAttr)
     dims = prop_def(DenseArrayBase)
+    counted = opt_prop_def(DenseArrayBase)
     result = result_def(TileType)
     traits = traits_def(Pure())
 
@@ -144,17 +147,19 @@ class ReduceOp(VectorTileOp):
         super().verify_()
         source, out = tile_type(self.source).shape, tile_type(self.result).shape
         check_reduce(self, text(self.kind), source, to_ints(self.dims), out, self.result.type)
+        check_counted(self, source, to_ints(self.dims), self.counted)
 
 
 @irdl_op_definition
 class ArgReduceOp(VectorTileOp):
-    """Extreme value along `dim` and its first index, both with size 1 there."""
+    """Extreme value along `dim`, of its first `counted` elements or of all, and its first index, both with size 1."""
 
     name = "tile.arg_reduce"
     INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VArgReduceOp
     source = operand_def(TileType)
     kind = prop_def(StringAttr)
     dim = prop_def(IntegerAttr)
+    counted = opt_prop_def(DenseArrayBase)
     value = result_def(TileType)
     index = result_def(TileType)
     traits = traits_def(Pure())
@@ -163,6 +168,7 @@ class ArgReduceOp(VectorTileOp):
         super().verify_()
         outs = [(tile_type(v).shape, v.type) for v in (self.value, self.index)]
         check_arg_reduce(self, text(self.kind), tile_type(self.source).shape, integer(self.dim), outs)
+        check_counted(self, tile_type(self.source).shape, [integer(self.dim)], self.counted)
 
 
 @irdl_op_definition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...dialects import tile as ops
@@ -15,6 +15,7 @@ from ...dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION
 from ...dialects.graph import ArgReduceOp, ElementwiseOp, FusionOp, IotaOp, ReduceOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import GmType
+from ...dialects.open_sizes import is_open
 from ...machine import Machine
 from ..access import Load, splat_of
 from ..errors import PassError
@@ -305,11 +306,18 @@ class FusionSteps(FusionAxes):
                 [e.type(span, native)],
                 kind=StringAttr(kind),
                 dims=ints(sorted(dims)),
+                counted=self._counted(e, sorted(dims)),
             ).results
 
         function = REDUCTION_FUNCTION[kind]
         ref = self._step(Step([native], span, [source], emit, "reduce", reduces=dims, function=function))
         self.made[op.result] = self._cast(ref, out)
+
+    def _counted(self, e: Emitter, dims: Sequence[int]) -> DenseArrayBase | None:
+        """How many elements count along these axes, where a tile may be longer than an open one; None where all do."""
+        extents = [self.extents[a] for a in dims]
+        longer = any(is_open(n) and e.tile[a] >= n for a, n in zip(dims, extents, strict=True))
+        return ints(extents) if longer else None
 
     def _arg_reduce(self, op: ArgReduceOp) -> None:
         axes = self._axes_of(op)
@@ -335,6 +343,7 @@ class FusionSteps(FusionAxes):
                 [e.type(span, native), e.type(span, index)],
                 kind=StringAttr(kind),
                 dim=integer_attr(dim),
+                counted=self._counted(e, [dim]),
             ).results
 
         number_of, _ = self._step(Step([native, index], span, [source], emit, "reduce", reduces=dims))

@@ -122,7 +122,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
                 name, f"it walks {len(self.extents)} axes, the tile has {len(tile)} and the grid {len(grid)}"
             )
         for a, (n, extent) in enumerate(zip(tile, self.extents, strict=True)):
-            if (a in self.rows or not is_open(extent)) and n > max(extent, 8):
+            if not is_open(extent) and n > max(extent, 8):
                 raise cannot_obey(name, f"a tile of {n} along axis {a}, which has {extent}")
         self._check_tile(name, tile)
         self._check_grid(name, self._counts(tile), grid)
@@ -170,9 +170,10 @@ class VectorKernel(FusionSteps, ScheduledKernel):
 
     def _needed_bytes(self, tile: Sequence[int]) -> int:
         """Bytes of ub with this tile, what combines pieces of rows included."""
+        if not self._in_pieces(tile):
+            return self._ub_bytes(tile)
         ragged = any(self.extents[a] % tile[a] for a in self.rows)
-        pieces = self._in_pieces(tile)
-        return self._ub_bytes(tile) + (combining_bytes(self.steps, tile, ragged) if pieces else 0)
+        return self._ub_bytes(tile) + combining_bytes(self.steps, tile, ragged)
 
     def _check_tile(self, name: str, tile: Sequence[int]) -> None:
         """Raises PassError for a tile that does not fit, or cuts rows that must be whole."""

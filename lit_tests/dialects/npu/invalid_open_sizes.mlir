@@ -17,3 +17,9 @@
 
 %x = "test.op"() : () -> !npu.gm<?x?xf32, sizes ["b"]>
 // CHECK: 1 size for 2 open dimensions
+
+// -----
+
+%t, %r = "test.op"() : () -> (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x1xf32, ub>)
+npu.vreduce %t, %r {counted = [0], dims = [1], kind = "sum"} : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x1xf32, ub>)
+// CHECK: 'npu.vreduce' counts the first {{\[0\]}} elements along dims {{\[1\]}} of {{\[8, 64\]}}

@@ -9,3 +9,9 @@
 // CHECK: npu.size {value = #graph.sizes<["floordiv(b, 8) + 1"]>} : () -> index
 %more = npu.size {value = #graph.sizes<["-floordiv(-b, 8)*3"]>} : () -> index
 // CHECK: npu.size {value = #graph.sizes<["3*ceildiv(b, 8)"]>} : () -> index
+%t, %r, %i = "test.op"() : () -> (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x1xf32, ub>, !npu.buffer<8x1xi32, ub>)
+npu.vreduce %t, %r {counted = [33], dims = [1], kind = "sum"} : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x1xf32, ub>)
+// CHECK: npu.vreduce %t, %r {counted = [33], dims = [1], kind = "sum"} : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x1xf32, ub>)
+npu.varg_reduce %t, %r, %i {counted = [33], dim = 1, kind = "max"}
+  : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x1xf32, ub>, !npu.buffer<8x1xi32, ub>)
+// CHECK: npu.varg_reduce %t, %r, %i {counted = [33], dim = 1, kind = "max"}

@@ -17,3 +17,9 @@
 
 %x = "test.op"() : () -> !npu.gm<?x?xf32, sizes ["b"]>
 // CHECK: 1 size for 2 open dimensions
+
+// -----
+
+%t = "test.op"() : () -> !tile.tile<8x64xf32, ub>
+%sums = tile.reduce %t {counted = [65], dims = [1], kind = "sum"} : (!tile.tile<8x64xf32, ub>) -> !tile.tile<8x1xf32, ub>
+// CHECK: 'tile.reduce' counts the first {{\[65\]}} elements along dims {{\[1\]}} of {{\[8, 64\]}}
