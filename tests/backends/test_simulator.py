@@ -468,8 +468,8 @@ def test_a_scatter_pays_for_a_type_that_the_unit_lacks() -> None:
 
 
 def test_a_sort_pays_for_lists_merges_and_gathers_of_each_key() -> None:
-    """500 numbers are 16 lists of 32, which two merges make one list; of the second key the first one's places are
-    looked up. Two elements a cycle are sorted and merged in f32, one in i32, and five gathered."""
+    """500 numbers are 16 lists of 32, which two merges make one list; of the second key the first one's places
+    are looked up. Two elements a cycle are sorted and merged in f32, one in i32, and five gathered."""
     keys = ["!npu.buffer<4x500xf32, ub>", "!npu.buffer<4x500xi32, ub>"]
     firsts = ["!npu.buffer<4x10xf32, ub>", "!npu.buffer<4x10xi32, ub>"]
     types = ", ".join([*keys, *firsts, "!npu.buffer<4x2000xui32, ub>"])
