@@ -10,7 +10,9 @@ from xdsl.parser import Parser
 from tilewright.backends.simulator import Copy, Launch, Repeat, Scalars, SimulationError, Transfer, simulate
 from tilewright.backends.simulator.core import Event
 from tilewright.dialects import make_context
+from tilewright.dialects.npu.interface import NpuOp
 from tilewright.dialects.npu.scatter import VScatterOp
+from tilewright.dialects.npu.sorting import VSortOp
 from tilewright.dialects.npu.structure import LaunchOp
 from tilewright.machine import Machine, Move
 
@@ -445,6 +447,15 @@ def test_an_event_later_takes_as_long() -> None:
     assert (later.start, later.end, later.variant, later.env) == (13, 17, 2, (1,))
 
 
+def cycles_alone(kind: type[NpuOp], text: str) -> int:
+    """Cycles of the one instruction of a class in a text whose operands are those of a `test.op`."""
+    context = make_context()
+    context.allow_unregistered = True
+    (op,) = (op for op in Parser(context, text).parse_module().walk() if isinstance(op, kind))
+    op.verify()
+    return op.cost(B1, [0]).cycles
+
+
 def test_a_scatter_pays_for_a_type_that_the_unit_lacks() -> None:
     """bf16 is as wide as f16, but each row is converted to f32 and back."""
     cost = {}
@@ -452,8 +463,19 @@ def test_a_scatter_pays_for_a_type_that_the_unit_lacks() -> None:
         tile, rows = f"!npu.buffer<64x256x{dtype}, ub>", f"!npu.buffer<32x256x{dtype}, ub>"
         text = f"""%t, %i, %u = "test.op"() : () -> ({tile}, !npu.buffer<32xi32, ub>, {rows})
         npu.vscatter %t, %i, %u, %t at [0] {{kind = "sum"}} : ({tile}, !npu.buffer<32xi32, ub>, {rows}, {tile})"""
-        context = make_context()
-        context.allow_unregistered = True
-        (op,) = (op for op in Parser(context, text).parse_module().walk() if isinstance(op, VScatterOp))
-        cost[dtype] = op.cost(B1, [0]).cycles
+        cost[dtype] = cycles_alone(VScatterOp, text)
     assert cost["bf16"] > 1.2 * cost["f16"]
+
+
+def test_a_sort_pays_for_lists_merges_and_gathers_of_each_key() -> None:
+    """500 numbers are 16 lists of 32, which two merges make one list; of the second key the first one's places
+    are looked up. Two elements a cycle are sorted and merged in f32, one in i32, and five gathered."""
+    keys = ["!npu.buffer<4x500xf32, ub>", "!npu.buffer<4x500xi32, ub>"]
+    firsts = ["!npu.buffer<4x10xf32, ub>", "!npu.buffer<4x10xi32, ub>"]
+    types = ", ".join([*keys, *firsts, "!npu.buffer<4x2000xui32, ub>"])
+    text = f"""%a, %b, %c, %d, %w = "test.op"() : () -> ({types})
+    npu.vsort %a, %b, %c, %d, %w {{descending = [0, 0], keys = [0, 1], total = [0, 0]}} : ({types})"""
+    lanes = 4 * 16 * 32
+    passes = 3 * (14 + lanes // 2) + 3 * (14 + lanes)
+    gathers = 2 * (14 + 40 // 5) + 14 + ceil(lanes / 5)
+    assert cycles_alone(VSortOp, text) == passes + gathers

@@ -58,6 +58,21 @@ def test_ulps_by_type(monkeypatch: pytest.MonkeyPatch) -> None:
     assert function_error("mish", bf16) == 2.0**-8
 
 
+@pytest.mark.parametrize(
+    ("domain", "dtypes"),
+    [
+        ("any", ("i1", "i8", "ui32", "f16", "f32")),
+        ("number", ("i8", "ui32", "f16", "f32")),
+        ("float", ("f16", "f32")),
+        ("whole", ("i1", "i8", "ui32")),
+        ("integer", ("i8", "ui32")),
+    ],
+)
+def test_a_domain_says_which_types_a_function_is_defined_on(domain: str, dtypes: tuple[str, ...]) -> None:
+    row = Function(**{**ROW, "domain": domain})
+    assert tuple(t for t in ("i1", "i8", "ui32", "f16", "f32") if row.defined_on(t)) == dtypes
+
+
 def test_values_are_loaded_when_asked_for() -> None:
     import jax
 

@@ -96,6 +96,15 @@ TABLE: dict[str, Tests] = {
         "tests/passes/test_lit_values.py",
         "tests/ops/test_complex.py",
     ),
+    "passes/graph/stored_weights.py": (
+        "lit/passes/graph",
+        "tests/passes/test_lit_values.py",
+        "tests/quantization/test_configurations.py",
+        "tests/quantization/test_weight_scales.py",
+        "tests/cli/test_quantize_mistakes.py",
+        "tests/quantization/test_nibbles.py",
+        "tests/quantization/test_modes.py",
+    ),
     "passes/graph/": (
         "tests/passes/test_lit_values.py",
         "lit/passes/graph",
@@ -104,6 +113,12 @@ TABLE: dict[str, Tests] = {
         "tests/passes/test_values.py",
         "tests/ops/test_fusion.py",
         *OPS,
+    ),
+    "passes/tile/draining.py": (
+        "lit/passes/tile",
+        "tests/quantized/test_drains.py",
+        "tests/quantized/test_columns.py",
+        "tests/ops/test_eight_bit_floats.py",
     ),
     "passes/tile/": (
         "tests/passes/test_schedules.py",

@@ -176,6 +176,43 @@ def test_copy_length_and_buffers_are_obeyed() -> None:
     assert grid <= 3
 
 
+def rows_of(x: jax.Array, i: jax.Array) -> jax.Array:
+    """Rows of x [100, 16], or of as many such tables as there are lists of places."""
+    return x[i] if i.ndim == 1 else jax.vmap(rows_of)(x, i)
+
+
+def compile_gather(batches: tuple[int, ...], tile: tuple[int, ...]) -> tw.Program:
+    args = jax.ShapeDtypeStruct((*batches, 100, 16), "float32"), jax.ShapeDtypeStruct((*batches, 40), "int32")
+    return tw.compile(rows_of, *args, options=tw.Options(schedule={"gather_0": Schedule(tile=tile)}))
+
+
+@pytest.mark.parametrize(("batches", "tile"), [((), (8, 4)), ((3,), (1, 8, 4)), ((3, 4), (1, 1, 8, 4))])
+def test_a_gather_obeys_a_tile_of_some_places_and_parts_of_rows(
+    batches: tuple[int, ...], tile: tuple[int, ...]
+) -> None:
+    program = compile_gather(batches, tile)
+    assert "!tile.tile<8xi32, ub>) -> !tile.tile<8x4xf32, ub>" in program.ir("tile")
+    x, i = array(*batches, 100, 16), RNG.integers(0, 100, (*batches, 40)).astype(np.int32)
+    np.testing.assert_array_equal(program(x, i), rows_of(jnp.asarray(x), jnp.asarray(i)))
+
+
+@pytest.mark.parametrize(
+    ("batches", "tile", "said"),
+    [
+        ((3,), (3, 8, 16), "a tile has one place along axes 0 to 0"),
+        ((3, 4), (1, 2, 8, 16), "a tile has one place along axes 0 to 1"),
+        ((3, 4), (3, 1, 8, 16), "a tile has one place along axes 0 to 1"),
+        ((), (8, 12), "slices are cut into equal parts"),
+    ],
+)
+def test_a_gather_says_which_tiles_it_has_not(
+    batches: tuple[int, ...], tile: tuple[int, ...], said: str
+) -> None:
+    with pytest.raises(tw.CompileError) as error:
+        compile_gather(batches, tile)
+    assert str(error.value).startswith(f"@gather_0 cannot obey its pinned schedule: {said}")
+
+
 # -- values -------------------------------------------------------------------------------------------------
 
 BASE = st.none() | st.sampled_from([16, 32, 48, 64, 128])

@@ -81,6 +81,26 @@ def test_mistakes_of_a_caller() -> None:
         tw.Options(quantization=8)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.parametrize(("mode", "most"), [("w8a16", 127), ("w4a16", 7)])
+def test_stored_weights_of_a_configuration_are_multiplied(mode: str, most: int) -> None:
+    """In the place of those that the program is given, from one end of what the mode stores to the other."""
+    rng = np.random.default_rng(3)
+    stored, scales = rng.integers(-most, most + 1, (16, 6)), (2.0 ** rng.integers(-6, 0, 6)).astype("f4")
+    stored[0, 0], stored[1, 1] = -most, most
+
+    def compiled(given: np.ndarray) -> tw.Program:
+        product = tw.ProductChoice(mode, stored=given, scales=scales)
+        options = tw.Options(quantization=tw.QuantConfig(products={"w": product}), weights="w")
+        return tw.compile(lambda x, w: x @ w, x, jnp.ones((16, 6), jnp.float16), options=options)
+
+    x = jnp.asarray(rng.integers(-4, 5, (3, 16)), jnp.float16)
+    got = compiled(stored)(x, jnp.ones((16, 6), jnp.float16))
+    np.testing.assert_allclose(got, np.asarray(x, "f4") @ (stored * scales), rtol=2e-3)
+    for beyond in (-most - 1, most + 1):
+        with pytest.raises(CompileError, match=rf"{beyond}.*; its mode takes -{most} to {most}$"):
+            compiled(np.where(stored == np.sign(beyond) * most, beyond, stored))
+
+
 @pytest.mark.parametrize(
     "recover", ["equalize", "smooth", "awq", "gptq", "round", "bias", ("smooth", "gptq", "bias")]
 )

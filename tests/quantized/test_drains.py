@@ -114,6 +114,28 @@ def integers(a: Array, w: Array) -> Array:
     return lax.dot(a, w, preferred_element_type=jnp.int32)
 
 
+def halves(sums: Array) -> Array:
+    return (sums.astype("f4") * 0.0009765625).astype("f2")
+
+
+HALVES: dict[str, Callable[[Array, Array, Array], Array]] = {
+    "one more step": lambda a, w, b: jnp.tanh(halves(integers(a, w))),
+    "what reads more": lambda a, w, b: halves(integers(a, w)) * b.astype("f2") + a[:, :1].astype("f2"),
+    "a bias before": lambda a, w, b: jnp.tanh(halves(integers(a, w) + b)),
+}
+"""Layers of which the fixpipe does the first steps."""
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_vector_cores_go_on_with_what_leaves_as_16_bits(name: str, without: str) -> None:
+    args = [RNG.integers(-128, 128, s, t) for s, t in [((20, 33), "i1"), ((33, 17), "i1"), (17, "i4")]]
+    program, other = tw.compile(HALVES[name], *args), tw.compile(HALVES[name], *args, target=without)
+    assert [k.kind for k in program.report().kernels] == ["mix"]
+    assert len(drains(program)) == 1 and not drains(other)
+    for memory in ("typed", "bytes"):
+        np.testing.assert_array_equal(program.executable(memory)(*args)[0], np.asarray(other(*args)))
+
+
 def scaled(x: Array, low: float = -128, zero: int = 0, factor: float = 1 / 64) -> Array:
     x = lax.round(x.astype("f4") * factor, lax.RoundingMethod.TO_NEAREST_EVEN) + zero
     return jnp.clip(x, low, 127).astype("i1")

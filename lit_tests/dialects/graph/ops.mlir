@@ -92,3 +92,8 @@
 %image, %pooled = "test.op"() : () -> (tensor<1x7x8x3xf32>, tensor<1x4x4x3xf32>)
 %spread = graph.select_and_scatter %image, %pooled {high = [0, 1, 0, 0], kind = "sum", low = [0, 0, 0, 0], select = "ge", strides = [1, 2, 2, 1], window = [1, 2, 2, 1]} : (tensor<1x7x8x3xf32>, tensor<1x4x4x3xf32>) -> tensor<1x7x8x3xf32>
 // CHECK: graph.select_and_scatter %{{.*}}, %{{.*}} {high = [0, 1, 0, 0], kind = "sum", low = [0, 0, 0, 0], select = "ge", strides = [1, 2, 2, 1], window = [1, 2, 2, 1]} : (tensor<1x7x8x3xf32>, tensor<1x4x4x3xf32>) -> tensor<1x7x8x3xf32>
+
+// What graph-precision records on a module.
+builtin.module attributes {tilewright.precision = {kept = [["graph.exp", "its results grow", 4 : i64, "model.py:7"], ["graph.log", "it is steep", 1 : i64, ""]], mode = "mixed_float16", narrow = 9 : i64, products = 2 : i64}} {
+}
+// CHECK: builtin.module attributes {tilewright.precision = {kept = {{\[\[}}"graph.exp", "its results grow", 4 : i64, "model.py:7"{{\], \[}}"graph.log", "it is steep", 1 : i64, ""{{\]\]}}, mode = "mixed_float16", narrow = 9 : i64, products = 2 : i64}} {

@@ -73,6 +73,39 @@ func.func @main(%x: tensor<4x1048576xf32>) -> tensor<4x1048576xf32> {
 
 // -----
 
+// Rows and columns of a large matrix are reduced by two kernels, as one would have to hold all of it.
+func.func @main(%x: tensor<400x600xf32>) -> tensor<600xf32> {
+  %m = graph.reduce %x {dims = [1], kind = "max"} : (tensor<400x600xf32>) -> tensor<400xf32>
+  %b = graph.broadcast %m {dims = [0]} : (tensor<400xf32>) -> tensor<400x600xf32>
+  %d = graph.sub %x, %b : tensor<400x600xf32>
+  %s = graph.reduce %d {dims = [0], kind = "sum"} : (tensor<400x600xf32>) -> tensor<600xf32>
+  func.return %s : tensor<600xf32>
+}
+// CHECK: func.func @main
+// CHECK: %[[D:.*]] = graph.fusion %x {domain = [400, 600], kind = "vector"}
+// CHECK: graph.reduce {{.*}} {dims = [1], kind = "max"}
+// CHECK: graph.fusion %[[D]] {domain = [400, 600], kind = "vector"}
+// CHECK: graph.reduce {{.*}} {dims = [0], kind = "sum"}
+
+// -----
+
+// Those of a small one are reduced by one.
+func.func @main(%x: tensor<40x60xf32>) -> tensor<60xf32> {
+  %m = graph.reduce %x {dims = [1], kind = "max"} : (tensor<40x60xf32>) -> tensor<40xf32>
+  %b = graph.broadcast %m {dims = [0]} : (tensor<40xf32>) -> tensor<40x60xf32>
+  %d = graph.sub %x, %b : tensor<40x60xf32>
+  %s = graph.reduce %d {dims = [0], kind = "sum"} : (tensor<40x60xf32>) -> tensor<60xf32>
+  func.return %s : tensor<60xf32>
+}
+// CHECK: func.func @main
+// CHECK: graph.fusion %x {domain = [40, 60], kind = "vector"}
+// CHECK: graph.reduce {{.*}} {dims = [1], kind = "max"}
+// CHECK: graph.reduce {{.*}} {dims = [0], kind = "sum"}
+// CHECK-NOT: graph.fusion
+// CHECK: func.return
+
+// -----
+
 // A small group is computed again in the kernel that uses it, instead of stored and loaded.
 func.func @main(%x: tensor<512x128xf32>, %g: tensor<128xf32>) -> tensor<512x128xf32> {
   %s = graph.sqrt %g : tensor<128xf32>

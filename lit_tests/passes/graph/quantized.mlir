@@ -50,6 +50,21 @@ func.func @main(%a: tensor<4x8x!graph.quantized<i8:f32, 0.5:3>>, %w: tensor<8x4x
 
 // -----
 
+// Both operands have zero points, the second one for each column: 8 terms of 3 times these were taken out twice.
+func.func @main(%a: tensor<4x8x!graph.quantized<i8:f32, 0.5:3>>, %w: tensor<8x4x!graph.quantized<i8:f32:1, {0.5:1, 1.0:-2, 2.0, 4.0:5}>>) -> tensor<4x4x!graph.quantized<i8:f32, 1.0>> {
+  %r = graph.contract %a, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<4x8x!graph.quantized<i8:f32, 0.5:3>>, tensor<8x4x!graph.quantized<i8:f32:1, {0.5:1, 1.0:-2, 2.0, 4.0:5}>>) -> tensor<4x4x!graph.quantized<i8:f32, 1.0>>
+  func.return %r : tensor<4x4x!graph.quantized<i8:f32, 1.0>>
+}
+// CHECK-LABEL: @main(%a: tensor<4x8xi8>, %w: tensor<8x4xi8>) -> tensor<4x4xi8>
+// CHECK: %[[SUMS:.*]] = graph.contract %a, %w {{.*}} -> tensor<4x4xi32>
+// CHECK: %[[LESS_COLUMNS:.*]] = graph.sub %[[SUMS]], %{{.*}} : tensor<4x4xi32>
+// CHECK: %[[LESS_ROWS:.*]] = graph.sub %[[LESS_COLUMNS]], %{{.*}} : tensor<4x4xi32>
+// CHECK: %[[BOTH:.*]] = graph.constant {value = #graph.data<i32, [4], (-24, 48, 0, -120)>}
+// CHECK: %[[EACH:.*]] = graph.broadcast %[[BOTH]] {dims = [1]}
+// CHECK: graph.sub %[[LESS_ROWS]], %[[EACH]] : tensor<4x4xi32>
+
+// -----
+
 // What is stored, under two names; numbers in another type.
 func.func @main(%a: tensor<4xi8>) -> tensor<4x!graph.quantized<i8:f32, 1.0>> {
   %q = graph.storage %a : (tensor<4xi8>) -> tensor<4x!graph.quantized<i8:f32, 0.5:7>>

@@ -57,3 +57,25 @@ npu.kernel @k {grid = [1], kind = "cube", outputs = 0, workspaces = 0} {
 }
 // CHECK: %a = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l1>
 // CHECK: %b = npu.alloc {address = 0} : () -> !npu.buffer<16x16xf16, l0a>
+
+// -----
+
+// A buffer without elements takes no room, so that those behind it stand where a memory's blocks begin.
+npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+^bb0(%i: index):
+  npu.section {core = "vector", units = 1} {
+  ^bb1(%unit: index):
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    scf.for %j = %zero to %one step %one {
+      %none = npu.alloc : () -> !npu.buffer<0xf32, ub>
+      npu.vfill %none {value = 1.0 : f64} : (!npu.buffer<0xf32, ub>)
+    }
+    scf.for %j = %zero to %one step %one {
+      %some = npu.alloc : () -> !npu.buffer<8xf32, ub>
+      npu.vfill %some {value = 1.0 : f64} : (!npu.buffer<8xf32, ub>)
+    }
+  }
+}
+// CHECK: %none = npu.alloc {address = 0} :
+// CHECK: %some = npu.alloc {address = 0} :
