@@ -6,10 +6,12 @@ operands that a rule gets are the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ...dialects.graph import GatherOp, IotaOp, PadOp, SliceOp
+from ...dialects.dtypes import tensor
+from ...dialects.graph import GatherOp, IotaOp, PadOp, ReshapeOp, SliceOp
+from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
 from .. import bindings
 from ..bindings import Op
@@ -59,8 +61,28 @@ def _gather(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if sizes is None or not walk.movable(args[:1], types):
         return None
     dimensions, index_dim = bindings.gather_dimensions(op)
+    starts = _one_place(walk, op, args, dimensions, sizes)
+    if starts is not None:
+        limits = [a + n for a, n in zip(starts, sizes, strict=True)]
+        box = tensor(sizes, element_of(args[0]))
+        (made,) = walk.emit(SliceOp, args[:1], [box], starts=starts, limits=limits, strides=[1] * len(sizes))
+        return [made] if made.type == types[0] else walk.emit(ReshapeOp, [made], types)
     operands = [args[0], as_index(walk, args[1])]
     return walk.emit(GatherOp, operands, types, index_dim=index_dim, slice_sizes=sizes, **dimensions)
+
+
+def _one_place(
+    walk: Walk, op: Op, args: Values, dimensions: Mapping[str, Sequence[int]], sizes: Sequence[int]
+) -> list[int] | None:
+    """Where the only slice of a gather begins, if that is known and inside of its table: `x[:n]` is such a gather."""
+    places, shape = _sizes(walk, op, 1), shape_of(args[0])
+    if places is None or len(shape_of(args[1])) != 1 or dimensions["x_batch"]:
+        return None
+    starts = [0] * len(shape)
+    for d, place in zip(dimensions["start_map"], places, strict=True):
+        starts[d] = place
+    inside = all(a >= 0 and a + n <= extent for a, n, extent in zip(starts, sizes, shape, strict=True))
+    return starts if inside else None
 
 
 DYNAMIC_RULES: dict[str, Rule] = {
