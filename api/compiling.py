@@ -286,7 +286,8 @@ def _verify(
         return known
 
     def execute(memory: str) -> Sequence[Any]:
-        return compiled().executable("bytes" if memory == "bytes" else "typed")(*flat)
+        made = compiled()
+        return made.executable("bytes" if memory == "bytes" else "typed")(*flat, *made.extras)
 
     def ahead() -> tuple[ModuleOp, Callable[[], None]]:
         made = compiled()

@@ -124,6 +124,9 @@ class FlagCost:
 class Program:
     """A compiled program: callable, printable at each level, and able to tell its cost."""
 
+    extras: tuple[Any, ...] = ()
+    """What its @main takes behind its inputs."""
+
     def __init__(self, source: Source, module: ModuleOp, signature: Signature, target: str, options: Options):
         self._source = source
         self._module = module

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -22,11 +23,13 @@ from ..dialects.text import verify as verify_module
 from ..frontends import FrontendError
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.errors import CompileError, PassError
+from ..passes.instances import Instance
+from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
-from .program import Options, Program
+from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .signature import Signature
-from .sources import Source
+from .sources import Source, as_compile_error
 
 if TYPE_CHECKING:
     from ..frontends.open_walk import OpenModule
@@ -70,7 +73,8 @@ class Version:
 
 
 class SizedProgram(Program):
-    """A version at given sizes. What its @main takes besides its inputs are numbers that follow from the sizes."""
+    """A version at given sizes. extras: what its @main takes behind its inputs, numbers that follow from the sizes;
+    upper: gives its module at a level above npu."""
 
     def __init__(
         self,
@@ -80,13 +84,21 @@ class SizedProgram(Program):
         options: Options,
         sizes: Sizes,
         extras: Sequence[Any],
+        upper: Callable[[Level], ModuleOp],
     ) -> None:
         super().__init__(source, module, signature, target_of(module) or DEFAULT_TARGET, options)
         self.sizes = dict(sizes)
-        self._extras = tuple(extras)
+        self.extras = tuple(extras)
+        self._upper = upper
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
-        return [*super().flatten(args, kwargs), *self._extras]
+        return [*super().flatten(args, kwargs), *self.extras]
+
+    def module(self, level: Level = "npu", at: Sizes | None = None) -> ModuleOp:
+        if at is not None or level not in ("graph", "tile"):
+            return super().module(level, at)
+        with as_compile_error():
+            return self._upper(level)
 
 
 def range_of(size: int, symbol: Symbol) -> tuple[int, int]:
@@ -129,18 +141,32 @@ class Versions:
             return None
         module = version.template.instance(sizes)
         extras = [_scalar(evaluate(size, sizes), dtype) for size, dtype in version.extras]
-        return SizedProgram(source, module, self._whole.signature(sizes), self._options, sizes, extras)
+        signature = self._whole.signature(sizes)
+        upper = partial(self._upper, key, sizes)
+        return SizedProgram(source, module, signature, self._options, sizes, extras, upper)
 
-    def _compiled(self, key: Key) -> Version | NoTemplate:
-        """The version for a range, or why there is none."""
+    def _upper(self, key: Key, sizes: Sizes, level: Level) -> ModuleOp:
+        """The module of the version for a range at a level above npu, at given sizes; lowered again."""
+        named, known = self._named(key)
+        with assuming({name: high for name, (_, high) in named.items()}) as assumed:
+            opened = self._united(self._code(named), known, assumed)
+            run_pipeline(opened.module, self._target, level, self._options.stages())
+        return Instance(sizes).of(opened.module)
+
+    def _named(self, key: Key) -> tuple[Ranges, dict[str, Size]]:
+        """The ranges by name, and what each size is: a symbol, or the only number in its range."""
         named = dict(zip(self._shapes.symbols, key, strict=True))
-        example = {name: high for name, (_, high) in named.items()}
-        if not self._shapes.allows(example):
-            return NoTemplate("the largest sizes of the range break a constraint of the program")
-        known: dict[str, Size] = {
+        return named, {
             name: Expr.of(Symbol(name, low, high)) if low < high else fixed(low)
             for name, (low, high) in named.items()
         }
+
+    def _compiled(self, key: Key) -> Version | NoTemplate:
+        """The version for a range, or why there is none."""
+        named, known = self._named(key)
+        example = {name: high for name, (_, high) in named.items()}
+        if not self._shapes.allows(example):
+            return NoTemplate("the largest sizes of the range break a constraint of the program")
         try:
             code = self._code(named)
             with assuming(example) as assumed:
@@ -185,7 +211,12 @@ class Versions:
         """The program for ranges of sizes. Raises NoTemplate where JAX does not give one."""
         try:
             return self._whole.code(ranges)
-        except (CompileError, NotImplementedError, TypeError, ValueError) as error:  # it exports no calls of Python
+        except (
+            CompileError,
+            NotImplementedError,
+            TypeError,
+            ValueError,
+        ) as error:  # it exports no calls of Python
             raise NoTemplate(one_line(str(error))) from None
 
     def _opened(self, code: OpenCode, known: Mapping[str, Size]) -> OpenModule:

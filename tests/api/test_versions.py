@@ -224,6 +224,17 @@ def test_the_check_of_a_template_finds_a_missing_flag() -> None:
             check_template(broken, ["b"])
 
 
+def test_a_version_has_all_levels_and_is_verified() -> None:
+    program, fn = compiled(centred, ["b, 30"]), centred
+    version, (x,) = program.at(b=50), arguments(["b, 30"], {"b": 50})
+    assert isinstance(version, SizedProgram) and version.extras
+    for level in ("graph", "tile", "npu"):
+        text = version.ir(level)
+        assert "50x30xf32" in text and "#graph.sizes" not in text and "sizes [" not in text
+    assert [line for line in version.ir("tile").splitlines() if "tile.launch" in line]
+    assert tw.verify(fn, x, program=version).ok
+
+
 def test_an_instance_has_no_open_sizes() -> None:
     program = compiled(norm, ["b, s, 40", "40"])
     program.at(b=4, s=50)

@@ -423,8 +423,9 @@ def test_compile_by_path(tmp_path: Path) -> None:
         tw.compile(f"{path}:laier", x, w, b)
     with pytest.raises(tw.CompileError, match=r"`w` of `layer` must be f16\[64, M\], got f16\[63, 17\]"):
         tw.compile(path, x, w[1:], b)
-    with pytest.raises(tw.CompileError, match="the dimension `N` is not known"):
-        tw.compile(path)
+    program = tw.compile(path)
+    assert isinstance(program, tw.DynamicProgram) and list(program.symbols) == ["N", "M"]
+    np.testing.assert_array_equal(program(x, w, b), found)
     with pytest.raises(tw.CompileError, match="no such file"):
         tw.compile(tmp_path / "other.tw")
 
