@@ -139,6 +139,10 @@ class Program:
         self.machine = Machine.load(target)
         self.options = options
 
+    def alone(self) -> Program:
+        """The program compiled for its sizes alone: itself, unless it is a version that was lowered for a range."""
+        return self
+
     @property
     def source(self) -> Source:
         """Where the program came from."""

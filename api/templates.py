@@ -74,7 +74,7 @@ class Version:
 
 class SizedProgram(Program):
     """A version at given sizes. extras: what its @main takes behind its inputs, numbers that follow from the sizes;
-    upper: gives its module at a level above npu."""
+    upper: gives its module at a level above npu. compile_alone: compiles a source for its sizes alone."""
 
     def __init__(
         self,
@@ -85,11 +85,18 @@ class SizedProgram(Program):
         sizes: Sizes,
         extras: Sequence[Any],
         upper: Callable[[Level], ModuleOp],
+        compile_alone: Callable[[Source], Program],
     ) -> None:
         super().__init__(source, module, signature, target_of(module) or DEFAULT_TARGET, options)
         self.sizes = dict(sizes)
         self.extras = tuple(extras)
-        self._upper = upper
+        self._upper, self._compile = upper, compile_alone
+        self._alone: Program | None = None
+
+    def alone(self) -> Program:
+        if self._alone is None:
+            self._alone = self._compile(self.source)
+        return self._alone
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         return [*super().flatten(args, kwargs), *self.extras]
@@ -119,7 +126,9 @@ class Versions:
         whole: ForAllSizes,
         target: str | None,
         options: Options,
+        compile_alone: Callable[[Source], Program],
     ) -> None:
+        self._alone = compile_alone
         self._shapes, self._whole = shapes, whole
         self._target, self._options = target, options
         self._known: dict[Key, Version | NoTemplate] = {}
@@ -143,7 +152,7 @@ class Versions:
         extras = [_scalar(evaluate(size, sizes), dtype) for size, dtype in version.extras]
         signature = self._whole.signature(sizes)
         upper = partial(self._upper, key, sizes)
-        return SizedProgram(source, module, signature, self._options, sizes, extras, upper)
+        return SizedProgram(source, module, signature, self._options, sizes, extras, upper, self._alone)
 
     def _upper(self, key: Key, sizes: Sizes, level: Level) -> ModuleOp:
         """The module of the version for a range at a level above npu, at given sizes; lowered again."""

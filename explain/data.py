@@ -74,6 +74,7 @@ def page_data(
             progress(what, STEPS.index(what), len(STEPS))
 
     step("levels")
+    program = program.alone()  # levels are followed op by op where they are lowered for these sizes
     views = views or _views(program)
     npu = views[-1]
     step("simulation")

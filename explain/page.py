@@ -34,6 +34,7 @@ def render(program: Program, progress: Progress | None = None, views: list[Level
         return (assets / name).read_text(encoding="utf-8")
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    program = program.alone()
     data = page_data(program, progress, views)
     return environment.from_string(read("page.html.j2")).render(
         title=f"{data['name']} on {data['target']}",
