@@ -209,6 +209,8 @@ class Drawing:
                 perm = [int(d) for d in self.rng.permutation(len(shape))]
                 if len(shape) == 4:
                     perm = self.one([0, 2, 1, 3], [0, 1, 2, 3], [0, 2, 1, 3])
+                if perm == list(range(len(shape))):
+                    return v  # JAX makes nothing of it, so it would be a move in the model only
                 return self.put("transpose", [v], [shape[d] for d in perm], perm=perm)
             case "slice":
                 parts = [(0, n, 1) for n in shape]
