@@ -148,7 +148,10 @@ class Versions:
         version = self._known[key]
         if isinstance(version, NoTemplate) or not version.template.holds(sizes):
             return None
-        module = version.template.instance(sizes)
+        try:
+            module = version.template.instance(sizes)
+        except PassError:  # what is too large for the device: compiling it for these sizes says so
+            return None
         extras = [_scalar(evaluate(size, sizes), dtype) for size, dtype in version.extras]
         signature = self._whole.signature(sizes)
         upper = partial(self._upper, key, sizes)
@@ -190,6 +193,8 @@ class Versions:
             return error
         except (FrontendError, PassError, SizeError, VerifyException) as error:
             return NoTemplate(str(error))
+        except Exception as error:  # a bug, which `ranges` shows; each size alone may be compiled all the same
+            return NoTemplate(f"internal error, {type(error).__name__}: {one_line(str(error))}")
         return Version(template, opened.extras)
 
     def _united(self, code: OpenCode, known: dict[str, Size], assumed: Assumptions) -> OpenModule:

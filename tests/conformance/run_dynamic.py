@@ -66,6 +66,10 @@ def run_program(suite: str, path: Path, sizes: Sequence[int], in_bytes: bool) ->
         return record
     for size in sizes:
         record.outcomes[size] = _run(suite, path.read_text(), program, size, in_bytes)
+    ranges = program.ranges.values() if isinstance(program, tw.DynamicProgram) else ()
+    broken = [str(reason) for reason in ranges if str(reason).startswith("internal error")]
+    if broken:
+        record.outcomes[sizes[0]] = ("failed", broken[0])
     record.seconds = time.perf_counter() - start
     return record
 
