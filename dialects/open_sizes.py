@@ -32,7 +32,6 @@ from .sizes import (
     floordiv,
     mod,
     size_text,
-    symbols_of,
     times,
 )
 
@@ -358,8 +357,3 @@ def decoded(numbers: tuple[int, ...]) -> tuple[int, ...]:
 def any_open(numbers: Sequence[int]) -> bool:
     """Whether one of several numbers is a `OpenSize`."""
     return any(type(n) is OpenSize for n in numbers)
-
-
-def names_of(numbers: Sequence[int]) -> tuple[str, ...]:
-    """The symbols on which several numbers depend."""
-    return tuple(dict.fromkeys(s.name for n in numbers if type(n) is OpenSize for s in symbols_of(n.size)))

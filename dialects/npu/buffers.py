@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IndexType, IntegerAttr, IntegerType
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType
 from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
@@ -20,11 +20,10 @@ from xdsl.irdl import (
 )
 from xdsl.traits import EffectInstance, Pure
 
-from ..base import INDEX, FormattedOp
+from ..base import FormattedOp
 from ..dtypes import part, size
 from ..effects import MemoryEffectInterface, allocates
-from ..open_sizes import is_open
-from ..open_text import OpenSizesAttr
+from ..open_index import OpenIndexOp
 from ..shapes import check_places
 from .host_program import HostProgramOp, HostVisitor, R
 from .types import BufferType, GmType
@@ -68,28 +67,12 @@ class SlotOp(FormattedOp, HasFolderInterface):
         if out != BufferType.of(src.shape, src.element, src.space):
             raise self.error(f"gives one slot of {src}, not {out}")
 
+
 @irdl_op_definition
-class SizeOp(FormattedOp):
-    """An index that is known only at run time: what open dimensions give, as how often a loop runs."""
+class SizeOp(OpenIndexOp):
+    """An index that is known only at run time, as how often a loop runs."""
 
     name = "npu.size"
-    value = prop_def(OpenSizesAttr)
-    result = result_def(IndexType)
-    traits = traits_def(Pure())
-
-    @staticmethod
-    def of(number: int) -> SizeOp:
-        """The op for an open dimension, or what follows from some."""
-        return SizeOp.create(result_types=[INDEX], properties={"value": OpenSizesAttr((number,))})
-
-    @property
-    def number(self) -> int:
-        """What it is: an `OpenSize`."""
-        return self.value.data[0]
-
-    def verify_(self) -> None:
-        if len(self.value.data) != 1 or not is_open(self.number):
-            raise self.error(f"gives one open size, not {self.value}")
 
 
 def whole_buffer(value: SSAValue) -> SSAValue:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IndexType, IntegerAttr, UnitAttr
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, UnitAttr
 from xdsl.interfaces import HasFolderInterface
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
@@ -22,15 +22,14 @@ from xdsl.traits import EffectInstance, Pure
 
 from ...machine import Machine
 from .. import npu
-from ..base import INDEX, FormattedOp, to_ints
+from ..base import INDEX, to_ints
 from ..dtypes import dtype_name, size
 from ..effects import effects_on
 from ..npu.buffers import check_indirect, check_scalar, check_view
 from ..npu.interface import NpuOp
 from ..npu.legality import refuse_drain, refuse_path
 from ..npu.types import GmType, Pipe
-from ..open_sizes import is_open
-from ..open_text import OpenSizesAttr
+from ..open_index import OpenIndexOp
 from ..shapes import check_list_lengths, check_scaled
 from .interface import TileOp, tile_type
 from .types import TileType
@@ -54,27 +53,10 @@ class ViewOp(TileOp, HasFolderInterface):
 
 
 @irdl_op_definition
-class SizeOp(FormattedOp):
-    """An index that is known only at run time: what open dimensions give, as how often a loop runs."""
+class SizeOp(OpenIndexOp):
+    """An index that is known only at run time, as how often a loop runs."""
 
     name = "tile.size"
-    value = prop_def(OpenSizesAttr)
-    result = result_def(IndexType)
-    traits = traits_def(Pure())
-
-    @staticmethod
-    def of(number: int) -> SizeOp:
-        """The op for an open dimension, or what follows from some."""
-        return SizeOp.create(result_types=[INDEX], properties={"value": OpenSizesAttr((number,))})
-
-    @property
-    def number(self) -> int:
-        """What it is: an `OpenSize`."""
-        return self.value.data[0]
-
-    def verify_(self) -> None:
-        if len(self.value.data) != 1 or not is_open(self.number):
-            raise self.error(f"gives one open size, not {self.value}")
 
 
 class BoxOp(TileOp):
