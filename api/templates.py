@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.affine import Expr, Symbol
+from ..dialects.dtypes import numpy_dtype
 from ..dialects.module import target_of
 from ..dialects.open_sizes import Assumptions, OpenSize, assuming
 from ..dialects.sizes import Constraint, Size, SizeError, Sizes, evaluate, fixed, replaced, symbols_of
@@ -265,8 +267,4 @@ def _is_united(names: tuple[str, str], known: Mapping[str, Size]) -> bool:
 
 
 def _scalar(value: int, dtype: str) -> Any:
-    import numpy as np
-
-    from ..dialects.dtypes import numpy_dtype
-
     return np.asarray(value, numpy_dtype(dtype))
