@@ -249,6 +249,8 @@ def value_at(number: int, sizes: Sizes) -> int:
 def _size(number: object) -> Size | None:
     if type(number) is OpenSize:
         return number.size
+    if type(number) is int:  # most are, and the question below takes long
+        return Expr(number)
     if isinstance(number, SupportsIndex):
         return Expr(operator.index(number))
     return None
