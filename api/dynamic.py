@@ -149,7 +149,7 @@ class DynamicProgram(Program):
         self._ranges: Versions | None = None
         plain = options.quantization is None and options.schedule is None and options.donate == ()
         if origin.whole is not None and plain:
-            self._ranges = Versions(origin.shapes, origin.whole, target, options, compile_version)
+            self._ranges = Versions(origin.shapes, origin.whole, target, options, compile_version, origin.name)
         self._signature = origin.signature
 
     def __getattr__(self, attribute: str) -> Any:

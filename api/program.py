@@ -34,6 +34,7 @@ from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned,
 from ..support.collector import collector_paused
 from ..support.precisions import ORIGIN, PRECISIONS
 from .donation import Donate, Donations
+from .kept import KeptPrograms
 from .signature import CompileError, Signature
 from .sources import Source, as_compile_error, entry_of
 
@@ -67,6 +68,8 @@ class Options:
             donates. A `jax.Array` that is passed there is deleted.
         quantization: How products are quantized: a `tw.QuantConfig`, the path of its `.toml` file, or a mode for all of
             them, such as `w8a8-dynamic`. None: as the source says.
+        cache: A directory in which compiled programs are kept across processes. None: that of the environment variable
+            TILEWRIGHT_CACHE, if it is set; empty: none.
         weights: The arguments that are weights, by their names or paths or by patterns of these. What depends on
             them alone is then a program of its own, which runs once (`Program.pack`). None: nothing is set apart.
     """
@@ -80,12 +83,15 @@ class Options:
     quantization: QuantConfig | str | Path | None = None
     weights: str | Sequence[str] | None = None
     precision: Precision = ORIGIN
+    cache: str | Path | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
             raise CompileError(
                 f"options: quantization must be a tw.QuantConfig, a .toml file or a mode, not {self.quantization!r}"
             )
+        if not isinstance(self.cache, str | Path | None):
+            raise CompileError(f"options: cache must be the path of a directory, not {self.cache!r}")
         fields = {"memory": ("typed", "bytes"), "host": ("allow", "forbid"), "precision": PRECISIONS}
         for field, known in fields.items():
             if getattr(self, field) not in known:
@@ -316,14 +322,24 @@ def run_passes(module: ModuleOp, target: str | None, stages: Sequence[Stage]) ->
 
 
 def compile_source(lowering: Lowering, origin: Source, target: str | None, options: Options) -> Program:
-    """Compiles what a source gives."""
+    """Compiles what a source gives, or takes what is kept of it. What looks at the module between passes is not given
+    anything that is kept."""
+    stages = options.stages()
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
-        check_pinnable(module, options.stages())
-        stages = options.stages()
-        lowering(module, target, stages)
-        with proven() if stages[-1].name == CHECKER else nullcontext():
-            verify_module(module)
+        check_pinnable(module, stages)
+        asked = target_of(module) or target
+        kept = KeptPrograms.of(options.cache, asked, stages) if lowering is run_passes else None
+        entry = None if kept is None else kept.program(module, origin.name)
+        known = None if entry is None else entry.read()
+        if known is not None:
+            module = known
+        else:
+            lowering(module, target, stages)
+            with proven() if stages[-1].name == CHECKER else nullcontext():
+                verify_module(module)
+            if entry is not None:
+                entry.write(module)
     program = Program(origin, module, signature, target_of(module) or DEFAULT_TARGET, options)
     program.donations.warn()
     return program

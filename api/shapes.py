@@ -142,7 +142,7 @@ class OpenShapes:
             place = f" ({where[symbol.name]})" if symbol.name in where else ""
             raise CompileError(f"{name}: {symbol.name} is {value}{place}, and must be {bound}")
         for constraint in self.constraints:
-            if not self._holds(constraint, sizes):
+            if not constraint.met_by(sizes):
                 said = ", ".join(f"{s.name} = {sizes[s.name]}" for s in constraint.symbols)
                 raise CompileError(f"{name}: {constraint} does not hold for {said}")
         try:
@@ -157,12 +157,6 @@ class OpenShapes:
         except CompileError:
             return False
         return True
-
-    def _holds(self, constraint: Constraint, sizes: Sizes) -> bool:
-        try:
-            return constraint.holds(sizes)
-        except SizeError:
-            return False
 
     def shown(self, i: int) -> str:
         """A flat input as text: `f32[b, 8*s]`."""

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.affine import Expr, Symbol
+from ..dialects.dtypes import numpy_dtype
 from ..dialects.module import target_of
 from ..dialects.open_sizes import Assumptions, OpenSize, assuming
-from ..dialects.sizes import Constraint, Size, SizeError, Sizes, evaluate, fixed, replaced, symbols_of
+from ..dialects.sizes import (
+    Constraint,
+    Size,
+    SizeError,
+    Sizes,
+    evaluate,
+    fixed,
+    replaced,
+    size_text,
+    symbols_of,
+)
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..frontends import FrontendError
@@ -26,6 +38,7 @@ from ..passes.errors import CompileError, PassError
 from ..passes.instances import Instance
 from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
+from .kept import KeptPrograms, VersionEntry
 from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .shared import SharedExecutables, SizedExecutable
@@ -68,12 +81,15 @@ class ForAllSizes:
 
 @dataclass(frozen=True)
 class Version:
-    """A template, with the sizes that its @main takes behind its inputs, each in an element type. executables: what XLA
-    compiled of it, for all its sizes."""
+    """A template, with the sizes that its @main takes behind its inputs, each in an element type."""
 
     template: Template
     extras: tuple[tuple[Size, str], ...]
-    executables: SharedExecutables
+
+    @cached_property
+    def executables(self) -> SharedExecutables:
+        """What XLA compiled of it, for all its sizes."""
+        return SharedExecutables(self.template)
 
 
 class SizedProgram(Program):
@@ -139,8 +155,11 @@ class Versions:
         target: str | None,
         options: Options,
         compile_alone: Callable[[Source], Program],
+        name: str = "",
     ) -> None:
-        self._alone = compile_alone
+        """name: what lists call the program."""
+        self._alone, self._name = compile_alone, name
+        self._kept = KeptPrograms.of(options.cache, target, options.stages())
         self._shapes, self._whole = shapes, whole
         self._target, self._options = target, options
         self._known: dict[Key, Version | NoTemplate] = {}
@@ -194,6 +213,15 @@ class Versions:
             return NoTemplate("the largest sizes of the range break a constraint of the program")
         try:
             code = self._code(named)
+        except NoTemplate as error:
+            return error
+        entry = self._entry(code, known)
+        found = None if entry is None else entry.read()
+        if isinstance(found, NoTemplate):
+            return found
+        if found is not None:
+            return Version(*found)
+        try:
             with assuming(example) as assumed:
                 opened = self._united(code, known, assumed)
                 symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
@@ -202,13 +230,29 @@ class Versions:
                 )
             template = replace(template, constraints=tuple(assumed.made))
             check_template(template, tuple(known))
-        except NoTemplate as error:
-            return error
         except (FrontendError, PassError, SizeError, VerifyException) as error:
-            return NoTemplate(str(error))
+            reason = error if isinstance(error, NoTemplate) else NoTemplate(str(error))
+            if entry is not None:
+                entry.write_reason(reason)
+            return reason
         except Exception as error:  # a bug, which `ranges` shows; each size alone may be compiled all the same
             return NoTemplate(f"internal error, {type(error).__name__}: {one_line(str(error))}")
-        return Version(template, opened.extras, SharedExecutables(template))
+        if entry is not None:
+            entry.write(template, opened.extras)
+        return Version(template, opened.extras)
+
+    def _entry(self, code: OpenCode, known: Mapping[str, Size]) -> VersionEntry | None:
+        """Where the version for a range is kept, whose sizes are `known`."""
+        if self._kept is None:
+            return None
+        from ..frontends.bindings import contents, parse
+
+        shapes = self._shapes
+        also = [code.entry, code.filename or "", *map(size_text, code.leading), repr(shapes.deciding)]
+        also += [shapes.shown(i) for i in range(len(shapes.inputs))]
+        also += [f"{name} = {size_text(size)}" for name, size in known.items()]
+        symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
+        return self._kept.version(contents(parse(code.content, code.filename)), also, self._name, symbols)
 
     def _united(self, code: OpenCode, known: dict[str, Size], assumed: Assumptions) -> OpenModule:
         """The graph level. Sizes that have to be equal for the program to be one, as those of two operands of a sum,
@@ -278,8 +322,4 @@ def _is_united(names: tuple[str, str], known: Mapping[str, Size]) -> bool:
 
 
 def _scalar(value: int, dtype: str) -> Any:
-    import numpy as np
-
-    from ..dialects.dtypes import numpy_dtype
-
     return np.asarray(value, numpy_dtype(dtype))

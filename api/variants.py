@@ -12,7 +12,7 @@ from typing import Any
 from ..backends.html import table_html
 from ..backends.report import Report
 from ..dialects.dtypes import name_of_numpy
-from ..dialects.sizes import Constraint, Names, Size, SizeError, Sizes, fixed, parse_guard, parse_size
+from ..dialects.sizes import Constraint, Names, Size, SizeError, fixed, parse_guard, parse_size
 from ..passes.errors import CompileError
 from .parameters import Parameters, title_of
 from .shapes import OpenShapes, exported_shapes, is_symbolic
@@ -98,7 +98,8 @@ class Variants:
             open_ = OpenShapes(tuple((row, "") for row in rows), symbols)
         sizes = open_.solve(title_of(self), self._places(args, kwargs), shapes, {})
         guards = self._parsed(open_.symbols)
-        return [_hold(guard, sizes) for guard in guards], ", ".join(f"{n} = {v}" for n, v in sizes.items())
+        said = ", ".join(f"{n} = {v}" for n, v in sizes.items())
+        return [all(c.met_by(sizes) for c in guard) for guard in guards], said
 
     def chosen(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
         """The number of the variant for arguments. Raises CompileError."""
@@ -153,13 +154,6 @@ class Variants:
             unknown = symbols_in(dims, 0).keys() - names.keys()
             names |= {name: parse_size(name, {name: symbols_in(dims, 0)[name]}) for name in unknown}
         return [_always(guard) for guard in self._parsed(names)], ""
-
-
-def _hold(guard: Sequence[Constraint], sizes: Sizes) -> bool:
-    try:
-        return all(constraint.holds(sizes) for constraint in guard)
-    except SizeError:
-        return False
 
 
 def _always(guard: Sequence[Constraint]) -> bool | None:

@@ -17,6 +17,7 @@ from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
 from . import inspect
 from .build import build, inputs_of, options_of, stages_of, user_of
+from .cache import cache
 from .calibrate import calibrate
 from .common import STDIN, CliError, table, working, write_output
 from .completion import completion
@@ -229,6 +230,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "explain": inspect.explain,
     "machines": inspect.machines,
     "ops": inspect.ops,
+    "cache": cache,
     "completion": completion,
 }
 

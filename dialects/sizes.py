@@ -387,6 +387,13 @@ class Constraint:
         """Whether it holds for these sizes. Raises SizeError where one divides by zero."""
         return _COMPARE[self.compare](evaluate(self.left, sizes), evaluate(self.right, sizes))
 
+    def met_by(self, sizes: Sizes) -> bool:
+        """Whether it holds for these sizes; it does not where one divides by zero."""
+        try:
+            return self.holds(sizes)
+        except SizeError:
+            return False
+
     def always(self) -> bool | None:
         """Whether it holds for all sizes within the bounds of the symbols, or for none; None where that is open."""
         low, high = bounds(self.left - self.right)

@@ -149,7 +149,8 @@ def parse_module(
     """The module in `text`, not verified; `first_line` is its first line's number. Raises ParseError, or PlacedError
     for types and attributes that cannot be."""
     try:
-        return _PlacingParser(context, text, filename, first_line).module(implicit_module)
+        with typical_sizes():
+            return _PlacingParser(context, text, filename, first_line).module(implicit_module)
     except ParseError as error:
         raise ParseError(error.span, _what_is_wrong(error)) from None
 

@@ -245,6 +245,26 @@ def donated_arguments(function: Op) -> list[bool]:
     ]
 
 
+def contents(module: ir.Module) -> str:
+    """All that frontends read of a module: its text, and the places and names of its ops and arguments. It is the same
+    wherever JAX was called from."""
+    known: dict[Any, str] = {}
+
+    def said(location: Any) -> str:
+        found = known.get(location)
+        if found is None:
+            name = location.name_str if isinstance(location, ir.NameLoc) else ""
+            found = known[location] = f"{name} {user_frame(location)}"
+        return found
+
+    lines = [text_of(module)]
+    for op in nested(module.operation):
+        lines.append(said(op.location))
+        for region in op.regions:
+            lines += [said(argument.location) for block in region for argument in block.arguments]
+    return "\n".join(lines)
+
+
 def tensor_parts(type_: ir.Type) -> tuple[tuple[int, ...], str] | None:
     """Shape (with DYNAMIC where unknown) and element type's name; None for what is not a ranked tensor."""
     if not isinstance(type_, ir.RankedTensorType):
@@ -395,6 +415,7 @@ __all__ = [
     "Value",
     "calls_numbered",
     "compare_type",
+    "contents",
     "context",
     "conv_dimensions",
     "direction",

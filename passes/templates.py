@@ -50,11 +50,7 @@ class Template:
             s.lower <= sizes[s.name] and (s.upper is None or sizes[s.name] <= s.upper)
             for s in self.symbols.values()
         )
-        return within and all(_holds(c, sizes) for c in self.constraints)
-
-    def holds_within(self, sizes: Sizes) -> bool:
-        """`holds`, where sizes that are equal to others follow from these."""
-        return all(_holds(c, sizes) for c in self.constraints if set(c.symbols) <= set(self.symbols.values()))
+        return within and all(c.met_by(sizes) for c in self.constraints)
 
     def instance(self, sizes: Sizes) -> ModuleOp:
         """The npu level at sizes that the template is right for. Raises PassError, as the passes of instances do."""
@@ -63,13 +59,6 @@ class Template:
             if stage.name != "npu-check":  # kernels are proven already
                 run_stage(stage, module)
         return module
-
-
-def _holds(constraint: Constraint, sizes: Sizes) -> bool:
-    try:
-        return constraint.holds(sizes)
-    except SizeError:
-        return False
 
 
 def lower_template(
@@ -89,14 +78,8 @@ def lower_template(
             run_stage(stage, module, target)
     except (PassError, SizeError, VerifyException) as error:
         raise NoTemplate(str(error)) from error
-    found = Template(
-        module,
-        dict(symbols),
-        dict(example),
-        (),
-        tuple(s for s in stages if s.name in OF_INSTANCES),
-    )
-    return found
+    left = tuple(s for s in stages if s.name in OF_INSTANCES)
+    return Template(module, dict(symbols), dict(example), (), left)
 
 
 def check_template(template: Template, names: Sequence[str]) -> None:
@@ -115,7 +98,7 @@ def check_template(template: Template, names: Sequence[str]) -> None:
 
 def _corners(template: Template, names: Sequence[str]) -> list[Sizes]:
     """The example, and the ends of the range in all combinations, where the template is right for them. Sizes that are
-    no symbols of it follow from the example."""
+    no symbols of it are equal to some that are."""
     ends = {s.name: (s.lower, template.example[s.name]) for s in template.symbols.values()}
     chosen = product(*(dict.fromkeys(both) for both in ends.values()))
     found = [
@@ -123,4 +106,5 @@ def _corners(template: Template, names: Sequence[str]) -> list[Sizes]:
         *({**template.example, **dict(zip(ends, each, strict=True))} for each in chosen),
     ]
     unique = {tuple(sizes[n] for n in names): sizes for sizes in found}
-    return [sizes for sizes in unique.values() if template.holds_within(sizes)]
+    own = [c for c in template.constraints if set(c.symbols) <= set(template.symbols.values())]
+    return [sizes for sizes in unique.values() if all(c.met_by(sizes) for c in own)]
