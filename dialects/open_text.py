@@ -32,6 +32,22 @@ class OpenSizesAttr(Data[tuple[int, ...]]):
             printer.print_string(f"[{', '.join(map(number_text, self.data))}]")
 
 
+@irdl_attr_definition
+class OpenSizeAttr(Data[int]):
+    """One open number, where an attribute that is no property holds it: `#graph.size<"512*t">`."""
+
+    name = "graph.size"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> int:
+        with parser.in_angle_brackets():
+            return parse_number(parser)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(number_text(self.data))
+
+
 def number_text(number: int) -> str:
     """A number as the IR has it, an open one in quotes."""
     return f'"{number}"' if is_open(number) else str(number)

@@ -17,10 +17,11 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, ParametrizedAttribute
 
 from ..dialects import npu, tile
-from ..dialects.base import INDEX, ints, to_ints
+from ..dialects.base import INDEX, integer_attr, ints, to_ints
 from ..dialects.dtypes import shape_in, tensor
 from ..dialects.graph import FusionOp
 from ..dialects.open_sizes import any_open, decode, is_open, value_at
+from ..dialects.open_text import OpenSizeAttr, OpenSizesAttr
 from ..dialects.sizes import Sizes
 
 OpT = TypeVar("OpT", bound=Operation)
@@ -88,6 +89,10 @@ class Instance:
 
     def _new(self, attr: Attribute) -> Attribute:
         match attr:
+            case OpenSizeAttr():
+                return integer_attr(value_at(attr.data, self.sizes))
+            case OpenSizesAttr():
+                return ints([value_at(n, self.sizes) for n in attr.data])
             case IntAttr():
                 number = decode(attr.data)
                 return IntAttr(value_at(number, self.sizes)) if is_open(number) else attr

@@ -3,7 +3,7 @@
 from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
 from xdsl.ir import Attribute, Dialect, Operation
 
-from ..open_text import OpenSizesAttr
+from ..open_text import OpenSizeAttr, OpenSizesAttr
 from ..quantized import QuantizedType
 from .attributes import DataAttr
 from .contractions import ContractOp, ConvOp
@@ -70,7 +70,7 @@ Graph = Dialect(
         WhileOp,
         YieldOp,
     ],
-    [CubeScheduleAttr, DataAttr, OpenSizesAttr, QuantizedType, VectorScheduleAttr],
+    [CubeScheduleAttr, DataAttr, OpenSizeAttr, OpenSizesAttr, QuantizedType, VectorScheduleAttr],
     [Constants()],
 )
 
