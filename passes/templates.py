@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 
 from xdsl.dialects.builtin import ModuleOp
@@ -22,11 +23,12 @@ from ..dialects.npu.host_program import DeviceTensorOp
 from ..dialects.npu.structure import KernelOp
 from ..dialects.sizes import Constraint, SizeError, Sizes
 from ..machine import DEFAULT_TARGET, Machine
+from ..support.collector import collector_paused
 from .errors import PassError
-from .instances import Instance
 from .npu.check import Finding, KernelSummary, check_kernel, check_program, tensor_types
 from .npu.stacking import NoOpenPlan
 from .pipeline import Stage, run_stage
+from .stencil import Stencil
 
 PLANNED = ("npu-plan-memory", "npu-schedule-host")
 """Passes that run for all sizes at once where there is one plan of device memory for them, and for each where not."""
@@ -54,6 +56,11 @@ class Template:
     checked: bool = True
     unplanned: str = ""
 
+    @cached_property
+    def stencil(self) -> Stencil:
+        """What instances are made with. The module must not change any more."""
+        return Stencil(self.module, self.example)
+
     def holds(self, sizes: Sizes) -> bool:
         """Whether the template is right for these sizes."""
         within = all(
@@ -68,9 +75,10 @@ class Template:
 
     def instance(self, sizes: Sizes) -> ModuleOp:
         """The npu level at sizes that the template is right for. Raises PassError, as the passes of instances do."""
-        module = Instance(sizes).of(self.module)
-        for stage in self.stages:
-            run_stage(stage, module)
+        with collector_paused():
+            module = self.stencil.at(sizes)
+            for stage in self.stages:
+                run_stage(stage, module)
         return module
 
 
@@ -116,14 +124,13 @@ def check_template(template: Template, names: Sequence[str]) -> None:
     if not template.checked:
         return
     machine = Machine.load(target_of(template.module) or DEFAULT_TARGET)
+    closed = {text(op.sym_name) for op in template.stencil.closed if isinstance(op, KernelOp)}
     kernels: dict[str, KernelSummary] = {}
     for sizes in _corners(template, names):
-        module = Instance(sizes).of(template.module)
-        kernels = {}
+        module = template.stencil.at(sizes)
         for op in module.ops:
-            if isinstance(op, KernelOp):
-                summary, findings = check_kernel(op, machine)
-                kernels[text(op.sym_name)] = summary
+            if isinstance(op, KernelOp) and not (text(op.sym_name) in closed and text(op.sym_name) in kernels):
+                kernels[text(op.sym_name)], findings = check_kernel(op, machine)
                 _refuse(findings, f"at {dict(sizes)}")
         if not template.unplanned:
             _refuse(check_program(module, kernels, machine), f"at {dict(sizes)}")
