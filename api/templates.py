@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
@@ -28,10 +28,12 @@ from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
 from .program import Level, Options, Program
 from .shapes import OpenShapes
+from .shared import SharedExecutables, SizedExecutable
 from .signature import Signature
 from .sources import Source, as_compile_error
 
 if TYPE_CHECKING:
+    from ..backends.interpreter import Executable
     from ..frontends.open_walk import OpenModule
 
 Key = tuple[tuple[int, int], ...]
@@ -66,15 +68,18 @@ class ForAllSizes:
 
 @dataclass(frozen=True)
 class Version:
-    """A template, with the sizes that its @main takes behind its inputs, each in an element type."""
+    """A template, with the sizes that its @main takes behind its inputs, each in an element type. executables: what XLA
+    compiled of it, for all its sizes."""
 
     template: Template
     extras: tuple[tuple[Size, str], ...]
+    executables: SharedExecutables
 
 
 class SizedProgram(Program):
     """A version at given sizes. extras: what its @main takes behind its inputs, numbers that follow from the sizes;
-    upper: gives its module at a level above npu. compile_alone: compiles a source for its sizes alone."""
+    upper: gives its module at a level above npu. compile_alone: compiles a source for its sizes alone. shared: what
+    runs it."""
 
     def __init__(
         self,
@@ -86,12 +91,19 @@ class SizedProgram(Program):
         extras: Sequence[Any],
         upper: Callable[[Level], ModuleOp],
         compile_alone: Callable[[Source], Program],
+        shared: SharedExecutables,
     ) -> None:
         super().__init__(source, module, signature, target_of(module) or DEFAULT_TARGET, options)
         self.sizes = dict(sizes)
         self.extras = tuple(extras)
         self._upper, self._compile = upper, compile_alone
         self._alone: Program | None = None
+        self._shared = shared
+
+    def executable(self, memory: Literal["typed", "bytes"]) -> Executable | SizedExecutable:
+        """The interpreter of the version for these sizes; made on first use, then kept."""
+        shared = self._shared.at(self.sizes, self._module, memory)
+        return super().executable(memory) if shared is None else shared
 
     def alone(self) -> Program:
         if self._alone is None:
@@ -155,7 +167,8 @@ class Versions:
         extras = [_scalar(evaluate(size, sizes), dtype) for size, dtype in version.extras]
         signature = self._whole.signature(sizes)
         upper = partial(self._upper, key, sizes)
-        return SizedProgram(source, module, signature, self._options, sizes, extras, upper, self._alone)
+        shared = version.executables
+        return SizedProgram(source, module, signature, self._options, sizes, extras, upper, self._alone, shared)
 
     def _upper(self, key: Key, sizes: Sizes, level: Level) -> ModuleOp:
         """The module of the version for a range at a level above npu, at given sizes; lowered again."""
@@ -195,7 +208,7 @@ class Versions:
             return NoTemplate(str(error))
         except Exception as error:  # a bug, which `ranges` shows; each size alone may be compiled all the same
             return NoTemplate(f"internal error, {type(error).__name__}: {one_line(str(error))}")
-        return Version(template, opened.extras)
+        return Version(template, opened.extras, SharedExecutables(template))
 
     def _united(self, code: OpenCode, known: dict[str, Size], assumed: Assumptions) -> OpenModule:
         """The graph level. Sizes that have to be equal for the program to be one, as those of two operands of a sum,

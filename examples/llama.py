@@ -1,5 +1,5 @@
-"""Llama-style decoder in plain JAX, with RoPE, grouped queries and a KV cache: `prefill`, `decode`, and their
-`tiny_` variants."""
+"""Llama-style decoder in plain JAX, with RoPE, grouped queries and a KV cache: `prefill`, `decode`, both as `extend`,
+whose cache grows, and their `tiny_` variants."""
 
 import math
 from typing import Any, NamedTuple
@@ -109,6 +109,13 @@ def run(
     return rms_norm(x[:, -1], params["norm"]) @ params["head"], cache
 
 
+def grow(config: Config, params: Params, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
+    """`run` behind all positions of a cache, which grows by those of `tokens`: one program for any number of both."""
+    past, more = cache.k.shape[2], tokens.shape[1]
+    longer = Cache(*(jnp.pad(part, [(0, 0), (0, 0), (0, more), (0, 0), (0, 0)]) for part in cache))
+    return run(config, params, longer, tokens, jnp.asarray(past, jnp.int32))
+
+
 def init(config: Config, dtype: Any, seed: int = 0) -> Params:
     """Random weights in `dtype`."""
     rng = np.random.default_rng(seed)
@@ -143,10 +150,11 @@ def init(config: Config, dtype: Any, seed: int = 0) -> Params:
     }
 
 
-def empty_cache(config: Config, dtype: Any) -> Cache:
-    """A cache of zeros."""
+def empty_cache(config: Config, dtype: Any, positions: int | None = None) -> Cache:
+    """A cache of zeros, for as many positions as the model has unless said."""
     head = config.d_model // config.n_heads
-    shape = (config.n_layers, config.batch, config.n_positions, config.n_kv_heads, head)
+    positions = config.n_positions if positions is None else positions
+    shape = (config.n_layers, config.batch, positions, config.n_kv_heads, head)
     return Cache(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
 
 
@@ -169,6 +177,11 @@ def _decode_inputs(config: Config, dtype: Any, seed: int = 2) -> tuple[Params, C
     return init(config, dtype), cache, example_tokens(config, 1), jnp.int32(past)
 
 
+def _extend_inputs(config: Config, dtype: Any) -> tuple[Params, Cache, jax.Array]:
+    params, cache, tokens, _ = _decode_inputs(config, dtype)
+    return params, Cache(*(part[:, :, : config.n_prompt] for part in cache)), tokens
+
+
 def prefill(params: Params, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
     """Eight layers; tokens int32 [1, 128] into an empty cache of 512, logits f16 [1, 32000] and the cache."""
     return run(SMALL, params, cache, tokens, jnp.int32(0))
@@ -189,6 +202,16 @@ def decode_inputs() -> tuple[Params, Cache, jax.Array, jax.Array]:
     return _decode_inputs(SMALL, jnp.float16)
 
 
+def extend(params: Params, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
+    """Tokens int32 [1, t] behind those of a cache of p positions; logits f16 [1, 32000] and a cache of p + t."""
+    return grow(SMALL, params, cache, tokens)
+
+
+def extend_inputs() -> tuple[Params, Cache, jax.Array]:
+    """f16 weights, a cache of 128 positions, and a token."""
+    return _extend_inputs(SMALL, jnp.float16)
+
+
 def tiny_prefill(params: Params, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
     """Two layers for tests, f32; tokens int32 [2, 7]."""
     return run(TINY, params, cache, tokens, jnp.int32(0))
@@ -207,3 +230,13 @@ def tiny_decode(params: Params, cache: Cache, tokens: jax.Array, start: jax.Arra
 def tiny_decode_inputs() -> tuple[Params, Cache, jax.Array, jax.Array]:
     """f32 weights, a cache with 7 positions filled, a token for each sequence, and 7."""
     return _decode_inputs(TINY, jnp.float32)
+
+
+def tiny_extend(params: Params, cache: Cache, tokens: jax.Array) -> tuple[jax.Array, Cache]:
+    """Two layers for tests, f32; tokens int32 [2, t] behind those of a cache of p positions."""
+    return grow(TINY, params, cache, tokens)
+
+
+def tiny_extend_inputs() -> tuple[Params, Cache, jax.Array]:
+    """f32 weights, a cache of 7 positions, and a token for each sequence."""
+    return _extend_inputs(TINY, jnp.float32)

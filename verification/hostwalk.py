@@ -25,6 +25,7 @@ from ..backends.interpreter.hostprogram import (
     yielded,
 )
 from ..backends.interpreter.launch import ZERO, LaunchBinding, trace_kernel
+from ..backends.interpreter.scope import RunTimeSizes
 from ..backends.interpreter.state import State, TypedState, given, held, on_host, storage
 from ..dialects.base import describe, integer, to_ints
 from ..dialects.dtypes import numpy_dtype, size
@@ -42,7 +43,7 @@ Memory = Literal["typed", "bytes"]
 
 
 class HostArena:
-    """Device memory as bytes on the host: reads and writes whole tensors at their addresses."""
+    """Device memory as bytes on the host: reads and writes whole tensors at their addresses. No sizes are open."""
 
     def __init__(self, host: HostProgram):
         size = host.main.attributes.get("npu.arena_bytes")
@@ -50,6 +51,7 @@ class HostArena:
         if not isinstance(size, IntegerAttr) or not isinstance(addresses, DenseArrayBase):
             raise VerifyException("@main has no addresses: npu-plan-memory has not run")
         self.bytes = np.zeros(size.value.data, np.uint8)
+        self.sizes, self.code = RunTimeSizes(), {}
         self.address: dict[SSAValue, int] = dict(zip(host.block.args, to_ints(addresses), strict=True))
         for op in host.ops():
             if isinstance(op, DeviceTensorOp):

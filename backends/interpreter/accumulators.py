@@ -17,7 +17,7 @@ from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import MmadOp, buffer_users, whole_buffer
 from ...dialects.npu.interface import buffer
 from .batching import Batch
-from .liveness import Carried, bounds
+from .liveness import Carried, bounds, runs_once
 from .scope import Blank
 from .values import raw_dtype
 from .wide import Parts, extents
@@ -81,7 +81,7 @@ def _first_of(op: MmadOp, known: Collection[SSAValue]) -> scf.ForOp | None:
         if index in known:
             continue
         start += counters.get(index, 0) * first
-        if trips == 1:
+        if runs_once(trips):
             counters.pop(index, None)
         else:
             loops.append(loop)

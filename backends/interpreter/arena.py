@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,11 +14,14 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ...dialects.base import describe, integer, to_ints
+from ...dialects.dtypes import itemsize, size
 from ...dialects.npu import structure
 from ...dialects.npu.host_program import DeviceTensorOp
 from .compiling import xla_jit
 from .hostprogram import HostProgram
-from .state import SMALL_WORDS, ArenaState, State, fill, whole_words
+from .open_boxes import room
+from .scope import RunTimeSizes
+from .state import SMALL_WORDS, ArenaState, State, fill, storage, whole_words
 from .values import on_device
 
 
@@ -48,27 +51,73 @@ class Arena:
                 if isinstance(op, structure.GmConstantOp):
                     self.constants.append((self.address[op.result], op.value.data.array()))
 
-    def start(self, arrays: Sequence[Array]) -> ArenaState:
-        """The memory with the program's constants and arguments in place."""
+    def start(
+        self,
+        arrays: Sequence[Array],
+        sizes: RunTimeSizes,
+        code: Mapping[Any, Any],
+        addresses: Sequence[int] | None = None,
+    ) -> ArenaState:
+        """The memory with the program's constants and arguments in place. sizes, code: as `State` has them. addresses:
+        None, since the program says them."""
+        del addresses
         arguments = [(self.address[arg], x) for arg, x in zip(self.block.args, arrays, strict=True)]
         contents = [(at, x) for at, x in [*self.constants, *arguments] if x.size]
         if self.words <= SMALL_WORDS:
             memory = np.zeros(self.words, np.uint32)
             for at, x in contents:
                 fill(memory, at, np.asarray(x))
-            return ArenaState(on_device(memory), self.address)
+            return ArenaState(on_device(memory), self.address, {}, sizes, code)
         words = (
             _zeros(self.words)(self.kept) if self.kept is not None else jax.numpy.zeros(self.words, np.uint32)
         )
         self.kept = None
         for at, x in contents:
             words = _put(self.words, x.shape, np.dtype(x.dtype))(words, x, np.int32(at))
-        return ArenaState(words, self.address)
+        return ArenaState(words, self.address, {}, sizes, code)
 
     def keep(self, state: State) -> None:
         """Leave the memory of a call to the next one."""
         assert isinstance(state, ArenaState)
         self.kept = state.words if self.words > SMALL_WORDS else None
+
+
+class OpenArena:
+    """The same for a program with open sizes: each call says where its roots are."""
+
+    def __init__(self, host: HostProgram, words: int):
+        """words: the most that a call needs."""
+        self.host, self.block = host, host.block
+        tensors = [op.result for op in host.ops() if isinstance(op, DeviceTensorOp)]
+        self.roots = [*host.block.args, *tensors]
+        # a tensor is read and written with room for its largest sizes
+        self.words = words + max(map(_room_words, self.roots), default=0)
+
+    def start(
+        self,
+        arrays: Sequence[Array],
+        sizes: RunTimeSizes,
+        code: Mapping[Any, Any],
+        addresses: Sequence[int] | None = None,
+    ) -> ArenaState:
+        assert addresses is not None
+        places = dict(zip(self.roots, (n // 4 for n in addresses), strict=True))
+        memory = np.zeros(self.words, np.uint32)
+        for root, x in zip(self.block.args, arrays, strict=True):
+            fill(memory, places[root], np.asarray(x))
+        for root in self.roots:
+            if isinstance(root.owner, structure.GmConstantOp):
+                fill(memory, places[root], root.owner.value.data.array())
+        return ArenaState(on_device(memory, own=True), places, {}, sizes, code)
+
+    def keep(self, state: State) -> None:
+        """Nothing is left to the next call."""
+
+
+def _room_words(root: SSAValue) -> int:
+    """The words of a tensor of its largest sizes."""
+    kind = storage(root)
+    return -(-size(room(kind.shape)) * itemsize(kind.element) // 4)
 
 
 @lru_cache(maxsize=256)

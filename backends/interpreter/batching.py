@@ -41,6 +41,7 @@ from ...dialects.npu.interface import NpuOp, buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
 from . import boxes
 from .liveness import bounds, carried
+from .open_kernels import is_open_kernel
 from .products import SAME_KERNEL_COLUMNS, SAME_KERNEL_PANEL, SAME_KERNEL_ROWS, SAME_KERNEL_TERMS
 from .scope import Box, Offset, Scope, traced
 from .views import View
@@ -102,8 +103,11 @@ NO_BATCH = Batch({})
 
 
 def find_batches(kernel: KernelOp) -> dict[SectionOp, Batch]:
-    """`find_batch` of all sections of a kernel."""
-    return {op: find_batch(kernel, op) for op in kernel.body.block.ops if isinstance(op, SectionOp)}
+    """`find_batch` of all sections of a kernel. How many iterations one with open sizes has is not known."""
+    sections = [op for op in kernel.body.block.ops if isinstance(op, SectionOp)]
+    if is_open_kernel(kernel):
+        return dict.fromkeys(sections, NO_BATCH)
+    return {op: find_batch(kernel, op) for op in sections}
 
 
 def find_batch(kernel: KernelOp, section: SectionOp) -> Batch:

@@ -15,6 +15,7 @@ from ...dialects.npu import LoadL0Op, LoadOp, SlotOp, TransferOp, whole_tensor
 from ...dialects.npu.interface import buffer
 from ...dialects.npu.structure import KernelOp, SectionOp
 from .instructions import box_of
+from .open_kernels import is_open_kernel
 from .ranges import index_ranges
 from .scope import Box, Ranges
 
@@ -27,7 +28,7 @@ def find_direct(
     loads = [op for op in transfers if isinstance(op, LoadOp) and buffer(op.tile()).space == "l1"]
     direct: dict[Operation, tuple[LoadOp, Box]] = {}
     skipped: set[Operation] = set()
-    if not loads:
+    if not loads or is_open_kernel(kernel):
         return direct, skipped
     ranges = index_ranges(kernel)
     stored = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -17,9 +17,12 @@ from ...dialects.base import integer, text, to_ints
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import GmType
 from ...dialects.npu.interface import fill_value, gm
-from . import boxes, values
+from ...dialects.open_index import OpenIndexOp
+from ...dialects.open_sizes import any_open
+from . import boxes, open_boxes, values
 from .instructions import ints_of, offsets_of, steps_of
-from .scope import Offset, Scope, is_static_index, traced
+from .liveness import runs_once
+from .scope import Offset, RunTimeSizes, Scope, is_static_index, most, traced
 from .views import View
 
 ORDER = {"cube": 0, "fused": 0, "vector": 1}
@@ -60,12 +63,14 @@ class Local:
             here = Offset.known(0)
         else:
             here = Offset(at.value - start.value, 0, self.part.count - 1)
-        return Scope(scope.zero, {**scope.index, self.index: here})
+        return replace(scope, index={**scope.index, self.index: here})
 
 
-def coordinates(i: Any, counts: Sequence[int]) -> list[Offset]:
+def coordinates(i: Any, counts: Sequence[int], sizes: RunTimeSizes) -> list[Offset]:
     """Position number `i` (i32) of a box of `counts`, the last dimension fastest."""
     out: list[Offset] = []
+    if any_open(counts):
+        return _open_coordinates(i, counts, sizes)
     total = prod(counts)
     for d in reversed(range(len(counts))):
         n = counts[d]
@@ -77,6 +82,23 @@ def coordinates(i: Any, counts: Sequence[int]) -> list[Offset]:
             rest = _quotient(i, n, total)
             out.append(Offset(lax.sub(i, lax.mul(rest, np.int32(n))), 0, n - 1))
             i, total = rest, total // n
+    return out[::-1]
+
+
+def _open_coordinates(i: Any, counts: Sequence[int], sizes: RunTimeSizes) -> list[Offset]:
+    """`coordinates` where some counts are known only at run time."""
+    out: list[Offset] = []
+    moving = [d for d, n in enumerate(counts) if most(n) > 1]
+    for d in reversed(range(len(counts))):
+        if d not in moving:
+            out.append(Offset.known(0))
+        elif d == moving[0]:
+            out.append(Offset(i, 0, most(counts[d]) - 1))
+        else:
+            n = traced(sizes.value(counts[d]))
+            rest = lax.div(i, n)
+            out.append(Offset(lax.sub(i, lax.mul(rest, n)), 0, most(counts[d]) - 1))
+            i = rest
     return out[::-1]
 
 
@@ -153,7 +175,7 @@ class GridWalker:
         only = part is not None and part.axis in axes and part.count == total
 
         def core(i: Any, state: Sequence[Array]) -> Sequence[Array]:
-            for axis, at in zip(axes, coordinates(i, counts), strict=True):
+            for axis, at in zip(axes, coordinates(i, counts, self.scope.sizes), strict=True):
                 if part is not None and axis == part.axis:
                     value = i if only else lax.add(traced(at.value), traced(part.start.value))
                     at = Offset(value, part.start.low, part.start.high + part.count - 1)
@@ -162,7 +184,7 @@ class GridWalker:
             return state
 
         first = part.start.value if part is not None and only else 0
-        if total == 1:
+        if runs_once(total):
             core(first, [])
         else:
             self.repeat(first, total, core, self.kernel, [])
@@ -208,9 +230,9 @@ class GridWalker:
         scope: Operation,
         state: Sequence[Array],
     ) -> Sequence[Array]:
-        """`state = step(i, state)` for each of `count` values i from `first` on; device tensors that `scope` writes are
-        carried too."""
-        roots = self._written(scope)
+        """`state = step(i, state)` for each of `count` values i from `first` on, which may be open; device tensors that
+        `scope` writes are carried too."""
+        roots, limit = self._written(scope), self.scope.sizes.value(count)
 
         def body(
             carry: tuple[Any, Any, list[Array], list[Array]],
@@ -222,9 +244,10 @@ class GridWalker:
             # So 1 is added in two ops, and whether to go on is found here.
             after = lax.neg(lax.bitwise_not(i))
             done = after if is_static_index(first) and not first else lax.sub(after, traced(first))
-            return after, lax.lt(done, np.int32(count)), [self.tensors[r] for r in roots], inner
+            return after, lax.lt(done, traced(limit)), [self.tensors[r] for r in roots], inner
 
-        start = (traced(first), np.bool_(count > 0), [self.tensors[r] for r in roots], list(state))
+        begins = np.bool_(limit > 0) if is_static_index(limit) else lax.gt(limit, np.int32(0))
+        start = (traced(first), begins, [self.tensors[r] for r in roots], list(state))
         _, _, tensors, end = lax.while_loop(lambda c: c[1], body, start)
         self.tensors.update(zip(roots, tensors, strict=True))
         return end
@@ -242,16 +265,34 @@ class GridWalker:
         assert isinstance(op.value, IntegerAttr)
         self.scope.index[op.result] = Offset.known(op.value.value.data)
 
+    def size(self, op: OpenIndexOp) -> None:
+        self.scope.index[op.result] = self.scope.sizes.offset(op.number)
+
     # -- device memory: ops of both levels, with the same properties -----------------------------------------
 
     def load_box(self, op: Any, source: SSAValue, shape: Sequence[int]) -> Array:
         """The box that a load addresses, in the device tensor's dtype."""
-        tensor, view = self.where[source]
         dtype = numpy_dtype(gm(source).element)
         fill = values.raw_scalar(fill_value(op.properties.get("fill")), dtype)
-        offsets = offsets_of(op, self.scope)
-        x = boxes.load(self.tensors[tensor], view, offsets, ints_of(op, "sizes"), steps_of(op), fill, shape)
+        x = self._taken(source, offsets_of(op, self.scope), ints_of(op, "sizes"), steps_of(op), fill, shape)
         return values.cooked(x, dtype)
+
+    def _taken(
+        self,
+        source: SSAValue,
+        offsets: Sequence[Offset],
+        sizes: Sequence[int],
+        steps: Sequence[int],
+        fill: np.ndarray,
+        shape: Sequence[int],
+    ) -> Array:
+        """A box of a device tensor, as it is held."""
+        tensor, view = self.where[source]
+        if view.is_open:
+            return open_boxes.load(
+                self.tensors[tensor], view, offsets, sizes, steps, fill, shape, self.scope.sizes
+            )
+        return boxes.load(self.tensors[tensor], view, offsets, sizes, steps, fill, shape)
 
     def store_box(self, op: Any, x: Array, dest: SSAValue, words: Array | None = None) -> None:
         """Write a tile to the box that a store addresses, converted to the device tensor's dtype. words: those by which
@@ -259,22 +300,34 @@ class GridWalker:
         tensor, view = self.where[dest]
         x = values.raw(values.drained(op, x, numpy_dtype(gm(dest).element), words))
         scope = self.scope if self.local is None else self.local.scope(self.scope, tensor)
-        self.tensors[tensor] = boxes.store(
-            self.tensors[tensor], view, x, offsets_of(op, scope), ints_of(op, "sizes"), steps_of(op)
-        )
+        place = (offsets_of(op, scope), ints_of(op, "sizes"), steps_of(op))
+        if view.is_open:
+            self.tensors[tensor] = open_boxes.store(self.tensors[tensor], view, x, *place, scope.sizes)
+        else:
+            self.tensors[tensor] = boxes.store(self.tensors[tensor], view, x, *place)
 
     def load_boxes(self, op: Any, index: Array, shape: Sequence[int]) -> Array:
         """The boxes that an indirect load addresses, in the device tensor's dtype."""
         tensor, view = self.where[op.source]
-        x = boxes.gather_boxes(self.tensors[tensor], view, index, to_ints(op.sizes))
+        if view.is_open:
+            x = open_boxes.gather_boxes(
+                self.tensors[tensor], view, index, to_ints(op.sizes), self.scope.sizes
+            )
+        else:
+            x = boxes.gather_boxes(self.tensors[tensor], view, index, to_ints(op.sizes))
         return values.cooked(lax.reshape(x, tuple(shape)), numpy_dtype(gm(op.source).element))
 
     def load_scalar(self, op: Any) -> None:
         """One integer of a device tensor as an index, clamped to [low, high]."""
-        tensor, view = self.where[op.source]
-        source, offsets = self.tensors[tensor], offsets_of(op, self.scope)
-        low, high = integer(op.low), integer(op.high)
+        offsets, dtype = offsets_of(op, self.scope), self.tensors[self.where[op.source][0]].dtype
         ones = [1] * len(offsets)
-        x = boxes.load(source, view, offsets, ones, ones, values.scalar(0, source.dtype), ())
-        x = lax.clamp(values.scalar(low, x.dtype), x, values.scalar(high, x.dtype))
-        self.scope.index[op.result] = Offset(lax.convert_element_type(x, np.int32), low, high)
+        x = self._taken(op.source, offsets, ones, ones, values.scalar(0, dtype), ())
+        low, high = self.scope.sizes.offset(integer(op.low)), self.scope.sizes.offset(integer(op.high))
+        ends = [
+            values.scalar(end.value, x.dtype)
+            if is_static_index(end.value)
+            else lax.convert_element_type(end.value, x.dtype)
+            for end in (low, high)
+        ]
+        x = lax.clamp(ends[0], x, ends[1])
+        self.scope.index[op.result] = Offset(lax.convert_element_type(x, np.int32), low.low, high.high)

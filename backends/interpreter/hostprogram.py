@@ -24,6 +24,8 @@ from ...machine import Machine
 from .commands import COMMANDS
 from .graph import Env, GraphRunner, main_of
 from .launch import BoundTensor, LaunchBinding, trace_kernel
+from .open_boxes import room
+from .scope import traced
 from .state import State, on_host, read_view, storage, write_view
 
 Carry = tuple[Array, list[Array], list[Array]]
@@ -33,8 +35,9 @@ Carry = tuple[Array, list[Array], list[Array]]
 class HostProgram:
     """The symbols of a module and the root of every device value in `@main`."""
 
-    def __init__(self, module: ModuleOp, machine: Machine | None):
-        self.machine = machine
+    def __init__(self, module: ModuleOp, machine: Machine | None, symbols: Sequence[str] = ()):
+        """symbols: the open sizes of the module, by name."""
+        self.machine, self.symbols = machine, tuple(symbols)
         self.kernels: dict[str, structure.KernelOp] = {}
         self.functions: dict[str, func.FuncOp] = {}
         self._reached: dict[str, tuple[set[SSAValue], bool]] = {}
@@ -152,7 +155,7 @@ class HostProgram:
             type_ = storage(r)
             fresh = r in private or not defined(r)
             tensors.append(
-                BoundTensor(type_.shape, numpy_dtype(type_.element), fresh, r in written and not apart)
+                BoundTensor(room(type_.shape), numpy_dtype(type_.element), fresh, r in written and not apart)
             )
         number = {key: i for i, key in enumerate(bound)}
         of = tuple(number[r, apart and r in written] for r, apart in keys)
@@ -169,11 +172,11 @@ class HostProgram:
             run.visit(op)
 
     def read(self, state: State, value: SSAValue) -> Array:
-        return read_view(state.get(self.root(value)), storage(value))
+        return read_view(state.get(self.root(value)), storage(value), state.sizes)
 
     def write(self, state: State, value: SSAValue, x: Array) -> None:
         root = self.root(value)
-        state.set(root, x if on_host(root) else write_view(state.get(root), gm(value), x))
+        state.set(root, x if on_host(root) else write_view(state.get(root), gm(value), x, state.sizes))
 
     def run_command(self, op: Command, state: State) -> None:
         """Runs a command that is no launch."""
@@ -269,7 +272,9 @@ class _TracedRun(ExecutingVisitor[None]):
         signature, passed, returned = self.host.bind(op, self.state.defined)
         contents = [self.state.get(r) for r in passed]
         kernel = self.host.callee(op)
-        results = trace_kernel(kernel, signature, self.zero, contents, self.host.machine, inside=True)
+        results = trace_kernel(
+            kernel, signature, self.zero, contents, self.host.machine, inside=True, sizes=self.state.sizes
+        )
         for r, x in zip(returned, results, strict=True):
             self.state.set(r, x)
 
@@ -286,12 +291,12 @@ class _TracedRun(ExecutingVisitor[None]):
 
     def loop(self, op: structure.LoopOp) -> None:
         roots = self.host.carried(op, self.state.defined)
-        known = integer(op.trip_count) if op.trip_count is not None else None
+        known = self.state.sizes.value(integer(op.trip_count)) if op.trip_count is not None else None
 
         def go_on(carry: Carry) -> Array:
             i, saved, numbers = carry
             if known is not None:
-                return lax.lt(i, np.int32(known))
+                return lax.lt(i, traced(known))
             inner = self.state.fork(roots, saved)
             self.host.enter(op.condition.block, op, numbers, inner)
             self.host.run_traced(list(op.condition.block.ops), inner, self.zero)

@@ -23,12 +23,13 @@ from ...dialects.npu.cumulate import VCumulateOp
 from ...dialects.npu.interface import NpuOp, fill_value
 from ...dialects.npu.scatter import VScatterOp
 from ...dialects.npu.sorting import VSortOp
+from ...dialects.open_sizes import is_open
 from ...dialects.shapes import Keys
 from ...dialects.tile import TileType
 from ...support.rules import Rules
 from . import boxes, scattering, sorting, values
 from .products import mma
-from .scope import Box, Offset, Scope, traced
+from .scope import Box, Offset, Scope, span_of, traced
 
 
 @dataclass(frozen=True)
@@ -123,21 +124,31 @@ def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -
     return [mma(a, b, acc, step, bias=given.get(op.bias), index=given.get(op.index))]
 
 
-def _counted(op: Any, x: Array, dims: Sequence[int]) -> Array:
+def _counted(op: Any, scope: Scope, x: Array, dims: Sequence[int]) -> Array:
     """What a reduction combines: of some only the first elements along its dimensions count."""
     for d, n in zip(dims, to_ints(op.counted), strict=False):
-        x = lax.slice_in_dim(x, 0, n, axis=d)
+        if is_open(n):
+            nothing = lax.full(x.shape, values.neutral(text(op.kind), x.dtype))
+            x = lax.select(_first(x.shape, d, scope.sizes.value(n)), x, nothing)
+        else:
+            x = lax.slice_in_dim(x, 0, n, axis=d)
     return x
 
 
+def _first(shape: Sequence[int], d: int, count: Any) -> Array:
+    """Which elements are among the first `count` along a dimension."""
+    return lax.lt(lax.broadcasted_iota(np.int32, tuple(shape), d), traced(count))
+
+
 def _reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
-    x = values.reduce(_counted(op, sources[0], to_ints(op.dims)), text(op.kind), to_ints(op.dims), keep=True)
+    x = _counted(op, scope, sources[0], to_ints(op.dims))
+    x = values.reduce(x, text(op.kind), to_ints(op.dims), keep=True)
     return [values.convert(x, out[0].dtype)]
 
 
 def _arg_reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     dim = integer(op.dim)
-    x = _counted(op, sources[0], [dim])
+    x = _counted(op, scope, sources[0], [dim])
     value, index = values.arg_reduce(x, text(op.kind), dim, out[1].dtype, keep=True)
     return [lax.reshape(value, out[0].shape), lax.reshape(index, out[1].shape)]
 
@@ -165,10 +176,10 @@ def _fill(op: Any, scope: Scope, sources: Sequence[Array], out: Spec, rank: int)
 def _mask(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     x, inside = sources[0], None
     for d, (offset, bound) in enumerate(zip(offsets_of(op, scope), to_ints(op.bounds), strict=True)):
-        if offset.high + x.shape[d] <= bound:
+        if offset.high + x.shape[d] <= span_of(bound)[0]:
             continue
         at = lax.broadcasted_iota(np.int32, x.shape, d) + traced(offset.value)
-        here = lax.lt(at, np.int32(bound))
+        here = lax.lt(at, traced(scope.sizes.value(bound)))
         inside = here if inside is None else lax.bitwise_and(inside, here)
     if inside is None:
         return [x]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -37,10 +38,10 @@ from .instructions import (
     offsets_of,
     transposes,
 )
-from .liveness import Carried, bounds, carried, perfect_nest
+from .liveness import Carried, bounds, carried, perfect_nest, runs_once
 from .memory import Memory, TypedMemory, known_indices
 from .products import mma
-from .scope import Box, Offset, Scope, traced
+from .scope import Box, Offset, most, traced
 from .wide import Parts, Wide
 
 SILENT = (
@@ -181,7 +182,7 @@ class NpuKernel(GridWalker):
 
         def rule(*arrays: Array) -> list[Array]:
             here = {v: Offset(x, 0, self.batch.reach(v)) for v, x in zip(named, arrays, strict=False)}
-            scope = Scope(self.scope.zero, {**self.scope.index, **here}) if named else self.scope
+            scope = replace(self.scope, index={**self.scope.index, **here}) if named else self.scope
             return known(op, scope, arrays[len(named) :], out)
 
         results = lift(rule, [*map(self.batch.values, named), *sources], self.batch.rank)
@@ -215,13 +216,13 @@ class NpuKernel(GridWalker):
 
     def loop(self, op: scf.ForOp) -> None:
         first, _, trips = bounds(op)
-        if trips == 0:
+        if not most(trips):
             return
         if op.body.block.args[0] in self.batch.counts:
             self.block(op.body.block)
             return
-        if trips == 1:
-            self.scope.index[op.body.block.args[0]] = Offset.known(first)
+        if runs_once(trips):
+            self.scope.index[op.body.block.args[0]] = self.scope.sizes.offset(first)
             self.block(op.body.block)
             return
         self._pack(op)
@@ -233,8 +234,9 @@ class NpuKernel(GridWalker):
 
         def iteration(i: Any, state: Sequence[Array]) -> Sequence[Array]:
             self.memory.enter(op, state)
-            for loop, (start, step, _), at in zip(nest, ranges, coordinates(i, counts), strict=True):
-                self.scope.index[loop.body.block.args[0]] = at.scaled(step, start)
+            places = coordinates(i, counts, self.scope.sizes)
+            for loop, (start, step, _), at in zip(nest, ranges, places, strict=True):
+                self.scope.index[loop.body.block.args[0]] = self.scope.stepped(at, step, start)
             self.block(nest[-1].body.block)
             return self.memory.take(op)
 
@@ -271,7 +273,11 @@ class NpuKernel(GridWalker):
         tensor, view = self.where[op.main_operands()[0]]
         dtype = numpy_dtype(op.view.element)
         fill = values.raw_scalar(fill_value(op.properties.get("fill")), dtype)
-        x = batching.load(self.tensors[tensor], view, box, self.scope, batch, fill, shape)
+        if view.is_open:
+            source = op.main_operands()[0]
+            x = self._taken(source, box.offsets(self.scope), box.sizes, box.steps, fill, shape)
+        else:
+            x = batching.load(self.tensors[tensor], view, box, self.scope, batch, fill, shape)
         return wide.mapped(lambda y: values.cooked(y, dtype), x)
 
     def _operand(self, op: Operation) -> None:
@@ -340,6 +346,7 @@ def _matrix_shape(op: ops.LoadL0Op) -> tuple[int, int]:
 
 EXECUTE: dict[type[Operation], Callable[[NpuKernel, Any], None]] = {
     arith.ConstantOp: NpuKernel.constant,
+    ops.SizeOp: NpuKernel.size,
     scf.ForOp: NpuKernel.loop,
     ops.MmadOp: NpuKernel.product,
     ops.LoadNdOp: NpuKernel.load,

@@ -24,6 +24,7 @@ from ...dialects.dtypes import numpy_dtype, size
 from ...dialects.npu import MmadOp, TransferOp, ViewOp
 from ...dialects.npu.interface import buffer, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
+from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from .accumulators import accumulator_blanks
 from .batching import Batch, find_batches, narrowed
@@ -31,8 +32,9 @@ from .compiling import COPY_OPTIONS, compile_kernel, in_rows, lowered, row_major
 from .grid import CoreGroup, Local
 from .kernel import NpuKernel
 from .liveness import bounds
+from .open_kernels import is_open_kernel, open_numbers
 from .ranges import index_ranges
-from .scope import Blank, Offset, Ranges
+from .scope import Blank, Offset, Ranges, RunTimeSizes
 from .values import cooked, on_device, raw, raw_dtype
 from .views import View
 
@@ -110,13 +112,16 @@ def trace_kernel(
     blanks: Mapping[Blank, Array] | None = None,
     inside: bool = False,
     room: Sequence[Array] | None = None,
+    sizes: RunTimeSizes | None = None,
 ) -> list[Array]:
     """The kernel's effect: contents of `signature.passed` in, of `signature.returned` out. With `split`, that of the
     group of cores from coordinate `start` on. `batches` as `find_batches` gives them, zeros as `find_blanks`. inside:
     other kernels that are compiled with this one take what it gives. room: what the fresh tensors are before they are
-    written, instead of zeros; then contents of all of them come out."""
+    written, instead of zeros; then contents of all of them come out. sizes: what open sizes are."""
     core = NpuKernel(kernel, zero, machine, batches)
     core.scope.blanks = blanks or {}
+    if sizes is not None:
+        core.scope.sizes = sizes.keeping(open_numbers(kernel))
     part = None
     if split is not None:
         cores = to_ints(kernel.grid)[split.axis]
@@ -168,10 +173,12 @@ def find_blanks(
 class CompiledKernel:
     """A kernel for one signature as an XLA executable."""
 
-    def __init__(self, kernel: KernelOp, signature: LaunchBinding):
-        self.kernel, self.signature = kernel, signature
+    def __init__(self, kernel: KernelOp, signature: LaunchBinding, symbols: Sequence[str] = ()):
+        """symbols: the open sizes, whose values a call gives."""
+        self.kernel, self.signature, self.symbols = kernel, signature, symbols
         self.batches = find_batches(kernel)
-        self.split = find_split(kernel, signature, self.batches) if pays_to_split(kernel, signature) else None
+        whole = is_open_kernel(kernel) or not pays_to_split(kernel, signature)
+        self.split = None if whole else find_split(kernel, signature, self.batches)
         if self.split is not None:
             self.batches = narrowed(self.batches)
         self.blanks = find_blanks(kernel, signature, self.batches, self.split)
@@ -194,7 +201,9 @@ class CompiledKernel:
         coordinate = jax.ShapeDtypeStruct((), np.int32)
         zeros = [jax.ShapeDtypeStruct(*blank) for blank in self.blanks]
         rooms = [jax.ShapeDtypeStruct(*room) for room in self.rooms]
-        made = lowered(row_major(self._run), [zero, coordinate, zeros, rooms, *shapes], donate_argnums=3)
+        sizes = [coordinate] * len(self.symbols)
+        arguments = [zero, coordinate, sizes, zeros, rooms, *shapes]
+        made = lowered(row_major(self._run), arguments, donate_argnums=4)
         join = None if self.split is None else lowered(self._join, [rooms, rooms])
 
         def compiled() -> CompiledKernel:
@@ -206,7 +215,13 @@ class CompiledKernel:
         return compiled
 
     def _run(
-        self, zero: Array, start: Array, zeros: Sequence[Array], rooms: Sequence[Array], *passed: Array
+        self,
+        zero: Array,
+        start: Array,
+        sizes: Sequence[Array],
+        zeros: Sequence[Array],
+        rooms: Sequence[Array],
+        *passed: Array,
     ) -> list[Array]:
         blanks, room = dict(zip(self.blanks, zeros, strict=True)), None if self.split is None else rooms
         return trace_kernel(
@@ -220,11 +235,13 @@ class CompiledKernel:
             self.batches,
             blanks,
             room=room,
+            sizes=RunTimeSizes(dict(zip(self.symbols, sizes, strict=True))),
         )
 
-    def __call__(self, passed: Sequence[Array]) -> list[Array]:
+    def __call__(self, passed: Sequence[Array], sizes: Sequence[Any] = ()) -> list[Array]:
+        """sizes: the values of the symbols, i32."""
         if self.split is None:
-            return self.executable(ZERO, NONE, self.zeros, [], *passed)
+            return self.executable(ZERO, NONE, list(sizes), self.zeros, [], *passed)
         second = GROUPS.submit(self._group, self._last, passed)
         groups = self._group(0, passed), second.result()
         whole = self.join(*groups)
@@ -243,7 +260,7 @@ class CompiledKernel:
             room = self.spare.pop()
         except IndexError:
             room = [on_device(np.zeros(*blank), own=True) for blank in self.rooms]
-        return self.executable(ZERO, np.int32(start), self.zeros, room, *passed)
+        return self.executable(ZERO, np.int32(start), [], self.zeros, room, *passed)
 
     def _join(self, first: Sequence[Array], second: Sequence[Array]) -> list[Array]:
         """The outputs, of which each group wrote a part."""
@@ -292,8 +309,9 @@ NONE = np.int32(0)
 
 def is_heavy(kernel: KernelOp) -> bool:
     """Whether a kernel's arithmetic or traffic is worth being compiled by itself."""
-    flops, traffic = work(kernel)
-    return flops > HEAVY_FLOPS or traffic > HEAVY_BYTES
+    with choosing():
+        flops, traffic = work(kernel)
+        return flops > HEAVY_FLOPS or traffic > HEAVY_BYTES
 
 
 def pays_to_split(kernel: KernelOp, signature: LaunchBinding) -> bool:

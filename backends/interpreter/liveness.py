@@ -19,6 +19,8 @@ from ...dialects.affine import Expr
 from ...dialects.base import describe
 from ...dialects.npu import AllocOp, BufferType, MmadOp, SlotOp, SyncOp
 from ...dialects.npu.interface import NpuOp, buffer
+from ...dialects.open_index import OpenIndexOp
+from .scope import most, span_of
 
 ZERO: Expr = Expr()
 
@@ -48,8 +50,13 @@ def slot_of(value: SSAValue, known: Mapping[SSAValue, int]) -> Slot:
         return Slot(owner.source)
     (number,) = owner.linear()
     number = number.substitute(known)
-    terms = {v: c % slots for v, c in number.terms}
-    return Slot(owner.source, Expr(number.constant % slots, terms))
+    terms = {v: _within(c, slots) for v, c in number.terms}
+    return Slot(owner.source, Expr(_within(number.constant, slots), terms))
+
+
+def _within(number: int, slots: int) -> int:
+    """A part of a slot's number, modulo the number of slots; an open one as it is."""
+    return number % slots if type(number) is int else number
 
 
 @dataclass(frozen=True)
@@ -69,15 +76,24 @@ class Carried:
 
 
 def bounds(loop: scf.ForOp) -> tuple[int, int, int]:
-    """(first, step, trip count) of a loop whose bounds are constants. Raises VerifyException for others."""
-    numbers = []
+    """(first, step, trip count) of a loop whose bounds are constants or open sizes. Raises VerifyException for
+    others."""
+    numbers: list[int] = []
     for v in (loop.lb, loop.ub, loop.step):
         owner = v.owner
+        if isinstance(owner, OpenIndexOp):
+            numbers.append(owner.number)
+            continue
         if not isinstance(owner, arith.ConstantOp) or not isinstance(owner.value, IntegerAttr):
             raise VerifyException(f"{describe(loop)} needs constant bounds")
         numbers.append(owner.value.value.data)
     first, last, step = numbers
     return first, step, max(0, -(-(last - first) // step))
+
+
+def runs_once(trips: int) -> bool:
+    """Whether a loop runs once, whatever its open sizes are."""
+    return span_of(trips) == (1, 1)
 
 
 def perfect_nest(
@@ -92,7 +108,7 @@ def perfect_nest(
     while True:
         acting = [op for op in nest[-1].body.block.ops if not isinstance(op, IDLE) and op not in silent]
         inner = acting[0] if len(acting) == 1 else None
-        if not isinstance(inner, scf.ForOp) or bounds(inner)[2] < 2 or inner.body.block.args[0] in known:
+        if not isinstance(inner, scf.ForOp) or most(bounds(inner)[2]) < 2 or inner.body.block.args[0] in known:
             return nest
         nest.append(inner)
 
@@ -135,7 +151,7 @@ def _visit(
         if not isinstance(op, scf.ForOp):
             continue
         first, _, trips = bounds(op)
-        if not trips:
+        if not most(trips):
             continue
         after = _effects(ops[i + 1 :], known)
         live = {s.alloc for s in after.exposed}
@@ -144,11 +160,10 @@ def _visit(
         if op.body.block.args[0] in known:
             _visit(body, known, live, result)
             continue
-        if trips > 1:
-            body = list(perfect_nest(op, known)[-1].body.block.ops)
-        if trips == 1:
+        if runs_once(trips):
             _visit(body, {**known, op.body.block.args[0]: first}, live, result)
             continue
+        body = list(perfect_nest(op, known)[-1].body.block.ops)
         inside = _effects(body, known)
         needed = (live | {s.alloc for s in inside.exposed}) & inside.written
         defined = _defined(op)
@@ -208,7 +223,8 @@ def _loop_effects(loop: scf.ForOp, known: Mapping[SSAValue, int], out: _Effects)
     """Add a loop's effects. Its first iteration reads what comes from before the loop, unless the slot
     moves."""
     first, _, trips = bounds(loop)
-    if not trips:
+    least, greatest = span_of(trips)
+    if not greatest:
         return
     block = loop.body.block
     if block.args[0] in known:
@@ -219,11 +235,12 @@ def _loop_effects(loop: scf.ForOp, known: Mapping[SSAValue, int], out: _Effects)
         out.written |= inner.written
         return
     begin = _effects(list(block.ops), {**known, block.args[0]: first})
-    general = _effects(list(block.ops), known) if trips > 1 else begin
+    general = _effects(list(block.ops), known) if greatest > 1 else begin
     out.exposed |= begin.exposed - out.killed
     defined = _defined(loop)
     out.exposed |= {s for s in general.exposed if not defined.isdisjoint(s.number.variables)}
-    out.killed |= begin.killed
+    if least:  # else it may not run at all
+        out.killed |= begin.killed
     out.touched |= general.touched
     out.written |= general.written
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -22,14 +22,17 @@ from ...dialects.npu import structure
 from ...dialects.npu.host_program import DeviceTensorOp, is_passive
 from ...dialects.npu.interface import gm
 from ...dialects.npu.streams import Command
+from ...dialects.open_sizes import assuming
+from ...dialects.sizes import Constraint, Sizes
 from ...machine import Machine
 from ...support.collector import collector_paused
-from .arena import Arena
+from .arena import Arena, OpenArena
 from .graph import needs_host
 from .hostprogram import ExecutingVisitor, HostProgram, yielded
 from .launch import ZERO, CompiledKernel, is_heavy
+from .scope import RunTimeSizes
 from .segments import Segment
-from .state import ArenaState, State, TypedState, given, held, on_host
+from .state import ArenaState, State, TypedState, cut, given, held, on_host, seated, storage
 from .values import on_device, plain
 
 COMPILERS = ThreadPoolExecutor((os.cpu_count() or 1) + 1, thread_name_prefix="tilewright-compiler")
@@ -56,19 +59,42 @@ class Compiler(NamedTuple):
     ops: Sequence[Operation]
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """What was compiled, and what must hold of the open sizes where it is used."""
+
+    constraints: tuple[Constraint, ...]
+    code: Any
+
+
+NO_SIZES: Sizes = {}
+
+
 class Executable:
     """A module of the npu level, ready to call with the arrays of `@main`'s arguments.
 
     `typed` memory keeps an array per buffer; `bytes` keeps each memory space, and the device's, as addressed
-    words.
+    words. symbols: the open sizes of the module, by name; then `run` takes their values, and in bytes memory `words`
+    says how large the device's has to be.
     """
 
-    def __init__(self, module: ModuleOp, machine: Machine, memory: Literal["typed", "bytes"] = "typed"):
+    def __init__(
+        self,
+        module: ModuleOp,
+        machine: Machine,
+        memory: Literal["typed", "bytes"] = "typed",
+        symbols: Sequence[str] = (),
+        words: int = 0,
+    ):
         self.memory = memory
-        self.host = HostProgram(module, machine if memory == "bytes" else None)
+        self.host = HostProgram(module, machine if memory == "bytes" else None, symbols)
         self.compilers: dict[Any, Compiler] = {}
-        self.compiled: dict[Any, Any] = {}
-        self.arena = Arena(self.host) if memory == "bytes" else None
+        self.compiled: dict[Any, list[Compiled]] = {}
+        self._ready: tuple[Sizes, Mapping[Any, Any]] | None = None
+        """The sizes of the last call, and what is run for them."""
+        self.arena = (
+            None if memory == "typed" else OpenArena(self.host, words) if symbols else Arena(self.host)
+        )
         self.constants: dict[SSAValue, Array] = {}
         constants = [op for op in self.host.ops() if isinstance(op, structure.GmConstantOp)]
         fixed = {op.result for op in constants}
@@ -82,33 +108,63 @@ class Executable:
         self.fixed = fixed
         self.steps = self._plan(self.host.block, known, False)
 
-    def compile(self) -> None:
-        """Compile everything that is not compiled yet, the largest first: Python traces, and other threads have
-        XLA compile what is traced already."""
-        missing = [key for key in self.compilers if key not in self.compiled]
-        if not missing:
-            return
+    def compile(self, at: Sizes = NO_SIZES) -> Mapping[Any, Any]:
+        """Compile everything that is not compiled yet for these sizes, the largest first: Python traces, and other
+        threads have XLA compile what is traced already. What was asked of open sizes while it was traced holds for
+        others, too, in most cases. Gives what is to be run for them."""
+        if self._ready is not None and self._ready[0] == at:
+            return self._ready[1]
+        found = {key: self._found(key, at) for key in self.compilers}
+        missing = [key for key, one in found.items() if one is None]
         missing.sort(key=lambda key: -self.host.size(self.compilers[key].ops))
         with collector_paused():
-            waiting = [(key, COMPILERS.submit(self.compilers[key].lower())) for key in missing]
-            for key, future in waiting:
-                self.compiled[key] = future.result()
+            waiting: list[tuple[Any, tuple[Constraint, ...], Future[Any]]] = []
+            for key in missing:
+                with assuming(at) as assumed:
+                    compiler = self.compilers[key].lower()
+                waiting.append((key, tuple(assumed.made), COMPILERS.submit(compiler)))
+            for key, constraints, future in waiting:
+                found[key] = one = Compiled(constraints, future.result())
+                self.compiled.setdefault(key, []).append(one)
+        code = {key: one.code for key, one in found.items() if one is not None}
+        self._ready = dict(at), code
+        return code
+
+    def _found(self, key: Any, at: Sizes) -> Compiled | None:
+        """What is compiled already and right for these sizes."""
+        kept = self.compiled.get(key, ())
+        return next((one for one in kept if all(c.holds(at) for c in one.constraints)), None)
 
     def __call__(self, *arrays: Any) -> list[Array]:
         """The results of `@main`. Raises TypeError for arguments of the wrong number, shape or dtype."""
-        self.compile()
+        return self.run(arrays)
+
+    def run(
+        self, arrays: Sequence[Any], at: Sizes = NO_SIZES, addresses: Sequence[int] | None = None
+    ) -> list[Array]:
+        """The results of `@main` where its open sizes are these. addresses: in bytes memory, the bytes at which its
+        arguments and then the tensors of its functions begin, where they are open too.
+
+        Raises TypeError as a call does.
+        """
+        code, sizes = self.compile(at), RunTimeSizes(at)
         with jax.enable_x64(True):
             args = [on_device(a) for a in arrays]
-            _check_arguments(self.host.block, args)
+            _check_arguments(self.host.block, args, sizes)
             if self.arena is None:
-                inputs = zip(self.host.block.args, map(held, args), strict=True)
-                state: State = TypedState(self.constants | dict(inputs))
+                inputs = [
+                    seated(held(x), storage(arg)) for arg, x in zip(self.host.block.args, args, strict=True)
+                ]
+                contents = self.constants | dict(zip(self.host.block.args, inputs, strict=True))
+                state: State = TypedState(contents, sizes, code)
             else:
-                state = self.arena.start(args)
+                state = self.arena.start(args, sizes, code, addresses)
             _run(self.steps, state)
             end = self.host.block.last_op
             assert isinstance(end, func.ReturnOp)
-            results = [given(self.host.read(state, v), v) for v in end.operands]
+            results = [
+                given(cut(self.host.read(state, v), storage(v), sizes), v) for v in end.operands
+            ]
             if self.arena is not None:
                 self.arena.keep(state)
             return results
@@ -184,7 +240,7 @@ class Executable:
 
         def run(state: State) -> None:
             given = (plain(state.get(r)) for r in segment.inputs)
-            results = self.compiled[segment.key](ZERO, *given)
+            results = state.code[segment.key](ZERO, self._numbers(state), *given)
             state.restore(segment.outputs, results)
 
         return PythonStep(run)
@@ -199,19 +255,28 @@ class Executable:
             assert isinstance(state, ArenaState)
             first = np.array([state.address[r] for r in segment.tensors], np.int32)
             numbers = [plain(state.get(r)) for r in inputs]
-            state.restore(outputs, self.compiled[segment.key](ZERO, state.words, first, *numbers))
+            code = state.code[segment.key]
+            state.restore(outputs, code(ZERO, self._numbers(state), state.words, first, *numbers))
 
         return PythonStep(run)
+
+    def _numbers(self, state: State) -> list[np.int32]:
+        """The values of the open sizes, as compiled functions take them."""
+        return [np.int32(state.sizes.values[name]) for name in self.host.symbols]
 
     def heavy_launch(self, op: structure.LaunchOp, defined: set[SSAValue]) -> PythonStep:
         kernel = self.host.callee(op)
         signature, passed, returned = self.host.bind(op, defined.__contains__)
         key = (kernel.sym_name, signature)
 
-        self.compilers.setdefault(key, Compiler(lambda: CompiledKernel(kernel, signature).lower(), [op]))
+        def lower() -> Callable[[], CompiledKernel]:
+            return CompiledKernel(kernel, signature, self.host.symbols).lower()
+
+        self.compilers.setdefault(key, Compiler(lower, [op]))
 
         def run(state: State) -> None:
-            state.restore(returned, self.compiled[key]([plain(state.get(r)) for r in passed]))
+            contents = [plain(state.get(r)) for r in passed]
+            state.restore(returned, state.code[key](contents, self._numbers(state)))
 
         return PythonStep(run)
 
@@ -224,7 +289,7 @@ class Executable:
 
         def go_on(state: State, numbers: Sequence[Array], trip: int) -> bool:
             if trips is not None:
-                return trip < trips
+                return trip < state.sizes.value(trips)
             self.host.enter(op.condition.block, op, numbers, state)
             _run(condition, state)
             (answer,) = yielded(op.condition.block)
@@ -333,10 +398,11 @@ def _inside(op: Operation) -> list[Operation]:
     return [inner for region in op.regions for inner in region.block.ops]
 
 
-def _check_arguments(block: Block, arrays: Sequence[Array]) -> None:
+def _check_arguments(block: Block, arrays: Sequence[Array], sizes: RunTimeSizes) -> None:
     if len(arrays) != len(block.args):
         raise TypeError(f"@main takes {len(block.args)} arrays, got {len(arrays)}")
     for i, (arg, x) in enumerate(zip(block.args, arrays, strict=True)):
         want = gm(arg)
-        if x.shape != want.shape or x.dtype != numpy_dtype(want.element):
+        shape = tuple(sizes.value(n) for n in want.shape)
+        if x.shape != shape or x.dtype != numpy_dtype(want.element):
             raise TypeError(f"argument {i} of @main is {want}, got {x.dtype}{list(x.shape)}")

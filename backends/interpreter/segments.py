@@ -15,6 +15,8 @@ from ...dialects.npu import structure
 from ...dialects.npu.host_program import is_passive
 from .compiling import OPTIONS, QUICK_OPTIONS, lowered, row_major
 from .hostprogram import HostProgram
+from .open_boxes import room
+from .scope import RunTimeSizes
 from .state import ArenaState, TypedState, on_host, storage
 
 Key = tuple[Any, ...]
@@ -66,16 +68,23 @@ class Segment:
         ends = (tuple(number[r] for r in self.inputs), tuple(number[r] for r in self.outputs))
         return (tuple(parts), types, *ends)
 
+    def _sizes(self) -> list[jax.ShapeDtypeStruct]:
+        return [jax.ShapeDtypeStruct((), np.int32)] * len(self.host.symbols)
+
+    def _known(self, sizes: Sequence[Array]) -> RunTimeSizes:
+        return RunTimeSizes(dict(zip(self.host.symbols, sizes, strict=True)))
+
     # -- typed ---------------------------------------------------------------------------------------------
 
     def lower_typed(self) -> Callable[[], Any]:
         """Traces the segment. What it gives compiles it, and may run on another thread."""
         shapes = [_struct(r) for r in self.inputs]
-        made = lowered(row_major(self._typed), [jax.ShapeDtypeStruct((), np.float32), *shapes])
+        arguments = [jax.ShapeDtypeStruct((), np.float32), self._sizes(), *shapes]
+        made = lowered(row_major(self._typed), arguments)
         return lambda: made.compile(QUICK_OPTIONS)
 
-    def _typed(self, zero: Array, *contents: Array) -> list[Array]:
-        state = TypedState(dict(zip(self.inputs, contents, strict=True)))
+    def _typed(self, zero: Array, sizes: Sequence[Array], *contents: Array) -> list[Array]:
+        state = TypedState(dict(zip(self.inputs, contents, strict=True)), self._known(sizes))
         self.host.run_traced(self.steps, state, zero)
         return [state.get(r) for r in self.outputs]
 
@@ -86,13 +95,16 @@ class Segment:
         arena = jax.ShapeDtypeStruct((words,), np.uint32)
         first = jax.ShapeDtypeStruct((len(self.tensors),), np.int32)
         numbers = [_struct(r) for r in self.inputs if on_host(r)]
-        shapes = [jax.ShapeDtypeStruct((), np.float32), arena, first, *numbers]
-        made = lowered(self._bytes, shapes, donate_argnums=1)
+        shapes = [jax.ShapeDtypeStruct((), np.float32), self._sizes(), arena, first, *numbers]
+        made = lowered(self._bytes, shapes, donate_argnums=2)
         return lambda: made.compile(OPTIONS)
 
-    def _bytes(self, zero: Array, words: Array, first: Array, *numbers: Array) -> list[Array]:
+    def _bytes(
+        self, zero: Array, sizes: Sequence[Array], words: Array, first: Array, *numbers: Array
+    ) -> list[Array]:
         known = dict(zip(filter(on_host, self.inputs), numbers, strict=True))
-        state = ArenaState(words, {r: first[i] for i, r in enumerate(self.tensors)}, known)
+        address = {r: first[i] for i, r in enumerate(self.tensors)}
+        state = ArenaState(words, address, known, self._known(sizes))
         self.host.run_traced(self.steps, state, zero)
         return state.save([r for r in self.outputs if on_host(r)])
 
@@ -104,4 +116,4 @@ def sorted_roots(roots: Container[SSAValue], host: HostProgram) -> list[SSAValue
 
 def _struct(root: SSAValue) -> jax.ShapeDtypeStruct:
     kind = storage(root)
-    return jax.ShapeDtypeStruct(kind.shape, numpy_dtype(kind.element))
+    return jax.ShapeDtypeStruct(room(kind.shape), numpy_dtype(kind.element))

@@ -18,9 +18,11 @@ from xdsl.ir import SSAValue
 from ...dialects.dtypes import is_complex, numpy_dtype, paired, shape_in, size, tensor
 from ...dialects.npu import GmType
 from ...dialects.npu.interface import gm
-from . import boxes
+from ...dialects.open_sizes import any_open
+from . import boxes, open_boxes
 from .bytes_mode import from_words, to_words
-from .scope import Offset, traced
+from .open_boxes import refit, room
+from .scope import Offset, RunTimeSizes, is_static_index, traced
 from .values import cooked, joined, on_device, raw, raw_array, raw_dtype, side_by_side
 from .views import View, realise
 
@@ -64,7 +66,10 @@ def given(x: Any, value: SSAValue) -> Array:
 
 
 class State(Protocol):
-    """The contents of all roots."""
+    """The contents of all roots. sizes: what open sizes are; code: what was compiled for them, by what it is of."""
+
+    sizes: RunTimeSizes
+    code: Mapping[Any, Any]
 
     def defined(self, root: SSAValue) -> bool:
         """Whether something was written to the tensor."""
@@ -100,8 +105,14 @@ class State(Protocol):
 class TypedState:
     """An array for each root."""
 
-    def __init__(self, contents: Mapping[SSAValue, Array]):
+    def __init__(
+        self,
+        contents: Mapping[SSAValue, Array],
+        sizes: RunTimeSizes | None = None,
+        code: Mapping[Any, Any] | None = None,
+    ):
         self.contents = dict(contents)
+        self.sizes, self.code = sizes or RunTimeSizes(), code or {}
 
     def defined(self, root: SSAValue) -> bool:
         return root in self.contents
@@ -110,7 +121,7 @@ class TypedState:
         found = self.contents.get(root)
         if found is None:
             type_ = storage(root)
-            return lax.full(type_.shape, np.zeros((), numpy_dtype(type_.element)))
+            return lax.full(room(type_.shape), np.zeros((), numpy_dtype(type_.element)))
         return found
 
     def set(self, root: SSAValue, x: Array) -> None:
@@ -127,18 +138,18 @@ class TypedState:
             self.contents.pop(r, None)
 
     def fork(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> State:
-        return TypedState(self.contents | dict(zip(roots, saved, strict=True)))
+        return TypedState(self.contents | dict(zip(roots, saved, strict=True)), self.sizes, self.code)
 
     def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
         inputs = len(arguments) - outputs
         for arg, root in zip(arguments[:inputs], roots[:inputs], strict=True):
-            self.contents[arg] = lax.reshape(self.get(root), storage(arg).shape)
+            self.contents[arg] = refit(self.get(root), room(storage(arg).shape))
         self.drop(arguments[inputs:])
 
     def leave(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
         inputs = len(arguments) - outputs
         for arg, root in zip(arguments[inputs:], roots[inputs:], strict=True):
-            self.contents[root] = lax.reshape(self.get(arg), storage(root).shape)
+            self.contents[root] = refit(self.get(arg), room(storage(root).shape))
         self.drop(arguments)
 
 
@@ -146,8 +157,16 @@ class ArenaState:
     """All roots in one array of u32 words; `address` gives each one's first word (int or i32 scalar). `numbers`:
     what the host has in its own memory."""
 
-    def __init__(self, words: Array, address: Mapping[SSAValue, Any], numbers: Mapping[SSAValue, Array] = {}):
+    def __init__(
+        self,
+        words: Array,
+        address: Mapping[SSAValue, Any],
+        numbers: Mapping[SSAValue, Array] = {},
+        sizes: RunTimeSizes | None = None,
+        code: Mapping[Any, Any] | None = None,
+    ):
         self.words, self.address, self.numbers = words, address, dict(numbers)
+        self.sizes, self.code = sizes or RunTimeSizes(), code or {}
 
     def defined(self, root: SSAValue) -> bool:
         return True
@@ -155,7 +174,7 @@ class ArenaState:
     def get(self, root: SSAValue) -> Array:
         if on_host(root):
             return self.numbers[root]
-        type_ = storage(root)
+        type_ = _roomy(storage(root))
         count = -(-type_.bytes // 4)
         if not isinstance(self.words, Tracer):
             return _taken(self.words, int(self.address[root]), type_)
@@ -172,13 +191,16 @@ class ArenaState:
             return
         if not isinstance(self.words, Tracer) and self.words.size <= SMALL_WORDS:
             memory = np.array(self.words)
-            fill(memory, int(self.address[root]), np.asarray(x))
+            fill(memory, int(self.address[root]), np.asarray(cut(x, storage(root), self.sizes)))
             self.words = on_device(memory)
             return
-        words = lax.optimization_barrier(whole_words(x))
-        self.words = lax.dynamic_update_slice(
-            self.words, words, [traced(self.address[root])], allow_negative_indices=False
-        )
+        words, first = lax.optimization_barrier(whole_words(x)), [traced(self.address[root])]
+        count = self.sizes.value(-(-storage(root).bytes // 4))
+        if not is_static_index(count):  # what lies behind its end is another tensor's
+            old = lax.dynamic_slice(self.words, first, [words.size], allow_negative_indices=False)
+            own = lax.lt(lax.iota(np.int32, words.size), lax.broadcast(count, (words.size,)))
+            words = lax.select(own, words, old)
+        self.words = lax.dynamic_update_slice(self.words, words, first, allow_negative_indices=False)
 
     def save(self, roots: Sequence[SSAValue]) -> list[Array]:
         return [self.words, *(self.numbers[r] for r in roots if on_host(r))]
@@ -192,7 +214,7 @@ class ArenaState:
             self.numbers.pop(r, None)
 
     def fork(self, roots: Sequence[SSAValue], saved: Sequence[Array]) -> State:
-        inner = ArenaState(saved[0], self.address, self.numbers)
+        inner = ArenaState(saved[0], self.address, self.numbers, self.sizes, self.code)
         inner.restore(roots, saved)
         return inner
 
@@ -215,6 +237,11 @@ def fill(memory: np.ndarray, at: int, x: np.ndarray) -> None:
     whole[: data.size], whole[data.size :] = data, 0
 
 
+def _roomy(type_: GmType) -> GmType:
+    """The type of what holds a tensor, with room for its largest sizes."""
+    return GmType.of(room(type_.shape), type_.element) if any_open(type_.shape) else type_
+
+
 def _taken(words: Array, at: int, type_: GmType) -> Array:
     """The tensor at word `at`, which nothing is compiled for."""
     dtype = numpy_dtype(type_.element)
@@ -234,15 +261,43 @@ def whole_words(x: Array) -> Array:
     return to_words(flat)
 
 
-def read_view(whole: Array, type_: GmType) -> Array:
+def read_view(whole: Array, type_: GmType, sizes: RunTimeSizes) -> Array:
     """What a value of `type_` shows of its root's contents, dense."""
-    return lax.reshape(whole, type_.shape) if type_.dense else realise(whole, View.of(type_))
+    view = View.of(type_)
+    if view.is_open:
+        return open_boxes.read(whole, view, sizes)
+    if type_.dense and whole.size == size(type_.shape):
+        return lax.reshape(whole, type_.shape)
+    return realise(whole, view)
 
 
-def write_view(whole: Array, type_: GmType, x: Array) -> Array:
+def write_view(whole: Array, type_: GmType, x: Array, sizes: RunTimeSizes) -> Array:
     """The root's contents after the value of `type_` was set to x."""
+    view = View.of(type_)
+    if view.is_open:
+        return open_boxes.write(whole, view, x, sizes)
     if type_.dense and x.size == whole.size:
         return lax.reshape(x, whole.shape)
     zeros = [Offset.known(0)] * len(type_.shape)
     x = lax.reshape(x, type_.shape)
-    return boxes.store(whole, View.of(type_), x, zeros, type_.shape, [1] * len(type_.shape))
+    return boxes.store(whole, view, x, zeros, type_.shape, [1] * len(type_.shape))
+
+
+def seated(x: Any, type_: GmType) -> Array:
+    """An array of the host in one with room for its largest sizes."""
+    shape = room(type_.shape)
+    if tuple(x.shape) == shape:
+        return on_device(x)
+    whole = np.zeros(size(shape), x.dtype)
+    whole[: x.size] = np.asarray(x).reshape(-1)
+    return on_device(whole.reshape(shape), own=True)
+
+
+def cut(x: Array, type_: GmType, sizes: RunTimeSizes) -> Array:
+    """The inverse of `seated`, where sizes are numbers."""
+    if not any_open(type_.shape):
+        return x
+    shape = tuple(sizes.value(n) for n in type_.shape)
+    if tuple(x.shape) == shape:
+        return x
+    return on_device(np.asarray(x).reshape(-1)[: size(shape)].reshape(shape).copy(), own=True)

@@ -13,6 +13,7 @@ from jax import Array, lax
 
 from ...dialects.npu import GmType
 from ...dialects.npu.types import row_strides
+from ...dialects.open_sizes import any_open
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ class View:
     @staticmethod
     def dense(shape: Sequence[int]) -> View:
         return View(tuple(shape), row_strides(shape))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether some of its numbers are known only at run time."""
+        return any_open((*self.shape, *self.strides, self.offset))
 
     def source_dim(self, d: int, source: Sequence[int]) -> int | None:
         """The dimension of a dense source, of this shape, that dimension d of the view is; None if it is none."""

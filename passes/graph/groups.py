@@ -23,7 +23,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
-from ...dialects.open_sizes import choosing
+from ...dialects.open_sizes import choosing, example
 from ...machine import Machine
 from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
@@ -71,7 +71,7 @@ class Grouper(Dependencies):
         """Adds an elementwise op to the best group its operands come from, or starts one."""
         values = [v for v in op.operands if not self.of(v).splat]
         groups = [] if self._reloads(op) else self.candidates(values)
-        groups.sort(key=lambda g: (-size(g.domain), g.kind == "vector", -g.number))
+        groups.sort(key=lambda g: (-example(size(g.domain)), g.kind == "vector", -g.number))
         for group in groups:
             axes = self.place(group, op)
             if axes is None or not self._fits(group, op):
@@ -82,14 +82,14 @@ class Grouper(Dependencies):
                 theirs = self.place(other, op)
                 if theirs == axes and self.merge(group, other):
                     continue
-                if size(other.domain) * ABSORB_RATIO <= size(group.domain):
+                if _is_small(other, group):
                     self._absorb(group, other, op, axes)
             self._join(group, op, axes)
             return
         group = self.new_group("vector", shape_of(op.results[0]))
         identity = tuple(range(len(group.domain)))
         for small in groups:
-            if size(small.domain) * ABSORB_RATIO <= size(group.domain):
+            if _is_small(small, group):
                 self._absorb(group, small, op, identity)
         self._join(group, op, identity)
 
@@ -380,6 +380,11 @@ class Grouper(Dependencies):
         if axes is None or any(self._matches(group, v, a, axes) is False for v, a in found.items()):
             return None
         return axes
+
+
+def _is_small(one: Group, other: Group) -> bool:
+    """Whether it pays to compute a group again wherever it is used, in another one. Any answer is right."""
+    return example(size(one.domain)) * ABSORB_RATIO <= example(size(other.domain))
 
 
 def _stores(op: GraphOp) -> bool:

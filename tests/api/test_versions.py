@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,7 +18,8 @@ from xdsl.dialects.builtin import ModuleOp
 import tilewright as tw
 from tilewright.api.templates import SizedProgram, range_of
 from tilewright.dialects import npu
-from tilewright.dialects.affine import Symbol
+from tilewright.dialects.affine import Expr, Symbol
+from tilewright.dialects.sizes import Constraint
 from tilewright.passes.instances import Instance
 from tilewright.passes.templates import NoTemplate, Template, check_template
 
@@ -244,3 +246,59 @@ def test_an_instance_has_no_open_sizes() -> None:
     closed = str(Instance({"b": 3, "s": 40}).of(template.module))
     assert "sizes [" not in closed and "npu.size" not in closed
     assert str(template.module) != closed
+
+
+def test_xla_compiles_once_for_a_range() -> None:
+    """Other sizes of it run what is there, in both memories, and take nothing with them from the call before."""
+    b, s = export.symbolic_shape("b, s")
+    args = [jax.ShapeDtypeStruct((b, s, 24), "float32"), jax.ShapeDtypeStruct((24, 72), "float32")]
+    w = np.random.default_rng(0).normal(size=(24, 72)).astype("f4") / 5
+    for memory in ("typed", "bytes"):
+        program = tw.compile(attention, *args, options=tw.Options(memory=memory))
+        counts = []
+        for batch, length in [(3, 64), (4, 37), (3, 33), (4, 64)]:
+            x = np.random.default_rng(length).normal(size=(batch, length, 24)).astype("f4")
+            np.testing.assert_allclose(program(x, w), attention(x, w), rtol=1e-5, atol=1e-5)
+            (version,) = program.ranges.values()
+            assert not isinstance(version, NoTemplate)
+            ((_, _, executable),) = version.executables._made[memory]
+            assert all(not one.constraints for made in executable.compiled.values() for one in made)
+            counts.append(sum(map(len, executable.compiled.values())))
+        assert len(set(counts)) == 1
+
+
+def test_what_is_asked_while_xla_is_given_a_kernel_holds_for_its_sizes() -> None:
+    """An executable is used where what was asked of open sizes is answered alike; else there is one more."""
+    b = export.symbolic_shape("b")[0]
+    program = tw.compile(lambda x: x * 2, jax.ShapeDtypeStruct((b, 8), "float32"))
+    x = np.arange(512, dtype="f4").reshape(64, 8)
+    np.testing.assert_array_equal(program(x[:40]), x[:40] * 2)
+    (version,) = program.ranges.values()
+    assert not isinstance(version, NoTemplate)
+    ((_, _, executable),) = version.executables._made["typed"]
+    (key,) = executable.compiled
+    (made,) = executable.compiled[key]
+    size = version.template.symbols["b"]
+    executable.compiled[key] = [replace(made, constraints=(Constraint(Expr.of(size), "<=", Expr(50)),))]
+    np.testing.assert_array_equal(program(x[:50]), x[:50] * 2)
+    assert len(executable.compiled[key]) == 1
+    np.testing.assert_array_equal(program(x[:51]), x[:51] * 2)
+    assert len(executable.compiled[key]) == 2
+
+
+def test_an_arena_that_is_too_small_is_made_larger() -> None:
+    """A plan of smaller sizes may need more memory than that of the largest."""
+    b = export.symbolic_shape("b")[0]
+    program = tw.compile(
+        lambda x: x @ x.T + 1,
+        jax.ShapeDtypeStruct((b, 8), "float32"),
+        options=tw.Options(memory="bytes"),
+    )
+    x = np.random.default_rng(0).normal(size=(64, 8)).astype("f4")
+    program(x[:40])
+    (version,) = program.ranges.values()
+    assert not isinstance(version, NoTemplate)
+    ((constraints, _, executable),) = version.executables._made["bytes"]
+    version.executables._made["bytes"] = [(constraints, 1, executable)]
+    np.testing.assert_allclose(program(x), x @ x.T + 1, rtol=1e-5, atol=1e-5)
+    assert len(version.executables._made["bytes"]) == 2

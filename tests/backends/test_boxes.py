@@ -11,7 +11,7 @@ from tiers import examples
 
 from tilewright.backends.interpreter import boxes
 from tilewright.backends.interpreter.grid import _quotient, coordinates
-from tilewright.backends.interpreter.scope import Offset
+from tilewright.backends.interpreter.scope import Offset, RunTimeSizes
 from tilewright.backends.interpreter.views import View
 
 jax.config.update("jax_platforms", "cpu")
@@ -147,7 +147,7 @@ def test_quotient(n: int, total: int, data: st.DataObject) -> None:
 def test_coordinates(counts: tuple[int, ...]) -> None:
     at = np.arange(math.prod(counts), dtype=np.int32)
     want = np.unravel_index(at, counts)
-    for n, offset, row in zip(counts, coordinates(at, counts), want, strict=True):
+    for n, offset, row in zip(counts, coordinates(at, counts, RunTimeSizes()), want, strict=True):
         np.testing.assert_array_equal(np.broadcast_to(np.asarray(offset.value), at.shape), row)
         assert (offset.low, offset.high) == (0, n - 1)
 

@@ -60,7 +60,8 @@ def test_loops_copy_no_memory(swapped: bool) -> None:
     text = "\n".join(
         module.to_string()
         for compiled in executable.compiled.values()
-        for module in compiled.runtime_executable().hlo_modules()
+        for one in compiled
+        for module in one.code.runtime_executable().hlo_modules()
     )
     words = max(int(n) for n in re.findall(r"u32\[(\d+)\]", text))
     assert f" = u32[{words}]{{0}} copy(" not in text
