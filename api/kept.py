@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.oracle import BOUND
 from ..passes.pipeline import Stage
-from ..passes.templates import OF_INSTANCES, NoTemplate, Template
+from ..passes.templates import PLANNED, NoTemplate, Template
 from ..support.cache import Cache, digest
 
 VARIABLE = "TILEWRIGHT_CACHE"
@@ -59,7 +59,7 @@ class KeptPrograms:
         machine = Machine.load(target or DEFAULT_TARGET)
         self._target = target or DEFAULT_TARGET
         self._how = "\n".join([self._target, machine.fingerprint, *map(repr, stages)])
-        self._stages = tuple(s for s in stages if s.name in OF_INSTANCES)
+        self._stages = tuple(s for s in stages if s.name in PLANNED)
 
     @staticmethod
     def of(given: str | Path | None, target: str | None, stages: Sequence[Stage]) -> KeptPrograms | None:
@@ -114,7 +114,8 @@ class ProgramEntry:
 
 @dataclass(frozen=True)
 class VersionEntry:
-    """Where a version is kept. about: what lists say of it; symbols: its sizes; stages: what runs for instances."""
+    """Where a version is kept. about: what lists say of it; symbols: its sizes; stages: what runs for an
+    instance whose device memory is planned for it alone."""
 
     cache: Cache
     key: str
@@ -136,7 +137,9 @@ class VersionEntry:
             constraints = tuple(parse_constraint(c, self.symbols) for c in facts["constraints"])
             extras = tuple((parse_size(size, self.symbols), dtype) for size, dtype in facts["extras"])
             module = _module(text, self.symbols)
-            return Template(module, own, facts["example"], constraints, self.stages), extras
+            unplanned = facts["unplanned"]
+            template = Template(module, own, facts["example"], constraints, unplanned=unplanned)
+            return (replace(template, stages=self.stages) if unplanned else template), extras
         return None
 
     def write(self, template: Template, extras: Extras) -> None:
@@ -148,7 +151,7 @@ class VersionEntry:
         if [parse_size(size, self.symbols) for size, _ in sizes] != [size for size, _ in extras]:
             return
         facts = {"symbols": [*template.symbols], "example": dict(template.example)}
-        facts |= {"constraints": constraints, "extras": sizes}
+        facts |= {"constraints": constraints, "extras": sizes, "unplanned": template.unplanned}
         self.cache.put(self.key, self.about, f"{json.dumps(facts)}\n{_text(template.module)}")
 
     def write_reason(self, reason: NoTemplate) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from math import inf, prod
+from math import gcd, inf, prod
 from typing import Literal, TypeAlias
 
 from .affine import Expr, OpenRange, Symbol
@@ -100,7 +100,9 @@ def floordiv(a: Size, b: Size) -> Size:
         rest = Expr(a.constant % n, {v: c for v, c in a.terms if c % n})
         if not rest.terms:
             return whole
-        return whole + Expr.of(Derived("floordiv", (rest, b)))
+        common = gcd(n, *(c for _, c in rest.terms))  # (g*q + r) // (g*m) = (q + r // g) // m
+        rest = Expr(rest.constant // common, {v: c // common for v, c in rest.terms})
+        return whole + Expr.of(Derived("floordiv", (rest, Expr(n // common))))
     if a == b:
         return Expr(1)
     return Expr.of(Derived("floordiv", (a, b)))

@@ -108,7 +108,8 @@ class Instance:
                 made = [self.attribute(a) for a in attr.data]
                 return attr if all(a is b for a, b in zip(made, attr.data, strict=True)) else ArrayAttr(made)
             case DictionaryAttr():
-                return DictionaryAttr({k: self.attribute(v) for k, v in attr.data.items()})
+                settled = {k: self.attribute(v) for k, v in attr.data.items()}
+                return attr if all(settled[k] is v for k, v in attr.data.items()) else DictionaryAttr(settled)
             case ParametrizedAttribute():
                 parts = [self.attribute(a) for a in attr.parameters]
                 same = all(a is b for a, b in zip(parts, attr.parameters, strict=True))

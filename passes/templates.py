@@ -1,32 +1,40 @@
 """One program for many sizes: a module with open dimensions is lowered once, and has numbers put in for each size.
 
 A *template* is the npu level of a program whose dimensions are open, with what was assumed while it was lowered. Where
-its constraints hold, its *instance* for given sizes is right; only the plan of device memory, the order of the host's
-commands and the check of both are made for each instance. Kernels are checked for the smallest and the largest sizes
-of the template, and for its example.
+its constraints hold, its *instance* for given sizes is right: the places of tensors in device memory are expressions of
+the sizes, and the order of the host's commands is the same for all. Kernels are checked for the smallest and the
+largest sizes of the template, and for its example; the host program, its memory and its streams for all sizes at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.affine import Symbol
+from ..dialects.base import text
 from ..dialects.module import target_of
+from ..dialects.npu.host_program import DeviceTensorOp
 from ..dialects.npu.structure import KernelOp
 from ..dialects.sizes import Constraint, SizeError, Sizes
 from ..machine import DEFAULT_TARGET, Machine
+from ..support.collector import collector_paused
 from .errors import PassError
-from .instances import Instance
-from .npu.check import check_kernel
+from .npu.check import Finding, KernelSummary, check_kernel, check_program, tensor_types
+from .npu.stacking import NoOpenPlan
 from .pipeline import Stage, run_stage
+from .stencil import Stencil
 
-OF_INSTANCES = ("npu-plan-memory", "npu-schedule-host", "npu-check")
-"""Passes that run for each size."""
+PLANNED = ("npu-plan-memory", "npu-schedule-host")
+"""Passes that run for all sizes at once where there is one plan of device memory for them, and for each where not."""
+
+CHECK = "npu-check"
+"""The pass in the place of which `check_template` runs."""
 
 
 class NoTemplate(PassError):
@@ -35,14 +43,23 @@ class NoTemplate(PassError):
 
 @dataclass(frozen=True)
 class Template:
-    """module: the npu level, kernels with open dimensions. symbols: the range of sizes that it is for. example: the
-    sizes for which choices were made. constraints: what else sizes have to fulfil. stages: what runs for instances."""
+    """module: the npu level, with open dimensions. symbols: the range of sizes that it is for. example: the sizes for
+    which choices were made. constraints: what else sizes have to fulfil. stages: what runs for each instance. checked:
+    whether it is to be free of hazards. unplanned: why device memory is planned for each instance; empty where the
+    module has the plan for all."""
 
     module: ModuleOp
     symbols: Mapping[str, Symbol]
     example: Sizes
     constraints: tuple[Constraint, ...]
-    stages: tuple[Stage, ...]
+    stages: tuple[Stage, ...] = ()
+    checked: bool = True
+    unplanned: str = ""
+
+    @cached_property
+    def stencil(self) -> Stencil:
+        """What instances are made with. The module must not change any more."""
+        return Stencil(self.module, self.example)
 
     def holds(self, sizes: Sizes) -> bool:
         """Whether the template is right for these sizes."""
@@ -54,9 +71,9 @@ class Template:
 
     def instance(self, sizes: Sizes) -> ModuleOp:
         """The npu level at sizes that the template is right for. Raises PassError, as the passes of instances do."""
-        module = Instance(sizes).of(self.module)
-        for stage in self.stages:
-            if stage.name != "npu-check":  # kernels are proven already
+        with collector_paused():
+            module = self.stencil.at(sizes)
+            for stage in self.stages:
                 run_stage(stage, module)
         return module
 
@@ -72,28 +89,52 @@ def lower_template(
 
     Raises NoTemplate.
     """
-    own = [s for s in stages if s.name not in OF_INSTANCES]
+    own = [s for s in stages if s.name not in (*PLANNED, CHECK)]
+    planned = tuple(s for s in stages if s.name in PLANNED)
+    found = Template(module, dict(symbols), dict(example), (), checked=any(s.name == CHECK for s in stages))
     try:
         for stage in own:
             run_stage(stage, module, target)
+        for stage in planned:
+            run_stage(stage, module)
+    except NoOpenPlan as error:
+        for op in module.walk():
+            if isinstance(op, DeviceTensorOp):
+                op.properties.pop("address", None)
+        return replace(found, stages=planned, unplanned=str(error))
     except (PassError, SizeError, VerifyException) as error:
         raise NoTemplate(str(error)) from error
-    left = tuple(s for s in stages if s.name in OF_INSTANCES)
-    return Template(module, dict(symbols), dict(example), (), left)
+    return found
 
 
 def check_template(template: Template, names: Sequence[str]) -> None:
-    """Checks the kernels of a template at the ends of its range, and for its example. Raises NoTemplate for hazards."""
-    if not any(s.name == "npu-check" for s in template.stages):
+    """Checks a template: its kernels at the ends of its range and for its example, and where it has the plan of device
+    memory, the host program there and for all sizes. Raises NoTemplate for hazards."""
+    if not template.checked:
         return
     machine = Machine.load(target_of(template.module) or DEFAULT_TARGET)
+    closed = {text(op.sym_name) for op in template.stencil.closed if isinstance(op, KernelOp)}
+    kernels: dict[str, KernelSummary] = {}
     for sizes in _corners(template, names):
-        module = Instance(sizes).of(template.module)
+        module = template.stencil.at(sizes)
         for op in module.ops:
-            if isinstance(op, KernelOp):
-                findings = check_kernel(op, machine)[1]
-                if findings:
-                    raise NoTemplate(f"at {dict(sizes)}: {findings[0]}")
+            if isinstance(op, KernelOp) and not (text(op.sym_name) in closed and text(op.sym_name) in kernels):
+                kernels[text(op.sym_name)], findings = check_kernel(op, machine)
+                _refuse(findings, f"at {dict(sizes)}")
+        if not template.unplanned:
+            _refuse(check_program(module, kernels, machine), f"at {dict(sizes)}")
+    if not template.unplanned:
+        opened = {
+            name: replace(kernels[name], types=tensor_types(op))
+            for op in template.module.ops
+            if isinstance(op, KernelOp) and (name := text(op.sym_name)) in kernels
+        }
+        _refuse(check_program(template.module, opened, machine), "for all sizes")
+
+
+def _refuse(findings: Sequence[Finding], where: str) -> None:
+    if findings:
+        raise NoTemplate(f"{where}: {findings[0]}")
 
 
 def _corners(template: Template, names: Sequence[str]) -> list[Sizes]:

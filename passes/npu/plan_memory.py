@@ -6,6 +6,9 @@ After:   %y = npu.gm_alloc {address = 1572864} : !npu.gm<128x768xf32>    and the
 Arguments and constants are live for the whole run. Every other tensor is live from its first to its last use in the
 outermost block, a donated argument from the start; a tensor used inside a loop or branch is live for that whole op.
 A called function has its own frame behind those of its callers; its arguments and results are tensors of the caller.
+
+Where sizes are open, so are the addresses: `address = "512*t + 4096"`. The plan is that for the example of the
+compilation, and `stacked` (stacking.py) makes one for all sizes of it.
 """
 
 from __future__ import annotations
@@ -15,20 +18,24 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ...dialects.base import integer, integer_attr, ints, text, to_ints
+from ...dialects.base import integer, integer_attr, text
 from ...dialects.graph.donation import donated
 from ...dialects.npu import ViewOp, gm, whole_tensor
 from ...dialects.npu.host_program import HostProgramOp
+from ...dialects.npu.places import addresses_of, set_addresses, set_arena, set_frame
 from ...dialects.npu.structure import GmAllocOp, GmConstantOp
+from ...dialects.open_sizes import OpenSize, any_open, example, is_open, size_of
+from ...dialects.size_order import largest
 from ...machine import Machine
 from ..base import TargetPass
 from ..calls import callers_first, calls_of
 from ..errors import PassError
 from .allocate import best_gap
+from .stacking import stacked
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ def reached(func: FuncOp, callers_first: Sequence[FuncOp]) -> list[FuncOp]:
 
 def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
     """Plans one function and the `inner` ones that it calls, callers first. Raises PassError if the device has less
-    memory.
+    memory, at the example where sizes are open, and NoOpenPlan where there is no plan for all sizes.
 
     Since no function calls itself, each has one frame (`npu.frame`: its first byte and the one behind its last), which
     lies behind the frames of all its callers: functions that do not call each other share memory.
@@ -71,7 +78,7 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
     def fixed(bytes_: int) -> int:
         nonlocal end
         at = end
-        end += -(-bytes_ // align) * align
+        end += whole_units(bytes_, align)
         return at
 
     given = [a for a, free in zip(block.args, donated(func), strict=True) if free]
@@ -84,15 +91,26 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
     for callee in inner:
         start = first[text(callee.sym_name)]
         behind = start + share(callee.body.block, start, align)
-        callee.attributes["npu.frame"] = ints([start, behind])
-        first.update((name, max(first[name], behind)) for name in calls_of(callee))
-        end = max(end, behind)
-    func.attributes["npu.addresses"] = ints([places[a] for a in block.args])
-    func.attributes["npu.arena_bytes"] = integer_attr(end)
+        set_frame(callee, start, behind)
+        first.update((name, later(first[name], behind)) for name in calls_of(callee))
+        end = later(end, behind)
+    set_addresses(func, [places[a] for a in block.args])
+    set_arena(func, end)
     if end > machine.spaces["gm"].bytes:
         raise PassError(
-            f"the program needs {end} bytes of device memory, but {machine.name} has {machine.spaces['gm'].bytes}"
+            f"the program needs {example(end)} bytes of device memory, but {machine.name} has "
+            f"{machine.spaces['gm'].bytes}"
         )
+
+
+def whole_units(bytes_: int, align: int) -> int:
+    """Bytes rounded up to a multiple of `align`."""
+    return -(-bytes_ // align) * align
+
+
+def later(a: int, b: int) -> int:
+    """The larger of two ends, at all sizes."""
+    return max(a, b) if not (is_open(a) or is_open(b)) else OpenSize.of(largest(size_of(a), size_of(b)))
 
 
 def share(
@@ -113,21 +131,27 @@ def share(
         if isinstance(op, GmAllocOp):
             spans.append((order[op], last_use(op.result, order[op], order), op.result))
     spans.sort(key=lambda s: s[0])
-    lives = [Life(first, last, max(-(-gm(t).bytes // align), 1) * align) for first, last, t in spans]
+    sizes = [later(whole_units(gm(t).bytes, align), align) for _, _, t in spans]
+    lives = [Life(first, last, example(size)) for (first, last, _), size in zip(spans, sizes, strict=True)]
     found = in_order(lives)
     if top_of(lives, found) > most_at_once(lives):
         found = min(found, by_size(lives), key=lambda at: top_of(lives, at))
+    top = top_of(lives, found)
+    if any_open(sizes):
+        open_places, end = stacked(lives, found, list(map(size_of, sizes)))
+        found, top = list(map(OpenSize.of, open_places)), OpenSize.of(end)
     for (_, _, tensor), at in zip(spans, found, strict=True):
         if isinstance(tensor.owner, GmAllocOp):
             tensor.owner.properties["address"] = integer_attr(start + at)
         elif places is not None:
             places[tensor] = start + at
-    return top_of(lives, found)
+    return top
 
 
 @dataclass(frozen=True)
 class Life:
-    """A tensor of `size` bytes that is needed from the op numbered `first` to `last`, both included."""
+    """A tensor of `size` bytes (at the example, where that is open) that is needed from the op numbered `first` to
+    `last`, both included."""
 
     first: int
     last: int
@@ -187,8 +211,7 @@ def last_use(tensor: SSAValue, first: int, order: Mapping[Operation, int]) -> in
 
 def reused(func: FuncOp) -> list[bool]:
     """For each argument of a planned @main, whether the program writes something else to its memory, or returns it."""
-    addresses = func.attributes.get("npu.addresses")
-    places = to_ints(addresses) if isinstance(addresses, DenseArrayBase) else ()
+    places = addresses_of(func) or ()
     used: set[SSAValue] = set()
     taken: list[tuple[int, int]] = []
     for op in func.walk():

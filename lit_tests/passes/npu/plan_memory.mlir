@@ -114,3 +114,20 @@ func.func @main(%x: !npu.gm<1024xf32> {graph.donated}) -> !npu.gm<4096xf32> {
 // CHECK: npu.addresses = array<i64: 0>, npu.arena_bytes = 24576 : i64
 // CHECK: %a = npu.gm_alloc {address = 16384} :
 // CHECK: %b = npu.gm_alloc {address = 0} :
+
+// -----
+
+// Where sizes are open, so are the places: a tensor begins where the highest of those below it ends, at every size.
+func.func @main(%x: !npu.gm<?x4xf32, sizes ["t"]>) -> !npu.gm<?x60xf32, sizes ["t"]> {
+  %a = npu.gm_alloc : () -> !npu.gm<?x?xf32, sizes ["t", "t"]>
+  npu.launch @f %x, %a {outputs = 1, workspaces = 0} : (!npu.gm<?x4xf32, sizes ["t"]>, !npu.gm<?x?xf32, sizes ["t", "t"]>)
+  %b = npu.gm_alloc : () -> !npu.gm<?x4xf32, sizes ["t"]>
+  npu.launch @g %a, %b {outputs = 1, workspaces = 0} : (!npu.gm<?x?xf32, sizes ["t", "t"]>, !npu.gm<?x4xf32, sizes ["t"]>)
+  %c = npu.gm_alloc : () -> !npu.gm<?x60xf32, sizes ["t"]>
+  npu.launch @h %b, %c {outputs = 1, workspaces = 0} : (!npu.gm<?x4xf32, sizes ["t"]>, !npu.gm<?x60xf32, sizes ["t"]>)
+  func.return %c : !npu.gm<?x60xf32, sizes ["t"]>
+}
+// CHECK: npu.addresses = array<i64: 0>, npu.arena_bytes = #graph.size<"1024*ceildiv(t, 32) + max(512*ceildiv(15*t, 32), 512*ceildiv(t*t, 128))">
+// CHECK: %a = npu.gm_alloc {address = "512*ceildiv(t, 32)"} :
+// CHECK: %b = npu.gm_alloc {address = "512*ceildiv(t, 32) + max(512*ceildiv(15*t, 32), 512*ceildiv(t*t, 128))"} :
+// CHECK: %c = npu.gm_alloc {address = "512*ceildiv(t, 32)"} :

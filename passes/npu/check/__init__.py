@@ -13,20 +13,21 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ....dialects.base import integer
 from ....dialects.npu.legality import violations
+from ....dialects.npu.places import arena_of, frame_of
 from ....dialects.npu.structure import KernelOp
 from ....machine import Machine
 from ...base import TargetPass
 from ...calls import callers_first
 from ..plan_memory import reached
-from .device import KernelSummary, summarise
+from .device import KernelSummary, summarise, tensor_types
 from .explain import explained
 from .finding import BLAME, Bytes, Finding, Hazards
 from .host import HostFunctionCheck, constants_apart
 from .minimal import FlagPair, removable
 from .model import CheckedKernel
 from .order import frames_of
+from .ranges import around
 from .static import check_section
 from .streams import check_streams
 
@@ -59,17 +60,16 @@ def check(module: ModuleOp, machine: Machine, full: bool = False) -> list[Findin
 def check_program(module: ModuleOp, kernels: dict[str, KernelSummary], machine: Machine) -> list[Finding]:
     """The hazards of a module's functions, which launch `kernels`."""
     out: list[Finding] = []
-    planned = [
-        f for f in callers_first(module) if "npu.arena_bytes" in f.attributes or "npu.frame" in f.attributes
-    ]
-    entries = [f for f in planned if "npu.arena_bytes" in f.attributes]
-    arena = max((integer(f.attributes["npu.arena_bytes"]) for f in entries), default=0)
+    functions = callers_first(module)
+    planned = [f for f in functions if arena_of(f) is not None or frame_of(f) is not None]
+    arenas = {f: bytes_ for f in planned if (bytes_ := arena_of(f)) is not None}
+    entries, arena = list(arenas), around([(0, bytes_) for bytes_ in arenas.values()] or [(0, 0)])[1]
     frames = frames_of(planned)
     for entry in entries:
         out += constants_apart([entry, *reached(entry, planned)])
     for func in planned:
         out += HostFunctionCheck(func, kernels, frames, arena, machine).run()
-    return out + check_streams(callers_first(module))
+    return out + check_streams(functions)
 
 
 def check_kernel(op: KernelOp, machine: Machine, full: bool = False) -> tuple[KernelSummary, list[Finding]]:
@@ -103,9 +103,11 @@ __all__ = [
     "Finding",
     "FlagPair",
     "Hazards",
+    "KernelSummary",
     "NpuCheckPass",
     "check",
     "check_kernel",
     "check_program",
     "removable_flags",
+    "tensor_types",
 ]

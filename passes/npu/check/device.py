@@ -18,8 +18,10 @@ import numpy as np
 from xdsl.ir import Attribute
 
 from ....dialects.affine import Expr
+from ....dialects.base import to_ints
 from ....dialects.dtypes import size
 from ....dialects.npu import GmType
+from ....dialects.npu.structure import KernelOp
 from .affine import cover, ends, product_covers
 from .finding import Finding
 from .model import CheckedKernel, TensorAccess
@@ -37,10 +39,11 @@ FEW_ELEMENTS = 1 << 22
 
 @dataclass
 class KernelSummary:
-    """What a kernel does to its tensor arguments, by number. `parts`: which elements the cores store,
+    """What a kernel does to its tensor arguments, by number. `types`: theirs. `parts`: which elements the cores store,
     for written tensors that they do not store whole."""
 
     kernel: CheckedKernel
+    types: Sequence[Attribute]
     reads: set[int] = field(default_factory=set)
     writes: set[int] = field(default_factory=set)
     needs: set[int] = field(default_factory=set)
@@ -56,19 +59,19 @@ class KernelSummary:
         return InPlace(self.kernel)
 
     @property
-    def types(self) -> list[Attribute]:
-        """The types of the tensor arguments."""
-        return [a.type for a in self.kernel.op.body.block.args[len(self.kernel.grid) :]]
-
-    @property
     def tracked(self) -> frozenset[int]:
         """Tensors that the kernel both reads and writes."""
         return frozenset(self.reads & self.writes)
 
 
+def tensor_types(kernel: KernelOp) -> list[Attribute]:
+    """The types of a kernel's tensor arguments."""
+    return [a.type for a in kernel.body.block.args[len(to_ints(kernel.grid)) :]]
+
+
 def summarise(kernel: CheckedKernel) -> KernelSummary:
     """Checks the device memory of a kernel, all cores against each other."""
-    found = KernelSummary(kernel)
+    found = KernelSummary(kernel, tensor_types(kernel.op))
     stores: dict[int, list[TensorAccess]] = {}
     loads: dict[int, list[TensorAccess]] = {}
     for transfer in kernel.transfers:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ....dialects.base import integer, to_ints
+from ....dialects.base import integer
 from ....dialects.dtypes import shape_in
 from ....dialects.graph.donation import donated
 from ....dialects.npu import GmType, ViewOp, gm
 from ....dialects.npu.host_program import DeviceTensorOp, HostVisitor
+from ....dialects.npu.places import addresses_of, frame_of
 from ....dialects.npu.streams import Command
 from ....dialects.npu.structure import (
     BranchOp,
@@ -31,10 +33,12 @@ from ....dialects.npu.structure import (
     NpuYieldOp,
     ScalarsOp,
 )
+from ....dialects.open_sizes import is_open
 from ....machine import Machine
 from .device import KernelSummary
 from .finding import Bytes, Finding
 from .parts import Part
+from .ranges import ByteRange, common, is_empty, is_multiple, may_meet, meeting, never_above
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,10 @@ class HostFunctionCheck(HostVisitor[None]):
 
     def run(self) -> list[Finding]:
         """All findings of the function."""
-        addresses = self.func.attributes.get("npu.addresses")
+        addresses = addresses_of(self.func)
         block, given = self.func.body.block, len(self.func.body.block.args)
-        if isinstance(addresses, DenseArrayBase):
-            for arg, address in zip(block.args, to_ints(addresses), strict=False):
+        if addresses is not None:
+            for arg, address in zip(block.args, addresses, strict=False):
                 self._place(arg, address, self.func)
         else:  # called: its arguments are wherever its callers have them
             given -= outputs_of(self.func)
@@ -105,7 +109,7 @@ class HostFunctionCheck(HostVisitor[None]):
             if isinstance(op, DeviceTensorOp) and op.address is not None:
                 self._place(op.result, integer(op.address), op)
                 self.states[op.result] = WHOLE if isinstance(op, GmConstantOp) else NOTHING
-        self._bounds(min(self.arena, self.machine.spaces["gm"].bytes))
+        self._bounds(self.arena)
         self._neighbours()
         self._together_at_the_start()
         last = self._block(block)
@@ -145,47 +149,34 @@ class HostFunctionCheck(HostVisitor[None]):
 
     def _bounds(self, arena: int) -> None:
         align = self.machine.gm_align
+        if not is_open(arena):
+            arena = min(arena, self.machine.spaces["gm"].bytes)
+        frame = frame_of(self.func)
         for root, (start, end) in self.ranges.items():
-            where = Bytes("gm", start, end)
-            if start < 0 or end > arena:
+            where, made = Bytes("gm", start, end), self.makers[root]
+            if not (never_above(0, start) and never_above(end, arena)):
                 what = f"{{first}} leaves the arena of {arena} bytes"
-                self.findings.append(Finding("device-bounds", what, self.makers[root], bytes=where))
-            if start % align:
+                self.findings.append(Finding("device-bounds", what, made, bytes=where))
+            if not is_multiple(start, align):
                 what = f"{{first}} does not start at a multiple of {align} bytes"
-                self.findings.append(Finding("misaligned", what, self.makers[root], bytes=where))
-        frame = self.func.attributes.get("npu.frame")
-        if isinstance(frame, DenseArrayBase):
-            first, behind = to_ints(frame)
-            for root, (start, end) in self.ranges.items():
-                if (
-                    isinstance(self.makers[root], GmAllocOp)
-                    and end > start
-                    and not first <= start <= end <= behind
-                ):
-                    what = f"{{first}} leaves the frame of {{second}}, bytes {first}..{behind - 1}"
-                    where = Bytes("gm", start, end)
-                    self.findings.append(Finding("device-bounds", what, self.makers[root], self.func, where))
+                self.findings.append(Finding("misaligned", what, made, bytes=where))
+            if frame is None or not isinstance(made, GmAllocOp) or is_empty((start, end)):
+                continue
+            if not (never_above(frame[0], start) and never_above(end, frame[1])):
+                what = f"{{first}} leaves the frame of {{second}}, bytes {frame[0]}..{frame[1] - 1}"
+                self.findings.append(Finding("device-bounds", what, made, self.func, where))
 
     def _neighbours(self) -> None:
         """Pairs of tensors that share bytes."""
-        live: list[tuple[int, SSAValue, list[SSAValue]]] = []
-        for start, end, root in sorted(
-            ((s, e, r) for r, (s, e) in self.ranges.items() if e > s), key=lambda t: t[:2]
-        ):
-            live = [entry for entry in live if entry[0] > start]
-            mine = [other for _, other, _ in live]
-            for _, _, its in live:
-                its.append(root)
-            self.neighbours[root] = mine
-            live.append((end, root, mine))
+        for one, other in meeting([(s, e, root) for root, (s, e) in self.ranges.items()]):
+            self.neighbours.setdefault(one, []).append(other)
+            self.neighbours.setdefault(other, []).append(one)
 
     def _overlap(self, a: SSAValue, b: SSAValue) -> bool:
-        (s, e), (t, f) = self.ranges.get(a, (0, 0)), self.ranges.get(b, (0, 0))
-        return max(s, t) < min(e, f)
+        return may_meet(self.ranges.get(a, (0, 0)), self.ranges.get(b, (0, 0)))
 
     def _shared(self, a: SSAValue, b: SSAValue) -> Bytes:
-        (s, e), (t, f) = self.ranges[a], self.ranges[b]
-        return Bytes("gm", max(s, t), min(e, f))
+        return Bytes("gm", *common(self.ranges[a], self.ranges[b]))
 
     # -- contents ------------------------------------------------------------------------------------------
 
@@ -361,10 +352,10 @@ class HostFunctionCheck(HostVisitor[None]):
             if any(self.roots[value] is self.roots[v] for v in others):
                 what = "{first} gives a function one tensor twice, to write and to use"
                 self.findings.append(Finding("device-overlap", what, op))
-        start, end = self.frames[name]
+        frame = self.frames[name]
         used = {self.roots[v] for v in op.operands}
         for root, (low, high) in self.ranges.items():
-            if low < end and start < high:
+            if may_meet(frame, (low, high)):
                 if root in used:
                     what = "{first} gives a function a tensor in the memory that it works in"
                     self.findings.append(Finding("device-overlap", what, op, bytes=Bytes("gm", low, high)))
@@ -391,9 +382,11 @@ class HostFunctionCheck(HostVisitor[None]):
         return True
 
     def loop(self, op: LoopOp) -> None:
-        known = None if op.trip_count is None else integer(op.trip_count)
-        before = dict(self.states)
-        for _ in range(2 if known is None else min(known, 2)):
+        least, most = rounds(op)
+        ends: list[dict[SSAValue, Contents]] = []
+        for number in range(most):
+            if number >= least:  # it may also end before this round
+                ends.append(dict(self.states))
             for region in op.regions:
                 block = region.block
                 for arg, value in zip(op.state_args(block), op.state, strict=False):
@@ -403,8 +396,8 @@ class HostFunctionCheck(HostVisitor[None]):
                     for value, target in zip(last.operands, op.state, strict=False):
                         if self.roots[value] is not self.roots[target]:
                             self._write(target, last)
-        if known is None:  # it may also end before its first iteration
-            self._join([before, self.states])
+        if ends:
+            self._join([*ends, self.states])
 
     def branch(self, op: BranchOp) -> None:
         before = dict(self.states)
@@ -427,6 +420,15 @@ class HostFunctionCheck(HostVisitor[None]):
         self.states = found
 
 
+def rounds(op: LoopOp) -> tuple[int, int]:
+    """The fewest and the most rounds of a loop that are walked: two stand for more."""
+    if op.trip_count is None:
+        return 0, 2
+    count = integer(op.trip_count)
+    least = sum(never_above(n, count) for n in (1, 2))
+    return least, 2 if is_open(count) else least
+
+
 def called_function(op: CallOp) -> FuncOp | None:
     """The function that a call runs."""
     module = op.parent_op()
@@ -441,26 +443,29 @@ def called_function(op: CallOp) -> FuncOp | None:
 def constants_apart(functions: Sequence[FuncOp]) -> list[Finding]:
     """Constants of functions that work in one arena lie over no argument and no other tensor: they must be there still
     when the program runs again."""
-    ranges: list[tuple[int, int, Operation, bool]] = []
+    ranges: list[tuple[int, int, _Held]] = []
     for func in functions:
-        addresses = func.attributes.get("npu.addresses")
-        if isinstance(addresses, DenseArrayBase):
-            given = zip(to_ints(addresses), func.body.block.args, strict=False)
-            ranges += [(at, at + gm(arg).bytes, func, False) for at, arg in given]
+        for at, arg in zip(addresses_of(func) or (), func.body.block.args, strict=False):
+            ranges.append((at, at + gm(arg).bytes, _Held((at, at + gm(arg).bytes), func, False)))
         for op in func.walk():
             if isinstance(op, DeviceTensorOp) and op.address is not None:
                 first = integer(op.address)
-                ranges.append((first, first + gm(op.result).bytes, op, isinstance(op, GmConstantOp)))
+                range_ = (first, first + gm(op.result).bytes)
+                ranges.append((*range_, _Held(range_, op, isinstance(op, GmConstantOp))))
     found = []
-    live: list[tuple[int, Operation, bool]] = []
-    for start, end, op, fixed in sorted((r for r in ranges if r[1] > r[0]), key=lambda r: r[:2]):
-        live = [entry for entry in live if entry[0] > start]
-        for until, other, other_fixed in live:
-            if fixed or other_fixed:
-                first, second = (op, other) if fixed else (other, op)
-                where = Bytes("gm", start, min(end, until))
-                found.append(
-                    Finding("device-overlap", "{first} shares bytes with {second}", first, second, where)
-                )
-        live.append((end, op, fixed))
+    for one, other in meeting(ranges):
+        if one.fixed or other.fixed:
+            first, second = (other, one) if other.fixed else (one, other)
+            where = Bytes("gm", *common(one.range, other.range))
+            found.append(
+                Finding("device-overlap", "{first} shares bytes with {second}", first.op, second.op, where)
+            )
     return found
+
+
+class _Held(NamedTuple):
+    """A tensor of device memory: where it is, what made it, and whether it must stay there."""
+
+    range: ByteRange
+    op: Operation
+    fixed: bool

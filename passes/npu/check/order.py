@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from ....dialects.base import integer, text, to_ints
+from ....dialects.base import integer, text
 from ....dialects.npu import GmType, ViewOp, gm
 from ....dialects.npu.host_program import DeviceTensorOp, HostVisitor
+from ....dialects.npu.places import addresses_of, frame_of
 from ....dialects.npu.streams import COMPUTE, PROGRAM, QUEUES, Command
 from ....dialects.npu.structure import (
     BranchOp,
@@ -34,6 +34,7 @@ from ....dialects.npu.structure import (
     WaitEventOp,
 )
 from ...calls import calls_of
+from .ranges import around, meeting, never_above
 
 Clock = tuple[int, ...]
 """For each of QUEUES, how many of its commands are over."""
@@ -76,13 +77,11 @@ class TensorPlaces:
     def __init__(self, func: FuncOp, frames: Mapping[str, tuple[int, int]]) -> None:
         self.roots: dict[SSAValue, SSAValue] = {}
         ranges: list[tuple[int, int, Place]] = []
-        self.called = "npu.frame" in func.attributes
+        self.called = frame_of(func) is not None
         block = func.body.block
         self.roots.update((a, a) for a in block.args)
-        addresses = func.attributes.get("npu.addresses")
-        if isinstance(addresses, DenseArrayBase):
-            for arg, start in zip(block.args, to_ints(addresses), strict=False):
-                ranges.append((start, start + gm(arg).bytes, arg))
+        for arg, start in zip(block.args, addresses_of(func) or (), strict=False):
+            ranges.append((start, start + gm(arg).bytes, arg))
         called: set[str] = set()
         for op in func.walk():
             if isinstance(op, ViewOp):
@@ -102,13 +101,9 @@ class TensorPlaces:
         self.all: list[Place] = [*dict.fromkeys(self.roots.values()), *sorted(called)]
         self.ranges: dict[Place, tuple[int, int]] = {p: (s, e) for s, e, p in ranges}
         self.neighbours: dict[Place, list[Place]] = {}
-        live: list[tuple[int, Place]] = []
-        for start, end, place in sorted((r for r in ranges if r[1] > r[0]), key=lambda r: r[:2]):
-            live = [(e, p) for e, p in live if e > start]
-            for _, other in live:
-                self.neighbours.setdefault(place, []).append(other)
-                self.neighbours.setdefault(other, []).append(place)
-            live.append((end, place))
+        for one, other in meeting(ranges):
+            self.neighbours.setdefault(other, []).append(one)
+            self.neighbours.setdefault(one, []).append(other)
 
     def places(self, values: Iterable[SSAValue]) -> list[Place]:
         """The tensors behind device values, and values of the host themselves."""
@@ -305,7 +300,7 @@ class StreamOrder(HostVisitor[None]):
 
     def loop(self, op: LoopOp) -> None:
         self._use(THREAD, op, op.at_issue(), ())
-        if op.trip_count is not None and integer(op.trip_count) > 0:
+        if op.trip_count is not None and never_above(1, integer(op.trip_count)):
             for _ in range(2):
                 self.block(op.body.block)
             return
@@ -367,12 +362,8 @@ def frames_of(callers_first: Sequence[FuncOp]) -> dict[str, tuple[int, int]]:
     """For each function that is called, the bytes that it and what it calls work in."""
     found: dict[str, tuple[int, int]] = {}
     for func in reversed(callers_first):
-        frame = func.attributes.get("npu.frame")
-        if isinstance(frame, DenseArrayBase):
-            start, end = to_ints(frame)
-            inner = [found[name] for name in calls_of(func) if name in found]
-            found[text(func.sym_name)] = (
-                min([start, *(s for s, _ in inner)]),
-                max([end, *(e for _, e in inner)]),
-            )
+        frame = frame_of(func)
+        if frame is not None:
+            parts = [frame, *(found[name] for name in calls_of(func) if name in found)]
+            found[text(func.sym_name)] = around(parts)
     return found
