@@ -71,7 +71,8 @@ class Grouper(Dependencies):
         """Adds an elementwise op to the best group its operands come from, or starts one."""
         values = [v for v in op.operands if not self.of(v).splat]
         groups = [] if self._reloads(op) else self.candidates(values)
-        groups.sort(key=lambda g: (-size(g.domain), g.kind == "vector", -g.number))
+        with choosing():
+            groups.sort(key=lambda g: (-size(g.domain), g.kind == "vector", -g.number))
         for group in groups:
             axes = self.place(group, op)
             if axes is None or not self._fits(group, op):
@@ -82,14 +83,14 @@ class Grouper(Dependencies):
                 theirs = self.place(other, op)
                 if theirs == axes and self.merge(group, other):
                     continue
-                if size(other.domain) * ABSORB_RATIO <= size(group.domain):
+                if _much_smaller(other, group):
                     self._absorb(group, other, op, axes)
             self._join(group, op, axes)
             return
         group = self.new_group("vector", shape_of(op.results[0]))
         identity = tuple(range(len(group.domain)))
         for small in groups:
-            if size(small.domain) * ABSORB_RATIO <= size(group.domain):
+            if _much_smaller(small, group):
                 self._absorb(group, small, op, identity)
         self._join(group, op, identity)
 
@@ -380,6 +381,12 @@ class Grouper(Dependencies):
         if axes is None or any(self._matches(group, v, a, axes) is False for v, a in found.items()):
             return None
         return axes
+
+
+@choosing()
+def _much_smaller(group: Group, consumer: Group) -> bool:
+    """Whether it is better to compute a group again in its consumer than to store and load it."""
+    return size(group.domain) * ABSORB_RATIO <= size(consumer.domain)
 
 
 def _stores(op: GraphOp) -> bool:
