@@ -308,6 +308,13 @@ def _holds(left: Size, compare: str, right: Size) -> bool:
     return holds
 
 
+def certain(left: int, compare: str, right: int) -> bool:
+    """Whether a comparison holds for all sizes within their bounds. Nothing is assumed: False says that it does not,
+    or that it is not known to. compare: "==", "!=", "<", "<=", ">" or ">="."""
+    difference = size_of(left) - size_of(right)
+    return settled(difference, "==") is False if compare == "!=" else settled(difference, compare) is True
+
+
 def settled(difference: Size, compare: str) -> bool | None:
     """Whether a difference compares with 0 in the same way for all sizes within their bounds; None where it does not,
     or it is not known to."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -23,7 +23,7 @@ from ..dialects.dtypes import dtype_name, element_type, numpy_dtype, shape_in, t
 from ..dialects.graph import ConcatOp, ReshapeOp
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.interface import shape_of
-from ..dialects.open_sizes import OpenSize, any_open, is_open, size_of
+from ..dialects.open_sizes import OpenSize, any_open, certain, is_open, size_of
 from ..dialects.sizes import Size, maximum, minimum
 from ..machine import Machine
 from . import bindings
@@ -147,7 +147,7 @@ class OpenWalk(Walk):
     def _assert(self, op: Op) -> None:
         """What must hold of sizes holds for the example, and is assumed. Raises NotOpen where it does not."""
         held = self.numbers.get(op.operands[0])
-        if held is None or held.item() is not True:
+        if held is None or not held.item():
             raise NotOpen(f"{self.named()} does not hold for all sizes")
 
     def _take(self, name: str, op: Op) -> None:
@@ -269,6 +269,11 @@ class OpenWalk(Walk):
             self._extras[key] = self._main.insert_arg(kind, len(self._main.args))
         return self._extras[key]
 
+    def scalar(self, value: float | bool, element: Attribute) -> SSAValue:
+        if is_open(value):
+            return self._scalar(cast("int", value), tensor([], element))
+        return super().scalar(value, element)
+
     def number(self, value: SSAValue) -> float | int | bool | None:
         found = next((size for (size, _), extra in self._extras.items() if extra is value), None)
         return super().number(value) if found is None else OpenSize.of(found)
@@ -358,13 +363,70 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
+class Question:
+    """Whether two sizes compare so: what they do not settle is assumed where the answer is needed, and not before."""
+
+    def __init__(self, direction: str, left: int, right: int) -> None:
+        self.asked = direction, left, right
+
+    def __bool__(self) -> bool:
+        direction, left, right = self.asked
+        return bool(_COMPARE[direction](left, right))
+
+
+_SIGNS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
+_OPPOSITE = {"EQ": "NE", "NE": "EQ", "LT": "GE", "GE": "LT", "GT": "LE", "LE": "GT"}
+
+
+def _question(direction: str, left: int, right: int) -> bool | Question:
+    if not (is_open(left) or is_open(right)):
+        return bool(_COMPARE[direction](left, right))
+    if certain(left, _SIGNS[direction], right):
+        return True
+    if certain(left, _SIGNS[_OPPOSITE[direction]], right):
+        return False
+    return Question(direction, left, right)
+
+
+def _is_answer(value: object) -> bool:
+    return isinstance(value, bool | Question)
+
+
+def _both(a: Any, b: Any) -> Any:
+    """The conjunction; what one side settles is not asked of the other."""
+    if not _is_answer(a):
+        return int(a) & int(b)
+    if a is False or b is False:
+        return False
+    return bool(a) and bool(b)
+
+
+def _either(a: Any, b: Any) -> Any:
+    if not _is_answer(a):
+        return int(a) | int(b)
+    if a is True or b is True:
+        return True
+    return bool(a) or bool(b)
+
+
 def _compared(op: Op, a: Numbers, b: Numbers) -> Numbers:
-    compare = _COMPARE[bindings.direction(op)]
-    return np.frompyfunc(lambda x, y: bool(compare(x, y)), 2, 1)(a, b)
+    direction = bindings.direction(op)
+    return np.frompyfunc(lambda x, y: _compared_one(direction, x, y), 2, 1)(a, b)
+
+
+def _compared_one(direction: str, a: Any, b: Any) -> bool | Question:
+    if _is_answer(a) or _is_answer(b):
+        return bool(_COMPARE[direction](bool(a), bool(b)))
+    return _question(direction, a, b)
+
+
+def _one_of(which: Any, a: Any, b: Any) -> Any:
+    same = type(a) is type(b) and (size_of(a) == size_of(b) if is_open(a) else a == b)
+    return a if same or which else b
 
 
 def _selected(op: Op, which: Numbers, a: Numbers, b: Numbers) -> Numbers:
-    return np.frompyfunc(lambda p, x, y: x if p else y, 3, 1)(which, a, b)
+    return np.frompyfunc(_one_of, 3, 1)(which, a, b)
 
 
 def _converted(op: Op, numbers: Numbers) -> Numbers | None:
@@ -372,8 +434,8 @@ def _converted(op: Op, numbers: Numbers) -> Numbers | None:
     if parts is None or parts[1].lstrip("u") not in _INTEGERS:
         return None
     if parts[1] == "i1":
-        return np.frompyfunc(bool, 1, 1)(numbers)
-    return np.frompyfunc(lambda n: int(n) if isinstance(n, bool) else n, 1, 1)(numbers)
+        return np.frompyfunc(lambda n: n if _is_answer(n) else _question("NE", n, 0), 1, 1)(numbers)
+    return np.frompyfunc(lambda n: int(bool(n)) if _is_answer(n) else n, 1, 1)(numbers)
 
 
 def _reshaped(op: Op, numbers: Numbers) -> Numbers | None:
@@ -401,9 +463,9 @@ def _spread(op: Op, numbers: Numbers) -> Numbers | None:
 
 
 _ON_SIZES: dict[str, Callable[..., Numbers | None]] = {
-    "stablehlo.add": _each(lambda a, b: a or b if isinstance(a, bool) else a + b),
+    "stablehlo.add": _each(lambda a, b: _either(a, b) if _is_answer(a) else a + b),
     "stablehlo.subtract": _each(lambda a, b: a - b),
-    "stablehlo.multiply": _each(lambda a, b: a and b if isinstance(a, bool) else a * b),
+    "stablehlo.multiply": _each(lambda a, b: _both(a, b) if _is_answer(a) else a * b),
     "stablehlo.divide": _each(_divided),
     "stablehlo.remainder": _each(_remainder),
     "stablehlo.maximum": _each(_extreme(maximum, max)),
@@ -411,9 +473,9 @@ _ON_SIZES: dict[str, Callable[..., Numbers | None]] = {
     "stablehlo.negate": _each(lambda a: -a),
     "stablehlo.abs": _each(lambda a: a if a >= 0 else -a),
     "stablehlo.sign": _each(_sign),
-    "stablehlo.and": _each(lambda a, b: a and b if isinstance(a, bool) else int(a) & int(b)),
-    "stablehlo.or": _each(lambda a, b: a or b if isinstance(a, bool) else int(a) | int(b)),
-    "stablehlo.not": _each(lambda a: not a if isinstance(a, bool) else ~int(a)),
+    "stablehlo.and": _each(_both),
+    "stablehlo.or": _each(_either),
+    "stablehlo.not": _each(lambda a: not a if _is_answer(a) else ~int(a)),
     "stablehlo.compare": _compared,
     "stablehlo.select": _selected,
     "stablehlo.convert": _converted,

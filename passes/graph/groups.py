@@ -23,7 +23,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
-from ...dialects.open_sizes import choosing, example
+from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
@@ -71,7 +71,8 @@ class Grouper(Dependencies):
         """Adds an elementwise op to the best group its operands come from, or starts one."""
         values = [v for v in op.operands if not self.of(v).splat]
         groups = [] if self._reloads(op) else self.candidates(values)
-        groups.sort(key=lambda g: (-example(size(g.domain)), g.kind == "vector", -g.number))
+        with choosing():
+            groups.sort(key=lambda g: (-size(g.domain), g.kind == "vector", -g.number))
         for group in groups:
             axes = self.place(group, op)
             if axes is None or not self._fits(group, op):
@@ -82,14 +83,14 @@ class Grouper(Dependencies):
                 theirs = self.place(other, op)
                 if theirs == axes and self.merge(group, other):
                     continue
-                if _is_small(other, group):
+                if _much_smaller(other, group):
                     self._absorb(group, other, op, axes)
             self._join(group, op, axes)
             return
         group = self.new_group("vector", shape_of(op.results[0]))
         identity = tuple(range(len(group.domain)))
         for small in groups:
-            if _is_small(small, group):
+            if _much_smaller(small, group):
                 self._absorb(group, small, op, identity)
         self._join(group, op, identity)
 
@@ -382,9 +383,10 @@ class Grouper(Dependencies):
         return axes
 
 
-def _is_small(one: Group, other: Group) -> bool:
-    """Whether it pays to compute a group again wherever it is used, in another one. Any answer is right."""
-    return example(size(one.domain)) * ABSORB_RATIO <= example(size(other.domain))
+@choosing()
+def _much_smaller(group: Group, consumer: Group) -> bool:
+    """Whether it is better to compute a group again in its consumer than to store and load it."""
+    return size(group.domain) * ABSORB_RATIO <= size(consumer.domain)
 
 
 def _stores(op: GraphOp) -> bool:

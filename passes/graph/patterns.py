@@ -65,6 +65,7 @@ _OURS = (
     "empty:FoldEmptyContract",
     "empty:FoldEmptyPad",
     "empty:FoldEmptyUpdate",
+    "empty:FoldEmptyConcat",
     "movement:SimplifyBroadcasts",
     "movement:DropIdentityBroadcast",
     "movement:PadAsUpdate",

@@ -165,13 +165,31 @@ def test_ranges_lie_between_powers_of_two_and_within_bounds() -> None:
 
 
 def test_sizes_that_break_an_assumption_are_compiled_for_themselves() -> None:
-    program = compiled(lambda x: jnp.concatenate([x, x * 2]), ["b, 30"])
-    assert isinstance(program.at(b=64), SizedProgram)  # its example
-    assert type(program.at(b=50)) is tw.Program
+    text = """func.func @main(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+      %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x8xf32>) -> tensor<i32>
+      %fifty = stablehlo.constant dense<50> : tensor<i32>
+      %two = stablehlo.constant dense<2> : tensor<i32>
+      %three = stablehlo.constant dense<3> : tensor<i32>
+      %many = stablehlo.compare GE, %n, %fifty : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      %times = stablehlo.select %many, %two, %three : tensor<i1>, tensor<i32>
+      %factor = stablehlo.convert %times : (tensor<i32>) -> tensor<f32>
+      %shape = stablehlo.constant dense<8> : tensor<1xi32>
+      %one = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+      %dims = stablehlo.concatenate %one, %shape, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+      %f = stablehlo.dynamic_broadcast_in_dim %factor, %dims, dims = []
+        : (tensor<f32>, tensor<2xi32>) -> tensor<?x8xf32>
+      %r = stablehlo.multiply %x, %f : tensor<?x8xf32>
+      return %r : tensor<?x8xf32>
+    }"""
+    program = tw.compile(text)
+    assert isinstance(program, tw.DynamicProgram)
+    for rows, factor in ((64, 2), (50, 2), (49, 3)):
+        x = np.random.default_rng(0).standard_normal((rows, 8), np.float32)
+        np.testing.assert_array_equal(program(x), x * factor)
+        assert isinstance(program.at(arg0_0=rows), SizedProgram) == (factor == 2)
     (version,) = program.ranges.values()
     assert not isinstance(version, NoTemplate)
-    assert not version.template.holds({"b": 50}) and version.template.holds({"b": 64})
-    assert version.template.constraints
+    assert [str(c) for c in version.template.constraints] == ["arg0_0 >= 50"]
 
 
 def test_programs_for_one_size_only_say_why() -> None:

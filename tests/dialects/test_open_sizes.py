@@ -22,6 +22,7 @@ from tilewright.dialects.open_sizes import (
     OpenSize,
     Undecided,
     assuming,
+    certain,
     choosing,
     decode,
     encode,
@@ -170,3 +171,27 @@ def test_expressions_have_open_coefficients() -> None:
         assert unpack(stored, [0, 1]) == (place,)
     assert not assumed.made
     assert evaluate((place.evaluate([2, 5])).size, {"b": 8, "s": 100}) == 169
+
+
+@given(terms, terms, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), sizes)
+def test_what_is_certain_holds_for_all_sizes(left: Any, right: Any, compare: str, at: dict[str, int]) -> None:
+    if divides(left, at) or divides(right, at):
+        return
+    try:
+        with assuming(at):
+            open_left, open_right = computed(left, None), computed(right, None)
+    except ValueError:
+        return
+    if certain(open_left, compare, open_right):
+        assert COMPARE[compare](computed(left, at), computed(right, at))
+
+
+COMPARE = dict(zip(["==", "!=", "<", "<=", ">", ">="], COMPARISONS, strict=True))
+
+
+def test_certain_assumes_nothing() -> None:
+    with assuming({"b": 64, "s": 128}) as assumed:
+        assert not certain(b, "==", 64) and not certain(b, "!=", 64) and not certain(s % 2, "==", 0)
+        assert certain(b, "<=", 64) and certain(b * 4 % 4, "==", 0) and certain(b, "!=", 1)
+        assert certain(b - b // 2 * 2, "<=", 1) and certain(b - b // 2 * 2, ">=", 0)
+        assert not assumed.made
