@@ -243,7 +243,8 @@ class OpenWalk(Walk):
         parts = bindings.tensor_parts(kind)
         assert parts is not None
         if not any_open(list(numbers.reshape(-1))):
-            return self.constant(Literal.of(np.array(numbers.tolist(), numpy_dtype(parts[1]))))
+            data = np.array(numbers.reshape(-1).tolist(), numpy_dtype(parts[1]))
+            return self.constant(Literal.of(data.reshape(numbers.shape)))
         if numbers.shape:
             return self._stacked(numbers, kind)
         return self._scalar(numbers.item(), tensor([], self._element(kind)))
@@ -294,10 +295,14 @@ class OpenWalk(Walk):
         compute = _ON_SIZES.get(name)
         if compute is None or not op.operands or not all(v in self.numbers for v in op.operands):
             return False
-        made = compute(op, *(self.numbers[v] for v in op.operands))
-        if made is None:
+        try:
+            made = compute(op, *(self.numbers[v] for v in op.operands))
+        except ZeroDivisionError:  # data: a machine's division gives something
             return False
-        self.numbers[op.results[0]] = np.asarray(made, object)
+        wrapped = None if made is None else _wrapped(np.asarray(made, object), op.results[0].type)
+        if wrapped is None:
+            return False
+        self.numbers[op.results[0]] = wrapped
         return True
 
     def _constant_sizes(self, op: Op) -> bool:
@@ -324,6 +329,22 @@ def _may_be_sizes(kind: Any) -> bool:
 
 
 _INTEGERS = ("i1", "i8", "i16", "i32", "i64")
+_SIZE_BITS = 32
+"""The narrowest integers that sizes are: one that is converted to fewer bits is data."""
+
+
+def _wrapped(numbers: Numbers, kind: Any) -> Numbers | None:
+    """Numbers as integers of an element type keep them; None where one is a size that may not fit."""
+    parts = bindings.tensor_parts(kind)
+    assert parts is not None
+    bits, signed = int(parts[1].lstrip("ui")), not parts[1].startswith("u")
+    if bits == 1:
+        return numbers
+    if bits < _SIZE_BITS and any_open(list(numbers.reshape(-1))):
+        return None
+    low = 1 << (bits - 1) if signed else 0
+    kept = np.frompyfunc(lambda n: n if is_open(n) else (int(n) + low) % (1 << bits) - low, 1, 1)(numbers)
+    return np.asarray(kept, object)
 
 
 def _each(function: Callable[..., Any]) -> Callable[..., Numbers]:

@@ -34,13 +34,15 @@ from ...dialects.npu import (
     Pipe,
     SetCrossOp,
     SetFlagOp,
+    SizeOp,
     SyncOp,
     ViewOp,
     WaitCrossOp,
     WaitFlagOp,
 )
 from ...dialects.npu.structure import KernelOp, SectionOp
-from ...dialects.open_sizes import choosing
+from ...dialects.open_sizes import assuming, choosing, example_sizes, size_of, value_at
+from ...dialects.sizes import Sizes, symbols_of
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError
@@ -58,13 +60,48 @@ class NpuSynchronizePass(TargetPass):
     name = "npu-synchronize"
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        with choosing():  # flags are those for the example; npu-check sees whether they do for other sizes
-            for kernel in module.ops:
-                if isinstance(kernel, KernelOp):
-                    model = CheckedKernel(kernel)
-                    for number in range(len(model.sections)):
-                        model = synchronize_section(model, number, machine.flags)
-                    synchronize_cores(kernel)
+        for kernel in module.ops:
+            if not isinstance(kernel, KernelOp):
+                continue
+            # flags are those for one size; npu-check sees whether they do for others
+            with assuming(long_running(kernel)), choosing():
+                model = CheckedKernel(kernel)
+                for number in range(len(model.sections)):
+                    model = synchronize_section(model, number, machine.flags)
+                synchronize_cores(kernel)
+
+
+STEADY = 8
+"""Iterations that a loop of an open number of them is looked at for, at least: it may run for many."""
+
+_DOUBLINGS = 10
+_MOST_WALLS = 32
+"""Rounds of barriers in one section, each for pairs of pipes that still lack events."""
+
+
+class _Longer(dict[str, int]):
+    """Sizes that are larger than those of an example."""
+
+    def __init__(self, example: Sizes) -> None:
+        super().__init__()
+        self.example = example
+
+    def __missing__(self, name: str) -> int:
+        return self.example[name]
+
+
+def long_running(kernel: KernelOp) -> Sizes:
+    """Sizes at which each loop of an open number of iterations has several, where there are such: those of the example,
+    some of them doubled until it has. What counts the iterations of several loops (the slot of a buffer) goes with
+    them."""
+    sizes = _Longer(example_sizes())
+    numbers = [op.number for op in kernel.walk() if isinstance(op, SizeOp)]
+    for _ in range(_DOUBLINGS):
+        short = {s.name for n in numbers if value_at(n, sizes) < STEADY for s in symbols_of(size_of(n))}
+        if not short:
+            break
+        sizes.update({name: 2 * sizes[name] for name in short})
+    return sizes
 
 
 def _ancestors(op: Operation, top: Block) -> list[Block]:
@@ -102,6 +139,7 @@ def synchronize_section(model: CheckedKernel, number: int, events: int) -> Check
         return model
     turns: set[frozenset[Pipe]] = set()
     gathered: set[Pair] = set()
+    walls = 0
     while True:
         homes = plan_flags(section, turns)
         flags = needed_flags([f for h in homes.values() for f in h.flags], homes, model, section)
@@ -123,6 +161,9 @@ def synchronize_section(model: CheckedKernel, number: int, events: int) -> Check
             if not short <= turns:
                 turns |= short
                 continue
+            walls += 1
+            if walls > _MOST_WALLS:
+                raise PassError(f"{describe(section.op)} cannot be ordered by flags and barriers")
             wall_off(homes.values(), [f for f in flags if frozenset(f.pair) in short])
         model = CheckedKernel(model.op)
         section = model.sections[number]

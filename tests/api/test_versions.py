@@ -89,6 +89,26 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[Sizes], bool]] = {
     "which is the largest": (lambda x: jnp.argmin(x, 1), ["b, s"], [{"b": 6, "s": 50}], True),
     "a product over an open axis": (lambda x, y: x.T @ y, ["b, 20", "b, 12"], [{"b": 40}, {"b": 37}], True),
     "attention of open length": (attention, ["b, s, 16", "16, 48"], [{"b": 2, "s": 20}, {"b": 3, "s": 33}], True),
+    "numbers that wrap around": (
+        lambda x: x * jax.lax.integer_pow(jax.lax.optimization_barrier(jnp.int8(45)), 2) + x.shape[0],
+        [("b, 5", "int8")],
+        [{"b": 100}],
+        True,
+    ),
+    "rounds that are none": (
+        lambda x: jax.lax.scan(lambda c, _: (c, c), x, None, length=0)[1],
+        ["b, s"],
+        [{"b": 16, "s": 1}],
+        True,
+    ),
+    "windows of integers": (
+        lambda x, w: jax.lax.conv_general_dilated(
+            x, w, (1, 2), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=2
+        ),
+        [("b, b, 7, 16", "int32"), ("2, 3, 8, 2", "int32")],
+        [{"b": 6}],
+        True,
+    ),
     "a sort": (lambda x: jnp.sort(x, 1), ["b, s"], [{"b": 3, "s": 20}], False),
     "what the host does": (lambda x: jnp.linalg.cholesky(x @ x.T + 9 * jnp.eye(5)), ["5, b"], [{"b": 7}], False),
 }
@@ -104,7 +124,7 @@ def arguments(specs: Sequence[Any], sizes: Sizes | None = None) -> list[Any]:
             made.append(jax.ShapeDtypeStruct(export.symbolic_shape(text, scope=scope), dtype))
             continue
         shape = [sizes.get(n.strip()) or int(n) for n in text.split(",")]
-        array = rng.integers(0, 50, shape) if dtype == "int32" else rng.standard_normal(shape)
+        array = rng.integers(0, 50, shape) if dtype.startswith("int") else rng.standard_normal(shape)
         made.append(array.astype(dtype))
     return made
 
@@ -122,7 +142,8 @@ def check(program: tw.DynamicProgram, fn: Callable[..., Any], args: Sequence[Any
     flat = version.flatten(args)
     got, other = (np.asarray(version.executable(memory)(*flat)[0]) for memory in ("typed", "bytes"))
     assert got.tobytes() == other.tobytes()
-    np.testing.assert_allclose(got.astype(np.float64), want, rtol=bound, atol=bound * max(1, np.abs(want).max()))
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=bound, atol=bound * max(1, np.abs(want).max(initial=0)))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -22,7 +22,7 @@ from ....dialects import npu as ops
 from ....dialects.affine import Expr
 from ....dialects.base import FormattedOp, describe, integer, text, to_ints, unpack_over
 from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, structure
-from ....dialects.open_sizes import example
+from ....dialects.open_sizes import any_open, example
 from ...errors import PassError
 from .affine import TouchedBox
 
@@ -114,7 +114,7 @@ class CheckedKernel:
     def __init__(self, op: structure.KernelOp) -> None:
         self.op = op
         self.name = text(op.sym_name)
-        self.grid = to_ints(op.grid)
+        self.grid = tuple(map(example, to_ints(op.grid)))
         self.counts: list[int] = [*self.grid, 1]
         """How many values each variable takes; the unit's is set per section."""
         self.unit = len(self.grid)
@@ -210,7 +210,7 @@ class CheckedKernel:
         if found is None:
             self._kept.append(attr)  # so that its id stays its own
             known = [self.value(v, op) for v in indices]
-            found = self._rows[key] = unpack_over(attr, known)
+            found = self._rows[key] = tuple(map(_of_example, unpack_over(attr, known)))
         return found
 
     def value(self, index: SSAValue, op: Operation) -> Expr[int]:
@@ -225,13 +225,17 @@ class CheckedKernel:
             if isinstance(op.value, IntegerAttr):
                 self.values[op.result] = Expr(op.value.value.data)
         elif isinstance(op, ops.SizeOp):
-            self.values[op.result] = Expr(max(example(op.number), STEADY))
+            self.values[op.result] = Expr(example(op.number))
         elif isinstance(op, ops.ViewOp):
             self.tensors[op.result] = self.tensors[op.source]
 
 
-STEADY = 8
-"""Iterations that a loop of an open number of them is looked at for, at least: it may run for many."""
+def _of_example(expr: Expr[int]) -> Expr[int]:
+    """An expression with the example's numbers for open ones."""
+    numbers = (expr.constant, *(c for _, c in expr.terms))
+    if not any_open(numbers):
+        return expr
+    return Expr(example(expr.constant), {v: example(c) for v, c in expr.terms})
 
 
 class _SectionBuilder:
