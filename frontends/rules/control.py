@@ -59,6 +59,8 @@ def _function(name: str, walk: Walk, op: Op, args: Values, types: Types) -> Resu
 
 
 def _composite(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    if bindings.sets_size(op):
+        return [walk.extents.mark(args[0], args[1], bindings.bounded_dimension(op))]
     made = _function(bindings.string(op, "name"), walk, op, args, types)
     return walk.call(bindings.string(op, "decomposition"), args) if made is None else made
 

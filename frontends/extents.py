@@ -1,0 +1,210 @@
+"""Values of which only the first elements along some dimensions count: their extents, while a program is converted.
+
+At the graph level such a value has the shape of its bounds, and each bounded dimension an i32 number beside it, its
+extent. Each op that takes such a value says what it makes of the dimension (`GraphOp.along`); where it needs something
+of the elements behind the extent, they are replaced before it. What says nothing of a dimension is refused, unless
+rules/bounded.py rewrites it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from ..dialects.dtypes import dtype_name, element_type, tensor
+from ..dialects.elementwise import identity
+from ..dialects.graph import GraphOp, IotaOp, ReshapeOp
+from ..dialects.graph.extents import FULL, Along, set_extents
+from ..dialects.graph.interface import element_of, shape_of
+from ..dialects.quantized import quantized
+from .errors import FrontendError
+
+if TYPE_CHECKING:
+    from .walk import Walk
+
+I32, I1 = element_type("i32"), element_type("i1")
+
+Dims = dict[int, SSAValue]
+"""Extents by dimension."""
+
+
+class Rewrite(Protocol):
+    """Makes an op right for a bounded dimension d of operand i, whose extent is given, and says what becomes of it;
+    None where it cannot."""
+
+    def __call__(self, extents: Extents, op: GraphOp, i: int, d: int, extent: SSAValue) -> Along | None: ...
+
+
+class Extents:
+    """The extents of the values of one conversion."""
+
+    def __init__(self, walk: Walk, rewrites: Mapping[type[GraphOp], Rewrite] | None = None) -> None:
+        self.walk = walk
+        self._rewrites = rewrites or {}
+        self._known: dict[SSAValue, Dims] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def of(self, value: SSAValue) -> Dims:
+        """The extents of a value's bounded dimensions."""
+        return self._known.get(value, {})
+
+    # -- marking -------------------------------------------------------------------------------------------
+
+    def mark(self, x: SSAValue, n: SSAValue, dim: int) -> SSAValue:
+        """x, of which the first n elements along `dim` count; n is an integer of rank 0. Raises FrontendError."""
+        shape = shape_of(x)
+        if not 0 <= dim < len(shape):
+            raise FrontendError(
+                f"{self.walk.named()} marks dimension {dim} of a tensor of rank {len(shape)}: give one that it has"
+            )
+        if shape_of(n):
+            raise FrontendError(
+                f"{self.walk.named()} marks a size of shape {list(shape_of(n))}, which must be one number; under "
+                "jax.vmap each example would have a size of its own: mark the result outside of it"
+            )
+        before = self.of(x)
+        (made,) = self.walk.emit(ReshapeOp, [x], [x.type])
+        self._known[made] = {**before, dim: self.clamped(self._as_i32(n), shape[dim])}
+        return made
+
+    def size(self, x: SSAValue, dim: int) -> SSAValue:
+        """How many elements of x count along a dimension: an i32 number."""
+        found = self.of(x).get(dim)
+        return self.number(shape_of(x)[dim]) if found is None else found
+
+    def behind(self, results: Sequence[SSAValue]) -> list[SSAValue]:
+        """The extents of values, each once: what @main gives behind its results."""
+        return list(dict.fromkeys(e for v in results for e in self.of(v).values()))
+
+    def describe(self, func: FuncOp, results: Sequence[SSAValue]) -> None:
+        """Says on @main which of its results are the extents of those before them, `results`."""
+        place = {e: len(results) + k for k, e in enumerate(self.behind(results))}
+        rows: dict[int, list[int]] = {}
+        for i, v in enumerate(results):
+            known = self.of(v)
+            if known:
+                rows[i] = [place[known[d]] if d in known else FULL for d in range(len(shape_of(v)))]
+        if rows:
+            set_extents(func, rows)
+
+    # -- arithmetic ----------------------------------------------------------------------------------------
+
+    def number(self, value: int) -> SSAValue:
+        """An i32 number."""
+        return self._once(("extent", value), lambda: self.walk.scalar(value, I32))
+
+    def combined(self, function: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        """A function of two i32 numbers."""
+        return self._once(
+            ("extent", function, a, b), lambda: self.walk.elementwise(function, [a, b], tensor([], I32))
+        )
+
+    def clamped(self, n: SSAValue, size: int) -> SSAValue:
+        """n, at least 0 and at most `size`."""
+        return self.combined("min", self.combined("max", n, self.number(0)), self.number(size))
+
+    def least(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """The smaller one of two extents."""
+        return a if a is b else self.combined("min", a, b)
+
+    def _as_i32(self, n: SSAValue) -> SSAValue:
+        from .rules.movement import as_index
+
+        return as_index(self.walk, n)
+
+    def _once(self, key: tuple[object, ...], make: Callable[[], SSAValue]) -> SSAValue:
+        shared = self.walk.shared
+        if key not in shared:
+            shared[key] = make()
+        return shared[key]
+
+    # -- ops -----------------------------------------------------------------------------------------------
+
+    def carry(self, op: Operation) -> None:
+        """Makes an op right that is about to be appended, and notes the extents of its results. Raises FrontendError
+        where it says nothing of a bounded dimension."""
+        if not isinstance(op, GraphOp):
+            raise FrontendError(
+                f"{self.walk.named()} hands a bounded tensor out of a body: loops and branches give whole tensors; "
+                "mark their results behind them"
+            )
+        known = [dict(self.of(v)) for v in op.operands]
+        for (i, d), (j, e) in op.meeting():
+            for a, b in (((i, d), (j, e)), ((j, e), (i, d))):
+                if a[1] in known[a[0]]:
+                    mine = known[a[0]][a[1]]
+                    theirs = known[b[0]].get(b[1])
+                    known[b[0]][b[1]] = known[a[0]][a[1]] = (
+                        mine if theirs is None else self.least(mine, theirs)
+                    )
+        made: Dims = {}
+        for i, dims in enumerate(known):
+            for d, extent in dims.items():
+                along = op.along(i, d) or self._rewritten(op, i, d, extent)
+                if along is None:
+                    raise FrontendError(
+                        f"{self.walk.named()} takes a tensor whose dimension {d} is bounded, and would mix what counts "
+                        "along it with what does not: do this before it is marked"
+                    )
+                if along.padding is not None:
+                    op.operands[i] = self.padded(op.operands[i], {d: extent}, along.padding)
+                if along.dim is not None:
+                    size = shape_of(op.results[0])[along.dim]
+                    n = self._becomes(along, extent, shape_of(op.operands[i])[d], size)
+                    made[along.dim] = self.least(made[along.dim], n) if along.dim in made else n
+        if made:
+            self._known.update((r, dict(made)) for r in op.results)
+
+    def _rewritten(self, op: GraphOp, i: int, d: int, extent: SSAValue) -> Along | None:
+        rewrite = self._rewrites.get(type(op))
+        return None if rewrite is None else rewrite(self, op, i, d, extent)
+
+    def _becomes(self, along: Along, n: SSAValue, before: int, size: int) -> SSAValue:
+        """The extent of the dimension that one of `before` elements becomes, of `size`."""
+        if (along.scale, along.offset, along.divisor, size) == (1, 0, 1, before):
+            return n
+        for function, by, neutral in (
+            ("mul", along.scale, 1),
+            ("add", along.offset, 0),
+            ("div", along.divisor, 1),
+        ):
+            if by != neutral:
+                n = self.combined(function, n, self.number(by))
+        return self.clamped(n, size)
+
+    def inside(self, x: SSAValue, dims: Mapping[int, SSAValue]) -> SSAValue:
+        """Which elements of x are within extents: bools of its shape."""
+        shape, found = shape_of(x), None
+        for d, n in dims.items():
+            here = self._once(("inside", shape, d, n), lambda d=d, n=n: self._before(shape, d, n))
+            found = here if found is None else self.walk.elementwise("and", [found, here], here.type)
+        assert found is not None
+        return found
+
+    def _before(self, shape: tuple[int, ...], d: int, n: SSAValue) -> SSAValue:
+        (place,) = self.walk.emit(IotaOp, [], [tensor(shape, I32)], dim=d)
+        return self.walk.elementwise("lt", [place, self.walk.fill(n, shape)], tensor(shape, I1))
+
+    def padded(self, x: SSAValue, dims: Mapping[int, SSAValue], padding: str | float | SSAValue) -> SSAValue:
+        """x with `padding` in place of the elements behind extents: the neutral element of a kind of reduction, a
+        number, or a scalar. Raises FrontendError for quantized numbers."""
+        element = element_of(x)
+        if quantized(x.type):
+            raise FrontendError(
+                f"{self.walk.named()} combines quantized numbers of which only the first ones count"
+            )
+        if isinstance(padding, str):
+            padding = identity(padding, dtype_name(element))
+        value = padding if isinstance(padding, SSAValue) else self.walk.scalar(padding, element)
+        kept = self._known.pop(x, None)  # all of it, while it is put together
+        made = self.walk.elementwise(
+            "select", [self.inside(x, dims), x, self.walk.fill(value, shape_of(x))], x.type
+        )
+        if kept is not None:
+            self._known[x] = kept
+        return made
