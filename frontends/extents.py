@@ -17,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from ..dialects.dtypes import dtype_name, element_type, tensor
 from ..dialects.elementwise import identity
 from ..dialects.graph import GraphOp, IotaOp, ReshapeOp
-from ..dialects.graph.extents import FULL, Along, set_extents
+from ..dialects.graph.extents import FULL, BoundedDim, set_extents
 from ..dialects.graph.interface import element_of, shape_of
 from ..dialects.quantized import quantized
 from .errors import FrontendError
@@ -35,7 +35,9 @@ class Rewrite(Protocol):
     """Makes an op right for a bounded dimension d of operand i, whose extent is given, and says what becomes of it;
     None where it cannot."""
 
-    def __call__(self, extents: Extents, op: GraphOp, i: int, d: int, extent: SSAValue) -> Along | None: ...
+    def __call__(
+        self, extents: Extents, op: GraphOp, i: int, d: int, extent: SSAValue
+    ) -> BoundedDim | None: ...
 
 
 class Extents:
@@ -56,7 +58,7 @@ class Extents:
     # -- marking -------------------------------------------------------------------------------------------
 
     def mark(self, x: SSAValue, n: SSAValue, dim: int) -> SSAValue:
-        """x, of which the first n elements along `dim` count; n is an integer of rank 0. Raises FrontendError."""
+        """x, of which the first n elements along `dim` count; n is an i32 number. Raises FrontendError."""
         shape = shape_of(x)
         if not 0 <= dim < len(shape):
             raise FrontendError(
@@ -69,7 +71,7 @@ class Extents:
             )
         before = self.of(x)
         (made,) = self.walk.emit(ReshapeOp, [x], [x.type])
-        self._known[made] = {**before, dim: self.clamped(self._as_i32(n), shape[dim])}
+        self._known[made] = {**before, dim: self.clamped(n, shape[dim])}
         return made
 
     def size(self, x: SSAValue, dim: int) -> SSAValue:
@@ -111,11 +113,6 @@ class Extents:
     def least(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """The smaller one of two extents."""
         return a if a is b else self.combined("min", a, b)
-
-    def _as_i32(self, n: SSAValue) -> SSAValue:
-        from .rules.movement import as_index
-
-        return as_index(self.walk, n)
 
     def _once(self, key: tuple[object, ...], make: Callable[[], SSAValue]) -> SSAValue:
         shared = self.walk.shared
@@ -160,11 +157,11 @@ class Extents:
         if made:
             self._known.update((r, dict(made)) for r in op.results)
 
-    def _rewritten(self, op: GraphOp, i: int, d: int, extent: SSAValue) -> Along | None:
+    def _rewritten(self, op: GraphOp, i: int, d: int, extent: SSAValue) -> BoundedDim | None:
         rewrite = self._rewrites.get(type(op))
         return None if rewrite is None else rewrite(self, op, i, d, extent)
 
-    def _becomes(self, along: Along, n: SSAValue, before: int, size: int) -> SSAValue:
+    def _becomes(self, along: BoundedDim, n: SSAValue, before: int, size: int) -> SSAValue:
         """The extent of the dimension that one of `before` elements becomes, of `size`."""
         if (along.scale, along.offset, along.divisor, size) == (1, 0, 1, before):
             return n

@@ -13,7 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, to_ints
 from ..dtypes import is_complex, is_integer, size, tensor
 from ..quantized import QuantizedType, quantized
-from .extents import Along
+from .extents import BoundedDim
 from .interface import Casting, GraphOp, Grouping, Place, element_of, shape_of
 from .reductions import along_windows, window_count
 
@@ -69,14 +69,14 @@ class ContractOp(GraphOp):
         check_quantized_product(self.lhs, self.rhs, self.result, {d: len(shape) - len(n) + i for i, d in enumerate(n)})
         return [tensor(shape, element_of(self.result))]
 
-    def along(self, i: int, d: int) -> Along:
+    def along(self, i: int, d: int) -> BoundedDim:
         batch, contract = (self.lhs_batch, self.lhs_contract) if i == 0 else (self.rhs_batch, self.rhs_contract)
         if d in to_ints(contract):
-            return Along(None, padding="sum")
+            return BoundedDim(None, padding="sum")
         if d in to_ints(batch):
-            return Along(to_ints(batch).index(d))
+            return BoundedDim(to_ints(batch).index(d))
         free = self.free_dims()
-        return Along(len(to_ints(batch)) + (len(free[0]) if i else 0) + free[i].index(d))
+        return BoundedDim(len(to_ints(batch)) + (len(free[0]) if i else 0) + free[i].index(d))
 
     def meeting(self) -> Sequence[tuple[Place, Place]]:
         pairs = ((self.lhs_batch, self.rhs_batch), (self.lhs_contract, self.rhs_contract))
@@ -150,15 +150,15 @@ class ConvOp(GraphOp):
         check_quantized_product(self.lhs, self.rhs, self.result, {lb[1]: lo[1]})
         return [tensor(out, element_of(self.result))]
 
-    def along(self, i: int, d: int) -> Along | None:
+    def along(self, i: int, d: int) -> BoundedDim | None:
         place = to_ints(self.rhs_layout if i else self.lhs_layout).index(d)
         out = to_ints(self.out_layout)
         if i == 0 and place == 0:
-            return Along(out[0])
+            return BoundedDim(out[0])
         if place < 2:
             summed = place == 1 if i == 0 else place == 0
             alone = integer(self.groups) == 1
-            return (Along(None, padding="sum") if summed else Along(out[1])) if alone else None
+            return (BoundedDim(None, padding="sum") if summed else BoundedDim(out[1])) if alone else None
         if i == 1 or to_ints(self.lhs_dilation)[place - 2] != 1:
             return None
         window = shape_of(self.rhs)[to_ints(self.rhs_layout)[place]]

@@ -8,7 +8,7 @@ number; -1 stands for a dimension that counts in full:
 What the elements behind the extent are is not said. Results that are extents come behind those that are not; a caller
 sees the others, cut to their extents. At every level @main has the attribute.
 
-`Along` is what an op says of one of its operands' dimensions that is bounded.
+`BoundedDim` is what an op says of one of its operands' dimensions that is bounded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FULL = -1
 
 
 @dataclass(frozen=True)
-class Along:
+class BoundedDim:
     """What becomes of a dimension of an operand of which only the first n elements count.
 
     dim: the dimension of each result that it becomes, of which `(scale * n + offset) // divisor` elements count, at

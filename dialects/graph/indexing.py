@@ -20,7 +20,7 @@ from xdsl.traits import Pure
 
 from ..base import integer, to_ints
 from ..dtypes import tensor
-from .extents import Along
+from .extents import BoundedDim
 from .interface import Casting, GraphOp, Grouping, Place, check_blocks_stay, element_of, shape_of
 
 
@@ -76,15 +76,15 @@ class GatherOp(GraphOp):
             tensor([next(inner) if d in offset else next(batch) for d in range(rank)], element_of(self.x))
         ]
 
-    def along(self, i: int, d: int) -> Along | None:
+    def along(self, i: int, d: int) -> BoundedDim | None:
         if i == 1:
-            return None if d == integer(self.index_dim) else Along(self._becomes(d))
+            return None if d == integer(self.index_dim) else BoundedDim(self._becomes(d))
         batch = to_ints(self.x_batch)
         if d in batch:
-            return Along(self._becomes(to_ints(self.indices_batch)[batch.index(d)]))
+            return BoundedDim(self._becomes(to_ints(self.indices_batch)[batch.index(d)]))
         kept = self.slice_dims()
         whole = d in kept and to_ints(self.slice_sizes)[d] == shape_of(self.x)[d]
-        return Along(to_ints(self.offset_dims)[kept.index(d)]) if whole else None
+        return BoundedDim(to_ints(self.offset_dims)[kept.index(d)]) if whole else None
 
     def meeting(self) -> Sequence[tuple[Place, Place]]:
         pairs = zip(to_ints(self.x_batch), to_ints(self.indices_batch), strict=True)
@@ -123,8 +123,8 @@ class DynamicSliceOp(GraphOp):
         check_blocks_stay(self.x)
         return [tensor(sizes, element_of(self.x))]
 
-    def along(self, i: int, d: int) -> Along | None:
-        return Along(d) if to_ints(self.sizes)[d] == shape_of(self.x)[d] else None
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        return BoundedDim(d) if to_ints(self.sizes)[d] == shape_of(self.x)[d] else None
 
 
 @irdl_op_definition
@@ -157,5 +157,5 @@ class DynamicUpdateSliceOp(GraphOp):
         check_blocks_stay(self.x)
         return [self.x.type]
 
-    def along(self, i: int, d: int) -> Along | None:
-        return Along(d) if shape_of(self.update)[d] == shape_of(self.x)[d] else None
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        return BoundedDim(d) if shape_of(self.update)[d] == shape_of(self.x)[d] else None

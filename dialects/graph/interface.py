@@ -13,7 +13,7 @@ from ..base import FormattedOp
 from ..dtypes import shape_in, tensor
 from ..elementwise import UNSTATED
 from ..quantized import QuantizedType
-from .extents import Along
+from .extents import BoundedDim
 
 
 def shape_of(value: SSAValue) -> tuple[int, ...]:
@@ -132,7 +132,7 @@ class GraphOp(FormattedOp):
         """Operands that decide what runs or where it reads and writes, rather than what is computed."""
         return ()
 
-    def along(self, i: int, d: int) -> Along | None:
+    def along(self, i: int, d: int) -> BoundedDim | None:
         """What becomes of dimension d of operand i where only the first elements along it count; None where this op
         mixes these with others."""
         return None

@@ -15,7 +15,7 @@ from xdsl.traits import ConstantLike, Pure
 from ..base import integer, ints, to_ints
 from ..dtypes import is_complex, paired, size, tensor
 from .attributes import DataAttr
-from .extents import Along
+from .extents import BoundedDim
 from .interface import (
     Casting,
     GraphOp,
@@ -60,9 +60,9 @@ class BroadcastOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterf
         dims = to_ints(self.dims)
         return [tensor(out, moved_element(self.x, lambda d: dims[d]))]
 
-    def along(self, i: int, d: int) -> Along | None:
+    def along(self, i: int, d: int) -> BoundedDim | None:
         to = to_ints(self.dims)[d]
-        return Along(to) if shape_of(self.x)[d] == shape_of(self.result)[to] else None
+        return BoundedDim(to) if shape_of(self.x)[d] == shape_of(self.result)[to] else None
 
 
 @irdl_op_definition
@@ -91,8 +91,8 @@ class TransposeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterf
             raise ValueError(f"perm {list(perm)} is not a permutation of {len(src)} dimensions")
         return [tensor([src[p] for p in perm], moved_element(self.x, perm.index))]
 
-    def along(self, i: int, d: int) -> Along:
-        return Along(to_ints(self.perm).index(d))
+    def along(self, i: int, d: int) -> BoundedDim:
+        return BoundedDim(to_ints(self.perm).index(d))
 
 
 @irdl_op_definition
@@ -132,7 +132,7 @@ class ReshapeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterfac
 
         return [tensor(out, moved_element(self.x, place))]
 
-    def along(self, i: int, d: int) -> Along | None:
+    def along(self, i: int, d: int) -> BoundedDim | None:
         """The first elements of a dimension are the first of the one that it becomes, where it is the outermost of
         those that are joined; one of a single element may go away."""
         src, out = shape_of(self.x), shape_of(self.result)
@@ -141,8 +141,8 @@ class ReshapeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterfac
         grown = [r for r in found if out[r] and out[r] % max(src[d], 1) == 0]
         if 0 in src or src[d] == 1:
             same = [r for r in grown if out[r] == src[d]]
-            return Along(same[0] if same else None)
-        return Along(grown[-1], scale=out[grown[-1]] // src[d]) if grown else None
+            return BoundedDim(same[0] if same else None)
+        return BoundedDim(grown[-1], scale=out[grown[-1]] // src[d]) if grown else None
 
 
 @irdl_op_definition
@@ -198,9 +198,9 @@ class SliceOp(GraphOp, HasFolderInterface):
                 raise ValueError(f"slice [{a}:{b}:{s}] is outside a dimension of {d}")
         return [tensor([-(-(b - a) // s) for a, b, s in spec], element_of(self.x))]
 
-    def along(self, i: int, d: int) -> Along:
+    def along(self, i: int, d: int) -> BoundedDim:
         start, stride = to_ints(self.starts)[d], to_ints(self.strides)[d]
-        return Along(d, offset=stride - 1 - start, divisor=stride)
+        return BoundedDim(d, offset=stride - 1 - start, divisor=stride)
 
 
 @irdl_op_definition
@@ -233,10 +233,10 @@ class PadOp(GraphOp, HasFolderInterface):
             raise ValueError(f"crops more than there is of {list(src)}")
         return [tensor(out, element_of(self.x))]
 
-    def along(self, i: int, d: int) -> Along | None:
+    def along(self, i: int, d: int) -> BoundedDim | None:
         low, high = to_ints(self.low)[d], to_ints(self.high)[d]
         padding = self.value if high > 0 else None
-        return None if to_ints(self.interior)[d] else Along(d, offset=low + high, padding=padding)
+        return None if to_ints(self.interior)[d] else BoundedDim(d, offset=low + high, padding=padding)
 
 
 @irdl_op_definition
@@ -261,8 +261,8 @@ class ReverseOp(GraphOp, HasFolderInterface):
         check_blocks_stay(self.x, to_ints(self.dims))
         return [self.x.type]
 
-    def along(self, i: int, d: int) -> Along | None:
-        return None if d in to_ints(self.dims) else Along(d)
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        return None if d in to_ints(self.dims) else BoundedDim(d)
 
 
 @irdl_op_definition
@@ -297,12 +297,12 @@ class ConcatOp(GraphOp, HasFolderInterface):
         out[dim] = sum(s[dim] for s in shapes)
         return [tensor(out, element_of(self.parts[0]))]
 
-    def along(self, i: int, d: int) -> Along | None:
+    def along(self, i: int, d: int) -> BoundedDim | None:
         """Nothing comes behind the last operand."""
         dim, before = integer(self.dim), [shape_of(p)[d] for p in self.parts[:i]]
         if d != dim:
-            return Along(d)
-        return Along(d, offset=sum(before)) if i == len(self.parts) - 1 else None
+            return BoundedDim(d)
+        return BoundedDim(d, offset=sum(before)) if i == len(self.parts) - 1 else None
 
 
 class MergeBroadcasts(RewritePattern):

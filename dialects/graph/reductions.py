@@ -13,7 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, text, to_ints
 from ..dtypes import size, tensor
 from ..elementwise import COMBINED, LINEAR, REDUCTIONS
-from .extents import Along
+from .extents import BoundedDim
 from .interface import Casting, GraphOp, Grouping, check_ranks, element_of, shape_of
 
 
@@ -23,18 +23,18 @@ def _reduced(shape: Sequence[int], dims: Sequence[int]) -> list[int]:
     return [s for d, s in enumerate(shape) if d not in dims]
 
 
-def _along_reduced(dims: Sequence[int], d: int, kind: str) -> Along:
+def _along_reduced(dims: Sequence[int], d: int, kind: str) -> BoundedDim:
     """What becomes of a dimension of a reduction's operand."""
     if d in dims:
-        return Along(None, padding=kind)
-    return Along(d - sum(gone < d for gone in dims))
+        return BoundedDim(None, padding=kind)
+    return BoundedDim(d - sum(gone < d for gone in dims))
 
 
-def along_windows(to: int, window: int, stride: int, dilation: int, border: int, kind: str) -> Along:
+def along_windows(to: int, window: int, stride: int, dilation: int, border: int, kind: str) -> BoundedDim:
     """What becomes of a dimension that windows go along, with a border of so many elements at both ends together."""
     reach = (window - 1) * dilation + 1
     padding = kind if window > 1 or border else None
-    return Along(to, offset=border - reach + stride, divisor=stride, padding=padding)
+    return BoundedDim(to, offset=border - reach + stride, divisor=stride, padding=padding)
 
 
 @irdl_op_definition
@@ -64,7 +64,7 @@ class ReduceOp(GraphOp):
             raise ValueError(f"kind {text(self.kind)!r} is not one of {', '.join(REDUCTIONS)}")
         return [tensor(_reduced(shape_of(self.x), to_ints(self.dims)), element_of(self.x))]
 
-    def along(self, i: int, d: int) -> Along:
+    def along(self, i: int, d: int) -> BoundedDim:
         return _along_reduced(to_ints(self.dims), d, text(self.kind))
 
     def flops(self) -> int:
@@ -97,7 +97,7 @@ class ArgReduceOp(GraphOp):
             )
         return [tensor(shape, element_of(self.x)), tensor(shape, element_of(self.index))]
 
-    def along(self, i: int, d: int) -> Along:
+    def along(self, i: int, d: int) -> BoundedDim:
         return _along_reduced([integer(self.dim)], d, text(self.kind))
 
     def flops(self) -> int:
@@ -143,7 +143,7 @@ class ReduceWindowOp(GraphOp):
             tensor([window_count(d + lo + hi, w, s, dl) for d, w, s, dl, lo, hi in spec], element_of(self.x)),
         ]
 
-    def along(self, i: int, d: int) -> Along:
+    def along(self, i: int, d: int) -> BoundedDim:
         props = (self.window, self.strides, self.dilation, self.low, self.high)
         window, stride, dilation, low, high = (to_ints(p)[d] for p in props)
         return along_windows(d, window, stride, dilation, low + high, text(self.kind))

@@ -13,7 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, text
 from ..dtypes import dtype_name, size
 from ..elementwise import COMBINED, LINEAR, SCATTERS
-from .extents import Along
+from .extents import BoundedDim
 from .interface import Casting, GraphOp, Grouping, Place, element_of, shape_of
 
 
@@ -56,12 +56,12 @@ class ScatterOp(GraphOp):
             raise ValueError(f"{x[0]} rows and {index[0]} updates are not {self.runs()} equal groups")
         return [self.x.type]
 
-    def along(self, i: int, d: int) -> Along | None:
+    def along(self, i: int, d: int) -> BoundedDim | None:
         if i == 0 or d == 1:
-            return Along(d) if d == 1 or self.runs() == 1 else None
+            return BoundedDim(d) if d == 1 or self.runs() == 1 else None
         if self.runs() > 1:
             return None
-        return Along(None, padding=-1 if i == 1 else None)
+        return BoundedDim(None, padding=-1 if i == 1 else None)
 
     def meeting(self) -> Sequence[tuple[Place, Place]]:
         return [((1, 0), (2, 0))]

@@ -13,7 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, to_ints
 from ..dtypes import tensor
 from ..shapes import Keys
-from .extents import Along
+from .extents import BoundedDim
 from .interface import Casting, GraphOp, Grouping, element_of, shape_of
 
 
@@ -60,5 +60,5 @@ class SortOp(GraphOp):
         shape = [self.kept() if d == dim else n for d, n in enumerate(shapes[0])]
         return [tensor(shape, element_of(x)) for x in self.xs]
 
-    def along(self, i: int, d: int) -> Along | None:
-        return None if d == integer(self.dim) else Along(d)
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        return None if d == integer(self.dim) else BoundedDim(d)

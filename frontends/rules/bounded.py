@@ -8,10 +8,11 @@ from ..bindings import Op
 from ..extents import Rewrite
 from ..walk import Rule, Walk
 from .base import Results, Types, Values
+from .movement import as_index
 
 
 def _set_size(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    return [walk.extents.mark(args[0], args[1], bindings.int_attribute(op, "dimension"))]
+    return [walk.extents.mark(args[0], as_index(walk, args[1]), bindings.int_attribute(op, "dimension"))]
 
 
 def _get_size(walk: Walk, op: Op, args: Values, types: Types) -> Results:

@@ -13,6 +13,7 @@ from ..known import count_trips
 from ..walk import Rule, Walk
 from .base import Results, Types, Values
 from .elementwise import FUNCTION_RULES
+from .movement import as_index
 
 _I32 = element_type("i32")
 
@@ -60,7 +61,7 @@ def _function(name: str, walk: Walk, op: Op, args: Values, types: Types) -> Resu
 
 def _composite(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if bindings.sets_size(op):
-        return [walk.extents.mark(args[0], args[1], bindings.bounded_dimension(op))]
+        return [walk.extents.mark(args[0], as_index(walk, args[1]), bindings.bounded_dimension(op))]
     made = _function(bindings.string(op, "name"), walk, op, args, types)
     return walk.call(bindings.string(op, "decomposition"), args) if made is None else made
 
