@@ -82,8 +82,8 @@ def set_extents(func: FuncOp, rows: Mapping[int, Sequence[int]]) -> None:
 
 
 def verify_extents(func: FuncOp) -> None:
-    """Only @main has bounded results; each names, for each dimension, a later result that is an i32 number and not
-    bounded. Raises VerifyException."""
+    """Only @main has bounded results; each names, for each dimension, a later result that is an i32 number; all
+    results behind the first extent are extents. Raises VerifyException."""
     name, types = text(func.sym_name), [_parts(t) for t in func.function_type.outputs]
     hidden = {e.by for e in extents_of(func)}
     for i, attrs in enumerate(func.res_attrs or ()):
@@ -105,8 +105,6 @@ def verify_extents(func: FuncOp) -> None:
                 )
             if by != FULL and types[by] != ((), "i32"):
                 raise VerifyException(f"{here}: its extent, result {by}, must be an i32 of rank 0")
-        if i in hidden:
-            raise VerifyException(f"{here} is an extent, and is bounded itself")
     first = min(hidden, default=len(types))
     if hidden != {*range(first, len(types))}:
         raise VerifyException(f"the results of @{name} that are extents must be the last ones")
