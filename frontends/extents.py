@@ -8,16 +8,19 @@ rules/bounded.py rewrites it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from ..dialects.dtypes import dtype_name, element_type, tensor
+from ..dialects.dtypes import dtype_name, element_type, shape_in, tensor
 from ..dialects.elementwise import identity
-from ..dialects.graph import GraphOp, IotaOp, ReshapeOp
-from ..dialects.graph.extents import FULL, BoundedDim, set_extents
+from ..dialects.graph import DynamicUpdateSliceOp, GraphOp, IotaOp, ReshapeOp
+from ..dialects.graph.attributes import Literal
+from ..dialects.graph.extents import FULL, BoundedDim, Padding, set_extents
 from ..dialects.graph.interface import element_of, shape_of
 from ..dialects.quantized import quantized
 from .errors import FrontendError
@@ -32,7 +35,7 @@ Dims = dict[int, SSAValue]
 
 
 class Rewrite(Protocol):
-    """Makes an op right for a bounded dimension d of operand i, whose extent is given, and says what becomes of it;
+    """Makes an op right for a bounded dimension d of operand i, whose extent is n, and says what becomes of it;
     None where it cannot."""
 
     def __call__(
@@ -131,14 +134,7 @@ class Extents:
                 "mark their results behind them"
             )
         known = [dict(self.of(v)) for v in op.operands]
-        for (i, d), (j, e) in op.meeting():
-            for a, b in (((i, d), (j, e)), ((j, e), (i, d))):
-                if a[1] in known[a[0]]:
-                    mine = known[a[0]][a[1]]
-                    theirs = known[b[0]].get(b[1])
-                    known[b[0]][b[1]] = known[a[0]][a[1]] = (
-                        mine if theirs is None else self.least(mine, theirs)
-                    )
+        self._meet(op, known)
         made: Dims = {}
         for i, dims in enumerate(known):
             for d, extent in dims.items():
@@ -157,6 +153,14 @@ class Extents:
         if made:
             self._known.update((r, dict(made)) for r in op.results)
 
+    def _meet(self, op: GraphOp, known: Sequence[Dims]) -> None:
+        """Bounds dimensions of operands by those that they meet."""
+        pairs = op.meeting()
+        for (i, d), (j, e) in (*pairs, *pairs):  # twice: the last one may bound the first, which all others meet
+            if d in known[i] or e in known[j]:
+                found = [dims[at] for dims, at in ((known[i], d), (known[j], e)) if at in dims]
+                known[i][d] = known[j][e] = self.least(found[0], found[-1])
+
     def _rewritten(self, op: GraphOp, i: int, d: int, extent: SSAValue) -> BoundedDim | None:
         rewrite = self._rewrites.get(type(op))
         return None if rewrite is None else rewrite(self, op, i, d, extent)
@@ -174,6 +178,29 @@ class Extents:
                 n = self.combined(function, n, self.number(by))
         return self.clamped(n, size)
 
+    @contextmanager
+    def taken_whole(self, *values: SSAValue) -> Iterator[None]:
+        """Takes values with what does not count, too."""
+        kept = {v: self._known.pop(v) for v in values if v in self._known}
+        yield
+        self._known.update(kept)
+
+    def joined(self, parts: Sequence[SSAValue], kind: TensorType, dim: int) -> SSAValue:
+        """What counts of tensors, one behind the other along a dimension of a tensor of type `kind`: each is put behind
+        what counts of those before it."""
+        shape, zero = shape_in(kind), self.number(0)
+        made, end = self.walk.fill(self.walk.scalar(0, kind.element_type), shape), zero
+        dims: Dims = {}
+        for x in parts:
+            starts = [end if d == dim else zero for d in range(len(shape))]
+            with self.taken_whole(x):
+                (made,) = self.walk.emit(DynamicUpdateSliceOp, [made, x, *starts], [kind])
+            end = self.combined("add", end, self.size(x, dim))
+            for d, n in self.of(x).items():
+                dims[d] = self.least(dims[d], n) if d in dims else n
+        self._known[made] = {**dims, dim: end}
+        return made
+
     def inside(self, x: SSAValue, dims: Mapping[int, SSAValue]) -> SSAValue:
         """Which elements of x are within extents: bools of its shape."""
         shape, found = shape_of(x), None
@@ -187,21 +214,21 @@ class Extents:
         (place,) = self.walk.emit(IotaOp, [], [tensor(shape, I32)], dim=d)
         return self.walk.elementwise("lt", [place, self.walk.fill(n, shape)], tensor(shape, I1))
 
-    def padded(self, x: SSAValue, dims: Mapping[int, SSAValue], padding: str | float | SSAValue) -> SSAValue:
-        """x with `padding` in place of the elements behind extents: the neutral element of a kind of reduction, a
-        number, or a scalar. Raises FrontendError for quantized numbers."""
+    def padded(self, x: SSAValue, dims: Mapping[int, SSAValue], padding: Padding) -> SSAValue:
+        """x with `padding` in place of the elements behind extents. Raises FrontendError for quantized numbers."""
         element = element_of(x)
         if quantized(x.type):
             raise FrontendError(
                 f"{self.walk.named()} combines quantized numbers of which only the first ones count"
             )
-        if isinstance(padding, str):
-            padding = identity(padding, dtype_name(element))
-        value = padding if isinstance(padding, SSAValue) else self.walk.scalar(padding, element)
-        kept = self._known.pop(x, None)  # all of it, while it is put together
-        made = self.walk.elementwise(
-            "select", [self.inside(x, dims), x, self.walk.fill(value, shape_of(x))], x.type
-        )
-        if kept is not None:
-            self._known[x] = kept
+        if isinstance(padding, SSAValue):
+            value = padding
+        elif isinstance(padding, Literal):
+            value = self.walk.constant(padding)
+        else:
+            neutral = identity(padding, dtype_name(element)) if isinstance(padding, str) else padding
+            value = self.walk.scalar(neutral, element)
+        with self.taken_whole(x):
+            there, fill = self.inside(x, dims), self.walk.fill(value, shape_of(x))
+            made = self.walk.elementwise("select", [there, x, fill], x.type)
         return made

@@ -22,6 +22,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..base import ints, text, to_ints
+from .attributes import Literal
 
 EXTENTS = "graph.extents"
 
@@ -32,20 +33,25 @@ FULL = -1
 """In place of the number of an extent: the dimension counts in full."""
 
 
+Padding = str | int | Literal | SSAValue
+"""What is behind an extent: the neutral element of a kind of reduction, a number, a scalar constant, or a scalar
+operand of the op."""
+
+
 @dataclass(frozen=True)
 class BoundedDim:
     """What becomes of a dimension of an operand of which only the first n elements count.
 
     dim: the dimension of each result that it becomes, of which `(scale * n + offset) // divisor` elements count, at
     least 0 and at most all; None: no dimension of a result. padding: what has to be behind the first n elements for
-    that: the neutral element of a kind of reduction, a number, or a scalar operand of the op; None: anything.
+    that; None: anything.
     """
 
     dim: int | None
     scale: int = 1
     offset: int = 0
     divisor: int = 1
-    padding: str | int | SSAValue | None = None
+    padding: Padding | None = None
 
 
 @dataclass(frozen=True)
