@@ -6,10 +6,9 @@ counts. Tilewright cuts what a program gives to that, and lets what follows insi
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..dialects.graph.extents import BOUNDED
+from ..frontends.bounding import mark
 from ..passes.errors import CompileError
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def bounded(x: Any, n: Any, axis: int = 0) -> jax.Array:
         raise CompileError(f"tw.bounded: n must be one whole number, not {n.dtype}{list(n.shape)}")
     axis %= x.ndim
     if isinstance(x, Tracer) or isinstance(n, Tracer):
-        return _primitive().bind(x, n, axis=axis)
+        return mark(x, n, axis)
     return jax.lax.slice_in_dim(x, 0, min(max(int(n), 0), x.shape[axis]), axis=axis)
 
 
@@ -199,46 +198,3 @@ def _compressed(mask: Any, *arrays: Any, to: int = 0) -> tuple[Any, ...]:
     places = jnp.where(mask, ends - 1, n)
     made = (jnp.zeros_like(a).at[places].set(a, mode="drop") for a in arrays)
     return tuple(bounded(jnp.moveaxis(a, 0, to), ends[-1], to) for a in made)
-
-
-@cache
-def _primitive() -> Any:
-    """`bounded` where JAX traces: x, as a composite that Tilewright knows."""
-    import jax
-    import jax.numpy as jnp
-    from jax.core import ShapedArray
-    from jax.extend import core
-    from jax.interpreters import ad, batching, mlir
-
-    symbolic_zero: Any = ad.Zero
-    made = core.Primitive("tilewright_bounded")
-
-    def composite(x: Any, n: Any, *, axis: int) -> Any:
-        return jax.lax.composite(lambda x, n, dimension: x, BOUNDED)(x, n, dimension=axis)
-
-    def batch(args: Any, dims: Any, *, axis: int) -> Any:
-        x, n = args
-        at, per_example = dims
-        if at is None:
-            count = n.shape[per_example]
-            x, at = jnp.broadcast_to(x, (count, *x.shape)), 0
-        return made.bind(x, n, axis=axis + (at <= axis)), at
-
-    def tangent(primals: Any, tangents: Any, *, axis: int) -> Any:
-        x, n = primals
-        out = made.bind(x, n, axis=axis)
-        if type(tangents[0]) is symbolic_zero:
-            return out, symbolic_zero.from_primal_value(out)
-        counts = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis) < n
-        return out, made.bind(jnp.where(counts, tangents[0], 0), n, axis=axis)
-
-    def transposed(ct: Any, x: Any, n: Any, *, axis: int) -> Any:
-        return ct, None
-
-    made.def_impl(lambda x, n, axis: x)
-    made.def_abstract_eval(lambda x, n, axis: ShapedArray(x.shape, x.dtype))
-    mlir.register_lowering(made, mlir.lower_fun(composite, multiple_results=False))
-    batching.primitive_batchers[made] = batch
-    ad.primitive_jvps[made] = tangent
-    ad.primitive_transposes[made] = transposed
-    return made

@@ -227,7 +227,10 @@ def _frames(location: Any) -> Iterator[tuple[str, int, int]]:
             return
 
 
-_OURS = frozenset(str(Path(__file__).parents[1] / name) for name in ("frontends/custom.py", "api/bounded.py"))
+_OURS = frozenset(
+    str(Path(__file__).parents[1] / name)
+    for name in ("frontends/custom.py", "frontends/bounding.py", "api/bounded.py")
+)
 """Where functions of ours are that stand between JAX and the user, too."""
 
 

@@ -38,9 +38,7 @@ class Rewrite(Protocol):
     """Makes an op right for a bounded dimension d of operand i, whose extent is n, and says what becomes of it;
     None where it cannot."""
 
-    def __call__(
-        self, extents: Extents, op: GraphOp, i: int, d: int, extent: SSAValue
-    ) -> BoundedDim | None: ...
+    def __call__(self, extents: Extents, op: GraphOp, i: int, d: int, n: SSAValue) -> BoundedDim | None: ...
 
 
 class Extents:
@@ -156,7 +154,10 @@ class Extents:
     def _meet(self, op: GraphOp, known: Sequence[Dims]) -> None:
         """Bounds dimensions of operands by those that they meet."""
         pairs = op.meeting()
-        for (i, d), (j, e) in (*pairs, *pairs):  # twice: the last one may bound the first, which all others meet
+        for (i, d), (j, e) in (
+            *pairs,
+            *pairs,
+        ):  # twice: the last one may bound the first, which all others meet
             if d in known[i] or e in known[j]:
                 found = [dims[at] for dims, at in ((known[i], d), (known[j], e)) if at in dims]
                 known[i][d] = known[j][e] = self.least(found[0], found[-1])
