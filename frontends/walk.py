@@ -328,7 +328,13 @@ class Walk:
         return any(self.type(v.type).element_type == COMPLEX for v in op.operands)
 
     def host(self, op: Op, types: Sequence[Attribute]) -> Sequence[SSAValue]:
-        """Append a host call that runs `op` alone."""
+        """Append a host call that runs `op` alone. Raises FrontendError where its types are bounded."""
+        for value in (*op.operands, *op.results) if self._bounded else ():
+            parts = bindings.tensor_parts(value.type)
+            if parts is not None and bindings.DYNAMIC in parts[0]:
+                raise FrontendError(
+                    f"{self.named()} runs on the host, which takes whole tensors, and has the bounded {value.type}"
+                )
         values, module = bindings.isolate(op, self.symbols)
         args = [self._values[v] for v in values]
         return self.host_call(op.operation.name, bindings.text_of(module), args, types)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from ...dialects.base import integer, to_ints
-from ...dialects.dtypes import tensor
+from ...dialects.dtypes import shape_in, tensor
 from ...dialects.graph import (
     ConcatOp,
     DynamicSliceOp,
     DynamicUpdateSliceOp,
     GatherOp,
     GraphOp,
+    IotaOp,
+    PadOp,
     ReshapeOp,
     ReverseOp,
+    SliceOp,
 )
 from ...dialects.graph.extents import BoundedDim
 from ...dialects.graph.interface import element_of, shape_of
@@ -33,6 +36,50 @@ def _set_size(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 def _get_size(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     return [walk.extents.size(args[0], bindings.int_attribute(op, "dimension"))]
+
+
+def _broadcast(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    made = walk.broadcast(args[0], types[0], tuple(bindings.int_array(op, "broadcast_dimensions")))
+    return [_sized(walk, op, made, args[1])]
+
+
+def _iota(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    (made,) = walk.emit(IotaOp, [], types, dim=bindings.int_attribute(op, "iota_dimension"))
+    return [_sized(walk, op, made, args[0])]
+
+
+def _reshape(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    (made,) = walk.emit(ReshapeOp, args[:1], types)
+    return [_sized(walk, op, made, args[1])]
+
+
+def _sized(walk: Walk, op: Op, made: SSAValue, sizes: SSAValue) -> SSAValue:
+    """The result of an op whose shape is an operand: dimensions that MLIR leaves open have the sizes in there."""
+    parts = bindings.tensor_parts(op.results[0].type)
+    assert parts is not None
+    for d, n in enumerate(parts[0]):
+        if n == bindings.DYNAMIC and d not in walk.extents.of(made):
+            one = tensor([1], element_of(sizes))
+            (size,) = walk.emit(SliceOp, [sizes], [one], starts=[d], limits=[d + 1], strides=[1])
+            (size,) = walk.emit(ReshapeOp, [size], [tensor([], element_of(sizes))])
+            made = walk.extents.mark(made, as_index(walk, size), d)
+    return made
+
+
+def as_bounded(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    """An argument of a bounded type, of the size that it is refined to: what is behind it are zeros."""
+    x, (whole,) = args[0], types
+    shape, zeros = shape_of(x), [0] * len(shape_of(x))
+    bound = shape_in(whole)
+    if shape == bound:
+        return [x]
+    behind = [b - n for b, n in zip(bound, shape, strict=True)]
+    value = walk.scalar(0, element_of(x))
+    (made,) = walk.emit(PadOp, [x, value], [whole], low=zeros, high=behind, interior=zeros)
+    for d, n in enumerate(shape):
+        if n != bound[d]:
+            made = walk.extents.mark(made, walk.extents.number(n), d)
+    return [made]
 
 
 def _reversed(extents: Extents, op: GraphOp, i: int, d: int, n: SSAValue) -> BoundedDim:
@@ -101,5 +148,8 @@ REWRITES: dict[type[GraphOp], Rewrite] = {
 STRUCTURAL: dict[str, Rule] = {
     "stablehlo.set_dimension_size": _set_size,
     "stablehlo.get_dimension_size": _get_size,
+    "stablehlo.dynamic_broadcast_in_dim": _broadcast,
+    "stablehlo.dynamic_iota": _iota,
+    "stablehlo.dynamic_reshape": _reshape,
 }
 """Of any element types."""

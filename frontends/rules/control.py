@@ -12,6 +12,7 @@ from ..errors import FrontendError
 from ..known import count_trips
 from ..walk import Rule, Walk
 from .base import Results, Types, Values
+from .bounded import as_bounded
 from .elementwise import FUNCTION_RULES
 from .movement import as_index
 
@@ -28,6 +29,9 @@ IDENTITIES = frozenset(
     }
 )
 """Custom calls that only say where or how data lies."""
+
+ARGUMENT = "stablehlo.shape_refinement_operand_wrapper"
+"""The custom call that stands behind an argument whose shape is refined, and which gives it its type."""
 
 _OF_THE_HOST = (
     "lapack_",
@@ -72,6 +76,8 @@ def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     asked_for = of_python and bindings.primitive(op) == "io_callback"
     if (not types and not asked_for) or (target in IDENTITIES and [a.type for a in args] == types):
         return args if types else []  # without results it can only be for effect, such as jax.debug.print
+    if target == ARGUMENT:
+        return as_bounded(walk, op, args, types)
     if of_python:
         if bindings.has_side_effect(op):
             raise FrontendError(
