@@ -75,6 +75,11 @@ class Extents:
         self._known[made] = {**before, dim: self.clamped(n, shape[dim])}
         return made
 
+    def know(self, values: Sequence[SSAValue], places: Sequence[tuple[int, int]]) -> None:
+        """Notes extents, which are the last of `values`: each is that of a value, by its number, along a dimension."""
+        for (i, d), extent in zip(places, values[len(values) - len(places) :], strict=True):
+            self._known.setdefault(values[i], {})[d] = extent
+
     def size(self, x: SSAValue, dim: int) -> SSAValue:
         """How many elements of x count along a dimension: an i32 number."""
         found = self.of(x).get(dim)
@@ -128,8 +133,7 @@ class Extents:
         where it says nothing of a bounded dimension."""
         if not isinstance(op, GraphOp):
             raise FrontendError(
-                f"{self.walk.named()} hands a bounded tensor out of a body: loops and branches give whole tensors; "
-                "mark their results behind them"
+                f"{self.walk.named()} has a body that gives a bounded tensor, and takes whole ones"
             )
         known = [dict(self.of(v)) for v in op.operands]
         self._meet(op, known)

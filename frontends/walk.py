@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -72,6 +74,15 @@ _UNKNOWN = UnknownLoc()
 
 class DynamicShape(FrontendError):
     """A type has a dimension that is not known at compile time."""
+
+
+@dataclass
+class Body:
+    """A block that is converted. ops: what goes into it; shared: what of this other ops may use again."""
+
+    block: Block
+    ops: list[Operation] = field(default_factory=list)
+    shared: dict[Any, SSAValue] = field(default_factory=dict)
 
 
 class Walk:
@@ -184,12 +195,18 @@ class Walk:
 
     def region(self, region: Any, arg_types: Sequence[Attribute]) -> Region:
         """Convert a single-block region; its terminator becomes graph.yield."""
-        block, saved = Block(arg_types=arg_types), (self._out, self.shared)
-        self._out, self.shared = [], {}
-        self.emit(YieldOp, self.inline(region.blocks[0], block.args), [])
-        block.add_ops(self._out)
+        body = Body(Block(arg_types=arg_types))
+        with self.inside(body):
+            self.emit(YieldOp, self.inline(region.blocks[0], body.block.args), [])
+        body.block.add_ops(body.ops)
+        return Region(body.block)
+
+    @contextmanager
+    def inside(self, body: Body) -> Iterator[None]:
+        """Appends to a block in the meantime."""
+        saved, (self._out, self.shared) = (self._out, self.shared), (body.ops, body.shared)
+        yield
         self._out, self.shared = saved
-        return Region(block)
 
     def call(self, symbol: str, args: Sequence[SSAValue]) -> list[SSAValue]:
         """Inline the function called `symbol`, or call it where that is better. Raises FrontendError for one that calls
@@ -365,11 +382,7 @@ class Walk:
     def emit_control(
         self, cls: type[OpT], args: Sequence[SSAValue], types: Sequence[Attribute], regions: Sequence[Region]
     ) -> OpT:
-        """Append a `cls` that holds regions. Raises FrontendError where it takes a bounded tensor."""
-        if self.extents and any(map(self.extents.of, args)):
-            raise FrontendError(
-                f"{self.named()} takes a bounded tensor, and loops carry whole ones: mark their results behind them"
-            )
+        """Append a `cls` that holds regions."""
         op = cls.create(operands=args, result_types=types, regions=regions, location=self._here)
         self._out.append(op)
         return op
