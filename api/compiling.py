@@ -10,6 +10,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from ..dialects.graph.extents import Extent, extents_of
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.pipeline import Stage, check_pinnable
@@ -19,13 +20,14 @@ from ..verification.results import Progress, Verification
 from .calls import Call
 from .donation import donate_inputs
 from .dynamic import DynamicProgram
+from .extents import uncut, with_sizes
 from .open_sources import open_source_of, sized_origin
 from .packing import compile_packed
 from .parameters import Parameters, title_of
 from .program import Lowering, Options, Program, compile_source, run_passes
 from .quantized import module_values, quantized_source
 from .signature import CompileError, Signature, check_twin, physical
-from .sources import ProgramSource, Source, as_compile_error, called, main_results
+from .sources import ProgramSource, Source, as_compile_error, called, entry_of, main_results
 
 BAR_SECONDS = 2.0
 """A verification that takes longer shows how far it is."""
@@ -163,12 +165,17 @@ def lower(
     return module, signature.flatten(origin.name, *((call.args, call.kwargs) if call else (args, kwargs)))
 
 
-def reference_values(call: Call) -> list[Any]:
-    """What JAX itself computes, as flat arrays."""
+def reference_values(call: Call, extents: Sequence[Extent] = ()) -> list[Any]:
+    """What JAX itself computes, as flat arrays. extents: of the dimensions of results whose sizes depend on data: these
+    sizes come behind the results, and JAX runs op by op, since they are no sizes where it traces."""
     import jax
 
-    run = call.fn if call.compiled else jax.jit(call.fn)
-    return [physical(leaf) for leaf in jax.tree.leaves(run(*call.args, **call.kwargs))]
+    if extents and not call.compiled:
+        with jax.disable_jit():
+            made = call.fn(*call.args, **call.kwargs)
+    else:
+        made = (call.fn if call.compiled else jax.jit(call.fn))(*call.args, **call.kwargs)
+    return with_sizes([physical(leaf) for leaf in jax.tree.leaves(made)], extents)
 
 
 def verify(
@@ -267,7 +274,8 @@ def _verify(
     name = origin.name
     call = called(source, args, kwargs)
     flat = signature.flatten(name, *((call.args, call.kwargs) if call else (args, kwargs)))
-    compared = _references(origin, flat, call, against, args, kwargs)
+    extents = extents_of(entry_of(module))
+    compared = _references(origin, flat, call, against, args, kwargs, extents)
     if least is not None and (compared.reference is None or stages is not None):
         why = "passes of your own are run" if stages is not None else "it calls the host"
         raise CompileError(
@@ -275,7 +283,7 @@ def _verify(
         )
     given = compared.reference if compared.original is None else compared.original
     if against is not None and given is not None:
-        check_twin(name, main_results(module), title_of(against), given)
+        check_twin(name, main_results(module), title_of(against), uncut(given, main_results(module), extents))
     known = program
     if program is not None:
         target, options = program.target, program.options
@@ -333,11 +341,12 @@ def _references(
     against: Callable[..., Any] | None,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
+    extents: Sequence[Extent],
 ) -> _Compared:
     """What to compare a source's results with, by JAX: the function itself, or `against`. What is quantized computes
     other numbers: it should have those of its twin, and come near those of the function."""
     given = call if against is None else called(against, args, kwargs)
-    values = None if given is None else reference_values(given)
+    values = None if given is None else reference_values(given, extents)
     name = "JAX" if against is None else f"{title_of(against)} in JAX"
     if origin.original is None or origin.twin is None:
         return _Compared(values, name=name)

@@ -196,6 +196,11 @@ class DynamicProgram(Program):
         return tuple(shapes.shown(i) for i in range(len(shapes.inputs)))
 
     @property
+    def output_types(self) -> tuple[str, ...]:
+        """Raises CompileError: these are of a version."""
+        raise self._unsized()
+
+    @property
     def ranges(self) -> dict[Key, Version | NoTemplate]:
         """The versions that were lowered for ranges of sizes, by these in the order of `symbols`; or why a range has
         none, and each size in it is compiled."""

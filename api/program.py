@@ -20,6 +20,7 @@ from ..backends.simulator.flags import cycles_without
 from ..backends.trace import write_trace
 from ..dialects.base import integer, source_of, text
 from ..dialects.graph.donation import donated, keep_all
+from ..dialects.graph.extents import Extent, extents_of
 from ..dialects.module import target_of
 from ..dialects.npu.legality import proven
 from ..dialects.npu.structure import KernelOp
@@ -34,9 +35,10 @@ from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned,
 from ..support.collector import collector_paused
 from ..support.precisions import ORIGIN, PRECISIONS
 from .donation import Donate, Donations
+from .extents import cut, result_types
 from .kept import KeptPrograms
 from .signature import CompileError, Signature
-from .sources import Source, as_compile_error, entry_of
+from .sources import Source, as_compile_error, entry_of, main_results
 
 if TYPE_CHECKING:
     from ..backends.interpreter import Executable
@@ -133,6 +135,9 @@ class Program:
     extras: tuple[Any, ...] = ()
     """What its @main takes behind its inputs."""
 
+    extents: tuple[Extent, ...] = ()
+    """The dimensions of its results whose sizes depend on data."""
+
     def __init__(self, source: Source, module: ModuleOp, signature: Signature, target: str, options: Options):
         self._source = source
         self._module = module
@@ -144,6 +149,7 @@ class Program:
         self.target = target
         self.machine = Machine.load(target)
         self.options = options
+        self.extents = extents_of(entry_of(module))
 
     def alone(self) -> Program:
         """The program compiled for its sizes alone: itself, unless it is a version that was lowered for a range."""
@@ -190,6 +196,11 @@ class Program:
     def levels(self) -> tuple[Level, ...]:
         """The levels the program has: from the one its source is written in down to npu."""
         return LEVELS[LEVELS.index(level_of(self._source.lower()[0])) :]
+
+    @property
+    def output_types(self) -> tuple[str, ...]:
+        """Each flat output as text: `f32[4, 128]`, or `f32[<=16, 128]` where its size depends on data."""
+        return result_types(main_results(self._module), self.extents)
 
     def _check_closed(self, at: Mapping[str, int] | None) -> None:
         """Raises CompileError where sizes are given: only a `DynamicProgram` has open ones."""
@@ -267,8 +278,8 @@ class Program:
         self._signature.check(self._source.name, args, kwargs)
 
     def unflatten(self, flat: Sequence[Any]) -> Any:
-        """The function's pytree from flat outputs."""
-        return self._signature.unflatten(flat)
+        """The function's pytree from the flat outputs of @main: those whose sizes depend on data cut to these."""
+        return self._signature.unflatten(cut(flat, self.extents))
 
     def report(self, at: Mapping[str, int] | None = None) -> Report:
         """Time, traffic and energy by kernel, from the simulator. at: the sizes of a `DynamicProgram`, by name."""

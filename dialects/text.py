@@ -29,6 +29,7 @@ from xdsl.utils.lexer import Span
 from .base import place_of
 from .dtypes import shape_in
 from .graph.donation import verify_donation
+from .graph.extents import verify_extents
 from .npu.legality import Kernel, MachineViolation, refused
 from .open_sizes import typical_sizes
 from .precision import recorded_precision
@@ -205,9 +206,10 @@ def verify(module: ModuleOp) -> None:
 
 
 def _verify_ours(op: Operation) -> None:
-    """Verifies our attributes of xDSL's ops: donated arguments of functions, records of modules."""
+    """Verifies our attributes of xDSL's ops: donated arguments and bounded results of functions, records of modules."""
     if isinstance(op, FuncOp):
         verify_donation(op)
+        verify_extents(op)
     elif isinstance(op, ModuleOp):
         recorded_precision(op)
 

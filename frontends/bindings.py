@@ -19,6 +19,7 @@ from jaxlib.mlir.dialects import chlo, func, mhlo, sdy, stablehlo
 
 from ..dialects import callbacks
 from ..dialects.dtypes import numpy_dtype
+from ..dialects.graph.extents import BOUNDED
 from .attributes import (
     Op,
     compare_type,
@@ -124,9 +125,21 @@ def number_callbacks(module: ir.Module, functions: Sequence[callbacks.Callback])
                 op.attributes[_CONFIG] = ir.DictAttr.get({callbacks.KEY: number})
 
 
+def sets_size(op: Op) -> bool:
+    """Whether an op says how many elements along a dimension count."""
+    if op.operation.name == "stablehlo.composite":
+        return string(op, "name") == BOUNDED
+    return op.operation.name == "stablehlo.set_dimension_size"
+
+
 def calls_numbered(op: Op) -> bool:
     """Whether a custom call is of a Python function that has a number."""
     return _CONFIG in op.attributes and callbacks.KEY in ir.DictAttr(op.attributes[_CONFIG])
+
+
+def bounded_dimension(op: Op) -> int:
+    """The dimension that `tw.bounded` marks."""
+    return int(ir.IntegerAttr(ir.DictAttr(op.attributes["composite_attributes"])["dimension"]).value)
 
 
 def has_side_effect(op: Op) -> bool:
@@ -214,12 +227,15 @@ def _frames(location: Any) -> Iterator[tuple[str, int, int]]:
             return
 
 
-_CUSTOM = str(Path(__file__).with_name("custom.py"))
-"""Where `custom_call` is, which stands between JAX and the user, too."""
+_OURS = frozenset(
+    str(Path(__file__).parents[1] / name)
+    for name in ("frontends/custom.py", "frontends/bounding.py", "api/bounded.py")
+)
+"""Where functions of ours are that stand between JAX and the user, too."""
 
 
 def _in_jax(filename: str) -> bool:
-    return "/jax/_src/" in filename or "/site-packages/jax/" in filename or filename == _CUSTOM
+    return "/jax/_src/" in filename or "/site-packages/jax/" in filename or filename in _OURS
 
 
 def primitive(op: Op) -> str:
@@ -271,6 +287,15 @@ def tensor_parts(type_: ir.Type) -> tuple[tuple[int, ...], str] | None:
         return None
     element = str(type_.element_type)
     return tuple(type_.shape), _ELEMENTS.get(element, element)
+
+
+def bounds(type_: ir.Type) -> tuple[int | None, ...]:
+    """The most that each dimension of a tensor type may be, as `#stablehlo.bounds` says; None where it does not."""
+    if not isinstance(type_, ir.RankedTensorType):
+        return ()
+    said = re.findall(r"-?\d+|\?", str(type_.encoding)) if type_.encoding is not None else []
+    limits = tuple(int(n) if n.isdigit() else None for n in said)
+    return limits if len(limits) == type_.rank else (None,) * type_.rank
 
 
 # -- single ops --------------------------------------------------------------------------------------------
@@ -413,6 +438,8 @@ __all__ = [
     "DYNAMIC",
     "Op",
     "Value",
+    "bounded_dimension",
+    "bounds",
     "calls_numbered",
     "compare_type",
     "contents",
@@ -441,6 +468,7 @@ __all__ = [
     "primitive",
     "rng_algorithm",
     "scalar_constant",
+    "sets_size",
     "scatter_dimensions",
     "string",
     "single_op",

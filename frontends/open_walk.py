@@ -80,6 +80,8 @@ class OpenWalk(Walk):
     def __init__(self, module: Any, filename: str | None, machine: Machine | None) -> None:
         structural = {**STRUCTURAL, **DYNAMIC_RULES}
         self._module = module  # its ops are alive as long as it is
+        if any(map(bindings.sets_size, bindings.operations(module))):
+            raise NotOpen("a size that depends on data is set for one size of the inputs at a time")
         super().__init__(module, filename, RULES, structural, ON_COMPLEX, ON_QUANTIZED, machine)
         self.numbers: dict[Value, Numbers] = {}
         """Sizes, and what is computed of them."""

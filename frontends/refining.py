@@ -71,14 +71,9 @@ def _input(argument: Value, decides: bool) -> OpenInput:
         raise FrontendError(f"@main takes {kind}; it must take tensors whose ranks are known")
     open_ = [kind.is_dynamic_dim(d) for d in range(kind.rank)]
     shape = tuple(None if o else kind.get_dim_size(d) for d, o in enumerate(open_))
-    said = re.findall(r"-?\d+|\?", str(kind.encoding)) if kind.encoding is not None else []
-    limits = [int(n) if n.isdigit() else None for n in said]
     parts = bindings.tensor_parts(kind)
     assert parts is not None
-    element = parts[1]
-    return OpenInput(
-        shape, tuple(limits) if len(limits) == kind.rank else (None,) * kind.rank, element, decides
-    )
+    return OpenInput(shape, bindings.bounds(kind), parts[1], decides)
 
 
 # -- which arguments are sizes -----------------------------------------------------------------------------
@@ -297,11 +292,20 @@ def _assertion(message: str) -> str | None:
 
 
 def _still_open(module: ir.Module) -> str | None:
-    """Which op's shape is still not known."""
+    """Which op's shape is still not known, nor bounded."""
     for op in bindings.nested(module.operation):
         for result in op.results:
             kind = result.type
-            if isinstance(kind, ir.ShapedType) and not kind.has_static_shape:
+            if isinstance(kind, ir.ShapedType) and not kind.has_static_shape and not _is_bounded(kind):
                 name = op.operation.name
                 return f"the shape of {name} ({kind}) depends on values that are known only at run time"
     return None
+
+
+def _is_bounded(kind: ir.Type) -> bool:
+    """Whether each open dimension of a type has a bound."""
+    parts = bindings.tensor_parts(kind)
+    if parts is None:
+        return False
+    pairs = zip(parts[0], bindings.bounds(kind), strict=True)
+    return all(n != bindings.DYNAMIC or limit is not None for n, limit in pairs)

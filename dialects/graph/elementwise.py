@@ -18,6 +18,7 @@ from ..dtypes import COMPLEX, dtype_name, element_type, is_complex, part, same_w
 from ..elementwise import PARTS, Function
 from ..factory import make_elementwise
 from .attributes import DataAttr
+from .extents import BoundedDim
 from .interface import Casting, GraphOp, Grouping, element_of, shape_of
 
 
@@ -75,6 +76,9 @@ class ElementwiseOp(GraphOp, HasFolderInterface):
             "pair": COMPLEX,
         }
         return [tensor(shape, known.get(kind, element_of(self.results[0])))]
+
+    def along(self, i: int, d: int) -> BoundedDim:
+        return BoundedDim(d)
 
     def flops(self) -> int:
         pairs = any(is_complex(element_of(v)) for v in (*self.operands, *self.results))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...dialects.base import integer_attr
 from ...dialects.dtypes import dtype_name, element_type, tensor
-from ...dialects.graph import CaseOp, ReduceOp, WhileOp
+from ...dialects.graph import ReduceOp
 from ...dialects.graph.interface import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
@@ -12,7 +12,10 @@ from ..errors import FrontendError
 from ..known import count_trips
 from ..walk import Rule, Walk
 from .base import Results, Types, Values
+from .bounded import as_bounded
 from .elementwise import FUNCTION_RULES
+from .movement import as_index
+from .regions import branches, results_of, while_loop
 
 _I32 = element_type("i32")
 
@@ -27,6 +30,9 @@ IDENTITIES = frozenset(
     }
 )
 """Custom calls that only say where or how data lies."""
+
+ARGUMENT = "stablehlo.shape_refinement_operand_wrapper"
+"""The custom call that stands behind an argument whose shape is refined, and which gives it its type."""
 
 _OF_THE_HOST = (
     "lapack_",
@@ -59,6 +65,8 @@ def _function(name: str, walk: Walk, op: Op, args: Values, types: Types) -> Resu
 
 
 def _composite(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    if bindings.sets_size(op):
+        return [walk.extents.mark(args[0], as_index(walk, args[1]), bindings.bounded_dimension(op))]
     made = _function(bindings.string(op, "name"), walk, op, args, types)
     return walk.call(bindings.string(op, "decomposition"), args) if made is None else made
 
@@ -69,6 +77,8 @@ def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     asked_for = of_python and bindings.primitive(op) == "io_callback"
     if (not types and not asked_for) or (target in IDENTITIES and [a.type for a in args] == types):
         return args if types else []  # without results it can only be for effect, such as jax.debug.print
+    if target == ARGUMENT:
+        return as_bounded(walk, op, args, types)
     if of_python:
         if bindings.has_side_effect(op):
             raise FrontendError(
@@ -99,22 +109,20 @@ def _all_equal(walk: Walk, args: Values, types: Types) -> Results:
 
 
 def _while(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    condition, body = (walk.region(region, types) for region in op.regions)
-    loop = walk.emit_control(WhileOp, args, types, [condition, body])
+    loop, places = while_loop(walk, args, types, op.regions)
     counted = count_trips(loop, walk.number)
     if counted is not None:
         loop.counter, loop.trip_count = map(integer_attr, counted)
-    return loop.results
+    return results_of(walk, loop, len(types), places)
 
 
 def _case(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    return walk.emit_control(CaseOp, args, types, [walk.region(r, []) for r in op.regions]).results
+    return branches(walk, args[0], types, list(op.regions))
 
 
 def _if(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     index = walk.elementwise("convert", args, tensor([], _I32))
-    on_true, on_false = (walk.region(region, []) for region in op.regions)
-    return walk.emit_control(CaseOp, [index], types, [on_false, on_true]).results
+    return branches(walk, index, types, [op.regions[1], op.regions[0]])
 
 
 RULES: dict[str, Rule] = {

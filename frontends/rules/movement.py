@@ -101,6 +101,9 @@ def _reverse(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _concatenate(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    dim = bindings.int_attribute(op, "dimension")
+    if any(dim in walk.extents.of(x) for x in args[:-1]):
+        return [walk.extents.joined(args, types[0], dim)]
     return walk.emit(ConcatOp, args, types, dim=bindings.int_attribute(op, "dimension"))
 
 
