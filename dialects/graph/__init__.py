@@ -3,6 +3,7 @@
 from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
 from xdsl.ir import Attribute, Dialect, Operation
 
+from ..dtypes import Int4PairType
 from ..open_text import OpenSizesAttr
 from ..quantized import QuantizedType
 from .attributes import DataAttr
@@ -70,7 +71,7 @@ Graph = Dialect(
         WhileOp,
         YieldOp,
     ],
-    [CubeScheduleAttr, DataAttr, OpenSizesAttr, QuantizedType, VectorScheduleAttr],
+    [CubeScheduleAttr, DataAttr, Int4PairType, OpenSizesAttr, QuantizedType, VectorScheduleAttr],
     [Constants()],
 )
 

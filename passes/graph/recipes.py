@@ -78,6 +78,7 @@ RECIPES = {
     "w8a8-dynamic": Recipe("i8", "i8", dynamic=True),
     "w8a16": Recipe("i8", "i16", dynamic=True),
     "w4a16": Recipe("i4", None, group=128, compute="f16"),
+    "w4a4": Recipe("i4", "i4"),
     "w4a8": Recipe("i4", "i8"),
     "w4a8-dynamic": Recipe("i4", "i8", dynamic=True),
     "f8": Recipe("f8E4M3FN", "f8E4M3FN"),

@@ -16,6 +16,7 @@ MODES = (
     "w8a8-dynamic",
     "w8a16",
     "w4a16-g4",
+    "w4a4",
     "w4a8",
     "w4a8-dynamic",
     "f16",
@@ -25,7 +26,7 @@ MODES = (
 )
 INTEGERS = ("w8a8", "w8a8-dynamic", "w4a8", "w4a8-dynamic")
 LEAST = {"w8a8": 22, "w8a8-dynamic": 22, "w8a16": 25, "w4a16-g4": 8, "w4a8": 6, "w4a8-dynamic": 6, "f16": 45}
-LEAST |= {"f8": 16, "f8-e5m2": 10}
+LEAST |= {"w4a4": 2, "f8": 16, "f8-e5m2": 10}
 """The least SQNR in dB that a mode has on any of these nets."""
 
 TARGETS = dict.fromkeys(("f8", "f8-e5m2"), "ascend-950pr")
