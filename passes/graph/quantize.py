@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.base import describe, integer, ints, to_ints
 from ...dialects.chosen import ChosenMode, location_with
-from ...dialects.dtypes import element_type, numpy_dtype, tensor
+from ...dialects.dtypes import element_type, is_float, numpy_dtype, tensor
 from ...dialects.graph import (
     ELEMENTWISE,
     ConstantOp,
@@ -56,7 +56,7 @@ from .products_named import (
     weight_values,
 )
 from .quantized import StorageBuilder
-from .recipes import WIDE_LIMIT, ProductChoice, QuantConfig, Recipe
+from .recipes import ProductChoice, QuantConfig, Recipe
 from .stored_inputs import Inputs, input_kind
 from .stored_weights import (
     in_columns,
@@ -197,7 +197,8 @@ def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixe
         of_weights = build.broadcast(scale, shape_of(w), free_dims(product))
         w = build.elementwise("mul", build.convert(w, f32), of_weights)
     if recipe.inputs == "i16":
-        result = _by_digits(build, product, x, weights_as_stored(build, product, w, choice, recipe))
+        w = weights_as_stored(build, product, w, choice, recipe)
+        result = _by_digits(build, product, x, w, recipe)
     elif recipe.static:
         result, shift = _static(build, product, x, w, choice, inputs, shift)
     else:
@@ -206,7 +207,7 @@ def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixe
         if recipe.weights is not None:
             w = weights_as_stored(build, product, w, choice, recipe, kind)
         if recipe.dynamic:
-            x = _dynamic(build, product, x)
+            x = _dynamic(build, product, x, recipe)
         else:
             x, w = build.convert(x, kind), build.convert(w, kind)
         result = _multiplied(build, product, x, w, shape_of(op.result))
@@ -358,28 +359,32 @@ def _storage(q: SSAValue) -> Attribute:
     return kind.storage
 
 
-def _dynamic(build: StorageBuilder, product: NamedProduct, x: SSAValue) -> SSAValue:
-    """The input in i8, with a scale for each row, of its largest number."""
+def _dynamic(build: StorageBuilder, product: NamedProduct, x: SSAValue, recipe: Recipe) -> SSAValue:
+    """The input as it is stored, with a scale for each row, of its largest number."""
     x = build.convert(x, f32)
-    stored, scale = _by_rows(build, product, x, "i8", 127)
+    stored, scale = _by_rows(build, product, x, recipe)
     return build.add(DequantizeOp, [stored, scale], x.type)
 
 
 def _by_rows(
-    build: StorageBuilder, product: NamedProduct, x: SSAValue, storage: str, high: int
+    build: StorageBuilder, product: NamedProduct, x: SSAValue, recipe: Recipe
 ) -> tuple[SSAValue, SSAValue]:
     """The input as stored numbers with a scale for each row, and these."""
-    rows = sorted(row_dims(product))
+    rows, storage, high = sorted(row_dims(product)), recipe.inputs, recipe.largest_input
+    assert storage is not None
     scale = largest_scale(build, x, [d for d in range(len(shape_of(x))) if d not in rows], high)
-    kind = QuantizedType.of(storage, "f32", None, 0, [(d, 1) for d in rows], -high, high)
+    ends = (None, None) if is_float(storage) else (-int(high), int(high))
+    kind = QuantizedType.of(storage, "f32", None, 0, [(d, 1) for d in rows], *ends)
     return build.add(QuantizeOp, [x, scale], tensor(shape_of(x), kind)), scale
 
 
-def _by_digits(build: StorageBuilder, product: NamedProduct, x: SSAValue, w: SSAValue) -> SSAValue:
+def _by_digits(
+    build: StorageBuilder, product: NamedProduct, x: SSAValue, w: SSAValue, recipe: Recipe
+) -> SSAValue:
     """The product of inputs in 16 bits, which the cube multiplies as two numbers of 8: q = 256 a + b. Both are rows of
     one product, so that the weights are loaded once, and few rows cost the cube no more than one."""
     op, out = product.op, shape_of(product.op.result)
-    stored, scale = _by_rows(build, product, build.convert(x, f32), "i16", WIDE_LIMIT)
+    stored, scale = _by_rows(build, product, build.convert(x, f32), recipe)
     shape = shape_of(x)
     q = build.convert(build.add(StorageOp, [stored], tensor(shape, i16)), i32)
     rank, pair = len(shape), [2, *shape]
