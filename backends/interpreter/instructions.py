@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import npu as ops
 from ...dialects.base import FormattedOp, integer, text, to_ints
-from ...dialects.dtypes import numpy_dtype
+from ...dialects.dtypes import numbers_in, numpy_dtype
 from ...dialects.npu import BufferType
 from ...dialects.npu.cumulate import VCumulateOp
 from ...dialects.npu.interface import NpuOp, fill_value
@@ -121,7 +121,8 @@ def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -
     a, b, acc, *others = sources
     given = dict(zip(op.main_operands()[3:], others, strict=True))
     step = offsets_of(op, scope)[0].value
-    return [mma(a, b, acc, step, bias=given.get(op.bias), index=given.get(op.index))]
+    pairs = numbers_in(op.a.type.element) == 2
+    return [mma(a, b, acc, step, bias=given.get(op.bias), index=given.get(op.index), pairs=pairs)]
 
 
 def _counted(op: Any, scope: Scope, x: Array, dims: Sequence[int]) -> Array:

@@ -3,6 +3,7 @@
 from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
 from xdsl.ir import Attribute, Dialect, Operation
 
+from ..dtypes import Int4PairType
 from ..open_text import OpenIntegerAttr, OpenIntsAttr, OpenSizesAttr
 from ..quantized import QuantizedType
 from .attributes import DataAttr
@@ -70,7 +71,16 @@ Graph = Dialect(
         WhileOp,
         YieldOp,
     ],
-    [CubeScheduleAttr, DataAttr, OpenIntegerAttr, OpenIntsAttr, OpenSizesAttr, QuantizedType, VectorScheduleAttr],
+    [
+        CubeScheduleAttr,
+        DataAttr,
+        Int4PairType,
+        OpenIntegerAttr,
+        OpenIntsAttr,
+        OpenSizesAttr,
+        QuantizedType,
+        VectorScheduleAttr,
+    ],
     [Constants()],
 )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from ..base import integer, to_ints
-from ..dtypes import is_complex, is_integer, size, tensor
+from ..dtypes import PAIR, is_complex, is_integer, numbers_in, size, tensor
 from ..quantized import QuantizedType, quantized
 from .extents import BoundedDim
 from .interface import Casting, GraphOp, Grouping, Place, element_of, shape_of
@@ -22,7 +22,8 @@ from .reductions import along_windows, window_count
 class ContractOp(GraphOp):
     """General matrix product: result dimensions are batch, then lhs free, then rhs free.
 
-    The result's element type is the accumulator rounded: f16/bf16/f32 products add in f32, i8 ones in i32.
+    The result's element type is the accumulator rounded: f16/bf16/f32 products add in f32, i8 and i4x2 ones in i32. The
+    product of two pairs (i4x2) is the sum of the products of their first and of their second numbers.
     """
 
     name = "graph.contract"
@@ -67,7 +68,16 @@ class ContractOp(GraphOp):
         m, n = self.free_dims()
         shape = [*(a[i] for i in to_ints(self.lhs_batch)), *(a[i] for i in m), *(b[j] for j in n)]
         check_quantized_product(self.lhs, self.rhs, self.result, {d: len(shape) - len(n) + i for i, d in enumerate(n)})
+        self._check_pairs()
         return [tensor(shape, element_of(self.result))]
+
+    def _check_pairs(self) -> None:
+        """Raises ValueError for pairs of numbers that do not meet others along one summed dimension."""
+        kinds, made = {element_of(self.lhs), element_of(self.rhs)}, element_of(self.result)
+        if PAIR in kinds and (kinds != {PAIR} or made != i32 or len(to_ints(self.lhs_contract)) != 1):
+            raise ValueError(
+                "multiplies pairs of numbers: it takes pairs on both sides, along one summed dimension, and gives i32"
+            )
 
     def along(self, i: int, d: int) -> BoundedDim:
         batch, contract = (self.lhs_batch, self.lhs_contract) if i == 0 else (self.rhs_batch, self.rhs_contract)
@@ -94,7 +104,7 @@ class ContractOp(GraphOp):
 
     def flops(self) -> int:
         a = shape_of(self.lhs)
-        n = size([a[i] for i in to_ints(self.lhs_contract)])
+        n = size([a[i] for i in to_ints(self.lhs_contract)]) * numbers_in(element_of(self.lhs))
         return multiply_adds(self.result) * size(shape_of(self.result)) * n
 
 
@@ -148,6 +158,8 @@ class ConvOp(GraphOp):
             extent = (0 if d == 0 else (d - 1) * ld + 1) + p + q
             out[lo[2 + i]] = window_count(extent, b[lb[2 + i]], s, rd)
         check_quantized_product(self.lhs, self.rhs, self.result, {lb[1]: lo[1]})
+        if PAIR in (element_of(self.lhs), element_of(self.rhs)):
+            raise ValueError("multiplies pairs of numbers, which only matrix products do: graph.contract")
         return [tensor(out, element_of(self.result))]
 
     def along(self, i: int, d: int) -> BoundedDim | None:
