@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ..dialects.affine import Expr, Symbol
@@ -41,6 +42,9 @@ class Place:
     is_element: bool
     said: str
 
+
+_Step = tuple[str, Place, int, Size]
+"""A size, its place, and what the dimension there is of it: a factor and the rest."""
 
 Requirement = tuple[Constraint, str]
 """What must hold of sizes, and the message where it does not, in which `{s}` stands for the value of `s`."""
@@ -140,17 +144,13 @@ class OpenShapes:
         """
         found = self.places_in(places)
         where = {symbol: place.said for symbol, place in found.items()}
-        known = {
-            symbol: int(values[place.input].reshape(-1)[place.index])
-            for symbol, place in found.items()
-            if place.is_element
-        }
+        steps = self._own_steps if self.places is not None else self._steps(found)
+        known = self._bound(name, steps, shapes, values)
         open_: list[tuple[Size, int, str]] = []
         for i, ((wanted, _), shape) in enumerate(zip(self.inputs, shapes, strict=True)):
             if len(wanted) != len(shape):
                 raise CompileError(f"{places[i]} of {name} must be {self.shown(i)}, got shape {list(shape)}")
             open_ += [(w, n, f"dimension {d} of {places[i]}") for d, (w, n) in enumerate(zip(wanted, shape))]
-        self._bind(name, shapes, known, found)
         for size, number, place in open_:
             value = evaluate(size, known)
             if value != number:
@@ -163,49 +163,55 @@ class OpenShapes:
         self._check(name, known, where)
         return known
 
-    def _bind(
-        self,
-        name: str,
-        shapes: Sequence[tuple[int, ...]],
-        known: dict[str, int],
-        places: Mapping[str, Place],
-    ) -> None:
-        """Finds the value of each symbol that is not known, from the dimension where it is."""
-        left = [symbol for symbol in self.symbols if symbol not in known and symbol in places]
-        while left:
-            symbol = next((s for s in left if solvable(self._size_at(places[s]), known) == s), None)
-            if symbol is None:
-                break
-            place, size = places[symbol], self._size_at(places[symbol])
-            variable = next(s for s in symbols_of(size) if s.name == symbol)
+    def _bound(
+        self, name: str, steps: Sequence[_Step], shapes: Sequence[tuple[int, ...]], values: Any
+    ) -> dict[str, int]:
+        """The value of each symbol."""
+        known: dict[str, int] = {}
+        for symbol, place, factor, rest in steps:
+            if place.is_element:
+                known[symbol] = int(values[place.input].reshape(-1)[place.index])
+                continue
             number = shapes[place.input][place.index]
-            rest = evaluate(size.without((variable,)), known)
-            value, remainder = divmod(number - rest, size.coefficient(variable))
+            known[symbol], remainder = divmod(number - evaluate(rest, known), factor)
             if remainder:
-                raise CompileError(
-                    f"{name}: {place.said} is {number}, which {size_text(size)} is for no whole {symbol}"
-                )
-            known[symbol] = value
-            left.remove(symbol)
+                size = size_text(self._size_at(place))
+                raise CompileError(f"{name}: {place.said} is {number}, which {size} is for no whole {symbol}")
         missing = [s for s in self.symbols if s not in known]
         if missing:
             raise CompileError(f"{name}: the size {missing[0]} does not follow from the shapes of the inputs")
+        return known
+
+    @cached_property
+    def _own_steps(self) -> list[_Step]:
+        return self._steps(self.places or {})
+
+    def _steps(self, places: Mapping[str, Place]) -> list[_Step]:
+        """How sizes follow from their places, in an order in which each follows from those before."""
+        out = [(s, place, 1, fixed(0)) for s, place in places.items() if place.is_element]
+        known, more = {step[0] for step in out}, True
+        while more:
+            more = False
+            for symbol, place in places.items():
+                size = self._size_at(place) if symbol not in known else fixed(0)
+                if solvable(size, known) == symbol:
+                    (variable,) = (s for s in symbols_of(size) if s.name == symbol)
+                    out.append((symbol, place, size.coefficient(variable), size.without((variable,))))
+                    known.add(symbol)
+                    more = True
+        return out
 
     def _size_at(self, place: Place) -> Size:
         return self.inputs[place.input][0][place.index]
 
     def _check(self, name: str, sizes: Sizes, where: Mapping[str, str]) -> None:
-        said = {s: f"{v} ({where[s]})" if s in where else str(v) for s, v in sizes.items()}
         for symbol in self.symbols.values():
             if symbol.upper is None and sizes[symbol.name] > LARGEST:
-                raise CompileError(
-                    f"{name}: {symbol.name} is {said[symbol.name]}, and must be at most {LARGEST}"
-                )
+                said = f"{symbol.name} is {{{symbol.name}}}, and must be at most {LARGEST}"
+                raise CompileError(f"{name}: {_filled(said, sizes, where)}")
         for constraint, message in self.requirements:
             if not constraint.met_by(sizes):
-                for symbol, value in said.items():
-                    message = message.replace(f"{{{symbol}}}", value)
-                raise CompileError(f"{name}: {message}")
+                raise CompileError(f"{name}: {_filled(message, sizes, where)}")
         try:
             self.types(sizes)
         except SizeError as error:
@@ -223,6 +229,13 @@ class OpenShapes:
         """A flat input as text: `f32[b, 8*s]`."""
         shape, dtype = self.inputs[i]
         return f"{dtype}[{', '.join(map(size_text, shape))}]"
+
+
+def _filled(message: str, sizes: Sizes, where: Mapping[str, str]) -> str:
+    """A message with the value of `s`, and where it is, in the place of `{s}`."""
+    for symbol, value in sizes.items():
+        message = message.replace(f"{{{symbol}}}", f"{value} ({where[symbol]})" if symbol in where else str(value))
+    return message
 
 
 def solvable(size: Size, known: Collection[str]) -> str | None:
