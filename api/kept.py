@@ -24,9 +24,9 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from ..dialects import make_context
 from ..dialects.affine import Symbol
 from ..dialects.callbacks import KEY as CALLBACK
-from ..dialects.open_sizes import typical_sizes
+from ..dialects.open_sizes import assuming, typical_sizes
 from ..dialects.open_text import reading
-from ..dialects.sizes import Size, SizeError, parse_constraint, parse_size, size_text
+from ..dialects.sizes import Size, SizeError, Sizes, parse_constraint, parse_size, size_text
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
@@ -104,7 +104,7 @@ class ProgramEntry:
         """The npu level; None where it is not kept."""
         text = self.cache.get(self.key)
         with _unreadable(self.cache, self.key):
-            return None if text is None else _module(text, {})
+            return None if text is None else _module(text, {}, {})
         return None
 
     def write(self, module: ModuleOp) -> None:
@@ -136,7 +136,7 @@ class VersionEntry:
             own = {name: self.symbols[name] for name in facts["symbols"]}
             constraints = tuple(parse_constraint(c, self.symbols) for c in facts["constraints"])
             extras = tuple((parse_size(size, self.symbols), dtype) for size, dtype in facts["extras"])
-            module = _module(text, self.symbols)
+            module = _module(text, self.symbols, facts["example"])
             unplanned = facts["unplanned"]
             template = Template(module, own, facts["example"], constraints, unplanned=unplanned)
             return (replace(template, stages=self.stages) if unplanned else template), extras
@@ -176,9 +176,9 @@ def _text(module: ModuleOp) -> str:
     return out.getvalue()
 
 
-def _module(text: str, symbols: Mapping[str, Symbol]) -> ModuleOp:
-    """The module in a text, verified."""
-    with reading(symbols), typical_sizes():
+def _module(text: str, symbols: Mapping[str, Symbol], example: Sizes) -> ModuleOp:
+    """The module in a text, verified for an example of its sizes."""
+    with reading(symbols), assuming(example):
         module = Parser(make_context(), text).parse_module()
-    verify_module(module)
+        verify_module(module)
     return module

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from ..frontends.text import find_tw
 from ..machine import Machine
 from ..passes.errors import CompileError
 from .calls import parameters_of
-from .dynamic import Alternative, OpenSource
+from .dynamic import Alternative, OpenSource, Variant
 from .parameters import INPUTS, Parameters, title_of
 from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic
 from .signature import Signature, is_key, signature_of, types_of
@@ -112,8 +113,15 @@ def _of_function(
         rows = zip(made.names, made.guards, held, made.functions, strict=True)
         return [Alternative(n, guard, bool(holds), source_at(fn, sizes)) for n, guard, holds, fn in rows]
 
+    def fitting(fn: Any, sizes: Sizes) -> Source:
+        assert made is not None
+        made.holding(*jax.tree.unflatten(tree, structs(sizes)))  # raises for sizes that its guards do not mean
+        return source_at(fn, sizes)
+
     if made is not None:
-        return OpenSource(name, shapes, specialize, tree, parameters, None, structs, alternatives)
+        guards = zip(made.names, made.guards_over(shapes, call.args, call.kwargs), made.functions, strict=True)
+        variants = tuple(Variant(n, guard, partial(fitting, fn)) for n, guard, fn in guards)
+        return OpenSource(name, shapes, specialize, tree, parameters, None, structs, alternatives, variants)
 
     exported: list[Any] = []
 

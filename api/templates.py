@@ -18,7 +18,8 @@ from xdsl.utils.exceptions import VerifyException
 from ..dialects.affine import Expr, Symbol
 from ..dialects.dtypes import numpy_dtype
 from ..dialects.module import target_of
-from ..dialects.open_sizes import Assumptions, OpenSize, assuming
+from ..dialects.npu import VersionOp
+from ..dialects.open_sizes import TYPICAL, Assumptions, OpenSize, assuming
 from ..dialects.sizes import (
     Constraint,
     Size,
@@ -38,6 +39,7 @@ from ..passes.errors import CompileError, PassError
 from ..passes.instances import Instance
 from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
+from .dispatching import Dispatch, guard_text
 from .kept import KeptPrograms, VersionEntry
 from .program import Level, Options, Program
 from .shapes import OpenShapes
@@ -155,14 +157,17 @@ class Versions:
         target: str | None,
         options: Options,
         compile_alone: Callable[[Source], Program],
-        name: str = "",
+        dispatch: Dispatch,
+        name: str,
     ) -> None:
-        """name: what lists call the program."""
+        """dispatch: gets a case for each range; name: what lists call the program."""
+        self._dispatch = dispatch
         self._alone, self._name = compile_alone, name
         self._kept = KeptPrograms.of(options.cache, target, options.stages())
         self._shapes, self._whole = shapes, whole
         self._target, self._options = target, options
         self._known: dict[Key, Version | NoTemplate] = {}
+        self._named_versions: dict[str, Version] = {}
 
     @property
     def known(self) -> dict[Key, Version | NoTemplate]:
@@ -174,20 +179,52 @@ class Versions:
         key = tuple(range_of(sizes[name], symbol) for name, symbol in self._shapes.symbols.items())
         if all(low == high for low, high in key):
             return None
-        if key not in self._known:
-            self._known[key] = self._compiled(key)
-        version = self._known[key]
-        if isinstance(version, NoTemplate) or not version.template.holds(sizes):
+        self.lower(key)
+        case = self._dispatch.chosen(sizes)
+        if not isinstance(case, VersionOp):
             return None
+        version = self._named_versions[case.version]
         try:
             module = version.template.instance(sizes)
         except PassError:  # what is too large for the device: compiling it for these sizes says so
             return None
-        extras = [_scalar(evaluate(size, sizes), dtype) for size, dtype in version.extras]
+        types = (dtype for _, dtype in version.extras)
+        extras = [_scalar(evaluate(n, sizes), dtype) for n, dtype in zip(case.sizes(), types, strict=True)]
         signature = self._whole.signature(sizes)
         upper = partial(self._upper, key, sizes)
         shared = version.executables
         return SizedProgram(source, module, signature, self._options, sizes, extras, upper, self._alone, shared)
+
+    def lower(self, key: Key) -> None:
+        """Compiles the version for a range, where that was not done yet, and adds its case."""
+        if key in self._known:
+            return
+        found = self._known[key] = self._compiled(key)
+        ranges = dict(zip(self._shapes.symbols, key, strict=True))
+        if isinstance(found, NoTemplate):
+            self._dispatch.add_alone(guard_text(ranges), str(found))
+            return
+        name = "_".join(
+            f"{n}{low}" if low == high else f"{n}{low}to{high}" for n, (low, high) in ranges.items()
+        )
+        self._named_versions[name] = found
+        guard = guard_text(ranges, found.template.constraints)
+        self._dispatch.add_version(guard, name, [size for size, _ in found.extras])
+
+    def lower_typical(self) -> None:
+        """Compiles the version for the range of a typical size of each symbol, within its bounds."""
+        symbols = self._shapes.symbols.values()
+        sizes = [max(s.lower, TYPICAL if s.upper is None else min(s.upper, TYPICAL)) for s in symbols]
+        key = tuple(range_of(n, symbol) for n, symbol in zip(sizes, symbols, strict=True))
+        if any(low < high for low, high in key):
+            self.lower(key)
+        else:
+            self._dispatch.add_alone("", "all sizes are numbers")
+
+    @property
+    def templates(self) -> dict[str, Template]:
+        """The template of each version, by the name that its case has."""
+        return {name: version.template for name, version in self._named_versions.items()}
 
     def _upper(self, key: Key, sizes: Sizes, level: Level) -> ModuleOp:
         """The module of the version for a range at a level above npu, at given sizes; lowered again."""
@@ -235,7 +272,9 @@ class Versions:
             if entry is not None:
                 entry.write_reason(reason)
             return reason
-        except Exception as error:  # a bug, which `ranges` shows; each size alone may be compiled all the same
+        except (
+            Exception
+        ) as error:  # a bug, which `ranges` shows; each size alone may be compiled all the same
             return NoTemplate(f"internal error, {type(error).__name__}: {one_line(str(error))}")
         if entry is not None:
             entry.write(template, opened.extras)

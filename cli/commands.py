@@ -12,11 +12,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..api.compiling import compile, lower, verify
+from ..api.dynamic import DynamicProgram
 from ..api.sources import input_types
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
 from . import inspect
-from .build import build, inputs_of, options_of, stages_of, user_of
+from .build import build, compiled, inputs_of, options_of, stages_of, user_of
 from .cache import cache
 from .calibrate import calibrate
 from .common import STDIN, CliError, table, working, write_output
@@ -36,6 +37,7 @@ from .source import SourceSpec, find_function, find_source, user_code
 from .sweep import sweep
 
 if TYPE_CHECKING:
+    from ..api.program import Program
     from ..verification.results import Verification
 
 
@@ -159,7 +161,7 @@ def trace(args: argparse.Namespace) -> int:
 
 def emit(args: argparse.Namespace) -> int:
     """Prints or writes the program at a level."""
-    _, program, _ = build(args)
+    program = _emitted(args)
     with working(f"printing the {args.emit} level"):
         text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
@@ -172,6 +174,16 @@ def emit(args: argparse.Namespace) -> int:
     elif args.output is None:
         print(text, end="")
     return 0
+
+
+def _emitted(args: argparse.Namespace) -> Program:
+    """What is printed: of open sizes the version for those of `--at`, or at the npu level the choice of one."""
+    if args.at is None and args.emit == "npu":
+        source = find_source(args.source)
+        program, _ = compiled(args, source)
+        if isinstance(program, DynamicProgram):
+            return program
+    return build(args)[1]
 
 
 def reduce_program(args: argparse.Namespace) -> int:

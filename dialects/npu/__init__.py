@@ -6,6 +6,7 @@ from . import structure
 from .buffers import AllocOp, SizeOp, SlotOp, ViewOp, buffer_users, whole_buffer, whole_tensor
 from .cube import CopyL0cOp, LoadL0Op, LoadRowOp, MmadOp
 from .cumulate import VCumulateOp
+from .dispatch import AloneOp, DispatchOp, RequireOp, SymbolOp, VersionOp
 from .interface import Cost, NpuOp, buffer, gm
 from .scatter import VScatterOp
 from .sorting import VSortOp
@@ -41,8 +42,10 @@ Npu = Dialect(
     [
         *ELEMENTWISE.values(),
         AllocOp,
+        AloneOp,
         BarrierOp,
         CopyL0cOp,
+        DispatchOp,
         FixpipeOp,
         LoadIndirectOp,
         LoadL0Op,
@@ -51,6 +54,7 @@ Npu = Dialect(
         LoadRowOp,
         LoadScalarOp,
         MmadOp,
+        RequireOp,
         SetCrossOp,
         SetFlagOp,
         SlotOp,
@@ -68,6 +72,8 @@ Npu = Dialect(
         VSortOp,
         VTransposeOp,
         SizeOp,
+        SymbolOp,
+        VersionOp,
         ViewOp,
         WaitCrossOp,
         WaitFlagOp,
@@ -93,10 +99,12 @@ Npu = Dialect(
 
 __all__ = [
     "AllocOp",
+    "AloneOp",
     "BarrierOp",
     "BufferType",
     "CopyL0cOp",
     "Cost",
+    "DispatchOp",
     "ELEMENTWISE",
     "ElementwiseVectorOp",
     "FixpipeOp",
@@ -112,11 +120,13 @@ __all__ = [
     "Npu",
     "NpuOp",
     "Pipe",
+    "RequireOp",
     "SPACES",
     "SetCrossOp",
     "SetFlagOp",
     "SlotOp",
     "StoreNdOp",
+    "SymbolOp",
     "SyncOp",
     "TransferOp",
     "VArgReduceOp",
@@ -133,6 +143,7 @@ __all__ = [
     "VTransposeOp",
     "VectorOp",
     "SizeOp",
+    "VersionOp",
     "ViewOp",
     "WaitCrossOp",
     "WaitFlagOp",

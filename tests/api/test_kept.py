@@ -90,6 +90,26 @@ def test_a_version_is_taken_from_where_it_is_kept(tmp_path: Path, lowered: list[
     assert lowered == ["range"]
 
 
+RELATED = """func.func @main(%n: tensor<i32>, %x: tensor<?xf32>) -> tensor<?x4xf32> {
+  %four = stablehlo.constant dense<4> : tensor<1xi32>
+  %one = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+  %shape = stablehlo.concatenate %one, %four, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+  %z = stablehlo.add %x, %x : tensor<?xf32>
+  %y = stablehlo.dynamic_reshape %z, %shape : (tensor<?xf32>, tensor<2xi32>) -> tensor<?x4xf32>
+  func.return %y : tensor<?x4xf32>
+}"""
+
+
+def test_sizes_that_follow_from_others_are_read(tmp_path: Path, lowered: list[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CacheWarning)
+        for _ in range(2):
+            made = tw.compile(RELATED, options=tw.Options(cache=tmp_path))
+            assert (made(np.int32(8), np.ones(32, "f4")) == np.full((8, 4), 2)).all()
+            assert isinstance(version_of(made), Version)
+    assert lowered == ["range"]
+
+
 CHILD = """
 import sys
 sys.path.insert(0, {here!r})

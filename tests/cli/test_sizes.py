@@ -203,3 +203,13 @@ def test_the_values_of_a_sweep() -> None:
 def test_the_dimensions_of_a_tw_function() -> None:
     assert parse_dimensions("N=8, T=?,S=1..2048") == {"N": 8, "T": (1, None), "S": (1, 2048)}
     assert parse_dimensions("f32[8]") is None
+
+
+def test_compile_without_sizes_prints_the_choice(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", "model.py:layer", "--shapes", "f32[b,8*s],f32[8*s,4]"]) == 0
+    said = capsys.readouterr().out
+    assert "npu.dispatch %x, %w" in said and "npu.version @b33to64_s33to64" in said
+    assert main(["compile", "model.py:layer", "--shapes", "f32[b,8*s],f32[8*s,4]", "--emit", "tile"]) == 1
+    assert "has open sizes: b, s; say which" in capsys.readouterr().err
