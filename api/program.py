@@ -127,17 +127,33 @@ class Program:
     extras: tuple[Any, ...] = ()
     """What its @main takes behind its inputs."""
 
-    def __init__(self, source: Source, module: ModuleOp, signature: Signature, target: str, options: Options):
+    def __init__(
+        self,
+        source: Source,
+        module: ModuleOp | Callable[[], ModuleOp],
+        signature: Signature,
+        target: str,
+        options: Options,
+        donations: Donations | None = None,
+    ):
+        """module: the npu level, or what makes it when it is first asked for; then its donations are given."""
         self._source = source
-        self._module = module
+        self._made = module
         self._signature = signature
         self._executables: dict[str, Executable] = {}
         self._report: Report | None = None
         self._simulation: Simulation | None = None
-        self.donations = Donations(module, source.name, signature)
+        self.donations = donations or Donations(self._module, source.name, signature)
         self.target = target
         self.machine = Machine.load(target)
         self.options = options
+
+    @property
+    def _module(self) -> ModuleOp:
+        """The npu level."""
+        if not isinstance(self._made, ModuleOp):
+            self._made = self._made()
+        return self._made
 
     def alone(self) -> Program:
         """The program compiled for its sizes alone: itself, unless it is a version that was lowered for a range."""

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.affine import Expr, Symbol
+from ..dialects.graph.donation import donated
 from ..dialects.module import target_of
 from ..dialects.open_sizes import Assumptions, OpenSize, assuming
 from ..dialects.sizes import Constraint, Size, SizeError, Sizes, evaluate, fixed, replaced, symbols_of
@@ -26,11 +27,12 @@ from ..passes.errors import CompileError, PassError
 from ..passes.instances import Instance
 from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
+from .donation import Donations
 from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .shared import SharedExecutables, SizedExecutable
 from .signature import Signature
-from .sources import Source, as_compile_error
+from .sources import Source, as_compile_error, entry_of
 
 if TYPE_CHECKING:
     from ..backends.interpreter import Executable
@@ -84,7 +86,7 @@ class SizedProgram(Program):
     def __init__(
         self,
         source: Source,
-        module: ModuleOp,
+        template: Template,
         signature: Signature,
         options: Options,
         sizes: Sizes,
@@ -93,7 +95,12 @@ class SizedProgram(Program):
         compile_alone: Callable[[Source], Program],
         shared: SharedExecutables,
     ) -> None:
-        super().__init__(source, module, signature, target_of(module) or DEFAULT_TARGET, options)
+        """Raises PassError for what is too large for the device."""
+        make, donations = partial(template.instance, dict(sizes)), None
+        if not template.unplanned and not any(donated(entry_of(template.module))):
+            donations = Donations(template.module, source.name, signature)
+        target = target_of(template.module) or DEFAULT_TARGET
+        super().__init__(source, make, signature, target, options, donations)
         self.sizes = dict(sizes)
         self.extras = tuple(extras)
         self._upper, self._compile = upper, compile_alone
@@ -102,7 +109,7 @@ class SizedProgram(Program):
 
     def executable(self, memory: Literal["typed", "bytes"]) -> Executable | SizedExecutable:
         """The interpreter of the version for these sizes; made on first use, then kept."""
-        shared = self._shared.at(self.sizes, self._module, memory)
+        shared = self._shared.at(self.sizes, self.module, memory)
         return super().executable(memory) if shared is None else shared
 
     def alone(self) -> Program:
@@ -160,15 +167,15 @@ class Versions:
         version = self._known[key]
         if isinstance(version, NoTemplate) or not version.template.holds(sizes):
             return None
-        try:
-            module = version.template.instance(sizes)
-        except PassError:  # what is too large for the device: compiling it for these sizes says so
-            return None
         extras = [_scalar(evaluate(size, sizes), dtype) for size, dtype in version.extras]
         signature = self._whole.signature(sizes)
         upper = partial(self._upper, key, sizes)
         shared = version.executables
-        return SizedProgram(source, module, signature, self._options, sizes, extras, upper, self._alone, shared)
+        options, template = self._options, version.template
+        try:
+            return SizedProgram(source, template, signature, options, sizes, extras, upper, self._alone, shared)
+        except PassError:  # what is too large for the device: compiling it for these sizes says so
+            return None
 
     def _upper(self, key: Key, sizes: Sizes, level: Level) -> ModuleOp:
         """The module of the version for a range at a level above npu, at given sizes; lowered again."""
