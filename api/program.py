@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..backends.costs import report_of
 from ..backends.counts import kernels_text
 from ..backends.html import folded_html
+from ..backends.pool import POLICIES
 from ..backends.report import Report
 from ..backends.simulator import Simulation, simulate
 from ..backends.simulator.flags import cycles_without
@@ -34,6 +35,7 @@ from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned,
 from ..support.collector import collector_paused
 from ..support.precisions import ORIGIN, PRECISIONS
 from .donation import Donate, Donations
+from .memory_pool import Demand, demand_of
 from .signature import CompileError, Signature
 from .sources import Source, as_compile_error, entry_of
 
@@ -69,6 +71,8 @@ class Options:
             them, such as `w8a8-dynamic`. None: as the source says.
         weights: The arguments that are weights, by their names or paths or by patterns of these. What depends on
             them alone is then a program of its own, which runs once (`Program.pack`). None: nothing is set apart.
+        pool: How the pool of a `DynamicProgram` chooses places in device memory: `best-fit` or `buddy`.
+        pool_bytes: How much device memory that pool has. None: all of the chip's.
     """
 
     memory: Literal["typed", "bytes"] = "typed"
@@ -80,13 +84,20 @@ class Options:
     quantization: QuantConfig | str | Path | None = None
     weights: str | Sequence[str] | None = None
     precision: Precision = ORIGIN
+    pool: Literal["best-fit", "buddy"] = "best-fit"
+    pool_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
             raise CompileError(
                 f"options: quantization must be a tw.QuantConfig, a .toml file or a mode, not {self.quantization!r}"
             )
-        fields = {"memory": ("typed", "bytes"), "host": ("allow", "forbid"), "precision": PRECISIONS}
+        fields = {
+            "memory": ("typed", "bytes"),
+            "host": ("allow", "forbid"),
+            "precision": PRECISIONS,
+            "pool": tuple(POLICIES),
+        }
         for field, known in fields.items():
             if getattr(self, field) not in known:
                 said = " or ".join(map(repr, known))
@@ -295,6 +306,11 @@ class Program:
         if self._simulation is None:
             self._simulation = simulate(self._module, self.machine)
         return self._simulation
+
+    @property
+    def demand(self) -> Demand:
+        """The device memory that a call takes."""
+        return demand_of(self._module, self.machine)
 
     def _undonated_arena(self) -> int | None:
         """Bytes of device memory that the program would need if no argument were donated."""

@@ -28,6 +28,7 @@ from ..passes.instances import Instance
 from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
 from .donation import Donations
+from .memory_pool import Demand, demand_of
 from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .shared import SharedExecutables, SizedExecutable
@@ -101,7 +102,7 @@ class SizedProgram(Program):
             donations = Donations(template.module, source.name, signature)
         target = target_of(template.module) or DEFAULT_TARGET
         super().__init__(source, make, signature, target, options, donations)
-        self.sizes = dict(sizes)
+        self.sizes, self._template = dict(sizes), template
         self.extras = tuple(extras)
         self._upper, self._compile = upper, compile_alone
         self._alone: Program | None = None
@@ -111,6 +112,17 @@ class SizedProgram(Program):
         """The interpreter of the version for these sizes; made on first use, then kept."""
         shared = self._shared.at(self.sizes, self.module, memory)
         return super().executable(memory) if shared is None else shared
+
+    @property
+    def demand(self) -> Demand:
+        if self._template.unplanned:
+            return super().demand
+        return demand_of(self._template.module, self.machine, self.sizes)
+
+    @property
+    def range_number(self) -> int:
+        """A number that versions of the same range share."""
+        return id(self._template)
 
     def alone(self) -> Program:
         if self._alone is None:
