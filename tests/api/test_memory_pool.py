@@ -189,7 +189,12 @@ def test_pools_that_cannot_be_are_refused(options: dict[str, Any], said: str) ->
 
 def test_a_call_that_fails_gives_its_memory_back() -> None:
     pool = ProgramPool(MACHINE)
-    with pytest.raises(ZeroDivisionError), pool.call("f", Demand((1024,), (64,), 512, 2048), [None], "version"):
-        assert pool.statistics.live_bytes == 1024 + 512 + 2048
-        raise ZeroDivisionError
+
+    def fails() -> None:
+        with pool.call("f", Demand((1024,), (64,), 512, 2048), [None], "version"):
+            assert pool.statistics.live_bytes == 1024 + 512 + 2048
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
     assert pool.statistics.live_bytes == 512  # the constants of the version
