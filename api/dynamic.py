@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -21,12 +22,13 @@ from ..machine import DEFAULT_TARGET, Machine
 from ..passes.errors import CompileError
 from ..passes.templates import NoTemplate
 from .dispatching import Dispatch, guard_text
+from .memory_pool import Demand, Owner, PooledCall, ProgramPool
 from .parameters import Arguments, Parameters
 from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .signature import Signature
 from .sources import Source
-from .templates import ForAllSizes, Key, Version, Versions
+from .templates import ForAllSizes, Key, SizedProgram, Version, Versions
 from .variants import Choices, PricedVariant
 
 _OF_VERSIONS = frozenset({"_source", "_module", "_executables", "_report", "_simulation", "donations"})
@@ -91,11 +93,14 @@ class OpenSource:
         blank = tuple(((), dtype) for _, dtype in self.shapes.inputs)
         return Signature(blank, self.in_tree, parameters=self.parameters)
 
-    def sizes(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, int]:
-        """The sizes that the arguments of a call have. Raises CompileError where they do not fit."""
+    def leaves(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """The flat inputs of a call. Raises CompileError for arguments of another structure."""
+        return self.signature.leaves(self.name, args, kwargs)
+
+    def sizes(self, leaves: Sequence[Any]) -> dict[str, int]:
+        """The sizes that flat inputs have. Raises CompileError where they do not fit."""
         import numpy as np
 
-        leaves = self.signature.leaves(self.name, args, kwargs)
         shapes = [tuple(np.shape(v)) for v in leaves]
         for i, shape in enumerate(shapes):
             if not all(isinstance(n, int) for n in shape):
@@ -162,6 +167,9 @@ class DynamicProgram(Program):
         self.target, self.options = target or DEFAULT_TARGET, options
         self.machine = Machine.load(self.target)
         self._versions: OrderedDict[tuple[int, ...], Program] = OrderedDict()
+        self._demands: dict[tuple[int, ...], Demand] = {}
+        self.pool = ProgramPool(self.machine, options.pool, options.pool_bytes)
+        """The device memory that its calls share."""
         self._ranges: Versions | None = None
         plain = options.quantization is None and options.schedule is None and options.donate == ()
         if origin.whole is not None and plain:
@@ -270,7 +278,7 @@ class DynamicProgram(Program):
 
         Raises CompileError where they do not fit together, or break a bound or a constraint.
         """
-        return self._open.sizes(args, kwargs)
+        return self._open.sizes(self._open.leaves(args, kwargs))
 
     def arguments(self, at: Mapping[str, int] | None = None, /, **named: int) -> Arguments:
         """Arguments, by position and by keyword, that have given sizes: `arguments(b=4, s=128)`. They are
@@ -293,15 +301,20 @@ class DynamicProgram(Program):
             raise CompileError(f"{self.name}: sizes are given as in at={{'b': 4}}, not as {sizes!r}")
         return self._open.shapes.checked(self.name, {**(sizes or {}), **named})
 
+    def _key(self, sizes: Sizes) -> tuple[int, ...]:
+        return tuple(sizes[name] for name in self.symbols)
+
     def _version(self, sizes: Sizes) -> Program:
-        key = tuple(sizes[name] for name in self.symbols)
+        key = self._key(sizes)
         found = self._versions.get(key)
         if found is None:
             source = self._source_at(sizes)
             ranged = None if self._ranges is None else self._ranges.program(sizes, source)
             found = self._versions[key] = ranged or self._compile(source)
             if len(self._versions) > VERSIONS_KEPT:
-                self._versions.popitem(last=False)
+                gone, _ = self._versions.popitem(last=False)
+                self._demands.pop(gone, None)
+                self.pool.drop(("constants", gone))
         self._versions.move_to_end(key)
         return found
 
@@ -320,9 +333,47 @@ class DynamicProgram(Program):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the version for the sizes of the arguments; gives the pytree that the function gives.
 
-        Raises CompileError where the arguments do not fit, or break a bound or a constraint.
+        Raises CompileError where the arguments do not fit, or break a bound or a constraint, and where what the call
+        needs at once is more than the pool has.
         """
-        return self._version(self.sizes(*args, **kwargs))(*args, **kwargs)
+        import jax
+
+        leaves = self._open.leaves(args, kwargs)
+        sizes = self._open.sizes(leaves)
+        version = self._version(sizes)
+        owners = [self.pool.watch(leaf) for leaf in leaves]
+        with self._pooled(sizes, version, owners) as running:
+            found = version(*args, **kwargs)
+            self.pool.hand_over(running, list(map(self.pool.watch, jax.tree.leaves(found))))
+        for i in version.donations.taken:
+            self.pool.drop(owners[i])
+        return found
+
+    def _pooled(
+        self, sizes: Sizes, version: Program, owners: Sequence[Owner | None], pool: ProgramPool | None = None
+    ) -> AbstractContextManager[PooledCall]:
+        """Device memory for a call of a version."""
+        key = self._key(sizes)
+        if key not in self._demands:
+            self._demands[key] = version.demand
+        shared = version.range_number if isinstance(version, SizedProgram) else key
+        said = ", ".join(f"{name} = {sizes[name]}" for name in self.symbols)
+        return (pool or self.pool).call(f"{self.name} at {said}", self._demands[key], owners, shared)
+
+    def replay(self, calls: Iterable[Mapping[str, int]]) -> ProgramPool:
+        """A new pool after calls with these sizes in this order, none of which is run. What no size changes is passed
+        once and stays, as weights do; other inputs, and results, go with the call.
+
+        Raises CompileError as `at` does, and as a call does that does not fit.
+        """
+        found = ProgramPool(self.machine, self.options.pool, self.options.pool_bytes)
+        shapes = [shape for shape, _ in self._open.shapes.inputs]
+        owners = [None if any(n.terms for n in shape) else ("input", i) for i, shape in enumerate(shapes)]
+        for each in calls:
+            sizes = self._checked(each, {})
+            with self._pooled(sizes, self._version(sizes), owners, found) as running:
+                found.hand_over(running, ())
+        return found
 
     def check(self, /, *args: Any, **kwargs: Any) -> None:
         """Raises CompileError where a call with such arguments would; nothing is compiled."""

@@ -378,5 +378,5 @@ def sized_origin(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any], ta
     return (
         origin_of(source, args, kwargs, target)
         if open_ is None
-        else open_.specialize(open_.sizes(args, kwargs))
+        else open_.specialize(open_.sizes(open_.leaves(args, kwargs)))
     )

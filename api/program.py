@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..backends.costs import report_of
 from ..backends.counts import kernels_text
 from ..backends.html import folded_html
+from ..backends.pool import POLICIES
 from ..backends.report import Report
 from ..backends.simulator import Simulation, simulate
 from ..backends.simulator.flags import cycles_without
@@ -37,6 +39,7 @@ from ..support.precisions import ORIGIN, PRECISIONS
 from .donation import Donate, Donations
 from .extents import cut, result_types
 from .kept import KeptPrograms
+from .memory_pool import Demand, demand_of
 from .signature import CompileError, Signature
 from .sources import Source, as_compile_error, entry_of, main_results
 
@@ -74,6 +77,8 @@ class Options:
             TILEWRIGHT_CACHE, if it is set; empty: none.
         weights: The arguments that are weights, by their names or paths or by patterns of these. What depends on
             them alone is then a program of its own, which runs once (`Program.pack`). None: nothing is set apart.
+        pool: How the pool of a `DynamicProgram` chooses places in device memory: `best-fit` or `buddy`.
+        pool_bytes: How much device memory that pool has. None: all of the chip's.
     """
 
     memory: Literal["typed", "bytes"] = "typed"
@@ -86,6 +91,8 @@ class Options:
     weights: str | Sequence[str] | None = None
     precision: Precision = ORIGIN
     cache: str | Path | None = None
+    pool: Literal["best-fit", "buddy"] = "best-fit"
+    pool_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.quantization, QuantConfig | str | Path | None):
@@ -94,7 +101,12 @@ class Options:
             )
         if not isinstance(self.cache, str | Path | None):
             raise CompileError(f"options: cache must be the path of a directory, not {self.cache!r}")
-        fields = {"memory": ("typed", "bytes"), "host": ("allow", "forbid"), "precision": PRECISIONS}
+        fields = {
+            "memory": ("typed", "bytes"),
+            "host": ("allow", "forbid"),
+            "precision": PRECISIONS,
+            "pool": tuple(POLICIES),
+        }
         for field, known in fields.items():
             if getattr(self, field) not in known:
                 said = " or ".join(map(repr, known))
@@ -135,21 +147,38 @@ class Program:
     extras: tuple[Any, ...] = ()
     """What its @main takes behind its inputs."""
 
-    extents: tuple[Extent, ...] = ()
-    """The dimensions of its results whose sizes depend on data."""
-
-    def __init__(self, source: Source, module: ModuleOp, signature: Signature, target: str, options: Options):
+    def __init__(
+        self,
+        source: Source,
+        module: ModuleOp | Callable[[], ModuleOp],
+        signature: Signature,
+        target: str,
+        options: Options,
+        donations: Donations | None = None,
+    ):
+        """module: the npu level, or what makes it when it is first asked for; then its donations are given."""
         self._source = source
-        self._module = module
+        self._made = module
         self._signature = signature
         self._executables: dict[str, Executable] = {}
         self._report: Report | None = None
         self._simulation: Simulation | None = None
-        self.donations = Donations(module, source.name, signature)
+        self.donations = donations or Donations(self._module, source.name, signature)
         self.target = target
         self.machine = Machine.load(target)
         self.options = options
-        self.extents = extents_of(entry_of(module))
+
+    @property
+    def _module(self) -> ModuleOp:
+        """The npu level."""
+        if not isinstance(self._made, ModuleOp):
+            self._made = self._made()
+        return self._made
+
+    @cached_property
+    def extents(self) -> tuple[Extent, ...]:
+        """The dimensions of its results whose sizes depend on data."""
+        return tuple(extents_of(entry_of(self._module)))
 
     def alone(self) -> Program:
         """The program compiled for its sizes alone: itself, unless it is a version that was lowered for a range."""
@@ -296,6 +325,11 @@ class Program:
         if self._simulation is None:
             self._simulation = simulate(self._module, self.machine)
         return self._simulation
+
+    @property
+    def demand(self) -> Demand:
+        """The device memory that a call takes."""
+        return demand_of(self._module, self.machine)
 
     def _undonated_arena(self) -> int | None:
         """Bytes of device memory that the program would need if no argument were donated."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
@@ -47,12 +47,12 @@ class SharedExecutables:
         self._made: dict[Memory, list[tuple[tuple[Constraint, ...], int, Executable]]] = {}
         self._calls_host = any(isinstance(op, Command) and op.on_host for op in template.module.walk())
 
-    def at(self, sizes: Sizes, module: ModuleOp, memory: Memory) -> SizedExecutable | None:
-        """The executable for given sizes, at which the program is `module`; None where it has to have its own: what is
-        called on the host is text in which the sizes are numbers."""
+    def at(self, sizes: Sizes, module: Callable[[], ModuleOp], memory: Memory) -> SizedExecutable | None:
+        """The executable for given sizes, at which `module` gives the program; None where it has to have its own: what
+        is called on the host is text in which the sizes are numbers."""
         if self._calls_host:
             return None
-        addresses, words = (None, 0) if memory == "typed" else _memory_of(module)
+        addresses, words = (None, 0) if memory == "typed" else _memory_of(module())
         try:
             return SizedExecutable(self._executable(sizes, memory, words), sizes, addresses)
         except SizeError:  # a size without a bound

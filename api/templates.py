@@ -17,6 +17,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.affine import Expr, Symbol
 from ..dialects.dtypes import numpy_dtype
+from ..dialects.graph.donation import donated
+from ..dialects.graph.extents import Extent, extents_of
 from ..dialects.module import target_of
 from ..dialects.npu import VersionOp
 from ..dialects.open_sizes import TYPICAL, Assumptions, OpenSize, assuming
@@ -40,12 +42,14 @@ from ..passes.instances import Instance
 from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
 from .dispatching import Dispatch, guard_text
+from .donation import Donations
 from .kept import KeptPrograms, VersionEntry
+from .memory_pool import Demand, demand_of
 from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .shared import SharedExecutables, SizedExecutable
 from .signature import Signature
-from .sources import Source, as_compile_error
+from .sources import Source, as_compile_error, entry_of
 
 if TYPE_CHECKING:
     from ..backends.interpreter import Executable
@@ -102,7 +106,7 @@ class SizedProgram(Program):
     def __init__(
         self,
         source: Source,
-        module: ModuleOp,
+        template: Template,
         signature: Signature,
         options: Options,
         sizes: Sizes,
@@ -111,8 +115,13 @@ class SizedProgram(Program):
         compile_alone: Callable[[Source], Program],
         shared: SharedExecutables,
     ) -> None:
-        super().__init__(source, module, signature, target_of(module) or DEFAULT_TARGET, options)
-        self.sizes = dict(sizes)
+        """Raises PassError for what is too large for the device."""
+        make, donations = partial(template.instance, dict(sizes)), None
+        if not template.unplanned and not any(donated(entry_of(template.module))):
+            donations = Donations(template.module, source.name, signature)
+        target = target_of(template.module) or DEFAULT_TARGET
+        super().__init__(source, make, signature, target, options, donations)
+        self.sizes, self._template = dict(sizes), template
         self.extras = tuple(extras)
         self._upper, self._compile = upper, compile_alone
         self._alone: Program | None = None
@@ -120,8 +129,23 @@ class SizedProgram(Program):
 
     def executable(self, memory: Literal["typed", "bytes"]) -> Executable | SizedExecutable:
         """The interpreter of the version for these sizes; made on first use, then kept."""
-        shared = self._shared.at(self.sizes, self._module, memory)
+        shared = self._shared.at(self.sizes, self.module, memory)
         return super().executable(memory) if shared is None else shared
+
+    @property
+    def demand(self) -> Demand:
+        if self._template.unplanned:
+            return super().demand
+        return demand_of(self._template.module, self.machine, self.sizes)
+
+    @cached_property
+    def extents(self) -> tuple[Extent, ...]:
+        return tuple(extents_of(entry_of(self._template.module)))
+
+    @property
+    def range_number(self) -> int:
+        """A number that versions of the same range share."""
+        return id(self._template)
 
     def alone(self) -> Program:
         if self._alone is None:
@@ -184,16 +208,16 @@ class Versions:
         if not isinstance(case, VersionOp):
             return None
         version = self._named_versions[case.version]
-        try:
-            module = version.template.instance(sizes)
-        except PassError:  # what is too large for the device: compiling it for these sizes says so
-            return None
         types = (dtype for _, dtype in version.extras)
         extras = [_scalar(evaluate(n, sizes), dtype) for n, dtype in zip(case.sizes(), types, strict=True)]
         signature = self._whole.signature(sizes)
         upper = partial(self._upper, key, sizes)
         shared = version.executables
-        return SizedProgram(source, module, signature, self._options, sizes, extras, upper, self._alone, shared)
+        options, template = self._options, version.template
+        try:
+            return SizedProgram(source, template, signature, options, sizes, extras, upper, self._alone, shared)
+        except PassError:  # what is too large for the device: compiling it for these sizes says so
+            return None
 
     def lower(self, key: Key) -> None:
         """Compiles the version for a range, where that was not done yet, and adds its case."""

@@ -141,6 +141,7 @@ def options_of(args: argparse.Namespace) -> Options:
     )
     keep_executables(args.cache)
     weights = tuple(w for w in args.weights.split(",") if w) or None
+    pool = getattr(args, "pool", None)
     return Options(
         getattr(args, "memory", "typed"),
         schedule=schedule,
@@ -150,7 +151,19 @@ def options_of(args: argparse.Namespace) -> Options:
         weights=weights,
         precision=args.precision,
         cache=args.cache,
+        pool=pool or "best-fit",
+        pool_bytes=None if pool is None else parse_bytes(args.pool_bytes),
     )
+
+
+def parse_bytes(text: str | None) -> int | None:
+    """`4096`, `512K`, `64M` or `2G` in bytes, K being 1,024; None for None. Raises CliError."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"\s*(\d+)\s*([KMG]?)\s*", text, re.IGNORECASE)
+    if match is None or not int(match[1]):
+        raise CliError(f"cannot read --pool-bytes {text}; write 4096, 512K, 64M or 2G")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
 
 
 def stages_of(args: argparse.Namespace) -> Sequence[Stage]:

@@ -17,7 +17,7 @@ from ..api.sources import input_types
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
 from . import inspect
-from .build import build, compiled, inputs_of, options_of, stages_of, user_of
+from .build import build, compiled, inputs_of, options_of, parse_at, stages_of, user_of
 from .cache import cache
 from .calibrate import calibrate
 from .common import STDIN, CliError, table, working, write_output
@@ -37,7 +37,9 @@ from .source import SourceSpec, find_function, find_source, user_code
 from .sweep import sweep
 
 if TYPE_CHECKING:
+    from ..api.memory_pool import ProgramPool
     from ..api.program import Program
+    from ..backends.report import Report
     from ..verification.results import Verification
 
 
@@ -81,15 +83,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report(args: argparse.Namespace) -> int:
-    """Prints where the time goes, or what it costs for many sizes."""
+    """Prints where the time goes, or what it costs for many sizes; and what calls take of a pool of device memory."""
+    if args.pool_bytes is not None and args.pool is None:
+        raise CliError("--pool-bytes is for --pool: give both")
     if args.sweep is not None:
         return sweep(args)
     if args.plot is not None:
         raise CliError("--plot draws what --sweep finds: give --sweep s=1..2048")
-    source, program, _ = build(args)
-    with working(f"simulating {source.name}"):
-        found = program.report()
-    if args.json:
+    found, pool = _priced(args)
+    if args.json and pool is not None:
+        _print_json({**found.to_dict(), "pool": pool.to_dict()})
+    elif args.json:
         print(found.to_json())
     elif sys.stdout.isatty():
         from rich.console import Console
@@ -97,7 +101,27 @@ def report(args: argparse.Namespace) -> int:
         Console().print(found)
     else:
         print(found.table(200, borders=False), end="")
+    if pool is not None and not args.json:
+        print(pool.table(200, borders=sys.stdout.isatty()), end="")
     return 0
+
+
+def _priced(args: argparse.Namespace) -> tuple[Report, ProgramPool | None]:
+    """What a program costs, and with --pool what a call takes."""
+    if args.pool is None:
+        source, program, _ = build(args)
+        with working(f"simulating {source.name}"):
+            return program.report(), None
+    source = find_source(args.source)
+    program, _ = compiled(args, source)
+    if not isinstance(program, DynamicProgram):
+        raise CliError(
+            f"{source.name} has no open sizes, which --pool is for: its plan of device memory is static; open some, "
+            "as in --shapes 'f32[b,128]'"
+        )
+    sizes = parse_at(args.at, program.open_source)
+    with working(f"simulating {source.name}"), user_code(*user_of(source)):
+        return program.report(at=sizes), program.replay([sizes])
 
 
 def verify_passes(args: argparse.Namespace) -> int:

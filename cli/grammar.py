@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from ..backends.pool import POLICIES
 from ..machine import DEFAULT_TARGET
 from ..support.precisions import ORIGIN, PRECISIONS
 from .common import OneLineParser
@@ -43,6 +44,16 @@ def make_parser() -> argparse.ArgumentParser:
         help="a line for each value of an open size: s=1,2,4,8, s=1..2048 (16 of them) or s=64..2048:64",
     )
     report.add_argument("--plot", metavar="FILE.svg", help="draw time, memory and energy of a --sweep")
+    report.add_argument(
+        "--pool",
+        nargs="?",
+        choices=tuple(POLICIES),
+        const="best-fit",
+        help="what calls with these open sizes, in this order, take of a pool of device memory (default best-fit)",
+    )
+    report.add_argument(
+        "--pool-bytes", metavar="N", help="how much memory the --pool has: 4096, 512K, 64M, 2G (default: all)"
+    )
     _add_verify(command)
     _add_reduce(command)
     _add_output(command)

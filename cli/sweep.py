@@ -4,7 +4,8 @@
 
     {"schema": "tilewright.sweep/1", "source": str, "target": str, "symbol": str, "at": {symbol: int},
      "rows": [{"value": int, "microseconds": float, "arena_bytes": int, "energy_joules": float,
-               "kernels": {name: launches}, "changed": bool}]}     other kernels or launches than the row before
+               "kernels": {name: launches}, "changed": bool}],     other kernels or launches than the row before
+     "pool": {...}}     with --pool: what a `ProgramPool` gives, after a call for each row in order
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -69,9 +71,11 @@ def sweep(args: argparse.Namespace) -> int:
             rows.append(_row(value, found, rows))
     if args.plot is not None:
         plot(args.plot, symbol, rows)
+    pool = None if args.pool is None else program.replay({**at, symbol: r.value} for r in rows)
     if args.json:
         shown = {"schema": "tilewright.sweep/1", "source": args.source, "target": program.target}
-        print(json.dumps({**shown, "symbol": symbol, "at": at, "rows": [asdict(r) for r in rows]}, indent=2))
+        shown |= {"symbol": symbol, "at": at, "rows": [asdict(r) for r in rows]}
+        print(json.dumps(shown if pool is None else {**shown, "pool": pool.to_dict()}, indent=2))
         return 0
     fixed = "".join(f", {name} = {n}" for name, n in at.items())
     cells = [
@@ -90,6 +94,8 @@ def sweep(args: argparse.Namespace) -> int:
     table(
         f"{source.name} for {program.target}{fixed}; *: other kernels than in the line above", header, cells
     )
+    if pool is not None:
+        print(pool.table(200, borders=sys.stdout.isatty()), end="")
     if args.plot is not None:
         print(f"wrote {args.plot}")
     return 0

@@ -63,6 +63,7 @@ def _divides(n: int, variable: Symbol | Derived, factor: int) -> bool:
     return any(ways) if variable.kind == "mul" else all(ways)
 
 
+@lru_cache(KEPT)
 def alternatives(size: Size) -> tuple[Size, ...]:
     """Sizes without a maximum at the top, the largest of which a size is: `8*s + max(a, b)` is `8*s + a` or `8*s + b`.
 

@@ -38,6 +38,7 @@ from ..dialects.graph import (
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.donation import donate
 from ..dialects.graph.interface import element_of, shape_of
+from ..dialects.open_sizes import is_open
 from ..dialects.quantized import quantized
 from ..machine import Machine
 from . import bindings
@@ -437,7 +438,7 @@ class Walk:
     def _property(self, value: Property) -> Attribute:
         if isinstance(value, Attribute):
             return value
-        if isinstance(value, int):
+        if isinstance(value, int) or is_open(value):
             return integer_attr(value)
         return StringAttr(value) if isinstance(value, str) else ints(value)
 

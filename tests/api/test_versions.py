@@ -51,6 +51,13 @@ def counted(x: Any) -> Any:
     return jax.lax.scan(lambda c, row: (c * 0.5 + row, c), jnp.zeros(x.shape[1:]), x)[0]
 
 
+def gradient_of_choices(x: Any, y: Any) -> Any:
+    def chosen(x: Any) -> Any:
+        return jnp.take_along_axis(jax.nn.log_softmax(x), y[:, None], 1).sum()
+
+    return jax.grad(chosen)(x)
+
+
 def centred(x: Any) -> Any:
     return x - x.mean(0)
 
@@ -69,6 +76,12 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[Sizes], bool]] = {
     "softmax of rows": (lambda x: jax.nn.softmax(x), ["b, 50"], [{"b": 12}, {"b": 9}], True),
     "windows": (cnn, ["b, 8, 8, 1", "3, 3, 1, 8", "128, 10"], [{"b": 8}, {"b": 5}], True),
     "a table": (lambda t, i: t[i], ["50, 24", ("b, s", "int32")], [{"b": 4, "s": 16}, {"b": 3, "s": 9}], True),
+    "sums into a table": (
+        gradient_of_choices,
+        ["b, 50", ("b", "int32")],
+        [{"b": 16}, {"b": 11}],
+        True,
+    ),
     "an iota": (lambda x: x * jnp.arange(x.shape[0])[:, None], ["b, 8"], [{"b": 20}, {"b": 31}], True),
     "a loop over an open axis": (counted, ["s, 24"], [{"s": 16}, {"s": 9}], True),
     "a mask": (lambda x: jnp.where(jnp.tril(jnp.ones_like(x)) > 0, x, -1e9), ["s, s"], [{"s": 50}], True),

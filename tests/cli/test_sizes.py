@@ -132,6 +132,13 @@ def test_every_command_takes_sizes(command: str, shown: str, capsys: pytest.Capt
         (f"report {LAYER} --sweep s=1,2", "layer has open sizes: b, s; say which, as in --at b=8"),
         (f"report {LAYER} --at b=1 --sweep s=0,2", "layer: s is 0, and must be at least 1"),
         (f"report {LAYER} --at b=1 --sweep s=1,2 --plot a.txt", "--plot a.txt: a plot is a file of .svg, .png, .pdf"),
+        (f"report {LAYER} --at b=1,s=2 --pool-bytes 1M", "--pool-bytes is for --pool: give both"),
+        (f"report {LAYER} --at b=1,s=2 --pool --pool-bytes 1T", "cannot read --pool-bytes 1T; write 4096, 512K, 64M "
+         "or 2G"),
+        (f"report {LAYER} --at b=1,s=200 --pool --pool-bytes 8K", "layer at b = 1, s = 200: a request of 25600 bytes "
+         "is larger than the pool of 8192 bytes"),
+        ("report model.py:layer --shapes f32[2,8],f32[8,4] --pool", "layer has no open sizes, which --pool is for: its "
+         "plan of device memory is static; open some, as in --shapes 'f32[b,128]'"),
         ("report model.py:layer --shapes f32[2,8],f32[8,4] --sweep b=1", "layer has no open sizes, which --sweep b=1 "
          "is for: open some, as in --shapes 'f32[b,128]'"),
     ],
@@ -173,6 +180,28 @@ def test_a_sweep_as_json_says_where_kernels_change(capsys: pytest.CaptureFixture
     assert rows[2]["microseconds"] == report["microseconds"]
     assert rows[2]["arena_bytes"] == report["memory"]["arena_bytes"]
     assert rows[2]["energy_joules"] == report["energy_joules"]
+
+
+@pytest.mark.parametrize("policy", ["best-fit", "buddy"])
+def test_the_pool_of_a_sweep(policy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"report {LAYER} --at b=4 --sweep s=3,64,9 --pool {policy} --pool-bytes 1M"
+    found: dict[str, Any] = json.loads(said(capsys, f"{command} --json"))
+    jsonschema.validate(found, {"$ref": "#/$defs/sweep", "$defs": SCHEMA["$defs"]})
+    pool = found["pool"]
+    assert (pool["calls"], pool["policy"], pool["capacity_bytes"]) == (3, policy, 1 << 20)
+    largest = 4 * 512 * 4 + 512 * 4 * 4 + 4 * 4 * 4  # inputs and result at s = 64
+    assert pool["peak_bytes"] == largest + found["rows"][1]["arena_bytes"] - 4 * 512 * 4 - 512 * 4 * 4
+    lines = said(capsys, command).splitlines()
+    assert lines[5].startswith(f"{policy} pool of 1,048,576 bytes")
+    assert lines[-1].startswith(f"3 calls; watermark {pool['overhead']:.3f} times the peak of live bytes; 0.0 us")
+
+
+def test_the_pool_of_one_call(capsys: pytest.CaptureFixture[str]) -> None:
+    found: dict[str, Any] = json.loads(said(capsys, f"report {LAYER} --at b=4,s=9 --pool --json"))
+    jsonschema.validate(found, {"$ref": "#/$defs/report", "$defs": SCHEMA["$defs"]})
+    assert found["pool"]["calls"] == 1 and found["memory"]["arena_bytes"] > 0
+    text = said(capsys, f"report {LAYER} --at b=4,s=9 --pool")
+    assert "contract_0" in text and text.splitlines()[-1].startswith("1 call; watermark ")
 
 
 def test_the_values_of_a_sweep() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from ....dialects.open_sizes import OpenSize, is_open, size_of
-from ....dialects.size_order import alternatives, at_most, divides, largest
-from ....dialects.sizes import bounds
+from ....dialects.size_order import KEPT, alternatives, at_most, divides, largest
+from ....dialects.sizes import Size, bounds
 
 T = TypeVar("T")
 
@@ -19,8 +20,13 @@ def never_above(a: int, b: int) -> bool:
     """Whether a number is at most another at all sizes. False also where that is not known."""
     if not (is_open(a) or is_open(b)):
         return a <= b
-    others = alternatives(size_of(b))
-    return all(any(at_most(one, other) for other in others) for one in alternatives(size_of(a)))
+    return _never_above(size_of(a), size_of(b))
+
+
+def _never_above(a: Size, b: Size) -> bool:
+    """The same of sizes: each that the first may be is at most one that the second may be."""
+    others = alternatives(b)
+    return all(any(at_most(one, other) for other in others) for one in alternatives(a))
 
 
 def is_multiple(number: int, n: int) -> bool:
@@ -37,7 +43,14 @@ def is_empty(range_: ByteRange) -> bool:
 def may_meet(one: ByteRange, other: ByteRange) -> bool:
     """Whether two ranges may have a byte in common, at some size."""
     (s, e), (t, f) = one, other
-    return not (never_above(e, t) or never_above(f, s) or is_empty(one) or is_empty(other))
+    if not _any_open((s, e, t, f)):
+        return max(s, t) < min(e, f)
+    return _may_meet(size_of(s), size_of(e), size_of(t), size_of(f))
+
+
+@lru_cache(KEPT)
+def _may_meet(s: Size, e: Size, t: Size, f: Size) -> bool:
+    return not (_never_above(e, t) or _never_above(f, s) or _never_above(e, s) or _never_above(f, t))
 
 
 def common(one: ByteRange, other: ByteRange) -> ByteRange:
@@ -56,15 +69,27 @@ def around(ranges: Sequence[ByteRange]) -> ByteRange:
 
 def meeting(ranges: Sequence[tuple[int, int, T]]) -> Iterator[tuple[T, T]]:
     """Pairs of what may share bytes, that which begins first being first."""
-    ends = [(*_reach(s, e), (s, e), what) for s, e, what in ranges if not is_empty((s, e))]
-    known = _remembered(may_meet)
-    live: list[tuple[float, ByteRange, T]] = []
-    for low, high, mine, what in sorted(ends, key=lambda r: r[:2]):
+    places: dict[tuple[Size, Size], int] = {}
+    """Ranges by number: programs have few, and many tensors in them."""
+    reached = [(*_reach(s, e), (s, e), what) for s, e, what in ranges if not is_empty((s, e))]
+    known: dict[tuple[int, int], bool] = {}
+    live: list[tuple[float, ByteRange, int, T]] = []
+    for low, high, mine, what in sorted(reached, key=lambda r: r[:2]):
+        number = -1
+        if _any_open(mine):
+            number = places.setdefault((size_of(mine[0]), size_of(mine[1])), len(places))
         live = [entry for entry in live if entry[0] > low]
-        for _, its, other in live:
-            if not _any_open((*mine, *its)) or known(its, mine):
+        for _, its, other_number, other in live:
+            if number < 0 and other_number < 0:
                 yield other, what
-        live.append((high, mine, what))
+                continue
+            if number < 0 or other_number < 0:
+                meets = may_meet(its, mine)
+            elif (meets := known.get((other_number, number))) is None:
+                meets = known[other_number, number] = may_meet(its, mine)
+            if meets:
+                yield other, what
+        live.append((high, mine, number, what))
 
 
 def _reach(start: int, end: int) -> tuple[float, float]:
@@ -76,17 +101,3 @@ def _reach(start: int, end: int) -> tuple[float, float]:
 
 def _any_open(numbers: Iterable[int]) -> bool:
     return any(type(n) is OpenSize for n in numbers)
-
-
-def _remembered(ask: Callable[[ByteRange, ByteRange], bool]) -> Callable[[ByteRange, ByteRange], bool]:
-    """The same function, which answers what was asked before from memory: programs have few ranges."""
-    known: dict[object, bool] = {}
-
-    def answer(one: ByteRange, other: ByteRange) -> bool:
-        key = tuple(size_of(n) for n in (*one, *other))
-        found = known.get(key)
-        if found is None:
-            found = known[key] = ask(one, other)
-        return found
-
-    return answer
