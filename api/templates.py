@@ -228,10 +228,11 @@ class Versions:
         except (
             CompileError,
             NotImplementedError,
+            RuntimeError,
             TypeError,
             ValueError,
         ) as error:  # it exports no calls of Python
-            raise NoTemplate(one_line(str(error))) from None
+            raise NoTemplate(f"JAX does not export it with open sizes: {one_line(str(error))}") from None
 
     def _opened(self, code: OpenCode, known: Mapping[str, Size]) -> OpenModule:
         from ..frontends.open_walk import lower_open

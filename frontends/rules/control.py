@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from xdsl.ir import Attribute, Region, SSAValue
+
 from ...dialects.base import integer_attr
 from ...dialects.dtypes import dtype_name, element_type, tensor
 from ...dialects.graph import CaseOp, ReduceOp, WhileOp
@@ -107,14 +111,21 @@ def _while(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     return loop.results
 
 
-def _case(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    return walk.emit_control(CaseOp, args, types, [walk.region(r, []) for r in op.regions]).results
+def _branches(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return branched(walk, op.operation.name, args, types, [walk.region(r, []) for r in op.regions])
 
 
-def _if(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    index = walk.elementwise("convert", args, tensor([], _I32))
-    on_true, on_false = (walk.region(region, []) for region in op.regions)
-    return walk.emit_control(CaseOp, [index], types, [on_false, on_true]).results
+def branched(
+    walk: Walk, name: str, args: Values, types: Sequence[Attribute], regions: Sequence[Region]
+) -> Sequence[SSAValue]:
+    """A choice of one of several regions, which a `case` or an `if` makes."""
+    if name == "stablehlo.if":
+        args, regions = [walk.elementwise("convert", args, tensor([], _I32))], regions[::-1]
+    return walk.emit_control(CaseOp, args, types, regions).results
+
+
+BRANCHES = frozenset({"stablehlo.case", "stablehlo.if"})
+"""Ops that choose one of their regions."""
 
 
 RULES: dict[str, Rule] = {
@@ -124,6 +135,5 @@ RULES: dict[str, Rule] = {
     "stablehlo.optimization_barrier": _same,
     "sdy.sharding_constraint": _same,
     "stablehlo.while": _while,
-    "stablehlo.case": _case,
-    "stablehlo.if": _if,
+    **dict.fromkeys(sorted(BRANCHES), _branches),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any
@@ -22,7 +22,8 @@ from ....dialects import npu as ops
 from ....dialects.affine import Expr
 from ....dialects.base import FormattedOp, describe, integer, text, to_ints, unpack_over
 from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, structure
-from ....dialects.open_sizes import example
+from ....dialects.open_sizes import example, is_open, size_of
+from ....dialects.sizes import Size, bounds, times
 from ...errors import PassError
 from .affine import TouchedBox
 
@@ -109,9 +110,13 @@ class CheckedSection:
 
 
 class CheckedKernel:
-    """A kernel, ready to be checked. Raises PassError for indices it cannot follow."""
+    """A kernel, ready to be checked. Raises PassError for indices it cannot follow.
 
-    def __init__(self, op: structure.KernelOp) -> None:
+    steady: what stands for open numbers of iterations; for those that are not in it, their example, and `STEADY` at
+    least.
+    """
+
+    def __init__(self, op: structure.KernelOp, steady: Mapping[Size, int] | None = None) -> None:
         self.op = op
         self.name = text(op.sym_name)
         self.grid = to_ints(op.grid)
@@ -119,6 +124,7 @@ class CheckedKernel:
         """How many values each variable takes; the unit's is set per section."""
         self.unit = len(self.grid)
         self.values: dict[SSAValue, Expr[int]] = {}
+        self.steady = dict(steady or {})
         self.tensors: dict[SSAValue, int] = {}
         self.transfers: list[TensorAccess] = []
         self.unknown: dict[int, SSAValue] = {}
@@ -210,8 +216,22 @@ class CheckedKernel:
         if found is None:
             self._kept.append(attr)  # so that its id stays its own
             known = [self.value(v, op) for v in indices]
-            found = self._rows[key] = unpack_over(attr, known)
+            found = self._rows[key] = tuple(map(self._settled, unpack_over(attr, known)))
         return found
+
+    def _settled(self, place: Expr[int]) -> Expr[int]:
+        """A place with numbers for open sizes, which go with the iterations that loops are looked at for."""
+        if not any(is_open(c) for _, c in place.terms) and not is_open(place.constant):
+            return place
+        return Expr(self._number(place.constant), {v: self._number(c) for v, c in place.terms})
+
+    def _number(self, number: int) -> int:
+        """A product of trip counts and a constant as that of the numbers that stand for them; another size is that of
+        the example."""
+        if not is_open(number):
+            return number
+        found = _as_product(size_of(number), self.steady)
+        return example(number) if found is None else found
 
     def value(self, index: SSAValue, op: Operation) -> Expr[int]:
         found = self.values.get(index)
@@ -225,13 +245,43 @@ class CheckedKernel:
             if isinstance(op.value, IntegerAttr):
                 self.values[op.result] = Expr(op.value.value.data)
         elif isinstance(op, ops.SizeOp):
-            self.values[op.result] = Expr(max(example(op.number), STEADY))
+            number = self.steady.setdefault(size_of(op.number), max(example(op.number), STEADY))
+            self.values[op.result] = Expr(number)
         elif isinstance(op, ops.ViewOp):
             self.tensors[op.result] = self.tensors[op.source]
 
 
+def _as_product(size: Size, known: Mapping[Size, int]) -> int | None:
+    """A size as a product of `known` ones and a constant, by their values; None where it is none."""
+    factor = math.gcd(size.constant, *(c for _, c in size.terms))
+    if not size.terms or factor == 0:
+        return size.constant
+    for sign in (factor, -factor):
+        rest = Expr(size.constant // sign, {v: c // sign for v, c in size.terms})
+        if rest in known:
+            return sign * known[rest]
+        for one, value in known.items():
+            other = next((two for two in known if times(one, two) == rest), None)
+            if other is not None:
+                return sign * value * known[other]
+    return None
+
+
 STEADY = 8
 """Iterations that a loop of an open number of them is looked at for, at least: it may run for many."""
+
+
+def models_of(op: structure.KernelOp) -> list[CheckedKernel]:
+    """A kernel, ready to be checked: where it has open numbers of iterations, for many of them, for an odd number, and
+    for the least of all of them and of each. Raises PassError for indices that it cannot follow."""
+    first = CheckedKernel(op)
+    if not first.steady:
+        return [first]
+    many = first.steady
+    odd = {size: number - 1 for size, number in many.items()}
+    least = {size: max(bounds(size)[0] or 1, 1) for size in many}
+    some = [odd, least, *({**odd, size: least[size]} for size in (many if len(many) > 1 else ()))]
+    return [first, *(CheckedKernel(op, numbers) for numbers in some)]
 
 
 class _SectionBuilder:
