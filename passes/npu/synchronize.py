@@ -34,19 +34,21 @@ from ...dialects.npu import (
     Pipe,
     SetCrossOp,
     SetFlagOp,
+    SizeOp,
     SyncOp,
     ViewOp,
     WaitCrossOp,
     WaitFlagOp,
 )
 from ...dialects.npu.structure import KernelOp, SectionOp
-from ...dialects.open_sizes import choosing
+from ...dialects.open_sizes import assuming, choosing, example_sizes, size_of, value_at
+from ...dialects.sizes import Sizes, symbols_of
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError
 from .check.clocks import Clocks
 from .check.minimal import irredundant
-from .check.model import LOOP, SET, WAIT, WORK, CheckedKernel, CheckedNode, CheckedSection, models_of
+from .check.model import LOOP, SET, WAIT, WORK, CheckedKernel, CheckedNode, CheckedSection
 from .flags import Home, Pair, SyncPair, merged_pairs, number_events, plan_flags
 from .reorder import gather, wall_off
 
@@ -58,13 +60,66 @@ class NpuSynchronizePass(TargetPass):
     name = "npu-synchronize"
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        with choosing():  # flags are those for the example; npu-check sees whether they do for other sizes
-            for kernel in module.ops:
-                if isinstance(kernel, KernelOp):
-                    models = models_of(kernel)
-                    for number in range(len(models[0].sections)):
-                        models = synchronize_section(models, number, machine.flags)
-                    synchronize_cores(kernel)
+        for kernel in module.ops:
+            if not isinstance(kernel, KernelOp):
+                continue
+            # flags are those for a few sizes; npu-check sees whether they do for others
+            with choosing():
+                models = models_of(kernel)
+                for number in range(len(models[0].sections)):
+                    models = synchronize_section(models, number, machine.flags)
+                synchronize_cores(kernel)
+
+
+STEADY = 8
+"""Iterations that a loop of an open number of them is looked at for, at least: it may run for many."""
+
+_DOUBLINGS = 10
+_MOST_WALLS = 32
+"""Rounds of barriers in one section, each for pairs of pipes that still lack events."""
+
+
+class _Apart(dict[str, int]):
+    """Sizes of which some are others than those of an example."""
+
+    def __init__(self, example: Sizes) -> None:
+        super().__init__()
+        self.example = example
+
+    def __missing__(self, name: str) -> int:
+        return self.example[name]
+
+
+def long_running(kernel: KernelOp) -> Sizes:
+    """Sizes at which each loop of an open number of iterations has several, where there are such: those of the example,
+    some of them doubled until it has. What counts the iterations of several loops (the slot of a buffer) goes with
+    them."""
+    sizes = _Apart(example_sizes())
+    numbers = [op.number for op in kernel.walk() if isinstance(op, SizeOp)]
+    for _ in range(_DOUBLINGS):
+        short = {s.name for n in numbers if value_at(n, sizes) < STEADY for s in symbols_of(size_of(n))}
+        if not short:
+            break
+        sizes.update({name: 2 * sizes[name] for name in short})
+    return sizes
+
+
+def models_of(kernel: KernelOp) -> list[CheckedKernel]:
+    """A kernel, ready to be checked, at sizes that its flags must do for: where loops run for long, for the example,
+    and for the least that there are, of all sizes and of each. Where nothing is open, these are one."""
+    numbers = [op.number for op in kernel.walk() if isinstance(op, SizeOp)]
+    long, most = long_running(kernel), example_sizes()
+    least = {s.name: max(s.lower, 1) for n in numbers for s in symbols_of(size_of(n))}
+    wanted: list[Sizes] = [long, most]
+    for changed in (least, *({name: low} for name, low in least.items())):
+        wanted.append(sizes := _Apart(most))
+        sizes.update(changed)
+    apart = {tuple(value_at(n, sizes) for n in numbers): sizes for sizes in reversed(wanted)}
+    models: list[CheckedKernel] = []
+    for sizes in reversed(apart.values()):
+        with assuming(sizes), choosing():
+            models.append(CheckedKernel(kernel))
+    return models
 
 
 def _ancestors(op: Operation, top: Block) -> list[Block]:
@@ -102,6 +157,7 @@ def synchronize_section(models: list[CheckedKernel], number: int, events: int) -
         return models
     turns: set[frozenset[Pipe]] = set()
     gathered: set[Pair] = set()
+    walls = 0
     while True:
         homes = plan_flags(section, turns)
         flags = needed_flags([f for h in homes.values() for f in h.flags], homes, models, number)
@@ -123,6 +179,9 @@ def synchronize_section(models: list[CheckedKernel], number: int, events: int) -
             if not short <= turns:
                 turns |= short
                 continue
+            walls += 1
+            if walls > _MOST_WALLS:
+                raise PassError(f"{describe(section.op)} cannot be ordered by flags and barriers")
             wall_off(homes.values(), [f for f in flags if frozenset(f.pair) in short])
         models = models_of(models[0].op)
         section = models[0].sections[number]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any
@@ -22,8 +22,7 @@ from ....dialects import npu as ops
 from ....dialects.affine import Expr
 from ....dialects.base import FormattedOp, describe, integer, text, to_ints, unpack_over
 from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, structure
-from ....dialects.open_sizes import example, is_open, size_of
-from ....dialects.sizes import Size, bounds, times
+from ....dialects.open_sizes import any_open, example_sizes, value_at
 from ...errors import PassError
 from .affine import TouchedBox
 
@@ -110,21 +109,18 @@ class CheckedSection:
 
 
 class CheckedKernel:
-    """A kernel, ready to be checked. Raises PassError for indices it cannot follow.
+    """A kernel, ready to be checked. What is open in it has the sizes of the example. Raises PassError for indices it
+    cannot follow."""
 
-    steady: what stands for open numbers of iterations; for those that are not in it, their example, and `STEADY` at
-    least.
-    """
-
-    def __init__(self, op: structure.KernelOp, steady: Mapping[Size, int] | None = None) -> None:
+    def __init__(self, op: structure.KernelOp) -> None:
         self.op = op
         self.name = text(op.sym_name)
-        self.grid = to_ints(op.grid)
+        self.sizes = example_sizes()
+        self.grid = tuple(value_at(n, self.sizes) for n in to_ints(op.grid))
         self.counts: list[int] = [*self.grid, 1]
         """How many values each variable takes; the unit's is set per section."""
         self.unit = len(self.grid)
         self.values: dict[SSAValue, Expr[int]] = {}
-        self.steady = dict(steady or {})
         self.tensors: dict[SSAValue, int] = {}
         self.transfers: list[TensorAccess] = []
         self.unknown: dict[int, SSAValue] = {}
@@ -220,18 +216,11 @@ class CheckedKernel:
         return found
 
     def _settled(self, place: Expr[int]) -> Expr[int]:
-        """A place with numbers for open sizes, which go with the iterations that loops are looked at for."""
-        if not any(is_open(c) for _, c in place.terms) and not is_open(place.constant):
+        """A place with numbers for open sizes."""
+        if not any_open((place.constant, *(c for _, c in place.terms))):
             return place
-        return Expr(self._number(place.constant), {v: self._number(c) for v, c in place.terms})
-
-    def _number(self, number: int) -> int:
-        """A product of trip counts and a constant as that of the numbers that stand for them; another size is that of
-        the example."""
-        if not is_open(number):
-            return number
-        found = _as_product(size_of(number), self.steady)
-        return example(number) if found is None else found
+        terms = {v: value_at(c, self.sizes) for v, c in place.terms}
+        return Expr(value_at(place.constant, self.sizes), terms)
 
     def value(self, index: SSAValue, op: Operation) -> Expr[int]:
         found = self.values.get(index)
@@ -245,43 +234,9 @@ class CheckedKernel:
             if isinstance(op.value, IntegerAttr):
                 self.values[op.result] = Expr(op.value.value.data)
         elif isinstance(op, ops.SizeOp):
-            number = self.steady.setdefault(size_of(op.number), max(example(op.number), STEADY))
-            self.values[op.result] = Expr(number)
+            self.values[op.result] = Expr(value_at(op.number, self.sizes))
         elif isinstance(op, ops.ViewOp):
             self.tensors[op.result] = self.tensors[op.source]
-
-
-def _as_product(size: Size, known: Mapping[Size, int]) -> int | None:
-    """A size as a product of `known` ones and a constant, by their values; None where it is none."""
-    factor = math.gcd(size.constant, *(c for _, c in size.terms))
-    if not size.terms or factor == 0:
-        return size.constant
-    for sign in (factor, -factor):
-        rest = Expr(size.constant // sign, {v: c // sign for v, c in size.terms})
-        if rest in known:
-            return sign * known[rest]
-        for one, value in known.items():
-            other = next((two for two in known if times(one, two) == rest), None)
-            if other is not None:
-                return sign * value * known[other]
-    return None
-
-
-STEADY = 8
-"""Iterations that a loop of an open number of them is looked at for, at least: it may run for many."""
-
-
-def models_of(op: structure.KernelOp) -> list[CheckedKernel]:
-    """A kernel, ready to be checked: where it has open numbers of iterations, for many of them, for an odd number, and
-    for the least of all of them and of each. Raises PassError for indices that it cannot follow."""
-    first = CheckedKernel(op)
-    if not first.steady:
-        return [first]
-    many = first.steady
-    odd = {size: number - 1 for size, number in many.items()}
-    least = {size: max(bounds(size)[0] or 1, 1) for size in many}
-    some = [odd, least, *({**odd, size: least[size]} for size in (many if len(many) > 1 else ()))]
-    return [first, *(CheckedKernel(op, numbers) for numbers in some)]
 
 
 class _SectionBuilder:
