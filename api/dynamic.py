@@ -147,8 +147,7 @@ class DynamicProgram(Program):
         self.machine = Machine.load(self.target)
         self._versions: OrderedDict[tuple[int, ...], Program] = OrderedDict()
         self._ranges: Versions | None = None
-        plain = options.quantization is None and options.schedule is None and options.donate == ()
-        if origin.whole is not None and plain:
+        if origin.whole is not None:
             self._ranges = Versions(origin.shapes, origin.whole, target, options, compile_version)
         self._signature = origin.signature
 

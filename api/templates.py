@@ -26,6 +26,7 @@ from ..passes.errors import CompileError, PassError
 from ..passes.instances import Instance
 from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
+from .prepared import prepare_open, prepared
 from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .signature import Signature
@@ -46,13 +47,14 @@ class OpenCode:
     """StableHLO with open dimensions.
 
     content: text or bytecode. entry: the function that is the program. leading: the sizes that are its first arguments,
-    which are no inputs. filename: for messages.
+    which are no inputs. filename: for messages. donated: which of its inputs are, none where it is empty.
     """
 
     content: bytes
     entry: str
     leading: tuple[Size, ...] = ()
     filename: str | None = None
+    donated: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,15 +89,16 @@ class SizedProgram(Program):
         upper: Callable[[Level], ModuleOp],
         compile_alone: Callable[[Source], Program],
     ) -> None:
-        super().__init__(source, module, signature, target_of(module) or DEFAULT_TARGET, options)
-        self.sizes = dict(sizes)
+        target = target_of(module) or DEFAULT_TARGET
+        super().__init__(prepared(source, options, target), module, signature, target, options)
+        self.sizes, self._plain = dict(sizes), source
         self.extras = tuple(extras)
         self._upper, self._compile = upper, compile_alone
         self._alone: Program | None = None
 
     def alone(self) -> Program:
         if self._alone is None:
-            self._alone = self._compile(self.source)
+            self._alone = self._compile(self._plain)
         return self._alone
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
@@ -144,7 +147,7 @@ class Versions:
         if all(low == high for low, high in key):
             return None
         if key not in self._known:
-            self._known[key] = self._compiled(key)
+            self._known[key] = self._compiled(key, source)
         version = self._known[key]
         if isinstance(version, NoTemplate) or not version.template.holds(sizes):
             return None
@@ -154,14 +157,14 @@ class Versions:
             return None
         extras = [_scalar(evaluate(size, sizes), dtype) for size, dtype in version.extras]
         signature = self._whole.signature(sizes)
-        upper = partial(self._upper, key, sizes)
+        upper = partial(self._upper, key, sizes, source)
         return SizedProgram(source, module, signature, self._options, sizes, extras, upper, self._alone)
 
-    def _upper(self, key: Key, sizes: Sizes, level: Level) -> ModuleOp:
+    def _upper(self, key: Key, sizes: Sizes, source: Source, level: Level) -> ModuleOp:
         """The module of the version for a range at a level above npu, at given sizes; lowered again."""
         named, known = self._named(key)
         with assuming({name: high for name, (_, high) in named.items()}) as assumed:
-            opened = self._united(self._code(named), known, assumed)
+            opened = self._prepared(self._code(named), known, assumed, source)
             run_pipeline(opened.module, self._target, level, self._options.stages())
         return Instance(sizes).of(opened.module)
 
@@ -173,8 +176,8 @@ class Versions:
             for name, (low, high) in named.items()
         }
 
-    def _compiled(self, key: Key) -> Version | NoTemplate:
-        """The version for a range, or why there is none."""
+    def _compiled(self, key: Key, source: Source) -> Version | NoTemplate:
+        """The version for a range, or why there is none. source: the program for sizes in it."""
         named, known = self._named(key)
         example = {name: high for name, (_, high) in named.items()}
         if not self._shapes.allows(example):
@@ -182,7 +185,7 @@ class Versions:
         try:
             code = self._code(named)
             with assuming(example) as assumed:
-                opened = self._united(code, known, assumed)
+                opened = self._prepared(code, known, assumed, source)
                 symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
                 template = lower_template(
                     opened.module, self._target, self._options.stages(), symbols, example
@@ -191,11 +194,20 @@ class Versions:
             check_template(template, tuple(known))
         except NoTemplate as error:
             return error
-        except (FrontendError, PassError, SizeError, VerifyException) as error:
+        except (CompileError, FrontendError, PassError, SizeError, VerifyException) as error:
             return NoTemplate(str(error))
         except Exception as error:  # a bug, which `ranges` shows; each size alone may be compiled all the same
             return NoTemplate(f"internal error, {type(error).__name__}: {one_line(str(error))}")
         return Version(template, opened.extras)
+
+    def _prepared(
+        self, code: OpenCode, known: dict[str, Size], assumed: Assumptions, source: Source
+    ) -> OpenModule:
+        """The graph level as options want it."""
+        opened = self._united(code, known, assumed)
+        signature = self._whole.signature(assumed.example)
+        prepare_open(opened.module, signature, code.donated, source, self._options, self._target)
+        return opened
 
     def _united(self, code: OpenCode, known: dict[str, Size], assumed: Assumptions) -> OpenModule:
         """The graph level. Sizes that have to be equal for the program to be one, as those of two operands of a sum,
