@@ -18,15 +18,15 @@ from ..support.collector import collector_paused
 from ..support.progress import showing
 from ..verification.results import Progress, Verification
 from .calls import Call
-from .donation import donate_inputs
 from .dynamic import DynamicProgram
 from .extents import uncut, with_sizes
 from .open_sources import open_source_of, sized_origin
 from .packing import compile_packed
 from .parameters import Parameters, title_of
+from .prepared import prepared
 from .program import Lowering, Options, Program, compile_source, run_passes
-from .quantized import module_values, quantized_source
-from .signature import CompileError, Signature, check_twin, physical
+from .quantized import module_values
+from .signature import CompileError, check_twin, physical
 from .sources import ProgramSource, Source, as_compile_error, called, entry_of, main_results
 
 BAR_SECONDS = 2.0
@@ -95,7 +95,7 @@ def compile_with(
                 f"{open_.name}: weights= is for programs whose sizes are known: give example arguments"
             )
         return DynamicProgram(open_, partial(_version, lowering, target, options), target, options)
-    origin = _chosen(sized_origin(source, args, kwargs, target), options, target)
+    origin = prepared(sized_origin(source, args, kwargs, target), options, target)
     if options.weights is not None:
         return compile_packed(lowering, origin, target, options)
     return compile_source(lowering, origin, target, options)
@@ -103,7 +103,7 @@ def compile_with(
 
 def _version(lowering: Lowering, target: str | None, options: Options, origin: Source) -> Program:
     """The version of a program with open dimensions for the sizes that `origin` is for."""
-    return compile_source(lowering, _chosen(origin, options, target), target, options)
+    return compile_source(lowering, prepared(origin, options, target), target, options)
 
 
 def _check_own(source: Any, args: Sequence[Any], options: Mapping[str, bool], caller: str) -> None:
@@ -127,27 +127,6 @@ def _check_own(source: Any, args: Sequence[Any], options: Mapping[str, bool], ca
             )
 
 
-def _chosen(origin: Source, options: Options, target: str | None) -> Source:
-    """The source with the arguments donated, and the products quantized, that the options say."""
-    donating = _donating(origin, options)
-    if options.quantization is None:
-        return donating
-    return quantized_source(donating, options.quantization, options.weight_patterns, target)
-
-
-def _donating(origin: Source, options: Options) -> Source:
-    """The source with the arguments donated that the options say."""
-    if options.donate == ():
-        return origin
-
-    def lower() -> tuple[ModuleOp, Signature]:
-        module, signature = origin.lower()
-        donate_inputs(module, signature, options.donate, origin.name, origin.places)
-        return module, signature
-
-    return Source(lower, origin.name, origin.places)
-
-
 def lower(
     source: ProgramSource,
     /,
@@ -158,7 +137,7 @@ def lower(
 ) -> tuple[ModuleOp, list[Any]]:
     """A source's module for a target before any pass, and its arguments as the flat inputs of @main. Raises
     CompileError."""
-    origin = _chosen(sized_origin(source, args, kwargs, target), options or Options(), target)
+    origin = prepared(sized_origin(source, args, kwargs, target), options or Options(), target)
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
     call = called(source, args, kwargs)
@@ -266,7 +245,7 @@ def _verify(
     origin = (
         program.origin
         if program is not None
-        else _chosen(sized_origin(source, args, kwargs, target), options, target)
+        else prepared(sized_origin(source, args, kwargs, target), options, target)
     )
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()

@@ -171,8 +171,7 @@ class DynamicProgram(Program):
         self.pool = ProgramPool(self.machine, options.pool, options.pool_bytes)
         """The device memory that its calls share."""
         self._ranges: Versions | None = None
-        plain = options.quantization is None and options.schedule is None and options.donate == ()
-        if origin.whole is not None and plain:
+        if origin.whole is not None:
             self._ranges = Versions(
                 self._open.shapes, origin.whole, target, options, compile_version, self._dispatch, origin.name
             )
@@ -400,7 +399,7 @@ class DynamicProgram(Program):
         if self._ranges is None:
             return self._dispatch.module({}, self.target)
         if not self._dispatch.op.cases:
-            self._ranges.lower_typical()
+            self._ranges.lower_typical(self._source_at)
         return self._dispatch.module(self._ranges.templates, self.target)
 
     def sweep(

@@ -17,6 +17,7 @@ from ..dialects.affine import Expr, Symbol
 from ..dialects.dtypes import name_of_numpy, numpy_dtype
 from ..dialects.sizes import Size, SizeError, Sizes, fixed, parse_size, replaced, size_text
 from ..frontends import is_stablehlo
+from ..frontends.jax import donated_inputs
 from ..frontends.text import find_tw
 from ..machine import Machine
 from ..passes.errors import CompileError
@@ -130,7 +131,7 @@ def _of_function(
         with exact_choices():
             made = jax.export.export(jax.jit(call.fn, keep_unused=True), platforms=["cpu"])(*args, **kwargs)
         exported.append(made)
-        return _code(made, shapes)
+        return replace(_code(made, shapes), donated=tuple(donated_inputs(call.fn, args, kwargs)))
 
     def signature(sizes: Sizes) -> Signature:
         made = exported[0]  # a version is called after its code was asked for

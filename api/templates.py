@@ -45,6 +45,7 @@ from .dispatching import Dispatch, guard_text
 from .donation import Donations
 from .kept import KeptPrograms, VersionEntry
 from .memory_pool import Demand, demand_of
+from .prepared import prepare_open, prepared
 from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .shared import SharedExecutables, SizedExecutable
@@ -67,13 +68,14 @@ class OpenCode:
     """StableHLO with open dimensions.
 
     content: text or bytecode. entry: the function that is the program. leading: the sizes that are its first arguments,
-    which are no inputs. filename: for messages.
+    which are no inputs. filename: for messages. donated: which of its inputs are, none where it is empty.
     """
 
     content: bytes
     entry: str
     leading: tuple[Size, ...] = ()
     filename: str | None = None
+    donated: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,8 @@ class SizedProgram(Program):
         if not template.unplanned and not any(donated(entry_of(template.module))):
             donations = Donations(template.module, source.name, signature)
         target = target_of(template.module) or DEFAULT_TARGET
-        super().__init__(source, make, signature, target, options, donations)
-        self.sizes, self._template = dict(sizes), template
+        super().__init__(prepared(source, options, target), make, signature, target, options, donations)
+        self.sizes, self._template, self._plain = dict(sizes), template, source
         self.extras = tuple(extras)
         self._upper, self._compile = upper, compile_alone
         self._alone: Program | None = None
@@ -149,7 +151,7 @@ class SizedProgram(Program):
 
     def alone(self) -> Program:
         if self._alone is None:
-            self._alone = self._compile(self.source)
+            self._alone = self._compile(self._plain)
         return self._alone
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
@@ -203,7 +205,7 @@ class Versions:
         key = tuple(range_of(sizes[name], symbol) for name, symbol in self._shapes.symbols.items())
         if all(low == high for low, high in key):
             return None
-        self.lower(key)
+        self.lower(key, source)
         case = self._dispatch.chosen(sizes)
         if not isinstance(case, VersionOp):
             return None
@@ -211,7 +213,7 @@ class Versions:
         types = (dtype for _, dtype in version.extras)
         extras = [_scalar(evaluate(n, sizes), dtype) for n, dtype in zip(case.sizes(), types, strict=True)]
         signature = self._whole.signature(sizes)
-        upper = partial(self._upper, key, sizes)
+        upper = partial(self._upper, key, sizes, source)
         shared = version.executables
         options, template = self._options, version.template
         try:
@@ -219,11 +221,12 @@ class Versions:
         except PassError:  # what is too large for the device: compiling it for these sizes says so
             return None
 
-    def lower(self, key: Key) -> None:
-        """Compiles the version for a range, where that was not done yet, and adds its case."""
+    def lower(self, key: Key, source: Source) -> None:
+        """Compiles the version for a range, where that was not done yet, and adds its case. source: the program for
+        sizes in it."""
         if key in self._known:
             return
-        found = self._known[key] = self._compiled(key)
+        found = self._known[key] = self._compiled(key, source)
         ranges = dict(zip(self._shapes.symbols, key, strict=True))
         if isinstance(found, NoTemplate):
             self._dispatch.add_alone(guard_text(ranges), str(found))
@@ -235,13 +238,14 @@ class Versions:
         guard = guard_text(ranges, found.template.constraints)
         self._dispatch.add_version(guard, name, [size for size, _ in found.extras])
 
-    def lower_typical(self) -> None:
-        """Compiles the version for the range of a typical size of each symbol, within its bounds."""
+    def lower_typical(self, specialize: Callable[[Sizes], Source]) -> None:
+        """Compiles the version for the range of a typical size of each symbol, within its bounds. specialize: gives the
+        program for sizes."""
         symbols = self._shapes.symbols.values()
         sizes = [max(s.lower, TYPICAL if s.upper is None else min(s.upper, TYPICAL)) for s in symbols]
         key = tuple(range_of(n, symbol) for n, symbol in zip(sizes, symbols, strict=True))
         if any(low < high for low, high in key):
-            self.lower(key)
+            self.lower(key, specialize(dict(zip(self._shapes.symbols, sizes, strict=True))))
         else:
             self._dispatch.add_alone("", "all sizes are numbers")
 
@@ -250,11 +254,11 @@ class Versions:
         """The template of each version, by the name that its case has."""
         return {name: version.template for name, version in self._named_versions.items()}
 
-    def _upper(self, key: Key, sizes: Sizes, level: Level) -> ModuleOp:
+    def _upper(self, key: Key, sizes: Sizes, source: Source, level: Level) -> ModuleOp:
         """The module of the version for a range at a level above npu, at given sizes; lowered again."""
         named, known = self._named(key)
         with assuming({name: high for name, (_, high) in named.items()}) as assumed:
-            opened = self._united(self._code(named), known, assumed)
+            opened = self._prepared(self._code(named), known, assumed, source)
             run_pipeline(opened.module, self._target, level, self._options.stages())
         return Instance(sizes).of(opened.module)
 
@@ -266,8 +270,8 @@ class Versions:
             for name, (low, high) in named.items()
         }
 
-    def _compiled(self, key: Key) -> Version | NoTemplate:
-        """The version for a range, or why there is none."""
+    def _compiled(self, key: Key, source: Source) -> Version | NoTemplate:
+        """The version for a range, or why there is none. source: the program for sizes in it."""
         named, known = self._named(key)
         example = {name: high for name, (_, high) in named.items()}
         if not self._shapes.allows(example):
@@ -284,14 +288,14 @@ class Versions:
             return Version(*found)
         try:
             with assuming(example) as assumed:
-                opened = self._united(code, known, assumed)
+                opened = self._prepared(code, known, assumed, source)
                 symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
                 template = lower_template(
                     opened.module, self._target, self._options.stages(), symbols, example
                 )
             template = replace(template, constraints=tuple(assumed.made))
             check_template(template, tuple(known))
-        except (FrontendError, PassError, SizeError, VerifyException) as error:
+        except (CompileError, FrontendError, PassError, SizeError, VerifyException) as error:
             reason = error if isinstance(error, NoTemplate) else NoTemplate(str(error))
             if entry is not None:
                 entry.write_reason(reason)
@@ -316,6 +320,14 @@ class Versions:
         also += [f"{name} = {size_text(size)}" for name, size in known.items()]
         symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
         return self._kept.version(contents(parse(code.content, code.filename)), also, self._name, symbols)
+    def _prepared(
+        self, code: OpenCode, known: dict[str, Size], assumed: Assumptions, source: Source
+    ) -> OpenModule:
+        """The graph level as options want it."""
+        opened = self._united(code, known, assumed)
+        signature = self._whole.signature(assumed.example)
+        prepare_open(opened.module, signature, code.donated, source, self._options, self._target)
+        return opened
 
     def _united(self, code: OpenCode, known: dict[str, Size], assumed: Assumptions) -> OpenModule:
         """The graph level. Sizes that have to be equal for the program to be one, as those of two operands of a sum,
@@ -348,10 +360,11 @@ class Versions:
         except (
             CompileError,
             NotImplementedError,
+            RuntimeError,
             TypeError,
             ValueError,
         ) as error:  # it exports no calls of Python
-            raise NoTemplate(one_line(str(error))) from None
+            raise NoTemplate(f"JAX does not export it with open sizes: {one_line(str(error))}") from None
 
     def _opened(self, code: OpenCode, known: Mapping[str, Size]) -> OpenModule:
         from ..frontends.open_walk import lower_open

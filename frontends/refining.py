@@ -21,6 +21,7 @@ from . import bindings
 from .attributes import Op, int_array, string
 from .bindings import Value
 from .errors import FrontendError
+from .open_numbers import may_be_sizes
 
 SHAPE_OPERANDS: dict[str, slice] = {
     "stablehlo.dynamic_broadcast_in_dim": slice(1, 2),
@@ -35,9 +36,6 @@ SHAPE_OPERANDS: dict[str, slice] = {
 
 ASSERTION = "shape_assertion"
 """The custom call by which JAX says what must hold of sizes."""
-
-_SIZES_LIMIT = 64
-"""Elements of an argument whose values may be sizes."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +123,11 @@ def _sizes_read(op: Op) -> list[Value]:
         return list(op.operands)[SHAPE_OPERANDS[name]]
     if name == "stablehlo.custom_call" and "indices_of_shape_operands" in op.attributes:
         return [op.operands[i] for i in int_array(op, "indices_of_shape_operands")]
-    return list(op.operands) if _is_assertion(op) else []
+    return list(op.operands) if is_assertion(op) else []
 
 
-def _is_assertion(op: Op) -> bool:
+def is_assertion(op: Op) -> bool:
+    """Whether an op is the custom call by which JAX says what must hold of sizes."""
     return op.operation.name == "stablehlo.custom_call" and string(op, "call_target_name") == ASSERTION
 
 
@@ -147,13 +146,7 @@ def _returned(block: ir.Block) -> list[Value]:
 
 def _may_be_size(kind: Any) -> bool:
     """Whether an argument may hold sizes: a few integers."""
-    return (
-        isinstance(kind, ir.RankedTensorType)
-        and isinstance(kind.element_type, ir.IntegerType)
-        and kind.element_type.width > 1
-        and kind.has_static_shape
-        and int(np.prod(kind.shape, dtype=np.int64)) <= _SIZES_LIMIT
-    )
+    return may_be_sizes(kind) and kind.element_type.width > 1
 
 
 # -- the program for given sizes ---------------------------------------------------------------------------
@@ -230,7 +223,7 @@ def _violated(module: ir.Module) -> str | None:
     block = main.regions[0].blocks[0]
     *ops, end = block.operations
     wanted: set[Any] = set()
-    work = [op.operation for op in ops if _is_assertion(op)]
+    work = [op.operation for op in ops if is_assertion(op)]
     while work:
         op = work.pop()
         if op not in wanted:

@@ -157,7 +157,7 @@ class Walk:
         source = self.symbols[symbol].regions[0].blocks[0]
         block = Block(arg_types=[self.type(a.type) for a in source.arguments])
         for value, arg in zip(source.arguments, block.args, strict=True):
-            arg.name_hint = _hint(bindings.given_name(value))
+            arg.name_hint = hint_of(value)
         saved, self._out, self.shared = (self._out, self.shared), [], {}
         self._active.append(symbol)
         results = self.inline(source, block.args)
@@ -511,7 +511,7 @@ def _kept(element: Attribute) -> Attribute:
     return element.storage if isinstance(element, StoredAs) else element
 
 
-def _hint(name: str | None) -> str | None:
-    """`params['w']` as an SSA name."""
-    hint = re.sub(r"\W+", "_", name or "", flags=re.ASCII).strip("_")
+def hint_of(argument: Value) -> str | None:
+    """The name that JAX has given an argument, such as `params['w']`, as an SSA name."""
+    hint = re.sub(r"\W+", "_", bindings.given_name(argument) or "", flags=re.ASCII).strip("_")
     return hint if SSAValue.is_valid_name(hint) else None

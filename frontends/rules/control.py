@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import SSAValue
+
 from ...dialects.base import integer_attr
 from ...dialects.dtypes import dtype_name, element_type, tensor
 from ...dialects.graph import ReduceOp
@@ -116,13 +121,22 @@ def _while(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     return results_of(walk, loop, len(types), places)
 
 
-def _case(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    return branches(walk, args[0], types, list(op.regions))
+def _branches(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    index, regions = chosen(walk, op.operation.name, args[0], list(op.regions))
+    return branches(walk, index, types, regions)
 
 
-def _if(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    index = walk.elementwise("convert", args, tensor([], _I32))
-    return branches(walk, index, types, [op.regions[1], op.regions[0]])
+def chosen(
+    walk: Walk, name: str, which: SSAValue, regions: Sequence[Any]
+) -> tuple[SSAValue, Sequence[Any]]:
+    """The number of a region and the regions that it counts, of a `case` or an `if`."""
+    if name == "stablehlo.if":
+        return walk.elementwise("convert", [which], tensor([], _I32)), regions[::-1]
+    return which, regions
+
+
+BRANCHES = frozenset({"stablehlo.case", "stablehlo.if"})
+"""Ops that choose one of their regions."""
 
 
 RULES: dict[str, Rule] = {
@@ -132,6 +146,5 @@ RULES: dict[str, Rule] = {
     "stablehlo.optimization_barrier": _same,
     "sdy.sharding_constraint": _same,
     "stablehlo.while": _while,
-    "stablehlo.case": _case,
-    "stablehlo.if": _if,
+    **dict.fromkeys(sorted(BRANCHES), _branches),
 }

@@ -85,6 +85,7 @@ _OURS = (
     "windows:WindowAsCumulate",
     "windows:SplitWindow",
     "sorting:SortLastDimension",
+    "sorting:SortOpenRows",
     "sorting:SortInParts",
 )
 

@@ -24,7 +24,7 @@ from ...dialects.graph import (
     TransposeOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
-from ...dialects.open_sizes import any_open
+from ...dialects.open_sizes import any_open, certain
 
 
 class TensorBuilder(ABC):
@@ -91,7 +91,7 @@ class TensorBuilder(ABC):
     def pad(
         self, x: SSAValue, value: float, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
     ) -> SSAValue:
-        if not any((*low, *high, *interior)):
+        if all(certain(n, "==", 0) for n in (*low, *high, *interior)):
             return x
         shape = [
             max(n + max(n - 1, 0) * i + lo + hi, 0)

@@ -149,22 +149,28 @@ class Scheduler:
             return sum(self.fusion(half) for half in cut_in_two(fusion))
         launches = launches_of(fusion, self.machine)
         if len(launches) == len(schedules):
-            schedules = [self.for_all(plan, s) for plan, s in zip(launches, schedules, strict=True)]
+            schedules = [self.for_all(fusion, i, launches[i], s) for i, s in enumerate(schedules)]
         fusion.schedule = schedule_attr(schedules)
         return microseconds
 
     @choosing()
-    def for_all(self, plan: LaunchPlan, schedule: Schedule) -> Schedule:
+    def for_all(self, fusion: FusionOp, number: int, plan: LaunchPlan, schedule: Schedule) -> Schedule:
         """A schedule that a launch with open dimensions obeys: the one for the example, if nothing is pinned or it can
-        be obeyed, or the best of its own."""
-        kernel = plan.kernel(plan.stem, schedule)
+        be obeyed; else one that walks the axes as is right for all sizes."""
+        name = plan.stem
         with suppress(PassError):
-            kernel.check(plan.stem, schedule)
+            plan.kernel(name, schedule).check(name, schedule)
             return schedule
         if self.pins is not None:
             return schedule  # graph-to-tile says why it is not obeyed
-        free = plan.kernel(plan.stem, None)
-        return self.whole(free, plan.stem, plan.choices()).schedules[0]
+        free = plan.kernel(name, None)
+        walked = free.walked()
+        if walked is None:
+            return self.whole(free, name, plan.choices()).schedules[0]
+        asked = plan.choices(axes=tuple(map(tuple, walked)))
+        copy = Instance(example_sizes()).outside(fusion)
+        kernel = launches_of(copy, self.machine)[number].kernel(name, asked)
+        return self.whole(kernel, name, asked).schedules[0]
 
     def may_split(self, fusion: FusionOp) -> bool:
         """Whether it is judged if vector cores should add up the parts of a contraction's sums."""

@@ -107,6 +107,9 @@ class VectorKernel(FusionSteps, ScheduledKernel):
             raise TooLarge(f"{describe(self.fusion)}: one element of each value does not fit ub")
         return sorted(tiles, reverse=True)
 
+    def walked(self) -> list[list[int]]:
+        return self.merged
+
     def bound(self, schedule: Schedule) -> float:
         plan = as_vector("", schedule)
         tile, grid = plan.tile or (), plan.grid or ()
