@@ -34,6 +34,7 @@ from .vector import (
     VReduceOp,
     VRoundToOp,
     VTransposeOp,
+    VUnpackOp,
 )
 
 Npu = Dialect(
@@ -67,6 +68,7 @@ Npu = Dialect(
         VScatterOp,
         VSortOp,
         VTransposeOp,
+        VUnpackOp,
         SizeOp,
         ViewOp,
         WaitCrossOp,
@@ -131,6 +133,7 @@ __all__ = [
     "VScatterOp",
     "VSortOp",
     "VTransposeOp",
+    "VUnpackOp",
     "VectorOp",
     "SizeOp",
     "ViewOp",

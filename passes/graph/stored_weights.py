@@ -20,12 +20,14 @@ from ...dialects.graph import (
     QuantizedType,
     QuantizeOp,
     StorageOp,
+    UnpackOp,
 )
 from ...dialects.graph.interface import shape_of
 from ...dialects.quantized import quantized
 from ...dialects.sparsity import INDEXED
 from ..errors import PassError
 from .integer_chains import PACKED, keep, short
+from .pair_products import as_pairs, in_bytes
 from .products_named import (
     NamedProduct,
     kept_dims,
@@ -76,8 +78,10 @@ def weights_as_stored(
     choice: ProductChoice,
     recipe: Recipe,
     element: Attribute = f32,
+    unpacks: bool = False,
 ) -> SSAValue:
-    """The numbers that the weights stand for once they are stored, rounded from f32 to an element type."""
+    """The numbers that the weights stand for once they are stored, rounded from f32 to an element type; unpacks:
+    whether the machine has an instruction that makes floats of pairs of numbers of 4 bits."""
     q, scale = stored_weights(build, product, w, choice, recipe)
     k = summed_dims(product)[1][-1]
     if is_sparse(product, recipe):
@@ -86,7 +90,9 @@ def weights_as_stored(
         kind = quantized(q.type)
         assert kind is not None
         assert isinstance(q.owner, Operation)
-        q.owner.attributes.pop(PACKED, None)  # its halves are kept
+        q.owner.attributes.pop(PACKED, None)  # its pairs or its halves are kept
+        if unpacks and build.split_shape(kind.data, shape_of(w))[-1] % 2 == 0:
+            return _from_pairs(build, q, kind, scale, element)
         return _from_nibbles(build, q, kind, k, scale, element)
     elif isinstance(product.op, ContractOp):
         q = in_columns(build, product, q)
@@ -236,6 +242,19 @@ def _given(
     return q, scale
 
 
+def _from_pairs(
+    build: StorageBuilder, q: SSAValue, kind: QuantizedType, scale: SSAValue, element: Attribute
+) -> SSAValue:
+    """The numbers that stored ones stand for, from pairs of neighbours in memory, which one instruction unpacks."""
+    whole, facts = shape_of(q), kind.data
+    x = build.split(build.add(StorageOp, [q], tensor(whole, i8)), facts)
+    out, last = shape_of(x), len(shape_of(x)) - 1
+    first, second = (build.part(x, last, at, out[last] // 2, 2) for at in range(2))
+    x = build.add(UnpackOp, [keep(as_pairs(build, in_bytes(build, first, second)))], tensor(out, f16))
+    numbers = build.elementwise("mul", build.convert(x, f32), build.spread(scale, facts, whole))
+    return build.joined(build.convert(numbers, element), whole)
+
+
 def _from_nibbles(
     build: StorageBuilder, q: SSAValue, kind: QuantizedType, k: int, scale: SSAValue, element: Attribute
 ) -> SSAValue:
@@ -273,6 +292,4 @@ def _packed_halves(build: StorageBuilder, q: SSAValue, k: int) -> SSAValue:
     half = shape[k] // 2
     x = build.add(StorageOp, [q], tensor(shape, i8))
     low, high = build.part(x, k, 0, half), build.part(x, k, half, half)
-    part = shape_of(low)
-    mask = build.elementwise("and", low, build.constant(15, part, i8))
-    return build.elementwise("or", mask, build.elementwise("shl", high, build.constant(4, part, i8)))
+    return in_bytes(build, low, high)
