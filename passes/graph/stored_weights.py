@@ -9,11 +9,12 @@ import numpy as np
 from xdsl.dialects.builtin import f16, f32, i8, i16
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.base import integer_attr
+from ...dialects.base import integer, integer_attr
 from ...dialects.dtypes import element_type, is_float, limits, size, tensor
 from ...dialects.graph import (
     ConstantOp,
     ContractOp,
+    ConvOp,
     DataAttr,
     DequantizeOp,
     ExpandOp,
@@ -116,21 +117,27 @@ def in_columns(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSA
 
 
 def is_sparse(product: NamedProduct, recipe: Recipe) -> bool:
-    """Whether two of four weights of a product are stored: those of a matrix product, on its right side, that sums over
-    one dimension of whole bytes of positions."""
+    """Whether two of four weights of a product are stored: those on the right side of a matrix product that sums over
+    one dimension of whole bytes of positions, or of a convolution of one group with such input features."""
     summed = summed_dims(product)[1]
-    wanted = recipe.sparse and isinstance(product.op, ContractOp) and product.weight == 1 and len(summed) == 1
+    grouped = isinstance(product.op, ConvOp) and integer(product.op.groups) > 1
+    wanted = recipe.sparse and not grouped and product.weight == 1 and len(summed) == 1
     return wanted and shape_of(product.weights)[summed[0]] % INDEXED == 0
 
 
 def in_sparse_columns(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSAValue:
-    """Stored weights that are kept as two of four, with the summed dimension last, and their positions. Where inputs
-    have more than `FEW_ROWS`, these lie along the features: a core then loads many columns and few bytes of positions
-    of each, else few columns and all bytes of these."""
+    """Stored weights that are kept as two of four, and their positions: of a convolution in the order in which they
+    are, since the cube loads a window as rows of features; of a matrix product with the summed dimension last. Where
+    inputs of this have more than `FEW_ROWS`, positions lie along the features: a core then loads many columns and few
+    bytes of positions of each, else few columns and all bytes of these."""
     (k,) = summed_dims(product)[1]
     rank, kind = len(shape_of(q)), quantized(q.type)
     assert kind is not None and isinstance(q.owner, Operation)
     q.owner.attributes.pop(PACKED, None)
+    if isinstance(product.op, ConvOp):
+        values, index = compressed(build, build.add(StorageOp, [q], tensor(shape_of(q), i8)), k)
+        dense = build.add(ExpandOp, [keep(values), keep(index)], tensor(shape_of(q), i8), dim=integer_attr(k))
+        return build.add(StorageOp, [dense], q.type)
     order = [*(d for d in range(rank) if d != k), k]
     x = build.transpose(build.add(StorageOp, [q], tensor(shape_of(q), i8)), order)
     values, index = compressed(build, x, rank - 1)
