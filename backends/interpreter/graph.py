@@ -30,7 +30,7 @@ from ...dialects.module import find_main
 from ...support.rules import Rules
 from . import quantized, scattering, selecting, sorting, values
 from .compiling import QUICK_OPTIONS
-from .products import accumulator, both_of, dot_general, expand
+from .products import accumulator, both_of, dot_general, expand, unpacked
 
 Rule = Callable[..., Array | Sequence[Array]]
 
@@ -251,6 +251,7 @@ _TABLE: dict[type[Operation], Rule] = {
     ops.DynamicSliceOp: _dynamic_slice,
     ops.DynamicUpdateSliceOp: _dynamic_update_slice,
     ops.ExpandOp: lambda op, values, index: expand(values, index, integer(op.dim)),
+    ops.UnpackOp: lambda op, x: values.convert(unpacked(x), numpy_dtype(element_of(op.result))),
     ops.GatherOp: _gather,
     ops.IotaOp: _iota,
     ops.PadOp: _pad,

@@ -28,7 +28,7 @@ from ...dialects.shapes import Keys
 from ...dialects.tile import TileType
 from ...support.rules import Rules
 from . import boxes, scattering, sorting, values
-from .products import mma
+from .products import mma, unpacked
 from .scope import Box, Offset, Scope, span_of, traced
 
 
@@ -158,6 +158,10 @@ def _transpose(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Sp
     return [values.cooked(lax.transpose(values.raw(sources[0]), to_ints(op.perm)), sources[0].dtype)]
 
 
+def _unpack(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    return [values.convert(unpacked(sources[0]), out[0].dtype)]
+
+
 def _iota(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     first = offsets_of(op, scope)[0].value
     x = lax.broadcasted_iota(np.int32, out[0].shape, integer(op.dim)) * np.int32(integer(op.step))
@@ -259,6 +263,7 @@ RULES: Rules[Rule] = Rules(
         VScatterOp: _scatter,
         VSortOp: _sort,
         ops.VTransposeOp: _transpose,
+        ops.VUnpackOp: _unpack,
     },
 )
 """Instructions that work on on-chip memory alone."""

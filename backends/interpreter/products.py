@@ -108,6 +108,12 @@ def both_of(x: Array, dim: int) -> Array:
     return lax.concatenate([first, second], dim)
 
 
+def unpacked(x: Array) -> Array:
+    """The numbers of pairs (i4x2, as i8) [..., n], i8 [..., 2 n]: those of a pair side by side."""
+    first, second = jnp.split(both_of(x, x.ndim - 1), 2, axis=-1)
+    return jnp.stack([first, second], axis=-1).reshape(*x.shape[:-1], 2 * x.shape[-1])
+
+
 def mma(
     a: Array,
     b: Array,

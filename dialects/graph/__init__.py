@@ -14,6 +14,7 @@ from .elementwise import ELEMENTWISE, PART_OPS, ConstantOp, ElementwiseOp, IotaO
 from .indexing import DynamicSliceOp, DynamicUpdateSliceOp, GatherOp
 from .interface import GraphOp
 from .movement import BroadcastOp, ConcatOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp, ViewOp
+from .pairs import UnpackOp
 from .quantization import DequantizeOp, QuantizationOp, QuantizeOp, RequantizeOp, StorageOp
 from .reductions import ArgReduceOp, ReduceOp, ReduceWindowOp
 from .scatter import ScatterOp
@@ -67,6 +68,7 @@ Graph = Dialect(
         StorageOp,
         ToHostOp,
         TransposeOp,
+        UnpackOp,
         ViewOp,
         WhileOp,
         YieldOp,
@@ -125,6 +127,7 @@ __all__ = [
     "StorageOp",
     "ToHostOp",
     "TransposeOp",
+    "UnpackOp",
     "VectorSchedule",
     "VectorScheduleAttr",
     "ViewOp",

@@ -35,6 +35,7 @@ from .vector import (
     VReduceOp,
     VRoundToOp,
     VTransposeOp,
+    VUnpackOp,
 )
 
 Npu = Dialect(
@@ -71,6 +72,7 @@ Npu = Dialect(
         VScatterOp,
         VSortOp,
         VTransposeOp,
+        VUnpackOp,
         SizeOp,
         SymbolOp,
         VersionOp,
@@ -141,6 +143,7 @@ __all__ = [
     "VScatterOp",
     "VSortOp",
     "VTransposeOp",
+    "VUnpackOp",
     "VectorOp",
     "SizeOp",
     "VersionOp",

@@ -113,7 +113,8 @@ class Grouper(Dependencies):
             or first.domain != second.domain
         ):
             return False
-        if second.reduced and first.kind != "vector":
+        opened = any(isinstance(op, GraphOp) and op.GROUPING == "opening" for op in second.others)
+        if (second.reduced or opened) and first.kind != "vector":
             return False
         for value, axes in second.axes.items():
             if first.axes.get(value, axes) != axes:
@@ -316,9 +317,9 @@ class Grouper(Dependencies):
             for value in expansion.operands:
                 self.add_needs(group, self.needs_of(value))
 
-    def single(self, op: Operation, kind: str) -> None:
-        """A group of its own that nothing joins."""
-        group = self.new_group(kind, shape_of(op.results[0]), closed=True)
+    def single(self, op: Operation, kind: str, closed: bool = True) -> None:
+        """A group of its own that nothing joins, or only what follows it."""
+        group = self.new_group(kind, shape_of(op.results[0]), closed)
         self._enter(group, op)
         for result in op.results:
             group.axes[result] = tuple(range(len(shape_of(result))))
@@ -391,13 +392,14 @@ def _much_smaller(group: Group, consumer: Group) -> bool:
 
 def _stores(op: GraphOp) -> bool:
     """Whether what an op reads is a tensor in memory."""
-    return op.GROUPING in ("contraction", "vector", "index", "move")
+    return op.GROUPING in ("contraction", "opening", "vector", "index", "move")
 
 
 GROUPINGS: dict[Grouping, Callable[[Grouper, Any], None]] = {
     "elementwise": Grouper.elementwise,
     "reduction": Grouper.reduction,
     "contraction": Grouper.contraction,
+    "opening": lambda grouper, op: grouper.single(op, "vector", closed=False),
     "generated": Grouper.generated,
     "vector": lambda grouper, op: grouper.single(op, "vector"),
     "index": lambda grouper, op: grouper.single(op, "index"),

@@ -77,7 +77,7 @@ def _paired_input(build: StorageBuilder, product: NamedProduct, x: SSAValue, cho
         "clamp", build.constant(-1, shape, f16), first, build.constant(0, shape, f16)
     )
     upper = build.elementwise("mul", build.elementwise("sub", second, below), build.constant(16, shape, f16))
-    return _as_pairs(build, build.convert(build.elementwise("add", upper, first), i8))
+    return as_pairs(build, build.convert(build.elementwise("add", upper, first), i8))
 
 
 def _paired_weights(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSAValue:
@@ -86,13 +86,19 @@ def _paired_weights(build: StorageBuilder, product: NamedProduct, q: SSAValue) -
     q.owner.attributes.pop(PACKED, None)
     x = build.add(StorageOp, [q], tensor(shape_of(q), i8))
     first, second = _halves(build, _with_sum_last(build, product, x, product.weight))
+    return keep(as_pairs(build, in_bytes(build, first, second)))
+
+
+def in_bytes(build: StorageBuilder, first: SSAValue, second: SSAValue) -> SSAValue:
+    """Bytes that hold two numbers of 4 bits each, which are given as i8: the first ones in their lower halves."""
     shape = shape_of(first)
     lower = build.elementwise("and", first, build.constant(15, shape, i8))
     upper = build.elementwise("shl", second, build.constant(4, shape, i8))
-    return keep(_as_pairs(build, build.elementwise("or", lower, upper)))
+    return build.elementwise("or", lower, upper)
 
 
-def _as_pairs(build: StorageBuilder, x: SSAValue) -> SSAValue:
+def as_pairs(build: StorageBuilder, x: SSAValue) -> SSAValue:
+    """Bytes, i8, as the pairs that they hold."""
     return build.add(ELEMENTWISE["bitcast"], [x], tensor(shape_of(x), PAIR))
 
 

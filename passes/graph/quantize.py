@@ -119,7 +119,7 @@ def quantize_module(
     inputs = Inputs(words and machine.scaled_drains is not None and not machine.fused, own)
     fixed = weight_values(main, flags)
     for product, choice in chosen:
-        _quantize(product, choice, inputs, fixed)
+        _quantize(product, choice, inputs, fixed, machine.vector.runs("unpack", "f16"))
     inputs.read_again()
     erase_dead(main.body.block)  # what is not used any more is no use of a result
     requantize(inputs.sums)
@@ -176,7 +176,9 @@ class ProductBuilder(StorageBuilder):
         return made
 
 
-def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixed: set[SSAValue]) -> None:
+def _quantize(
+    product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixed: set[SSAValue], unpacks: bool
+) -> None:
     recipe, op = choice.recipe, product.op
     said = ChosenMode(product.name, choice.mode)
     if recipe == Recipe():
@@ -205,7 +207,7 @@ def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixe
         kind = element_type(recipe.compute) if recipe.compute else element_of(op.result)
         kind = f32 if recipe.dynamic else kind
         if recipe.weights is not None:
-            w = weights_as_stored(build, product, w, choice, recipe, kind)
+            w = weights_as_stored(build, product, w, choice, recipe, kind, unpacks)
         if recipe.dynamic:
             x = _dynamic(build, product, x, recipe)
         else:

@@ -114,7 +114,7 @@ class CubeProblem:
     epilogue_head: float = 0.0
     """Cycles of a vector core for each tile on top."""
     sparse: bool = False
-    """Whether of rhs 2 of 4 numbers along k are stored, with their positions."""
+    """Whether of rhs 2 of 4 numbers along the last k axis are stored, with their positions."""
 
     @property
     def rhs_parts(self) -> tuple[int, ...]:

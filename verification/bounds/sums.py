@@ -202,6 +202,12 @@ def _of_numbers(e: Array, dim: int) -> Array:
     return jnp.concatenate([each, each], dim)
 
 
+def unpack(op: ops.UnpackOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode) -> list[Bound]:
+    """Numbers of 4 bits are exact; those of a byte that is not may be any."""
+    (e,) = es
+    return [None if e is None else jnp.repeat(jnp.where(e > 0, 15, 0).astype(wide(ys[0]).dtype), 2, -1)]
+
+
 def conv(
     op: ops.ConvOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode
 ) -> list[Bound]:

@@ -27,3 +27,15 @@
 %x = "test.op"() : () -> tensor<8x!graph.i4x2>
 %y = graph.add %x, %x : tensor<8x!graph.i4x2>
 // CHECK: 'graph.add' computes with pairs of numbers, which only products do: graph.bitcast gives their bytes
+
+// -----
+
+%x = "test.op"() : () -> tensor<8xi8>
+%y = graph.unpack %x : (tensor<8xi8>) -> tensor<16xf16>
+// CHECK: 'graph.unpack' unpacks tensors of pairs of numbers (i4x2), not tensor<8xi8>
+
+// -----
+
+%x = "test.op"() : () -> tensor<8x!graph.i4x2>
+%y = graph.unpack %x : (tensor<8x!graph.i4x2>) -> tensor<16xi8>
+// CHECK: 'graph.unpack' should give tensor<16xf16>, but is written as tensor<16xi8>

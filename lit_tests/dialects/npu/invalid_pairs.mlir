@@ -57,3 +57,30 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
   }
 }
 // CHECK: 'npu.load_l0' takes pairs of i4x2 apart: the summed dimension must be the last one in memory
+
+// -----
+
+%p, %n = "test.op"() : () -> (!npu.buffer<4x8xi8, ub>, !npu.buffer<4x16xf16, ub>)
+npu.vunpack %p, %n : (!npu.buffer<4x8xi8, ub>, !npu.buffer<4x16xf16, ub>)
+// CHECK: 'npu.vunpack' unpacks i4x2 to f16, not i8 to f16
+
+// -----
+
+%p, %n = "test.op"() : () -> (!npu.buffer<4x8x!graph.i4x2, ub>, !npu.buffer<8x8xf16, ub>)
+npu.vunpack %p, %n : (!npu.buffer<4x8x!graph.i4x2, ub>, !npu.buffer<8x8xf16, ub>)
+// CHECK: 'npu.vunpack' unpacks [4, 8] pairs to [4, 16] numbers, not [8, 8]
+
+// -----
+
+builtin.module attributes {tilewright.target = "ascend-310p3"} {
+  npu.kernel @k {grid = [1], kind = "vector", outputs = 0, workspaces = 0} {
+  ^bb0(%i: index, %a: !npu.gm<16x16xf16>):
+    npu.section {core = "fused", units = 1} {
+    ^bb1(%u: index):
+      %p = npu.alloc {address = 0} : () -> !npu.buffer<4x8x!graph.i4x2, ub>
+      %n = npu.alloc {address = 128} : () -> !npu.buffer<4x16xf16, ub>
+      npu.vunpack %p, %n : (!npu.buffer<4x8x!graph.i4x2, ub>, !npu.buffer<4x16xf16, ub>)
+    }
+  }
+}
+// CHECK: 'npu.vunpack' is unpack on f16, which the vector unit of ascend-310p3 does not have

@@ -11,3 +11,15 @@ builtin.module attributes {tilewright.target = "ascend-910b1"} {
   }
 }
 // CHECK: 'tile.move' takes pairs of i4x2 apart: the summed dimension must be the last one in memory
+
+// -----
+
+%p = "test.op"() : () -> !tile.tile<4x8x!graph.i4x2, ub>
+%n = tile.unpack %p : (!tile.tile<4x8x!graph.i4x2, ub>) -> !tile.tile<4x8xf16, ub>
+// CHECK: 'tile.unpack' unpacks [4, 8] pairs to [4, 16] numbers, not [4, 8]
+
+// -----
+
+%p = "test.op"() : () -> !tile.tile<4x8xi8, ub>
+%n = tile.unpack %p : (!tile.tile<4x8xi8, ub>) -> !tile.tile<4x16xf16, ub>
+// CHECK: 'tile.unpack' unpacks i4x2 to f16, not i8 to f16
