@@ -126,6 +126,18 @@ class Extents:
             shared[key] = make()
         return shared[key]
 
+    def refuse(self, values: Sequence[SSAValue]) -> None:
+        """Raises FrontendError where one of these is bounded: for what cuts tensors up by their shapes."""
+        for value in values:
+            for d in self.of(value):
+                raise self._mixing(d)
+
+    def _mixing(self, d: int) -> FrontendError:
+        return FrontendError(
+            f"{self.walk.named()} takes a tensor whose dimension {d} is bounded, and would mix what counts along it "
+            "with what does not: do this before it is marked"
+        )
+
     # -- ops -----------------------------------------------------------------------------------------------
 
     def carry(self, op: Operation) -> None:
@@ -142,10 +154,7 @@ class Extents:
             for d, extent in dims.items():
                 along = op.along(i, d) or self._rewritten(op, i, d, extent)
                 if along is None:
-                    raise FrontendError(
-                        f"{self.walk.named()} takes a tensor whose dimension {d} is bounded, and would mix what counts "
-                        "along it with what does not: do this before it is marked"
-                    )
+                    raise self._mixing(d)
                 if along.padding is not None:
                     op.operands[i] = self.padded(op.operands[i], {d: extent}, along.padding)
                 if along.dim is not None:
