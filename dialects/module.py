@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
@@ -17,6 +17,8 @@ from ..machine import Machine, MachineError
 
 TARGET = "tilewright.target"
 STATES = "tilewright.states"
+BOUNDED = "tilewright.bounded"
+"""Set where the sizes of some tensors depend on data, also where no result shows it."""
 
 
 def target_of(module: Operation) -> str | None:
@@ -33,6 +35,16 @@ def target_of(module: Operation) -> str | None:
 def set_target(module: ModuleOp, target: str) -> None:
     """Says which machine a module is for."""
     module.attributes[TARGET] = StringAttr(target)
+
+
+def is_bounded(module: ModuleOp) -> bool:
+    """Whether the sizes of some tensors of a module depend on data, so that what is behind them does not count."""
+    return BOUNDED in module.attributes
+
+
+def set_bounded(module: ModuleOp) -> None:
+    """Says so."""
+    module.attributes[BOUNDED] = UnitAttr()
 
 
 def find_main(module: ModuleOp) -> FuncOp | None:

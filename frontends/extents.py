@@ -70,9 +70,15 @@ class Extents:
                 f"{self.walk.named()} marks a size of shape {list(shape_of(n))}, which must be one number; under "
                 "jax.vmap each example would have a size of its own: mark the result outside of it"
             )
-        before = self.of(x)
-        (made,) = self.walk.emit(ReshapeOp, [x], [x.type])
-        self._known[made] = {**before, dim: self.clamped(n, shape[dim])}
+        known = dict(self.of(x))
+        with self.taken_whole(x):
+            (made,) = self.walk.emit(ReshapeOp, [x], [x.type])
+        size = self.walk.number(n)
+        known.pop(dim, None)
+        if size is None or size < shape[dim]:
+            known[dim] = self.clamped(n, shape[dim])
+        if known:
+            self._known[made] = known
         return made
 
     def know(self, values: Sequence[SSAValue], places: Sequence[tuple[int, int]]) -> None:
