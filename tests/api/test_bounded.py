@@ -299,6 +299,14 @@ def open_program() -> tw.Program:
     return tw.compile(tw.nonzero, jax.ShapeDtypeStruct((a, b), "float32"))
 
 
+def test_an_export_with_open_dimensions_keeps_the_marks() -> None:
+    """JAX itself does not find the shapes of this one: its refinement does not know composites."""
+    (a,) = jax.export.symbolic_shape("a")
+    exported = jax.export.export(jax.jit(tw.nonzero))(jax.ShapeDtypeStruct((a, 3), "float32"))
+    x = array("float32", [0, 1, 1, 0, 2], (4, 3))
+    equal(tw.compile(exported)(x), tuple(a.astype(np.int32) for a in np.nonzero(x)))
+
+
 def test_sources_of_jax_keep_the_marks() -> None:
     x = array("float32", [0, 3, 1], (7,))
     for source in (
