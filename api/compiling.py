@@ -10,8 +10,8 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..dialects.graph.extents import Extent, extents_of
-from ..dialects.module import target_of
+from ..dialects.graph.extents import extents_of
+from ..dialects.module import is_bounded, target_of
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.pipeline import Stage, check_pinnable
 from ..support.collector import collector_paused
@@ -144,16 +144,17 @@ def lower(
     return module, signature.flatten(origin.name, *((call.args, call.kwargs) if call else (args, kwargs)))
 
 
-def reference_values(call: Call, extents: Sequence[Extent] = ()) -> list[Any]:
-    """What JAX itself computes, as flat arrays. extents: of the dimensions of results whose sizes depend on data: these
-    sizes come behind the results, and JAX runs op by op, since they are no sizes where it traces."""
+def reference_values(call: Call, module: ModuleOp | None = None) -> list[Any]:
+    """What JAX itself computes, as flat arrays. module: what the call is compiled to. Where sizes depend on data in it,
+    which are no sizes where JAX traces, JAX runs op by op, and the sizes of results come behind these."""
     import jax
 
-    if extents and not call.compiled:
+    if module is not None and is_bounded(module) and not call.compiled:
         with jax.disable_jit():
             made = call.fn(*call.args, **call.kwargs)
     else:
         made = (call.fn if call.compiled else jax.jit(call.fn))(*call.args, **call.kwargs)
+    extents = () if module is None else extents_of(entry_of(module))
     return with_sizes([physical(leaf) for leaf in jax.tree.leaves(made)], extents)
 
 
@@ -253,8 +254,7 @@ def _verify(
     name = origin.name
     call = called(source, args, kwargs)
     flat = signature.flatten(name, *((call.args, call.kwargs) if call else (args, kwargs)))
-    extents = extents_of(entry_of(module))
-    compared = _references(origin, flat, call, against, args, kwargs, extents)
+    compared = _references(origin, module, flat, call, against, args, kwargs)
     if least is not None and (compared.reference is None or stages is not None):
         why = "passes of your own are run" if stages is not None else "it calls the host"
         raise CompileError(
@@ -262,7 +262,8 @@ def _verify(
         )
     given = compared.reference if compared.original is None else compared.original
     if against is not None and given is not None:
-        check_twin(name, main_results(module), title_of(against), uncut(given, main_results(module), extents))
+        types = main_results(module)
+        check_twin(name, types, title_of(against), uncut(given, types, extents_of(entry_of(module))))
     known = program
     if program is not None:
         target, options = program.target, program.options
@@ -315,17 +316,17 @@ class _Compared:
 
 def _references(
     origin: Source,
+    module: ModuleOp,
     flat: Sequence[Any],
     call: Call | None,
     against: Callable[..., Any] | None,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    extents: Sequence[Extent],
 ) -> _Compared:
     """What to compare a source's results with, by JAX: the function itself, or `against`. What is quantized computes
     other numbers: it should have those of its twin, and come near those of the function."""
     given = call if against is None else called(against, args, kwargs)
-    values = None if given is None else reference_values(given, extents)
+    values = None if given is None else reference_values(given, module)
     name = "JAX" if against is None else f"{title_of(against)} in JAX"
     if origin.original is None or origin.twin is None:
         return _Compared(values, name=name)

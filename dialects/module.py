@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, UnitAttr, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
@@ -20,6 +20,8 @@ EXAMPLE = "tilewright.example"
 
 TARGET = "tilewright.target"
 STATES = "tilewright.states"
+BOUNDED = "tilewright.bounded"
+"""Set where the sizes of some tensors depend on data, also where no result shows it."""
 
 
 def target_of(module: Operation) -> str | None:
@@ -49,6 +51,16 @@ def example_of(module: Operation) -> dict[str, int] | None:
     if not isinstance(attr, DictionaryAttr):
         return None
     return {name: n.value.data for name, n in attr.data.items() if isinstance(n, IntegerAttr)}
+
+
+def is_bounded(module: ModuleOp) -> bool:
+    """Whether the sizes of some tensors of a module depend on data, so that what is behind them does not count."""
+    return BOUNDED in module.attributes
+
+
+def set_bounded(module: ModuleOp) -> None:
+    """Says so."""
+    module.attributes[BOUNDED] = UnitAttr()
 
 
 def find_main(module: ModuleOp) -> FuncOp | None:

@@ -127,8 +127,11 @@ def number_callbacks(module: ir.Module, functions: Sequence[callbacks.Callback])
 
 def sets_size(op: Op) -> bool:
     """Whether an op says how many elements along a dimension count."""
-    if op.operation.name == "stablehlo.composite":
-        return string(op, "name") == BOUNDED
+    named = {"stablehlo.composite": "name", "stablehlo.custom_call": "call_target_name"}.get(
+        op.operation.name
+    )
+    if named is not None:
+        return string(op, named) == BOUNDED
     return op.operation.name == "stablehlo.set_dimension_size"
 
 
@@ -139,6 +142,8 @@ def calls_numbered(op: Op) -> bool:
 
 def bounded_dimension(op: Op) -> int:
     """The dimension that `tw.bounded` marks."""
+    if "composite_attributes" not in op.attributes:
+        return int_attribute(op, "dimension")
     return int(ir.IntegerAttr(ir.DictAttr(op.attributes["composite_attributes"])["dimension"]).value)
 
 
@@ -162,6 +167,7 @@ def fold_shapes(module: ir.Module) -> ir.Module | None:
     register_passes()
     with module.context:
         copy = ir.Module.parse(bytecode(module))
+        refine_marks(copy)
         try:
             passmanager.PassManager.parse(
                 "builtin.module(inline,stablehlo-refine-shapes,"
@@ -170,6 +176,29 @@ def fold_shapes(module: ir.Module) -> ir.Module | None:
         except ir.MLIRError:
             return None
     return copy
+
+
+def refine_marks(module: ir.Module) -> None:
+    """Makes custom calls, whose shapes MLIR refines, of the composites that `tw.bounded` becomes, in place."""
+    i32 = ir.IntegerType.get_signless(32, module.context)
+    for op in list(nested(module.operation)):
+        if op.operation.name != "stablehlo.composite" or not sets_size(op):
+            continue
+        x, n = op.operands
+        with ir.InsertionPoint(op), op.location:
+            one = ir.RankedTensorType.get([1], i32)
+            sizes = [
+                stablehlo.reshape(one, stablehlo.GetDimensionSizeOp(x, d).result) for d in range(x.type.rank)
+            ]
+            attributes = {
+                "call_target_name": ir.StringAttr.get(BOUNDED),
+                "dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), bounded_dimension(op)),
+                "indices_of_shape_operands": ir.Attribute.parse("dense<2> : tensor<1xi64>"),
+            }
+            operands = [x, n, stablehlo.concatenate(sizes, 0)]
+            call = ir.Operation.create("stablehlo.custom_call", [x.type], operands, attributes=attributes)
+        op.results[0].replace_all_uses_with(call.results[0])
+        op.operation.erase()
 
 
 @functools.cache
@@ -466,6 +495,7 @@ __all__ = [
     "padding",
     "parse",
     "primitive",
+    "refine_marks",
     "rng_algorithm",
     "scalar_constant",
     "sets_size",

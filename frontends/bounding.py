@@ -60,13 +60,17 @@ def _primitive() -> Any:
         out = made.bind(x, n, axis=axis)
         if type(tangents[0]) is symbolic_zero:
             return out, symbolic_zero.from_primal_value(out)
-        counts = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis) < n
-        return out, made.bind(jnp.where(counts, tangents[0], 0), n, axis=axis)
+        return out, made.bind(tangents[0], n, axis=axis)
+
+    def transposed(ct: Any, x: Any, n: Any, *, axis: int) -> Any:
+        """All of x has a derivative; it is zero by what does not count."""
+        counts = jax.lax.broadcasted_iota(jnp.int32, ct.shape, axis) < n
+        return made.bind(jnp.where(counts, ct, 0), jnp.int32(ct.shape[axis]), axis=axis), None
 
     made.def_impl(lambda x, n, axis: x)
     made.def_abstract_eval(lambda x, n, axis: ShapedArray(x.shape, x.dtype))
     mlir.register_lowering(made, _as_composite)
     batching.primitive_batchers[made] = batch
     ad.primitive_jvps[made] = tangent
-    ad.primitive_transposes[made] = lambda ct, x, n, *, axis: (ct, None)
+    ad.primitive_transposes[made] = transposed
     return made

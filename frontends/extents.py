@@ -70,9 +70,15 @@ class Extents:
                 f"{self.walk.named()} marks a size of shape {list(shape_of(n))}, which must be one number; under "
                 "jax.vmap each example would have a size of its own: mark the result outside of it"
             )
-        before = self.of(x)
-        (made,) = self.walk.emit(ReshapeOp, [x], [x.type])
-        self._known[made] = {**before, dim: self.clamped(n, shape[dim])}
+        known = dict(self.of(x))
+        with self.taken_whole(x):
+            (made,) = self.walk.emit(ReshapeOp, [x], [x.type])
+        size = self.walk.number(n)
+        known.pop(dim, None)
+        if size is None or size < shape[dim]:
+            known[dim] = self.clamped(n, shape[dim])
+        if known:
+            self._known[made] = known
         return made
 
     def know(self, values: Sequence[SSAValue], places: Sequence[tuple[int, int]]) -> None:
@@ -126,6 +132,18 @@ class Extents:
             shared[key] = make()
         return shared[key]
 
+    def refuse(self, values: Sequence[SSAValue]) -> None:
+        """Raises FrontendError where one of these is bounded: for what cuts tensors up by their shapes."""
+        for value in values:
+            for d in self.of(value):
+                raise self._mixing(d)
+
+    def _mixing(self, d: int) -> FrontendError:
+        return FrontendError(
+            f"{self.walk.named()} takes a tensor whose dimension {d} is bounded, and would mix what counts along it "
+            "with what does not: do this before it is marked"
+        )
+
     # -- ops -----------------------------------------------------------------------------------------------
 
     def carry(self, op: Operation) -> None:
@@ -142,10 +160,7 @@ class Extents:
             for d, extent in dims.items():
                 along = op.along(i, d) or self._rewritten(op, i, d, extent)
                 if along is None:
-                    raise FrontendError(
-                        f"{self.walk.named()} takes a tensor whose dimension {d} is bounded, and would mix what counts "
-                        "along it with what does not: do this before it is marked"
-                    )
+                    raise self._mixing(d)
                 if along.padding is not None:
                     op.operands[i] = self.padded(op.operands[i], {d: extent}, along.padding)
                 if along.dim is not None:

@@ -163,6 +163,7 @@ def refine(
     with module.context, ir.Location.unknown(module.context):
         copy = ir.Module.parse(bindings.bytecode(module))
         _drop_bounds(copy)
+        bindings.refine_marks(copy)
         block = bindings.functions(copy)["main"].regions[0].blocks[0]
         for i, value in values.items():
             with ir.InsertionPoint.at_block_begin(block):
@@ -214,6 +215,16 @@ def _refined(module: ir.Module) -> ir.Module:
         bindings.bytecode(module), enable_shape_assertions=True, validate_static_shapes=False
     )
     return ir.Module.parse(made)
+
+
+def followed(module: ir.Module) -> ir.Module | None:
+    """The module with all shapes that follow from those of its arguments, also through what JAX has in place of ops
+    that StableHLO lacks, such as windows over open dimensions; None where that is impossible."""
+    with module.context, ir.Location.unknown(module.context):
+        try:
+            return _refined(module)
+        except (ir.MLIRError, RuntimeError):  # the bindings raise both
+            return None
 
 
 def _violated(module: ir.Module) -> str | None:

@@ -84,6 +84,7 @@ def convert_module(module: Any, machine: Machine | None = None) -> ModuleOp:
 
 def _convert(module: Any, filename: str | None, machine: Machine | None) -> ModuleOp:
     from .bindings import fold_shapes
+    from .refining import followed
     from .rules import ON_COMPLEX, ON_QUANTIZED, REWRITES, RULES, STRUCTURAL
     from .walk import DynamicShape, Walk
 
@@ -97,4 +98,11 @@ def _convert(module: Any, filename: str | None, machine: Machine | None) -> Modu
         # Exported programs have shapes that only look dynamic: they follow from those of the inputs.
         # Others have bounds, and data says how much of these there is.
         static = fold_shapes(module)
-        return converted(module if static is None else static, bounded=True)
+        static = module if static is None else static
+        try:
+            return converted(static, bounded=True)
+        except DynamicShape:
+            further = followed(static)
+            if further is None:
+                raise
+            return converted(further, bounded=True)

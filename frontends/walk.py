@@ -38,6 +38,7 @@ from ..dialects.graph import (
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.donation import donate
 from ..dialects.graph.interface import element_of, shape_of
+from ..dialects.module import set_bounded
 from ..dialects.open_sizes import is_open
 from ..dialects.quantized import quantized
 from ..machine import Machine
@@ -151,7 +152,10 @@ class Walk:
         if not len(function.regions[0].blocks):
             raise FrontendError(f"{self.named()} declares @main, but does not define it")
         main = self._function("main", here)
-        return ModuleOp([main, *self._functions.values()])
+        module = ModuleOp([main, *self._functions.values()])
+        if self.extents:
+            set_bounded(module)
+        return module
 
     def _function(self, symbol: str, here: LocationAttr) -> FuncOp:
         source = self.symbols[symbol].regions[0].blocks[0]

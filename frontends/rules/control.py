@@ -71,9 +71,14 @@ def _function(name: str, walk: Walk, op: Op, args: Values, types: Types) -> Resu
 
 def _composite(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if bindings.sets_size(op):
-        return [walk.extents.mark(args[0], as_index(walk, args[1]), bindings.bounded_dimension(op))]
+        return _marked(walk, op, args)
     made = _function(bindings.string(op, "name"), walk, op, args, types)
     return walk.call(bindings.string(op, "decomposition"), args) if made is None else made
+
+
+def _marked(walk: Walk, op: Op, args: Values) -> Results:
+    """What `tw.bounded` becomes."""
+    return [walk.extents.mark(args[0], as_index(walk, args[1]), bindings.bounded_dimension(op))]
 
 
 def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
@@ -82,6 +87,8 @@ def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     asked_for = of_python and bindings.primitive(op) == "io_callback"
     if (not types and not asked_for) or (target in IDENTITIES and [a.type for a in args] == types):
         return args if types else []  # without results it can only be for effect, such as jax.debug.print
+    if bindings.sets_size(op):
+        return _marked(walk, op, args)
     if target == ARGUMENT:
         return as_bounded(walk, op, args, types)
     if of_python:

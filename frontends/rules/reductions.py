@@ -136,6 +136,7 @@ def _reduce_any(
     walk: Walk, op: Op, inputs: Values, inits: Values, dims: Sequence[int], types: Types
 ) -> Results:
     """A reduction by any function of scalars."""
+    walk.extents.refuse(inputs)
     combine = combining(walk, op.regions[0], [t.element_type for t in types])
     if combine is None:
         return None
@@ -227,6 +228,7 @@ def _windows_of_any(
     walk: Walk, region: Any, inputs: Values, inits: Values, types: Types, spec: Windows
 ) -> Results:
     """Windows combined by any function of scalars; they skip what is outside of the operands."""
+    walk.extents.refuse(inputs)
     combine, shape = combining(walk, region, [t.element_type for t in types]), shape_of(inputs[0])
     if combine is None:
         return None

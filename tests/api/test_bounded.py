@@ -103,7 +103,11 @@ def test_masks_select_as_numpy_does(values: list[int], kind: int) -> None:
 
 
 @examples(16)
-@given(st.lists(st.sampled_from([0.0, -1.5, 2.0, float("nan"), float("inf"), -float("inf")]), min_size=1, max_size=30))
+@given(
+    st.lists(
+        st.sampled_from([0.0, -1.5, 2.0, float("nan"), float("inf"), -float("inf")]), min_size=1, max_size=30
+    )
+)
 def test_unique_is_that_of_numpy(values: list[float]) -> None:
     x = np.resize(np.asarray(values, np.float32), (31,))
     equal(outputs(tw.unique, x), np.unique(x))
@@ -132,7 +136,10 @@ def _detect(boxes: Any, scores: Any) -> Any:
 
 
 @examples(24)
-@given(st.lists(st.integers(0, 8), min_size=12, max_size=60), st.lists(st.integers(0, 9), min_size=1, max_size=12))
+@given(
+    st.lists(st.integers(0, 8), min_size=12, max_size=60),
+    st.lists(st.integers(0, 9), min_size=1, max_size=12),
+)
 def test_nms_keeps_what_the_definition_keeps(corners: list[int], scores: list[int]) -> None:
     boxes, ranked = array("float32", corners, (12, 4)), array("float32", scores, (12,))
     want = suppressed(boxes, ranked, 0.25, 2.0, 6)
@@ -169,22 +176,231 @@ def _windows(x: Any, n: Any, w: Any) -> Any:
         jax.lax.reduce_window(y, 0.0, jax.lax.add, (2, 1), (1, 1), [(0, 1), (0, 0)]),
         jnp.cumsum(y, 0),
         jax.lax.cumsum(y, 0, reverse=True),
-        jax.lax.conv_general_dilated(y.T[None], w[:, :4, None].repeat(3, 2), (2,), [(1, 1)], dimension_numbers=dims),
+        jax.lax.conv_general_dilated(
+            y.T[None], w[:, :4, None].repeat(3, 2), (2,), [(1, 1)], dimension_numbers=dims
+        ),
     )
 
 
-@pytest.mark.parametrize("fn", [_reduced, _moved, _products, _windows])
+def _ordered(x: Any, n: Any, w: Any) -> Any:
+    y = tw.bounded(x, n)
+    return (
+        jnp.sort(y, 0),
+        jnp.sort(y, 0, descending=True),
+        jnp.argsort(y[:, 0]),
+        jax.lax.sort([jnp.round(y), y], dimension=0, num_keys=2),
+        y[::-1],
+        jnp.concatenate([y, w[:2, :4], tw.bounded(x * 2, n - 1)]),
+    )
+
+
+def _read(x: Any, n: Any, w: Any) -> Any:
+    y, last = tw.bounded(x, n), jnp.int32(10)
+    return (
+        y[jnp.asarray([0, 0, 0])],
+        jax.lax.dynamic_slice(y, (last, 0), (1, 4)),
+        jax.lax.dynamic_update_slice(y, w[:1, :4], (last, 0)),
+        y.at[:, 0].set(y[:, 1] * 2),
+        jnp.zeros((3, 4)).at[tw.bounded(jnp.arange(11) % 3, n)].add(y),
+    )
+
+
+def _controlled(x: Any, n: Any, w: Any) -> Any:
+    y = tw.bounded(x, n)
+    total = jax.lax.fori_loop(0, 3, lambda i, s: s + i * jnp.sum(y, 0), jnp.zeros(4))
+    doubled = jax.lax.while_loop(lambda s: jnp.max(jnp.abs(s)) < 50, lambda s: s * 2, y)
+    chosen = jax.lax.cond(n > 3, lambda v: v + 1, lambda v: tw.bounded(v, 0), y)
+    shrunk = jax.lax.fori_loop(0, 2, lambda i, v: tw.bounded(v * 2, n - i), x)
+    return total, doubled, chosen, shrunk
+
+
+@pytest.mark.parametrize("fn", [_reduced, _moved, _products, _windows, _ordered, _read, _controlled])
 @pytest.mark.parametrize("n", [1, 4, 11])
 def test_what_follows_sees_what_counts(fn: Callable[..., Any], n: int) -> None:
     """What does not count is NaN. On arrays `tw.bounded` cuts, so that the function itself says what is right."""
     x = np.random.default_rng(n).standard_normal((11, 4)).astype(np.float32)
     x[n:] = np.nan
     w = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
-    equal(outputs(fn, x, np.int32(n), w), fn(x, n, w), 1e-4)
+    with jax.disable_jit():
+        want = fn(x, n, w)
+    equal(outputs(fn, x, np.int32(n), w), want, 1e-4)
 
 
-@pytest.mark.parametrize(("n", "count"), [(-3, 0), (0, 0), (4, 4), (5, 5), (99, 5), (2**31 - 1, 5), (-(2**31), 0)])
+REFUSED: list[tuple[Callable[..., Any], str]] = [
+    (lambda x, n: jnp.fft.fft(tw.bounded(x, n)), "stablehlo.fft"),
+    (lambda x, n: jax.lax.pad(tw.bounded(x, n), 0.0, [(0, 0, 1)]), "stablehlo.pad"),
+    (lambda x, n: tw.bounded(x, n).reshape(3, 4), "stablehlo.reshape"),
+    (lambda x, n: jax.lax.reduce(tw.bounded(x, n), 1.0, lambda a, b: a * b + a, (0,)), "stablehlo.reduce"),
+]
+
+
+@pytest.mark.parametrize(("fn", "op"), REFUSED, ids=[op for _, op in REFUSED])
+def test_what_would_mix_what_counts_with_the_rest_is_refused(fn: Callable[..., Any], op: str) -> None:
+    with pytest.raises(
+        tw.CompileError, match=rf"^'{op}' \(.*test_bounded.py:\d+\) takes a tensor whose dimension 0 is"
+    ):
+        tw.compile(fn, np.zeros(12, np.float32), np.int32(3))
+
+
+def test_each_example_has_no_size_of_its_own() -> None:
+    x, n = np.zeros((3, 5), np.float32), np.arange(3, dtype=np.int32)
+    assert jax.vmap(tw.bounded)(x, n).shape == x.shape
+    with pytest.raises(tw.CompileError, match=r"under jax.vmap each example would have a size of its own"):
+        tw.compile(jax.vmap(tw.bounded), x, n)
+    rows = tw.compile(jax.vmap(tw.bounded, in_axes=(0, None)), x, np.int32(2))
+    assert rows.output_types == ("f32[3, <=5]",) and rows(x, np.int32(2)).shape == (3, 2)
+    shared = tw.compile(jax.vmap(lambda n: tw.bounded(x[0], 4) * n), n)
+    assert shared.output_types == ("f32[3, <=5]",)
+
+
+def test_the_derivative_is_zero_by_what_does_not_count() -> None:
+    def loss(x: Any, n: Any) -> Any:
+        return jnp.sum(jnp.exp(tw.bounded(x, n)))
+
+    x = np.arange(5, dtype=np.float32)
+    want = np.where(np.arange(5) < 3, np.exp(x), 0)
+    for gradient in (jax.jit(jax.grad(loss)), tw.compile(jax.grad(loss), x, np.int32(3))):
+        np.testing.assert_allclose(gradient(x, np.int32(3)), want, rtol=1e-5)
+
+
+# -- programs ------------------------------------------------------------------------------------------------
+
+
+def test_a_program_says_what_is_bounded() -> None:
+    program = program_of(_columns, ((9,), "bool"), ((6, 9), "float32"))
+    assert program.output_types == ("f32[6, <=9]",)
+    assert [(e.result, e.dim, e.by) for e in program.extents] == [(0, 1, 1)]
+    for level in ("graph", "tile", "npu"):
+        assert "graph.extents = array<i64: -1, 1>" in program.ir(level)
+
+
+def test_verify_compares_what_counts() -> None:
+    mask, x = array("bool", [1, 0, 1], (9,)), np.arange(9, dtype=np.float32)
+    assert tw.verify(tw.compress, mask, x).ok
+    assert tw.verify(
+        _reduced, np.ones((11, 4), np.float32), np.int32(4), np.ones((4, 5), np.float32), quick=True
+    ).ok
+    assert not tw.verify(
+        tw.compress, mask, x, quick=True, against=lambda mask, x: tw.compress(mask, x + 1)
+    ).ok
+    assert not tw.verify(tw.compress, mask, x, quick=True, against=lambda mask, x: tw.bounded(x[mask], 2)).ok
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (6, 4)])
+def test_open_dimensions_may_be_the_bounds(shape: tuple[int, int]) -> None:
+    x = array("float32", [0, 1, 1, 0, 2], shape)
+    got = open_program()(x)
+    equal(got, tuple(a.astype(np.int32) for a in np.nonzero(x)))
+
+
+@cache
+def open_program() -> tw.Program:
+    a, b = jax.export.symbolic_shape("a, b")
+    return tw.compile(tw.nonzero, jax.ShapeDtypeStruct((a, b), "float32"))
+
+
+def test_an_export_with_open_dimensions_keeps_the_marks() -> None:
+    """JAX itself does not find the shapes of this one: its refinement does not know composites."""
+    (a,) = jax.export.symbolic_shape("a")
+    exported = jax.export.export(jax.jit(tw.nonzero))(jax.ShapeDtypeStruct((a, 3), "float32"))
+    x = array("float32", [0, 1, 1, 0, 2], (4, 3))
+    equal(tw.compile(exported)(x), tuple(a.astype(np.int32) for a in np.nonzero(x)))
+
+
+def test_sources_of_jax_keep_the_marks() -> None:
+    x = array("float32", [0, 3, 1], (7,))
+    for source in (
+        jax.jit(tw.unique).lower(x),
+        jax.jit(tw.unique).trace(x),
+        jax.export.export(jax.jit(tw.unique))(x),
+    ):
+        equal(tw.compile(source)(x), np.unique(x))
+    equal(tw.jit(tw.unique)(x), np.unique(x))
+
+
+BAD: list[tuple[Callable[[], Any], str]] = [
+    (lambda: tw.bounded(np.zeros((2, 3)), 1, 2), "tw.bounded: axis 2 is none of an array of rank 2"),
+    (lambda: tw.bounded(np.zeros(3), [1, 2]), r"tw.bounded: n must be one whole number, not int32\[2\]"),
+    (lambda: tw.bounded(np.zeros(3), 1.5), r"tw.bounded: n must be one whole number, not float32\[\]"),
+    (lambda: tw.nonzero(1.0), "tw.nonzero needs an array of rank 1 or more: a number has no coordinates"),
+    (
+        lambda: tw.compress([True], np.zeros(3)),
+        r"tw.compress: a mask of bool\[1\] is not one for .* \[3\] from 0 on",
+    ),
+    (lambda: tw.compress([1, 0, 1], np.zeros(3)), r"tw.compress: a mask of int32\[3\] is not one"),
+    (
+        lambda: tw.nms(np.zeros((2, 3)), np.zeros(2), 0.5),
+        r"tw.nms: boxes of \[2, 3\] with scores of \[2\]; it needs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), BAD)
+def test_bad_arguments(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(tw.CompileError, match=said):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("n", "count"), [(-3, 0), (0, 0), (4, 4), (5, 5), (99, 5), (2**31 - 1, 5), (-(2**31), 0)]
+)
 def test_a_size_is_clamped(n: int, count: int) -> None:
     x = np.arange(5, dtype=np.float32)
     equal(outputs(tw.bounded, x, np.int32(n)), x[:count])
     equal(tw.bounded(x, n), x[:count])
+
+
+# -- StableHLO -----------------------------------------------------------------------------------------------
+
+TYPE = "tensor<?x3xf32, #stablehlo.bounds<16, ?>>"
+MARKED = """
+func.func @main(%x: tensor<16x3xf32>, %n: tensor<i32>, %s: tensor<f32>) -> (TYPE, tensor<i32>) {
+  %0 = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<16x3xf32>, tensor<i32>) -> TYPE
+  %size = stablehlo.get_dimension_size %0, dim = 0 : (TYPE) -> tensor<i32>
+  %three = stablehlo.constant dense<3> : tensor<1xi32>
+  %first = stablehlo.reshape %size : (tensor<i32>) -> tensor<1xi32>
+  %shape = stablehlo.concatenate %first, %three, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+  %b = stablehlo.dynamic_broadcast_in_dim %s, %shape, dims = [] : (tensor<f32>, tensor<2xi32>) -> TYPE
+  %1 = stablehlo.add %0, %b : TYPE
+  return %1, %size : TYPE, tensor<i32>
+}
+""".replace("TYPE", TYPE)
+
+
+@pytest.mark.parametrize("n", [0, 5, 16, 40])
+def test_set_dimension_size(n: int) -> None:
+    x = np.arange(48, dtype=np.float32).reshape(16, 3)
+    program = marked()
+    assert program.output_types == ("f32[<=16, 3]", "i32[]")
+    equal(program(x, np.int32(n), np.float32(2)), (x[:n] + 2, np.int32(min(n, 16))))
+
+
+@cache
+def marked() -> tw.Program:
+    return tw.compile(MARKED)
+
+
+def test_a_bounded_argument_may_be_marked() -> None:
+    text = f"""
+    func.func @main(%x: {TYPE}, %n: tensor<i32>) -> {TYPE} {{
+      %0 = stablehlo.set_dimension_size %x, %n, dim = 0 : ({TYPE}, tensor<i32>) -> {TYPE}
+      %1 = stablehlo.negate %0 : {TYPE}
+      return %1 : {TYPE}
+    }}"""
+    x = np.arange(15, dtype=np.float32).reshape(5, 3)
+    equal(tw.compile(text)(x, np.int32(2)), -x[:2])
+
+
+def test_what_runs_on_the_host_takes_no_bounded_types() -> None:
+    text = f"""
+    func.func @main(%x: tensor<16x3xf32>, %n: tensor<i32>) -> {TYPE} {{
+      %0 = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<16x3xf32>, tensor<i32>) -> {TYPE}
+      %1 = stablehlo.convert %0 : ({TYPE}) -> {TYPE.replace("f32", "f64")}
+      %2 = stablehlo.sine %1 : {TYPE.replace("f32", "f64")}
+      %3 = stablehlo.convert %2 : ({TYPE.replace("f32", "f64")}) -> {TYPE}
+      return %3 : {TYPE}
+    }}"""
+    with pytest.raises(
+        tw.CompileError, match=r"^'stablehlo.convert' \(-:4\) runs on the host, which takes whole tensors"
+    ):
+        tw.compile(text)

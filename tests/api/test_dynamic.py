@@ -58,6 +58,13 @@ def agrees(program: tw.DynamicProgram, fn: Any, *args: Any, tolerance: float = 1
 # -- JAX -----------------------------------------------------------------------------------------------------
 
 
+def test_windows_over_an_exported_dimension() -> None:
+    """JAX has a custom call in place of these, where they are as long as the dimension."""
+    (n,) = dims("n")
+    program = dynamic(export.export(jax.jit(jnp.cumsum))(struct(n)))
+    agrees(program, jnp.cumsum, random(5))
+
+
 def test_a_convolutional_net_with_an_open_batch() -> None:
     def net(x: Any, kernel: Any, w: Any) -> Any:
         y = jax.lax.conv_general_dilated(
