@@ -23,6 +23,7 @@ from ..dialects.dtypes import dtype_name, element_type, numpy_dtype, shape_in, t
 from ..dialects.graph import CaseOp, ConcatOp, ReshapeOp
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.interface import shape_of
+from ..dialects.module import set_bounded
 from ..dialects.open_sizes import OpenSize, any_open, is_open, size_of
 from ..dialects.sizes import Size
 from ..machine import Machine
@@ -33,7 +34,7 @@ from .errors import FrontendError
 from .open_numbers import ON_SIZES, Numbers, may_be_sizes, wrapped
 from .open_shapes import CUSTOM_CALL, SHAPE_OPERANDS_OF_CALLS, open_shape
 from .refining import SHAPE_OPERANDS, is_assertion
-from .rules import ON_COMPLEX, ON_QUANTIZED, RULES, STRUCTURAL
+from .rules import ON_COMPLEX, ON_QUANTIZED, REWRITES, RULES, STRUCTURAL
 from .rules.control import BRANCHES, chosen
 from .rules.dynamic import DYNAMIC_RULES
 from .walk import TERMINATORS, Body, Walk, hint_of
@@ -76,9 +77,7 @@ class OpenWalk(Walk):
     def __init__(self, module: Any, filename: str | None, machine: Machine | None) -> None:
         structural = {**STRUCTURAL, **DYNAMIC_RULES}
         self._module = module  # its ops are alive as long as it is
-        if any(map(bindings.sets_size, bindings.operations(module))):
-            raise NotOpen("a size that depends on data is set for one size of the inputs at a time")
-        super().__init__(module, filename, RULES, structural, ON_COMPLEX, ON_QUANTIZED, machine)
+        super().__init__(module, filename, RULES, structural, ON_COMPLEX, ON_QUANTIZED, machine, REWRITES)
         self.numbers: dict[Value, Numbers] = {}
         """Sizes, and what is computed of them."""
         self._extras: dict[tuple[Size, str], SSAValue] = {}
@@ -109,12 +108,17 @@ class OpenWalk(Walk):
             value.name_hint = hint_of(argument)
         self._active.append(symbol)
         results = self._inside(source)
+        extents = self.extents.behind(results)
         self._active.pop()
-        block.add_ops([*self._out, ReturnOp(*results)])
-        kind = ([a.type for a in block.args], [r.type for r in results])
+        block.add_ops([*self._out, ReturnOp(*results, *extents)])
+        kind = ([a.type for a in block.args], [r.type for r in (*results, *extents)])
         main = FuncOp("main", kind, Region(block))
+        self.extents.describe(main, results)
         main.location = here
-        return OpenModule(ModuleOp([main]), tuple(self._extras))
+        module = ModuleOp([main])
+        if self.extents:
+            set_bounded(module)
+        return OpenModule(module, tuple(self._extras))
 
     # -- structure -----------------------------------------------------------------------------------------
 
@@ -311,11 +315,13 @@ class OpenWalk(Walk):
     def _compute(self, name: str, op: Op) -> bool:
         """Computes what an op does to sizes; False where it does something else."""
         if name == "stablehlo.get_dimension_size":
-            operand = op.operands[0]
+            operand, dim = op.operands[0], int_attribute(op, "dimension")
+            if operand in self._values and dim in self.extents.of(self._values[operand]):
+                return False
             shape = (
                 shape_of(self._values[operand]) if operand in self._values else self.numbers[operand].shape
             )
-            self.numbers[op.results[0]] = np.array(shape[int_attribute(op, "dimension")], object)
+            self.numbers[op.results[0]] = np.array(shape[dim], object)
             return True
         if len(op.results) != 1 or not may_be_sizes(op.results[0].type):
             return False
