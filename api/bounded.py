@@ -120,7 +120,7 @@ def unique(x: Any) -> jax.Array:
     ordered = jnp.sort(jnp.asarray(x).reshape(-1))
     before, behind = ordered[:-1], ordered[1:]
     differs = (before != behind) & ~((before != before) & (behind != behind))
-    first = jnp.concatenate([jnp.ones(min(ordered.size, 1), bool), differs])
+    first = jnp.concatenate([jnp.ones(1, bool), differs])[: ordered.size]
     (found,) = _compressed(first, ordered)
     return found
 
@@ -157,9 +157,11 @@ def nms(
             f"tw.nms: boxes of {list(boxes.shape)} with scores of {list(scores.shape)}; it needs [n, 4] and [n]"
         )
     n = scores.shape[0]
-    most = n if max_boxes is None else max(min(max_boxes, n), 0)
-    if not most:
-        return bounded(jnp.zeros(most, jnp.int32), 0)
+    most = n if max_boxes is None else max(max_boxes, 0)
+    if isinstance(n, int):  # else it is symbolic
+        most = min(most, n)
+    if most == 0:
+        return bounded(jnp.zeros(0, jnp.int32), 0)
     low, high = jnp.minimum(boxes[:, :2], boxes[:, 2:]), jnp.maximum(boxes[:, :2], boxes[:, 2:])
     corners = jnp.concatenate([low, high], 1).T  # [4, n]: rows of numbers, as the vector unit has them
     areas = (corners[2] - corners[0]) * (corners[3] - corners[1])

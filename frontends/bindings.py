@@ -322,7 +322,7 @@ def isolate(op: Op, symbols: dict[str, Op]) -> tuple[list[Value], ir.Module]:
         with ir.InsertionPoint(module.body):
             kind = ir.FunctionType.get([v.type for v in values], [r.type for r in op.results])
             main = func.FuncOp("main", kind, visibility="public")
-            for callee in _callees(op, symbols):
+            for callee in callees(op, symbols):
                 symbols[callee].operation.clone()
         block = main.add_entry_block()
         with ir.InsertionPoint(block):
@@ -400,7 +400,7 @@ def _substitute(op: Op, mapping: dict[Value, Value]) -> None:
                 o.operands[i] = mapping[v]
 
 
-def _callees(op: Op, symbols: dict[str, Op]) -> list[str]:
+def callees(op: Op, symbols: dict[str, Op]) -> list[str]:
     """Functions that `op` reaches by name, in the order it meets them."""
     found: dict[str, None] = {}
     pending = [op, *nested(op)]
@@ -449,6 +449,7 @@ __all__ = [
     "Value",
     "bounded_dimension",
     "bounds",
+    "callees",
     "calls_numbered",
     "compare_type",
     "context",

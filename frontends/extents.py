@@ -110,7 +110,7 @@ class Extents:
 
     def number(self, value: int) -> SSAValue:
         """An i32 number."""
-        return self._once(("extent", value), lambda: self.walk.scalar(value, I32))
+        return self._once(("extent", value), lambda: self.walk.size_number(value, tensor([], I32)))
 
     def combined(self, function: str, a: SSAValue, b: SSAValue) -> SSAValue:
         """A function of two i32 numbers."""

@@ -129,7 +129,7 @@ def _dot(op: Op, shapes: list[Shape]) -> Shape:
     return [*shapes[0][:-1], *shapes[1][1:]]
 
 
-def _windows(
+def window_counts(
     shape: Shape, window: Shape, strides: Shape, low: Shape, high: Shape, dilation: Shape, base: Shape
 ) -> list[int]:
     """How many windows there are along each dimension."""
@@ -147,7 +147,7 @@ def _reduce_window(op: Op, shapes: list[Shape]) -> Shape:
     strides, dilation, base = (
         int_array(op, n) or ones for n in ("window_strides", "window_dilations", "base_dilations")
     )
-    return _windows(shapes[0], int_array(op, "window_dimensions"), strides, low, high, dilation, base)
+    return window_counts(shapes[0], int_array(op, "window_dimensions"), strides, low, high, dilation, base)
 
 
 def _convolution(op: Op, shapes: list[Shape]) -> Shape:
@@ -160,7 +160,7 @@ def _convolution(op: Op, shapes: list[Shape]) -> Shape:
         int_array(op, n) or ones for n in ("window_strides", "lhs_dilation", "rhs_dilation")
     )
     lhs, rhs = shapes[0], shapes[1]
-    windows = _windows([lhs[d] for d in spatial], [rhs[d] for d in taps], strides, low, high, dilation, base)
+    windows = window_counts([lhs[d] for d in spatial], [rhs[d] for d in taps], strides, low, high, dilation, base)
     images = lhs[batch] // int_attribute(op, "batch_group_count", 1)
     out = [0] * len(order)
     for d, n in zip(order, [images, rhs[feature], *windows], strict=True):

@@ -23,6 +23,7 @@ from ..dialects.dtypes import dtype_name, element_type, numpy_dtype, shape_in, t
 from ..dialects.graph import ConcatOp, ReshapeOp
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.interface import shape_of
+from ..dialects.module import set_bounded
 from ..dialects.open_sizes import OpenSize, any_open, is_open, size_of
 from ..dialects.sizes import Size, maximum, minimum
 from ..machine import Machine
@@ -32,8 +33,8 @@ from .bindings import Value
 from .errors import FrontendError
 from .open_shapes import open_shape
 from .refining import ASSERTION, SHAPE_OPERANDS
-from .rules import ON_COMPLEX, ON_QUANTIZED, RULES, STRUCTURAL
-from .rules.dynamic import DYNAMIC_RULES
+from .rules import ON_COMPLEX, ON_QUANTIZED, REWRITES, RULES, STRUCTURAL
+from .rules.dynamic import DYNAMIC_CALLS, DYNAMIC_RULES
 from .walk import TERMINATORS, Walk
 
 Numbers = Any
@@ -80,9 +81,7 @@ class OpenWalk(Walk):
     def __init__(self, module: Any, filename: str | None, machine: Machine | None) -> None:
         structural = {**STRUCTURAL, **DYNAMIC_RULES}
         self._module = module  # its ops are alive as long as it is
-        if any(map(bindings.sets_size, bindings.operations(module))):
-            raise NotOpen("a size that depends on data is set for one size of the inputs at a time")
-        super().__init__(module, filename, RULES, structural, ON_COMPLEX, ON_QUANTIZED, machine)
+        super().__init__(module, filename, RULES, structural, ON_COMPLEX, ON_QUANTIZED, machine, REWRITES)
         self.numbers: dict[Value, Numbers] = {}
         """Sizes, and what is computed of them."""
         self._extras: dict[tuple[Size, str], SSAValue] = {}
@@ -111,12 +110,17 @@ class OpenWalk(Walk):
             value.name_hint = _hint_of(argument)
         self._active.append(symbol)
         results = self._inside(source)
+        extents = self.extents.behind(results)
         self._active.pop()
-        block.add_ops([*self._out, ReturnOp(*results)])
-        kind = ([a.type for a in block.args], [r.type for r in results])
+        block.add_ops([*self._out, ReturnOp(*results, *extents)])
+        kind = ([a.type for a in block.args], [r.type for r in (*results, *extents)])
         main = FuncOp("main", kind, Region(block))
+        self.extents.describe(main, results)
         main.location = here
-        return OpenModule(ModuleOp([main]), tuple(self._extras))
+        module = ModuleOp([main])
+        if self.extents:
+            set_bounded(module)
+        return OpenModule(module, tuple(self._extras))
 
     # -- structure -----------------------------------------------------------------------------------------
 
@@ -142,6 +146,8 @@ class OpenWalk(Walk):
                 self._enter(op)
             elif name == "stablehlo.custom_call" and string(op, "call_target_name") == ASSERTION:
                 self._assert(op)
+            elif name == "stablehlo.custom_call" and string(op, "call_target_name") in DYNAMIC_CALLS:
+                self._call(op)
             elif not self._compute(name, op):
                 self._take(name, op)
         raise FrontendError(f"{self.named()} has a block with no terminator")
@@ -159,6 +165,19 @@ class OpenWalk(Walk):
         made = self._convert(name, op, [self.value(v) for v in operands])
         for old, new in zip(op.results, made, strict=True):
             self._values[old] = new
+
+    def _call(self, op: Op) -> None:
+        """Converts a custom call whose last operands are sizes."""
+        count, rule = DYNAMIC_CALLS[string(op, "call_target_name")]
+        operands = list(op.operands)
+        found = [self.numbers.get(v) for v in operands[-count:]]
+        sizes = [list(n.reshape(-1)) for n in found if n is not None]
+        made = None
+        if len(sizes) == count:
+            made = rule(self, op, [self.value(v) for v in operands[:-count]], sizes)
+        if made is None:
+            raise NotOpen(f"{self.named()} has a result whose shape cannot be followed for all sizes")
+        self._values.update(zip(op.results, made, strict=True))
 
     def _enter(self, op: Op) -> None:
         """Converts the function that is called in place of the call; sizes stay sizes."""
@@ -271,6 +290,9 @@ class OpenWalk(Walk):
             self._extras[key] = self._main.insert_arg(kind, len(self._main.args))
         return self._extras[key]
 
+    def size_number(self, size: int, kind: TensorType) -> SSAValue:
+        return self._scalar(size, kind) if is_open(size) else super().size_number(size, kind)
+
     def number(self, value: SSAValue) -> float | int | bool | None:
         found = next((size for (size, _), extra in self._extras.items() if extra is value), None)
         return super().number(value) if found is None else OpenSize.of(found)
@@ -278,11 +300,13 @@ class OpenWalk(Walk):
     def _compute(self, name: str, op: Op) -> bool:
         """Computes what an op does to sizes; False where it does something else."""
         if name == "stablehlo.get_dimension_size":
-            operand = op.operands[0]
+            operand, dim = op.operands[0], int_attribute(op, "dimension")
+            if operand in self._values and dim in self.extents.of(self._values[operand]):
+                return False
             shape = (
                 shape_of(self._values[operand]) if operand in self._values else self.numbers[operand].shape
             )
-            self.numbers[op.results[0]] = np.array(shape[int_attribute(op, "dimension")], object)
+            self.numbers[op.results[0]] = np.array(shape[dim], object)
             return True
         if len(op.results) != 1 or not _may_be_sizes(op.results[0].type):
             return False

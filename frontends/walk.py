@@ -432,6 +432,10 @@ class Walk:
         """Append a scalar constant of an element type."""
         return self.constant(Literal.of(np.asarray(value).astype(numpy_dtype(element))))
 
+    def size_number(self, size: int, kind: TensorType) -> SSAValue:
+        """A size as an integer of rank 0."""
+        return self.scalar(size, kind.element_type)
+
     def fill(self, scalar: SSAValue, shape: Sequence[int]) -> SSAValue:
         """A scalar repeated into `shape`; a value that has this shape already is left as it is."""
         if shape_of(scalar) == tuple(shape):

@@ -6,20 +6,23 @@ operands that a rule gets are the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from ...dialects.dtypes import tensor
-from ...dialects.graph import GatherOp, IotaOp, PadOp, ReshapeOp, SliceOp
+from ...dialects.graph import GatherOp, IotaOp, PadOp, ReduceWindowOp, ReshapeOp, SliceOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import any_open
 from .. import bindings
 from ..bindings import Op
-from ..open_shapes import Sized
+from ..open_shapes import Sized, window_counts
 from ..walk import Rule, Walk
 from . import movement
 from .base import Results, Types, Values
 from .movement import as_index
+from .reductions import kinds_of, trees_of, with_init
+
+CallRule = Callable[[Walk, Op, Values, Sequence[Sequence[int]]], Results]
 
 
 def _sizes(walk: Walk, op: Op, place: int) -> Sequence[int] | None:
@@ -84,6 +87,32 @@ def _one_place(
     inside = all(a >= 0 and a + n <= extent for a, n, extent in zip(starts, sizes, shape, strict=True))
     return starts if inside else None
 
+
+def _windows(walk: Walk, op: Op, args: Values, numbers: Sequence[Sequence[int]]) -> Results:
+    """A reduction over windows as long as a dimension, which JAX exports as a call of the function of its body."""
+    window, strides, base, dilation, border = numbers
+    if any_open(base) or set(base) != {1}:
+        return None
+    n = len(args) // 2
+    symbols = bindings.callees(op, walk.symbols)
+    scalars = [tensor([], element_of(x)) for x in args[:n]]
+    trees = trees_of(walk.region(walk.symbols[symbols[0]].regions[0], [*scalars, *scalars]))
+    low, high = border[0::2], border[1::2]
+    shape = window_counts(shape_of(args[0]), window, strides, low, high, dilation, base)
+    types = [tensor(shape, element_of(x)) for x in args[:n]]
+    kinds = kinds_of(trees, types)
+    if kinds is None:
+        return None
+    lists = {"window": window, "strides": strides, "dilation": dilation, "low": low, "high": high}
+    results = []
+    for x, init, kind, t in zip(args[:n], args[n:], kinds, types, strict=True):
+        (made,) = walk.emit(ReduceWindowOp, [x], [t], kind=kind, **lists)
+        results.append(with_init(walk, made, init, kind))
+    return results
+
+
+DYNAMIC_CALLS: dict[str, tuple[int, CallRule]] = {"stablehlo.dynamic_reduce_window": (5, _windows)}
+"""Custom calls whose last operands, so many, are sizes, and their rules, which get these as numbers."""
 
 DYNAMIC_RULES: dict[str, Rule] = {
     "stablehlo.dynamic_broadcast_in_dim": _broadcast,

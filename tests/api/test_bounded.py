@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tiers import examples, sampled
 
 import tilewright as tw
+from tilewright.passes.templates import NoTemplate
 
 DTYPES = ("float32", "bfloat16", "int32", "int8", "bool")
 """Element types that the vector unit has."""
@@ -286,17 +287,43 @@ def test_verify_compares_what_counts() -> None:
     assert not tw.verify(tw.compress, mask, x, quick=True, against=lambda mask, x: tw.bounded(x[mask], 2)).ok
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (6, 4)])
-def test_open_dimensions_may_be_the_bounds(shape: tuple[int, int]) -> None:
-    x = array("float32", [0, 1, 1, 0, 2], shape)
-    got = open_program()(x)
-    equal(got, tuple(a.astype(np.int32) for a in np.nonzero(x)))
+def _open(x: Any, mask: Any, boxes: Any, scores: Any) -> Any:
+    y = tw.compress(mask, x)
+    consumed = (jnp.sum(y, 0), y @ y.T, jax.nn.softmax(y.T), y[1:], y[::-1], jnp.concatenate([y, x]))
+    return tw.nonzero(x), y, consumed, tw.nms(boxes, scores, 0.25, 2.0, 6)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 6)])
+def test_bounds_may_be_open(shape: tuple[int, int]) -> None:
+    """Programs are lowered for ranges of sizes."""
+    (n, _), rng = shape, np.random.default_rng(shape)
+    args = (
+        rng.integers(0, 3, shape).astype(np.float32),
+        rng.random(n) < 0.7,
+        rng.integers(0, 8, (n, 4)).astype(np.float32),
+        rng.integers(0, 9, n).astype(np.float32),
+    )
+    with jax.disable_jit():
+        want = _open(*args)
+    program = open_program()
+    equal(program(*args), want, 1e-4)
+    assert not [v for v in program.ranges.values() if isinstance(v, NoTemplate)]
 
 
 @cache
-def open_program() -> tw.Program:
+def open_program() -> tw.DynamicProgram:
     a, b = jax.export.symbolic_shape("a, b")
-    return tw.compile(tw.nonzero, jax.ShapeDtypeStruct((a, b), "float32"))
+    types = (((a, b), "float32"), ((a,), "bool"), ((a, 4), "float32"), ((a,), "float32"))
+    made = tw.compile(_open, *(jax.ShapeDtypeStruct(*t) for t in types))
+    assert isinstance(made, tw.DynamicProgram)
+    return made
+
+
+def test_distinct_elements_of_an_open_dimension() -> None:
+    (a,) = jax.export.symbolic_shape("a")
+    program = tw.compile(tw.unique, jax.ShapeDtypeStruct((a,), "float32"))
+    x = array("float32", [2, 0, 2, 5], (7,))
+    equal(program(x), np.unique(x))
 
 
 def test_an_export_with_open_dimensions_keeps_the_marks() -> None:
