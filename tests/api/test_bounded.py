@@ -293,6 +293,22 @@ def _open(x: Any, mask: Any, boxes: Any, scores: Any) -> Any:
     return tw.nonzero(x), y, consumed, tw.nms(boxes, scores, 0.25, 2.0, 6)
 
 
+def test_quantized_products_may_be_bounded() -> None:
+    rng = np.random.default_rng(0)
+    x, w, n = rng.standard_normal((9, 32)), rng.standard_normal((32, 4)), np.int32(3)
+    args = x.astype(np.float32), w.astype(np.float32), n
+    options = tw.Options(quantization="w8a8-dynamic")
+    program = tw.compile(_product, *args, options=options)
+    assert program(*args).shape == (3, 4)
+    found = tw.verify(_product, *args, program=program, options=options, quick=True)
+    assert found.ok and found.quantization is not None
+    assert tw.fake_quant(_product, "w8a8-dynamic")(*args).shape == (9, 4)  # as in JAX: all of the bound
+
+
+def _product(x: Any, w: Any, n: Any) -> Any:
+    return tw.bounded(x @ w, n)
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 6)])
 def test_bounds_may_be_open(shape: tuple[int, int]) -> None:
     """Programs are lowered for ranges of sizes."""
