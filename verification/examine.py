@@ -427,6 +427,11 @@ class Examiner:
         sizes = {e.dim: int(np.asarray(self.reference[e.by])) for e in mine}
         return tuple(slice(sizes.get(d)) for d in range(max(sizes) + 1))
 
+    def counted(self, results: Sequence[Any]) -> list[Any]:
+        """What counts of flat results."""
+        found = [(x, self._counting(i)) for i, x in enumerate(results)]
+        return [x if counting is None else np.asarray(x)[counting] for x, counting in found]
+
     def _standing_of(self, results: Sequence[Any]) -> Standing:
         """Results beside the reference; those with the bits of the row before stand as they do."""
         last = self._standing

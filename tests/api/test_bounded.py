@@ -293,6 +293,22 @@ def _open(x: Any, mask: Any, boxes: Any, scores: Any) -> Any:
     return tw.nonzero(x), y, consumed, tw.nms(boxes, scores, 0.25, 2.0, 6)
 
 
+def test_quantized_products_may_be_bounded() -> None:
+    rng = np.random.default_rng(0)
+    x, w, n = rng.standard_normal((9, 32)), rng.standard_normal((32, 4)), np.int32(3)
+    args = x.astype(np.float32), w.astype(np.float32), n
+    options = tw.Options(quantization="w8a8-dynamic")
+    program = tw.compile(_product, *args, options=options)
+    assert program(*args).shape == (3, 4)
+    found = tw.verify(_product, *args, program=program, options=options, quick=True)
+    assert found.ok and found.quantization is not None
+    assert tw.fake_quant(_product, "w8a8-dynamic")(*args).shape == (9, 4)  # as in JAX: all of the bound
+
+
+def _product(x: Any, w: Any, n: Any) -> Any:
+    return tw.bounded(x @ w, n)
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 6)])
 def test_bounds_may_be_open(shape: tuple[int, int]) -> None:
     """Programs are lowered for ranges of sizes."""
@@ -375,59 +391,3 @@ def test_a_size_is_clamped(n: int, count: int) -> None:
     x = np.arange(5, dtype=np.float32)
     equal(outputs(tw.bounded, x, np.int32(n)), x[:count])
     equal(tw.bounded(x, n), x[:count])
-
-
-# -- StableHLO -----------------------------------------------------------------------------------------------
-
-TYPE = "tensor<?x3xf32, #stablehlo.bounds<16, ?>>"
-MARKED = """
-func.func @main(%x: tensor<16x3xf32>, %n: tensor<i32>, %s: tensor<f32>) -> (TYPE, tensor<i32>) {
-  %0 = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<16x3xf32>, tensor<i32>) -> TYPE
-  %size = stablehlo.get_dimension_size %0, dim = 0 : (TYPE) -> tensor<i32>
-  %three = stablehlo.constant dense<3> : tensor<1xi32>
-  %first = stablehlo.reshape %size : (tensor<i32>) -> tensor<1xi32>
-  %shape = stablehlo.concatenate %first, %three, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
-  %b = stablehlo.dynamic_broadcast_in_dim %s, %shape, dims = [] : (tensor<f32>, tensor<2xi32>) -> TYPE
-  %1 = stablehlo.add %0, %b : TYPE
-  return %1, %size : TYPE, tensor<i32>
-}
-""".replace("TYPE", TYPE)
-
-
-@pytest.mark.parametrize("n", [0, 5, 16, 40])
-def test_set_dimension_size(n: int) -> None:
-    x = np.arange(48, dtype=np.float32).reshape(16, 3)
-    program = marked()
-    assert program.output_types == ("f32[<=16, 3]", "i32[]")
-    equal(program(x, np.int32(n), np.float32(2)), (x[:n] + 2, np.int32(min(n, 16))))
-
-
-@cache
-def marked() -> tw.Program:
-    return tw.compile(MARKED)
-
-
-def test_a_bounded_argument_may_be_marked() -> None:
-    text = f"""
-    func.func @main(%x: {TYPE}, %n: tensor<i32>) -> {TYPE} {{
-      %0 = stablehlo.set_dimension_size %x, %n, dim = 0 : ({TYPE}, tensor<i32>) -> {TYPE}
-      %1 = stablehlo.negate %0 : {TYPE}
-      return %1 : {TYPE}
-    }}"""
-    x = np.arange(15, dtype=np.float32).reshape(5, 3)
-    equal(tw.compile(text)(x, np.int32(2)), -x[:2])
-
-
-def test_what_runs_on_the_host_takes_no_bounded_types() -> None:
-    text = f"""
-    func.func @main(%x: tensor<16x3xf32>, %n: tensor<i32>) -> {TYPE} {{
-      %0 = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<16x3xf32>, tensor<i32>) -> {TYPE}
-      %1 = stablehlo.convert %0 : ({TYPE}) -> {TYPE.replace("f32", "f64")}
-      %2 = stablehlo.sine %1 : {TYPE.replace("f32", "f64")}
-      %3 = stablehlo.convert %2 : ({TYPE.replace("f32", "f64")}) -> {TYPE}
-      return %3 : {TYPE}
-    }}"""
-    with pytest.raises(
-        tw.CompileError, match=r"^'stablehlo.convert' \(-:4\) runs on the host, which takes whole tensors"
-    ):
-        tw.compile(text)
