@@ -27,6 +27,7 @@ from ..passes.errors import CompileError, PassError
 from ..passes.instances import Instance
 from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
+from ..support.collector import collector_paused
 from .donation import Donations
 from .memory_pool import Demand, demand_of
 from .program import Level, Options, Program
@@ -175,7 +176,8 @@ class Versions:
         if all(low == high for low, high in key):
             return None
         if key not in self._known:
-            self._known[key] = self._compiled(key)
+            with collector_paused():
+                self._known[key] = self._compiled(key)
         version = self._known[key]
         if isinstance(version, NoTemplate) or not version.template.holds(sizes):
             return None

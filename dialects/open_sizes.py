@@ -249,7 +249,7 @@ def value_at(number: int, sizes: Sizes) -> int:
 def _size(number: object) -> Size | None:
     if type(number) is OpenSize:
         return number.size
-    if isinstance(number, SupportsIndex):
+    if type(number) is int or isinstance(number, SupportsIndex):  # the protocol is slow to ask
         return Expr(operator.index(number))
     return None
 
