@@ -41,6 +41,7 @@ from ..passes.errors import CompileError, PassError
 from ..passes.instances import Instance
 from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
+from ..support.collector import collector_paused
 from .dispatching import Dispatch, guard_text
 from .donation import Donations
 from .kept import KeptPrograms, VersionEntry
@@ -226,7 +227,8 @@ class Versions:
         sizes in it."""
         if key in self._known:
             return
-        found = self._known[key] = self._compiled(key, source)
+        with collector_paused():
+            found = self._known[key] = self._compiled(key, source)
         ranges = dict(zip(self._shapes.symbols, key, strict=True))
         if isinstance(found, NoTemplate):
             self._dispatch.add_alone(guard_text(ranges), str(found))

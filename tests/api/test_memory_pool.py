@@ -84,7 +84,7 @@ def test_calls_with_arrays_take_the_same() -> None:
     for b in SIZES:
         x = np.ones((b, 48), np.float32)
         np.testing.assert_allclose(program(x, *weights), mlp(x, *WEIGHTS), rtol=1e-3, atol=1e-3)
-    gc.collect()
+        gc.collect()  # the result is gone before the next call
     assert program.pool.statistics == by_hand(program, SIZES, "best-fit", MACHINE.spaces["gm"].bytes)
     assert program.pool.calls == len(SIZES)
     del weights
@@ -108,7 +108,7 @@ def test_a_result_that_becomes_an_argument_is_there_already() -> None:
     w, cache = jnp.ones(64, jnp.float32), jnp.ones((32, 64), jnp.float32)
     for _ in range(5):
         cache = program(cache, w)
-    gc.collect()
+        gc.collect()
     found = program.pool.statistics
     results_in_arena = 5  # each call's arena holds its result while it runs
     assert found.allocations == 2 + 5 + results_in_arena
