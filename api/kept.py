@@ -140,12 +140,17 @@ class VersionEntry:
         return None
 
     def write(self, template: Template, extras: Extras) -> None:
-        """Keeps a version; not one whose constraints or extras have a text that is read as another one."""
+        """Keeps a version; not one whose module is no valid text, or whose constraints or extras are read as others."""
         constraints = list(map(str, template.constraints))
         sizes = [(size_text(size), dtype) for size, dtype in extras]
         if [parse_constraint(c, self.symbols) for c in constraints] != [*template.constraints]:
             return
         if [parse_size(size, self.symbols) for size, _ in sizes] != [size for size, _ in extras]:
+            return
+        try:
+            with assuming(template.example):
+                verify_module(template.module)
+        except (VerifyException, SizeError):
             return
         facts = {"symbols": [*template.symbols], "example": dict(template.example)}
         facts |= {"constraints": constraints, "extras": sizes}
