@@ -22,7 +22,7 @@ from ..dialects.npu.dispatch import CaseOp
 from ..dialects.open_sizes import OpenSize
 from ..dialects.sizes import Constraint, Size, Sizes, size_text
 from ..passes.templates import Template
-from .shapes import OpenShapes, Place
+from .shapes import OpenShapes, SizePlace
 
 KEY_WORDS = "ui32"
 """What stands for a random key, which is words in memory."""
@@ -101,13 +101,13 @@ def guard_text(ranges: Mapping[str, tuple[int, int]], constraints: Sequence[Cons
 
 def shapes_of(op: DispatchOp, shapes: OpenShapes) -> OpenShapes:
     """Shapes with the symbols, places and requirements that an `npu.dispatch` says. Their inputs are its operands."""
-    places: dict[str, Place] = {}
+    places: dict[str, SizePlace] = {}
     for part in op.parts:
         source = part.source
         if source is not None:
             what = "element" if source[2] else "dimension"
             said = f"{what} {source[1]} of input {source[0]}" if part.place is None else text(part.place)
-            places[text(part.symbol)] = Place(*source, said)
+            places[text(part.symbol)] = SizePlace(*source, said)
     return replace(shapes, symbols=op.symbols, places=places, required=op.requirements)
 
 

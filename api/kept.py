@@ -33,7 +33,7 @@ from ..machine import DEFAULT_TARGET, Machine
 from ..passes.oracle import BOUND
 from ..passes.pipeline import Stage
 from ..passes.templates import OF_INSTANCES, NoTemplate, Template
-from ..support.cache import Cache, digest
+from ..support.cache import CacheDirectory, digest
 
 VARIABLE = "TILEWRIGHT_CACHE"
 """The environment variable that names the directory where options name none."""
@@ -55,7 +55,7 @@ class KeptPrograms:
     """The entries of a directory for a target and a list of passes."""
 
     def __init__(self, directory: Path, target: str | None, stages: Sequence[Stage]) -> None:
-        self._cache = Cache(directory / PROGRAMS)
+        self._cache = CacheDirectory(directory / PROGRAMS)
         machine = Machine.load(target or DEFAULT_TARGET)
         self._target = target or DEFAULT_TARGET
         self._how = "\n".join([self._target, machine.fingerprint, *map(repr, stages)])
@@ -96,7 +96,7 @@ class KeptPrograms:
 class ProgramEntry:
     """Where the npu level of a program is kept. about: what lists say of it."""
 
-    cache: Cache
+    cache: CacheDirectory
     key: str
     about: Mapping[str, str]
 
@@ -116,7 +116,7 @@ class ProgramEntry:
 class VersionEntry:
     """Where a version is kept. about: what lists say of it; symbols: its sizes; stages: what runs for instances."""
 
-    cache: Cache
+    cache: CacheDirectory
     key: str
     about: Mapping[str, str]
     symbols: Mapping[str, Symbol]
@@ -162,7 +162,7 @@ class VersionEntry:
 
 
 @contextmanager
-def _unreadable(cache: Cache, key: str) -> Iterator[None]:
+def _unreadable(cache: CacheDirectory, key: str) -> Iterator[None]:
     """What is not read as it was written is no entry, with a warning."""
     try:
         yield

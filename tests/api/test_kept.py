@@ -25,7 +25,7 @@ from tilewright.api.kept import PROGRAMS, KeptPrograms
 from tilewright.api.templates import Version
 from tilewright.machine import Machine
 from tilewright.passes.templates import NoTemplate
-from tilewright.support.cache import Cache, CacheWarning, digest
+from tilewright.support.cache import CacheDirectory, CacheWarning, digest
 
 KEY = digest("a key")
 
@@ -249,7 +249,7 @@ def test_an_entry_under_another_name_is_none(tmp_path: Path, lowered: list[str])
 def test_text_that_is_no_program_is_none(tmp_path: Path) -> None:
     opened(tmp_path).at(b=50)
     (path,) = entries(tmp_path)
-    cache, key = Cache(tmp_path / PROGRAMS), path.stem
+    cache, key = CacheDirectory(tmp_path / PROGRAMS), path.stem
     text = cache.get(key)
     assert text is not None
     for wrong in (
@@ -285,7 +285,7 @@ def test_the_environment_names_the_directory(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
-    cache, made = Cache(tmp_path, 4_000), [digest(str(n)) for n in range(4)]
+    cache, made = CacheDirectory(tmp_path, 4_000), [digest(str(n)) for n in range(4)]
     (tmp_path / "mine.txt").write_text("x" * 10_000)
     for n, key in enumerate(made[:3]):
         cache.put(key, {"program": str(n)}, "x" * 1_000)
@@ -299,7 +299,7 @@ def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
 
 
 def test_writers_and_readers_at_once_see_whole_entries(tmp_path: Path) -> None:
-    cache, texts = Cache(tmp_path), [letter * 50_000 for letter in "abc"]
+    cache, texts = CacheDirectory(tmp_path), [letter * 50_000 for letter in "abc"]
     seen: set[str | None] = set()
 
     def write(text: str) -> None:
