@@ -13,8 +13,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
@@ -30,10 +31,14 @@ from ..dialects.sizes import Size, SizeError, Sizes, parse_constraint, parse_siz
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
+from ..passes.graph.quantize import read_config
 from ..passes.oracle import BOUND
 from ..passes.pipeline import Stage
 from ..passes.templates import OF_INSTANCES, NoTemplate, Template
 from ..support.cache import CacheDirectory, digest
+
+if TYPE_CHECKING:
+    from .program import Options
 
 VARIABLE = "TILEWRIGHT_CACHE"
 """The environment variable that names the directory where options name none."""
@@ -49,6 +54,20 @@ def cache_directory(given: str | Path | None) -> Path | None:
     """The directory that options, or else the environment, name; None where nothing is kept. An empty name is none."""
     said = os.environ.get(VARIABLE, "") if given is None else str(given)
     return Path(said) if said else None
+
+
+def what_options_decide(options: Options, names: Sequence[str]) -> list[str]:
+    """What options do to a program before its passes, as text: donated arguments, and quantized products, which go by
+    the names of the arguments. Raises PassError for a configuration that cannot be read."""
+    said = [repr(options.donate)]
+    if options.quantization is None:
+        return said
+    config = read_config(options.quantization)
+    said += [config.to_toml(), repr(options.weight_patterns), *names]
+    for product, choice in sorted(config.products.items()):
+        for name, array in choice.arrays().items():
+            said.append(f"{product} {name} {array.dtype} {array.shape} {sha256(array.tobytes()).hexdigest()}")
+    return said
 
 
 class KeptPrograms:

@@ -25,6 +25,7 @@ from ..dialects.sizes import (
     Size,
     SizeError,
     Sizes,
+    bounds,
     evaluate,
     fixed,
     replaced,
@@ -40,7 +41,7 @@ from ..passes.instances import Instance
 from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
 from .dispatching import Dispatch, guard_text
-from .kept import KeptPrograms, VersionEntry
+from .kept import KeptPrograms, VersionEntry, what_options_decide
 from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .signature import Signature
@@ -274,6 +275,11 @@ class Versions:
         also = [code.entry, code.filename or "", *map(size_text, code.leading), repr(shapes.deciding)]
         also += [shapes.shown(i) for i in range(len(shapes.inputs))]
         also += [f"{name} = {size_text(size)}" for name, size in known.items()]
+        largest = {name: bounds(size)[1] or 0 for name, size in known.items()}
+        try:
+            also += what_options_decide(self._options, self._whole.signature(largest).names)
+        except PassError:  # whoever quantizes the program says so
+            return None
         symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
         return self._kept.version(contents(parse(code.content, code.filename)), also, self._name, symbols)
 

@@ -21,9 +21,10 @@ from jax import export
 import tilewright as tw
 from tilewright.api import program as programs
 from tilewright.api import templates
-from tilewright.api.kept import PROGRAMS, KeptPrograms
+from tilewright.api.kept import PROGRAMS, KeptPrograms, what_options_decide
 from tilewright.api.templates import Version
 from tilewright.machine import Machine
+from tilewright.passes.graph.recipes import ProductChoice
 from tilewright.passes.templates import NoTemplate
 from tilewright.support.cache import CacheDirectory, CacheWarning, digest
 
@@ -172,6 +173,24 @@ def test_keys_follow_the_machine_and_the_compiler(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("tilewright.support.cache._compiler", lambda: "another compiler")
     note(None)
     assert len(found) == 4
+
+
+def test_keys_follow_what_options_do_before_the_passes(tmp_path: Path) -> None:
+    scaled, other = (ProductChoice("w8a8", 0.5, balance=np.full(4, n, np.float32)) for n in (1, 2))
+    asked = [
+        tw.Options(),
+        tw.Options(donate=(0,)),
+        tw.Options(donate=("x",)),
+        tw.Options(quantization="w8a8-dynamic"),
+        tw.Options(quantization="w8a16"),
+        tw.Options(quantization="w8a16", weights="params*"),
+        tw.Options(quantization=tw.QuantConfig(products={"dot": scaled})),
+        tw.Options(quantization=tw.QuantConfig(products={"dot": other})),
+    ]
+    said = ["\n".join(what_options_decide(options, ["x"])) for options in asked]
+    assert len(set(said)) == len(asked)
+    assert "\n".join(what_options_decide(asked[3], ["y"])) not in said
+    assert what_options_decide(tw.Options(memory="bytes"), ["y"]) == what_options_decide(tw.Options(), ["x"])
 
 
 def test_passes_of_this_process_have_no_key(tmp_path: Path) -> None:
