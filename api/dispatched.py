@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
+from xdsl.dialects.builtin import DenseArrayBase, FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Block
+from xdsl.ir import Attribute, Block
 
 from ..dialects.affine import Expr
-from ..dialects.base import text
+from ..dialects.base import integer_attr, ints, text, to_ints
 from ..dialects.dtypes import dtype_name, numpy_dtype, shape_in
 from ..dialects.graph.attributes import DataAttr
 from ..dialects.graph.donation import donate, donated
@@ -31,6 +31,9 @@ from .parameters import INPUTS, Parameters
 from .shapes import OpenShapes
 from .signature import Signature
 from .sources import Source, own_module
+
+ADDRESSES = "npu.addresses"
+"""Where npu-plan-memory says the places of @main's arguments."""
 
 
 def chooses(content: bytes) -> bool:
@@ -97,15 +100,22 @@ def _version(dispatch: Dispatch, name: str, parameters: Parameters, sizes: Sizes
 
 
 def _bind(main: FuncOp, numbers: list[int]) -> None:
-    """Gives the last arguments of @main values."""
+    """Gives the last arguments of @main values, as constants that are where the arguments would be."""
     block: Block = main.body.block
     kept = len(block.args) - len(numbers)
-    flags = donated(main)[:kept]
-    for argument, number in zip(block.args[kept:], numbers, strict=True):
+    flags, planned = donated(main)[:kept], main.attributes.get(ADDRESSES)
+    places = to_ints(planned) if isinstance(planned, DenseArrayBase) else ()
+    if places:
+        main.attributes[ADDRESSES] = ints(places[:kept])
+    for i, (argument, number) in enumerate(zip(block.args[kept:], numbers, strict=True), kept):
         kind = argument.type
         assert isinstance(kind, GmType)
-        value = DataAttr.of(np.asarray(number, numpy_dtype(kind.element)))
-        made = GmConstantOp.create(result_types=[kind], properties={"value": value})
+        properties: dict[str, Attribute] = {
+            "value": DataAttr.of(np.asarray(number, numpy_dtype(kind.element)))
+        }
+        if places:
+            properties["address"] = integer_attr(places[i])
+        made = GmConstantOp.create(result_types=[kind], properties=properties)
         block.insert_op_before(made, block.first_op) if block.first_op else block.add_op(made)
         argument.replace_all_uses_with(made.result)
     for argument in block.args[kept:]:

@@ -222,11 +222,11 @@ def test_functions_of_this_process_are_not_kept(tmp_path: Path) -> None:
 
 def test_a_reason_is_kept(tmp_path: Path, lowered: list[str]) -> None:
     def fn(x: Any, w: Any) -> Any:
-        return jnp.sort(x, axis=0) @ w
+        return jnp.linalg.inv(x @ x.T + jnp.eye(x.shape[0])) @ x @ w
 
     for _ in range(2):
         program = opened(tmp_path, fn)
-        np.testing.assert_allclose(program(*arrays(7)), fn(*arrays(7)), rtol=1e-5)
+        np.testing.assert_allclose(program(*arrays(7)), fn(*arrays(7)), rtol=1e-3, atol=1e-3)
         assert isinstance(program.ranges[((5, 8),)], NoTemplate)
     assert lowered.count("range") <= 1
 
