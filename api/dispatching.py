@@ -22,17 +22,24 @@ from ..dialects.npu.dispatch import CaseOp
 from ..dialects.open_sizes import OpenSize
 from ..dialects.sizes import Constraint, Size, Sizes, size_text
 from ..passes.templates import Template
-from .shapes import OpenShapes, Place
+from .shapes import OpenShapes, SizePlace
 
 KEY_WORDS = "ui32"
 """What stands for a random key, which is words in memory."""
 
 
 class Dispatch:
-    """An `npu.dispatch`, and the shapes that it says."""
+    """An `npu.dispatch` in a function, and the shapes that it says. whole: the module around it, where it was read with
+    its versions."""
 
-    def __init__(self, shapes: OpenShapes, called: Sequence[str], hints: Sequence[str]) -> None:
-        """shapes: of the flat inputs; called: what messages call these; hints: their names."""
+    def __init__(self, op: DispatchOp, main: FuncOp, shapes: OpenShapes, whole: ModuleOp | None = None) -> None:
+        self.op, self.main, self.whole = op, main, whole
+        self.shapes = shapes_of(op, shapes)
+
+    @staticmethod
+    def of(shapes: OpenShapes, called: Sequence[str], hints: Sequence[str]) -> Dispatch:
+        """The op for a program without versions. shapes: of the flat inputs; called: what messages call these; hints:
+        their names."""
         known = names()
         kinds = [
             tensor([OpenSize.of(n) for n in row], element_type(dtype if dtype in known else KEY_WORDS))
@@ -43,10 +50,9 @@ class Dispatch:
             name = re.sub(r"\W+", "_", hint, flags=re.ASCII).strip("_")
             value.name_hint = f"arg{name}" if name.isdecimal() else name or None
         parts = [*_symbols(shapes, called), *(_requires(c, said) for c, said in shapes.requirements)]
-        self.op = DispatchOp.create(operands=block.args, regions=[Region(Block(parts))])
-        block.add_ops([self.op, ReturnOp()])
-        self.main = FuncOp("main", (kinds, []), Region(block))
-        self.shapes = shapes_of(self.op, shapes)
+        op = DispatchOp.create(operands=block.args, regions=[Region(Block(parts))])
+        block.add_ops([op, ReturnOp()])
+        return Dispatch(op, FuncOp("main", (kinds, []), Region(block)), shapes)
 
     def chosen(self, sizes: Sizes) -> CaseOp | None:
         """The case that is taken for sizes; None where there is none yet."""
@@ -71,6 +77,8 @@ class Dispatch:
 
     def module(self, versions: Mapping[str, Template], target: str) -> ModuleOp:
         """The module with the dispatch and copies of its versions, by their names."""
+        if self.whole is not None:
+            return self.whole.clone()
         inner: list[Operation] = []
         for name, version in versions.items():
             made = version.module.clone()
@@ -93,11 +101,13 @@ def guard_text(ranges: Mapping[str, tuple[int, int]], constraints: Sequence[Cons
 
 def shapes_of(op: DispatchOp, shapes: OpenShapes) -> OpenShapes:
     """Shapes with the symbols, places and requirements that an `npu.dispatch` says. Their inputs are its operands."""
-    places: dict[str, Place] = {}
+    places: dict[str, SizePlace] = {}
     for part in op.parts:
-        source, said = part.source, part.place
-        if source is not None and said is not None:
-            places[text(part.symbol)] = Place(*source, text(said))
+        source = part.source
+        if source is not None:
+            what = "element" if source[2] else "dimension"
+            said = f"{what} {source[1]} of input {source[0]}" if part.place is None else text(part.place)
+            places[text(part.symbol)] = SizePlace(*source, said)
     return replace(shapes, symbols=op.symbols, places=places, required=op.requirements)
 
 

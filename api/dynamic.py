@@ -69,7 +69,8 @@ class OpenSource:
     shapes: its inputs. specialize: the source for given sizes. whole: the program for all sizes, None where each size
     has to be compiled. in_tree, parameters: how it is called, as `Signature` has it. structs: the types of its
     flat inputs for given sizes, where they are not plain arrays. alternatives: its variants for given sizes, where it
-    is made of some; variants: the same for all sizes.
+    is made of some; variants: the same for all sizes. dispatch: the choice of its versions, where it was
+    written as that.
     """
 
     name: str
@@ -81,6 +82,7 @@ class OpenSource:
     structs: Callable[[Sizes], list[Any]] | None = None
     alternatives: Callable[[Sizes], Sequence[Alternative]] | None = None
     variants: tuple[Variant, ...] = ()
+    dispatch: Dispatch | None = None
 
     @property
     def symbols(self) -> Mapping[str, Symbol]:
@@ -162,7 +164,7 @@ class DynamicProgram(Program):
     ) -> None:
         signature = origin.signature
         called = [signature.place(i) for i in range(len(origin.shapes.inputs))]
-        self._dispatch = Dispatch(origin.shapes, called, signature.names)
+        self._dispatch = origin.dispatch or Dispatch.of(origin.shapes, called, signature.names)
         self._open, self._compile = replace(origin, shapes=self._dispatch.shapes), compile_version
         self.target, self.options = target or DEFAULT_TARGET, options
         self.machine = Machine.load(self.target)
@@ -178,7 +180,7 @@ class DynamicProgram(Program):
         for variant in origin.variants:
             guard = guard_text({}, variant.guard)
             self._dispatch.add_alone(guard, "a variant is compiled for each size", variant.name)
-        if self._ranges is None and not origin.variants:
+        if self._ranges is None and not self._dispatch.op.cases:
             self._dispatch.add_alone("", "it is compiled for each size")
         self._signature = signature
 

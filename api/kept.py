@@ -13,8 +13,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
@@ -30,10 +31,14 @@ from ..dialects.sizes import Size, SizeError, Sizes, parse_constraint, parse_siz
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
+from ..passes.graph.quantize import read_config
 from ..passes.oracle import BOUND
 from ..passes.pipeline import Stage
 from ..passes.templates import PLANNED, NoTemplate, Template
-from ..support.cache import Cache, digest
+from ..support.cache import CacheDirectory, digest
+
+if TYPE_CHECKING:
+    from .program import Options
 
 VARIABLE = "TILEWRIGHT_CACHE"
 """The environment variable that names the directory where options name none."""
@@ -51,11 +56,25 @@ def cache_directory(given: str | Path | None) -> Path | None:
     return Path(said) if said else None
 
 
+def what_options_decide(options: Options, names: Sequence[str]) -> list[str]:
+    """What options do to a program before its passes, as text: donated arguments, and quantized products, which go by
+    the names of the arguments. Raises PassError for a configuration that cannot be read."""
+    said = [repr(options.donate)]
+    if options.quantization is None:
+        return said
+    config = read_config(options.quantization)
+    said += [config.to_toml(), repr(options.weight_patterns), *names]
+    for product, choice in sorted(config.products.items()):
+        for name, array in choice.arrays().items():
+            said.append(f"{product} {name} {array.dtype} {array.shape} {sha256(array.tobytes()).hexdigest()}")
+    return said
+
+
 class KeptPrograms:
     """The entries of a directory for a target and a list of passes."""
 
     def __init__(self, directory: Path, target: str | None, stages: Sequence[Stage]) -> None:
-        self._cache = Cache(directory / PROGRAMS)
+        self._cache = CacheDirectory(directory / PROGRAMS)
         machine = Machine.load(target or DEFAULT_TARGET)
         self._target = target or DEFAULT_TARGET
         self._how = "\n".join([self._target, machine.fingerprint, *map(repr, stages)])
@@ -96,7 +115,7 @@ class KeptPrograms:
 class ProgramEntry:
     """Where the npu level of a program is kept. about: what lists say of it."""
 
-    cache: Cache
+    cache: CacheDirectory
     key: str
     about: Mapping[str, str]
 
@@ -117,7 +136,7 @@ class VersionEntry:
     """Where a version is kept. about: what lists say of it; symbols: its sizes; stages: what runs for an
     instance whose device memory is planned for it alone."""
 
-    cache: Cache
+    cache: CacheDirectory
     key: str
     about: Mapping[str, str]
     symbols: Mapping[str, Symbol]
@@ -143,12 +162,17 @@ class VersionEntry:
         return None
 
     def write(self, template: Template, extras: Extras) -> None:
-        """Keeps a version; not one whose constraints or extras have a text that is read as another one."""
+        """Keeps a version; not one whose module is no valid text, or whose constraints or extras are read as others."""
         constraints = list(map(str, template.constraints))
         sizes = [(size_text(size), dtype) for size, dtype in extras]
         if [parse_constraint(c, self.symbols) for c in constraints] != [*template.constraints]:
             return
         if [parse_size(size, self.symbols) for size, _ in sizes] != [size for size, _ in extras]:
+            return
+        try:
+            with assuming(template.example):
+                verify_module(template.module)
+        except (VerifyException, SizeError):
             return
         facts = {"symbols": [*template.symbols], "example": dict(template.example)}
         facts |= {"constraints": constraints, "extras": sizes, "unplanned": template.unplanned}
@@ -160,7 +184,7 @@ class VersionEntry:
 
 
 @contextmanager
-def _unreadable(cache: Cache, key: str) -> Iterator[None]:
+def _unreadable(cache: CacheDirectory, key: str) -> Iterator[None]:
     """What is not read as it was written is no entry, with a warning."""
     try:
         yield

@@ -22,6 +22,7 @@ from ..frontends.text import find_tw
 from ..machine import Machine
 from ..passes.errors import CompileError
 from .calls import parameters_of
+from .dispatched import chooses, source_of_dispatch
 from .dynamic import Alternative, OpenSource, Variant
 from .parameters import INPUTS, Parameters, title_of
 from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic
@@ -56,6 +57,8 @@ def open_source_of(
     if args or kwargs:
         return None
     read = content_of(source)
+    if read is not None and chooses(read[0]):
+        return source_of_dispatch(*read)
     if read is None or not _may_be_open(read[0]):
         return None
     return _of_stablehlo(*read, None if target is None else Machine.load(target))

@@ -34,7 +34,7 @@ LARGEST = 1 << 40
 
 
 @dataclass(frozen=True)
-class Place:
+class SizePlace:
     """Where a call has a size: a dimension of a flat input, or an element of its value. said: what messages call it."""
 
     input: int
@@ -43,7 +43,7 @@ class Place:
     said: str
 
 
-_Step = tuple[str, Place, int, Size]
+_Step = tuple[str, SizePlace, int, Size]
 """A size, its place, and what the dimension there is of it: a factor and the rest."""
 
 Requirement = tuple[Constraint, str]
@@ -63,19 +63,19 @@ class OpenShapes:
     symbols: Mapping[str, Symbol]
     constraints: tuple[Constraint, ...] = ()
     deciding: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
-    places: Mapping[str, Place] | None = None
+    places: Mapping[str, SizePlace] | None = None
     required: tuple[Requirement, ...] | None = None
 
-    def places_in(self, called: Sequence[str]) -> Mapping[str, Place]:
+    def places_in(self, called: Sequence[str]) -> Mapping[str, SizePlace]:
         """Where a call, whose flat inputs messages call so, has each size; those without a place do not follow from it:
         a dimension that is linear in a size, and has no other one that is not known before."""
         if self.places is not None:
             return self.places
-        found: dict[str, Place] = {}
+        found: dict[str, SizePlace] = {}
         for i, names in self.deciding.items():
             for k, symbol in enumerate(names):
                 said = called[i] if len(names) == 1 else f"element {k} of {called[i]}"
-                found[symbol] = Place(i, k, True, said)
+                found[symbol] = SizePlace(i, k, True, said)
         open_ = [(n, i, d) for i, (row, _) in enumerate(self.inputs) for d, n in enumerate(row) if n.terms]
         more = True
         while more:
@@ -83,7 +83,7 @@ class OpenShapes:
             for size, i, d in open_:
                 symbol = solvable(size, found)
                 if symbol is not None:
-                    found[symbol] = Place(i, d, False, f"dimension {d} of {called[i]}")
+                    found[symbol] = SizePlace(i, d, False, f"dimension {d} of {called[i]}")
                     more = True
         return found
 
@@ -186,7 +186,7 @@ class OpenShapes:
     def _own_steps(self) -> list[_Step]:
         return self._steps(self.places or {})
 
-    def _steps(self, places: Mapping[str, Place]) -> list[_Step]:
+    def _steps(self, places: Mapping[str, SizePlace]) -> list[_Step]:
         """How sizes follow from their places, in an order in which each follows from those before."""
         out = [(s, place, 1, fixed(0)) for s, place in places.items() if place.is_element]
         known, more = {step[0] for step in out}, True
@@ -201,7 +201,7 @@ class OpenShapes:
                     more = True
         return out
 
-    def _size_at(self, place: Place) -> Size:
+    def _size_at(self, place: SizePlace) -> Size:
         return self.inputs[place.input][0][place.index]
 
     def _check(self, name: str, sizes: Sizes, where: Mapping[str, str]) -> None:

@@ -346,6 +346,20 @@ def _from_text(content: bytes, filename: str | None, machine: Machine | None) ->
     return module, Signature(main_inputs(module, filename or "the program"))
 
 
+def own_module(content: bytes, where: str) -> ModuleOp:
+    """The module in the text of one of our levels, verified; where: what messages call it. Raises CompileError."""
+    try:
+        module = parse_module(make_context(), content.decode(), where)
+        verify_module(module)
+    except UnicodeDecodeError:
+        raise CompileError(f"{where}: neither text nor MLIR bytecode") from None
+    except ParseError as e:
+        raise CompileError(f"{e.span.get_location()}: {one_line(e.msg)}") from None
+    except VerifyException as e:
+        raise CompileError(str(e) if str(e).startswith(where) else f"{where}: {e}") from None
+    return module
+
+
 _TW = re.compile(rb"(?:\s|#[^\n]*\n)*(?:pub\s+)?(?:fn|const|param|import)\s+[\w\"]")
 """How a .tw program starts; no line of MLIR does."""
 
@@ -365,15 +379,7 @@ def read_module(content: bytes, filename: str | None, machine: Machine | None = 
         )
     if b"\0" in content:
         raise CompileError(f"{where}: neither text nor MLIR bytecode")
-    try:
-        module = parse_module(make_context(), content.decode(), where)
-        verify_module(module)
-    except UnicodeDecodeError:
-        raise CompileError(f"{where}: neither text nor MLIR bytecode") from None
-    except ParseError as e:
-        raise CompileError(f"{e.span.get_location()}: {one_line(e.msg)}") from None
-    except VerifyException as e:
-        raise CompileError(str(e) if str(e).startswith(where) else f"{where}: {e}") from None
+    module = own_module(content, where)
     for op in module.walk():
         for value in (*op.results, *(arg for region in op.regions for b in region.blocks for arg in b.args)):
             if isinstance(value.type, TensorType) and DYNAMIC_INDEX in shape_in(value.type):

@@ -27,6 +27,7 @@ from ..dialects.sizes import (
     Size,
     SizeError,
     Sizes,
+    bounds,
     evaluate,
     fixed,
     replaced,
@@ -44,7 +45,7 @@ from ..passes.templates import NoTemplate, Template, check_template, lower_templ
 from ..support.collector import collector_paused
 from .dispatching import Dispatch, guard_text
 from .donation import Donations
-from .kept import KeptPrograms, VersionEntry
+from .kept import KeptPrograms, VersionEntry, what_options_decide
 from .memory_pool import Demand, demand_of
 from .prepared import prepare_open, prepared
 from .program import Level, Options, Program
@@ -320,8 +321,14 @@ class Versions:
         also = [code.entry, code.filename or "", *map(size_text, code.leading), repr(shapes.deciding)]
         also += [shapes.shown(i) for i in range(len(shapes.inputs))]
         also += [f"{name} = {size_text(size)}" for name, size in known.items()]
+        largest = {name: bounds(size)[1] or 0 for name, size in known.items()}
+        try:
+            also += what_options_decide(self._options, self._whole.signature(largest).names)
+        except PassError:  # whoever quantizes the program says so
+            return None
         symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
         return self._kept.version(contents(parse(code.content, code.filename)), also, self._name, symbols)
+
     def _prepared(
         self, code: OpenCode, known: dict[str, Size], assumed: Assumptions, source: Source
     ) -> OpenModule:

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ..api.kept import EXECUTABLES, PROGRAMS, cache_directory
-from ..support.cache import LIMIT_BYTES, Cache, File, files_in, trim
+from ..support.cache import LIMIT_BYTES, CacheDirectory, File, files_in, trim
 from .common import CliError, table
 
 _XLA = re.compile(r".+-(cache|atime)")
@@ -39,7 +39,7 @@ def cache(args: argparse.Namespace) -> int:
         raise CliError("which directory? give it, or set TILEWRIGHT_CACHE")
     if not directory.is_dir():
         raise CliError(f"{directory}: there is no such directory")
-    programs = Cache(directory / PROGRAMS)
+    programs = CacheDirectory(directory / PROGRAMS)
     kept, executables = programs.entries(), list(_executables(directory))
     size = sum(s for _, s, _ in executables)
     if args.clear:

@@ -51,7 +51,7 @@ class Kept:
     used: float
 
 
-class Cache:
+class CacheDirectory:
     """The entries of a directory, by keys: hexadecimal digits that `digest` gives. What cannot be read or written is a
     CacheWarning, and otherwise as if it were not there."""
 

@@ -21,11 +21,12 @@ from jax import export
 import tilewright as tw
 from tilewright.api import program as programs
 from tilewright.api import templates
-from tilewright.api.kept import PROGRAMS, KeptPrograms
+from tilewright.api.kept import PROGRAMS, KeptPrograms, what_options_decide
 from tilewright.api.templates import Version
 from tilewright.machine import Machine
+from tilewright.passes.graph.recipes import ProductChoice
 from tilewright.passes.templates import NoTemplate
-from tilewright.support.cache import Cache, CacheWarning, digest
+from tilewright.support.cache import CacheDirectory, CacheWarning, digest
 
 KEY = digest("a key")
 
@@ -174,6 +175,24 @@ def test_keys_follow_the_machine_and_the_compiler(tmp_path: Path, monkeypatch: p
     assert len(found) == 4
 
 
+def test_keys_follow_what_options_do_before_the_passes(tmp_path: Path) -> None:
+    scaled, other = (ProductChoice("w8a8", 0.5, balance=np.full(4, n, np.float32)) for n in (1, 2))
+    asked = [
+        tw.Options(),
+        tw.Options(donate=(0,)),
+        tw.Options(donate=("x",)),
+        tw.Options(quantization="w8a8-dynamic"),
+        tw.Options(quantization="w8a16"),
+        tw.Options(quantization="w8a16", weights="params*"),
+        tw.Options(quantization=tw.QuantConfig(products={"dot": scaled})),
+        tw.Options(quantization=tw.QuantConfig(products={"dot": other})),
+    ]
+    said = ["\n".join(what_options_decide(options, ["x"])) for options in asked]
+    assert len(set(said)) == len(asked)
+    assert "\n".join(what_options_decide(asked[3], ["y"])) not in said
+    assert what_options_decide(tw.Options(memory="bytes"), ["y"]) == what_options_decide(tw.Options(), ["x"])
+
+
 def test_passes_of_this_process_have_no_key(tmp_path: Path) -> None:
     first, *rest = tw.Options().stages()
     assert KeptPrograms.of(tmp_path, None, [first, *rest]) is not None
@@ -203,11 +222,11 @@ def test_functions_of_this_process_are_not_kept(tmp_path: Path) -> None:
 
 def test_a_reason_is_kept(tmp_path: Path, lowered: list[str]) -> None:
     def fn(x: Any, w: Any) -> Any:
-        return jnp.sort(x, axis=0) @ w
+        return jnp.linalg.inv(x @ x.T + jnp.eye(x.shape[0])) @ x @ w
 
     for _ in range(2):
         program = opened(tmp_path, fn)
-        np.testing.assert_allclose(program(*arrays(7)), fn(*arrays(7)), rtol=1e-5)
+        np.testing.assert_allclose(program(*arrays(7)), fn(*arrays(7)), rtol=1e-3, atol=1e-3)
         assert isinstance(program.ranges[((5, 8),)], NoTemplate)
     assert lowered.count("range") <= 1
 
@@ -249,7 +268,7 @@ def test_an_entry_under_another_name_is_none(tmp_path: Path, lowered: list[str])
 def test_text_that_is_no_program_is_none(tmp_path: Path) -> None:
     opened(tmp_path).at(b=50)
     (path,) = entries(tmp_path)
-    cache, key = Cache(tmp_path / PROGRAMS), path.stem
+    cache, key = CacheDirectory(tmp_path / PROGRAMS), path.stem
     text = cache.get(key)
     assert text is not None
     for wrong in (
@@ -285,7 +304,7 @@ def test_the_environment_names_the_directory(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
-    cache, made = Cache(tmp_path, 4_000), [digest(str(n)) for n in range(4)]
+    cache, made = CacheDirectory(tmp_path, 4_000), [digest(str(n)) for n in range(4)]
     (tmp_path / "mine.txt").write_text("x" * 10_000)
     for n, key in enumerate(made[:3]):
         cache.put(key, {"program": str(n)}, "x" * 1_000)
@@ -299,7 +318,7 @@ def test_what_was_not_used_for_longest_goes(tmp_path: Path) -> None:
 
 
 def test_writers_and_readers_at_once_see_whole_entries(tmp_path: Path) -> None:
-    cache, texts = Cache(tmp_path), [letter * 50_000 for letter in "abc"]
+    cache, texts = CacheDirectory(tmp_path), [letter * 50_000 for letter in "abc"]
     seen: set[str | None] = set()
 
     def write(text: str) -> None:

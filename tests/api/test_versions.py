@@ -160,6 +160,10 @@ def check(program: tw.DynamicProgram, fn: Callable[..., Any], args: Sequence[Any
     np.testing.assert_allclose(got.astype(np.float64), want, rtol=bound, atol=bound * largest)
 
 
+def kernels(module: ModuleOp) -> list[str]:
+    return [str(op) for op in module.ops if isinstance(op, npu.structure.KernelOp)]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_class_of_ops_is_right_at_each_size(name: str) -> None:
     fn, specs, every, ranged = CASES[name]
@@ -169,6 +173,11 @@ def test_every_class_of_ops_is_right_at_each_size(name: str) -> None:
         check(program, fn, args, 5e-3 if "half" in name else 2e-4)
         assert not ranged or isinstance(program.at(sizes), SizedProgram)
     assert not [r for r in program.ranges.values() if str(r).startswith("internal error")]
+    said = program.ir("npu")  # also what the cache relies on: text means the same when it is read
+    again = tw.compile(said)
+    for sizes in every:
+        if isinstance(program.at(sizes), SizedProgram):
+            assert kernels(again.module("npu", at=sizes)) == kernels(program.module("npu", at=sizes))
 
 
 @settings(max_examples=12, deadline=None)

@@ -23,3 +23,8 @@
 %t, %r = "test.op"() : () -> (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x1xf32, ub>)
 npu.vreduce %t, %r {counted = [0], dims = [1], kind = "sum"} : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x1xf32, ub>)
 // CHECK: 'npu.vreduce' counts the first {{\[0\]}} elements along dims {{\[1\]}} of {{\[8, 64\]}}
+
+// -----
+
+%c = npu.gm_constant {value = #graph.data<f32, [8], splat 2.0>} : () -> !npu.gm<?xf32, sizes ["b"]>
+// CHECK: 'npu.gm_constant' should give !npu.gm<8xf32>, but is written as !npu.gm<?xf32, sizes ["b"]>

@@ -15,3 +15,6 @@ npu.vreduce %t, %r {counted = [33], dims = [1], kind = "sum"} : (!npu.buffer<8x6
 npu.varg_reduce %t, %r, %i {counted = [33], dim = 1, kind = "max"}
   : (!npu.buffer<8x64xf32, ub>, !npu.buffer<8x1xf32, ub>, !npu.buffer<8x1xi32, ub>)
 // CHECK: npu.varg_reduce %t, %r, %i {counted = [33], dim = 1, kind = "max"}
+// an open dimension that the data has: a typical size, where it is not said which
+%c = npu.gm_constant {value = #graph.data<f32, [64], splat 2.0>} : () -> !npu.gm<?xf32, sizes ["b"]>
+// CHECK: npu.gm_constant {value = #graph.data<f32, [64], splat 2.0>} : () -> !npu.gm<?xf32, sizes ["b"]>

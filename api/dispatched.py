@@ -1,0 +1,125 @@
+"""A program with open dimensions from text: what `DynamicProgram.ir("npu")` gives, with the versions that it had."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from xdsl.dialects.builtin import DenseArrayBase, FunctionType, ModuleOp, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block
+
+from ..dialects.affine import Expr
+from ..dialects.base import integer_attr, ints, text, to_ints
+from ..dialects.dtypes import dtype_name, numpy_dtype, shape_in
+from ..dialects.graph.attributes import DataAttr
+from ..dialects.graph.donation import donate, donated
+from ..dialects.module import EXAMPLE, find_main, set_target, target_of
+from ..dialects.npu import DispatchOp, GmType, VersionOp
+from ..dialects.npu.dispatch import named_modules
+from ..dialects.npu.structure import GmConstantOp
+from ..dialects.open_sizes import size_of
+from ..dialects.sizes import Sizes, evaluate, replaced
+from ..frontends import is_stablehlo
+from ..machine import DEFAULT_TARGET
+from ..passes.errors import CompileError
+from ..passes.instances import Instance
+from .dispatching import Dispatch
+from .dynamic import OpenSource
+from .parameters import INPUTS, Parameters
+from .shapes import OpenShapes
+from .signature import Signature
+from .sources import Source, own_module
+
+ADDRESSES = "npu.addresses"
+"""Where npu-plan-memory says the places of @main's arguments."""
+
+
+def chooses(content: bytes) -> bool:
+    """Whether MLIR may be such a text."""
+    return b"npu.dispatch" in content and not is_stablehlo(content)
+
+
+def source_of_dispatch(content: bytes, filename: str | None) -> OpenSource | None:
+    """The program of an `npu.dispatch` in @main, which has the sizes that one of its versions is for; None where there
+    is no such op. Raises CompileError."""
+    module = own_module(content, filename or "the program")
+    main = find_main(module)
+    op = None if main is None else next((o for o in main.body.block.ops if isinstance(o, DispatchOp)), None)
+    if main is None or op is None:
+        return None
+    name = Path(filename).name if filename else "program"
+    dispatch = Dispatch(op, main, _shapes(op), module)
+    hints = [value.name_hint for value in op.inputs]
+    names = tuple(hint for hint in hints if hint is not None)
+    parameters = Parameters(names, noun="argument") if len(names) == len(hints) else INPUTS
+    specialize = partial(_version, dispatch, name, parameters)
+    return OpenSource(name, dispatch.shapes, specialize, parameters=parameters, dispatch=dispatch)
+
+
+def _shapes(op: DispatchOp) -> OpenShapes:
+    """The inputs that the operands of the op are."""
+    symbols = op.symbols
+    sizes = {name: Expr.of(symbol) for name, symbol in symbols.items()}
+    kinds = [kind for kind in op.operand_types if isinstance(kind, TensorType)]
+    inputs = tuple(
+        (tuple(replaced(size_of(n), sizes) for n in shape_in(kind)), dtype_name(kind.element_type))
+        for kind in kinds
+    )
+    deciding: dict[int, tuple[str, ...]] = {}
+    elements = [(*part.source[:2], text(part.symbol)) for part in op.parts if part.source and part.source[2]]
+    for operand, _, symbol in sorted(elements):
+        deciding[operand] = (*deciding.get(operand, ()), symbol)
+    return OpenShapes(inputs, symbols, tuple(c for c, _ in op.requirements), deciding)
+
+
+def _version(dispatch: Dispatch, name: str, parameters: Parameters, sizes: Sizes) -> Source:
+    """The version for given sizes. Raises CompileError where there is none."""
+    case, whole = dispatch.chosen(sizes), dispatch.whole
+    if not isinstance(case, VersionOp) or whole is None:
+        asked = ", ".join(f"{n} = {v}" for n, v in sizes.items())
+        guards = [text(c.guard) for c in dispatch.op.cases if isinstance(c, VersionOp)]
+        raise CompileError(
+            f"{name} has no version for {asked}: compile its source for these sizes"
+            + (f"; it has versions where {' or where '.join(guards)}" if guards else "")
+        )
+
+    def lower() -> tuple[ModuleOp, Signature]:
+        made = Instance(sizes).of(named_modules(whole)[case.version])
+        del made.properties["sym_name"]
+        made.attributes.pop(EXAMPLE, None)
+        set_target(made, target_of(made) or target_of(whole) or DEFAULT_TARGET)
+        main = find_main(made)
+        if main is None:
+            raise CompileError(f"{name}: its version @{case.version} has no function @main")
+        _bind(main, [evaluate(size, sizes) for size in case.sizes()])
+        return made, Signature(dispatch.shapes.types(sizes), parameters=parameters)
+
+    return Source(lower, name)
+
+
+def _bind(main: FuncOp, numbers: list[int]) -> None:
+    """Gives the last arguments of @main values, as constants that are where the arguments would be."""
+    block: Block = main.body.block
+    kept = len(block.args) - len(numbers)
+    flags, planned = donated(main)[:kept], main.attributes.get(ADDRESSES)
+    places = to_ints(planned) if isinstance(planned, DenseArrayBase) else ()
+    if places:
+        main.attributes[ADDRESSES] = ints(places[:kept])
+    for i, (argument, number) in enumerate(zip(block.args[kept:], numbers, strict=True), kept):
+        kind = argument.type
+        assert isinstance(kind, GmType)
+        properties: dict[str, Attribute] = {
+            "value": DataAttr.of(np.asarray(number, numpy_dtype(kind.element)))
+        }
+        if places:
+            properties["address"] = integer_attr(places[i])
+        made = GmConstantOp.create(result_types=[kind], properties=properties)
+        block.insert_op_before(made, block.first_op) if block.first_op else block.add_op(made)
+        argument.replace_all_uses_with(made.result)
+    for argument in block.args[kept:]:
+        block.erase_arg(argument)
+    main.arg_attrs = None
+    main.function_type = FunctionType.from_lists([a.type for a in block.args], [*main.function_type.outputs])
+    donate(main, flags)
