@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import (
@@ -35,6 +35,7 @@ from ..dialects.graph import (
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.donation import donate
 from ..dialects.graph.interface import element_of, shape_of
+from ..dialects.open_sizes import is_open
 from ..dialects.quantized import quantized
 from ..machine import Machine
 from . import bindings
@@ -403,8 +404,8 @@ class Walk:
     def _property(self, value: Property) -> Attribute:
         if isinstance(value, Attribute):
             return value
-        if isinstance(value, int):
-            return integer_attr(value)
+        if isinstance(value, int) or is_open(value):
+            return integer_attr(cast("int", value))
         return StringAttr(value) if isinstance(value, str) else ints(value)
 
     # -- types and places ----------------------------------------------------------------------------------

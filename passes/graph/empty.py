@@ -8,7 +8,6 @@ from ...dialects.base import integer, text
 from ...dialects.dtypes import dtype_name
 from ...dialects.elementwise import identity
 from ...dialects.graph import (
-    BroadcastOp,
     ConcatOp,
     ConstantOp,
     ContractOp,
@@ -38,16 +37,18 @@ class FoldEmptyResults(GraphPattern):
             all(0 in shape_of(r) for r in op.results)
             and not op.regions
             and type(op) not in (ConstantOp, HostOp)
-            and not _is_constant(op)
+            and not _is_left_out(op)
         ):
             build = RewriteBuilder(rewriter)
             constants = [build.constant(0, shape_of(r), element_of(r)) for r in op.results]
             rewriter.replace(op, (), constants)
 
 
-def _is_constant(op: GraphOp) -> bool:
-    """Whether an op is what stands for a constant of open dimensions."""
-    return isinstance(op, BroadcastOp) and isinstance(op.x.owner, ConstantOp) and any_open(shape_of(op.result))
+def _is_left_out(op: GraphOp) -> bool:
+    """Whether an op gives parts of concatenations alone, which leave them out: a constant would have one size for each
+    that is open."""
+    uses = [use.operation for result in op.results for use in result.uses]
+    return any_open(shape_of(op.results[0])) and all(isinstance(user, ConcatOp) for user in uses)
 
 
 class FoldEmptyReduce(GraphPattern):
