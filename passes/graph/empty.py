@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import integer, text
@@ -45,10 +46,18 @@ class FoldEmptyResults(GraphPattern):
 
 
 def _is_left_out(op: GraphOp) -> bool:
-    """Whether an op gives parts of concatenations alone, which leave them out: a constant would have one size for each
-    that is open."""
-    uses = [use.operation for result in op.results for use in result.uses]
-    return any_open(shape_of(op.results[0])) and all(isinstance(user, ConcatOp) for user in uses)
+    """Whether what an op gives ends in concatenations, which leave it out: a constant would have one size for each that
+    is open."""
+    return any_open(shape_of(op.results[0])) and _ends_in_parts(op)
+
+
+def _ends_in_parts(op: Operation) -> bool:
+    users = {use.operation for result in op.results for use in result.uses}
+    return all(
+        isinstance(user, ConcatOp)
+        or (isinstance(user, GraphOp) and 0 in shape_of(user.results[0]) and _ends_in_parts(user))
+        for user in users
+    )
 
 
 class FoldEmptyReduce(GraphPattern):
