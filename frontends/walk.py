@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import (
@@ -443,7 +443,7 @@ class Walk:
         if isinstance(value, Attribute):
             return value
         if isinstance(value, int) or is_open(value):
-            return integer_attr(value)
+            return integer_attr(cast("int", value))
         return StringAttr(value) if isinstance(value, str) else ints(value)
 
     # -- types and places ----------------------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from xdsl.ir import Operation
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import integer, text
 from ...dialects.dtypes import dtype_name
 from ...dialects.elementwise import identity
 from ...dialects.graph import (
-    BroadcastOp,
     ConcatOp,
     ConstantOp,
     ContractOp,
@@ -38,16 +38,26 @@ class FoldEmptyResults(GraphPattern):
             all(0 in shape_of(r) for r in op.results)
             and not op.regions
             and type(op) not in (ConstantOp, HostOp)
-            and not _is_constant(op)
+            and not _is_left_out(op)
         ):
             build = RewriteBuilder(rewriter)
             constants = [build.constant(0, shape_of(r), element_of(r)) for r in op.results]
             rewriter.replace(op, (), constants)
 
 
-def _is_constant(op: GraphOp) -> bool:
-    """Whether an op is what stands for a constant of open dimensions."""
-    return isinstance(op, BroadcastOp) and isinstance(op.x.owner, ConstantOp) and any_open(shape_of(op.result))
+def _is_left_out(op: GraphOp) -> bool:
+    """Whether what an op gives ends in concatenations, which leave it out: a constant would have one size for each that
+    is open."""
+    return any_open(shape_of(op.results[0])) and _ends_in_parts(op)
+
+
+def _ends_in_parts(op: Operation) -> bool:
+    users = {use.operation for result in op.results for use in result.uses}
+    return all(
+        isinstance(user, ConcatOp)
+        or (isinstance(user, GraphOp) and 0 in shape_of(user.results[0]) and _ends_in_parts(user))
+        for user in users
+    )
 
 
 class FoldEmptyReduce(GraphPattern):

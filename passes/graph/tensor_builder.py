@@ -38,7 +38,7 @@ class TensorBuilder(ABC):
 
     def constant(self, value: float, shape: Sequence[int], element: Attribute) -> SSAValue:
         """A tensor of one value."""
-        if any_open(shape):
+        if any_open(shape) and 0 not in shape:
             return self.broadcast(self.constant(value, (), element), shape, ())
         array = np.broadcast_to(np.asarray(value).astype(numpy_dtype(element)), tuple(shape))
         return self.add(ConstantOp, [], tensor(shape, element), value=DataAttr.of(array))
