@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ from ..passes.oracle import BOUND
 from ..passes.pipeline import Stage
 from ..passes.templates import PLANNED, NoTemplate, Template
 from ..support.cache import CacheDirectory, digest
+from ..support.plugins import modules
 
 if TYPE_CHECKING:
     from .program import Options
@@ -85,8 +87,8 @@ class KeptPrograms:
         """What is kept in the directory that options name; None where nothing is, and for passes and oracles of this
         process, whose sources nobody knows."""
         directory = cache_directory(given)
-        ours = all(isinstance(s.implementation, str) and s.oracle == BOUND for s in stages)
-        return KeptPrograms(directory, target, stages) if directory is not None and ours else None
+        known = directory is not None and all(_is_known(s) for s in stages)
+        return KeptPrograms(directory, target, stages) if directory is not None and known else None
 
     def program(self, module: ModuleOp, name: str) -> ProgramEntry | None:
         """The entry of a program, of which `module` is what the passes are given; None where that calls functions of
@@ -109,6 +111,16 @@ class KeptPrograms:
 
     def _about(self, name: str, sizes: str) -> dict[str, str]:
         return {"program": name, "sizes": sizes, "target": self._target}
+
+
+def _is_known(stage: Stage) -> bool:
+    """Whether keys follow the sources of a pass and of who judges schedules: those of ours, and of plugins."""
+    place = stage.implementation
+    if not isinstance(place, str) or stage.oracle != BOUND:
+        return False
+    if place.startswith("."):
+        return True
+    return re.split("[.:]", place)[0] in {module.partition(".")[0] for module in modules()}
 
 
 @dataclass(frozen=True)
@@ -201,8 +213,8 @@ def _text(module: ModuleOp) -> str:
 
 
 def _module(text: str, symbols: Mapping[str, Symbol], example: Sizes) -> ModuleOp:
-    """The module in a text, verified for an example of its sizes."""
-    with reading(symbols), assuming(example):
+    """The module in a text, verified for an example of its sizes, if it has any."""
+    with reading(symbols), assuming(example) if example else typical_sizes():
         module = Parser(make_context(), text).parse_module()
         verify_module(module)
     return module

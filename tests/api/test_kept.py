@@ -198,6 +198,7 @@ def test_passes_of_this_process_have_no_key(tmp_path: Path) -> None:
     assert KeptPrograms.of(tmp_path, None, [first, *rest]) is not None
     assert KeptPrograms.of(tmp_path, None, [replace(first, implementation=first.load()), *rest]) is None
     assert KeptPrograms.of(tmp_path, None, [replace(first, oracle="mine"), *rest]) is None
+    assert KeptPrograms.of(tmp_path, None, [replace(first, implementation="mine.passes:Pass"), *rest]) is None
 
 
 def test_a_static_program_is_taken_too(tmp_path: Path, lowered: list[str]) -> None:
