@@ -227,6 +227,17 @@ def test_what_follows_sees_what_counts(fn: Callable[..., Any], n: int) -> None:
     equal(outputs(fn, x, np.int32(n), w), want, 1e-4)
 
 
+def _twice(x: Any, n: Any, m: Any) -> Any:
+    y = tw.bounded(x, n)
+    return tw.bounded(y, m), jnp.sum(tw.bounded(y, x.shape[0]))
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 4), (4, 2), (5, 5)])
+def test_what_does_not_count_never_does_again(n: int, m: int) -> None:
+    x = np.arange(5, dtype=np.float32)
+    equal(outputs(_twice, x, np.int32(n), np.int32(m)), (jnp.asarray(x[: min(n, m)]), jnp.sum(x[:n])))
+
+
 def _looked_up(x: Any, boxes: Any, scores: Any) -> Any:
     kept = tw.nms(boxes, scores, 0.25, 2.0, 6)
     first = tw.compress(scores > 3, boxes)
