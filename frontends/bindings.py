@@ -140,11 +140,13 @@ def calls_numbered(op: Op) -> bool:
     return _CONFIG in op.attributes and callbacks.KEY in ir.DictAttr(op.attributes[_CONFIG])
 
 
-def bounded_dimension(op: Op) -> int:
-    """The dimension that `tw.bounded` marks."""
-    if "composite_attributes" not in op.attributes:
-        return int_attribute(op, "dimension")
-    return int(ir.IntegerAttr(ir.DictAttr(op.attributes["composite_attributes"])["dimension"]).value)
+def mark_attributes(op: Op) -> tuple[int, bool]:
+    """The dimension that `tw.bounded` marks, and whether no more count along it than did before."""
+    found = op.attributes
+    if "composite_attributes" in found:
+        found = ir.DictAttr(found["composite_attributes"])
+    dimension, within = (int(ir.IntegerAttr(found[name]).value) for name in ("dimension", "within"))
+    return dimension, bool(within)
 
 
 def has_side_effect(op: Op) -> bool:
@@ -180,7 +182,7 @@ def fold_shapes(module: ir.Module) -> ir.Module | None:
 
 def refine_marks(module: ir.Module) -> None:
     """Makes custom calls, whose shapes MLIR refines, of the composites that `tw.bounded` becomes, in place."""
-    i32 = ir.IntegerType.get_signless(32, module.context)
+    i32, i64 = (ir.IntegerType.get_signless(n, module.context) for n in (32, 64))
     for op in list(nested(module.operation)):
         if op.operation.name != "stablehlo.composite" or not sets_size(op):
             continue
@@ -192,7 +194,7 @@ def refine_marks(module: ir.Module) -> None:
             ]
             attributes = {
                 "call_target_name": ir.StringAttr.get(BOUNDED),
-                "dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), bounded_dimension(op)),
+                **dict(zip(("dimension", "within"), (ir.IntegerAttr.get(i64, v) for v in mark_attributes(op)))),
                 "indices_of_shape_operands": ir.Attribute.parse("dense<2> : tensor<1xi64>"),
             }
             operands = [x, n, stablehlo.concatenate(sizes, 0)]
@@ -467,7 +469,6 @@ __all__ = [
     "DYNAMIC",
     "Op",
     "Value",
-    "bounded_dimension",
     "bounds",
     "calls_numbered",
     "compare_type",
@@ -488,6 +489,7 @@ __all__ = [
     "int_array",
     "isolate",
     "literal",
+    "mark_attributes",
     "nested",
     "number_callbacks",
     "operations",

@@ -10,13 +10,16 @@ from ..dialects.graph.extents import BOUNDED
 
 def mark(x: Any, n: Any, axis: int) -> Any:
     """x, of which the first n elements along an axis count, where JAX traces."""
-    return _primitive().bind(x, n, axis=axis)
+    return _primitive().bind(x, n, axis=axis, within=True)
 
 
-def _as_composite(ctx: Any, x: Any, n: Any, *, axis: int) -> Any:
-    """`jax.lax.composite` does not take shapes that are symbolic."""
+def _as_composite(ctx: Any, x: Any, n: Any, *, axis: int, within: bool) -> Any:
+    """`jax.lax.composite` does not take shapes that are symbolic. within: whether no more count than did before."""
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import func, stablehlo
+
+    def i64(value: int) -> Any:
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
     module = ctx.module_context
     with ir.InsertionPoint.at_block_begin(module.module.body):
@@ -30,9 +33,7 @@ def _as_composite(ctx: Any, x: Any, n: Any, *, axis: int) -> Any:
         [x, n],
         name=BOUNDED,
         decomposition=ir.FlatSymbolRefAttr.get(function.name.value),
-        composite_attributes=ir.DictAttr.get(
-            {"dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axis)}
-        ),
+        composite_attributes=ir.DictAttr.get({"dimension": i64(axis), "within": i64(int(within))}),
     )
     return made.results
 
@@ -48,27 +49,27 @@ def _primitive() -> Any:
     symbolic_zero: Any = ad.Zero
     made = core.Primitive("tilewright_bounded")
 
-    def batch(args: Any, dims: Any, *, axis: int) -> Any:
+    def batch(args: Any, dims: Any, *, axis: int, within: bool) -> Any:
         x, n = args
         at, per_example = dims
         if at is None:
             x, at = jnp.broadcast_to(x, (n.shape[per_example], *x.shape)), 0
-        return made.bind(x, n, axis=axis + (at <= axis)), at
+        return made.bind(x, n, axis=axis + (at <= axis), within=within), at
 
-    def tangent(primals: Any, tangents: Any, *, axis: int) -> Any:
+    def tangent(primals: Any, tangents: Any, *, axis: int, within: bool) -> Any:
         x, n = primals
-        out = made.bind(x, n, axis=axis)
+        out = made.bind(x, n, axis=axis, within=within)
         if type(tangents[0]) is symbolic_zero:
             return out, symbolic_zero.from_primal_value(out)
-        return out, made.bind(tangents[0], n, axis=axis)
+        return out, made.bind(tangents[0], n, axis=axis, within=within)
 
-    def transposed(ct: Any, x: Any, n: Any, *, axis: int) -> Any:
+    def transposed(ct: Any, x: Any, n: Any, *, axis: int, within: bool) -> Any:
         """All of x has a derivative; it is zero by what does not count."""
         counts = jax.lax.broadcasted_iota(jnp.int32, ct.shape, axis) < n
-        return made.bind(jnp.where(counts, ct, 0), jnp.int32(ct.shape[axis]), axis=axis), None
+        return made.bind(jnp.where(counts, ct, 0), jnp.int32(ct.shape[axis]), axis=axis, within=False), None
 
-    made.def_impl(lambda x, n, axis: x)
-    made.def_abstract_eval(lambda x, n, axis: ShapedArray(x.shape, x.dtype))
+    made.def_impl(lambda x, n, axis, within: x)
+    made.def_abstract_eval(lambda x, n, axis, within: ShapedArray(x.shape, x.dtype))
     mlir.register_lowering(made, _as_composite)
     batching.primitive_batchers[made] = batch
     ad.primitive_jvps[made] = tangent

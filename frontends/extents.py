@@ -58,8 +58,9 @@ class Extents:
 
     # -- marking -------------------------------------------------------------------------------------------
 
-    def mark(self, x: SSAValue, n: SSAValue, dim: int) -> SSAValue:
-        """x, of which the first n elements along `dim` count; n is an i32 number. Raises FrontendError."""
+    def mark(self, x: SSAValue, n: SSAValue, dim: int, within: bool = False) -> SSAValue:
+        """x, of which the first n elements along `dim` count, an i32 number; within: at most as many as before. Raises
+        FrontendError."""
         shape = shape_of(x)
         if not 0 <= dim < len(shape):
             raise FrontendError(
@@ -73,10 +74,11 @@ class Extents:
         known = dict(self.of(x))
         with self.taken_whole(x):
             (made,) = self.walk.emit(ReshapeOp, [x], [x.type])
-        size = self.walk.number(n)
-        known.pop(dim, None)
+        size, before = self.walk.number(n), known.pop(dim, None)
         if size is None or size < shape[dim]:
             known[dim] = self.clamped(n, shape[dim])
+        if before is not None and within:
+            known[dim] = self.least(before, known.get(dim, before))
         if known:
             self._known[made] = known
         return made

@@ -78,7 +78,7 @@ def _composite(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 def _marked(walk: Walk, op: Op, args: Values) -> Results:
     """What `tw.bounded` becomes."""
-    return [walk.extents.mark(args[0], as_index(walk, args[1]), bindings.bounded_dimension(op))]
+    return [walk.extents.mark(args[0], as_index(walk, args[1]), *bindings.mark_attributes(op))]
 
 
 def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:

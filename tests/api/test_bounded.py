@@ -227,6 +227,39 @@ def test_what_follows_sees_what_counts(fn: Callable[..., Any], n: int) -> None:
     equal(outputs(fn, x, np.int32(n), w), want, 1e-4)
 
 
+def _twice(x: Any, n: Any, m: Any) -> Any:
+    y = tw.bounded(x, n)
+    return tw.bounded(y, m), jnp.sum(tw.bounded(y, x.shape[0]))
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 4), (4, 2), (5, 5)])
+def test_what_does_not_count_never_does_again(n: int, m: int) -> None:
+    x = np.arange(5, dtype=np.float32)
+    equal(outputs(_twice, x, np.int32(n), np.int32(m)), (jnp.asarray(x[: min(n, m)]), jnp.sum(x[:n])))
+
+
+def _looked_up(x: Any, boxes: Any, scores: Any) -> Any:
+    kept = tw.nms(boxes, scores, 0.25, 2.0, 6)
+    first = tw.compress(scores > 3, boxes)
+    return (
+        x[tw.nonzero(x > 0)],
+        boxes[kept],
+        jnp.sum(scores[kept]),
+        jnp.mean(first[:, 0] * 0 + 1),
+        first.T @ first,
+    )
+
+
+def test_results_are_coordinates_of_what_follows() -> None:
+    rng = np.random.default_rng(3)
+    x, boxes = rng.integers(-1, 2, (5, 7)).astype(np.float32), rng.integers(0, 8, (12, 4)).astype(np.float32)
+    scores = rng.integers(0, 9, 12).astype(np.float32)
+    found, rows, total, mean, product = outputs(_looked_up, x, boxes, scores)
+    kept, first = suppressed(boxes, scores, 0.25, 2.0, 6), boxes[scores > 3]
+    equal((found, rows, product), (x[x > 0], boxes[kept], first.T @ first), 1e-5)
+    assert total == scores[kept].sum() and mean == pytest.approx(len(first) / 12)  # JAX divides by the bound
+
+
 REFUSED: list[tuple[Callable[..., Any], str]] = [
     (lambda x, n: jnp.fft.fft(tw.bounded(x, n)), "stablehlo.fft"),
     (lambda x, n: jax.lax.pad(tw.bounded(x, n), 0.0, [(0, 0, 1)]), "stablehlo.pad"),
