@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import pruning, training
+    from .api.bounded import bounded, compress, nms, nonzero, unique
     from .api.compiling import compile, verify
     from .api.dynamic import DynamicProgram
     from .api.jitted import jit
@@ -44,13 +45,18 @@ __all__ = [
     "Schedule",
     "SimulationError",
     "Verification",
+    "bounded",
     "compile",
+    "compress",
     "custom_call",
     "fake_quant",
     "jit",
+    "nms",
+    "nonzero",
     "pruning",
     "quantize",
     "training",
+    "unique",
     "variants",
     "verify",
 ]
@@ -85,6 +91,7 @@ def __getattr__(name: str) -> Any:
         **dict.fromkeys(("ProductChoice", "QuantConfig"), ".passes.graph.recipes"),
         **dict.fromkeys(("Quantized", "quantize"), ".quantization.quantize"),
         **dict.fromkeys(("compile", "verify"), ".api.compiling"),
+        **dict.fromkeys(("bounded", "compress", "nms", "nonzero", "unique"), ".api.bounded"),
         "DynamicProgram": ".api.dynamic",
         "custom_call": ".frontends.custom",
         "variants": ".api.variants",

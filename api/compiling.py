@@ -10,22 +10,24 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..dialects.module import target_of
+from ..dialects.graph.extents import extents_of
+from ..dialects.module import is_bounded, target_of
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.pipeline import Stage, check_pinnable
 from ..support.collector import collector_paused
 from ..support.progress import showing
 from ..verification.results import Progress, Verification
 from .calls import Call
-from .donation import donate_inputs
 from .dynamic import DynamicProgram
+from .extents import uncut, with_sizes
 from .open_sources import open_source_of, sized_origin
 from .packing import compile_packed
 from .parameters import Parameters, title_of
+from .prepared import prepared
 from .program import Lowering, Options, Program, compile_source, run_passes
-from .quantized import module_values, quantized_source
-from .signature import CompileError, Signature, check_twin, physical
-from .sources import ProgramSource, Source, as_compile_error, called, main_results
+from .quantized import module_values
+from .signature import CompileError, check_twin, physical
+from .sources import ProgramSource, Source, as_compile_error, called, entry_of, main_results
 
 BAR_SECONDS = 2.0
 """A verification that takes longer shows how far it is."""
@@ -93,7 +95,7 @@ def compile_with(
                 f"{open_.name}: weights= is for programs whose sizes are known: give example arguments"
             )
         return DynamicProgram(open_, partial(_version, lowering, target, options), target, options)
-    origin = _chosen(sized_origin(source, args, kwargs, target), options, target)
+    origin = prepared(sized_origin(source, args, kwargs, target), options, target)
     if options.weights is not None:
         return compile_packed(lowering, origin, target, options)
     return compile_source(lowering, origin, target, options)
@@ -101,7 +103,7 @@ def compile_with(
 
 def _version(lowering: Lowering, target: str | None, options: Options, origin: Source) -> Program:
     """The version of a program with open dimensions for the sizes that `origin` is for."""
-    return compile_source(lowering, _chosen(origin, options, target), target, options)
+    return compile_source(lowering, prepared(origin, options, target), target, options)
 
 
 def _check_own(source: Any, args: Sequence[Any], options: Mapping[str, bool], caller: str) -> None:
@@ -125,27 +127,6 @@ def _check_own(source: Any, args: Sequence[Any], options: Mapping[str, bool], ca
             )
 
 
-def _chosen(origin: Source, options: Options, target: str | None) -> Source:
-    """The source with the arguments donated, and the products quantized, that the options say."""
-    donating = _donating(origin, options)
-    if options.quantization is None:
-        return donating
-    return quantized_source(donating, options.quantization, options.weight_patterns, target)
-
-
-def _donating(origin: Source, options: Options) -> Source:
-    """The source with the arguments donated that the options say."""
-    if options.donate == ():
-        return origin
-
-    def lower() -> tuple[ModuleOp, Signature]:
-        module, signature = origin.lower()
-        donate_inputs(module, signature, options.donate, origin.name, origin.places)
-        return module, signature
-
-    return Source(lower, origin.name, origin.places)
-
-
 def lower(
     source: ProgramSource,
     /,
@@ -156,19 +137,25 @@ def lower(
 ) -> tuple[ModuleOp, list[Any]]:
     """A source's module for a target before any pass, and its arguments as the flat inputs of @main. Raises
     CompileError."""
-    origin = _chosen(sized_origin(source, args, kwargs, target), options or Options(), target)
+    origin = prepared(sized_origin(source, args, kwargs, target), options or Options(), target)
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
     call = called(source, args, kwargs)
     return module, signature.flatten(origin.name, *((call.args, call.kwargs) if call else (args, kwargs)))
 
 
-def reference_values(call: Call) -> list[Any]:
-    """What JAX itself computes, as flat arrays."""
+def reference_values(call: Call, module: ModuleOp | None = None) -> list[Any]:
+    """What JAX itself computes, as flat arrays. module: what the call is compiled to. Where sizes depend on data in it,
+    which are no sizes where JAX traces, JAX runs op by op, and the sizes of results come behind these."""
     import jax
 
-    run = call.fn if call.compiled else jax.jit(call.fn)
-    return [physical(leaf) for leaf in jax.tree.leaves(run(*call.args, **call.kwargs))]
+    if module is not None and is_bounded(module) and not call.compiled:
+        with jax.disable_jit():
+            made = call.fn(*call.args, **call.kwargs)
+    else:
+        made = (call.fn if call.compiled else jax.jit(call.fn))(*call.args, **call.kwargs)
+    extents = () if module is None else extents_of(entry_of(module))
+    return with_sizes([physical(leaf) for leaf in jax.tree.leaves(made)], extents)
 
 
 def verify(
@@ -259,7 +246,7 @@ def _verify(
     origin = (
         program.origin
         if program is not None
-        else _chosen(sized_origin(source, args, kwargs, target), options, target)
+        else prepared(sized_origin(source, args, kwargs, target), options, target)
     )
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
@@ -267,7 +254,7 @@ def _verify(
     name = origin.name
     call = called(source, args, kwargs)
     flat = signature.flatten(name, *((call.args, call.kwargs) if call else (args, kwargs)))
-    compared = _references(origin, flat, call, against, args, kwargs)
+    compared = _references(origin, module, flat, call, against, args, kwargs)
     if least is not None and (compared.reference is None or stages is not None):
         why = "passes of your own are run" if stages is not None else "it calls the host"
         raise CompileError(
@@ -275,7 +262,8 @@ def _verify(
         )
     given = compared.reference if compared.original is None else compared.original
     if against is not None and given is not None:
-        check_twin(name, main_results(module), title_of(against), given)
+        types = main_results(module)
+        check_twin(name, types, title_of(against), uncut(given, types, extents_of(entry_of(module))))
     known = program
     if program is not None:
         target, options = program.target, program.options
@@ -328,6 +316,7 @@ class _Compared:
 
 def _references(
     origin: Source,
+    module: ModuleOp,
     flat: Sequence[Any],
     call: Call | None,
     against: Callable[..., Any] | None,
@@ -337,7 +326,7 @@ def _references(
     """What to compare a source's results with, by JAX: the function itself, or `against`. What is quantized computes
     other numbers: it should have those of its twin, and come near those of the function."""
     given = call if against is None else called(against, args, kwargs)
-    values = None if given is None else reference_values(given)
+    values = None if given is None else reference_values(given, module)
     name = "JAX" if against is None else f"{title_of(against)} in JAX"
     if origin.original is None or origin.twin is None:
         return _Compared(values, name=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,10 +16,12 @@ from ..backends.report import Report
 from ..backends.simulator import Simulation
 from ..dialects.affine import Symbol
 from ..dialects.dtypes import numpy_dtype
-from ..dialects.sizes import Sizes
+from ..dialects.npu import DispatchOp
+from ..dialects.sizes import Constraint, Sizes
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.errors import CompileError
 from ..passes.templates import NoTemplate
+from .dispatching import Dispatch, guard_text
 from .memory_pool import Demand, Owner, PooledCall, ProgramPool
 from .parameters import Arguments, Parameters
 from .program import Level, Options, Program
@@ -51,13 +53,23 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """A variant of a program (`tw.variants`): its guard in the program's symbols, empty where it always holds, and its
+    source for given sizes."""
+
+    name: str
+    guard: tuple[Constraint, ...]
+    specialize: Callable[[Sizes], Source]
+
+
+@dataclass(frozen=True)
 class OpenSource:
     """Where a program with open dimensions came from.
 
     shapes: its inputs. specialize: the source for given sizes. whole: the program for all sizes, None where each size
     has to be compiled. in_tree, parameters: how it is called, as `Signature` has it. structs: the types of its
     flat inputs for given sizes, where they are not plain arrays. alternatives: its variants for given sizes, where it
-    is made of some.
+    is made of some; variants: the same for all sizes.
     """
 
     name: str
@@ -68,6 +80,7 @@ class OpenSource:
     whole: ForAllSizes | None = None
     structs: Callable[[Sizes], list[Any]] | None = None
     alternatives: Callable[[Sizes], Sequence[Alternative]] | None = None
+    variants: tuple[Variant, ...] = ()
 
     @property
     def symbols(self) -> Mapping[str, Symbol]:
@@ -147,7 +160,10 @@ class DynamicProgram(Program):
         target: str | None,
         options: Options,
     ) -> None:
-        self._open, self._compile = origin, compile_version
+        signature = origin.signature
+        called = [signature.place(i) for i in range(len(origin.shapes.inputs))]
+        self._dispatch = Dispatch(origin.shapes, called, signature.names)
+        self._open, self._compile = replace(origin, shapes=self._dispatch.shapes), compile_version
         self.target, self.options = target or DEFAULT_TARGET, options
         self.machine = Machine.load(self.target)
         self._versions: OrderedDict[tuple[int, ...], Program] = OrderedDict()
@@ -155,10 +171,16 @@ class DynamicProgram(Program):
         self.pool = ProgramPool(self.machine, options.pool, options.pool_bytes)
         """The device memory that its calls share."""
         self._ranges: Versions | None = None
-        plain = options.quantization is None and options.schedule is None and options.donate == ()
-        if origin.whole is not None and plain:
-            self._ranges = Versions(origin.shapes, origin.whole, target, options, compile_version)
-        self._signature = origin.signature
+        if origin.whole is not None:
+            self._ranges = Versions(
+                self._open.shapes, origin.whole, target, options, compile_version, self._dispatch, origin.name
+            )
+        for variant in origin.variants:
+            guard = guard_text({}, variant.guard)
+            self._dispatch.add_alone(guard, "a variant is compiled for each size", variant.name)
+        if self._ranges is None and not origin.variants:
+            self._dispatch.add_alone("", "it is compiled for each size")
+        self._signature = signature
 
     def __getattr__(self, attribute: str) -> Any:
         """What only a version has. Raises CompileError, and AttributeError for what no program has."""
@@ -188,6 +210,12 @@ class DynamicProgram(Program):
         return self._open.symbols
 
     @property
+    def dispatch(self) -> DispatchOp:
+        """The op that says where sizes are, what they have to fulfil, and which version they get: calls go by it. It
+        gets a case for each range that is lowered."""
+        return self._dispatch.op
+
+    @property
     def constraints(self) -> tuple[str, ...]:
         """What must hold of the sizes besides their bounds, as text."""
         return tuple(map(str, self._open.shapes.constraints))
@@ -202,6 +230,11 @@ class DynamicProgram(Program):
         """Each flat input as text: `f32[b, 8*s]`."""
         shapes = self._open.shapes
         return tuple(shapes.shown(i) for i in range(len(shapes.inputs)))
+
+    @property
+    def output_types(self) -> tuple[str, ...]:
+        """Raises CompileError: these are of a version."""
+        raise self._unsized()
 
     @property
     def ranges(self) -> dict[Key, Version | NoTemplate]:
@@ -274,7 +307,7 @@ class DynamicProgram(Program):
         key = self._key(sizes)
         found = self._versions.get(key)
         if found is None:
-            source = self._open.specialize(sizes)
+            source = self._source_at(sizes)
             ranged = None if self._ranges is None else self._ranges.program(sizes, source)
             found = self._versions[key] = ranged or self._compile(source)
             if len(self._versions) > VERSIONS_KEPT:
@@ -283,6 +316,16 @@ class DynamicProgram(Program):
                 self.pool.drop(("constants", gone))
         self._versions.move_to_end(key)
         return found
+
+    def _source_at(self, sizes: Sizes) -> Source:
+        """The source for given sizes, as the variant that is chosen."""
+        variant = self._variant(sizes)
+        return self._open.specialize(sizes) if variant is None else variant.specialize(sizes)
+
+    def _variant(self, sizes: Sizes) -> Variant | None:
+        """The variant that is chosen for sizes; None for a program without variants, and where no guard holds."""
+        case = self._dispatch.chosen(sizes) if self._open.variants else None
+        return None if case is None else self._open.variants[self._dispatch.op.cases.index(case)]
 
     # -- what a program does -------------------------------------------------------------------------------
 
@@ -349,8 +392,15 @@ class DynamicProgram(Program):
         return self._sized(at).simulation()
 
     def module(self, level: Level = "npu", at: Mapping[str, int] | None = None) -> ModuleOp:
-        """The module of the version for given sizes at a level."""
-        return self._sized(at).module(level)
+        """The module of the version for given sizes at a level. Without sizes, the npu level is the host program that
+        chooses a version, with those that there are; where there is none yet, one is lowered."""
+        if at is not None or level != "npu":
+            return self._sized(at).module(level)
+        if self._ranges is None:
+            return self._dispatch.module({}, self.target)
+        if not self._dispatch.op.cases:
+            self._ranges.lower_typical(self._source_at)
+        return self._dispatch.module(self._ranges.templates, self.target)
 
     def sweep(
         self, symbol: str, values: Sequence[int], at: Mapping[str, int] | None = None
@@ -369,7 +419,11 @@ class DynamicProgram(Program):
 
         Raises CompileError as `at` does, and for a program that is not compiled from variants.
         """
-        return next(a.name for a in self._alternatives(self._checked(at, named)) if a.holds)
+        sizes = self._checked(at, named)
+        self._alternatives(sizes)  # whether there are any
+        variant = self._variant(sizes)
+        assert variant is not None
+        return variant.name
 
     def choices(self, at: Mapping[str, int] | None = None, /, **named: int) -> Choices:
         """What each variant costs at given sizes: a report for each that can be compiled for them, chosen or not.
@@ -378,8 +432,9 @@ class DynamicProgram(Program):
         """
         sizes = self._checked(at, named)
         rows: list[PricedVariant] = []
-        for a in self._alternatives(sizes):
-            chosen, report, problem = a.holds and not any(row.chosen for row in rows), None, ""
+        found, variant = self._alternatives(sizes), self._variant(sizes)
+        for a, one in zip(found, self._open.variants, strict=True):
+            chosen, report, problem = one is variant, None, ""
             try:
                 report = (self._version(sizes) if chosen else self._compile(a.source)).report()
             except CompileError as error:

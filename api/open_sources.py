@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,12 @@ from ..dialects.affine import Expr, Symbol
 from ..dialects.dtypes import name_of_numpy, numpy_dtype
 from ..dialects.sizes import Size, SizeError, Sizes, fixed, parse_size, replaced, size_text
 from ..frontends import is_stablehlo
+from ..frontends.jax import donated_inputs
 from ..frontends.text import find_tw
 from ..machine import Machine
 from ..passes.errors import CompileError
 from .calls import parameters_of
-from .dynamic import Alternative, OpenSource
+from .dynamic import Alternative, OpenSource, Variant
 from .parameters import INPUTS, Parameters, title_of
 from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic
 from .signature import Signature, is_key, signature_of, types_of
@@ -112,8 +114,15 @@ def _of_function(
         rows = zip(made.names, made.guards, held, made.functions, strict=True)
         return [Alternative(n, guard, bool(holds), source_at(fn, sizes)) for n, guard, holds, fn in rows]
 
+    def fitting(fn: Any, sizes: Sizes) -> Source:
+        assert made is not None
+        made.holding(*jax.tree.unflatten(tree, structs(sizes)))  # raises for sizes that its guards do not mean
+        return source_at(fn, sizes)
+
     if made is not None:
-        return OpenSource(name, shapes, specialize, tree, parameters, None, structs, alternatives)
+        guards = zip(made.names, made.guards_over(shapes, call.args, call.kwargs), made.functions, strict=True)
+        variants = tuple(Variant(n, guard, partial(fitting, fn)) for n, guard, fn in guards)
+        return OpenSource(name, shapes, specialize, tree, parameters, None, structs, alternatives, variants)
 
     exported: list[Any] = []
 
@@ -122,7 +131,7 @@ def _of_function(
         with exact_choices():
             made = jax.export.export(jax.jit(call.fn, keep_unused=True), platforms=["cpu"])(*args, **kwargs)
         exported.append(made)
-        return _code(made, shapes)
+        return replace(_code(made, shapes), donated=tuple(donated_inputs(call.fn, args, kwargs)))
 
     def signature(sizes: Sizes) -> Signature:
         made = exported[0]  # a version is called after its code was asked for

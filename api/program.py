@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +22,7 @@ from ..backends.simulator.flags import cycles_without
 from ..backends.trace import write_trace
 from ..dialects.base import integer, source_of, text
 from ..dialects.graph.donation import donated, keep_all
+from ..dialects.graph.extents import Extent, extents_of
 from ..dialects.module import target_of
 from ..dialects.npu.legality import proven
 from ..dialects.npu.structure import KernelOp
@@ -35,9 +37,11 @@ from ..passes.pipeline import PIPELINE, Stage, check_pinnable, level_of, pinned,
 from ..support.collector import collector_paused
 from ..support.precisions import ORIGIN, PRECISIONS
 from .donation import Donate, Donations
+from .extents import cut, result_types
+from .kept import KeptPrograms
 from .memory_pool import Demand, demand_of
 from .signature import CompileError, Signature
-from .sources import Source, as_compile_error, entry_of
+from .sources import Source, as_compile_error, entry_of, main_results
 
 if TYPE_CHECKING:
     from ..backends.interpreter import Executable
@@ -69,6 +73,8 @@ class Options:
             donates. A `jax.Array` that is passed there is deleted.
         quantization: How products are quantized: a `tw.QuantConfig`, the path of its `.toml` file, or a mode for all of
             them, such as `w8a8-dynamic`. None: as the source says.
+        cache: A directory in which compiled programs are kept across processes. None: that of the environment variable
+            TILEWRIGHT_CACHE, if it is set; empty: none.
         weights: The arguments that are weights, by their names or paths or by patterns of these. What depends on
             them alone is then a program of its own, which runs once (`Program.pack`). None: nothing is set apart.
         pool: How the pool of a `DynamicProgram` chooses places in device memory: `best-fit` or `buddy`.
@@ -84,6 +90,7 @@ class Options:
     quantization: QuantConfig | str | Path | None = None
     weights: str | Sequence[str] | None = None
     precision: Precision = ORIGIN
+    cache: str | Path | None = None
     pool: Literal["best-fit", "buddy"] = "best-fit"
     pool_bytes: int | None = None
 
@@ -92,6 +99,8 @@ class Options:
             raise CompileError(
                 f"options: quantization must be a tw.QuantConfig, a .toml file or a mode, not {self.quantization!r}"
             )
+        if not isinstance(self.cache, str | Path | None):
+            raise CompileError(f"options: cache must be the path of a directory, not {self.cache!r}")
         fields = {
             "memory": ("typed", "bytes"),
             "host": ("allow", "forbid"),
@@ -166,6 +175,11 @@ class Program:
             self._made = self._made()
         return self._made
 
+    @cached_property
+    def extents(self) -> tuple[Extent, ...]:
+        """The dimensions of its results whose sizes depend on data."""
+        return tuple(extents_of(entry_of(self._module)))
+
     def alone(self) -> Program:
         """The program compiled for its sizes alone: itself, unless it is a version that was lowered for a range."""
         return self
@@ -211,6 +225,11 @@ class Program:
     def levels(self) -> tuple[Level, ...]:
         """The levels the program has: from the one its source is written in down to npu."""
         return LEVELS[LEVELS.index(level_of(self._source.lower()[0])) :]
+
+    @property
+    def output_types(self) -> tuple[str, ...]:
+        """Each flat output as text: `f32[4, 128]`, or `f32[<=16, 128]` where its size depends on data."""
+        return result_types(main_results(self._module), self.extents)
 
     def _check_closed(self, at: Mapping[str, int] | None) -> None:
         """Raises CompileError where sizes are given: only a `DynamicProgram` has open ones."""
@@ -288,8 +307,8 @@ class Program:
         self._signature.check(self._source.name, args, kwargs)
 
     def unflatten(self, flat: Sequence[Any]) -> Any:
-        """The function's pytree from flat outputs."""
-        return self._signature.unflatten(flat)
+        """The function's pytree from the flat outputs of @main: those whose sizes depend on data cut to these."""
+        return self._signature.unflatten(cut(flat, self.extents))
 
     def report(self, at: Mapping[str, int] | None = None) -> Report:
         """Time, traffic and energy by kernel, from the simulator. at: the sizes of a `DynamicProgram`, by name."""
@@ -348,14 +367,24 @@ def run_passes(module: ModuleOp, target: str | None, stages: Sequence[Stage]) ->
 
 
 def compile_source(lowering: Lowering, origin: Source, target: str | None, options: Options) -> Program:
-    """Compiles what a source gives."""
+    """Compiles what a source gives, or takes what is kept of it. What looks at the module between passes is not given
+    anything that is kept."""
+    stages = options.stages()
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
-        check_pinnable(module, options.stages())
-        stages = options.stages()
-        lowering(module, target, stages)
-        with proven() if stages[-1].name == CHECKER else nullcontext():
-            verify_module(module)
+        check_pinnable(module, stages)
+        asked = target_of(module) or target
+        kept = KeptPrograms.of(options.cache, asked, stages) if lowering is run_passes else None
+        entry = None if kept is None else kept.program(module, origin.name)
+        known = None if entry is None else entry.read()
+        if known is not None:
+            module = known
+        else:
+            lowering(module, target, stages)
+            with proven() if stages[-1].name == CHECKER else nullcontext():
+                verify_module(module)
+            if entry is not None:
+                entry.write(module)
     program = Program(origin, module, signature, target_of(module) or DEFAULT_TARGET, options)
     program.donations.warn()
     return program

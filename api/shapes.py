@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from ..dialects.affine import Symbol
+from ..dialects.affine import Expr, Symbol
 from ..dialects.sizes import (
     Constraint,
     Derived,
@@ -33,17 +34,76 @@ LARGEST = 1 << 40
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a call has a size: a dimension of a flat input, or an element of its value. said: what messages call it."""
+
+    input: int
+    index: int
+    is_element: bool
+    said: str
+
+
+_Step = tuple[str, Place, int, Size]
+"""A size, its place, and what the dimension there is of it: a factor and the rest."""
+
+Requirement = tuple[Constraint, str]
+"""What must hold of sizes, and the message where it does not, in which `{s}` stands for the value of `s`."""
+
+
+@dataclass(frozen=True)
 class OpenShapes:
     """The inputs of a program with open dimensions.
 
     inputs: the dimensions and the element type of each flat input. deciding: for a flat input whose values are sizes,
-    their symbols. symbols: by name, with their bounds. constraints: what else holds of them.
+    their symbols. symbols: by name, with their bounds. constraints: what else holds of them. places, required: where a
+    call has each size, and what is required of sizes, where that is said already (by `npu.dispatch`).
     """
 
     inputs: tuple[tuple[Shape, str], ...]
     symbols: Mapping[str, Symbol]
     constraints: tuple[Constraint, ...] = ()
     deciding: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
+    places: Mapping[str, Place] | None = None
+    required: tuple[Requirement, ...] | None = None
+
+    def places_in(self, called: Sequence[str]) -> Mapping[str, Place]:
+        """Where a call, whose flat inputs messages call so, has each size; those without a place do not follow from it:
+        a dimension that is linear in a size, and has no other one that is not known before."""
+        if self.places is not None:
+            return self.places
+        found: dict[str, Place] = {}
+        for i, names in self.deciding.items():
+            for k, symbol in enumerate(names):
+                said = called[i] if len(names) == 1 else f"element {k} of {called[i]}"
+                found[symbol] = Place(i, k, True, said)
+        open_ = [(n, i, d) for i, (row, _) in enumerate(self.inputs) for d, n in enumerate(row) if n.terms]
+        more = True
+        while more:
+            more = False
+            for size, i, d in open_:
+                symbol = solvable(size, found)
+                if symbol is not None:
+                    found[symbol] = Place(i, d, False, f"dimension {d} of {called[i]}")
+                    more = True
+        return found
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What must hold of the sizes, bounds first."""
+        if self.required is not None:
+            return self.required
+        found: dict[str, Requirement] = {}
+        for symbol in self.symbols.values():
+            size, said = Expr.of(symbol), f"{symbol.name} is {{{symbol.name}}}, and must be at"
+            least = Constraint(size, ">=", fixed(symbol.lower))
+            found[str(least)] = least, f"{said} least {symbol.lower}"
+            if symbol.upper is not None:
+                most = Constraint(size, "<=", fixed(symbol.upper))
+                found[str(most)] = most, f"{said} most {symbol.upper}"
+        for constraint in self.constraints:
+            values = ", ".join(f"{s.name} = {{{s.name}}}" for s in constraint.symbols)
+            found.setdefault(str(constraint), (constraint, f"{constraint} does not hold for {values}"))
+        return tuple(found.values())
 
     def types(self, sizes: Sizes) -> tuple[tuple[tuple[int, ...], str], ...]:
         """Shape and element type of each flat input for these sizes. Raises SizeError for a negative dimension."""
@@ -82,18 +142,15 @@ class OpenShapes:
 
         Raises CompileError, which calls the program `name` and its inputs `places`, where they do not fit.
         """
-        known: dict[str, int] = {}
-        where: dict[str, str] = {}
-        for i, names in self.deciding.items():
-            for k, symbol in enumerate(names):
-                known[symbol] = int(values[i].reshape(-1)[k])
-                where[symbol] = places[i] if len(names) == 1 else f"element {k} of {places[i]}"
+        found = self.places_in(places)
+        where = {symbol: place.said for symbol, place in found.items()}
+        steps = self._own_steps if self.places is not None else self._steps(found)
+        known = self._bound(name, steps, shapes, values)
         open_: list[tuple[Size, int, str]] = []
         for i, ((wanted, _), shape) in enumerate(zip(self.inputs, shapes, strict=True)):
             if len(wanted) != len(shape):
                 raise CompileError(f"{places[i]} of {name} must be {self.shown(i)}, got shape {list(shape)}")
             open_ += [(w, n, f"dimension {d} of {places[i]}") for d, (w, n) in enumerate(zip(wanted, shape))]
-        self._bind(name, open_, known, where)
         for size, number, place in open_:
             value = evaluate(size, known)
             if value != number:
@@ -106,45 +163,55 @@ class OpenShapes:
         self._check(name, known, where)
         return known
 
-    def _bind(
-        self, name: str, open_: Sequence[tuple[Size, int, str]], known: dict[str, int], where: dict[str, str]
-    ) -> None:
-        """Finds the value of each symbol, from dimensions that are linear in one that is not known yet."""
-        left = True
-        while left:
-            left = False
-            for size, number, place in open_:
-                unknown = [s for s in symbols_of(size) if s.name not in known]
-                if len(unknown) != 1:
-                    continue
-                symbol = unknown[0]
-                factor = size.coefficient(symbol)
-                rest = size.without((symbol,))
-                if not factor or symbol in symbols_of(rest):
-                    continue
-                value, remainder = divmod(number - evaluate(rest, known), factor)
-                if remainder:
-                    raise CompileError(
-                        f"{name}: {place} is {number}, which {size_text(size)} is for no whole {symbol.name}"
-                    )
-                known[symbol.name], where[symbol.name], left = value, place, True
+    def _bound(
+        self, name: str, steps: Sequence[_Step], shapes: Sequence[tuple[int, ...]], values: Any
+    ) -> dict[str, int]:
+        """The value of each symbol."""
+        known: dict[str, int] = {}
+        for symbol, place, factor, rest in steps:
+            if place.is_element:
+                known[symbol] = int(values[place.input].reshape(-1)[place.index])
+                continue
+            number = shapes[place.input][place.index]
+            known[symbol], remainder = divmod(number - evaluate(rest, known), factor)
+            if remainder:
+                size = size_text(self._size_at(place))
+                raise CompileError(f"{name}: {place.said} is {number}, which {size} is for no whole {symbol}")
         missing = [s for s in self.symbols if s not in known]
         if missing:
             raise CompileError(f"{name}: the size {missing[0]} does not follow from the shapes of the inputs")
+        return known
+
+    @cached_property
+    def _own_steps(self) -> list[_Step]:
+        return self._steps(self.places or {})
+
+    def _steps(self, places: Mapping[str, Place]) -> list[_Step]:
+        """How sizes follow from their places, in an order in which each follows from those before."""
+        out = [(s, place, 1, fixed(0)) for s, place in places.items() if place.is_element]
+        known, more = {step[0] for step in out}, True
+        while more:
+            more = False
+            for symbol, place in places.items():
+                size = self._size_at(place) if symbol not in known else fixed(0)
+                if solvable(size, known) == symbol:
+                    (variable,) = (s for s in symbols_of(size) if s.name == symbol)
+                    out.append((symbol, place, size.coefficient(variable), size.without((variable,))))
+                    known.add(symbol)
+                    more = True
+        return out
+
+    def _size_at(self, place: Place) -> Size:
+        return self.inputs[place.input][0][place.index]
 
     def _check(self, name: str, sizes: Sizes, where: Mapping[str, str]) -> None:
         for symbol in self.symbols.values():
-            value = sizes[symbol.name]
-            top = LARGEST if symbol.upper is None else symbol.upper
-            if symbol.lower <= value <= top:
-                continue
-            bound = f"at least {symbol.lower}" if value < symbol.lower else f"at most {top}"
-            place = f" ({where[symbol.name]})" if symbol.name in where else ""
-            raise CompileError(f"{name}: {symbol.name} is {value}{place}, and must be {bound}")
-        for constraint in self.constraints:
-            if not self._holds(constraint, sizes):
-                said = ", ".join(f"{s.name} = {sizes[s.name]}" for s in constraint.symbols)
-                raise CompileError(f"{name}: {constraint} does not hold for {said}")
+            if symbol.upper is None and sizes[symbol.name] > LARGEST:
+                said = f"{symbol.name} is {{{symbol.name}}}, and must be at most {LARGEST}"
+                raise CompileError(f"{name}: {_filled(said, sizes, where)}")
+        for constraint, message in self.requirements:
+            if not constraint.met_by(sizes):
+                raise CompileError(f"{name}: {_filled(message, sizes, where)}")
         try:
             self.types(sizes)
         except SizeError as error:
@@ -158,16 +225,25 @@ class OpenShapes:
             return False
         return True
 
-    def _holds(self, constraint: Constraint, sizes: Sizes) -> bool:
-        try:
-            return constraint.holds(sizes)
-        except SizeError:
-            return False
-
     def shown(self, i: int) -> str:
         """A flat input as text: `f32[b, 8*s]`."""
         shape, dtype = self.inputs[i]
         return f"{dtype}[{', '.join(map(size_text, shape))}]"
+
+
+def _filled(message: str, sizes: Sizes, where: Mapping[str, str]) -> str:
+    """A message with the value of `s`, and where it is, in the place of `{s}`."""
+    for symbol, value in sizes.items():
+        message = message.replace(f"{{{symbol}}}", f"{value} ({where[symbol]})" if symbol in where else str(value))
+    return message
+
+
+def solvable(size: Size, known: Collection[str]) -> str | None:
+    """The one symbol of a size that is not known, where the size is linear in it; else None."""
+    unknown = [s for s in symbols_of(size) if s.name not in known]
+    if len(unknown) != 1 or not size.coefficient(unknown[0]):
+        return None
+    return None if unknown[0] in symbols_of(size.without(unknown)) else unknown[0].name
 
 
 def exported_shapes(avals: Sequence[Any], dtypes: Sequence[str]) -> OpenShapes:

@@ -134,7 +134,7 @@ class Signature:
         raise CompileError(_other_structure(label, name, one, other))
 
     def unflatten(self, flat: Sequence[Any]) -> Any:
-        """The function's result from flat outputs."""
+        """The function's result from flat outputs; extents of results, which come behind these, are left out."""
         import jax
         import numpy as np
 
@@ -146,7 +146,7 @@ class Signature:
         for i in self.voids:
             out[i] = np.zeros(out[i].shape, jax.dtypes.float0)
         if self.out_tree is not None:
-            return jax.tree.unflatten(self.out_tree, out)
+            return jax.tree.unflatten(self.out_tree, out[: self.out_tree.num_leaves])
         return out[0] if len(out) == 1 else tuple(out)
 
 

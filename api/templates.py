@@ -8,17 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.affine import Expr, Symbol
+from ..dialects.dtypes import numpy_dtype
 from ..dialects.graph.donation import donated
+from ..dialects.graph.extents import Extent, extents_of
 from ..dialects.module import target_of
-from ..dialects.open_sizes import Assumptions, OpenSize, assuming
-from ..dialects.sizes import Constraint, Size, SizeError, Sizes, evaluate, fixed, replaced, symbols_of
+from ..dialects.npu import VersionOp
+from ..dialects.open_sizes import TYPICAL, Assumptions, OpenSize, assuming
+from ..dialects.sizes import (
+    Constraint,
+    Size,
+    SizeError,
+    Sizes,
+    evaluate,
+    fixed,
+    replaced,
+    size_text,
+    symbols_of,
+)
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..frontends import FrontendError
@@ -28,8 +42,11 @@ from ..passes.instances import Instance
 from ..passes.pipeline import run_pipeline
 from ..passes.templates import NoTemplate, Template, check_template, lower_template
 from ..support.collector import collector_paused
+from .dispatching import Dispatch, guard_text
 from .donation import Donations
+from .kept import KeptPrograms, VersionEntry
 from .memory_pool import Demand, demand_of
+from .prepared import prepare_open, prepared
 from .program import Level, Options, Program
 from .shapes import OpenShapes
 from .shared import SharedExecutables, SizedExecutable
@@ -52,13 +69,14 @@ class OpenCode:
     """StableHLO with open dimensions.
 
     content: text or bytecode. entry: the function that is the program. leading: the sizes that are its first arguments,
-    which are no inputs. filename: for messages.
+    which are no inputs. filename: for messages. donated: which of its inputs are, none where it is empty.
     """
 
     content: bytes
     entry: str
     leading: tuple[Size, ...] = ()
     filename: str | None = None
+    donated: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,12 +90,15 @@ class ForAllSizes:
 
 @dataclass(frozen=True)
 class Version:
-    """A template, with the sizes that its @main takes behind its inputs, each in an element type. executables: what XLA
-    compiled of it, for all its sizes."""
+    """A template, with the sizes that its @main takes behind its inputs, each in an element type."""
 
     template: Template
     extras: tuple[tuple[Size, str], ...]
-    executables: SharedExecutables
+
+    @cached_property
+    def executables(self) -> SharedExecutables:
+        """What XLA compiled of it, for all its sizes."""
+        return SharedExecutables(self.template)
 
 
 class SizedProgram(Program):
@@ -102,8 +123,8 @@ class SizedProgram(Program):
         if not template.unplanned and not any(donated(entry_of(template.module))):
             donations = Donations(template.module, source.name, signature)
         target = target_of(template.module) or DEFAULT_TARGET
-        super().__init__(source, make, signature, target, options, donations)
-        self.sizes, self._template = dict(sizes), template
+        super().__init__(prepared(source, options, target), make, signature, target, options, donations)
+        self.sizes, self._template, self._plain = dict(sizes), template, source
         self.extras = tuple(extras)
         self._upper, self._compile = upper, compile_alone
         self._alone: Program | None = None
@@ -120,6 +141,10 @@ class SizedProgram(Program):
             return super().demand
         return demand_of(self._template.module, self.machine, self.sizes)
 
+    @cached_property
+    def extents(self) -> tuple[Extent, ...]:
+        return tuple(extents_of(entry_of(self._template.module)))
+
     @property
     def range_number(self) -> int:
         """A number that versions of the same range share."""
@@ -127,7 +152,7 @@ class SizedProgram(Program):
 
     def alone(self) -> Program:
         if self._alone is None:
-            self._alone = self._compile(self.source)
+            self._alone = self._compile(self._plain)
         return self._alone
 
     def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
@@ -159,11 +184,17 @@ class Versions:
         target: str | None,
         options: Options,
         compile_alone: Callable[[Source], Program],
+        dispatch: Dispatch,
+        name: str,
     ) -> None:
-        self._alone = compile_alone
+        """dispatch: gets a case for each range; name: what lists call the program."""
+        self._dispatch = dispatch
+        self._alone, self._name = compile_alone, name
+        self._kept = KeptPrograms.of(options.cache, target, options.stages())
         self._shapes, self._whole = shapes, whole
         self._target, self._options = target, options
         self._known: dict[Key, Version | NoTemplate] = {}
+        self._named_versions: dict[str, Version] = {}
 
     @property
     def known(self) -> dict[Key, Version | NoTemplate]:
@@ -175,15 +206,15 @@ class Versions:
         key = tuple(range_of(sizes[name], symbol) for name, symbol in self._shapes.symbols.items())
         if all(low == high for low, high in key):
             return None
-        if key not in self._known:
-            with collector_paused():
-                self._known[key] = self._compiled(key)
-        version = self._known[key]
-        if isinstance(version, NoTemplate) or not version.template.holds(sizes):
+        self.lower(key, source)
+        case = self._dispatch.chosen(sizes)
+        if not isinstance(case, VersionOp):
             return None
-        extras = [_scalar(evaluate(size, sizes), dtype) for size, dtype in version.extras]
+        version = self._named_versions[case.version]
+        types = (dtype for _, dtype in version.extras)
+        extras = [_scalar(evaluate(n, sizes), dtype) for n, dtype in zip(case.sizes(), types, strict=True)]
         signature = self._whole.signature(sizes)
-        upper = partial(self._upper, key, sizes)
+        upper = partial(self._upper, key, sizes, source)
         shared = version.executables
         options, template = self._options, version.template
         try:
@@ -191,11 +222,45 @@ class Versions:
         except PassError:  # what is too large for the device: compiling it for these sizes says so
             return None
 
-    def _upper(self, key: Key, sizes: Sizes, level: Level) -> ModuleOp:
+    def lower(self, key: Key, source: Source) -> None:
+        """Compiles the version for a range, where that was not done yet, and adds its case. source: the program for
+        sizes in it."""
+        if key in self._known:
+            return
+        with collector_paused():
+            found = self._known[key] = self._compiled(key, source)
+        ranges = dict(zip(self._shapes.symbols, key, strict=True))
+        if isinstance(found, NoTemplate):
+            self._dispatch.add_alone(guard_text(ranges), str(found))
+            return
+        name = "_".join(
+            f"{n}{low}" if low == high else f"{n}{low}to{high}" for n, (low, high) in ranges.items()
+        )
+        self._named_versions[name] = found
+        guard = guard_text(ranges, found.template.constraints)
+        self._dispatch.add_version(guard, name, [size for size, _ in found.extras])
+
+    def lower_typical(self, specialize: Callable[[Sizes], Source]) -> None:
+        """Compiles the version for the range of a typical size of each symbol, within its bounds. specialize: gives the
+        program for sizes."""
+        symbols = self._shapes.symbols.values()
+        sizes = [max(s.lower, TYPICAL if s.upper is None else min(s.upper, TYPICAL)) for s in symbols]
+        key = tuple(range_of(n, symbol) for n, symbol in zip(sizes, symbols, strict=True))
+        if any(low < high for low, high in key):
+            self.lower(key, specialize(dict(zip(self._shapes.symbols, sizes, strict=True))))
+        else:
+            self._dispatch.add_alone("", "all sizes are numbers")
+
+    @property
+    def templates(self) -> dict[str, Template]:
+        """The template of each version, by the name that its case has."""
+        return {name: version.template for name, version in self._named_versions.items()}
+
+    def _upper(self, key: Key, sizes: Sizes, source: Source, level: Level) -> ModuleOp:
         """The module of the version for a range at a level above npu, at given sizes; lowered again."""
         named, known = self._named(key)
         with assuming({name: high for name, (_, high) in named.items()}) as assumed:
-            opened = self._united(self._code(named), known, assumed)
+            opened = self._prepared(self._code(named), known, assumed, source)
             run_pipeline(opened.module, self._target, level, self._options.stages())
         return Instance(sizes).of(opened.module)
 
@@ -207,29 +272,64 @@ class Versions:
             for name, (low, high) in named.items()
         }
 
-    def _compiled(self, key: Key) -> Version | NoTemplate:
-        """The version for a range, or why there is none."""
+    def _compiled(self, key: Key, source: Source) -> Version | NoTemplate:
+        """The version for a range, or why there is none. source: the program for sizes in it."""
         named, known = self._named(key)
         example = {name: high for name, (_, high) in named.items()}
         if not self._shapes.allows(example):
             return NoTemplate("the largest sizes of the range break a constraint of the program")
         try:
             code = self._code(named)
+        except NoTemplate as error:
+            return error
+        entry = self._entry(code, known)
+        found = None if entry is None else entry.read()
+        if isinstance(found, NoTemplate):
+            return found
+        if found is not None:
+            return Version(*found)
+        try:
             with assuming(example) as assumed:
-                opened = self._united(code, known, assumed)
+                opened = self._prepared(code, known, assumed, source)
                 symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
                 template = lower_template(
                     opened.module, self._target, self._options.stages(), symbols, example
                 )
             template = replace(template, constraints=tuple(assumed.made))
             check_template(template, tuple(known))
-        except NoTemplate as error:
-            return error
-        except (FrontendError, PassError, SizeError, VerifyException) as error:
-            return NoTemplate(str(error))
-        except Exception as error:  # a bug, which `ranges` shows; each size alone may be compiled all the same
+        except (CompileError, FrontendError, PassError, SizeError, VerifyException) as error:
+            reason = error if isinstance(error, NoTemplate) else NoTemplate(str(error))
+            if entry is not None:
+                entry.write_reason(reason)
+            return reason
+        except (
+            Exception
+        ) as error:  # a bug, which `ranges` shows; each size alone may be compiled all the same
             return NoTemplate(f"internal error, {type(error).__name__}: {one_line(str(error))}")
-        return Version(template, opened.extras, SharedExecutables(template))
+        if entry is not None:
+            entry.write(template, opened.extras)
+        return Version(template, opened.extras)
+
+    def _entry(self, code: OpenCode, known: Mapping[str, Size]) -> VersionEntry | None:
+        """Where the version for a range is kept, whose sizes are `known`."""
+        if self._kept is None:
+            return None
+        from ..frontends.bindings import contents, parse
+
+        shapes = self._shapes
+        also = [code.entry, code.filename or "", *map(size_text, code.leading), repr(shapes.deciding)]
+        also += [shapes.shown(i) for i in range(len(shapes.inputs))]
+        also += [f"{name} = {size_text(size)}" for name, size in known.items()]
+        symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
+        return self._kept.version(contents(parse(code.content, code.filename)), also, self._name, symbols)
+    def _prepared(
+        self, code: OpenCode, known: dict[str, Size], assumed: Assumptions, source: Source
+    ) -> OpenModule:
+        """The graph level as options want it."""
+        opened = self._united(code, known, assumed)
+        signature = self._whole.signature(assumed.example)
+        prepare_open(opened.module, signature, code.donated, source, self._options, self._target)
+        return opened
 
     def _united(self, code: OpenCode, known: dict[str, Size], assumed: Assumptions) -> OpenModule:
         """The graph level. Sizes that have to be equal for the program to be one, as those of two operands of a sum,
@@ -262,10 +362,11 @@ class Versions:
         except (
             CompileError,
             NotImplementedError,
+            RuntimeError,
             TypeError,
             ValueError,
         ) as error:  # it exports no calls of Python
-            raise NoTemplate(one_line(str(error))) from None
+            raise NoTemplate(f"JAX does not export it with open sizes: {one_line(str(error))}") from None
 
     def _opened(self, code: OpenCode, known: Mapping[str, Size]) -> OpenModule:
         from ..frontends.open_walk import lower_open
@@ -299,8 +400,4 @@ def _is_united(names: tuple[str, str], known: Mapping[str, Size]) -> bool:
 
 
 def _scalar(value: int, dtype: str) -> Any:
-    import numpy as np
-
-    from ..dialects.dtypes import numpy_dtype
-
     return np.asarray(value, numpy_dtype(dtype))

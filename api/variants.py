@@ -12,7 +12,17 @@ from typing import Any
 from ..backends.html import table_html
 from ..backends.report import Report
 from ..dialects.dtypes import name_of_numpy
-from ..dialects.sizes import Constraint, Names, Size, SizeError, Sizes, fixed, parse_guard, parse_size
+from ..dialects.sizes import (
+    Constraint,
+    Names,
+    Size,
+    SizeError,
+    fixed,
+    floordiv,
+    parse_guard,
+    parse_size,
+    replaced,
+)
 from ..passes.errors import CompileError
 from .parameters import Parameters, title_of
 from .shapes import OpenShapes, exported_shapes, is_symbolic
@@ -98,7 +108,8 @@ class Variants:
             open_ = OpenShapes(tuple((row, "") for row in rows), symbols)
         sizes = open_.solve(title_of(self), self._places(args, kwargs), shapes, {})
         guards = self._parsed(open_.symbols)
-        return [_hold(guard, sizes) for guard in guards], ", ".join(f"{n} = {v}" for n, v in sizes.items())
+        said = ", ".join(f"{n} = {v}" for n, v in sizes.items())
+        return [all(c.met_by(sizes) for c in guard) for guard in guards], said
 
     def chosen(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
         """The number of the variant for arguments. Raises CompileError."""
@@ -142,24 +153,27 @@ class Variants:
     ) -> tuple[list[bool | None], str]:
         """`holding` for symbolic shapes: what a guard says of sizes that are dimensions by themselves."""
         dtypes = [str(v.dtype) if is_key(v) else name_of_numpy(v.dtype) for v in leaves]
-        shapes = exported_shapes(leaves, dtypes)
+        return [_always(guard) for guard in self.guards_over(exported_shapes(leaves, dtypes), args, kwargs)], ""
+
+    def guards_over(
+        self, shapes: OpenShapes, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> list[tuple[Constraint, ...]]:
+        """The guards in the symbols of arguments with symbolic shapes. Raises CompileError."""
         if self._dims is None:
-            names: dict[str, Size] = {name: parse_size(name, shapes.symbols) for name in shapes.symbols}
-        else:
-            dims = self._dims_of(args, kwargs)
-            rows = zip(dims, shapes.inputs, strict=True)
-            pairs = [pair for row, (shape, _) in rows for pair in zip(row, shape, strict=True)]
-            names = {d: size for d, size in reversed(pairs) if isinstance(d, str) and d.isidentifier()}
-            unknown = symbols_in(dims, 0).keys() - names.keys()
-            names |= {name: parse_size(name, {name: symbols_in(dims, 0)[name]}) for name in unknown}
-        return [_always(guard) for guard in self._parsed(names)], ""
-
-
-def _hold(guard: Sequence[Constraint], sizes: Sizes) -> bool:
-    try:
-        return all(constraint.holds(sizes) for constraint in guard)
-    except SizeError:
-        return False
+            return self._parsed(shapes.symbols)
+        dims = self._dims_of(args, kwargs)
+        own = symbols_in(dims, 0)
+        rows = [
+            tuple(size if d is None else parse_size(str(d), own) for d, size in zip(row, shape, strict=True))
+            for row, (shape, _) in zip(dims, shapes.inputs, strict=True)
+        ]
+        names: dict[str, Size] = {}
+        meant = OpenShapes(tuple((row, "") for row in rows), own)
+        for name, place in meant.places_in(self._places(args, kwargs)).items():
+            size, given = rows[place.input][place.index], shapes.inputs[place.input][0][place.index]
+            rest = replaced(size.without((own[name],)), names)  # size = factor * name + rest
+            names[name] = floordiv(given - rest, fixed(size.coefficient(own[name])))
+        return self._parsed({**own, **names})
 
 
 def _always(guard: Sequence[Constraint]) -> bool | None:

@@ -153,11 +153,21 @@ CHIPS = ("ascend-910b1", "ascend-310", "ascend-310p3", "ascend-910a")
 CASES: dict[str, tuple[Callable[[], tuple[Callable[..., Any], list[Any]]], dict[str, tuple[str, ...]]]] = {
     "ResNet-50, 16 images": (
         lambda: resnet50(16),
-        {**dict.fromkeys(CHIPS, ("f16", "w8a8")), "ascend-950pr": ("f16", "w8a8", "f8")},
+        {
+            **dict.fromkeys(CHIPS, ("f16", "w8a8")),
+            "ascend-910b1": ("f16", "w8a8", "w8a8-sparse"),
+            "ascend-950pr": ("f16", "w8a8", "f8"),
+        },
     ),
     "GPT-2, a token": (gpt2_token, {"ascend-910b1": ("f16", "w8a16", "w8a16-sparse", "w4a16")}),
     "Llama 7B, a token": (llama7b_token, {"ascend-910b1": ("f16", "w8a16", "w8a16-sparse", "w4a16")}),
-    "a product of 4096 x 4096 x 4096": (large_product, {"ascend-910b1": ("f16", "w8a8", "w8a8-sparse")}),
+    "a product of 4096 x 4096 x 4096": (
+        large_product,
+        {
+            "ascend-910b1": ("f16", "w8a8", "w8a8-sparse", "w4a4"),
+            "ascend-950pr": ("f16", "f8", "f8-dynamic"),
+        },
+    ),
 }
 """Programs by name, and the modes of each on machines."""
 

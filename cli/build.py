@@ -17,6 +17,7 @@ from ..passes.errors import PassError
 from ..passes.pins import parse_pins
 from ..passes.pipeline import pinned
 from ..support.precisions import ORIGIN
+from .cache import keep_executables
 from .common import CliError, working
 from .inputs import SEED, example_inputs, input_structs, random_inputs
 from .source import SourceSpec, find_source, find_stages, user_code
@@ -130,6 +131,7 @@ def user_of(source: SourceSpec) -> tuple[Path | None, Callable[..., Any] | None]
 
 
 def options_of(args: argparse.Namespace) -> Options:
+    """The options of a command, whose `--cache` XLA's executables go to, too."""
     try:
         schedule = parse_pins(args.schedule)
     except PassError as error:
@@ -137,6 +139,7 @@ def options_of(args: argparse.Namespace) -> Options:
     donate = tuple(
         int(d) if re.fullmatch(r"-?\d+", d) else d for d in re.split(r"\s*,\s*", args.donate.strip()) if d
     )
+    keep_executables(args.cache)
     weights = tuple(w for w in args.weights.split(",") if w) or None
     pool = getattr(args, "pool", None)
     return Options(
@@ -147,6 +150,7 @@ def options_of(args: argparse.Namespace) -> Options:
         quantization=args.quant_config,
         weights=weights,
         precision=args.precision,
+        cache=args.cache,
         pool=pool or "best-fit",
         pool_bytes=None if pool is None else parse_bytes(args.pool_bytes),
     )

@@ -18,6 +18,7 @@ from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
 from . import inspect
 from .build import build, compiled, inputs_of, options_of, parse_at, stages_of, user_of
+from .cache import cache
 from .calibrate import calibrate
 from .common import STDIN, CliError, table, working, write_output
 from .completion import completion
@@ -37,6 +38,7 @@ from .sweep import sweep
 
 if TYPE_CHECKING:
     from ..api.memory_pool import ProgramPool
+    from ..api.program import Program
     from ..backends.report import Report
     from ..verification.results import Verification
 
@@ -183,7 +185,7 @@ def trace(args: argparse.Namespace) -> int:
 
 def emit(args: argparse.Namespace) -> int:
     """Prints or writes the program at a level."""
-    _, program, _ = build(args)
+    program = _emitted(args)
     with working(f"printing the {args.emit} level"):
         text = (program.tw() if args.emit == "tw" else program.ir(args.emit)).rstrip() + "\n"
     if args.output is not None:
@@ -196,6 +198,16 @@ def emit(args: argparse.Namespace) -> int:
     elif args.output is None:
         print(text, end="")
     return 0
+
+
+def _emitted(args: argparse.Namespace) -> Program:
+    """What is printed: of open sizes the version for those of `--at`, or at the npu level the choice of one."""
+    if args.at is None and args.emit == "npu":
+        source = find_source(args.source)
+        program, _ = compiled(args, source)
+        if isinstance(program, DynamicProgram):
+            return program
+    return build(args)[1]
 
 
 def reduce_program(args: argparse.Namespace) -> int:
@@ -254,6 +266,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "explain": inspect.explain,
     "machines": inspect.machines,
     "ops": inspect.ops,
+    "cache": cache,
     "completion": completion,
 }
 

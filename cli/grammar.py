@@ -129,6 +129,11 @@ def _common() -> OneLineParser:
         default=ORIGIN,
         help="cast f32 products, and what is as good in a narrow type, to f16 or bf16; float16: all (default origin)",
     )
+    common.add_argument(
+        "--cache",
+        metavar="DIR",
+        help="keep compiled programs there across processes (default: in TILEWRIGHT_CACHE, if that is set)",
+    )
     common.add_argument("--json", action="store_true", help="print one JSON object")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return common

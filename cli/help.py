@@ -43,6 +43,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "machines": ("tilewright machines", "tilewright machines ascend-910b1 --json"),
     "ops": ("tilewright ops --target ascend-310", "tilewright ops exponential dot_general"),
+    "cache": ("tilewright cache ~/.cache/tilewright", "tilewright cache --clear"),
     "completion": (
         'eval "$(tilewright completion bash)"',
         "tilewright completion zsh > ~/.zfunc/_tilewright",

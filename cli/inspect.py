@@ -249,6 +249,11 @@ def add_commands(commands: Any, command: Callable[[str, str], argparse.ArgumentP
     engines.add_argument(
         "--target", default="ascend-910b1", metavar="T", help="chip, or a .toml (default ascend-910b1)"
     )
+    kept = plain("cache", "what a directory keeps of compiled programs")
+    kept.add_argument(
+        "directory", nargs="?", metavar="DIR", help="that of --cache (default: that of TILEWRIGHT_CACHE)"
+    )
+    kept.add_argument("--clear", action="store_true", help="remove it")
     shell = commands.add_parser(
         "completion",
         help="print a shell's completion script",

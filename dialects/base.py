@@ -39,7 +39,7 @@ from xdsl.utils.exceptions import VerifyException
 from . import open_sizes
 from .affine import Expr
 from .open_sizes import decoded
-from .open_text import number_text, open_number, parse_number
+from .open_text import number_text, open_integer, open_ints, open_number, parse_number
 
 INDEX = IndexType()
 
@@ -58,7 +58,8 @@ def ints(values: Sequence[int]) -> DenseArrayBase:
     key = tuple([v if type(v) is int else open_sizes.encode(v) for v in values])
     found = _INTS.get(key)
     if found is None:
-        found = _INTS[key] = DenseArrayBase.from_list(i64, key)
+        is_any_open = any(map(open_sizes.is_open, values))
+        found = _INTS[key] = open_ints(key) if is_any_open else DenseArrayBase.from_list(i64, key)
     return found
 
 
@@ -358,7 +359,7 @@ def text(attr: Attribute) -> str:
 @lru_cache(INTEGERS_KEPT)
 def integer_attr(value: int) -> IntegerAttr:
     """`value` as the i64 attribute that properties hold; those made lately are shared."""
-    return IntegerAttr(open_sizes.encode(value), i64)
+    return open_integer(value) if open_sizes.is_open(value) else IntegerAttr(int(value), i64)
 
 
 def integer(attr: Attribute) -> int:

@@ -31,7 +31,8 @@ from xdsl.dialects.builtin import (
     Signedness,
     TensorType,
 )
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
 
 from .open_sizes import any_open, is_open
 from .open_text import OpenSizesAttr, filled
@@ -73,7 +74,24 @@ _NUMPY: dict[str, np.dtype] = {
 }
 _NAMES = {v: k for k, v in _NUMPY.items()}
 
+
+@irdl_attr_definition
+class Int4PairType(ParametrizedAttribute, TypeAttribute):
+    """Two whole numbers of 4 bits in a byte, the first one in its lower half: what AscendC calls int4x2_t.
+
+    The cube multiplies pairs by pairs: the product of two is the sum of two products. Nothing else computes with them.
+    """
+
+    name = "graph.i4x2"
+
+
+PAIR = Int4PairType()
+"""The element type of pairs of numbers of 4 bits, `i4x2`."""
+
+_NUMPY["i4x2"] = np.dtype(np.int8)  # no array has this type of its own: one that is found is of i8
+
 _SIMPLE: dict[str, Attribute] = {
+    "i4x2": PAIR,
     "f64": Float64Type(),
     "f32": Float32Type(),
     "f16": Float16Type(),
@@ -101,7 +119,7 @@ _TYPES: dict[str, Attribute] = dict(_SIMPLE)
 for _n in _NUMPY:
     if _n.startswith("ui"):
         _TYPES[_n] = IntegerType(int(_n[2:]), Signedness.UNSIGNED)
-    elif _n[0] == "i":
+    elif _n[0] == "i" and _n not in _TYPES:
         _TYPES[_n] = IntegerType(int(_n[1:]))
 _BY_TYPE = {t: n for n, t in _TYPES.items()}
 
@@ -116,8 +134,8 @@ class StoredAs(Attribute, ABC):
 
 
 def names() -> tuple[str, ...]:
-    """Every element type there is."""
-    return tuple(_NUMPY)
+    """Every element type that an array may have."""
+    return tuple(n for n in _NUMPY if numbers_in(n) == 1)
 
 
 def dtype_name(element: Attribute) -> str:
@@ -197,9 +215,14 @@ def is_float(element: Attribute | str) -> bool:
 
 
 def is_integer(element: Attribute | str) -> bool:
-    """Whether an element type is one of whole numbers; i1 is not."""
+    """Whether an element type is one of whole numbers; i1 is not, nor are pairs of numbers."""
     name = element if isinstance(element, str) else dtype_name(element)
-    return name != "i1" and name.lstrip("u")[0] == "i"
+    return name not in ("i1", "i4x2") and name.lstrip("u")[0] == "i"
+
+
+def numbers_in(element: Attribute | str) -> int:
+    """How many numbers an element stands for: two where it is a pair."""
+    return 2 if element in (PAIR, "i4x2") else 1
 
 
 @lru_cache

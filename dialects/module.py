@@ -6,17 +6,22 @@ so that they are printed, parsed and copied with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, UnitAttr, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
 from ..machine import Machine, MachineError
 
+EXAMPLE = "tilewright.example"
+"""Of a module with open dimensions in one that chooses among some: the sizes for which its choices were made."""
+
 TARGET = "tilewright.target"
 STATES = "tilewright.states"
+BOUNDED = "tilewright.bounded"
+"""Set where the sizes of some tensors depend on data, also where no result shows it."""
 
 
 def target_of(module: Operation) -> str | None:
@@ -33,6 +38,29 @@ def target_of(module: Operation) -> str | None:
 def set_target(module: ModuleOp, target: str) -> None:
     """Says which machine a module is for."""
     module.attributes[TARGET] = StringAttr(target)
+
+
+def set_example(module: ModuleOp, sizes: Mapping[str, int]) -> None:
+    """Says for which sizes the choices in a module with open dimensions were made."""
+    module.attributes[EXAMPLE] = DictionaryAttr({name: IntegerAttr(n, i64) for name, n in sizes.items()})
+
+
+def example_of(module: Operation) -> dict[str, int] | None:
+    """The sizes for which the choices in a module were made; None where it does not say."""
+    attr = module.attributes.get(EXAMPLE)
+    if not isinstance(attr, DictionaryAttr):
+        return None
+    return {name: n.value.data for name, n in attr.data.items() if isinstance(n, IntegerAttr)}
+
+
+def is_bounded(module: ModuleOp) -> bool:
+    """Whether the sizes of some tensors of a module depend on data, so that what is behind them does not count."""
+    return BOUNDED in module.attributes
+
+
+def set_bounded(module: ModuleOp) -> None:
+    """Says so."""
+    module.attributes[BOUNDED] = UnitAttr()
 
 
 def find_main(module: ModuleOp) -> FuncOp | None:

@@ -116,7 +116,7 @@ class OpenSize:
 
     @staticmethod
     def of(size: Size) -> int:
-        """A size as what stands in a shape: a `OpenSize`, which takes the place of an int, or a number."""
+        """A size as what stands in a shape: an `OpenSize`, which takes the place of an int, or a number."""
         return cast("int", OpenSize(size)) if size.terms else size.constant
 
     def __add__(self, other: object) -> Any:
@@ -224,32 +224,34 @@ class OpenSize:
 
 
 def is_open(number: object) -> bool:
-    """Whether a number is a `OpenSize`."""
+    """Whether a number is an `OpenSize`."""
     return type(number) is OpenSize
 
 
 def size_of(number: int) -> Size:
-    """An int or a `OpenSize` as a size."""
+    """An int or an `OpenSize` as a size."""
     found = _size(number)
     assert found is not None
     return found
 
 
 def example(number: int) -> int:
-    """The value of an int or a `OpenSize` in the example of the compilation, which assumes nothing by that."""
+    """The value of an int or an `OpenSize` in the example of the compilation, which assumes nothing by that."""
     with choosing():
         return int(number)
 
 
 def value_at(number: int, sizes: Sizes) -> int:
-    """The value of an int or a `OpenSize` at given sizes."""
+    """The value of an int or an `OpenSize` at given sizes."""
     return evaluate(number.size, sizes) if type(number) is OpenSize else number
 
 
 def _size(number: object) -> Size | None:
     if type(number) is OpenSize:
         return number.size
-    if type(number) is int or isinstance(number, SupportsIndex):  # the protocol is slow to ask
+    if type(number) is int:  # most are, and the question below takes long
+        return Expr(number)
+    if isinstance(number, SupportsIndex):
         return Expr(operator.index(number))
     return None
 
@@ -306,6 +308,13 @@ def _holds(left: Size, compare: str, right: Size) -> bool:
     return holds
 
 
+def certain(left: int, compare: str, right: int) -> bool:
+    """Whether a comparison holds for all sizes within their bounds. Nothing is assumed: False says that it does not,
+    or that it is not known to. compare: "==", "!=", "<", "<=", ">" or ">="."""
+    difference = size_of(left) - size_of(right)
+    return settled(difference, "==") is False if compare == "!=" else settled(difference, compare) is True
+
+
 def settled(difference: Size, compare: str) -> bool | None:
     """Whether a difference compares with 0 in the same way for all sizes within their bounds; None where it does not,
     or it is not known to."""
@@ -331,7 +340,7 @@ _NUMBERS: dict[Size, int] = {}
 
 
 def encode(number: int) -> int:
-    """What stands for an int or a `OpenSize` in an i64 attribute."""
+    """What stands for an int or an `OpenSize` in an i64 attribute."""
     if type(number) is not OpenSize:
         return int(number)
     found = _NUMBERS.get(number.size)
@@ -355,5 +364,5 @@ def decoded(numbers: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def any_open(numbers: Sequence[int]) -> bool:
-    """Whether one of several numbers is a `OpenSize`."""
+    """Whether one of several numbers is an `OpenSize`."""
     return any(type(n) is OpenSize for n in numbers)

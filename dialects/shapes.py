@@ -242,6 +242,15 @@ def check_transpose(
         raise op.error(f"perm {list(perm)} of {types[0]} does not give {types[1]}")
 
 
+def check_unpack(op: FormattedOp, source: RowType, out: RowType) -> None:
+    """Pairs become their numbers, in f16, along the last dimension."""
+    if (source.dtype(), out.dtype()) != ("i4x2", "f16"):
+        raise op.error(f"unpacks i4x2 to f16, not {source.dtype()} to {out.dtype()}")
+    want = (*source.shape[:-1], *(2 * n for n in source.shape[-1:]))
+    if tuple(out.shape) != want or not want:
+        raise op.error(f"unpacks {list(source.shape)} pairs to {list(want)} numbers, not {list(out.shape)}")
+
+
 def check_iota(op: FormattedOp, shape: Shape, dim: int, starts: int, result: Attribute) -> None:
     """The counted dimension is one of the result's, and counting starts at one number."""
     if not 0 <= dim < len(shape):

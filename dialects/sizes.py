@@ -211,7 +211,24 @@ def bounds(size: Size) -> OpenRange:
             first, last = last, first
         low = None if low is None or first is None else low + coefficient * first
         high = None if high is None or last is None else high + coefficient * last
+    for variable, coefficient in size.terms:
+        if isinstance(variable, Derived) and variable.kind == "floordiv":
+            first, last = _bounds_by_rest(size, variable, coefficient)
+            low = first if low is None else low if first is None else max(low, first)
+            high = last if high is None else high if last is None else min(high, last)
     return low, high
+
+
+def _bounds_by_rest(size: Size, quotient: Derived, coefficient: int) -> OpenRange:
+    """Bounds of a size that has so many of a quotient, whose dividend takes its place: `n - 2*floordiv(n, 2)` is 0
+    or 1."""
+    dividend, divisor = quotient.args
+    if divisor.terms or divisor.constant <= 0 or coefficient % divisor.constant:
+        return None, None
+    times_ = coefficient // divisor.constant
+    low, high = bounds(size - Expr.of(quotient) * coefficient + dividend * times_)
+    gone = times_ * (divisor.constant - 1)  # at most, as the rest of the division is
+    return (None if low is None else low - max(gone, 0)), (None if high is None else high - min(gone, 0))
 
 
 def _bounds_of(variable: Symbol | Derived) -> OpenRange:
@@ -243,7 +260,9 @@ def _bounds_of(variable: Symbol | Derived) -> OpenRange:
                 return None, None
             ends = [low] if high is None else [low, high]
             first = None if lows[0] is None else min(lows[0] // n for n in ends) if high or lows[0] < 0 else 0
-            return first, None if highs[0] is None else max(max(highs[0] // n for n in ends), -1)
+            if highs[0] is None:
+                return first, None
+            return first, max(*(highs[0] // n for n in ends), -1 if high is None else highs[0] // low)
 
 
 def _product_bounds(ranges: Sequence[OpenRange]) -> OpenRange:
@@ -388,6 +407,13 @@ class Constraint:
     def holds(self, sizes: Sizes) -> bool:
         """Whether it holds for these sizes. Raises SizeError where one divides by zero."""
         return _COMPARE[self.compare](evaluate(self.left, sizes), evaluate(self.right, sizes))
+
+    def met_by(self, sizes: Sizes) -> bool:
+        """Whether it holds for these sizes; it does not where one divides by zero."""
+        try:
+            return self.holds(sizes)
+        except SizeError:
+            return False
 
     def always(self) -> bool | None:
         """Whether it holds for all sizes within the bounds of the symbols, or for none; None where that is open."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import prod
 from typing import TypeVar
 
@@ -29,9 +29,12 @@ from xdsl.utils.lexer import Span
 from .base import place_of
 from .dtypes import shape_in
 from .graph.donation import verify_donation
+from .graph.extents import verify_extents
+from .module import example_of
 from .npu.legality import Kernel, MachineViolation, refused
-from .open_sizes import typical_sizes
+from .open_sizes import assuming, typical_sizes
 from .precision import recorded_precision
+from .sizes import Sizes
 
 AttributeT = TypeVar("AttributeT", bound=Attribute)
 
@@ -149,7 +152,8 @@ def parse_module(
     """The module in `text`, not verified; `first_line` is its first line's number. Raises ParseError, or PlacedError
     for types and attributes that cannot be."""
     try:
-        return _PlacingParser(context, text, filename, first_line).module(implicit_module)
+        with typical_sizes():
+            return _PlacingParser(context, text, filename, first_line).module(implicit_module)
     except ParseError as error:
         raise ParseError(error.span, _what_is_wrong(error)) from None
 
@@ -194,26 +198,54 @@ def _shape(type_: Attribute) -> tuple[int, ...]:
 
 def verify(module: ModuleOp) -> None:
     """Verifies a module. Raises PlacedError with one sentence: the place, the op and what is wrong."""
-    try:
-        with typical_sizes():
-            module.verify()
-            for op in (module, *module.ops):
-                _verify_ours(op)
-    except VerifyException as error:
-        raise next(complaints(module), PlacedError(one_line(str(error)), None)) from error
+    with typical_sizes():
+        try:
+            _verify(module)
+        except VerifyException as error:
+            raise next(complaints(module), PlacedError(one_line(str(error)), None)) from error
+
+
+def _verify(module: ModuleOp) -> None:
+    """Verifies a module, and those in it at the sizes for which their choices were made."""
+    examples = _examples(module)
+    if not examples:
+        module.verify()
+        for op in (module, *module.ops):
+            _verify_ours(op)
+        return
+    module.verify(verify_nested_ops=False)
+    for op in module.ops:
+        if isinstance(op, ModuleOp) and op in examples:
+            with assuming(examples[op]):
+                _verify(op)
+        else:
+            op.verify()
+            _verify_ours(op)
+
+
+def _examples(module: Operation) -> dict[ModuleOp, Sizes]:
+    """The modules in a module that say for which sizes their choices were made, and these."""
+    inner = [op for op in module.ops if isinstance(op, ModuleOp)] if isinstance(module, ModuleOp) else []
+    return {op: sizes for op in inner if (sizes := example_of(op)) is not None}
 
 
 def _verify_ours(op: Operation) -> None:
-    """Verifies our attributes of xDSL's ops: donated arguments of functions, records of modules."""
+    """Verifies our attributes of xDSL's ops: donated arguments and bounded results of functions, records of modules."""
     if isinstance(op, FuncOp):
         verify_donation(op)
+        verify_extents(op)
     elif isinstance(op, ModuleOp):
         recorded_precision(op)
 
 
 def complaints(module: ModuleOp) -> Iterator[PlacedError]:
     """What is wrong with each op of a module, inner ones first."""
-    for op in _inner_first(module):
+    examples = _examples(module)
+    for inner, sizes in examples.items():
+        with assuming(sizes):
+            found = list(complaints(inner))
+        yield from found
+    for op in _inner_first(module, examples):
         try:
             op.verify(verify_nested_ops=False)
             _verify_ours(op)
@@ -256,11 +288,13 @@ def _wrong_attribute(op: Operation, message: str) -> str | None:
     return None
 
 
-def _inner_first(op: Operation) -> Iterator[Operation]:
+def _inner_first(op: Operation, but: Collection[Operation] = ()) -> Iterator[Operation]:
+    """An op and those in it, inner ones first, without some."""
     for region in op.regions:
         for block in region.blocks:
             for inner in block.ops:
-                yield from _inner_first(inner)
+                if inner not in but:
+                    yield from _inner_first(inner, but)
     yield op
 
 

@@ -43,6 +43,12 @@ def padding(op: Op, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(pairs[:, 0].tolist()), tuple(pairs[:, 1].tolist())
 
 
+def called(op: Op) -> tuple[str, ...]:
+    """The functions that a custom call names; () where it names none."""
+    found = op.attributes.get("called_computations", ())
+    return tuple(ir.FlatSymbolRefAttr(symbol).value for symbol in found)
+
+
 def direction(op: Op) -> str:
     """EQ, NE, LT, LE, GT or GE: what a compare op tests."""
     return stablehlo.ComparisonDirectionAttr(op.attributes["comparison_direction"]).value

@@ -19,6 +19,7 @@ from jaxlib.mlir.dialects import chlo, func, mhlo, sdy, stablehlo
 
 from ..dialects import callbacks
 from ..dialects.dtypes import numpy_dtype
+from ..dialects.graph.extents import BOUNDED
 from .attributes import (
     Op,
     compare_type,
@@ -124,9 +125,26 @@ def number_callbacks(module: ir.Module, functions: Sequence[callbacks.Callback])
                 op.attributes[_CONFIG] = ir.DictAttr.get({callbacks.KEY: number})
 
 
+def sets_size(op: Op) -> bool:
+    """Whether an op says how many elements along a dimension count."""
+    named = {"stablehlo.composite": "name", "stablehlo.custom_call": "call_target_name"}.get(
+        op.operation.name
+    )
+    if named is not None:
+        return string(op, named) == BOUNDED
+    return op.operation.name == "stablehlo.set_dimension_size"
+
+
 def calls_numbered(op: Op) -> bool:
     """Whether a custom call is of a Python function that has a number."""
     return _CONFIG in op.attributes and callbacks.KEY in ir.DictAttr(op.attributes[_CONFIG])
+
+
+def bounded_dimension(op: Op) -> int:
+    """The dimension that `tw.bounded` marks."""
+    if "composite_attributes" not in op.attributes:
+        return int_attribute(op, "dimension")
+    return int(ir.IntegerAttr(ir.DictAttr(op.attributes["composite_attributes"])["dimension"]).value)
 
 
 def has_side_effect(op: Op) -> bool:
@@ -149,6 +167,7 @@ def fold_shapes(module: ir.Module) -> ir.Module | None:
     register_passes()
     with module.context:
         copy = ir.Module.parse(bytecode(module))
+        refine_marks(copy)
         try:
             passmanager.PassManager.parse(
                 "builtin.module(inline,stablehlo-refine-shapes,"
@@ -157,6 +176,29 @@ def fold_shapes(module: ir.Module) -> ir.Module | None:
         except ir.MLIRError:
             return None
     return copy
+
+
+def refine_marks(module: ir.Module) -> None:
+    """Makes custom calls, whose shapes MLIR refines, of the composites that `tw.bounded` becomes, in place."""
+    i32 = ir.IntegerType.get_signless(32, module.context)
+    for op in list(nested(module.operation)):
+        if op.operation.name != "stablehlo.composite" or not sets_size(op):
+            continue
+        x, n = op.operands
+        with ir.InsertionPoint(op), op.location:
+            one = ir.RankedTensorType.get([1], i32)
+            sizes = [
+                stablehlo.reshape(one, stablehlo.GetDimensionSizeOp(x, d).result) for d in range(x.type.rank)
+            ]
+            attributes = {
+                "call_target_name": ir.StringAttr.get(BOUNDED),
+                "dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), bounded_dimension(op)),
+                "indices_of_shape_operands": ir.Attribute.parse("dense<2> : tensor<1xi64>"),
+            }
+            operands = [x, n, stablehlo.concatenate(sizes, 0)]
+            call = ir.Operation.create("stablehlo.custom_call", [x.type], operands, attributes=attributes)
+        op.results[0].replace_all_uses_with(call.results[0])
+        op.operation.erase()
 
 
 @functools.cache
@@ -214,12 +256,15 @@ def _frames(location: Any) -> Iterator[tuple[str, int, int]]:
             return
 
 
-_CUSTOM = str(Path(__file__).with_name("custom.py"))
-"""Where `custom_call` is, which stands between JAX and the user, too."""
+_OURS = frozenset(
+    str(Path(__file__).parents[1] / name)
+    for name in ("frontends/custom.py", "frontends/bounding.py", "api/bounded.py")
+)
+"""Where functions of ours are that stand between JAX and the user, too."""
 
 
 def _in_jax(filename: str) -> bool:
-    return "/jax/_src/" in filename or "/site-packages/jax/" in filename or filename == _CUSTOM
+    return "/jax/_src/" in filename or "/site-packages/jax/" in filename or filename in _OURS
 
 
 def primitive(op: Op) -> str:
@@ -245,12 +290,41 @@ def donated_arguments(function: Op) -> list[bool]:
     ]
 
 
+def contents(module: ir.Module) -> str:
+    """All that frontends read of a module: its text, and the places and names of its ops and arguments. It is the same
+    wherever JAX was called from."""
+    known: dict[Any, str] = {}
+
+    def said(location: Any) -> str:
+        found = known.get(location)
+        if found is None:
+            name = location.name_str if isinstance(location, ir.NameLoc) else ""
+            found = known[location] = f"{name} {user_frame(location)}"
+        return found
+
+    lines = [text_of(module)]
+    for op in nested(module.operation):
+        lines.append(said(op.location))
+        for region in op.regions:
+            lines += [said(argument.location) for block in region for argument in block.arguments]
+    return "\n".join(lines)
+
+
 def tensor_parts(type_: ir.Type) -> tuple[tuple[int, ...], str] | None:
     """Shape (with DYNAMIC where unknown) and element type's name; None for what is not a ranked tensor."""
     if not isinstance(type_, ir.RankedTensorType):
         return None
     element = str(type_.element_type)
     return tuple(type_.shape), _ELEMENTS.get(element, element)
+
+
+def bounds(type_: ir.Type) -> tuple[int | None, ...]:
+    """The most that each dimension of a tensor type may be, as `#stablehlo.bounds` says; None where it does not."""
+    if not isinstance(type_, ir.RankedTensorType):
+        return ()
+    said = re.findall(r"-?\d+|\?", str(type_.encoding)) if type_.encoding is not None else []
+    limits = tuple(int(n) if n.isdigit() else None for n in said)
+    return limits if len(limits) == type_.rank else (None,) * type_.rank
 
 
 # -- single ops --------------------------------------------------------------------------------------------
@@ -393,8 +467,11 @@ __all__ = [
     "DYNAMIC",
     "Op",
     "Value",
+    "bounded_dimension",
+    "bounds",
     "calls_numbered",
     "compare_type",
+    "contents",
     "context",
     "conv_dimensions",
     "direction",
@@ -418,8 +495,10 @@ __all__ = [
     "padding",
     "parse",
     "primitive",
+    "refine_marks",
     "rng_algorithm",
     "scalar_constant",
+    "sets_size",
     "scatter_dimensions",
     "string",
     "single_op",

@@ -24,14 +24,16 @@ class CallPlan:
         self._own: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
         self._times: Counter[str] | None = None
+        self._bounds = False
 
     def outlined(self, symbol: str) -> bool:
-        """Whether a function is called, rather than inlined."""
+        """Whether a function is called, rather than inlined: none where dimensions are bounded, since a function takes
+        and gives whole tensors."""
         if self._times is None:
             self._times = Counter()
             for name in self._symbols:
                 self._times.update(self._scan(name))
-        return self._times[symbol] > 1 and self._size(symbol) > SMALL
+        return not self._bounds and self._times[symbol] > 1 and self._size(symbol) > SMALL
 
     def _scan(self, symbol: str) -> Counter[str]:
         """How often each function is called in one."""
@@ -40,6 +42,7 @@ class CallPlan:
             self._own[symbol] = 0
             for op in bindings.nested(self._symbols[symbol]):
                 self._own[symbol] += 1
+                self._bounds |= bindings.sets_size(op)
                 attribute = CALLERS.get(op.operation.name)
                 if attribute is not None:
                     found[bindings.string(op, attribute)] += 1

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from xdsl.ir import SSAValue
+
 from ..dialects.open_sizes import is_open
 from . import bindings
-from .attributes import Op, int_array, int_attribute
+from .attributes import Op, int_array, int_attribute, string
+from .bindings import Value
 
 Shape = Sequence[int]
 """Numbers and `OpenSize`s."""
+
+
+CUSTOM_CALL = "stablehlo.custom_call"
 
 
 class Sized(Protocol):
@@ -18,6 +24,10 @@ class Sized(Protocol):
 
     @property
     def numbers(self) -> dict[Any, Any]: ...
+
+    def value(self, source: Value) -> SSAValue:
+        """What stands for a value at the graph level; a size becomes a constant or an input."""
+        ...
 
 
 Formula = Callable[[Op, list[Shape]], Shape]
@@ -27,22 +37,86 @@ def open_shape(walk: Sized, name: str, op: Op, shapes: list[Shape], i: int) -> S
     """The shape of result `i` of an op whose operands have these shapes; None where it is not known how."""
     place = _GIVEN.get(name)
     if place is not None:
-        numbers = walk.numbers.get(op.operands[place])
-        return None if numbers is None else list(numbers.reshape(-1))
+        return known_sizes(walk, op.operands[place])
+    if name == CUSTOM_CALL:
+        return _of_call(walk, op, shapes, i)
     if name == "stablehlo.dynamic_gather":
         numbers = walk.numbers.get(op.operands[2])
         return None if numbers is None else gathered(op, shapes[1], list(numbers.reshape(-1)))
-    if name in ("stablehlo.dynamic_pad", "stablehlo.real_dynamic_slice"):
-        given = [walk.numbers.get(v) for v in list(op.operands)[-3:]]
-        if any(g is None for g in given):
+    if name == "stablehlo.real_dynamic_slice":
+        reach, strides = slice_extents(walk, op), known_sizes(walk, op.operands[3])
+        if reach is None or strides is None:
             return None
-        return _PADDED[name](shapes[0], *([*g.reshape(-1)] for g in given if g is not None))
+        return _sliced(shapes[0], [0] * len(reach), reach, strides)
+    if name == "stablehlo.dynamic_pad":
+        low, high, interior = (known_sizes(walk, v) for v in list(op.operands)[2:])
+        return None if low is None or high is None or interior is None else _padded(shapes[0], low, high, interior)
+    if name == "stablehlo.dynamic_conv":
+        padding = known_sizes(walk, op.operands[2])
+        return None if padding is None else convolved_shape(op, shapes, padding[::2], padding[1::2])
     if name in _EACH:
         return shapes[i]
     formula = _FORMULAS.get(name)
     if formula is not None:
         return formula(op, shapes)
     return _like_operands(shapes)
+
+
+def known_sizes(walk: Sized, value: Value) -> list[int] | None:
+    """The sizes that a value holds, in row order; None where they are not known."""
+    found = walk.numbers.get(value)
+    return None if found is None else list(found.reshape(-1))
+
+
+def slice_extents(walk: Sized, op: Op) -> list[int] | None:
+    """How far a `real_dynamic_slice` reaches along each dimension: where its start is data, its end has to be the sum
+    of that and of a size. None where it is not known."""
+    start, limit = op.operands[1], op.operands[2]
+    first, last = known_sizes(walk, start), known_sizes(walk, limit)
+    if first is not None and last is not None:
+        return [b - a for a, b in zip(first, last, strict=True)]
+    made = bindings.owner(limit)
+    if made is None or made.operation.name != "stablehlo.add":
+        return None
+    left, right = made.operands
+    return known_sizes(walk, right if left == start else left) if start in (left, right) else None
+
+
+REDUCE_WINDOW = "stablehlo.dynamic_reduce_window"
+TOP_K = "stablehlo.dynamic_top_k"
+RNG_BITS = "stablehlo.dynamic_rng_bit_generator"
+
+SHAPE_OPERANDS_OF_CALLS: dict[str, slice] = {
+    REDUCE_WINDOW: slice(-5, None),
+    TOP_K: slice(1, 2),
+    RNG_BITS: slice(1, 2),
+}
+"""The custom calls of JAX that are ops with shapes for operands, and which operands these are."""
+
+
+def window_numbers(walk: Sized, op: Op) -> list[list[int]] | None:
+    """Of a custom call that is a windowed reduction: window, strides, base dilation, window dilation, and padding low
+    and high; None where they are not known."""
+    given = [known_sizes(walk, v) for v in list(op.operands)[SHAPE_OPERANDS_OF_CALLS[REDUCE_WINDOW]]]
+    known = [g for g in given if g is not None]
+    return None if len(known) < len(given) else [*known[:4], known[4][::2], known[4][1::2]]
+
+
+def _of_call(walk: Sized, op: Op, shapes: list[Shape], i: int) -> Shape | None:
+    target = string(op, "call_target_name")
+    if target == REDUCE_WINDOW:
+        spec = window_numbers(walk, op)
+        if spec is None:
+            return None
+        window, strides, base, dilation, low, high = spec
+        return _windows(shapes[0], window, strides, low, high, dilation, base)
+    if target == TOP_K:
+        count = known_sizes(walk, op.operands[1])
+        return None if count is None else [*shapes[0][:-1], *count]
+    if target == RNG_BITS:
+        return shapes[0] if i == 0 else known_sizes(walk, op.operands[1])
+    places = int_array(op, "indices_of_shape_operands")
+    return known_sizes(walk, op.operands[places[i]]) if i < len(places) else None
 
 
 _GIVEN = {
@@ -83,12 +157,6 @@ def _padded(shape: Shape, low: Shape, high: Shape, interior: Shape) -> Shape:
 
 def _sliced(shape: Shape, starts: Shape, limits: Shape, strides: Shape) -> Shape:
     return [-(-(b - a) // s) for a, b, s in zip(starts, limits, strides, strict=True)]
-
-
-_PADDED: dict[str, Callable[..., Shape]] = {
-    "stablehlo.dynamic_pad": _padded,
-    "stablehlo.real_dynamic_slice": _sliced,
-}
 
 
 def _pad(op: Op, shapes: list[Shape]) -> Shape:
@@ -151,11 +219,15 @@ def _reduce_window(op: Op, shapes: list[Shape]) -> Shape:
 
 
 def _convolution(op: Op, shapes: list[Shape]) -> Shape:
+    return convolved_shape(op, shapes, *bindings.padding(op, len(shapes[0]) - 2))
+
+
+def convolved_shape(op: Op, shapes: list[Shape], low: Shape, high: Shape) -> Shape:
+    """The shape of a convolution with so much padding along each spatial dimension."""
     layouts = bindings.conv_dimensions(op)
     (batch, _, *spatial), (_, feature, *taps) = layouts["lhs_layout"], layouts["rhs_layout"]
     order = list(layouts["out_layout"])
     ones = (1,) * len(spatial)
-    low, high = bindings.padding(op, len(spatial))
     strides, base, dilation = (
         int_array(op, n) or ones for n in ("window_strides", "lhs_dilation", "rhs_dilation")
     )
@@ -182,6 +254,20 @@ def gathered(op: Op, indices: Shape, sizes: Shape) -> Shape:
     return [next(window) if d in dims["offset_dims"] else next(batch) for d in range(rank)]
 
 
+def _bitcast(op: Op, shapes: list[Shape]) -> Shape:
+    """A last dimension comes with narrower elements, and goes with wider ones."""
+    parts = bindings.tensor_parts(op.results[0].type)
+    rank = len(shapes[0]) if parts is None else len(parts[0])
+    narrower = [] if parts is None or rank <= len(shapes[0]) else [parts[0][-1]]
+    return [*shapes[0][: rank - len(narrower)], *narrower]
+
+
+def _fft(op: Op, shapes: list[Shape]) -> Shape:
+    """Its last dimensions have the sizes that it is made for, of which MLIR knows that of the last one."""
+    parts = bindings.tensor_parts(op.results[0].type)
+    return shapes[0] if parts is None else [*shapes[0][:-1], parts[0][-1]]
+
+
 def _first(op: Op, shapes: list[Shape]) -> Shape:
     return shapes[0]
 
@@ -204,5 +290,7 @@ _FORMULAS: dict[str, Formula] = {
     "stablehlo.select_and_scatter": _first,
     "stablehlo.dynamic_update_slice": _first,
     "stablehlo.cholesky": _first,
+    "stablehlo.bitcast_convert": _bitcast,
+    "stablehlo.fft": _fft,
     "stablehlo.triangular_solve": _second,
 }

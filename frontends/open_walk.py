@@ -9,10 +9,10 @@ of @main behind the others, which the caller computes for each call.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -20,27 +20,24 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ..dialects.dtypes import dtype_name, element_type, numpy_dtype, shape_in, tensor
-from ..dialects.graph import ConcatOp, ReshapeOp
+from ..dialects.graph import CaseOp, ConcatOp, ReshapeOp
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.interface import shape_of
+from ..dialects.module import set_bounded
 from ..dialects.open_sizes import OpenSize, any_open, is_open, size_of
-from ..dialects.sizes import Size, maximum, minimum
+from ..dialects.sizes import Size
 from ..machine import Machine
 from . import bindings
-from .attributes import Op, int_array, int_attribute, string
+from .attributes import Op, int_attribute, string
 from .bindings import Value
 from .errors import FrontendError
-from .open_shapes import open_shape
-from .refining import ASSERTION, SHAPE_OPERANDS
-from .rules import ON_COMPLEX, ON_QUANTIZED, RULES, STRUCTURAL
+from .open_numbers import ON_SIZES, Numbers, may_be_sizes, wrapped
+from .open_shapes import CUSTOM_CALL, SHAPE_OPERANDS_OF_CALLS, open_shape
+from .refining import SHAPE_OPERANDS, is_assertion
+from .rules import ON_COMPLEX, ON_QUANTIZED, REWRITES, RULES, STRUCTURAL
+from .rules.control import BRANCHES, chosen
 from .rules.dynamic import DYNAMIC_RULES
-from .walk import TERMINATORS, Walk
-
-Numbers = Any
-"""A numpy array of objects: ints, bools and `OpenSize`s."""
-
-_LIMIT = 64
-"""Elements of a tensor of sizes: more is data."""
+from .walk import TERMINATORS, Body, Walk, hint_of
 
 
 class NotOpen(FrontendError):
@@ -80,11 +77,13 @@ class OpenWalk(Walk):
     def __init__(self, module: Any, filename: str | None, machine: Machine | None) -> None:
         structural = {**STRUCTURAL, **DYNAMIC_RULES}
         self._module = module  # its ops are alive as long as it is
-        super().__init__(module, filename, RULES, structural, ON_COMPLEX, ON_QUANTIZED, machine)
+        super().__init__(module, filename, RULES, structural, ON_COMPLEX, ON_QUANTIZED, machine, REWRITES)
         self.numbers: dict[Value, Numbers] = {}
         """Sizes, and what is computed of them."""
         self._extras: dict[tuple[Size, str], SSAValue] = {}
         self._main: Block | None = None
+        self._inner: list[Value] = []
+        """The sizes that became values in the current region."""
 
     def entry(
         self,
@@ -106,15 +105,20 @@ class OpenWalk(Walk):
             self._values[argument] = value
             if i in decided:
                 self.numbers[argument] = np.array(list(decided[i]), object).reshape(shape_of(value))
-            value.name_hint = _hint_of(argument)
+            value.name_hint = hint_of(argument)
         self._active.append(symbol)
         results = self._inside(source)
+        extents = self.extents.behind(results)
         self._active.pop()
-        block.add_ops([*self._out, ReturnOp(*results)])
-        kind = ([a.type for a in block.args], [r.type for r in results])
+        block.add_ops([*self._out, ReturnOp(*results, *extents)])
+        kind = ([a.type for a in block.args], [r.type for r in (*results, *extents)])
         main = FuncOp("main", kind, Region(block))
+        self.extents.describe(main, results)
         main.location = here
-        return OpenModule(ModuleOp([main]), tuple(self._extras))
+        module = ModuleOp([main])
+        if self.extents:
+            set_bounded(module)
+        return OpenModule(module, tuple(self._extras))
 
     # -- structure -----------------------------------------------------------------------------------------
 
@@ -138,7 +142,7 @@ class OpenWalk(Walk):
                 return list(op.operands)
             if name == "func.call":
                 self._enter(op)
-            elif name == "stablehlo.custom_call" and string(op, "call_target_name") == ASSERTION:
+            elif is_assertion(op):
                 self._assert(op)
             elif not self._compute(name, op):
                 self._take(name, op)
@@ -147,13 +151,17 @@ class OpenWalk(Walk):
     def _assert(self, op: Op) -> None:
         """What must hold of sizes holds for the example, and is assumed. Raises NotOpen where it does not."""
         held = self.numbers.get(op.operands[0])
-        if held is None or held.item() is not True:
+        if held is None or not held.item():
             raise NotOpen(f"{self.named()} does not hold for all sizes")
 
     def _take(self, name: str, op: Op) -> None:
         """Converts an op to graph ops; operands that are its shape stay sizes."""
-        operands = list(op.operands)
-        del operands[SHAPE_OPERANDS.get(name, slice(0))]
+        operands, which = list(op.operands), SHAPE_OPERANDS
+        if name == CUSTOM_CALL:
+            name_of_shapes, which = string(op, "call_target_name"), SHAPE_OPERANDS_OF_CALLS
+        else:
+            name_of_shapes = name
+        del operands[which.get(name_of_shapes, slice(0))]
         made = self._convert(name, op, [self.value(v) for v in operands])
         for old, new in zip(op.results, made, strict=True):
             self._values[old] = new
@@ -188,8 +196,32 @@ class OpenWalk(Walk):
                 self.numbers.pop(result, None)
                 self._values.pop(result, None)
 
+    @contextmanager
+    def inside(self, body: Body) -> Iterator[None]:
+        outer, self._inner = self._inner, []
+        with super().inside(body):
+            yield
+        for source in self._inner:  # what sizes became in there is not known outside
+            self._values.pop(source, None)
+        self._inner = outer
+
+    def _branch(self, name: str, op: Op, args: list[SSAValue]) -> Sequence[SSAValue]:
+        """Converts a choice of one of several regions: of the one that a size chooses, or of all of them."""
+        which = self.numbers.get(op.operands[0])
+        if which is not None:
+            number = which.item()
+            last = len(op.regions) - 1
+            at = (0 if number else 1) if name == "stablehlo.if" else number if 0 <= number < last else last
+            return self._inside(op.regions[at].blocks[0])
+        regions = [self.region(r, []) for r in op.regions]
+        types = [v.type for v in _yielded(regions[0])]
+        if any([v.type for v in _yielded(r)] != types for r in regions[1:]):
+            raise NotOpen(f"{self.named()} has branches that give results of different shapes")
+        index, regions = chosen(self, name, args[0], regions)
+        return self.emit_control(CaseOp, [index], types, regions).results
+
     def _convert(self, name: str, op: Op, args: list[SSAValue]) -> Sequence[SSAValue]:
-        made = super()._convert(name, op, args)
+        made = self._branch(name, op, args) if name in BRANCHES else super()._convert(name, op, args)
         for value, result in zip(made, op.results, strict=True):
             parts = bindings.tensor_parts(result.type)
             if parts is not None and len(parts[0]) != len(shape_of(value)):
@@ -237,13 +269,15 @@ class OpenWalk(Walk):
         """What stands for a value at the graph level; a size becomes a constant or an input."""
         if source not in self._values:
             self._values[source] = self._as_data(self.numbers[source], source.type)
+            self._inner.append(source)
         return self._values[source]
 
     def _as_data(self, numbers: Numbers, kind: Any) -> SSAValue:
         parts = bindings.tensor_parts(kind)
         assert parts is not None
         if not any_open(list(numbers.reshape(-1))):
-            return self.constant(Literal.of(np.array(numbers.tolist(), numpy_dtype(parts[1]))))
+            data = np.array(numbers.reshape(-1).tolist(), numpy_dtype(parts[1]))
+            return self.constant(Literal.of(data.reshape(numbers.shape)))
         if numbers.shape:
             return self._stacked(numbers, kind)
         return self._scalar(numbers.item(), tensor([], self._element(kind)))
@@ -269,6 +303,11 @@ class OpenWalk(Walk):
             self._extras[key] = self._main.insert_arg(kind, len(self._main.args))
         return self._extras[key]
 
+    def scalar(self, value: float | bool, element: Attribute) -> SSAValue:
+        if is_open(value):
+            return self._scalar(cast("int", value), tensor([], element))
+        return super().scalar(value, element)
+
     def number(self, value: SSAValue) -> float | int | bool | None:
         found = next((size for (size, _), extra in self._extras.items() if extra is value), None)
         return super().number(value) if found is None else OpenSize.of(found)
@@ -276,23 +315,29 @@ class OpenWalk(Walk):
     def _compute(self, name: str, op: Op) -> bool:
         """Computes what an op does to sizes; False where it does something else."""
         if name == "stablehlo.get_dimension_size":
-            operand = op.operands[0]
+            operand, dim = op.operands[0], int_attribute(op, "dimension")
+            if operand in self._values and dim in self.extents.of(self._values[operand]):
+                return False
             shape = (
                 shape_of(self._values[operand]) if operand in self._values else self.numbers[operand].shape
             )
-            self.numbers[op.results[0]] = np.array(shape[int_attribute(op, "dimension")], object)
+            self.numbers[op.results[0]] = np.array(shape[dim], object)
             return True
-        if len(op.results) != 1 or not _may_be_sizes(op.results[0].type):
+        if len(op.results) != 1 or not may_be_sizes(op.results[0].type):
             return False
         if name == "stablehlo.constant":
             return self._constant_sizes(op)
-        compute = _ON_SIZES.get(name)
+        compute = ON_SIZES.get(name)
         if compute is None or not op.operands or not all(v in self.numbers for v in op.operands):
             return False
-        made = compute(op, *(self.numbers[v] for v in op.operands))
-        if made is None:
+        try:
+            made = compute(op, *(self.numbers[v] for v in op.operands))
+        except ZeroDivisionError:  # data: a machine's division gives something
             return False
-        self.numbers[op.results[0]] = np.asarray(made, object)
+        kept = None if made is None else wrapped(np.asarray(made, object), op.results[0].type)
+        if kept is None:
+            return False
+        self.numbers[op.results[0]] = kept
         return True
 
     def _constant_sizes(self, op: Op) -> bool:
@@ -304,122 +349,7 @@ class OpenWalk(Walk):
         return True
 
 
-def _hint_of(argument: Value) -> str | None:
-    name = bindings.given_name(argument) or ""
-    hint = "".join(c if c.isalnum() else "_" for c in name).strip("_")
-    return hint if SSAValue.is_valid_name(hint) else None
-
-
-def _may_be_sizes(kind: Any) -> bool:
-    """Whether a type is one of sizes, or of what is asked about them: a few integers or bools."""
-    parts = bindings.tensor_parts(kind)
-    if parts is None or bindings.DYNAMIC in parts[0] or parts[1].lstrip("u") not in _INTEGERS:
-        return False
-    return int(np.prod(parts[0], dtype=np.int64)) <= _LIMIT
-
-
-_INTEGERS = ("i1", "i8", "i16", "i32", "i64")
-
-
-def _each(function: Callable[..., Any]) -> Callable[..., Numbers]:
-    """An op that does to each element what `function` does to a number."""
-    made = np.frompyfunc(function, function.__code__.co_argcount, 1)
-    return lambda op, *numbers: made(*numbers)
-
-
-def _divided(a: int, b: int) -> int:
-    """The quotient, rounded towards 0."""
-    return a // b if (a >= 0) == (b >= 0) else -(-a // b)
-
-
-def _remainder(a: int, b: int) -> int:
-    """The remainder of `_divided`: of the sign of `a`."""
-    return a - _divided(a, b) * b
-
-
-def _extreme(choose: Callable[..., Size], plain: Callable[..., int]) -> Callable[[int, int], int]:
-    def extreme(a: int, b: int) -> int:
-        return OpenSize.of(choose(size_of(a), size_of(b))) if is_open(a) or is_open(b) else plain(a, b)
-
-    return extreme
-
-
-def _sign(a: int) -> int:
-    return 0 if a == 0 else 1 if a > 0 else -1
-
-
-_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
-    "EQ": operator.eq,
-    "NE": operator.ne,
-    "LT": operator.lt,
-    "LE": operator.le,
-    "GT": operator.gt,
-    "GE": operator.ge,
-}
-
-
-def _compared(op: Op, a: Numbers, b: Numbers) -> Numbers:
-    compare = _COMPARE[bindings.direction(op)]
-    return np.frompyfunc(lambda x, y: bool(compare(x, y)), 2, 1)(a, b)
-
-
-def _selected(op: Op, which: Numbers, a: Numbers, b: Numbers) -> Numbers:
-    return np.frompyfunc(lambda p, x, y: x if p else y, 3, 1)(which, a, b)
-
-
-def _converted(op: Op, numbers: Numbers) -> Numbers | None:
-    parts = bindings.tensor_parts(op.results[0].type)
-    if parts is None or parts[1].lstrip("u") not in _INTEGERS:
-        return None
-    if parts[1] == "i1":
-        return np.frompyfunc(bool, 1, 1)(numbers)
-    return np.frompyfunc(lambda n: int(n) if isinstance(n, bool) else n, 1, 1)(numbers)
-
-
-def _reshaped(op: Op, numbers: Numbers) -> Numbers | None:
-    parts = bindings.tensor_parts(op.results[0].type)
-    return None if parts is None else numbers.reshape(parts[0])
-
-
-def _joined(op: Op, *numbers: Numbers) -> Numbers:
-    return np.concatenate(numbers, axis=int_attribute(op, "dimension"))
-
-
-def _sliced(op: Op, numbers: Numbers) -> Numbers:
-    bounds = (int_array(op, name) for name in ("start_indices", "limit_indices", "strides"))
-    return numbers[tuple(slice(*b) for b in zip(*bounds, strict=True))]
-
-
-def _spread(op: Op, numbers: Numbers) -> Numbers | None:
-    parts, dims = bindings.tensor_parts(op.results[0].type), int_array(op, "broadcast_dimensions")
-    if parts is None:
-        return None
-    shape = [1] * len(parts[0])
-    for d, n in zip(dims, numbers.shape, strict=True):
-        shape[d] = n
-    return np.broadcast_to(numbers.reshape(shape), parts[0])
-
-
-_ON_SIZES: dict[str, Callable[..., Numbers | None]] = {
-    "stablehlo.add": _each(lambda a, b: a or b if isinstance(a, bool) else a + b),
-    "stablehlo.subtract": _each(lambda a, b: a - b),
-    "stablehlo.multiply": _each(lambda a, b: a and b if isinstance(a, bool) else a * b),
-    "stablehlo.divide": _each(_divided),
-    "stablehlo.remainder": _each(_remainder),
-    "stablehlo.maximum": _each(_extreme(maximum, max)),
-    "stablehlo.minimum": _each(_extreme(minimum, min)),
-    "stablehlo.negate": _each(lambda a: -a),
-    "stablehlo.abs": _each(lambda a: a if a >= 0 else -a),
-    "stablehlo.sign": _each(_sign),
-    "stablehlo.and": _each(lambda a, b: a and b if isinstance(a, bool) else int(a) & int(b)),
-    "stablehlo.or": _each(lambda a, b: a or b if isinstance(a, bool) else int(a) | int(b)),
-    "stablehlo.not": _each(lambda a: not a if isinstance(a, bool) else ~int(a)),
-    "stablehlo.compare": _compared,
-    "stablehlo.select": _selected,
-    "stablehlo.convert": _converted,
-    "stablehlo.reshape": _reshaped,
-    "stablehlo.concatenate": _joined,
-    "stablehlo.slice": _sliced,
-    "stablehlo.broadcast_in_dim": _spread,
-}
-"""What ops do to sizes."""
+def _yielded(region: Region) -> Sequence[SSAValue]:
+    last = region.block.last_op
+    assert last is not None
+    return last.operands

@@ -21,6 +21,7 @@ from . import bindings
 from .attributes import Op, int_array, string
 from .bindings import Value
 from .errors import FrontendError
+from .open_numbers import may_be_sizes
 
 SHAPE_OPERANDS: dict[str, slice] = {
     "stablehlo.dynamic_broadcast_in_dim": slice(1, 2),
@@ -35,9 +36,6 @@ SHAPE_OPERANDS: dict[str, slice] = {
 
 ASSERTION = "shape_assertion"
 """The custom call by which JAX says what must hold of sizes."""
-
-_SIZES_LIMIT = 64
-"""Elements of an argument whose values may be sizes."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +69,9 @@ def _input(argument: Value, decides: bool) -> OpenInput:
         raise FrontendError(f"@main takes {kind}; it must take tensors whose ranks are known")
     open_ = [kind.is_dynamic_dim(d) for d in range(kind.rank)]
     shape = tuple(None if o else kind.get_dim_size(d) for d, o in enumerate(open_))
-    said = re.findall(r"-?\d+|\?", str(kind.encoding)) if kind.encoding is not None else []
-    limits = [int(n) if n.isdigit() else None for n in said]
     parts = bindings.tensor_parts(kind)
     assert parts is not None
-    element = parts[1]
-    return OpenInput(
-        shape, tuple(limits) if len(limits) == kind.rank else (None,) * kind.rank, element, decides
-    )
+    return OpenInput(shape, bindings.bounds(kind), parts[1], decides)
 
 
 # -- which arguments are sizes -----------------------------------------------------------------------------
@@ -130,10 +123,11 @@ def _sizes_read(op: Op) -> list[Value]:
         return list(op.operands)[SHAPE_OPERANDS[name]]
     if name == "stablehlo.custom_call" and "indices_of_shape_operands" in op.attributes:
         return [op.operands[i] for i in int_array(op, "indices_of_shape_operands")]
-    return list(op.operands) if _is_assertion(op) else []
+    return list(op.operands) if is_assertion(op) else []
 
 
-def _is_assertion(op: Op) -> bool:
+def is_assertion(op: Op) -> bool:
+    """Whether an op is the custom call by which JAX says what must hold of sizes."""
     return op.operation.name == "stablehlo.custom_call" and string(op, "call_target_name") == ASSERTION
 
 
@@ -152,13 +146,7 @@ def _returned(block: ir.Block) -> list[Value]:
 
 def _may_be_size(kind: Any) -> bool:
     """Whether an argument may hold sizes: a few integers."""
-    return (
-        isinstance(kind, ir.RankedTensorType)
-        and isinstance(kind.element_type, ir.IntegerType)
-        and kind.element_type.width > 1
-        and kind.has_static_shape
-        and int(np.prod(kind.shape, dtype=np.int64)) <= _SIZES_LIMIT
-    )
+    return may_be_sizes(kind) and kind.element_type.width > 1
 
 
 # -- the program for given sizes ---------------------------------------------------------------------------
@@ -175,6 +163,7 @@ def refine(
     with module.context, ir.Location.unknown(module.context):
         copy = ir.Module.parse(bindings.bytecode(module))
         _drop_bounds(copy)
+        bindings.refine_marks(copy)
         block = bindings.functions(copy)["main"].regions[0].blocks[0]
         for i, value in values.items():
             with ir.InsertionPoint.at_block_begin(block):
@@ -228,6 +217,16 @@ def _refined(module: ir.Module) -> ir.Module:
     return ir.Module.parse(made)
 
 
+def followed(module: ir.Module) -> ir.Module | None:
+    """The module with all shapes that follow from those of its arguments, also through what JAX has in place of ops
+    that StableHLO lacks, such as windows over open dimensions; None where that is impossible."""
+    with module.context, ir.Location.unknown(module.context):
+        try:
+            return _refined(module)
+        except (ir.MLIRError, RuntimeError):  # the bindings raise both
+            return None
+
+
 def _violated(module: ir.Module) -> str | None:
     """Which assertion of @main does not hold, where the shapes behind them do not fit together. The module loses all
     else."""
@@ -235,7 +234,7 @@ def _violated(module: ir.Module) -> str | None:
     block = main.regions[0].blocks[0]
     *ops, end = block.operations
     wanted: set[Any] = set()
-    work = [op.operation for op in ops if _is_assertion(op)]
+    work = [op.operation for op in ops if is_assertion(op)]
     while work:
         op = work.pop()
         if op not in wanted:
@@ -297,11 +296,20 @@ def _assertion(message: str) -> str | None:
 
 
 def _still_open(module: ir.Module) -> str | None:
-    """Which op's shape is still not known."""
+    """Which op's shape is still not known, nor bounded."""
     for op in bindings.nested(module.operation):
         for result in op.results:
             kind = result.type
-            if isinstance(kind, ir.ShapedType) and not kind.has_static_shape:
+            if isinstance(kind, ir.ShapedType) and not kind.has_static_shape and not _is_bounded(kind):
                 name = op.operation.name
                 return f"the shape of {name} ({kind}) depends on values that are known only at run time"
     return None
+
+
+def _is_bounded(kind: ir.Type) -> bool:
+    """Whether each open dimension of a type has a bound."""
+    parts = bindings.tensor_parts(kind)
+    if parts is None:
+        return False
+    pairs = zip(parts[0], bindings.bounds(kind), strict=True)
+    return all(n != bindings.DYNAMIC or limit is not None for n, limit in pairs)

@@ -84,17 +84,25 @@ def convert_module(module: Any, machine: Machine | None = None) -> ModuleOp:
 
 def _convert(module: Any, filename: str | None, machine: Machine | None) -> ModuleOp:
     from .bindings import fold_shapes
-    from .rules import ON_COMPLEX, ON_QUANTIZED, RULES, STRUCTURAL
+    from .refining import followed
+    from .rules import ON_COMPLEX, ON_QUANTIZED, REWRITES, RULES, STRUCTURAL
     from .walk import DynamicShape, Walk
 
-    def converted(module: Any) -> ModuleOp:
-        return Walk(module, filename, RULES, STRUCTURAL, ON_COMPLEX, ON_QUANTIZED, machine).main()
+    def converted(module: Any, bounded: bool = False) -> ModuleOp:
+        tables = (RULES, STRUCTURAL, ON_COMPLEX, ON_QUANTIZED)
+        return Walk(module, filename, *tables, machine, REWRITES, bounded).main()
 
     try:
         return converted(module)
     except DynamicShape:
         # Exported programs have shapes that only look dynamic: they follow from those of the inputs.
+        # Others have bounds, and data says how much of these there is.
         static = fold_shapes(module)
-        if static is None:
-            raise
-        return converted(static)
+        static = module if static is None else static
+        try:
+            return converted(static, bounded=True)
+        except DynamicShape:
+            further = followed(static)
+            if further is None:
+                raise
+            return converted(further, bounded=True)

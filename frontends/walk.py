@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,6 +30,7 @@ from ..dialects.graph import (
     ConstantOp,
     DataAttr,
     DequantizeOp,
+    GraphOp,
     HostOp,
     QuantizeOp,
     YieldOp,
@@ -35,6 +38,7 @@ from ..dialects.graph import (
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.donation import donate
 from ..dialects.graph.interface import element_of, shape_of
+from ..dialects.module import set_bounded
 from ..dialects.open_sizes import is_open
 from ..dialects.quantized import quantized
 from ..machine import Machine
@@ -42,6 +46,7 @@ from . import bindings
 from .bindings import Op, Value
 from .calls import CallPlan
 from .errors import FrontendError
+from .extents import Extents, Rewrite
 from .known import native_types, scalar_value
 from .uniform import PREFIX, uniform_type
 
@@ -73,13 +78,23 @@ class DynamicShape(FrontendError):
     """A type has a dimension that is not known at compile time."""
 
 
+@dataclass
+class Body:
+    """A block that is converted. ops: what goes into it; shared: what of this other ops may use again."""
+
+    block: Block
+    ops: list[Operation] = field(default_factory=list)
+    shared: dict[Any, SSAValue] = field(default_factory=dict)
+
+
 class Walk:
     """One conversion: which values stand for which, where new ops go, and what is cached on the way.
 
     rules: by op name, for ops whose operands and results all have element types of the device; structural:
     likewise, for any element types; on_complex: for those where some are complex numbers and the others of the device;
     on_quantized: for those where some are quantized, and which work on quantized numbers. machine: the device; None
-    for any.
+    for any. rewrites: of graph ops on bounded dimensions. bounded: whether dimensions that MLIR leaves open may be
+    bounded instead.
     """
 
     def __init__(
@@ -91,6 +106,8 @@ class Walk:
         on_complex: Mapping[str, Rule],
         on_quantized: Mapping[str, Rule],
         machine: Machine | None = None,
+        rewrites: Mapping[type[GraphOp], Rewrite] | None = None,
+        bounded: bool = False,
     ):
         self.filename = filename
         self._native = native_types(machine)
@@ -102,7 +119,7 @@ class Walk:
         self.symbols = bindings.functions(module)
         self._values: dict[Value, SSAValue] = {}
         self._out: list[Operation] = []
-        self._shared: dict[Any, SSAValue] = {}
+        self.shared: dict[Any, SSAValue] = {}
         """Constants and broadcasts of them that the current block has already: layers ask for the same ones."""
         self._here: LocationAttr = _UNKNOWN
         self._doing = "func.func"
@@ -115,6 +132,8 @@ class Walk:
         self._locations: dict[Any, LocationAttr | None] = {}
         self._data: dict[Any, DataAttr] = {}
         self._expansions: dict[str, Any] = {}
+        self.extents = Extents(self, rewrites)
+        self._bounded = bounded
         self._calls = CallPlan(self.symbols)
         self._functions: dict[str, FuncOp] = {}
         self._active: list[str] = []
@@ -133,22 +152,27 @@ class Walk:
         if not len(function.regions[0].blocks):
             raise FrontendError(f"{self.named()} declares @main, but does not define it")
         main = self._function("main", here)
-        return ModuleOp([main, *self._functions.values()])
+        module = ModuleOp([main, *self._functions.values()])
+        if self.extents:
+            set_bounded(module)
+        return module
 
     def _function(self, symbol: str, here: LocationAttr) -> FuncOp:
         source = self.symbols[symbol].regions[0].blocks[0]
         block = Block(arg_types=[self.type(a.type) for a in source.arguments])
         for value, arg in zip(source.arguments, block.args, strict=True):
-            arg.name_hint = _hint(bindings.given_name(value))
-        saved, self._out, self._shared = (self._out, self._shared), [], {}
+            arg.name_hint = hint_of(value)
+        saved, self._out, self.shared = (self._out, self.shared), [], {}
         self._active.append(symbol)
         results = self.inline(source, block.args)
+        extents = self.extents.behind(results)
         self._active.pop()
-        block.add_ops([*self._out, ReturnOp(*results)])
-        self._out, self._shared = saved
+        block.add_ops([*self._out, ReturnOp(*results, *extents)])
+        self._out, self.shared = saved
         visibility = None if symbol == "main" else "private"
-        kind = ([a.type for a in block.args], [r.type for r in results])
+        kind = ([a.type for a in block.args], [r.type for r in (*results, *extents)])
         made = FuncOp(symbol, kind, Region(block), visibility)
+        self.extents.describe(made, results)
         if symbol == "main":
             donate(made, bindings.donated_arguments(self.symbols[symbol]))
         made.location = here
@@ -176,12 +200,18 @@ class Walk:
 
     def region(self, region: Any, arg_types: Sequence[Attribute]) -> Region:
         """Convert a single-block region; its terminator becomes graph.yield."""
-        block, saved = Block(arg_types=arg_types), (self._out, self._shared)
-        self._out, self._shared = [], {}
-        self.emit(YieldOp, self.inline(region.blocks[0], block.args), [])
-        block.add_ops(self._out)
-        self._out, self._shared = saved
-        return Region(block)
+        body = Body(Block(arg_types=arg_types))
+        with self.inside(body):
+            self.emit(YieldOp, self.inline(region.blocks[0], body.block.args), [])
+        body.block.add_ops(body.ops)
+        return Region(body.block)
+
+    @contextmanager
+    def inside(self, body: Body) -> Iterator[None]:
+        """Appends to a block in the meantime."""
+        saved, (self._out, self.shared) = (self._out, self.shared), (body.ops, body.shared)
+        yield
+        self._out, self.shared = saved
 
     def call(self, symbol: str, args: Sequence[SSAValue]) -> list[SSAValue]:
         """Inline the function called `symbol`, or call it where that is better. Raises FrontendError for one that calls
@@ -320,7 +350,13 @@ class Walk:
         return any(self.type(v.type).element_type == COMPLEX for v in op.operands)
 
     def host(self, op: Op, types: Sequence[Attribute]) -> Sequence[SSAValue]:
-        """Append a host call that runs `op` alone."""
+        """Append a host call that runs `op` alone. Raises FrontendError where its types are bounded."""
+        for value in (*op.operands, *op.results) if self._bounded else ():
+            parts = bindings.tensor_parts(value.type)
+            if parts is not None and bindings.DYNAMIC in parts[0]:
+                raise FrontendError(
+                    f"{self.named()} runs on the host, which takes whole tensors, and has the bounded {value.type}"
+                )
         values, module = bindings.isolate(op, self.symbols)
         args = [self._values[v] for v in values]
         return self.host_call(op.operation.name, bindings.text_of(module), args, types)
@@ -343,6 +379,8 @@ class Walk:
         """Append a `cls`; its results."""
         made = {k: self._property(v) for k, v in properties.items()}
         op = cls.create(operands=args, result_types=types, properties=made, location=self._here)
+        if self.extents and any(map(self.extents.of, args)):
+            self.extents.carry(op)
         self._out.append(op)
         return op.results
 
@@ -369,23 +407,23 @@ class Walk:
         key = bindings.value_key(op)
         if key is None:
             return None
-        made = self._shared.get(key)
+        made = self.shared.get(key)
         if made is None:
             data = self._data.get(key)
             if data is None:
                 dtype = numpy_dtype(result.element_type)
                 data = self._data[key] = DataAttr(bindings.literal(key, shape_in(result), dtype))
-            made = self._shared[key] = self._constant(data, result)
+            made = self.shared[key] = self._constant(data, result)
         return made
 
     def broadcast(self, x: SSAValue, result: TensorType, dims: Sequence[int]) -> SSAValue:
         """`x` as a tensor of type `result`; `dims` are where its dimensions are in there."""
         key = (x, result, dims) if isinstance(x.owner, ConstantOp) else None
-        made = None if key is None else self._shared.get(key)
+        made = None if key is None else self.shared.get(key)
         if made is None:
             made = self.emit(BroadcastOp, [x], [result], dims=dims)[0]
             if key is not None:
-                self._shared[key] = made
+                self.shared[key] = made
         return made
 
     def _constant(self, data: DataAttr, result: TensorType) -> SSAValue:
@@ -428,6 +466,12 @@ class Walk:
         if parts is None:
             raise FrontendError(f"{self.named()} uses type {source}, which is not a tensor")
         shape, element = parts
+        if bindings.DYNAMIC in shape and self._bounded:
+            limits = bindings.bounds(source)
+            shape = tuple(
+                n if limit is None or n != bindings.DYNAMIC else limit
+                for n, limit in zip(shape, limits, strict=True)
+            )
         if bindings.DYNAMIC in shape:
             raise DynamicShape(f"{self.named()} has the dynamic shape {source}; shapes must be static")
         try:
@@ -471,7 +515,7 @@ def _kept(element: Attribute) -> Attribute:
     return element.storage if isinstance(element, StoredAs) else element
 
 
-def _hint(name: str | None) -> str | None:
-    """`params['w']` as an SSA name."""
-    hint = re.sub(r"\W+", "_", name or "", flags=re.ASCII).strip("_")
+def hint_of(argument: Value) -> str | None:
+    """The name that JAX has given an argument, such as `params['w']`, as an SSA name."""
+    hint = re.sub(r"\W+", "_", bindings.given_name(argument) or "", flags=re.ASCII).strip("_")
     return hint if SSAValue.is_valid_name(hint) else None

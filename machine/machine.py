@@ -118,6 +118,10 @@ class Machine:
         """Whether the cube multiplies a matrix of one element type by one of another."""
         return left in self.cube and (left == right or right in self.cube[left].others)
 
+    def begins_as_bias(self, dtype: str) -> bool:
+        """Whether the sums of products of `dtype` may begin as a number for each column, from the bias table."""
+        return self.accumulator(dtype) in self.cube_biases and (dtype not in self.cube or self.cube[dtype].biased)
+
     def holds(self, space: str, dtype: str) -> bool:
         """Whether an engine that works on a memory space of a core takes elements of a type there."""
         moved = self.vector.runs("copy", dtype)

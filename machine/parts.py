@@ -68,12 +68,13 @@ class Move:
 @dataclass(frozen=True)
 class CubeRate:
     """The block of a matrix product that one cube finishes in one cycle; others: element types that the second matrix
-    may have beside the first one's own."""
+    may have beside the first one's own; biased: whether its sums may begin as a bias. Of pairs, k counts numbers."""
 
     m: int
     k: int
     n: int
     others: tuple[str, ...] = ()
+    biased: bool = True
 
     @property
     def macs(self) -> int:

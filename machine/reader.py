@@ -338,7 +338,8 @@ def _cube(table: _Table) -> tuple[dict[str, CubeRate], dict[str, int]]:
     for dtype in list(table.table):
         entry = table.child(dtype)
         others = entry.texts("with") if "with" in entry.table else ()
-        rates[dtype] = CubeRate(entry.integer("m"), entry.integer("k"), entry.integer("n"), others)
+        biased = entry.flag("biased") if "biased" in entry.table else True
+        rates[dtype] = CubeRate(entry.integer("m"), entry.integer("k"), entry.integer("n"), others, biased)
         k0[dtype] = entry.integer("k0")
         entry.close()
     for dtype, rate in rates.items():

@@ -21,7 +21,7 @@ from ..dialects.base import INDEX, integer_attr, ints, to_ints
 from ..dialects.dtypes import shape_in, tensor
 from ..dialects.graph import FusionOp
 from ..dialects.open_sizes import any_open, decode, is_open, value_at
-from ..dialects.open_text import OpenSizeAttr, OpenSizesAttr
+from ..dialects.open_text import OpenIntegerAttr
 from ..dialects.sizes import Sizes
 
 OpT = TypeVar("OpT", bound=Operation)
@@ -89,10 +89,8 @@ class Instance:
 
     def _new(self, attr: Attribute) -> Attribute:
         match attr:
-            case OpenSizeAttr():
-                return integer_attr(value_at(attr.data, self.sizes))
-            case OpenSizesAttr():
-                return ints([value_at(n, self.sizes) for n in attr.data])
+            case OpenIntegerAttr():
+                return integer_attr(value_at(decode(attr.value.data), self.sizes))
             case IntAttr():
                 number = decode(attr.data)
                 return IntAttr(value_at(number, self.sizes)) if is_open(number) else attr

@@ -67,11 +67,7 @@ class Template:
             s.lower <= sizes[s.name] and (s.upper is None or sizes[s.name] <= s.upper)
             for s in self.symbols.values()
         )
-        return within and all(_holds(c, sizes) for c in self.constraints)
-
-    def holds_within(self, sizes: Sizes) -> bool:
-        """`holds`, where sizes that are equal to others follow from these."""
-        return all(_holds(c, sizes) for c in self.constraints if set(c.symbols) <= set(self.symbols.values()))
+        return within and all(c.met_by(sizes) for c in self.constraints)
 
     def instance(self, sizes: Sizes) -> ModuleOp:
         """The npu level at sizes that the template is right for. Raises PassError, as the passes of instances do."""
@@ -80,13 +76,6 @@ class Template:
             for stage in self.stages:
                 run_stage(stage, module)
         return module
-
-
-def _holds(constraint: Constraint, sizes: Sizes) -> bool:
-    try:
-        return constraint.holds(sizes)
-    except SizeError:
-        return False
 
 
 def lower_template(
@@ -151,7 +140,7 @@ def _refuse(findings: Sequence[Finding], where: str) -> None:
 
 def _corners(template: Template, names: Sequence[str]) -> list[Sizes]:
     """The example, and the ends of the range in all combinations, where the template is right for them. Sizes that are
-    no symbols of it follow from the example."""
+    no symbols of it are equal to some that are."""
     ends = {s.name: (s.lower, template.example[s.name]) for s in template.symbols.values()}
     chosen = product(*(dict.fromkeys(both) for both in ends.values()))
     found = [
@@ -159,4 +148,5 @@ def _corners(template: Template, names: Sequence[str]) -> list[Sizes]:
         *({**template.example, **dict(zip(ends, each, strict=True))} for each in chosen),
     ]
     unique = {tuple(sizes[n] for n in names): sizes for sizes in found}
-    return [sizes for sizes in unique.values() if template.holds_within(sizes)]
+    own = [c for c in template.constraints if set(c.symbols) <= set(template.symbols.values())]
+    return [sizes for sizes in unique.values() if all(c.met_by(sizes) for c in own)]

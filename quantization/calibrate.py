@@ -196,7 +196,8 @@ def static_scale(
         one_sided = float(state.low) >= -ONE_SIDED * float(state.high)
         affine = one_sided and isinstance(product.op, ContractOp)
     try:
-        least, most = observers.limits(state, method, bits=8, symmetric=not affine)
+        bits = int(high - low).bit_length()
+        least, most = observers.limits(state, method, bits, symmetric=not affine)
         scale, zero = observers.scale_and_zero(least, most, (low, high), not affine, FIXPIPE_MANTISSA)
     except ValueError as error:
         raise CompileError(f"calibrating {product.name}: {error}") from None

@@ -17,7 +17,7 @@ from ..dialects.dtypes import element_type, is_float, limits, numpy_dtype
 from ..dialects.graph import ContractOp, ConvOp
 from ..dialects.graph.interface import element_of
 from ..passes.graph.products_named import NamedProduct, feature_dims, row_dims, summed_dims
-from ..passes.graph.recipes import WIDE_LIMIT, ProductChoice, Recipe, largest_stored
+from ..passes.graph.recipes import ProductChoice, Recipe, largest_stored
 from ..passes.graph.stored_weights import LEAST, is_sparse, weight_blocks, weights_in_block
 
 F32 = np.dtype(np.float32)
@@ -109,7 +109,7 @@ def quantized_input(product: NamedProduct, choice: ProductChoice, x: Array) -> A
         assert choice.scale is not None
         low, high = limits(recipe.inputs)
         return rounded(x, jnp.float32(choice.scale), choice.zero, low, high, recipe.inputs)
-    high = {"i8": 127, "i16": WIDE_LIMIT}[recipe.inputs]
+    high = recipe.largest_input
     dims = tuple(d for d in range(x.ndim) if d not in row_dims(product))
     top = jnp.max(jnp.abs(x), axis=dims, keepdims=True, initial=0)
     scale = jnp.maximum(top, LEAST) * np.float32(1 / high)

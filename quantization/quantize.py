@@ -19,6 +19,7 @@ from ..dialects.graph import GraphOp
 from ..dialects.graph.interface import element_of, shape_of
 from ..dialects.sparsity import INDEXED, KEPT_OF
 from ..machine import DEFAULT_TARGET, Machine
+from ..passes.graph.pair_products import is_paired
 from ..passes.graph.recipes import QuantConfig, Recipe
 from ..passes.graph.stored_weights import is_sparse, weight_blocks
 from ..support.progress import Say
@@ -122,10 +123,10 @@ def quantize(
         *args: Arguments; weights with their values, the others too where there is no `data`.
         data: Batches: for each the arguments that are no weights, as a tuple, or the only one of them. Shapes as in
             `args`.
-        config: A mode for all products (`w8a8`, `w8a8-dynamic`, `w8a16`, `w4a16`, `w4a16-g32`, `w4a8`, `f8`, `f16`,
-            `bf16`, `origin`; `w8a8-sparse`, `w8a8-dynamic-sparse`, `w8a16-sparse`), a `tw.QuantConfig`, or the path of
-            its file. Scales that it has are kept. A pin that fits no product is one of kernels, by the
-            names that the report of the program has that is not quantized.
+        config: A mode for all products (`w8a8`, `w8a8-dynamic`, `w8a16`, `w4a16`, `w4a16-g32`, `w4a4`, `w4a8`, `f8`,
+            `f16`, `bf16`, `origin`; `w8a8-sparse`, `w8a8-dynamic-sparse`, `w8a16-sparse`), a `tw.QuantConfig`, or the
+            path of its file. Scales that it has are kept. A pin that fits no product is one of kernels, by the names
+            that the report of the program has that is not quantized.
         labels: What is right for each batch, for metrics that need it.
         metric: `sqnr`, `cosine`, `accuracy`, `perplexity`, or a function of a batch's result and its labels of which
             more is better.
@@ -243,7 +244,7 @@ def weight_bytes(product: Any, recipe: Recipe) -> int:
     scales = size([shape[d] // n for d, n in blocks.items()])
     if is_sparse(product, recipe):
         return count // KEPT_OF + count // INDEXED + 4 * scales
-    half = recipe.weights == "i4" and recipe.inputs is None
+    half = recipe.weights == "i4" and (recipe.inputs is None or is_paired(product, recipe))
     return (count + 1) // 2 + 4 * scales if half else count + 4 * scales
 
 

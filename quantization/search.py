@@ -240,4 +240,4 @@ def _bits(choice: ProductChoice) -> int:
     recipe = choice.recipe
     if recipe.inputs is None:
         return {"f16": 16, "bf16": 16}.get(recipe.compute or "", 32)
-    return 16 if recipe.inputs == "i16" else 8
+    return {"i16": 16, "i4": 4}.get(recipe.inputs, 8)

@@ -178,6 +178,11 @@ def listed(kind: str) -> Iterator[tuple[Found, Any]]:
                 _warn(f"{error}; its {kind} are left out")
 
 
+def modules() -> tuple[str, ...]:
+    """The modules that have the plugins of installed packages; none is imported."""
+    return tuple(sorted(place.partition(":")[0] for _, place, _ in _entry_points()))
+
+
 def _entry_points() -> Iterator[tuple[str, str, str]]:
     """(name, place, package) of each entry point of our group. The standard library's own search parses the entry
     points of every package, which takes several times as long."""

@@ -100,7 +100,7 @@ def test_few_modules_use_the_bindings_of_jaxlib() -> None:
 
     for path in modules():
         visit(ast.parse(path.read_text()), path)
-    within = {f"frontends/{name}.py" for name in ("attributes", "bindings", "custom", "refining")}
+    within = {f"frontends/{name}.py" for name in ("attributes", "bindings", "bounding", "custom", "refining")}
     assert found == within | {"backends/interpreter/host.py", "cli/engines.py"}
 
 

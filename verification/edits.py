@@ -201,6 +201,9 @@ class OutputsVanish:
                 return False
             if isinstance(op, ReturnOp):
                 op.operands = [op.operands[j] for j in kept]
+                func = op.parent_op()
+                assert isinstance(func, FuncOp)
+                func.res_attrs = None  # the sizes of results, which change nothing that is computed
             else:
                 _keep_results(op, kept)
         return True

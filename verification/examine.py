@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -15,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..backends.interpreter.graph import main_of
 from ..backends.simulator import SimulationError, simulate
 from ..dialects.base import describe
+from ..dialects.graph.extents import extents_of
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..machine import Machine
@@ -135,6 +137,7 @@ class Examiner:
         self.bitwise = True
         self.rounded = ""
         self._standing: Standing | None = None
+        self._extents = extents_of(main_of(self.module))
         self._taken = self._steps = 0
 
     # -- the stages ----------------------------------------------------------------------------------------
@@ -416,6 +419,19 @@ class Examiner:
         )
         return standing.differences
 
+    def _counting(self, i: int) -> tuple[slice, ...] | None:
+        """What counts of result i, whose size depends on data, as the reference says; None where all of it does."""
+        mine = [e for e in self._extents if e.result == i]
+        if not mine or self.reference is None:
+            return None
+        sizes = {e.dim: int(np.asarray(self.reference[e.by])) for e in mine}
+        return tuple(slice(sizes.get(d)) for d in range(max(sizes) + 1))
+
+    def counted(self, results: Sequence[Any]) -> list[Any]:
+        """What counts of flat results."""
+        found = [(x, self._counting(i)) for i, x in enumerate(results)]
+        return [x if counting is None else np.asarray(x)[counting] for x, counting in found]
+
     def _standing_of(self, results: Sequence[Any]) -> Standing:
         """Results beside the reference; those with the bits of the row before stand as they do."""
         last = self._standing
@@ -433,6 +449,11 @@ class Examiner:
         for i, x in enumerate(results if self.reference is not None else ()):
             want = known[i] if i < len(known) else None
             bound = self.tolerances[i] if i < len(self.tolerances) else None
+            counting = self._counting(i)
+            if counting is not None:
+                whole = np.shape(x)
+                x, want = np.asarray(x)[counting], np.asarray(want)[counting]
+                bound = None if bound is None else jnp.broadcast_to(bound, whole)[counting]
             found.add(x, want, bound)
         self._standing = found if results else last
         return found

@@ -84,7 +84,8 @@ def verify_module(
     if execute is not None and not any(f.kind in ("crash", "invalid") for f in examiner.failures):
         outputs = _run(examiner, execute, result)
         if original is not None and reference is not None:
-            result.quantization = agreement(outputs, reference, original, least)
+            counted = examiner.counted
+            result.quantization = agreement(counted(outputs), counted(reference), counted(original), least)
     return result
 
 

@@ -16,7 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import graph as ops
 from ...dialects.base import describe, integer, text, to_ints
-from ...dialects.dtypes import numpy_dtype, shape_in, size
+from ...dialects.dtypes import numbers_in, numpy_dtype, shape_in, size
 from ...dialects.graph import (
     CumulateOp,
     GraphOp,
@@ -25,11 +25,12 @@ from ...dialects.graph import (
     SortOp,
     control,
 )
+from ...dialects.graph.interface import element_of
 from ...dialects.module import find_main
 from ...support.rules import Rules
 from . import quantized, scattering, selecting, sorting, values
 from .compiling import QUICK_OPTIONS
-from .products import accumulator, dot_general, expand
+from .products import accumulator, both_of, dot_general, expand, unpacked
 
 Rule = Callable[..., Array | Sequence[Array]]
 
@@ -134,6 +135,8 @@ def contract(op: ops.ContractOp, lhs: Array, rhs: Array, dtype: np.dtype) -> Arr
         (to_ints(op.lhs_contract), to_ints(op.rhs_contract)),
         (to_ints(op.lhs_batch), to_ints(op.rhs_batch)),
     )
+    if numbers_in(element_of(op.lhs)) == 2:
+        lhs, rhs = (both_of(x, dims[0]) for x, dims in zip((lhs, rhs), numbers[0], strict=True))
     return values.convert(dot_general(lhs, rhs, numbers, accumulator(lhs.dtype, dtype)), dtype)
 
 
@@ -248,6 +251,7 @@ _TABLE: dict[type[Operation], Rule] = {
     ops.DynamicSliceOp: _dynamic_slice,
     ops.DynamicUpdateSliceOp: _dynamic_update_slice,
     ops.ExpandOp: lambda op, values, index: expand(values, index, integer(op.dim)),
+    ops.UnpackOp: lambda op, x: values.convert(unpacked(x), numpy_dtype(element_of(op.result))),
     ops.GatherOp: _gather,
     ops.IotaOp: _iota,
     ops.PadOp: _pad,

@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 
 from ...dialects import npu as ops
 from ...dialects.base import FormattedOp, integer, text, to_ints
-from ...dialects.dtypes import numpy_dtype
+from ...dialects.dtypes import numbers_in, numpy_dtype
 from ...dialects.npu import BufferType
 from ...dialects.npu.cumulate import VCumulateOp
 from ...dialects.npu.interface import NpuOp, fill_value
@@ -28,7 +28,7 @@ from ...dialects.shapes import Keys
 from ...dialects.tile import TileType
 from ...support.rules import Rules
 from . import boxes, scattering, sorting, values
-from .products import mma
+from .products import mma, unpacked
 from .scope import Box, Offset, Scope, span_of, traced
 
 
@@ -121,7 +121,8 @@ def _mma(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -
     a, b, acc, *others = sources
     given = dict(zip(op.main_operands()[3:], others, strict=True))
     step = offsets_of(op, scope)[0].value
-    return [mma(a, b, acc, step, bias=given.get(op.bias), index=given.get(op.index))]
+    pairs = numbers_in(op.a.type.element) == 2
+    return [mma(a, b, acc, step, bias=given.get(op.bias), index=given.get(op.index), pairs=pairs)]
 
 
 def _counted(op: Any, scope: Scope, x: Array, dims: Sequence[int]) -> Array:
@@ -155,6 +156,10 @@ def _arg_reduce(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[S
 
 def _transpose(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
     return [values.cooked(lax.transpose(values.raw(sources[0]), to_ints(op.perm)), sources[0].dtype)]
+
+
+def _unpack(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
+    return [values.convert(unpacked(sources[0]), out[0].dtype)]
 
 
 def _iota(op: Any, scope: Scope, sources: Sequence[Array], out: Sequence[Spec]) -> list[Array]:
@@ -258,6 +263,7 @@ RULES: Rules[Rule] = Rules(
         VScatterOp: _scatter,
         VSortOp: _sort,
         ops.VTransposeOp: _transpose,
+        ops.VUnpackOp: _unpack,
     },
 )
 """Instructions that work on on-chip memory alone."""

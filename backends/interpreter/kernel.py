@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...dialects import npu as ops
 from ...dialects.base import describe, to_ints
-from ...dialects.dtypes import numpy_dtype
+from ...dialects.dtypes import numbers_in, numpy_dtype
 from ...dialects.npu import whole_buffer
 from ...dialects.npu.interface import NpuOp, buffer, fill_value, gm
 from ...dialects.npu.structure import KernelOp, SectionOp
@@ -193,6 +193,7 @@ class NpuKernel(GridWalker):
         """A product, added to its accumulator; those of batched iterations are one where they share a side."""
         step = 1 if op in self.zeroed else offsets_of(op, self.scope)[0].value
         memory, sides = self.memory, self.sides.get(whole_buffer(op.acc))
+        pairs = numbers_in(buffer(op.a).element) == 2
         turned = self.machine is None and from_turned(op.b)
         if self.batch.rank and sides is not None:
             assert isinstance(memory, TypedMemory)
@@ -201,7 +202,7 @@ class NpuKernel(GridWalker):
             bias, index = (
                 None if v is None else memory.together(v, ((), right)) for v in (op.bias, op.index)
             )
-            x = mma(a, b, memory.together(op.acc, sides), step, turned, bias, index)
+            x = mma(a, b, memory.together(op.acc, sides), step, turned, bias, index, pairs)
             memory.write(op.acc, Wide(x, buffer(op.acc).shape, sides))
             return
         named = op.main_operands()
@@ -209,7 +210,7 @@ class NpuKernel(GridWalker):
         def rule(*x: Array) -> list[Array]:
             given = dict(zip(named[3:], x[3:], strict=True))
             bias, index = (None if v is None else given[v] for v in (op.bias, op.index))
-            return [mma(x[0], x[1], x[2], step, turned, bias, index)]
+            return [mma(x[0], x[1], x[2], step, turned, bias, index, pairs)]
 
         (x,) = lift(rule, [memory.read(v) for v in named], self.batch.rank)
         memory.write(op.acc, x)

@@ -101,6 +101,19 @@ def expand(values: Array, index: Array, dim: int) -> Array:
     return jnp.moveaxis(jnp.stack(dense, axis=-1).reshape(*rest, 4 * groups), -1, dim)
 
 
+def both_of(x: Array, dim: int) -> Array:
+    """The numbers of pairs (i4x2, as i8) along a dimension, i8: all first ones, then all second ones."""
+    second = lax.shift_right_arithmetic(x, lax.full_like(x, 4))
+    first = lax.shift_right_arithmetic(lax.shift_left(x, lax.full_like(x, 4)), lax.full_like(x, 4))
+    return lax.concatenate([first, second], dim)
+
+
+def unpacked(x: Array) -> Array:
+    """The numbers of pairs (i4x2, as i8) [..., n], i8 [..., 2 n]: those of a pair side by side."""
+    first, second = jnp.split(both_of(x, x.ndim - 1), 2, axis=-1)
+    return jnp.stack([first, second], axis=-1).reshape(*x.shape[:-1], 2 * x.shape[-1])
+
+
 def mma(
     a: Array,
     b: Array,
@@ -109,11 +122,15 @@ def mma(
     turned: bool = False,
     bias: Array | None = None,
     index: Array | None = None,
+    pairs: bool = False,
 ) -> Array:
     """acc [m, n] + a [m, k] x b [k, n] in acc's dtype; from zeros where `step` (int or i32) is 0, or from rows of the
     `bias` [1, n]. turned: b is the transpose of something, which the library is given instead where it adds up alike:
-    it takes it in less time. index: i8 [k / 8, n], where b [k / 2, n] is 2:4 sparse."""
+    it takes it in less time. index: i8 [k / 8, n], where b [k / 2, n] is 2:4 sparse. pairs: whether the elements of a
+    and b, i8, are two numbers of 4 bits each."""
     over = 0
+    if pairs:
+        a, b = both_of(a, 1), both_of(b, 0)
     if index is not None:
         b, turned = expand(b, index, 0), False
     if bias is not None:

@@ -3,7 +3,8 @@
 from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializationInterface
 from xdsl.ir import Attribute, Dialect, Operation
 
-from ..open_text import OpenSizeAttr, OpenSizesAttr
+from ..dtypes import Int4PairType
+from ..open_text import OpenIntegerAttr, OpenIntsAttr, OpenSizesAttr
 from ..quantized import QuantizedType
 from .attributes import DataAttr
 from .contractions import ContractOp, ConvOp
@@ -13,6 +14,7 @@ from .elementwise import ELEMENTWISE, PART_OPS, ConstantOp, ElementwiseOp, IotaO
 from .indexing import DynamicSliceOp, DynamicUpdateSliceOp, GatherOp
 from .interface import GraphOp
 from .movement import BroadcastOp, ConcatOp, PadOp, ReshapeOp, ReverseOp, SliceOp, TransposeOp, ViewOp
+from .pairs import UnpackOp
 from .quantization import DequantizeOp, QuantizationOp, QuantizeOp, RequantizeOp, StorageOp
 from .reductions import ArgReduceOp, ReduceOp, ReduceWindowOp
 from .scatter import ScatterOp
@@ -66,11 +68,21 @@ Graph = Dialect(
         StorageOp,
         ToHostOp,
         TransposeOp,
+        UnpackOp,
         ViewOp,
         WhileOp,
         YieldOp,
     ],
-    [CubeScheduleAttr, DataAttr, OpenSizeAttr, OpenSizesAttr, QuantizedType, VectorScheduleAttr],
+    [
+        CubeScheduleAttr,
+        DataAttr,
+        Int4PairType,
+        OpenIntegerAttr,
+        OpenIntsAttr,
+        OpenSizesAttr,
+        QuantizedType,
+        VectorScheduleAttr,
+    ],
     [Constants()],
 )
 
@@ -115,6 +127,7 @@ __all__ = [
     "StorageOp",
     "ToHostOp",
     "TransposeOp",
+    "UnpackOp",
     "VectorSchedule",
     "VectorScheduleAttr",
     "ViewOp",

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from ..base import integer, to_ints
-from ..dtypes import is_complex, is_integer, size, tensor
+from ..dtypes import PAIR, is_complex, is_integer, numbers_in, size, tensor
 from ..quantized import QuantizedType, quantized
-from .interface import Casting, GraphOp, Grouping, element_of, shape_of
-from .reductions import window_count
+from .extents import BoundedDim
+from .interface import Casting, GraphOp, Grouping, Place, element_of, shape_of
+from .reductions import along_windows, window_count
 
 
 @irdl_op_definition
 class ContractOp(GraphOp):
     """General matrix product: result dimensions are batch, then lhs free, then rhs free.
 
-    The result's element type is the accumulator rounded: f16/bf16/f32 products add in f32, i8 ones in i32.
+    The result's element type is the accumulator rounded: f16/bf16/f32 products add in f32, i8 and i4x2 ones in i32. The
+    product of two pairs (i4x2) is the sum of the products of their first and of their second numbers.
     """
 
     name = "graph.contract"
@@ -66,7 +68,33 @@ class ContractOp(GraphOp):
         m, n = self.free_dims()
         shape = [*(a[i] for i in to_ints(self.lhs_batch)), *(a[i] for i in m), *(b[j] for j in n)]
         check_quantized_product(self.lhs, self.rhs, self.result, {d: len(shape) - len(n) + i for i, d in enumerate(n)})
+        self._check_pairs()
         return [tensor(shape, element_of(self.result))]
+
+    def _check_pairs(self) -> None:
+        """Raises ValueError for pairs of numbers that do not meet others along one summed dimension."""
+        kinds, made = {element_of(self.lhs), element_of(self.rhs)}, element_of(self.result)
+        if PAIR in kinds and (kinds != {PAIR} or made != i32 or len(to_ints(self.lhs_contract)) != 1):
+            raise ValueError(
+                "multiplies pairs of numbers: it takes pairs on both sides, along one summed dimension, and gives i32"
+            )
+
+    def along(self, i: int, d: int) -> BoundedDim:
+        batch, contract = (self.lhs_batch, self.lhs_contract) if i == 0 else (self.rhs_batch, self.rhs_contract)
+        if d in to_ints(contract):
+            return BoundedDim(None, padding="sum")
+        if d in to_ints(batch):
+            return BoundedDim(to_ints(batch).index(d))
+        free = self.free_dims()
+        return BoundedDim(len(to_ints(batch)) + (len(free[0]) if i else 0) + free[i].index(d))
+
+    def meeting(self) -> Sequence[tuple[Place, Place]]:
+        pairs = ((self.lhs_batch, self.rhs_batch), (self.lhs_contract, self.rhs_contract))
+        return [
+            ((0, a), (1, b))
+            for left, right in pairs
+            for a, b in zip(to_ints(left), to_ints(right), strict=True)
+        ]
 
     def sum_kind(self) -> QuantizedType:
         """How the i32 sums of a product of quantized numbers stand for numbers."""
@@ -76,7 +104,7 @@ class ContractOp(GraphOp):
 
     def flops(self) -> int:
         a = shape_of(self.lhs)
-        n = size([a[i] for i in to_ints(self.lhs_contract)])
+        n = size([a[i] for i in to_ints(self.lhs_contract)]) * numbers_in(element_of(self.lhs))
         return multiply_adds(self.result) * size(shape_of(self.result)) * n
 
 
@@ -130,7 +158,28 @@ class ConvOp(GraphOp):
             extent = (0 if d == 0 else (d - 1) * ld + 1) + p + q
             out[lo[2 + i]] = window_count(extent, b[lb[2 + i]], s, rd)
         check_quantized_product(self.lhs, self.rhs, self.result, {lb[1]: lo[1]})
+        if PAIR in (element_of(self.lhs), element_of(self.rhs)):
+            raise ValueError("multiplies pairs of numbers, which only matrix products do: graph.contract")
         return [tensor(out, element_of(self.result))]
+
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        place = to_ints(self.rhs_layout if i else self.lhs_layout).index(d)
+        out = to_ints(self.out_layout)
+        if i == 0 and place == 0:
+            return BoundedDim(out[0])
+        if place < 2:
+            summed = place == 1 if i == 0 else place == 0
+            alone = integer(self.groups) == 1
+            return (BoundedDim(None, padding="sum") if summed else BoundedDim(out[1])) if alone else None
+        if i == 1 or to_ints(self.lhs_dilation)[place - 2] != 1:
+            return None
+        window = shape_of(self.rhs)[to_ints(self.rhs_layout)[place]]
+        props = (self.strides, self.rhs_dilation, self.low, self.high)
+        stride, dilation, low, high = (to_ints(p)[place - 2] for p in props)
+        return along_windows(out[place], window, stride, dilation, low + high, "sum")
+
+    def meeting(self) -> Sequence[tuple[Place, Place]]:
+        return [((0, to_ints(self.lhs_layout)[1]), (1, to_ints(self.rhs_layout)[0]))]
 
     def sum_kind(self) -> QuantizedType:
         """How the i32 sums of a product of quantized numbers stand for numbers."""

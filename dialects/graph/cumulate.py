@@ -13,6 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, text
 from ..dtypes import size
 from ..elementwise import COMBINED, LINEAR, REDUCTIONS
+from .extents import BoundedDim
 from .interface import Casting, GraphOp, Grouping, shape_of
 
 
@@ -45,6 +46,10 @@ class CumulateOp(GraphOp):
         if not 0 <= integer(self.dim) < len(shape_of(self.x)):
             raise ValueError(f"dim {integer(self.dim)} is outside the rank of {list(shape_of(self.x))}")
         return [self.x.type]
+
+    def along(self, i: int, d: int) -> BoundedDim:
+        backwards = d == integer(self.dim) and integer(self.reverse)
+        return BoundedDim(d, padding=text(self.kind) if backwards else None)
 
     def flops(self) -> int:
         return size(shape_of(self.x))

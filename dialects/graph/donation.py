@@ -26,10 +26,12 @@ def donated(func: FuncOp) -> tuple[bool, ...]:
 
 
 def donate(func: FuncOp, flags: Sequence[bool]) -> None:
-    """Donates the arguments whose flag is true, besides those that are already."""
+    """Donates the arguments whose flag is true, besides those that are already; the last ones may have no flags."""
     if not any(flags):
         return
-    known = func.arg_attrs.data if func.arg_attrs is not None else [DictionaryAttr({})] * len(flags)
+    count = len(func.function_type.inputs)
+    known = func.arg_attrs.data if func.arg_attrs is not None else [DictionaryAttr({})] * count
+    flags = [*flags, *[False] * (count - len(flags))]
     func.arg_attrs = ArrayAttr(
         [
             DictionaryAttr({**attrs.data, DONATED: UnitAttr()}) if flag else attrs

@@ -14,10 +14,11 @@ from xdsl.irdl import irdl_op_definition, prop_def, result_def, traits_def
 from xdsl.traits import ConstantLike, Pure
 
 from ..base import integer
-from ..dtypes import COMPLEX, dtype_name, element_type, is_complex, part, same_width, size, tensor
+from ..dtypes import COMPLEX, PAIR, dtype_name, element_type, is_complex, part, same_width, size, tensor
 from ..elementwise import PARTS, Function
 from ..factory import make_elementwise
 from .attributes import DataAttr
+from .extents import BoundedDim
 from .interface import Casting, GraphOp, Grouping, element_of, shape_of
 
 
@@ -62,6 +63,8 @@ class ElementwiseOp(GraphOp, HasFolderInterface):
             raise ValueError(f"operand element types differ: {', '.join(str(element_of(v)) for v in values)}")
         kind = self.FUNCTION.result
         given = element_of(values[0])
+        if PAIR in (given, element_of(self.results[0])) and kind != "bits":
+            raise ValueError("computes with pairs of numbers, which only products do: graph.bitcast gives their bytes")
         if kind == "bits":
             same_width(given, element_of(self.results[0]))
         if kind == "part" and given != COMPLEX:
@@ -75,6 +78,9 @@ class ElementwiseOp(GraphOp, HasFolderInterface):
             "pair": COMPLEX,
         }
         return [tensor(shape, known.get(kind, element_of(self.results[0])))]
+
+    def along(self, i: int, d: int) -> BoundedDim:
+        return BoundedDim(d)
 
     def flops(self) -> int:
         pairs = any(is_complex(element_of(v)) for v in (*self.operands, *self.results))

@@ -20,7 +20,8 @@ from xdsl.traits import Pure
 
 from ..base import integer, to_ints
 from ..dtypes import tensor
-from .interface import Casting, GraphOp, Grouping, check_blocks_stay, element_of, shape_of
+from .extents import BoundedDim
+from .interface import Casting, GraphOp, Grouping, Place, check_blocks_stay, element_of, shape_of
 
 
 @irdl_op_definition
@@ -75,6 +76,26 @@ class GatherOp(GraphOp):
             tensor([next(inner) if d in offset else next(batch) for d in range(rank)], element_of(self.x))
         ]
 
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        if i == 1:
+            return None if d == integer(self.index_dim) else BoundedDim(self._becomes(d))
+        batch = to_ints(self.x_batch)
+        if d in batch:
+            return BoundedDim(self._becomes(to_ints(self.indices_batch)[batch.index(d)]))
+        kept = self.slice_dims()
+        whole = d in kept and to_ints(self.slice_sizes)[d] == shape_of(self.x)[d]
+        return BoundedDim(to_ints(self.offset_dims)[kept.index(d)]) if whole else None
+
+    def meeting(self) -> Sequence[tuple[Place, Place]]:
+        pairs = zip(to_ints(self.x_batch), to_ints(self.indices_batch), strict=True)
+        return [((0, a), (1, b)) for a, b in pairs]
+
+    def _becomes(self, d: int) -> int:
+        """The dimension of the result that a dimension of the positions in `indices` becomes."""
+        offset, index = to_ints(self.offset_dims), integer(self.index_dim)
+        batch = [r for r in range(len(shape_of(self.result))) if r not in offset]
+        return batch[d - (index < d)]
+
 
 @irdl_op_definition
 class DynamicSliceOp(GraphOp):
@@ -101,6 +122,9 @@ class DynamicSliceOp(GraphOp):
             raise ValueError(f"sizes {list(sizes)} with {len(self.starts)} starts do not fit {list(src)}")
         check_blocks_stay(self.x)
         return [tensor(sizes, element_of(self.x))]
+
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        return BoundedDim(d) if to_ints(self.sizes)[d] == shape_of(self.x)[d] else None
 
 
 @irdl_op_definition
@@ -132,3 +156,6 @@ class DynamicUpdateSliceOp(GraphOp):
             raise ValueError(f"writes {element_of(self.update)} into {self.x.type}")
         check_blocks_stay(self.x)
         return [self.x.type]
+
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        return BoundedDim(d) if shape_of(self.update)[d] == shape_of(self.x)[d] else None

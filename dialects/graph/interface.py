@@ -13,6 +13,7 @@ from ..base import FormattedOp
 from ..dtypes import shape_in, tensor
 from ..elementwise import UNSTATED
 from ..quantized import QuantizedType
+from .extents import BoundedDim
 
 
 def shape_of(value: SSAValue) -> tuple[int, ...]:
@@ -51,9 +52,12 @@ def check_ranks(what: str, rank: int, *lists: Sequence[int]) -> None:
         raise ValueError(f"needs {what} for each of {rank} dimensions")
 
 
-Grouping = Literal["", "elementwise", "reduction", "contraction", "generated", "vector", "index", "move"]
+Place = tuple[int, int]
+"""An operand's number and one of its dimensions."""
+
+Grouping = Literal["", "elementwise", "reduction", "contraction", "opening", "generated", "vector", "index", "move"]
 """How an op joins kernels: with any over its domain; with the rows that it reduces; as the product that others follow;
-wherever it is used; or in a kernel of its own of this kind. "": not in kernels."""
+as the first one of a vector kernel; wherever it is used; or in a kernel of its own of this kind. "": not in kernels."""
 
 Casting = Literal["product", "follow", "move", "keep", "fixed"]
 """What mixed precision makes of an op on f32: its operands become narrow, and are added up in f32; it computes in the
@@ -126,6 +130,16 @@ class GraphOp(FormattedOp):
 
     def steering(self) -> Sequence[SSAValue]:
         """Operands that decide what runs or where it reads and writes, rather than what is computed."""
+        return ()
+
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        """What becomes of dimension d of operand i where only the first elements along it count; None where this op
+        mixes these with others."""
+        return None
+
+    def meeting(self) -> Sequence[tuple[Place, Place]]:
+        """Dimensions of different operands whose elements are multiplied or go together, so that along both as many
+        count."""
         return ()
 
     def on_numbers(self) -> bool:

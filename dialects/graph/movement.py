@@ -15,6 +15,7 @@ from xdsl.traits import ConstantLike, Pure
 from ..base import integer, ints, to_ints
 from ..dtypes import is_complex, paired, size, tensor
 from .attributes import DataAttr
+from .extents import BoundedDim
 from .interface import (
     Casting,
     GraphOp,
@@ -59,6 +60,10 @@ class BroadcastOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterf
         dims = to_ints(self.dims)
         return [tensor(out, moved_element(self.x, lambda d: dims[d]))]
 
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        to = to_ints(self.dims)[d]
+        return BoundedDim(to) if shape_of(self.x)[d] == shape_of(self.result)[to] else None
+
 
 @irdl_op_definition
 class TransposeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterface):
@@ -85,6 +90,9 @@ class TransposeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterf
         if sorted(perm) != list(range(len(src))):
             raise ValueError(f"perm {list(perm)} is not a permutation of {len(src)} dimensions")
         return [tensor([src[p] for p in perm], moved_element(self.x, perm.index))]
+
+    def along(self, i: int, d: int) -> BoundedDim:
+        return BoundedDim(to_ints(self.perm).index(d))
 
 
 @irdl_op_definition
@@ -123,6 +131,18 @@ class ReshapeOp(GraphOp, HasFolderInterface, HasCanonicalizationPatternsInterfac
             return found[0]
 
         return [tensor(out, moved_element(self.x, place))]
+
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        """The first elements of a dimension are the first of the one that it becomes, where it is the outermost of
+        those that are joined; one of a single element may go away."""
+        src, out = shape_of(self.x), shape_of(self.result)
+        before, behind = size(src[:d]), size(src[d:])
+        found = [r for r in range(len(out)) if (size(out[:r]), size(out[r:])) == (before, behind)]
+        grown = [r for r in found if out[r] and out[r] % max(src[d], 1) == 0]
+        if 0 in src or src[d] == 1:
+            same = [r for r in grown if out[r] == src[d]]
+            return BoundedDim(same[0] if same else None)
+        return BoundedDim(grown[-1], scale=out[grown[-1]] // src[d]) if grown else None
 
 
 @irdl_op_definition
@@ -178,6 +198,10 @@ class SliceOp(GraphOp, HasFolderInterface):
                 raise ValueError(f"slice [{a}:{b}:{s}] is outside a dimension of {d}")
         return [tensor([-(-(b - a) // s) for a, b, s in spec], element_of(self.x))]
 
+    def along(self, i: int, d: int) -> BoundedDim:
+        start, stride = to_ints(self.starts)[d], to_ints(self.strides)[d]
+        return BoundedDim(d, offset=stride - 1 - start, divisor=stride)
+
 
 @irdl_op_definition
 class PadOp(GraphOp, HasFolderInterface):
@@ -209,6 +233,11 @@ class PadOp(GraphOp, HasFolderInterface):
             raise ValueError(f"crops more than there is of {list(src)}")
         return [tensor(out, element_of(self.x))]
 
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        low, high = to_ints(self.low)[d], to_ints(self.high)[d]
+        padding = self.value if high > 0 else None
+        return None if to_ints(self.interior)[d] else BoundedDim(d, offset=low + high, padding=padding)
+
 
 @irdl_op_definition
 class ReverseOp(GraphOp, HasFolderInterface):
@@ -231,6 +260,9 @@ class ReverseOp(GraphOp, HasFolderInterface):
             raise ValueError(f"dims {list(to_ints(self.dims))} are outside the operand's rank")
         check_blocks_stay(self.x, to_ints(self.dims))
         return [self.x.type]
+
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        return None if d in to_ints(self.dims) else BoundedDim(d)
 
 
 @irdl_op_definition
@@ -264,6 +296,13 @@ class ConcatOp(GraphOp, HasFolderInterface):
         out = list(shapes[0])
         out[dim] = sum(s[dim] for s in shapes)
         return [tensor(out, element_of(self.parts[0]))]
+
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        """Nothing comes behind the last operand."""
+        dim, before = integer(self.dim), [shape_of(p)[d] for p in self.parts[:i]]
+        if d != dim:
+            return BoundedDim(d)
+        return BoundedDim(d, offset=sum(before)) if i == len(self.parts) - 1 else None
 
 
 class MergeBroadcasts(RewritePattern):

@@ -15,6 +15,7 @@ from xdsl.traits import Pure
 
 from ..dtypes import tensor
 from ..quantized import QuantizedType, quantized
+from .extents import BoundedDim
 from .interface import Casting, GraphOp, element_of, shape_of
 
 
@@ -24,6 +25,9 @@ class QuantizationOp(GraphOp):
     TAKES_QUANTIZED: ClassVar[bool] = True
     CASTING: ClassVar[Casting] = "fixed"
     KEEPS: ClassVar[str] = "it is between numbers and quantized ones"
+
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        return BoundedDim(d) if i == 0 else None
 
     def type_of(self, value: SSAValue) -> QuantizedType:
         """The quantized element type of a value. Raises ValueError where it has none."""

@@ -13,6 +13,7 @@ from xdsl.traits import Pure
 from ..base import integer, text, to_ints
 from ..dtypes import size, tensor
 from ..elementwise import COMBINED, LINEAR, REDUCTIONS
+from .extents import BoundedDim
 from .interface import Casting, GraphOp, Grouping, check_ranks, element_of, shape_of
 
 
@@ -20,6 +21,20 @@ def _reduced(shape: Sequence[int], dims: Sequence[int]) -> list[int]:
     if any(not 0 <= d < len(shape) for d in dims) or len(set(dims)) != len(dims):
         raise ValueError(f"dims {list(dims)} do not name distinct dimensions of {list(shape)}")
     return [s for d, s in enumerate(shape) if d not in dims]
+
+
+def _along_reduced(dims: Sequence[int], d: int, kind: str) -> BoundedDim:
+    """What becomes of a dimension of a reduction's operand."""
+    if d in dims:
+        return BoundedDim(None, padding=kind)
+    return BoundedDim(d - sum(gone < d for gone in dims))
+
+
+def along_windows(to: int, window: int, stride: int, dilation: int, border: int, kind: str) -> BoundedDim:
+    """What becomes of a dimension that windows go along, with a border of so many elements at both ends together."""
+    reach = (window - 1) * dilation + 1
+    padding = kind if window > 1 or border else None
+    return BoundedDim(to, offset=border - reach + stride, divisor=stride, padding=padding)
 
 
 @irdl_op_definition
@@ -48,6 +63,9 @@ class ReduceOp(GraphOp):
         if text(self.kind) not in REDUCTIONS:
             raise ValueError(f"kind {text(self.kind)!r} is not one of {', '.join(REDUCTIONS)}")
         return [tensor(_reduced(shape_of(self.x), to_ints(self.dims)), element_of(self.x))]
+
+    def along(self, i: int, d: int) -> BoundedDim:
+        return _along_reduced(to_ints(self.dims), d, text(self.kind))
 
     def flops(self) -> int:
         return size(shape_of(self.x))
@@ -78,6 +96,9 @@ class ArgReduceOp(GraphOp):
                 f"dimension {dim} of {list(shape_of(self.x))} has no elements, so no largest or smallest"
             )
         return [tensor(shape, element_of(self.x)), tensor(shape, element_of(self.index))]
+
+    def along(self, i: int, d: int) -> BoundedDim:
+        return _along_reduced([integer(self.dim)], d, text(self.kind))
 
     def flops(self) -> int:
         return size(shape_of(self.x))
@@ -121,6 +142,11 @@ class ReduceWindowOp(GraphOp):
         return [
             tensor([window_count(d + lo + hi, w, s, dl) for d, w, s, dl, lo, hi in spec], element_of(self.x)),
         ]
+
+    def along(self, i: int, d: int) -> BoundedDim:
+        props = (self.window, self.strides, self.dilation, self.low, self.high)
+        window, stride, dilation, low, high = (to_ints(p)[d] for p in props)
+        return along_windows(d, window, stride, dilation, low + high, text(self.kind))
 
     def flops(self) -> int:
         return size(shape_of(self.result)) * size(to_ints(self.window))

@@ -13,7 +13,8 @@ from xdsl.traits import Pure
 from ..base import integer, text
 from ..dtypes import dtype_name, size
 from ..elementwise import COMBINED, LINEAR, SCATTERS
-from .interface import Casting, GraphOp, Grouping, element_of, shape_of
+from .extents import BoundedDim
+from .interface import Casting, GraphOp, Grouping, Place, element_of, shape_of
 
 
 @irdl_op_definition
@@ -54,6 +55,16 @@ class ScatterOp(GraphOp):
         if self.runs() < 1 or x[0] % self.runs() or index[0] % self.runs():
             raise ValueError(f"{x[0]} rows and {index[0]} updates are not {self.runs()} equal groups")
         return [self.x.type]
+
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        if i == 0 or d == 1:
+            return BoundedDim(d) if d == 1 or self.runs() == 1 else None
+        if self.runs() > 1:
+            return None
+        return BoundedDim(None, padding=-1 if i == 1 else None)
+
+    def meeting(self) -> Sequence[tuple[Place, Place]]:
+        return [((1, 0), (2, 0))]
 
     def runs(self) -> int:
         """Into how many equal groups rows and updates are divided."""

@@ -13,6 +13,7 @@ from xdsl.traits import Pure
 from ..base import text, to_ints
 from ..dtypes import size, tensor
 from ..elementwise import COMBINED
+from .extents import BoundedDim
 from .interface import Casting, GraphOp, Grouping, check_ranks, element_of, shape_of
 from .reductions import window_count
 
@@ -63,6 +64,10 @@ class SelectAndScatterOp(GraphOp):
         if self.source.type != windows:
             raise ValueError(f"has windows {windows}, but a source {self.source.type}")
         return [self.x.type]
+
+    def along(self, i: int, d: int) -> BoundedDim | None:
+        props = (self.window, self.strides, self.low, self.high)
+        return BoundedDim(d) if [to_ints(p)[d] for p in props] == [1, 1, 0, 0] else None
 
     def flops(self) -> int:
         return 2 * size(shape_of(self.source)) * size(to_ints(self.window))

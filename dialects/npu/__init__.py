@@ -6,6 +6,7 @@ from . import structure
 from .buffers import AllocOp, SizeOp, SlotOp, ViewOp, buffer_users, whole_buffer, whole_tensor
 from .cube import CopyL0cOp, LoadL0Op, LoadRowOp, MmadOp
 from .cumulate import VCumulateOp
+from .dispatch import AloneOp, DispatchOp, RequireOp, SymbolOp, VersionOp
 from .interface import Cost, NpuOp, buffer, gm
 from .scatter import VScatterOp
 from .sorting import VSortOp
@@ -34,6 +35,7 @@ from .vector import (
     VReduceOp,
     VRoundToOp,
     VTransposeOp,
+    VUnpackOp,
 )
 
 Npu = Dialect(
@@ -41,8 +43,10 @@ Npu = Dialect(
     [
         *ELEMENTWISE.values(),
         AllocOp,
+        AloneOp,
         BarrierOp,
         CopyL0cOp,
+        DispatchOp,
         FixpipeOp,
         LoadIndirectOp,
         LoadL0Op,
@@ -51,6 +55,7 @@ Npu = Dialect(
         LoadRowOp,
         LoadScalarOp,
         MmadOp,
+        RequireOp,
         SetCrossOp,
         SetFlagOp,
         SlotOp,
@@ -67,7 +72,10 @@ Npu = Dialect(
         VScatterOp,
         VSortOp,
         VTransposeOp,
+        VUnpackOp,
         SizeOp,
+        SymbolOp,
+        VersionOp,
         ViewOp,
         WaitCrossOp,
         WaitFlagOp,
@@ -93,10 +101,12 @@ Npu = Dialect(
 
 __all__ = [
     "AllocOp",
+    "AloneOp",
     "BarrierOp",
     "BufferType",
     "CopyL0cOp",
     "Cost",
+    "DispatchOp",
     "ELEMENTWISE",
     "ElementwiseVectorOp",
     "FixpipeOp",
@@ -112,11 +122,13 @@ __all__ = [
     "Npu",
     "NpuOp",
     "Pipe",
+    "RequireOp",
     "SPACES",
     "SetCrossOp",
     "SetFlagOp",
     "SlotOp",
     "StoreNdOp",
+    "SymbolOp",
     "SyncOp",
     "TransferOp",
     "VArgReduceOp",
@@ -131,8 +143,10 @@ __all__ = [
     "VScatterOp",
     "VSortOp",
     "VTransposeOp",
+    "VUnpackOp",
     "VectorOp",
     "SizeOp",
+    "VersionOp",
     "ViewOp",
     "WaitCrossOp",
     "WaitFlagOp",

@@ -10,12 +10,12 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, var_operand_def
 
 from ...machine import Machine
-from ..base import to_ints
-from ..dtypes import dtype_name, size
+from ..base import integer, to_ints
+from ..dtypes import dtype_name, numbers_in, size
 from ..shapes import check_box, check_extract, check_product, check_row_move
 from .buffers import SlotOp
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, products_in
-from .legality import refuse_drain, refuse_path, refuse_product
+from .legality import refuse_drain, refuse_parted, refuse_path, refuse_product
 from .types import BufferType, Pipe
 
 
@@ -55,7 +55,11 @@ class LoadL0Op(NpuOp):
         return SourceBox.of(self)
 
     def refused_by(self, machine: Machine) -> str | None:
-        return refuse_path(machine, "l1", buffer(self.dest).space, self.PIPE)
+        dest, turned = buffer(self.dest), self.transpose is not None and bool(integer(self.transpose))
+        left = dest.space == "l0a"
+        return refuse_path(machine, "l1", dest.space, self.PIPE) or refuse_parted(
+            dest.dtype(), dest.shape[left], turned == left
+        )
 
     def cost(self, machine: Machine, indices: Sequence[int]) -> Cost:
         return self.cost_of_part(machine, indices, (None, None))
@@ -105,7 +109,7 @@ class LoadRowOp(NpuOp):
 def fractal_bytes(matrix: BufferType, rows: int, cols: int, machine: Machine) -> int:
     """Bytes of rows and columns of a matrix rounded up to whole fractals (16 x 32 bytes)."""
     name = dtype_name(matrix.element)
-    k0 = machine.cube_k0.get(name, 16)
+    k0 = machine.cube_k0.get(name, 16) // numbers_in(name)
     if matrix.space == "l0b":
         rows, cols = cols, rows
     return -(-rows // 16) * 16 * -(-cols // k0) * 32
@@ -173,7 +177,7 @@ class MmadOp(NpuOp):
         name = dtype_name(buffer(self.a).element)
         rate = machine.cube[name]
         fewer = 1 if self.index is None else machine.cube_sparse[name]
-        k0, k = machine.cube_k0[name], -(-k // fewer)
+        k0, k = machine.cube_k0[name], -(-k * numbers_in(name) // fewer)
         padded = -(-m // 16) * 16 * (-(-n // 16) * 16) * (-(-k // k0) * k0)
         return Cost(machine.cube_fixed_cycles + -(-padded // rate.macs), macs=m * n * k)
 

@@ -17,6 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ...machine import Machine
 from ..base import INDEX, FormattedOp, describe, integer, text, to_ints
+from ..dtypes import numbers_in
 from ..module import machine_of
 from .types import GmType, OnChipType, Pipe
 
@@ -239,6 +240,8 @@ def refuse_product(
         return f"multiplies by a 2:4 sparse matrix of {right}, for which {machine.name} has no instruction"
     if biased and total not in machine.cube_biases:
         return f"begins {total} accumulators as a bias, for which {machine.name} has no path"
+    if biased and left in machine.cube and not machine.begins_as_bias(left):
+        return f"begins products of {left} as a bias, which the cube of {machine.name} does not"
     if left not in machine.cube:
         return f"multiplies {left}; the cube of {machine.name} takes {', '.join(machine.cube)}"
     if not machine.multiplies(left, right):
@@ -247,6 +250,15 @@ def refuse_product(
     if total != machine.accumulator(left):
         return f"adds products of {left} up in {total}; the cube does so in {machine.accumulator(left)}"
     return None
+
+
+def refuse_parted(element: str, rows: int, turned: bool) -> str | None:
+    """Why no load brings a matrix with so many rows of pairs along the summed dimension to l0a or l0b: the numbers of
+    a pair lie along that dimension, so that bytes side by side must do so, too. turned: whether they do not. None where
+    a load does, and for other elements."""
+    if numbers_in(element) == 1 or rows == 1 or not turned:
+        return None
+    return f"takes pairs of {element} apart: the summed dimension must be the last one in memory"
 
 
 def refuse_drain(

@@ -14,8 +14,6 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from ..base import integer, integer_attr, ints, to_ints
-from ..open_sizes import any_open, is_open
-from ..open_text import OpenSizeAttr, OpenSizesAttr
 
 ADDRESSES, ARENA, FRAME = "npu.addresses", "npu.arena_bytes", "npu.frame"
 
@@ -28,8 +26,6 @@ def addresses_of(func: FuncOp) -> tuple[int, ...] | None:
 def arena_of(func: FuncOp) -> int | None:
     """The device memory that a program takes, in bytes; None for a function that is no program, or has no plan."""
     attr = func.attributes.get(ARENA)
-    if isinstance(attr, OpenSizeAttr):
-        return attr.data
     return integer(attr) if isinstance(attr, IntegerAttr) else None
 
 
@@ -40,22 +36,16 @@ def frame_of(func: FuncOp) -> tuple[int, int] | None:
 
 
 def set_addresses(func: FuncOp, addresses: Sequence[int]) -> None:
-    func.attributes[ADDRESSES] = _attr(addresses)
+    func.attributes[ADDRESSES] = ints(addresses)
 
 
 def set_arena(func: FuncOp, bytes_: int) -> None:
-    func.attributes[ARENA] = OpenSizeAttr(bytes_) if is_open(bytes_) else integer_attr(bytes_)
+    func.attributes[ARENA] = integer_attr(bytes_)
 
 
 def set_frame(func: FuncOp, first: int, behind: int) -> None:
-    func.attributes[FRAME] = _attr([first, behind])
-
-
-def _attr(numbers: Sequence[int]) -> Attribute:
-    return OpenSizesAttr(tuple(numbers)) if any_open(numbers) else ints(numbers)
+    func.attributes[FRAME] = ints([first, behind])
 
 
 def _numbers(attr: Attribute | None) -> tuple[int, ...] | None:
-    if isinstance(attr, OpenSizesAttr):
-        return attr.data
     return to_ints(attr) if isinstance(attr, DenseArrayBase) else None

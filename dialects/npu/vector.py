@@ -25,6 +25,7 @@ from ..shapes import (
     check_reduce,
     check_rounding,
     check_transpose,
+    check_unpack,
 )
 from .buffers import AllocOp, whole_buffer
 from .interface import Cost, NpuOp, SourceBox, buffer, parts, vector_dtype, vector_elements
@@ -189,6 +190,21 @@ class VRoundToOp(VectorOp):
     def refused_by(self, machine: Machine) -> str | None:
         types = buffer(self.source).dtype(), buffer(self.dest).dtype()
         return super().refused_by(machine) or refuse_rounding(machine, text(self.mode), *types)
+
+
+@irdl_op_definition
+class VUnpackOp(VectorOp):
+    """The numbers of pairs (i4x2) as f16, twice as many along the last dimension; of a pair the lower half first."""
+
+    name = "npu.vunpack"
+    source = operand_def(BufferType)
+    dest = operand_def(BufferType)
+    INSTRUCTION: ClassVar[str] = "unpack"
+    MOVES: ClassVar[bool] = True
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_unpack(self, buffer(self.source), buffer(self.dest))
 
 
 @irdl_op_definition

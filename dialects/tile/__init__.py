@@ -22,6 +22,7 @@ from .vector import (
     ScatterOp,
     SortOp,
     TransposeOp,
+    UnpackOp,
 )
 
 Tile = Dialect(
@@ -52,6 +53,7 @@ Tile = Dialect(
         SortOp,
         StoreOp,
         TransposeOp,
+        UnpackOp,
         SizeOp,
         ViewOp,
         ZeroOp,
@@ -89,6 +91,7 @@ __all__ = [
     "TileOp",
     "TileType",
     "TransposeOp",
+    "UnpackOp",
     "SizeOp",
     "ViewOp",
     "ZeroOp",

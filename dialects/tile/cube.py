@@ -24,7 +24,7 @@ from ..base import INDEX, integer, to_ints
 from ..dtypes import dtype_name, size
 from ..effects import allocates
 from ..npu.interface import NpuOp
-from ..npu.legality import refuse_drain, refuse_path, refuse_product
+from ..npu.legality import refuse_drain, refuse_parted, refuse_path, refuse_product
 from ..npu.types import Pipe
 from ..shapes import check_box, check_extract, check_product, check_row_move
 from .interface import TileOp, tile_type
@@ -60,7 +60,11 @@ class MoveOp(TileOp):
             raise self.error(f"moves {moved} elements into {self.result.type}")
 
     def refused_by(self, machine: Machine) -> str | None:
-        return refuse_path(machine, "l1", tile_type(self.result).space, Pipe.MTE1)
+        made, turned = tile_type(self.result), self.transpose is not None and bool(integer(self.transpose))
+        left = made.space == "l0a"
+        return refuse_path(machine, "l1", made.space, Pipe.MTE1) or refuse_parted(
+            made.dtype(), made.shape[left], turned == left
+        )
 
 
 @irdl_op_definition

@@ -41,6 +41,7 @@ from ..shapes import (
     check_scatter,
     check_sort,
     check_transpose,
+    check_unpack,
 )
 from .interface import TileOp, tile_type
 from .types import TileType
@@ -109,6 +110,21 @@ class RoundToOp(VectorTileOp):
     def refused_by(self, machine: Machine) -> str | None:
         types = tile_type(self.source).dtype(), tile_type(self.result).dtype()
         return super().refused_by(machine) or refuse_rounding(machine, text(self.mode), *types)
+
+
+@irdl_op_definition
+class UnpackOp(VectorTileOp):
+    """The numbers of pairs (i4x2) as f16, twice as many along the last dimension; of a pair the lower half first."""
+
+    name = "tile.unpack"
+    INSTRUCTION: ClassVar[type[NpuOp] | None] = npu.VUnpackOp
+    source = operand_def(TileType)
+    result = result_def(TileType)
+    traits = traits_def(Pure())
+
+    def verify_(self) -> None:
+        super().verify_()
+        check_unpack(self, tile_type(self.source), tile_type(self.result))
 
 
 @irdl_op_definition

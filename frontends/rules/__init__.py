@@ -8,6 +8,7 @@ from collections.abc import Collection
 from ...support.plugins import Entry, entries
 from ..walk import Rule
 from . import (
+    bounded,
     contractions,
     control,
     elementwise,
@@ -63,12 +64,16 @@ STRUCTURAL: dict[str, Rule] = {
     **movement.STRUCTURAL,
     **elementwise.STRUCTURAL,
     **scatter.STRUCTURAL,
+    **bounded.STRUCTURAL,
 }
 """Rules for any element types."""
 
 ON_QUANTIZED: dict[str, Rule] = quantized.ON_QUANTIZED
 """Rules for ops on quantized numbers; others compute with what these stand for."""
 
+REWRITES = bounded.REWRITES
+"""What makes graph ops right on bounded dimensions."""
+
 RULES |= _of_plugins({*RULES, *ON_COMPLEX, *STRUCTURAL})
 
-__all__ = ["ON_COMPLEX", "ON_QUANTIZED", "RULES", "STRUCTURAL"]
+__all__ = ["ON_COMPLEX", "ON_QUANTIZED", "REWRITES", "RULES", "STRUCTURAL"]

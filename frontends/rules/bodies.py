@@ -110,7 +110,7 @@ def _chain(combine: Combine, parts: Sequence[Values]) -> Values:
 def _slice(
     walk: Walk, x: SSAValue, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]
 ) -> SSAValue:
-    shape = [len(range(*spec)) for spec in zip(starts, limits, strides, strict=True)]
+    shape = [max(-(-(b - a) // s), 0) for a, b, s in zip(starts, limits, strides, strict=True)]
     if tuple(shape) == shape_of(x):
         return x
     out = tensor(shape, element_of(x))

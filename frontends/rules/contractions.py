@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import dtype_name, element_type, is_float, tensor
@@ -49,6 +51,14 @@ def _dot(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _convolution(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    low, high = bindings.padding(op, len(bindings.conv_dimensions(op)["rhs_layout"]) - 2)
+    return convolved(walk, op, args, types, low, high)
+
+
+def convolved(
+    walk: Walk, op: Op, args: Values, types: Types, low: Sequence[int], high: Sequence[int]
+) -> Results:
+    """A convolution with so much padding along each spatial dimension."""
     layouts = bindings.conv_dimensions(op)
     spatial = layouts["rhs_layout"][2:]
     if not 1 <= len(spatial) <= 3:
@@ -68,7 +78,6 @@ def _convolution(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if backwards:
         rhs = walk.emit(ReverseOp, [rhs], [rhs.type], dims=backwards)[0]
     ones = (1,) * len(spatial)
-    low, high = bindings.padding(op, len(spatial))
     return walk.emit(
         ConvOp,
         [lhs, rhs],

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import SSAValue
+
 from ...dialects.base import integer_attr
 from ...dialects.dtypes import dtype_name, element_type, tensor
-from ...dialects.graph import CaseOp, ReduceOp, WhileOp
+from ...dialects.graph import ReduceOp
 from ...dialects.graph.interface import element_of, shape_of
 from .. import bindings
 from ..bindings import Op
@@ -12,7 +17,10 @@ from ..errors import FrontendError
 from ..known import count_trips
 from ..walk import Rule, Walk
 from .base import Results, Types, Values
+from .bounded import as_bounded
 from .elementwise import FUNCTION_RULES
+from .movement import as_index
+from .regions import branches, results_of, while_loop
 
 _I32 = element_type("i32")
 
@@ -27,6 +35,9 @@ IDENTITIES = frozenset(
     }
 )
 """Custom calls that only say where or how data lies."""
+
+ARGUMENT = "stablehlo.shape_refinement_operand_wrapper"
+"""The custom call that stands behind an argument whose shape is refined, and which gives it its type."""
 
 _OF_THE_HOST = (
     "lapack_",
@@ -59,8 +70,15 @@ def _function(name: str, walk: Walk, op: Op, args: Values, types: Types) -> Resu
 
 
 def _composite(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    if bindings.sets_size(op):
+        return _marked(walk, op, args)
     made = _function(bindings.string(op, "name"), walk, op, args, types)
     return walk.call(bindings.string(op, "decomposition"), args) if made is None else made
+
+
+def _marked(walk: Walk, op: Op, args: Values) -> Results:
+    """What `tw.bounded` becomes."""
+    return [walk.extents.mark(args[0], as_index(walk, args[1]), bindings.bounded_dimension(op))]
 
 
 def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
@@ -69,6 +87,10 @@ def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     asked_for = of_python and bindings.primitive(op) == "io_callback"
     if (not types and not asked_for) or (target in IDENTITIES and [a.type for a in args] == types):
         return args if types else []  # without results it can only be for effect, such as jax.debug.print
+    if bindings.sets_size(op):
+        return _marked(walk, op, args)
+    if target == ARGUMENT:
+        return as_bounded(walk, op, args, types)
     if of_python:
         if bindings.has_side_effect(op):
             raise FrontendError(
@@ -99,22 +121,29 @@ def _all_equal(walk: Walk, args: Values, types: Types) -> Results:
 
 
 def _while(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    condition, body = (walk.region(region, types) for region in op.regions)
-    loop = walk.emit_control(WhileOp, args, types, [condition, body])
+    loop, places = while_loop(walk, args, types, op.regions)
     counted = count_trips(loop, walk.number)
     if counted is not None:
         loop.counter, loop.trip_count = map(integer_attr, counted)
-    return loop.results
+    return results_of(walk, loop, len(types), places)
 
 
-def _case(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    return walk.emit_control(CaseOp, args, types, [walk.region(r, []) for r in op.regions]).results
+def _branches(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    index, regions = chosen(walk, op.operation.name, args[0], list(op.regions))
+    return branches(walk, index, types, regions)
 
 
-def _if(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    index = walk.elementwise("convert", args, tensor([], _I32))
-    on_true, on_false = (walk.region(region, []) for region in op.regions)
-    return walk.emit_control(CaseOp, [index], types, [on_false, on_true]).results
+def chosen(
+    walk: Walk, name: str, which: SSAValue, regions: Sequence[Any]
+) -> tuple[SSAValue, Sequence[Any]]:
+    """The number of a region and the regions that it counts, of a `case` or an `if`."""
+    if name == "stablehlo.if":
+        return walk.elementwise("convert", [which], tensor([], _I32)), regions[::-1]
+    return which, regions
+
+
+BRANCHES = frozenset({"stablehlo.case", "stablehlo.if"})
+"""Ops that choose one of their regions."""
 
 
 RULES: dict[str, Rule] = {
@@ -124,6 +153,5 @@ RULES: dict[str, Rule] = {
     "stablehlo.optimization_barrier": _same,
     "sdy.sharding_constraint": _same,
     "stablehlo.while": _while,
-    "stablehlo.case": _case,
-    "stablehlo.if": _if,
+    **dict.fromkeys(sorted(BRANCHES), _branches),
 }

@@ -23,6 +23,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.attributes import Literal
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.open_sizes import any_open
 from .. import bindings
 from ..bindings import Op
 from ..walk import Rule, Walk
@@ -60,7 +61,7 @@ def _spread(walk: Walk, args: Values, types: Types, dims: Sequence[int]) -> Resu
 
 def _spread_constant(walk: Walk, value: SSAValue, shape: tuple[int, ...]) -> Results:
     owner = value.owner
-    if not isinstance(owner, ConstantOp) or not owner.value.data.splat:
+    if any_open(shape) or not isinstance(owner, ConstantOp) or not owner.value.data.splat:
         return None
     literal = owner.value.data
     return [walk.constant(Literal(literal.dtype, shape, literal.data, True))]
@@ -101,6 +102,9 @@ def _reverse(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 def _concatenate(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    dim = bindings.int_attribute(op, "dimension")
+    if any(dim in walk.extents.of(x) for x in args[:-1]):
+        return [walk.extents.joined(args, types[0], dim)]
     return walk.emit(ConcatOp, args, types, dim=bindings.int_attribute(op, "dimension"))
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
 from ...dialects.dtypes import dtype_name, element_type, is_float, itemsize, shape_in, tensor
 from ...dialects.graph import BroadcastOp, IotaOp, ReshapeOp, SliceOp
-from ...dialects.graph.attributes import Literal
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.open_sizes import certain
 from .. import bindings
 from ..bindings import Op
 from ..walk import BOOLEAN, Rule, Walk
@@ -40,11 +39,10 @@ class _Words:
         self.walk = walk
 
     def number(self, value: int, like: SSAValue) -> SSAValue:
-        literal = Literal.of(np.asarray(value, f"u{itemsize(element_of(like))}"))
-        return self.walk.fill(self.walk.constant(literal), shape_of(like))
+        return self.walk.fill(self.walk.scalar(value, element_of(like)), shape_of(like))
 
     def apply(self, name: str, a: SSAValue, b: SSAValue | int) -> SSAValue:
-        other = self.number(b, a) if isinstance(b, int) else self.walk.fill(b, shape_of(a))
+        other = self.walk.fill(b, shape_of(a)) if isinstance(b, SSAValue) else self.number(b, a)
         return self.walk.elementwise(name, [a, other], a.type)
 
     def convert(self, x: SSAValue, element: Attribute) -> SSAValue:
@@ -77,7 +75,7 @@ class _Words:
 
     def sliced(self, x: SSAValue, starts: Sequence[int], limits: Sequence[int]) -> SSAValue:
         shape = [b - a for a, b in zip(starts, limits, strict=True)]
-        if shape_of(x) == tuple(shape):
+        if all(certain(a, "==", b) for a, b in zip(shape, shape_of(x), strict=True)):
             return x
         ones = [1] * len(shape)
         out = tensor(shape, element_of(x))

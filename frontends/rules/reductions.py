@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.ir import Attribute, BlockArgument, Region, SSAValue
@@ -58,21 +59,21 @@ def _tree(value: SSAValue) -> Tree | None:
     return (op.FUNCTION.name, *operands)
 
 
-def body_trees(walk: Walk, op: Op, types: Sequence[Any]) -> list[Tree] | None:
-    """What the body of `op` makes of two elements of each of `types`; None where it is not scalar functions."""
+def body_trees(walk: Walk, region: Any, types: Sequence[Any]) -> list[Tree] | None:
+    """What a body makes of two elements of each of `types`; None where it is not scalar functions."""
     elements = [t.element_type for t in types]
-    key = bindings.single_op(op.regions[0])
+    key = bindings.single_op(region)
     if key is None:
-        return _converted(walk, op, elements)
+        return _converted(walk, region, elements)
     key = (*key, *elements)
     if key not in walk.bodies:
-        walk.bodies[key] = _converted(walk, op, elements)
+        walk.bodies[key] = _converted(walk, region, elements)
     return walk.bodies[key]
 
 
-def _converted(walk: Walk, op: Op, elements: Sequence[Attribute]) -> list[Tree] | None:
+def _converted(walk: Walk, region: Any, elements: Sequence[Attribute]) -> list[Tree] | None:
     scalars = [tensor([], element) for element in elements]
-    return trees_of(walk.region(op.regions[0], [*scalars, *scalars]))
+    return trees_of(walk.region(region, [*scalars, *scalars]))
 
 
 def kinds_of(trees: list[Tree] | None, types: Types) -> list[str] | None:
@@ -112,7 +113,7 @@ def _reduce(walk: Walk, op: Op, args: Values, types: Types) -> Results:
     if any(shape_of(inputs[0])[d] == 0 for d in dims):
         starts = [_as(walk, init, t.element_type) for init, t in zip(inits, types, strict=True)]
         return [walk.fill(start, shape_in(t)) for start, t in zip(starts, types, strict=True)]
-    trees = body_trees(walk, op, types)
+    trees = body_trees(walk, op.regions[0], types)
     if (arg := _arg_kind(trees, inputs, inits, dims)) is not None:
         return walk.emit(ArgReduceOp, inputs[:1], types, kind=arg, dim=dims[0])
     inputs = [_as(walk, x, t.element_type) for x, t in zip(inputs, types, strict=True)]
@@ -135,6 +136,7 @@ def _reduce_any(
     walk: Walk, op: Op, inputs: Values, inits: Values, dims: Sequence[int], types: Types
 ) -> Results:
     """A reduction by any function of scalars."""
+    walk.extents.refuse(inputs)
     combine = combining(walk, op.regions[0], [t.element_type for t in types])
     if combine is None:
         return None
@@ -171,15 +173,38 @@ def _arg_kind(trees: list[Tree] | None, inputs: Values, inits: Values, dims: Seq
     return kind if _is_neutral(inits[0], kind) and scalar_value(inits[1]) == 0 else None
 
 
+@dataclass(frozen=True)
+class Windows:
+    """Where windows lie: a number for each dimension. base: one more than what goes between elements of the operand."""
+
+    window: Sequence[int]
+    strides: Sequence[int]
+    dilation: Sequence[int]
+    base: Sequence[int]
+    low: Sequence[int]
+    high: Sequence[int]
+
+
 def _reduce_window(walk: Walk, op: Op, args: Values, types: Types) -> Results:
-    n, rank = len(types), len(shape_in(types[0]))
-    kinds = kinds_of(body_trees(walk, op, types), types)
+    rank = len(shape_in(types[0]))
+    strides, dilation, base = (
+        bindings.int_array(op, name) or (1,) * rank
+        for name in ("window_strides", "window_dilations", "base_dilations")
+    )
+    spec = Windows(
+        bindings.int_array(op, "window_dimensions"), strides, dilation, base, *bindings.padding(op, rank)
+    )
+    return window_reduction(walk, op.regions[0], args, types, spec)
+
+
+def window_reduction(walk: Walk, region: Any, args: Values, types: Types, spec: Windows) -> Results:
+    """Operands and, behind them, their start values, combined over windows by a body."""
+    n = len(types)
+    kinds = kinds_of(body_trees(walk, region, types), types)
     args = [*(_as(walk, x, t.element_type) for x, t in zip(args[:n], types, strict=True)), *args[n:]]
     if kinds is None:
-        return _windows_of_any(walk, op, args[:n], args[n:], types)
-    ones = (1,) * rank
-    interior = [d - 1 for d in bindings.int_array(op, "base_dilations") or ones]
-    low, high = bindings.padding(op, rank)
+        return _windows_of_any(walk, region, args[:n], args[n:], types, spec)
+    interior = [d - 1 for d in spec.base]
     results = []
     for x, init, kind, t in zip(args[:n], args[n:], kinds, types, strict=True):
         # As in XLA, windows skip what is outside of the operand, whatever the start value is.
@@ -189,30 +214,29 @@ def _reduce_window(walk: Walk, op: Op, args: Values, types: Types) -> Results:
             [spread],
             [t],
             kind=kind,
-            window=bindings.int_array(op, "window_dimensions"),
-            strides=bindings.int_array(op, "window_strides") or ones,
-            dilation=bindings.int_array(op, "window_dilations") or ones,
-            low=low,
-            high=high,
+            window=spec.window,
+            strides=spec.strides,
+            dilation=spec.dilation,
+            low=spec.low,
+            high=spec.high,
         )[0]
         results.append(with_init(walk, result, init, kind))
     return results
 
 
-def _windows_of_any(walk: Walk, op: Op, inputs: Values, inits: Values, types: Types) -> Results:
+def _windows_of_any(
+    walk: Walk, region: Any, inputs: Values, inits: Values, types: Types, spec: Windows
+) -> Results:
     """Windows combined by any function of scalars; they skip what is outside of the operands."""
-    combine, shape = combining(walk, op.regions[0], [t.element_type for t in types]), shape_of(inputs[0])
+    walk.extents.refuse(inputs)
+    combine, shape = combining(walk, region, [t.element_type for t in types]), shape_of(inputs[0])
     if combine is None:
         return None
     if size(shape_in(types[0])) == 0 or size(shape) == 0:
         return [walk.fill(init, shape_in(t)) for init, t in zip(inits, types, strict=True)]
     rank = len(shape)
-    low, high = bindings.padding(op, rank)
-    window = bindings.int_array(op, "window_dimensions")
-    strides, dilation, base = (
-        bindings.int_array(op, name) or (1,) * rank
-        for name in ("window_strides", "window_dilations", "base_dilations")
-    )
+    low, high, window = spec.low, spec.high, spec.window
+    strides, dilation, base = spec.strides, spec.dilation, spec.base
     wide = [d for d, w in enumerate(window) if w > 1]
     if len(wide) == 1 and {*strides, *dilation, *base} == {1}:
         (d,) = wide

@@ -120,7 +120,7 @@ def _batches_first(
 def _kinds(walk: Walk, op: Op, types: Types) -> list[str] | None:
     """What the body does with each operand and its update; None for a body that is no kind of
     graph.scatter."""
-    trees = body_trees(walk, op, types)
+    trees = body_trees(walk, op.regions[0], types)
     found = [
         "set" if tree == len(types) + i else kind_of(tree, i, len(types))
         for i, tree in enumerate(trees or ())

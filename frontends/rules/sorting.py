@@ -193,8 +193,12 @@ def _alike(a: SSAValue, b: SSAValue, swap: int) -> bool:
 
 
 def _top_k(walk: Walk, op: Op, args: Values, types: Types) -> Results:
+    return largest(walk, args[0], types, bindings.int_attribute(op, "k"))
+
+
+def largest(walk: Walk, x: SSAValue, types: Types, k: int) -> Results:
     """The first k of a descending sort with places; among equals the lower place comes first."""
-    x, (_, index) = args[0], types
+    _, index = types
     shape = shape_of(x)
     dim = len(shape) - 1
     (places,) = walk.emit(IotaOp, [], [tensor(shape, index.element_type)], dim=dim)
@@ -204,7 +208,7 @@ def _top_k(walk: Walk, op: Op, args: Values, types: Types) -> Results:
         [x, places],
         types,
         dim=dim,
-        keep=bindings.int_attribute(op, "k"),
+        keep=k,
         keys=order.operands,
         descending=order.descending,
         total=order.total,

@@ -24,6 +24,7 @@ from ...dialects.graph import (
     WhileOp,
     YieldOp,
 )
+from ...dialects.graph.extents import extents_of
 from ...dialects.graph.interface import element_of, shape_of
 from ..errors import FrontendError
 from ..known import NATIVE, scalar_value
@@ -42,6 +43,8 @@ def print_tw(module: ModuleOp, name: str = "main") -> str:
     main = next((f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main"), None)
     if main is None:
         raise FrontendError("there is no function @main to print as .tw")
+    if extents_of(main):
+        raise cannot(main, "it has results whose sizes depend on data")
     printer = _Printer()
     name = printer.fresh(name if is_name(name) else "main")
     printer.used.discard(name)  # values have names of their own

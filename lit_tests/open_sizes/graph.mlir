@@ -1,4 +1,5 @@
 // RUN: ROUNDTRIP
+// RUN: GENERIC_ROUNDTRIP
 
 // Open dimensions are `?`, and named behind the shape: each is an expression of symbols.
 

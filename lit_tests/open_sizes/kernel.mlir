@@ -1,4 +1,5 @@
 // RUN: ROUNDTRIP
+// RUN: GENERIC_ROUNDTRIP
 
 // A kernel for any number of rows: grid, trip count and places follow from it; tiles are static.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
-from ...dialects.base import text
+from ...dialects.base import integer, text
 from ...dialects.dtypes import dtype_name
 from ...dialects.elementwise import identity
 from ...dialects.graph import (
+    BroadcastOp,
+    ConcatOp,
     ConstantOp,
     ContractOp,
     ConvOp,
@@ -18,6 +20,7 @@ from ...dialects.graph import (
     ReduceOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.open_sizes import any_open
 from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder
 
@@ -35,10 +38,16 @@ class FoldEmptyResults(GraphPattern):
             all(0 in shape_of(r) for r in op.results)
             and not op.regions
             and type(op) not in (ConstantOp, HostOp)
+            and not _is_constant(op)
         ):
             build = RewriteBuilder(rewriter)
             constants = [build.constant(0, shape_of(r), element_of(r)) for r in op.results]
             rewriter.replace(op, (), constants)
+
+
+def _is_constant(op: GraphOp) -> bool:
+    """Whether an op is what stands for a constant of open dimensions."""
+    return isinstance(op, BroadcastOp) and isinstance(op.x.owner, ConstantOp) and any_open(shape_of(op.result))
 
 
 class FoldEmptyReduce(GraphPattern):
@@ -88,3 +97,19 @@ class FoldEmptyUpdate(GraphPattern):
     def match_and_rewrite(self, op: DynamicUpdateSliceOp, rewriter: PatternRewriter, /) -> None:
         if 0 in shape_of(op.update):
             rewriter.replace(op, (), [op.x])
+
+
+class FoldEmptyConcat(GraphPattern):
+    """A concatenation leaves out parts without elements."""
+
+    name = "fold-empty-concat"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: ConcatOp, rewriter: PatternRewriter, /) -> None:
+        dim = integer(op.dim)
+        parts = [x for x in op.parts if shape_of(x)[dim] != 0]
+        if not parts or len(parts) == len(op.parts):
+            return
+        if len(parts) > 1:
+            parts = [RewriteBuilder(rewriter).add(ConcatOp, parts, op.result.type, dim=op.dim)]
+        rewriter.replace(op, (), parts)

@@ -23,7 +23,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
-from ...dialects.open_sizes import choosing, example
+from ...dialects.open_sizes import choosing
 from ...machine import Machine
 from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
@@ -71,7 +71,8 @@ class Grouper(Dependencies):
         """Adds an elementwise op to the best group its operands come from, or starts one."""
         values = [v for v in op.operands if not self.of(v).splat]
         groups = [] if self._reloads(op) else self.candidates(values)
-        groups.sort(key=lambda g: (-example(size(g.domain)), g.kind == "vector", -g.number))
+        with choosing():
+            groups.sort(key=lambda g: (-size(g.domain), g.kind == "vector", -g.number))
         for group in groups:
             axes = self.place(group, op)
             if axes is None or not self._fits(group, op):
@@ -82,14 +83,14 @@ class Grouper(Dependencies):
                 theirs = self.place(other, op)
                 if theirs == axes and self.merge(group, other):
                     continue
-                if _is_small(other, group):
+                if _much_smaller(other, group):
                     self._absorb(group, other, op, axes)
             self._join(group, op, axes)
             return
         group = self.new_group("vector", shape_of(op.results[0]))
         identity = tuple(range(len(group.domain)))
         for small in groups:
-            if _is_small(small, group):
+            if _much_smaller(small, group):
                 self._absorb(group, small, op, identity)
         self._join(group, op, identity)
 
@@ -112,7 +113,8 @@ class Grouper(Dependencies):
             or first.domain != second.domain
         ):
             return False
-        if second.reduced and first.kind != "vector":
+        opened = any(isinstance(op, GraphOp) and op.GROUPING == "opening" for op in second.others)
+        if (second.reduced or opened) and first.kind != "vector":
             return False
         for value, axes in second.axes.items():
             if first.axes.get(value, axes) != axes:
@@ -315,9 +317,9 @@ class Grouper(Dependencies):
             for value in expansion.operands:
                 self.add_needs(group, self.needs_of(value))
 
-    def single(self, op: Operation, kind: str) -> None:
-        """A group of its own that nothing joins."""
-        group = self.new_group(kind, shape_of(op.results[0]), closed=True)
+    def single(self, op: Operation, kind: str, closed: bool = True) -> None:
+        """A group of its own that nothing joins, or only what follows it."""
+        group = self.new_group(kind, shape_of(op.results[0]), closed)
         self._enter(group, op)
         for result in op.results:
             group.axes[result] = tuple(range(len(shape_of(result))))
@@ -382,20 +384,22 @@ class Grouper(Dependencies):
         return axes
 
 
-def _is_small(one: Group, other: Group) -> bool:
-    """Whether it pays to compute a group again wherever it is used, in another one. Any answer is right."""
-    return example(size(one.domain)) * ABSORB_RATIO <= example(size(other.domain))
+@choosing()
+def _much_smaller(group: Group, consumer: Group) -> bool:
+    """Whether it is better to compute a group again in its consumer than to store and load it."""
+    return size(group.domain) * ABSORB_RATIO <= size(consumer.domain)
 
 
 def _stores(op: GraphOp) -> bool:
     """Whether what an op reads is a tensor in memory."""
-    return op.GROUPING in ("contraction", "vector", "index", "move")
+    return op.GROUPING in ("contraction", "opening", "vector", "index", "move")
 
 
 GROUPINGS: dict[Grouping, Callable[[Grouper, Any], None]] = {
     "elementwise": Grouper.elementwise,
     "reduction": Grouper.reduction,
     "contraction": Grouper.contraction,
+    "opening": lambda grouper, op: grouper.single(op, "vector", closed=False),
     "generated": Grouper.generated,
     "vector": lambda grouper, op: grouper.single(op, "vector"),
     "index": lambda grouper, op: grouper.single(op, "index"),

@@ -93,26 +93,30 @@ def factors(build: StorageBuilder, x: SSAValue, drained: bool) -> SSAValue:
     return _number(build, build.convert(words, ui32))
 
 
+def sums_of_stored(build: StorageBuilder, product: NamedProduct, x: SSAValue, w: SSAValue) -> SSAValue:
+    """The sums of the products of stored numbers x and w: in i32, or in f32 where they are 8-bit floats."""
+    op = product.op
+    operands = [x, w] if product.weight else [w, x]
+    kind = f32 if is_float(element_of(x)) else i32
+    return build.add(type(op), operands, tensor(shape_of(op.result), kind), **op.properties)
+
+
 def integer_sums(
     build: StorageBuilder,
     product: NamedProduct,
-    x: SSAValue,
+    total: SSAValue,
     w: SSAValue,
     zero: int,
     scale: SSAValue,
     shift: SSAValue | None,
     drained: bool,
-    dense: SSAValue | None = None,
 ) -> IntegerSums:
-    """The product of stored numbers x, whose zero point is `zero`, and w, both in i8 or in an 8-bit float, plus a
-    shift; scale, shift: f32, over the features of the result; drained: whether the cube's sums leave it times
-    factors; dense: w before it became sparse."""
+    """What the sums of a product of stored numbers stand for, plus a shift; zero: the zero point of the input; w: the
+    stored weights, in i8 or in an 8-bit float, as the product has them; scale, shift: f32, over the features of the
+    result; drained: whether the cube's sums leave it times factors."""
     op, features = product.op, tuple(feature_dims(product))
     out = shape_of(op.result)
-    operands = [x, w] if product.weight else [w, x]
-    kind = f32 if is_float(element_of(x)) else i32
-    total = build.add(type(op), operands, tensor(out, kind), **op.properties)
-    bias = _bias(build, product, x, w if dense is None else dense, zero, scale, shift)
+    bias = _bias(build, product, w, zero, scale, shift)
     if bias is not None:
         total = build.elementwise("add", total, build.broadcast(bias, out, features))
     factor = factors(build, scale, drained)
@@ -123,15 +127,15 @@ def integer_sums(
 def _bias(
     build: StorageBuilder,
     product: NamedProduct,
-    x: SSAValue,
     w: SSAValue,
     zero: int,
     scale: SSAValue,
     shift: SSAValue | None,
 ) -> SSAValue | None:
-    """What is added to the sums of each feature, in their type: the shift, and what the zero point of x has added."""
+    """What is added to the sums of each feature, in their type: the shift, and what the zero point of the input has
+    added."""
     found: SSAValue | None = None
-    if shift is not None and is_float(element_of(x)):
+    if shift is not None and is_float(element_of(w)):
         found = build.elementwise("div", shift, scale)
     elif shift is not None:
         units = build.elementwise("div", shift, scale)

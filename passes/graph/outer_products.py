@@ -7,7 +7,7 @@ from xdsl.ir import Attribute
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import to_ints
-from ...dialects.dtypes import dtype_name, is_float, size
+from ...dialects.dtypes import dtype_name, is_float, numbers_in, size
 from ...dialects.graph import ContractOp, TransposeOp
 from ...dialects.graph.interface import element_of, shape_of
 from .patterns import GraphPattern
@@ -28,7 +28,8 @@ class ContractAsMultiply(GraphPattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ContractOp, rewriter: PatternRewriter, /) -> None:
         lhs_k, rhs_k = to_ints(op.lhs_contract), to_ints(op.rhs_contract)
-        if size([shape_of(op.lhs)[d] for d in lhs_k]) != 1 or element_of(op.lhs) != element_of(op.rhs):
+        terms = size([shape_of(op.lhs)[d] for d in lhs_k]) * numbers_in(element_of(op.lhs))
+        if terms != 1 or element_of(op.lhs) != element_of(op.rhs):
             return
         user = op.result.get_user_of_unique_use()
         turned = user if isinstance(user, TransposeOp) else None

@@ -65,6 +65,7 @@ _OURS = (
     "empty:FoldEmptyContract",
     "empty:FoldEmptyPad",
     "empty:FoldEmptyUpdate",
+    "empty:FoldEmptyConcat",
     "movement:SimplifyBroadcasts",
     "movement:DropIdentityBroadcast",
     "movement:PadAsUpdate",
@@ -84,6 +85,7 @@ _OURS = (
     "windows:WindowAsCumulate",
     "windows:SplitWindow",
     "sorting:SortLastDimension",
+    "sorting:SortOpenRows",
     "sorting:SortInParts",
 )
 

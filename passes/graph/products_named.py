@@ -67,9 +67,11 @@ def _attributes(main: FuncOp) -> list[dict[str, object]]:
 
 
 def name_arguments(module: ModuleOp, paths: Sequence[str]) -> None:
-    """Says what the arguments of @main are called."""
+    """Says what the arguments of @main are called; the last ones may have no names."""
     main = main_function(module)
-    made = [{**attrs, PATH: StringAttr(path)} for attrs, path in zip(_attributes(main), paths, strict=True)]
+    attributes = _attributes(main)
+    made = [{**attrs, PATH: StringAttr(path)} for attrs, path in zip(attributes, paths, strict=False)]
+    made += attributes[len(made) :]
     main.arg_attrs = ArrayAttr([DictionaryAttr(attrs) for attrs in made])  # pyright: ignore[reportArgumentType]
 
 

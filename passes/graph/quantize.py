@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from ...dialects.base import describe, integer, ints, to_ints
 from ...dialects.chosen import ChosenMode, location_with
-from ...dialects.dtypes import element_type, numpy_dtype, tensor
+from ...dialects.dtypes import element_type, is_float, numpy_dtype, tensor
 from ...dialects.graph import (
     ELEMENTWISE,
     ConstantOp,
@@ -34,6 +34,7 @@ from ...dialects.graph import (
     StorageOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.quantized import quantized
 from ...machine import Machine
 from ..access import splat_of
 from ..base import TargetPass
@@ -41,7 +42,8 @@ from ..errors import PassError
 from ..rewriting import erase_dead
 from .affine_chains import AffineChain, chain_behind
 from .inlining import inline_calls
-from .integer_chains import integer_sums, requantize
+from .integer_chains import integer_sums, requantize, sums_of_stored
+from .pair_products import is_paired, sums_of_pairs
 from .products_named import (
     NamedProduct,
     feature_dims,
@@ -54,8 +56,8 @@ from .products_named import (
     weight_values,
 )
 from .quantized import StorageBuilder
-from .recipes import WIDE_LIMIT, ProductChoice, QuantConfig, Recipe
-from .stored_inputs import Inputs
+from .recipes import ProductChoice, QuantConfig, Recipe
+from .stored_inputs import Inputs, input_kind
 from .stored_weights import (
     in_columns,
     in_sparse_columns,
@@ -117,7 +119,7 @@ def quantize_module(
     inputs = Inputs(words and machine.scaled_drains is not None and not machine.fused, own)
     fixed = weight_values(main, flags)
     for product, choice in chosen:
-        _quantize(product, choice, inputs, fixed)
+        _quantize(product, choice, inputs, fixed, machine.vector.runs("unpack", "f16"))
     inputs.read_again()
     erase_dead(main.body.block)  # what is not used any more is no use of a result
     requantize(inputs.sums)
@@ -137,8 +139,13 @@ def _check(product: NamedProduct, choice: ProductChoice, machine: Machine) -> No
             raise PassError(
                 f"{where} has the mode {choice.mode}, and the cube of {machine.name} has no {name}"
             )
-    if recipe.inputs in ("i8", "i16") and "i8" not in machine.cube:
+    if recipe.inputs in ("i4", "i8", "i16") and "i8" not in machine.cube:
         raise PassError(f"{where} has the mode {choice.mode}, and the cube of {machine.name} has no i8")
+    if recipe.inputs == "i4" and "i4x2" not in machine.cube:
+        raise PassError(
+            f"{where} has the mode {choice.mode}, and the cube of {machine.name} has no products of 4 bits: take "
+            f"{choice.mode.replace('a4', 'a8')}"
+        )
     if recipe.sparse and recipe.weights not in machine.cube_sparse:
         raise PassError(
             f"{where} has the mode {choice.mode}, and the cube of {machine.name} has no products of sparse weights: "
@@ -169,7 +176,9 @@ class ProductBuilder(StorageBuilder):
         return made
 
 
-def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixed: set[SSAValue]) -> None:
+def _quantize(
+    product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixed: set[SSAValue], unpacks: bool
+) -> None:
     recipe, op = choice.recipe, product.op
     said = ChosenMode(product.name, choice.mode)
     if recipe == Recipe():
@@ -190,16 +199,17 @@ def _quantize(product: NamedProduct, choice: ProductChoice, inputs: Inputs, fixe
         of_weights = build.broadcast(scale, shape_of(w), free_dims(product))
         w = build.elementwise("mul", build.convert(w, f32), of_weights)
     if recipe.inputs == "i16":
-        result = _by_digits(build, product, x, weights_as_stored(build, product, w, choice, recipe))
+        w = weights_as_stored(build, product, w, choice, recipe)
+        result = _by_digits(build, product, x, w, recipe)
     elif recipe.static:
         result, shift = _static(build, product, x, w, choice, inputs, shift)
     else:
         kind = element_type(recipe.compute) if recipe.compute else element_of(op.result)
         kind = f32 if recipe.dynamic else kind
         if recipe.weights is not None:
-            w = weights_as_stored(build, product, w, choice, recipe, kind)
+            w = weights_as_stored(build, product, w, choice, recipe, kind, unpacks)
         if recipe.dynamic:
-            x = _dynamic(build, product, x)
+            x = _dynamic(build, product, x, recipe)
         else:
             x, w = build.convert(x, kind), build.convert(w, kind)
         result = _multiplied(build, product, x, w, shape_of(op.result))
@@ -317,51 +327,66 @@ def _static(
     """The product of an input that is stored with one scale, and what is still to be added to its features."""
     recipe, step = choice.recipe, choice.scale
     assert recipe.inputs is not None and step is not None
-    stored = inputs.stored(build, product, x, choice)
     plain = not choice.zero or isinstance(product.op, ContractOp)  # what is beside an image stands for 0
     features = [shape_of(product.op.result)[d] for d in feature_dims(product)]
     whole = [shape_of(w)[d] for d in sorted(weight_blocks(product, recipe))] == features
     if recipe.inputs != "i16" and plain and whole:
         q, scale = stored_weights(build, product, w, choice, recipe, step, shift)
-        dense = None
-        if is_sparse(product, recipe):
-            dense = build.add(StorageOp, [q], tensor(shape_of(q), element_of(stored)))
-            q = in_sparse_columns(build, product, q)
-        elif isinstance(product.op, ContractOp):
-            q = in_columns(build, product, q)
-        weights = build.add(StorageOp, [q], tensor(shape_of(q), element_of(stored)))
-        sums = integer_sums(build, product, stored, weights, choice.zero, scale, shift, inputs.drained, dense)
+        dense = build.add(StorageOp, [q], tensor(shape_of(q), _storage(q)))
+        if is_paired(product, recipe):
+            total = sums_of_pairs(build, product, x, q, choice)
+        else:
+            stored = inputs.stored(build, product, x, choice)
+            if is_sparse(product, recipe):
+                q = in_sparse_columns(build, product, q)
+            elif isinstance(product.op, ContractOp):
+                q = in_columns(build, product, q)
+            total = sums_of_stored(
+                build, product, stored, build.add(StorageOp, [q], tensor(shape_of(q), _storage(q)))
+            )
+        sums = integer_sums(build, product, total, dense, choice.zero, scale, shift, inputs.drained)
         inputs.sums.append(sums)
         return sums.result, None
-    kind = QuantizedType.of(recipe.inputs, "f32", step, choice.zero)
-    x = build.add(StorageOp, [stored], tensor(shape_of(stored), kind))
+    stored = inputs.stored(build, product, x, choice)
+    x = build.add(StorageOp, [stored], tensor(shape_of(stored), input_kind(product, choice)))
     x = build.add(DequantizeOp, [x], tensor(shape_of(stored), f32))
     w = weights_as_stored(build, product, w, choice, recipe)
     return _multiplied(build, product, x, w, shape_of(product.op.result)), shift
 
 
-def _dynamic(build: StorageBuilder, product: NamedProduct, x: SSAValue) -> SSAValue:
-    """The input in i8, with a scale for each row, of its largest number."""
+def _storage(q: SSAValue) -> Attribute:
+    """The element type of what is stored for a quantized value."""
+    kind = quantized(q.type)
+    assert kind is not None
+    return kind.storage
+
+
+def _dynamic(build: StorageBuilder, product: NamedProduct, x: SSAValue, recipe: Recipe) -> SSAValue:
+    """The input as it is stored, with a scale for each row, of its largest number."""
     x = build.convert(x, f32)
-    stored, scale = _by_rows(build, product, x, "i8", 127)
+    stored, scale = _by_rows(build, product, x, recipe)
     return build.add(DequantizeOp, [stored, scale], x.type)
 
 
 def _by_rows(
-    build: StorageBuilder, product: NamedProduct, x: SSAValue, storage: str, high: int
+    build: StorageBuilder, product: NamedProduct, x: SSAValue, recipe: Recipe
 ) -> tuple[SSAValue, SSAValue]:
     """The input as stored numbers with a scale for each row, and these."""
-    rows = sorted(row_dims(product))
+    rows, storage, high = sorted(row_dims(product)), recipe.inputs, recipe.largest_input
+    assert storage is not None
     scale = largest_scale(build, x, [d for d in range(len(shape_of(x))) if d not in rows], high)
-    kind = QuantizedType.of(storage, "f32", None, 0, [(d, 1) for d in rows], -high, high)
+    ends = (None, None) if is_float(storage) else (-int(high), int(high))
+    kind = QuantizedType.of(storage, "f32", None, 0, [(d, 1) for d in rows], *ends)
     return build.add(QuantizeOp, [x, scale], tensor(shape_of(x), kind)), scale
 
 
-def _by_digits(build: StorageBuilder, product: NamedProduct, x: SSAValue, w: SSAValue) -> SSAValue:
+def _by_digits(
+    build: StorageBuilder, product: NamedProduct, x: SSAValue, w: SSAValue, recipe: Recipe
+) -> SSAValue:
     """The product of inputs in 16 bits, which the cube multiplies as two numbers of 8: q = 256 a + b. Both are rows of
     one product, so that the weights are loaded once, and few rows cost the cube no more than one."""
     op, out = product.op, shape_of(product.op.result)
-    stored, scale = _by_rows(build, product, build.convert(x, f32), "i16", WIDE_LIMIT)
+    stored, scale = _by_rows(build, product, build.convert(x, f32), recipe)
     shape = shape_of(x)
     q = build.convert(build.add(StorageOp, [stored], tensor(shape, i16)), i32)
     rank, pair = len(shape), [2, *shape]

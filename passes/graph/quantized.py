@@ -162,6 +162,10 @@ class StorageBuilder(TensorBuilder):
         """The same for a tensor that has a number for each block."""
         return self.broadcast(grid, _split(facts, whole), _grid_dims(facts))
 
+    def split_shape(self, facts: QuantizedFacts, whole: Sequence[int]) -> list[int]:
+        """The shape that `split` gives a tensor of shape `whole`."""
+        return _split(facts, whole)
+
     def split(self, x: SSAValue, facts: QuantizedFacts) -> SSAValue:
         """x where each dimension that is cut into blocks is two: which block, and the place in it."""
         return self.reshape(x, _split(facts, shape_of(x))) if _is_cut(facts) else x

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dialects.dtypes import limits
 from ...support.files import read_arrays, write_whole
 from ..errors import PassError
 
@@ -64,6 +65,14 @@ class Recipe:
         return self.inputs is not None and not self.dynamic
 
     @property
+    def largest_input(self) -> float:
+        """What the largest number of a row is stored as, where inputs are scaled row by row."""
+        assert self.inputs is not None
+        if self.inputs == "i16":
+            return WIDE_LIMIT
+        return limits(self.inputs)[1]
+
+    @property
     def weight_range(self) -> tuple[int, int]:
         """The least and the largest stored weight: as many below zero as above it."""
         high = {"i8": 127, "i4": 7}[self.weights or "i8"]
@@ -78,10 +87,12 @@ RECIPES = {
     "w8a8-dynamic": Recipe("i8", "i8", dynamic=True),
     "w8a16": Recipe("i8", "i16", dynamic=True),
     "w4a16": Recipe("i4", None, group=128, compute="f16"),
+    "w4a4": Recipe("i4", "i4"),
     "w4a8": Recipe("i4", "i8"),
     "w4a8-dynamic": Recipe("i4", "i8", dynamic=True),
     "f8": Recipe("f8E4M3FN", "f8E4M3FN"),
     "f8-e5m2": Recipe("f8E5M2", "f8E5M2"),
+    "f8-dynamic": Recipe("f8E4M3FN", "f8E4M3FN", dynamic=True),
 }
 """The modes by name. `w4a16-g32` has groups of 32 weights; those of `SPARSE` may end in `-sparse`."""
 

@@ -16,6 +16,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, OpResult
 
 from ...dialects.graph import FusionOp, GraphOp, HostOp
+from ...dialects.open_sizes import assuming, example_sizes
 from ...machine import Machine
 from ..base import TargetPass
 from ..pins import parse_pins
@@ -103,4 +104,6 @@ def merge_equal(block: Block) -> list[Operation]:
 
 def _equal(op: Operation, other: Operation) -> bool:
     """Whether two ops of one class and with the same operands give the same."""
-    return op.properties == other.properties and op.result_types == other.result_types
+    with assuming(example_sizes()) as assumed:  # what is equal for some sizes only stays apart
+        same = op.properties == other.properties and op.result_types == other.result_types
+    return same and not assumed.made

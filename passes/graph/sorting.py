@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import StringAttr
+import numpy as np
+from xdsl.dialects.builtin import StringAttr, i32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
-from ...dialects.base import integer, integer_attr
+from ...dialects.base import integer, integer_attr, ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize, numpy_dtype, tensor
 from ...dialects.graph import ConcatOp, HostOp, SortOp
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.open_sizes import is_open, size_of
 from ...dialects.shapes import Keys
+from ...dialects.sizes import bounds
 from ..tile.sort import fitting_slots
 from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder
@@ -33,6 +37,55 @@ class SortLastDimension(GraphPattern):
         build = RewriteBuilder(rewriter)
         made = _sorted(build, op, [build.transpose(x, perm) for x in op.xs], op.kept())
         rewriter.replace(op, (), [build.transpose(v, back) for v in made])
+
+
+class SortOpenRows(GraphPattern):
+    """A sort of rows whose length is open is one of the longest that there are; what is behind them comes last."""
+
+    name = "sort-open-rows"
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: SortOp, rewriter: PatternRewriter, /) -> None:
+        *outer, n = shape_of(op.xs[0])
+        _, longest = bounds(size_of(n))
+        if not is_open(n) or longest is None:
+            return
+        build, order = RewriteBuilder(rewriter), op.order()
+        none = [0] * (len(outer) + 1)
+        behind = [*none[1:], longest - n]
+
+        def padded(x: SSAValue, value: float) -> SSAValue:
+            return build.pad(x, value, none, behind, none)
+
+        fills = {
+            k: _comes_last(element_of(op.xs[k]), bool(down))
+            for k, down in zip(order.operands, order.descending, strict=True)
+        }
+        xs = [padded(x, fills.get(i, 0)) for i, x in enumerate(op.xs)]
+        keys = [*order.operands], [*order.descending], [*order.total]
+        apart = any(order.total)  # no number is behind all others: the NaNs have an order
+        if apart:
+            inside = build.constant(0, shape_of(op.xs[0]), i32)
+            xs.append(padded(inside, 1))
+            keys = [len(xs) - 1, *keys[0]], [0, *keys[1]], [0, *keys[2]]
+        keep = op.kept()
+        whole = is_open(keep)
+        made = _sorted(build, op, xs, longest if whole else keep, Keys(*keys))[: len(op.xs)]
+        if whole:
+            ones = [1] * len(none)
+            made = [build.slice(x, none, [*outer, keep], ones) for x in made]
+        rewriter.replace(op, (), made)
+
+
+def _comes_last(element: Attribute, descending: bool) -> float:
+    """A number that no other of an element type is sorted behind, where all NaNs are one."""
+    name = dtype_name(element)
+    if is_float(element):
+        return -math.inf if descending else math.nan
+    if name == "i1":
+        return not descending
+    info = np.iinfo(numpy_dtype(element))
+    return int(info.min if descending else info.max)
 
 
 class SortInParts(GraphPattern):
@@ -73,14 +126,20 @@ class SortInParts(GraphPattern):
         rewriter.replace(op, (), _sorted(build, op, candidates, keep))
 
 
-def _sorted(build: RewriteBuilder, op: SortOp, xs: Sequence[SSAValue], keep: int) -> Sequence[SSAValue]:
-    """xs ordered along their last dimension as `op` orders, the first `keep`."""
+def _sorted(
+    build: RewriteBuilder, op: SortOp, xs: Sequence[SSAValue], keep: int, keys: Keys | None = None
+) -> Sequence[SSAValue]:
+    """xs ordered along their last dimension as `op` orders, or by other keys, the first `keep`."""
+    order = op.order() if keys is None else keys
     *outer, _ = shape_of(xs[0])
     new = SortOp.create(
         operands=xs,
         result_types=[tensor([*outer, keep], element_of(x)) for x in xs],
         properties={
             **op.properties,
+            "keys": ints(order.operands),
+            "descending": ints(order.descending),
+            "total": ints(order.total),
             "dim": integer_attr(len(outer)),
             "keep": integer_attr(keep),
         },

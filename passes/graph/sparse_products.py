@@ -18,7 +18,7 @@ from xdsl.pattern_rewriter import PatternRewriter, op_type_rewrite_pattern
 
 from ...dialects.base import integer, integer_attr, to_ints
 from ...dialects.dtypes import dtype_name, is_integer, tensor
-from ...dialects.graph import ELEMENTWISE, ConcatOp, ContractOp, ExpandOp, TransposeOp
+from ...dialects.graph import ELEMENTWISE, ConcatOp, ContractOp, ConvOp, ExpandOp, TransposeOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...machine import Machine
 from .patterns import GraphPattern
@@ -30,10 +30,14 @@ GROUP = 4
 
 def expansion_of(op: Operation) -> ExpandOp | None:
     """What a product's right side is expanded by, seen through transposes, where it is expanded along the one dimension
-    that is summed over, and sums are integers. None for other products."""
-    if not isinstance(op, ContractOp) or len(to_ints(op.rhs_contract)) != 1:
+    that is summed over, of a convolution that of the input features, and sums are integers. None for other products."""
+    if isinstance(op, ContractOp) and len(to_ints(op.rhs_contract)) == 1:
+        (dim,) = to_ints(op.rhs_contract)
+    elif isinstance(op, ConvOp) and integer(op.groups) == 1:
+        dim = to_ints(op.rhs_layout)[0]
+    else:
         return None
-    value, (dim,) = op.rhs, to_ints(op.rhs_contract)
+    value = op.rhs
     while isinstance(value.owner, TransposeOp):
         dim = to_ints(value.owner.perm)[dim]
         value = value.owner.x

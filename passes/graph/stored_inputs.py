@@ -29,6 +29,22 @@ from .quantized import StorageBuilder
 from .recipes import ProductChoice
 
 
+def input_kind(product: NamedProduct, choice: ProductChoice) -> QuantizedType:
+    """How an input with one scale is stored: numbers of 4 bits, in bytes. Raises PassError for a zero point that is not
+    stored."""
+    storage = choice.recipe.inputs
+    assert storage is not None and choice.scale is not None
+    low, high = limits(storage)
+    if not low <= choice.zero <= high:
+        raise PassError(
+            f"quantization: the input of {product.name} has the zero point {choice.zero}, which {storage} does not "
+            "store"
+        )
+    if storage == "i4":
+        return QuantizedType.of("i8", "f32", choice.scale, choice.zero, (), int(low), int(high))
+    return QuantizedType.of(storage, "f32", choice.scale, choice.zero)
+
+
 class Inputs:
     """Quantized inputs: of products that read the same values in the same way it is one. own: the ops that the program
     had before; those that products in other modes have been given since read numbers as they are."""
@@ -50,15 +66,7 @@ class Inputs:
         self, build: StorageBuilder, product: NamedProduct, x: SSAValue, choice: ProductChoice
     ) -> SSAValue:
         """What is stored for an input with one scale: of the value that it is moved from."""
-        storage = choice.recipe.inputs
-        assert storage is not None and choice.scale is not None
-        low, high = limits(storage)
-        if not low <= choice.zero <= high:
-            raise PassError(
-                f"quantization: the input of {product.name} has the zero point {choice.zero}, which "
-                f"{storage} does not store"
-            )
-        kind = QuantizedType.of(storage, "f32", choice.scale, choice.zero)
+        kind = input_kind(product, choice)
         moves: list[Operation] = []
         source = x
         while isinstance(source.owner, MOVES):

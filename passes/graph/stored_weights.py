@@ -9,23 +9,26 @@ import numpy as np
 from xdsl.dialects.builtin import f16, f32, i8, i16
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from ...dialects.base import integer_attr
+from ...dialects.base import integer, integer_attr
 from ...dialects.dtypes import element_type, is_float, limits, size, tensor
 from ...dialects.graph import (
     ConstantOp,
     ContractOp,
+    ConvOp,
     DataAttr,
     DequantizeOp,
     ExpandOp,
     QuantizedType,
     QuantizeOp,
     StorageOp,
+    UnpackOp,
 )
 from ...dialects.graph.interface import shape_of
 from ...dialects.quantized import quantized
 from ...dialects.sparsity import INDEXED
 from ..errors import PassError
 from .integer_chains import PACKED, keep, short
+from .pair_products import as_pairs, in_bytes
 from .products_named import (
     NamedProduct,
     kept_dims,
@@ -76,8 +79,10 @@ def weights_as_stored(
     choice: ProductChoice,
     recipe: Recipe,
     element: Attribute = f32,
+    unpacks: bool = False,
 ) -> SSAValue:
-    """The numbers that the weights stand for once they are stored, rounded from f32 to an element type."""
+    """The numbers that the weights stand for once they are stored, rounded from f32 to an element type; unpacks:
+    whether the machine has an instruction that makes floats of pairs of numbers of 4 bits."""
     q, scale = stored_weights(build, product, w, choice, recipe)
     k = summed_dims(product)[1][-1]
     if is_sparse(product, recipe):
@@ -86,7 +91,9 @@ def weights_as_stored(
         kind = quantized(q.type)
         assert kind is not None
         assert isinstance(q.owner, Operation)
-        q.owner.attributes.pop(PACKED, None)  # its halves are kept
+        q.owner.attributes.pop(PACKED, None)  # its pairs or its halves are kept
+        if unpacks and build.split_shape(kind.data, shape_of(w))[-1] % 2 == 0:
+            return _from_pairs(build, q, kind, scale, element)
         return _from_nibbles(build, q, kind, k, scale, element)
     elif isinstance(product.op, ContractOp):
         q = in_columns(build, product, q)
@@ -110,21 +117,27 @@ def in_columns(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSA
 
 
 def is_sparse(product: NamedProduct, recipe: Recipe) -> bool:
-    """Whether two of four weights of a product are stored: those of a matrix product, on its right side, that sums over
-    one dimension of whole bytes of positions."""
+    """Whether two of four weights of a product are stored: those on the right side of a matrix product that sums over
+    one dimension of whole bytes of positions, or of a convolution of one group with such input features."""
     summed = summed_dims(product)[1]
-    wanted = recipe.sparse and isinstance(product.op, ContractOp) and product.weight == 1 and len(summed) == 1
+    grouped = isinstance(product.op, ConvOp) and integer(product.op.groups) > 1
+    wanted = recipe.sparse and not grouped and product.weight == 1 and len(summed) == 1
     return wanted and shape_of(product.weights)[summed[0]] % INDEXED == 0
 
 
 def in_sparse_columns(build: StorageBuilder, product: NamedProduct, q: SSAValue) -> SSAValue:
-    """Stored weights that are kept as two of four, with the summed dimension last, and their positions. Where inputs
-    have more than `FEW_ROWS`, these lie along the features: a core then loads many columns and few bytes of positions
-    of each, else few columns and all bytes of these."""
+    """Stored weights that are kept as two of four, and their positions: of a convolution in the order in which they
+    are, since the cube loads a window as rows of features; of a matrix product with the summed dimension last. Where
+    inputs of this have more than `FEW_ROWS`, positions lie along the features: a core then loads many columns and few
+    bytes of positions of each, else few columns and all bytes of these."""
     (k,) = summed_dims(product)[1]
     rank, kind = len(shape_of(q)), quantized(q.type)
     assert kind is not None and isinstance(q.owner, Operation)
     q.owner.attributes.pop(PACKED, None)
+    if isinstance(product.op, ConvOp):
+        values, index = compressed(build, build.add(StorageOp, [q], tensor(shape_of(q), i8)), k)
+        dense = build.add(ExpandOp, [keep(values), keep(index)], tensor(shape_of(q), i8), dim=integer_attr(k))
+        return build.add(StorageOp, [dense], q.type)
     order = [*(d for d in range(rank) if d != k), k]
     x = build.transpose(build.add(StorageOp, [q], tensor(shape_of(q), i8)), order)
     values, index = compressed(build, x, rank - 1)
@@ -236,6 +249,19 @@ def _given(
     return q, scale
 
 
+def _from_pairs(
+    build: StorageBuilder, q: SSAValue, kind: QuantizedType, scale: SSAValue, element: Attribute
+) -> SSAValue:
+    """The numbers that stored ones stand for, from pairs of neighbours in memory, which one instruction unpacks."""
+    whole, facts = shape_of(q), kind.data
+    x = build.split(build.add(StorageOp, [q], tensor(whole, i8)), facts)
+    out, last = shape_of(x), len(shape_of(x)) - 1
+    first, second = (build.part(x, last, at, out[last] // 2, 2) for at in range(2))
+    x = build.add(UnpackOp, [keep(as_pairs(build, in_bytes(build, first, second)))], tensor(out, f16))
+    numbers = build.elementwise("mul", build.convert(x, f32), build.spread(scale, facts, whole))
+    return build.joined(build.convert(numbers, element), whole)
+
+
 def _from_nibbles(
     build: StorageBuilder, q: SSAValue, kind: QuantizedType, k: int, scale: SSAValue, element: Attribute
 ) -> SSAValue:
@@ -273,6 +299,4 @@ def _packed_halves(build: StorageBuilder, q: SSAValue, k: int) -> SSAValue:
     half = shape[k] // 2
     x = build.add(StorageOp, [q], tensor(shape, i8))
     low, high = build.part(x, k, 0, half), build.part(x, k, half, half)
-    part = shape_of(low)
-    mask = build.elementwise("and", low, build.constant(15, part, i8))
-    return build.elementwise("or", mask, build.elementwise("shl", high, build.constant(4, part, i8)))
+    return in_bytes(build, low, high)

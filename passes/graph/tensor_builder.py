@@ -24,6 +24,7 @@ from ...dialects.graph import (
     TransposeOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.open_sizes import any_open, certain
 
 
 class TensorBuilder(ABC):
@@ -37,6 +38,8 @@ class TensorBuilder(ABC):
 
     def constant(self, value: float, shape: Sequence[int], element: Attribute) -> SSAValue:
         """A tensor of one value."""
+        if any_open(shape):
+            return self.broadcast(self.constant(value, (), element), shape, ())
         array = np.broadcast_to(np.asarray(value).astype(numpy_dtype(element)), tuple(shape))
         return self.add(ConstantOp, [], tensor(shape, element), value=DataAttr.of(array))
 
@@ -66,7 +69,7 @@ class TensorBuilder(ABC):
     def slice(
         self, x: SSAValue, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]
     ) -> SSAValue:
-        shape = [len(range(*spec)) for spec in zip(starts, limits, strides, strict=True)]
+        shape = [max(-(-(b - a) // s), 0) for a, b, s in zip(starts, limits, strides, strict=True)]
         return self.add(
             SliceOp,
             [x],
@@ -88,7 +91,7 @@ class TensorBuilder(ABC):
     def pad(
         self, x: SSAValue, value: float, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
     ) -> SSAValue:
-        if not any((*low, *high, *interior)):
+        if all(certain(n, "==", 0) for n in (*low, *high, *interior)):
             return x
         shape = [
             max(n + max(n - 1, 0) * i + lo + hi, 0)

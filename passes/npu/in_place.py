@@ -18,6 +18,7 @@ from ...dialects import tile
 from ...dialects.affine import Expr
 from ...dialects.base import integer, to_ints
 from ...dialects.npu import GmType, gm
+from ...dialects.open_sizes import certain
 from .loops import trip_count
 
 
@@ -107,7 +108,8 @@ class StoreSteps:
             return False
         steps = {**self.cores, **_counts(loops[:shared])}
         inner = _counts([*loops[shared:], *self.loops[shared:]])
-        unmoved = {v for v, n in steps.items() if n > 1}
+        repeated = {v for v, n in steps.items() if not certain(n, "<=", 1)}
+        left = set(repeated)
         for loaded, stored in zip(box_positions(load), box_positions(self.store), strict=True):
             (at, n), (load_at, m) = stored, loaded
             moves = at.only(steps)
@@ -118,12 +120,12 @@ class StoreSteps:
             if first < low or last > high:
                 return False
             reach = high - low
-            for weight, count in sorted((abs(c), steps[v]) for v, c in moves.terms if steps[v] > 1):
+            for weight, count in sorted((abs(c), steps[v]) for v, c in moves.terms if v in repeated):
                 if weight < reach:
                     return False
                 reach += weight * (count - 1)
-            unmoved.difference_update(moves.variables)
-        return not unmoved
+            left.difference_update(moves.variables)
+        return not left
 
 
 def box_positions(op: tile.LoadOp | tile.StoreOp) -> list[tuple[Expr, int]]:

@@ -15,7 +15,7 @@ has one event for each slot; a pair of pipes has 8 events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -34,13 +34,15 @@ from ...dialects.npu import (
     Pipe,
     SetCrossOp,
     SetFlagOp,
+    SizeOp,
     SyncOp,
     ViewOp,
     WaitCrossOp,
     WaitFlagOp,
 )
 from ...dialects.npu.structure import KernelOp, SectionOp
-from ...dialects.open_sizes import choosing
+from ...dialects.open_sizes import assuming, choosing, example_sizes, size_of, value_at
+from ...dialects.sizes import Sizes, symbols_of
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError
@@ -58,13 +60,66 @@ class NpuSynchronizePass(TargetPass):
     name = "npu-synchronize"
 
     def run_for(self, module: ModuleOp, machine: Machine) -> None:
-        with choosing():  # flags are those for the example; npu-check sees whether they do for other sizes
-            for kernel in module.ops:
-                if isinstance(kernel, KernelOp):
-                    model = CheckedKernel(kernel)
-                    for number in range(len(model.sections)):
-                        model = synchronize_section(model, number, machine.flags)
-                    synchronize_cores(kernel)
+        for kernel in module.ops:
+            if not isinstance(kernel, KernelOp):
+                continue
+            # flags are those for a few sizes; npu-check sees whether they do for others
+            with choosing():
+                models = models_of(kernel)
+                for number in range(len(models[0].sections)):
+                    models = synchronize_section(models, number, machine.flags)
+                synchronize_cores(kernel)
+
+
+STEADY = 8
+"""Iterations that a loop of an open number of them is looked at for, at least: it may run for many."""
+
+_DOUBLINGS = 10
+_MOST_WALLS = 32
+"""Rounds of barriers in one section, each for pairs of pipes that still lack events."""
+
+
+class _Apart(dict[str, int]):
+    """Sizes of which some are others than those of an example."""
+
+    def __init__(self, example: Sizes) -> None:
+        super().__init__()
+        self.example = example
+
+    def __missing__(self, name: str) -> int:
+        return self.example[name]
+
+
+def long_running(kernel: KernelOp) -> Sizes:
+    """Sizes at which each loop of an open number of iterations has several, where there are such: those of the example,
+    some of them doubled until it has. What counts the iterations of several loops (the slot of a buffer) goes with
+    them."""
+    sizes = _Apart(example_sizes())
+    numbers = [op.number for op in kernel.walk() if isinstance(op, SizeOp)]
+    for _ in range(_DOUBLINGS):
+        short = {s.name for n in numbers if value_at(n, sizes) < STEADY for s in symbols_of(size_of(n))}
+        if not short:
+            break
+        sizes.update({name: 2 * sizes[name] for name in short})
+    return sizes
+
+
+def models_of(kernel: KernelOp) -> list[CheckedKernel]:
+    """A kernel, ready to be checked, at sizes that its flags must do for: where loops run for long, for the example,
+    and for the least that there are, of all sizes and of each. Where nothing is open, these are one."""
+    numbers = [op.number for op in kernel.walk() if isinstance(op, SizeOp)]
+    long, most = long_running(kernel), example_sizes()
+    least = {s.name: max(s.lower, 1) for n in numbers for s in symbols_of(size_of(n))}
+    wanted: list[Sizes] = [long, most]
+    for changed in (least, *({name: low} for name, low in least.items())):
+        wanted.append(sizes := _Apart(most))
+        sizes.update(changed)
+    apart = {tuple(value_at(n, sizes) for n in numbers): sizes for sizes in reversed(wanted)}
+    models: list[CheckedKernel] = []
+    for sizes in reversed(apart.values()):
+        with assuming(sizes), choosing():
+            models.append(CheckedKernel(kernel))
+    return models
 
 
 def _ancestors(op: Operation, top: Block) -> list[Block]:
@@ -88,31 +143,32 @@ def _lift(op: Operation, block: Block) -> Operation:
     return op
 
 
-def synchronize_section(model: CheckedKernel, number: int, events: int) -> CheckedKernel:
-    """Inserts the flags of one section, where a pair of pipes has `events`. Returns the model of the kernel
-    with them.
+def synchronize_section(models: list[CheckedKernel], number: int, events: int) -> list[CheckedKernel]:
+    """Inserts the flags of one section, where a pair of pipes has `events`. Takes and returns the kernel's models
+    (`models_of`), those returned with the flags.
 
     A pair of pipes may run out of events. Its flags are then joined, where each may stand in the other's
     place. If that does not suffice, these steps follow, one after the other: the instructions move, so that
     more flags can be joined; each buffer gets one event for all its slots, in both directions, so that the
     slots take turns and no longer overlap; barriers replace the flags.
     """
-    section = model.sections[number]
+    section = models[0].sections[number]
     if any(isinstance(op, SyncOp) for op in section.op.body.walk()):
-        return model
+        return models
     turns: set[frozenset[Pipe]] = set()
     gathered: set[Pair] = set()
+    walls = 0
     while True:
         homes = plan_flags(section, turns)
-        flags = needed_flags([f for h in homes.values() for f in h.flags], homes, model, section)
+        flags = needed_flags([f for h in homes.values() for f in h.flags], homes, models, number)
         chosen, full = number_events(flags, events)
         if not full and len(chosen) < len(
             flags
         ):  # joined ones may order too little, or make others superfluous
-            if is_unsafe(chosen, homes, model, section):
+            if is_unsafe(chosen, homes, models, number):
                 full = merged_pairs(flags, chosen)
             else:
-                chosen = needed_flags(chosen, homes, model, section)
+                chosen = needed_flags(chosen, homes, models, number)
         if not full:
             break
         short = {frozenset(pair) for pair in full}
@@ -123,22 +179,25 @@ def synchronize_section(model: CheckedKernel, number: int, events: int) -> Check
             if not short <= turns:
                 turns |= short
                 continue
+            walls += 1
+            if walls > _MOST_WALLS:
+                raise PassError(f"{describe(section.op)} cannot be ordered by flags and barriers")
             wall_off(homes.values(), [f for f in flags if frozenset(f.pair) in short])
-        model = CheckedKernel(model.op)
-        section = model.sections[number]
+        models = models_of(models[0].op)
+        section = models[0].sections[number]
     for home in homes.values():
         home.flags = [f for f in chosen if f.block is home.block]
         insert(home, section.op.body.block)
-    return model
+    return models
 
 
 def needed_flags(
-    flags: list[SyncPair], homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
+    flags: list[SyncPair], homes: Mapping[Block, Home], models: Sequence[CheckedKernel], number: int
 ) -> list[SyncPair]:
     """`flags` without those that the order of all others already implies: none that is left can go."""
-    with _inserted(flags, homes, model, section) as virtual:
+    with _inserted(flags, homes, models, number) as virtual:
         order = sorted(range(len(flags)), key=lambda i: not flags[i].backward)
-        unsafe = partial(_unsafe, model, section)
+        unsafe = partial(_unsafe, models, number)
         if unsafe():
             return flags
         left = irredundant([virtual[i] for i in order], unsafe)
@@ -147,27 +206,37 @@ def needed_flags(
 
 
 def is_unsafe(
-    flags: list[SyncPair], homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
+    flags: list[SyncPair], homes: Mapping[Block, Home], models: Sequence[CheckedKernel], number: int
 ) -> bool:
     """Whether `flags` leave something unordered."""
-    with _inserted(flags, homes, model, section):
-        return _unsafe(model, section)
+    with _inserted(flags, homes, models, number):
+        return _unsafe(models, number)
 
 
-def _unsafe(model: CheckedKernel, section: CheckedSection) -> bool:
-    return any(Clocks(model, only=section, start=start).unsafe() for start in model.starts())
+def _unsafe(models: Sequence[CheckedKernel], number: int) -> bool:
+    return any(
+        Clocks(model, only=model.sections[number], start=start).unsafe()
+        for model in models
+        for start in model.starts()
+    )
 
 
 @contextmanager
 def _inserted(
-    flags: list[SyncPair], homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
+    flags: list[SyncPair], homes: Mapping[Block, Home], models: Sequence[CheckedKernel], number: int
 ) -> Iterator[list[list[CheckedNode]]]:
     """The nodes of each flag, which are in the section for as long as this lasts."""
-    virtual = [_virtual(flag, i, homes, model, section) for i, flag in enumerate(flags)]
+    sections = [model.sections[number] for model in models]
+    virtual = [
+        [n for model, at in zip(models, sections, strict=True) for n in _virtual(flag, i, homes, model, at)]
+        for i, flag in enumerate(flags)
+    ]
     try:
         yield virtual
     finally:
-        _strip(section.nodes, {id(n) for v in virtual for n in v})
+        gone = {id(n) for v in virtual for n in v}
+        for section in sections:
+            _strip(section.nodes, gone)
 
 
 def _strip(nodes: list[CheckedNode], gone: set[int]) -> None:

@@ -10,7 +10,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialects.base import Expr, describe, integer, to_ints
 from ...dialects.dtypes import size
-from ...dialects.graph import ArgReduceOp, FusionOp, IotaOp, ReduceOp, TransposeOp, YieldOp
+from ...dialects.graph import ArgReduceOp, FusionOp, IotaOp, ReduceOp, TransposeOp, UnpackOp, YieldOp
 from ...dialects.graph.interface import shape_of
 from ...dialects.npu.types import row_strides
 from ...machine import Machine
@@ -74,7 +74,9 @@ class FusionAxes:
 
     def _uses(self) -> list[tuple[SSAValue, list[int | None]]]:
         """Every (value, axes of its dimensions) the kernel uses."""
-        found = [(v, self._axes_of(op)) for op in self.members for v in op.operands]
+        found = [
+            (v, self._axes_of(op)) for op in self.members if not isinstance(op, UnpackOp) for v in op.operands
+        ]
         for value in self.yielded:
             if self._member_of(value) is None:
                 found.append((value, list(range(len(self.domain)))))
@@ -120,9 +122,16 @@ class FusionAxes:
                 presence.append(frozenset(step))
         for op in self.members:
             presence.append(frozenset(a for a in self._result_axes(op) if a is not None))
+            if isinstance(op, UnpackOp):  # pairs lie in memory as their numbers would
+                strides.append(self._strides_of_numbers(op))
         for value in self.yielded:
             strides.append({a: s for a, s in self._out_strides(value).items() if self._full_extent(a) != 1})
         return strides, presence, fixed
+
+    def _strides_of_numbers(self, op: UnpackOp) -> dict[int, int]:
+        """Numbers between neighbours of pairs along each axis of the domain."""
+        by_dim = zip(self._axes_of(op), row_strides(shape_of(op.result)), shape_of(op.result), strict=True)
+        return {a: s for a, s, n in by_dim if a is not None and n != 1}
 
     def _full_extent(self, axis: int) -> int:
         return self.domain[axis]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...dialects.dtypes import size
+from ...dialects.dtypes import numbers_in, size
 from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType
 from ...dialects.sparsity import INDEXED, KEPT_OF
@@ -114,7 +114,7 @@ class CubeProblem:
     epilogue_head: float = 0.0
     """Cycles of a vector core for each tile on top."""
     sparse: bool = False
-    """Whether of rhs 2 of 4 numbers along k are stored, with their positions."""
+    """Whether of rhs 2 of 4 numbers along the last k axis are stored, with their positions."""
 
     @property
     def rhs_parts(self) -> tuple[int, ...]:
@@ -176,7 +176,8 @@ class CubeCost:
         steps = problem.times(step)
         rate = machine.cube[problem.dtype]
         fewer = machine.cube_sparse.get(problem.dtype, 1) if problem.sparse else 1
-        blocks = -(-rows // rate.m) * -(-cols // rate.n) * -(-depth // (rate.k * fewer))
+        terms = depth * numbers_in(problem.dtype)
+        blocks = -(-rows // rate.m) * -(-cols // rate.n) * -(-terms // (rate.k * fewer))
         left, right = machine.moves["l1", "l0a"], machine.moves["l1", "l0b"]
         moved = left.cycles(rows * depth * problem.itemsize, overlapped=True)
         for each in problem.rhs_parts:

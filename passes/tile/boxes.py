@@ -112,11 +112,11 @@ class BoxKernel(ScheduledKernel):
         chosen = (self.asked.tile, cores) if self.asked.tile is not None else self.choose(cores)
         if chosen is None:
             raise PassError(self.too_large())
-        tile, cores = chosen
+        tile, cores = tuple(map(int, chosen[0])), chosen[1]
         if len(tile) != len(self.domain):
             raise cannot_obey(name, f"it walks {len(self.domain)} axes, and the tile has {len(tile)}")
         grid = self.asked.grid or self.divide(self._counts(tile), cores)
-        yield VectorSchedule(tile=tuple(tile), grid=tuple(grid), ub=self.slots)
+        yield VectorSchedule(tile=tile, grid=tuple(map(int, grid)), ub=self.slots)
 
     def _counts(self, tile: Sequence[int]) -> list[int]:
         return [-(-n // t) for n, t in zip(self.domain, tile, strict=True)]

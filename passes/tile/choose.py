@@ -24,7 +24,7 @@ from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import CubeSchedule, FusionOp, GraphOp, VectorSchedule
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule, all_complete, schedule_attr, to_schedules
-from ...dialects.open_sizes import example_sizes
+from ...dialects.open_sizes import choosing, example_sizes
 from ...machine import Machine
 from ..base import TargetPass
 from ..errors import PassError, TooLarge
@@ -138,13 +138,39 @@ class Scheduler:
         return sum(chosen.microseconds for chosen in found)
 
     def by_example(self, fusion: FusionOp) -> float:
-        """Gives a fusion with open dimensions the schedule that it has for the example of the compilation."""
+        """Gives a fusion with open dimensions the schedule that it has for the example of the compilation, or one of
+        its own where that is for no other sizes."""
         if not all_complete(to_schedules(fusion.schedule)):
             pack_for_drain(fusion, self.machine)
         copy = Instance(example_sizes()).outside(fusion)
         microseconds = self.fusion(copy)
-        fusion.schedule = copy.schedule
+        schedules = to_schedules(copy.schedule)
+        if not schedules:  # it was cut in two
+            return sum(self.fusion(half) for half in cut_in_two(fusion))
+        launches = launches_of(fusion, self.machine)
+        if len(launches) == len(schedules):
+            schedules = [self.for_all(fusion, i, launches[i], s) for i, s in enumerate(schedules)]
+        fusion.schedule = schedule_attr(schedules)
         return microseconds
+
+    @choosing()
+    def for_all(self, fusion: FusionOp, number: int, plan: LaunchPlan, schedule: Schedule) -> Schedule:
+        """A schedule that a launch with open dimensions obeys: the one for the example, if nothing is pinned or it can
+        be obeyed; else one that walks the axes as is right for all sizes."""
+        name = plan.stem
+        with suppress(PassError):
+            plan.kernel(name, schedule).check(name, schedule)
+            return schedule
+        if self.pins is not None:
+            return schedule  # graph-to-tile says why it is not obeyed
+        free = plan.kernel(name, None)
+        walked = free.walked()
+        if walked is None:
+            return self.whole(free, name, plan.choices()).schedules[0]
+        asked = plan.choices(axes=tuple(map(tuple, walked)))
+        copy = Instance(example_sizes()).outside(fusion)
+        kernel = launches_of(copy, self.machine)[number].kernel(name, asked)
+        return self.whole(kernel, name, asked).schedules[0]
 
     def may_split(self, fusion: FusionOp) -> bool:
         """Whether it is judged if vector cores should add up the parts of a contraction's sums."""

@@ -113,6 +113,9 @@ class ContractionChoice(EpilogueSteps, ScheduledKernel):
             if reason is not None:
                 raise cannot_obey(name, reason)
 
+    def walked(self) -> list[list[int]]:
+        return self.merged
+
     def bound(self, schedule: Schedule) -> float:
         return self._bound(schedule, self.problem)
 

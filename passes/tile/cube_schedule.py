@@ -366,7 +366,7 @@ def _misshapen(plan: CubePlan, problem: CubeProblem, machine: Machine) -> str | 
         if a in problem.k:
             uneven = next((n for n in ("lhs", "rhs") if lists[n][a] % step and lists[n][a] < extent), None)
             whole = problem.rhs_parts[-1]
-            if step % whole and step < extent:
+            if a == problem.k[-1] and step % whole and step < extent:
                 return f"a step of {step} along axis {a}, of which {whole} elements have their positions in one byte"
             if uneven is not None:
                 return f"{uneven} loads {lists[uneven][a]} along axis {a}, which is no multiple of the step's {step}"

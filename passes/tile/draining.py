@@ -52,10 +52,12 @@ class Drain:
         """What there is for each column, by the memory space that has it."""
         return {space: row for space, row in (("bt", self.bias), ("fb", self.scales)) if row is not None}
 
-    def refused_by(self, machine: Machine, total: str, dtype: str) -> str | None:
-        """Why a machine does not do so to accumulators of a type that are stored as another; None where it does."""
-        if self.bias is not None and total not in machine.cube_biases:
-            return f"begins {total} accumulators as a bias, for which {machine.name} has no path"
+    def refused_by(self, machine: Machine, multiplied: str, dtype: str) -> str | None:
+        """Why a machine does not do so to the sums of products of a type that are stored as another; None where it
+        does."""
+        total = machine.accumulator(multiplied)
+        if self.bias is not None and not machine.begins_as_bias(multiplied):
+            return f"begins products of {multiplied} as a bias, which {machine.name} does not"
         factor = None if self.number is None else FloatAttr(self.number, f32)
         zero = integer_attr(self.zero) if self.zero else None
         relu = UnitAttr() if self.relu else None
@@ -100,7 +102,8 @@ def partial_drain_of(fusion: FusionOp, machine: Machine) -> PartialDrain | None:
     drain = chain.to_half()
     if drain is None or any(v is chain.end for v in yielded.operands):
         return None
-    if not has_room(drain, COLUMNS[-1], machine) or drain.refused_by(machine, total, "f16") is not None:
+    multiplied = dtype_name(element_of(anchor.lhs))
+    if not has_room(drain, COLUMNS[-1], machine) or drain.refused_by(machine, multiplied, "f16") is not None:
         return None
     done: set[Operation] = set()
     value: SSAValue = anchor.result
@@ -139,7 +142,8 @@ def _drain_of(fusion: FusionOp, machine: Machine, packed: bool) -> Drain | None:
     dtype = dtype_name(element_of(chain.end))
     if drain is None or chain.end is not yielded.operands[0] or not has_room(drain, COLUMNS[-1], machine):
         return None
-    return None if drain.refused_by(machine, total, dtype) is not None else drain
+    multiplied = dtype_name(element_of(anchor.lhs))
+    return None if drain.refused_by(machine, multiplied, dtype) is not None else drain
 
 
 class _Chain:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import DenseArrayBase, StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, StringAttr, f16
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from ...dialects import tile as ops
 from ...dialects.base import Expr, describe, integer, integer_attr, ints, pack, text, to_ints
-from ...dialects.dtypes import dtype_name, element_type, itemsize, signed, size
+from ...dialects.dtypes import PAIR, dtype_name, element_type, itemsize, signed, size
 from ...dialects.elementwise import FUNCTIONS, REDUCTION_FUNCTION
-from ...dialects.graph import ArgReduceOp, ElementwiseOp, FusionOp, IotaOp, ReduceOp
+from ...dialects.graph import ArgReduceOp, ElementwiseOp, FusionOp, IotaOp, ReduceOp, UnpackOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.types import GmType
 from ...dialects.open_sizes import is_open
@@ -36,6 +36,11 @@ class BoxDim(NamedTuple):
     start: int = 0
 
 
+def _halved(place: Expr) -> Expr:
+    """The place among pairs of a number's place, which is even."""
+    return Expr(place.constant // 2, {v: c // 2 for v, c in place.terms})
+
+
 class FusionSteps(FusionAxes):
     """Makes the steps of a fusion's members. `made` is the step of each value that is computed."""
 
@@ -52,6 +57,8 @@ class FusionSteps(FusionAxes):
         self.made: dict[SSAValue, Ref] = {}
         self.loads: dict[tuple, Ref] = {}
         self.casts: dict[tuple, Ref] = {}
+        self.paired: frozenset[int] = frozenset()
+        """Axes along which numbers are loaded in pairs: tiles have even extents there."""
 
     def build_steps(self) -> None:
         """Fills `steps`. Raises PassError for an op that no vector kernel has."""
@@ -69,6 +76,8 @@ class FusionSteps(FusionAxes):
                 self._reduce(op)
             elif isinstance(op, ArgReduceOp):
                 self._arg_reduce(op)
+            elif isinstance(op, UnpackOp):
+                self._unpack(op)
             else:
                 raise PassError(f"{describe(op)} cannot be part of a vector kernel")
         for i, value in enumerate(self.yielded):
@@ -349,6 +358,32 @@ class FusionSteps(FusionAxes):
         number_of, _ = self._step(Step([native, index], span, [source], emit, "reduce", reduces=dims))
         self.made[op.value] = self._cast((number_of, 0), out)
         self.made[op.index] = (number_of, 1)
+
+    def _unpack(self, op: UnpackOp) -> None:
+        """Pairs are loaded, and become their numbers. They lie along the last axis."""
+        axes = self._new(self._axes_of(op))
+        strides = {self.new_axis[a]: s for a, s in sorted(self._strides_of_numbers(op).items())}
+        paired, dims = max(strides), sorted(strides)
+        self.paired |= {paired}
+        assert isinstance(op.x, BlockArgument) and strides[paired] == 1
+        source = self.inputs[op.x]
+        shape = [self.extents[a] // (1 + (a == paired)) for a in dims]
+        steps = [1 if a == paired else strides[a] // 2 for a in dims]
+
+        def load(e: Emitter, _: list[SSAValue]) -> Sequence[SSAValue]:
+            view = e.builder.view(e.builder.gm(source), shape, steps)
+            places = [_halved(e.at(a)) if a == paired else e.at(a) for a in dims]
+            sizes = [e.tile[a] // (1 + (a == paired)) for a in dims]
+            return [e.builder.load(view, places, sizes, e.type(axes, PAIR, paired), [1] * len(dims), None)]
+
+        def unpack(e: Emitter, tiles: list[SSAValue]) -> Sequence[SSAValue]:
+            return e.builder.add(ops.UnpackOp, tiles, [e.type(axes, f16)]).results
+
+        whole = GmType.of(shape, PAIR, steps)
+        pairs = self._step(
+            Step([PAIR], axes, (), load, "load", axes, view=whole, along=dims, source=source, paired=paired)
+        )
+        self.made[op.result] = self._step(Step([f16], axes, [pairs], unpack, "op", function="unpack"))
 
     def _store(self, i: int, value: SSAValue) -> None:
         member = self._member_of(value)

@@ -14,14 +14,14 @@ from ...dialects.graph import FusionOp, GatherOp, VectorSchedule
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.npu.interface import gm_traffic
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
-from ...dialects.open_sizes import choosing
+from ...dialects.open_sizes import choosing, is_open
 from ...dialects.tile import TileType
 from ...machine import Machine
 from ..errors import PassError
 from .bound import VectorWork, copy_cycles
 from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, dense, gm_of, number
-from .schedule import cut_tile, largest_tile, merge_axes
+from .schedule import cut_tile, divisor, largest_tile, merge_axes
 
 LARGEST_OFFSET = 2**31 - 1
 
@@ -133,6 +133,8 @@ class GatherKernel(BoxKernel):
             return b.add(ops.ELEMENTWISE[function], operands, [row]).results[0]
 
         def scalar(value: int) -> SSAValue:
+            if is_open(value):
+                return _iota(b, TileType.of([1], i32, "ub"), Expr(value), 0)
             return b.add(ops.FillOp, [], [TileType.of([1], i32, "ub")], value=number(value)).results[0]
 
         def plus(part: SSAValue) -> SSAValue:
@@ -180,7 +182,7 @@ def _positions(
 def _whole_slices(domain: Sequence[int], tile: Sequence[int], n_batch: int) -> tuple[int, ...]:
     """Slice dimensions are cut into exact parts: an indirect load has no edge to mask."""
     return tuple(
-        t if d < n_batch else next(x for x in range(min(t, n), 0, -1) if n % x == 0)
+        t if d < n_batch else divisor(n, t)
         for d, (n, t) in enumerate(zip(domain, tile, strict=True))
     )
 

@@ -25,6 +25,7 @@ from ...dialects.graph import CaseOp, ConstantOp, FusionOp, HostOp, ReshapeOp, T
 from ...dialects.graph.donation import donated
 from ...dialects.npu import gm
 from ...dialects.npu.streams import COMPUTE, COPY_IN, COPY_OUT, HOST, PROGRAM
+from ...dialects.open_sizes import example
 from ...machine import Machine
 from ..calls import callee_of
 from .queues import TensorLife, Unit, arrange, run
@@ -34,8 +35,9 @@ FREE = (ReshapeOp, graph.ViewOp, ConstantOp)
 
 
 def bytes_of(kind: Attribute) -> int:
+    """The bytes of a tensor, for the example where its dimensions are open: any order of launches is right."""
     assert isinstance(kind, TensorType)
-    return size(shape_in(kind)) * itemsize(kind.element_type)
+    return example(size(shape_in(kind)) * itemsize(kind.element_type))
 
 
 Costs = Callable[[Operation], float | None]
@@ -120,7 +122,7 @@ class Times:
         """Bytes of device memory that only a launch itself uses."""
         kernel = self.kernels[op.callee.root_reference.data]
         n = integer(kernel.workspaces)
-        return sum(gm(a).bytes for a in kernel.body.block.args[-n:]) if n else 0
+        return example(sum(gm(a).bytes for a in kernel.body.block.args[-n:])) if n else 0
 
 
 def only_for_host(value: SSAValue) -> bool:

@@ -33,6 +33,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.graph.schedules import Schedule
+from ...dialects.open_sizes import certain
 from ...machine import Machine
 from ...support.rules import Rules
 from ..access import splat_of
@@ -210,7 +211,7 @@ def _starts(
     scalars: list[SSAValue] = []
     for value, high in zip(values, highest, strict=True):
         known = splat_of(value)
-        if high == 0:
+        if certain(high, "==", 0):
             starts.append(0)
         elif known is not None:
             starts.append(min(max(int(known), 0), high))

@@ -11,13 +11,16 @@ from ...dialects import tile as ops
 from ...dialects.base import Expr, integer_attr, pack
 from ...dialects.dtypes import itemsize, size
 from ...dialects.graph import FusionOp, VectorSchedule
+from ...dialects.graph.schedules import Schedule
 from ...dialects.npu.types import GmType, padded_bytes, row_strides
+from ...dialects.open_sizes import certain, is_open
 from ...dialects.tile import TileType
 from ...machine import Machine
 from .bound import VectorWork, copy_cycles
 from .boxes import BoxKernel, TilePlace
 from .builder import KernelBuilder, dense, divide_grid
-from .schedule import cut_tile, largest_tile, merge_axes
+from .schedule import cut_tile, divisor, largest_tile, merge_axes
+from .scheduled import as_vector, cannot_obey
 
 Start = int | tuple[int, int, int]
 """A constant first index, or (kernel input holding it, lowest, highest allowed value)."""
@@ -52,14 +55,15 @@ class CopyKernel(BoxKernel):
         box, starts = copy.box, (copy.source_starts, copy.dest_starts)
         fixed = zip(*starts, copy.dest_steps, strict=True)
         plain = [d for d, place in enumerate(fixed) if place == (0, 0, 1)]
-        side_by_side = {d for d in plain if box[d] == copy.source[d] == copy.dest[d]}
+        side_by_side = {d for d in plain if certain(box[d], "==", copy.source[d])}
+        side_by_side = {d for d in side_by_side if certain(box[d], "==", copy.dest[d])}
         self.strides = [dict(enumerate(row_strides(shape))) for shape in (copy.source, copy.dest)]
         self.groups = _groups(box, side_by_side, self.strides)
         self.domain = [size([box[d] for d in g]) for g in self.groups]
         # A box at a start known only at run time has no view whose edge could mask the last tile: tiles must divide it,
         # and cores the tiles.
         self.moving = [
-            any(not isinstance(s[g[-1]], int) for s in starts) if g else False for g in self.groups
+            any(isinstance(s[g[-1]], tuple) for s in starts) if g else False for g in self.groups
         ]
 
     def ub_bytes(self, tile: Sequence[int]) -> int:
@@ -97,10 +101,31 @@ class CopyKernel(BoxKernel):
     def _divided(self, limit: Sequence[int]) -> tuple[int, ...]:
         """The longest tile within `limit` that divides the box where it must."""
         lists = zip(self.domain, limit, self.moving, strict=True)
-        return tuple(_divisor(n, t) if moving else t for n, t, moving in lists)
+        return tuple(divisor(n, t) if moving else t for n, t, moving in lists)
 
     def divide(self, counts: Sequence[int], cores: int) -> list[int]:
-        return [used for used, _ in divide_grid(counts, cores, self.moving)]
+        used, left = [0] * len(counts), cores
+        for a, (n, moving) in enumerate(zip(counts, self.moving, strict=True)):
+            if moving and is_open(n):
+                used[a] = divisor(n, left)
+                left //= used[a]
+        rest = [a for a in range(len(counts)) if not used[a]]
+        shares = divide_grid([counts[a] for a in rest], left, [self.moving[a] for a in rest])
+        for a, (number, _) in zip(rest, shares, strict=True):
+            used[a] = number
+        return used
+
+    def check(self, name: str, schedule: Schedule) -> None:
+        super().check(name, schedule)
+        plan = as_vector(name, schedule)
+        rows = zip(self._counts(plan.tile or ()), plan.grid or (), self.moving, strict=True)
+        for a, (tiles, cores, moving) in enumerate(rows):
+            if moving and not certain(tiles % cores, "==", 0):
+                raise cannot_obey(
+                    name,
+                    f"axis {a}, whose start is known at run time, has {tiles} tiles, which {cores} cores cannot "
+                    "share evenly",
+                )
 
     def refusal(self, tile: Sequence[int]) -> str | None:
         if tuple(tile) != self._divided(tile):
@@ -153,10 +178,6 @@ class CopyKernel(BoxKernel):
         data = b.load(views[0], offsets[0], place.tile, TileType.of(place.tile, self.element, "ub"))
         steps = [copy.dest_steps[g[-1]] if g else 1 for g in self.groups]
         b.store(data, views[1], offsets[1], place.tile, steps)
-
-
-def _divisor(extent: int, limit: int) -> int:
-    return next(d for d in range(min(limit, extent), 0, -1) if extent % d == 0)
 
 
 def _groups(box: Sequence[int], whole: set[int], strides: Sequence[dict[int, int]]) -> list[list[int]]:

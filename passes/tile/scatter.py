@@ -86,8 +86,10 @@ class ScatterKernel(BoxKernel):
     def _met(self, high: int) -> int:
         """The updates that meet a part of so many rows: those of its own groups where it has whole ones."""
         groups = self.op.runs()
+        if groups == 1:
+            return self.count
         whole, rest = divmod(high, self.rows // groups)
-        return self.count if rest or groups == 1 else min(whole * (self.count // groups), self.count)
+        return self.count if rest else min(whole * (self.count // groups), self.count)
 
     def ub_bytes(self, tile: Sequence[int]) -> int:
         high, wide, chunk = tile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...dialects.dtypes import size
-from ...dialects.open_sizes import is_open
+from ...dialects.open_sizes import certain, is_open
 
 COPY_BYTES = 16384
 """A single copy this long runs near the best bandwidth (documented rule of thumb for all Ascend chips)."""
@@ -87,6 +87,12 @@ def _even(extent: int, tile: int) -> int:
     return rounded if rounded <= tile and parts > 1 else length
 
 
+def divisor(extent: int, limit: int) -> int:
+    """The longest tile of at most `limit` that cuts an axis into equal parts, whatever its open sizes are."""
+    longest = int(limit) if is_open(extent) else min(limit, extent)
+    return next(n for n in range(longest, 0, -1) if certain(extent % n, "==", 0))
+
+
 def merge_axes(
     domain: Sequence[int],
     strides: Sequence[dict[int, int]],
@@ -102,7 +108,7 @@ def merge_axes(
             b = groups[-1][-1]
             joined = a not in fixed and b not in fixed
             joined = joined and all((a in p) == (b in p) for p in presence)
-            joined = joined and all(s.get(b, 0) == s.get(a, 0) * domain[a] for s in strides)
+            joined = joined and all(certain(s.get(b, 0), "==", s.get(a, 0) * domain[a]) for s in strides)
             if joined:
                 groups[-1].append(a)
                 continue

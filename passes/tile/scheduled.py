@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...dialects import tile as ops
 from ...dialects.graph import CubeSchedule, FusionOp, VectorSchedule
@@ -43,6 +43,10 @@ class ScheduledKernel(ABC):
         """A candidate with what need not be known to judge it. Raises PassError where it cannot be obeyed, TooLarge
         where the fusion must be split."""
         return schedule
+
+    def walked(self) -> Sequence[Sequence[int]] | None:
+        """The axes of its domain in the groups that it walks as one; None where no schedule says which these are."""
+        return None
 
     @abstractmethod
     def check(self, name: str, schedule: Schedule) -> None:

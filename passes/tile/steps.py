@@ -40,18 +40,22 @@ class Step:
     along: Sequence[int | None] = ()
     source: int | None = None
     """The number of the input that a load reads."""
+    paired: int | None = None
+    """The axis along which an element of its results is a pair of numbers."""
     location: LocationAttr | None = None
     """Where the graph op it belongs to came from."""
 
 
-def spanning(tile: Sequence[int], axes: frozenset[int]) -> list[int]:
-    """Extents of what spans only `axes` of a tile."""
-    return [t if a in axes else 1 for a, t in enumerate(tile)]
+def spanning(tile: Sequence[int], axes: frozenset[int], paired: int | None = None) -> list[int]:
+    """Extents of what spans only `axes` of a tile, with pairs along one of them."""
+    return [(t // 2 if a == paired else t) if a in axes else 1 for a, t in enumerate(tile)]
 
 
-def tile_bytes(tile: Sequence[int], axes: frozenset[int], elements: Iterable[Attribute]) -> int:
-    """Bytes of the tiles of these element types that span only `axes`."""
-    return sum(padded_bytes(spanning(tile, axes), e) for e in elements)
+def tile_bytes(
+    tile: Sequence[int], axes: frozenset[int], elements: Iterable[Attribute], paired: int | None = None
+) -> int:
+    """Bytes of the tiles of these element types that span only `axes`, with pairs along one of them."""
+    return sum(padded_bytes(spanning(tile, axes, paired), e) for e in elements)
 
 
 _ORDER = {"load": 0, "store": 2}
@@ -93,7 +97,7 @@ class Steps(list[Step]):
         total = live = peak = 0
         ends: dict[int, list[int]] = {}
         for i, step in enumerate(self):
-            need = tile_bytes(tile, step.axes, step.elements)
+            need = tile_bytes(tile, step.axes, step.elements, step.paired)
             if i in crossing:
                 total += need * slots
             elif step.kind == "fill" or i in kept:
@@ -157,8 +161,8 @@ class Emitter:
     tile: Sequence[int]
     position: dict[int, Expr] = field(default_factory=dict)
 
-    def type(self, axes: frozenset[int], element: Attribute) -> TileType:
-        return TileType.of(spanning(self.tile, axes), element, "ub")
+    def type(self, axes: frozenset[int], element: Attribute, paired: int | None = None) -> TileType:
+        return TileType.of(spanning(self.tile, axes, paired), element, "ub")
 
     def at(self, axis: int) -> Expr:
         return self.position.get(axis, Expr())

@@ -80,14 +80,21 @@ class VectorKernel(FusionSteps, ScheduledKernel):
 
     def _tile_of_rows(self, cores: int) -> tuple[tuple[int, ...], int] | None:
         """The tile where rows that are reduced are whole, and on how many cores; None where not even one row fits."""
-        largest = largest_tile(self.extents, self.rows, lambda t: self._ub_bytes(t) <= self._capacity)
+        largest = largest_tile(
+            self.extents, self.rows, lambda t: self._ub_bytes(self._whole_pairs(t)) <= self._capacity
+        )
         if largest is None:
             return None
-        work = self._work(largest)
+        work = self._work(self._whole_pairs(largest))
         if self.asked.cores is None and self.asked.grid is None:
             cores = work.worth_waking(self.machine)
         pieces = work.pieces(self.machine)
-        return cut_tile(largest, self.extents, self.rows, self._width, cores, pieces), cores
+        tile = cut_tile(largest, self.extents, self.rows, self._width, cores, pieces)
+        return self._whole_pairs(tile), cores
+
+    def _whole_pairs(self, tile: Sequence[int]) -> tuple[int, ...]:
+        """A tile with even extents where numbers are loaded in pairs, along which extents are even."""
+        return tuple(t + t % 2 if a in self.paired else t for a, t in enumerate(tile))
 
     def _tiles_of_pieces(self, cores: int) -> list[tuple[int, ...]]:
         """Tiles where rows are read in pieces, longer ones first. Raises TooLarge where that is no way out."""
@@ -95,6 +102,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
             raise TooLarge(f"{describe(self.fusion)} needs more of ub than {self.machine.name} has")
 
         def fits(tile: Sequence[int]) -> bool:
+            tile = self._whole_pairs(tile)
             return self._ub_bytes(tile) + combining_bytes(self.steps, tile) <= self._capacity
 
         def cut_for(cores: int) -> tuple[int, ...] | None:
@@ -102,10 +110,14 @@ class VectorKernel(FusionSteps, ScheduledKernel):
             return largest_tile(caps, frozenset(), fits)
 
         most = 1 if self.asked.grid else cores
-        tiles = {tile for n in range(1, most + 1) if most // n > most // (n + 1) and (tile := cut_for(n))}
+        each = (cut_for(n) for n in range(1, most + 1) if most // n > most // (n + 1))
+        tiles = {self._whole_pairs(tile) for tile in each if tile}
         if not tiles:
             raise TooLarge(f"{describe(self.fusion)}: one element of each value does not fit ub")
         return sorted(tiles, reverse=True)
+
+    def walked(self) -> list[list[int]]:
+        return self.merged
 
     def bound(self, schedule: Schedule) -> float:
         plan = as_vector("", schedule)
@@ -147,7 +159,7 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         unit, cycles = self.machine.vector, 0.0
         for step in self.steps:
             if step.view is not None:
-                box = [1 if a is None else tile[a] for a in step.along]
+                box = [1 if a is None else tile[a] // (1 + (a == step.paired)) for a in step.along]
                 cycles += copy_cycles(step.kind, step.view, box, self.machine, step.source in self.warm)
             elif step.function is not None:
                 elements = size([n for a, n in enumerate(self.extents) if a in step.axes | step.reduces])
@@ -176,7 +188,10 @@ class VectorKernel(FusionSteps, ScheduledKernel):
         return self._ub_bytes(tile) + combining_bytes(self.steps, tile, ragged)
 
     def _check_tile(self, name: str, tile: Sequence[int]) -> None:
-        """Raises PassError for a tile that does not fit, or cuts rows that must be whole."""
+        """Raises PassError for a tile that does not fit, or cuts rows or pairs that must be whole."""
+        odd = next((a for a in self.paired if tile[a] % 2), None)
+        if odd is not None:
+            raise cannot_obey(name, f"a tile of {tile[odd]} along axis {odd}, where numbers are loaded in pairs")
         if self._in_pieces(tile):
             why = self._why_whole()
             if why is not None:

@@ -33,7 +33,7 @@ def test_a_near_name_is_suggested(name: str, near: str) -> None:
 
 
 def test_a_name_that_is_like_none() -> None:
-    names = r"AddedPass, CompileError, .*, jit, pruning, quantize, training, variants, verify$"
+    names = r"AddedPass, CompileError, .*, jit, nms, nonzero, pruning, quantize, training, unique, variants, verify$"
     with pytest.raises(AttributeError, match=rf"has no attribute 'zzz'; it has {names}"):
         tw.zzz  # noqa: B018
     assert not hasattr(tw, "__wrapped__")

@@ -63,6 +63,7 @@ CALLS = {
     "compile": ["compile", *LAYER, "--emit", "tile"],
     "explain": ["explain", *LAYER],
     "machines": ["machines"],
+    "cache": ["cache", "."],
     "ops": ["ops", "add", "dot_general", "sort", "while"],
     "quantize": ["quantize", *LAYER],
     "calibrate": ["calibrate", "records.json"],

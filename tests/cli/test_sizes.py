@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 
 from tilewright.cli.common import CliError
@@ -30,6 +31,9 @@ def noisy_inputs():
     (b,) = jax.export.symbolic_shape("b", constraints=["b <= 64"])
     return [{"a": jax.ShapeDtypeStruct((b, 4), "float32"), "key": jax.ShapeDtypeStruct((), jax.random.key(0).dtype)}]
 
+def positive(x):
+    return tw.compress(x > 0, x)
+
 def halves(x):
     return x.reshape(-1, 2).sum(1)
 
@@ -42,6 +46,13 @@ RESHAPED = """
 func.func @main(%x: tensor<?xf32>, %n: tensor<2xi32>) -> tensor<?x?xf32> {
   %0 = stablehlo.dynamic_reshape %x, %n : (tensor<?xf32>, tensor<2xi32>) -> tensor<?x?xf32>
   return %0 : tensor<?x?xf32>
+}
+"""
+MARKED = """
+func.func @main(%x: tensor<8x3xf32>, %n: tensor<i32>) -> tensor<?x3xf32, #stablehlo.bounds<8, ?>> {
+  %0 = stablehlo.set_dimension_size %x, %n, dim = 0
+    : (tensor<8x3xf32>, tensor<i32>) -> tensor<?x3xf32, #stablehlo.bounds<8, ?>>
+  return %0 : tensor<?x3xf32, #stablehlo.bounds<8, ?>>
 }
 """
 LAYER = "model.py:layer --shapes f32[b,8*s],f32[8*s,4]"
@@ -232,3 +243,23 @@ def test_the_values_of_a_sweep() -> None:
 def test_the_dimensions_of_a_tw_function() -> None:
     assert parse_dimensions("N=8, T=?,S=1..2048") == {"N": 8, "T": (1, None), "S": (1, 2048)}
     assert parse_dimensions("f32[8]") is None
+
+
+def test_compile_without_sizes_prints_the_choice(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", "model.py:layer", "--shapes", "f32[b,8*s],f32[8*s,4]"]) == 0
+    said = capsys.readouterr().out
+    assert "npu.dispatch %x, %w" in said and "npu.version @b33to64_s33to64" in said
+    assert main(["compile", "model.py:layer", "--shapes", "f32[b,8*s],f32[8*s,4]", "--emit", "tile"]) == 1
+    assert "has open sizes: b, s; say which" in capsys.readouterr().err
+
+
+def test_results_have_the_sizes_that_data_decides(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "marked.mlir").write_text(MARKED)
+    np.savez(folder / "in.npz", x=np.ones((8, 3), np.float32), n=np.int32(5))
+    (out,) = json.loads(said(capsys, "run marked.mlir --inputs in.npz --check --json"))["outputs"]
+    assert (out["type"], out["shape"]) == ("f32[5,3]", [5, 3])
+    np.savez(folder / "in.npz", x=np.asarray([1, -1, 2, -2, 3], np.float32))
+    assert "f32[3]" in said(capsys, "run model.py:positive --inputs in.npz --check")
+    assert said(capsys, "compile model.py:positive --shapes f32[5] --emit tile").count("graph.extents") == 1

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xdsl.ir import Attribute
+from xdsl.parser import Parser
 
+from tilewright.dialects import make_context
 from tilewright.dialects.affine import Expr, Symbol
 from tilewright.dialects.base import encode as encode_rows
 from tilewright.dialects.base import integer, integer_attr, ints, to_ints, unpack
@@ -19,6 +22,7 @@ from tilewright.dialects.open_sizes import (
     OpenSize,
     Undecided,
     assuming,
+    certain,
     choosing,
     decode,
     encode,
@@ -27,6 +31,7 @@ from tilewright.dialects.open_sizes import (
     typical_sizes,
     value_at,
 )
+from tilewright.dialects.open_text import reading
 from tilewright.dialects.sizes import evaluate
 
 B, S = Symbol("b", 2, 64), Symbol("s", 2)
@@ -134,9 +139,27 @@ def test_attributes_hold_open_sizes() -> None:
     assert ints([b, 1]) == ints([OpenSize(Expr.of(B)), 1]) != ints([s, 1])
     assert decode(encode(b)) is decode(encode(OpenSize(Expr.of(B)))) and encode(7) == 7
     kind = tensor([b, 128, s * 8], element_type("f32"))
-    assert shape_in(kind) == (b, 128, s * 8) and str(kind) == 'tensor<?x128x?xf32, #graph.sizes<["b", "8*s"]>>'
+    assert (
+        shape_in(kind) == (b, 128, s * 8) and str(kind) == 'tensor<?x128x?xf32, #graph.sizes<["b", "8*s"]>>'
+    )
     assert str(GmType.of([b, s], element_type("f16"))) == '!npu.gm<?x?xf16, sizes ["b", "s"]>'
     assert GmType.of([b, s], element_type("f16")).strides == (s, 1)
+
+
+TEXTS = [
+    (ints([1, b, s * 8 + 1]), '#graph.ints<[1, "b", "8*s + 1"]>'),
+    (integer_attr(b * 8), '#graph.size<"8*b">'),
+    (ints([1, 2]), "array<i64: 1, 2>"),
+]
+
+
+@pytest.mark.parametrize(("attribute", "text"), TEXTS, ids=[text for _, text in TEXTS])
+def test_attributes_print_open_sizes_not_the_numbers_of_this_process(attribute: Attribute, text: str) -> None:
+    assert str(attribute) == text
+    with reading({"b": B, "s": S}):
+        assert Parser(make_context(), text).parse_attribute() == attribute
+    if "b" in text:  # the symbols of text have bounds of their own
+        assert Parser(make_context(), text).parse_attribute() != attribute
 
 
 def test_expressions_have_open_coefficients() -> None:
@@ -148,3 +171,27 @@ def test_expressions_have_open_coefficients() -> None:
         assert unpack(stored, [0, 1]) == (place,)
     assert not assumed.made
     assert evaluate((place.evaluate([2, 5])).size, {"b": 8, "s": 100}) == 169
+
+
+@given(terms, terms, st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), sizes)
+def test_what_is_certain_holds_for_all_sizes(left: Any, right: Any, compare: str, at: dict[str, int]) -> None:
+    if divides(left, at) or divides(right, at):
+        return
+    try:
+        with assuming(at):
+            open_left, open_right = computed(left, None), computed(right, None)
+    except ValueError:
+        return
+    if certain(open_left, compare, open_right):
+        assert COMPARE[compare](computed(left, at), computed(right, at))
+
+
+COMPARE = dict(zip(["==", "!=", "<", "<=", ">", ">="], COMPARISONS, strict=True))
+
+
+def test_certain_assumes_nothing() -> None:
+    with assuming({"b": 64, "s": 128}) as assumed:
+        assert not certain(b, "==", 64) and not certain(b, "!=", 64) and not certain(s % 2, "==", 0)
+        assert certain(b, "<=", 64) and certain(b * 4 % 4, "==", 0) and certain(b, "!=", 1)
+        assert certain(b - b // 2 * 2, "<=", 1) and certain(b - b // 2 * 2, ">=", 0)
+        assert not assumed.made

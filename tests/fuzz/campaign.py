@@ -1,6 +1,7 @@
 """Runs random JAX programs at every level and against JAX; prints what fails, with its seed and a small reproducer.
 
     python -m fuzz.campaign [--seed 0] [--count 2000] [--seconds S] [--only matmul,reduce] [--levels ...] [--jobs 1]
+    python -m fuzz.campaign --dynamic [...]    # programs with open dimensions, each compiled once, called at 3 sizes
 
 Programs run in worker processes, which are watched: a crash of the process or a program that takes longer than
 `--patience` seconds is a finding like any other. What a seed stands for does not depend on the other options.
@@ -13,6 +14,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import subprocess
 import sys
 import threading
@@ -21,7 +23,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .compare import Verdict
+    from .generate import Program
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -43,10 +49,12 @@ RECYCLE = 200
 """Programs after which a worker is replaced, since XLA keeps what it compiled."""
 
 
-def plan(seed: int) -> tuple[str, tuple[str, ...]]:
+def plan(seed: int, dynamic: bool = False) -> tuple[str, tuple[str, ...]]:
     """Target and levels of a seed. The graph and npu levels and the report always run; the others, which take longer,
-    on a share."""
+    on a share. dynamic: of a program with open dimensions."""
     target = TARGETS[seed // 4 % len(TARGETS)] if seed % 4 == 3 else "ascend-910b1"
+    if dynamic:
+        return target, ("npu", "report", *["bytes"] * (seed % 4 == 1))
     levels = ["graph", "npu", "report"]
     levels += ["tile"] * (seed % 5 == 0) + ["bytes"] * (seed % 8 == 1) + ["text"] * (seed % 7 == 2)
     return target, tuple(levels)
@@ -55,24 +63,22 @@ def plan(seed: int) -> tuple[str, tuple[str, ...]]:
 # -- workers -----------------------------------------------------------------------------------------------
 
 
-def work(only: str, levels: str) -> None:
+def work(only: str, levels: str, dynamic: bool = False) -> None:
     """Judges the seeds on stdin, one by line, and prints one line of JSON for each. Behind a seed may stand
     `apart`: JAX op by op is the reference, and `alone`: nothing but the reference runs."""
     import jax
 
-    from .compare import judge
     from .generate import walk
-    from .tables import program_of
 
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever JAX prints goes elsewhere
     for done, line in enumerate(sys.stdin, 1):
         number, *how = line.split()
         seed = int(number)
-        target, own = plan(seed)
+        target, own = plan(seed, dynamic)
         chosen = [] if "alone" in how else [x for x in levels.split(",") if x] or own
-        program = program_of(seed, only)
-        verdict = judge(program, target, chosen, "apart" in how)
+        program = made(seed, only, dynamic)
+        verdict = judged(program, target, chosen, "apart" in how)
         kinds = Counter(s.kind for s in walk(program.main))
         found = {"seed": seed, "target": target, "levels": chosen, "kinds": kinds, **asdict(verdict)}
         found["key"], found["steps"] = verdict.key, program.steps()
@@ -80,6 +86,25 @@ def work(only: str, levels: str) -> None:
         print(json.dumps(found), file=out, flush=True)
         if done % CLEAR == 0:
             jax.clear_caches()
+
+
+def made(seed: int, only: str, dynamic: bool) -> Program:
+    """The program of a seed."""
+    from .open_programs import open_program_of
+    from .tables import program_of
+
+    return (open_program_of if dynamic else program_of)(seed, only)
+
+
+def judged(program: Program, target: str, levels: Sequence[str], apart: bool = False) -> Verdict:
+    """The verdict on a program, which may have open dimensions."""
+    from .compare import judge
+    from .open_compare import judge_open
+    from .open_programs import OpenProgram
+
+    if isinstance(program, OpenProgram):
+        return judge_open(program, target, levels, apart)
+    return judge(program, target, levels, apart)
 
 
 class Worker:
@@ -108,10 +133,11 @@ class Worker:
             self._start()
         process, lines = self.process, self.lines
         assert process is not None and process.stdin is not None
+        target, levels = plan(seed, self.options.dynamic)
         failed = {
             "seed": seed,
-            "target": plan(seed)[0],
-            "levels": plan(seed)[1],
+            "target": target,
+            "levels": levels,
             "kind": "crash",
             "where": "process",
         }
@@ -138,7 +164,7 @@ class Worker:
         self.stop()
         flags = os.environ.get("XLA_FLAGS", FAST)
         command = [sys.executable, "-m", "fuzz.campaign", "--worker", "--only", self.options.only]
-        command += ["--levels", self.options.levels]
+        command += ["--levels", self.options.levels, *["--dynamic"] * self.options.dynamic]
         place = str(Path(__file__).resolve().parent.parent)
         known = os.pathsep.join([place, *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = process = subprocess.Popen(
@@ -174,6 +200,14 @@ class Worker:
 # -- the campaign ------------------------------------------------------------------------------------------
 
 
+OF_SIZES = ("sizes", "ranged", "broken")
+"""What is counted of programs with open dimensions only."""
+
+NUMBERS = re.compile(r"\d+")
+MOST_SAID, MOST_REASONS = 110, 12
+"""Letters of a reason why a range has no version, and reasons that are printed."""
+
+
 @dataclass
 class Summary:
     """What a campaign found. failures: of each kind the verdicts, in the order they came."""
@@ -181,6 +215,7 @@ class Summary:
     programs: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
+    alone: Counter[str] = field(default_factory=Counter)
     targets: Counter[str] = field(default_factory=Counter)
     dtypes: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
@@ -191,8 +226,9 @@ class Summary:
         self.targets[found["target"]] += 1
         for level in found["levels"]:
             self.counts[level] += 1
-        for name in ("elements", "open", "strict", "refused", "apart", "steps", "host", "kernels"):
+        for name in ("elements", "open", "strict", "refused", "apart", "steps", "host", "kernels", *OF_SIZES):
             self.counts[name] += int(found.get(name, 0))
+        self.alone.update(NUMBERS.sub("N", reason)[:MOST_SAID] for reason in found.get("alone", ()))
         self.counts["disputed"] += bool(found.get("disputed"))
         self.kinds.update(found.get("kinds", {}))
         self.dtypes.update(found.get("dtypes", ()))
@@ -208,6 +244,11 @@ class Summary:
             f"{level} {c[level]}" for level in ("graph", "tile", "npu", "bytes", "text", "report")
         )
         times = ", ".join(f"{k} {v:.0f}" for k, v in self.seconds.most_common() if v >= 1)
+        sizes = [
+            f"{c['sizes']} sizes: {c['ranged']} by a version of their range, {c['broken']} alone since they break what "
+            f"it assumes, {c['sizes'] - c['ranged'] - c['broken']} alone without one",
+            *(f"{n} ranges have no version: {reason}" for reason, n in self.alone.most_common(MOST_REASONS)),
+        ]
         return "\n".join(
             [
                 f"{self.programs} programs of {c['steps'] / max(self.programs, 1):.1f} steps in {seconds:.0f} s: "
@@ -219,6 +260,7 @@ class Summary:
                 f"{c['kernels']} kernels, {c['host']} host calls; {c['strict']} programs equal JAX bit for bit, "
                 f"{c['refused']} refused by JAX itself; "
                 f"{c['elements']} numbers compared, {share} of them left open by their bounds",
+                *(sizes if c["sizes"] else []),
                 f"seconds: {times}",
                 f"{failed['mismatch']} mismatches, {failed['crash']} crashes, {failed['hang']} hangs; "
                 f"{c['disputed']} where XLA contradicts JAX op by op, "
@@ -248,7 +290,8 @@ def campaign(options: argparse.Namespace) -> Summary:
                 if options.log:
                     with Path(options.log).open("a") as log:
                         log.write(json.dumps(found) + "\n")
-                said = f"{found['kind']} in {found['where']}: {found['message']}" if found["kind"] else ""
+                at = f" for {found['at']}" if found.get("at") else ""
+                said = f"{found['kind']} in {found['where']}{at}: {found['message']}" if found["kind"] else ""
                 if not said and found["key"] == DIED:
                     said = "JAX dies of it, as a whole and op by op"
                 if not said and found.get("apart"):
@@ -279,6 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=2000, help="how many programs")
     parser.add_argument("--seconds", type=float, default=0, help="stop after so long")
     parser.add_argument("--only", default="", help="generators to use, as matmul,reduce (see --list)")
+    parser.add_argument("--dynamic", action="store_true", help="programs with open dimensions")
     parser.add_argument(
         "--levels", default="", help="of graph,tile,npu,bytes,text,report; by default a share of each"
     )
@@ -291,12 +335,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker:
-        work(options.only, options.levels)
+        work(options.only, options.levels, options.dynamic)
         return 0
     if options.list:
-        from .tables import TABLE
+        from . import table_open, tables
 
-        print("\n".join(f"{name:<18} weight {weight}" for name, weight, _ in TABLE))
+        table = (table_open if options.dynamic else tables).TABLE
+        print("\n".join(f"{name:<18} weight {weight}" for name, weight, _ in table))
         return 0
     started = time.perf_counter()
     summary = campaign(options)
@@ -309,17 +354,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def report_failure(found: dict[str, Any], options: argparse.Namespace) -> None:
     """Shrinks one failure and writes its reproducer."""
     from .shrink import shrink
-    from .tables import program_of
 
-    program = program_of(found["seed"], options.only)
+    program = made(found["seed"], options.only, options.dynamic)
     where = Path(options.out)
     where.mkdir(parents=True, exist_ok=True)
-    file = where / f"seed_{found['seed']}.py"
+    file = where / f"{'open_' * options.dynamic}seed_{found['seed']}.py"
     if found["kind"] == "mismatch" or (found["where"] != "process" and found["kind"] == "crash"):
         program = shrink(program, found["target"], found["levels"], found["key"])
     file.write_text(program.text)
     print(f"seed {found['seed']} ({found['key']}), {program.steps()} steps: wrote {file}; replay:")
-    print(f"    tilewright verify {file}:program --target {found['target']}")
+    verify = f"tilewright verify {file}:program --target {found['target']}"
+    print(f"    {f'python {file}' if options.dynamic else verify}")
 
 
 if __name__ == "__main__":

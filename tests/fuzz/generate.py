@@ -11,7 +11,7 @@ import inspect
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -114,6 +114,11 @@ class Program:
     types: dict[str, Type] = field(repr=False)
 
     @property
+    def lasting(self) -> frozenset[str]:
+        """Inputs that stay when nothing uses them."""
+        return frozenset()
+
+    @property
     def text(self) -> str:
         """A standalone Python file with `program` and `program_inputs`, for `tilewright verify FILE:program`."""
         lines = [
@@ -163,9 +168,9 @@ def walk(block: Block) -> Iterator[Step]:
         yield s
 
 
-def load(text: str, path: str = "<program>") -> dict[str, Any]:
-    """The names that a piece of program text defines."""
-    names: dict[str, Any] = {"jax": jax, "jnp": jnp, "np": np, "lax": lax, "rand": rand}
+def load(text: str, path: str = "<program>", known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The names that a piece of program text defines. known: others that it may use."""
+    names: dict[str, Any] = {"jax": jax, "jnp": jnp, "np": np, "lax": lax, "rand": rand, **(known or {})}
     exec(compile(text, path, "exec"), names)
     return names
 
@@ -236,6 +241,8 @@ class Generator:
         self._count = 0
         wide = WIDE if x64 else ()
         self.dtypes = tuple(dtypes or (*NARROW, *wide))
+        self.known: dict[str, Any] = {}
+        """Names that steps may use besides values."""
         self.smooth = False
         """Only steps that a gradient goes through."""
 
@@ -409,18 +416,30 @@ class Generator:
         """What JAX says a step gives, and whether that is one array; None where it refuses the step."""
         names = sorted(needs(step))
         body = Block("probe", tuple(names), (replace(step, results=("out",)),), ("out",), True)
-        structs = [jax.ShapeDtypeStruct(self.types[n].shape, jnp.dtype(self.types[n].dtype)) for n in names]
+        structs = [self.struct(self.types[n]) for n in names]
         try:
-            out = jax.eval_shape(load("\n".join(render(body)))["probe"], *structs)
+            out = jax.eval_shape(load("\n".join(render(body)), known=self.known)["probe"], *structs)
         except Exception as error:  # whatever JAX says about it, the step is not made
             self.rejected[step.kind] = f"{step.text}: {str(error)[:300]}"
             return None
-        return [Type(tuple(x.shape), str(x.dtype)) for x in jax.tree.leaves(out)], hasattr(out, "shape")
+        return [self.typed(x) for x in jax.tree.leaves(out)], hasattr(out, "shape")
+
+    def struct(self, t: Type) -> jax.ShapeDtypeStruct:
+        """A type as JAX has it."""
+        return jax.ShapeDtypeStruct(t.shape, jnp.dtype(t.dtype))
+
+    def typed(self, x: Any) -> Type:
+        """The type of what JAX says a step gives."""
+        return Type(tuple(x.shape), str(x.dtype))
+
+    def begin(self) -> None:
+        """Makes the first values."""
+        for _ in range(self.rng.randint(1, 3)):
+            self.new(Type(self.shape(), self.dtype()))
 
     def program(self) -> Program:
         self._steps: list[Step] = []
-        for _ in range(self.rng.randint(1, 3)):
-            self.new(Type(self.shape(), self.dtype()))
+        self.begin()
         self.grow(self.rng.randint(1, self.limits.steps))
         made = [v for s in self._steps for v in s.results]
         known = set(NAME.findall(" ".join(s.text for s in self._steps)))

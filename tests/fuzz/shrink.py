@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from .compare import judge
+from .campaign import judged
 from .generate import Block, Input, Program, Step, pruned, used, walk
+from .open_dims import Open
 
 SECONDS = 60.0
 
@@ -24,7 +25,7 @@ def shrink(
     end = time.monotonic() + seconds
 
     def fails(candidate: Program) -> bool:
-        return judge(candidate, target, levels).key == key
+        return judged(candidate, target, levels).key == key
 
     return reduced(program, fails, lambda: time.monotonic() > end)
 
@@ -82,7 +83,7 @@ def _without_steps(program: Program, drop: set[str]) -> Program | None:
             for number, name in enumerate(s.results):
                 t = program.types[name]
                 seed = 1000 * int(name[1:]) + number
-                if top:
+                if top or any(isinstance(n, Open) for n in t.shape):
                     inputs[name] = Input(seed, t, "plain")
                 else:
                     steps.append(
@@ -98,7 +99,7 @@ def _without_steps(program: Program, drop: set[str]) -> Program | None:
 def _tidy(program: Program, main: Block) -> Program:
     """The program with another main block, without what nothing uses."""
     main = _pruned_inside(main)
-    wanted = used(replace(main, params=()))
+    wanted = used(replace(main, params=())) | program.lasting
     inputs = {n: i for n, i in program.inputs.items() if n in wanted}
     return replace(program, main=replace(main, params=tuple(inputs)), inputs=inputs)
 

@@ -32,6 +32,7 @@ def options(**given: object) -> argparse.Namespace:
         "seconds": 0,
         "only": "",
         "levels": "",
+        "dynamic": False,
         "jobs": 1,
         "patience": 120,
         "log": None,

@@ -108,8 +108,9 @@ def test_910b1_published():
         "bf16": 4096,
         "f32": 1024,
         "i8": 8192,
+        "i4x2": 16384,
     }
-    assert B1.cube_k0 == {"f16": 16, "bf16": 16, "f32": 8, "i8": 32}
+    assert B1.cube_k0 == {"f16": 16, "bf16": 16, "f32": 8, "i8": 32, "i4x2": 64}
     assert B1.l2_bytes == 192 * kib**2
     assert B1.hbm_bytes_per_cycle == pytest.approx(1.45e12 / 1.85e9)
     assert B1.l2_bytes_per_cycle == pytest.approx(6.0e12 / 1.85e9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -16,19 +17,21 @@ MODES = (
     "w8a8-dynamic",
     "w8a16",
     "w4a16-g4",
+    "w4a4",
     "w4a8",
     "w4a8-dynamic",
     "f16",
     "origin",
     "f8",
     "f8-e5m2",
+    "f8-dynamic",
 )
 INTEGERS = ("w8a8", "w8a8-dynamic", "w4a8", "w4a8-dynamic")
 LEAST = {"w8a8": 22, "w8a8-dynamic": 22, "w8a16": 25, "w4a16-g4": 8, "w4a8": 6, "w4a8-dynamic": 6, "f16": 45}
-LEAST |= {"f8": 16, "f8-e5m2": 10}
+LEAST |= {"w4a4": 2, "f8": 16, "f8-e5m2": 10, "f8-dynamic": 16}
 """The least SQNR in dB that a mode has on any of these nets."""
 
-TARGETS = dict.fromkeys(("f8", "f8-e5m2"), "ascend-950pr")
+TARGETS = dict.fromkeys(("f8", "f8-e5m2", "f8-dynamic"), "ascend-950pr")
 """The machines of modes that the default one does not have."""
 
 
@@ -61,7 +64,7 @@ def test_8_bit_floats_are_multiplied_and_kept_as_they_are_stored(mode: str) -> N
     made = tw.quantize(net, params, x, config=mode, target=TARGETS[mode], progress=False)
     program = made.program
     kinds = {str(op.operands[0].type) for op in program.module("npu").walk() if op.name == "npu.mmad"}
-    name = {"f8": "f8E4M3FN", "f8-e5m2": "f8E5M2"}[mode]
+    name = "f8E5M2" if mode == "f8-e5m2" else "f8E4M3FN"
     assert kinds and all(f"x{name}, l0a" in kind for kind in kinds)
     kept = [np.prod(shape) for shape, dtype in program.rest.inputs if dtype == name]
     assert sum(kept) == params["w1"].size + params["w2"].size
@@ -70,7 +73,30 @@ def test_8_bit_floats_are_multiplied_and_kept_as_they_are_stored(mode: str) -> N
     ops = [*program.module("npu").walk()]
     scaled = [op for op in ops if op.name == "npu.fixpipe" and op.scales is not None]  # pyright: ignore[reportAttributeAccessIssue]
     biased = [op for op in ops if op.name == "npu.mmad" and op.bias is not None]  # pyright: ignore[reportAttributeAccessIssue]
-    assert (len(scaled), len(biased)) == {"f8": (2, 1), "f8-e5m2": (1, 0)}[mode]
+    assert (len(scaled), len(biased)) == {"f8": (2, 1), "f8-e5m2": (1, 0), "f8-dynamic": (0, 0)}[mode]
+
+
+@pytest.mark.parametrize(("rows", "k"), [(5, 37), (1, 1), (3, 64)])
+def test_rows_have_scales_of_their_own_in_8_bit_floats(rows: int, k: int) -> None:
+    """Against numpy, with rows of very different sizes, and one of zeros."""
+    rng = np.random.default_rng(11)
+    w = rng.standard_normal((k, 6)).astype(np.float32)
+    x = (rng.standard_normal((rows, k)) * 10.0 ** rng.integers(-6, 7, (rows, 1))).astype(np.float32)
+    x[1:2] = 0
+
+    def stored(a: np.ndarray, axis: int) -> np.ndarray:
+        scale = np.maximum(np.abs(a).max(axis, keepdims=True), np.float32(2.0**-100)) * np.float32(1 / 448)
+        units = np.clip(a * (np.float32(1) / scale), -448, 448).astype(ml_dtypes.float8_e4m3fn)
+        return units.astype(np.float64) * scale
+
+    def net(params, x):
+        return x @ params["w"]
+
+    options = tw.Options(quantization=tw.QuantConfig("f8-dynamic"), weights="params")
+    program = tw.compile(net, {"w": jnp.asarray(w)}, jnp.asarray(x), target="ascend-950pr", options=options)
+    wanted = stored(x, 1) @ stored(w, 0)
+    near = 1e-5 * (np.abs(stored(x, 1)) @ np.abs(stored(w, 0)))
+    assert (np.abs(np.asarray(program({"w": w}, x)) - wanted) <= near).all()
 
 
 def test_the_gradient_is_straight_through() -> None:

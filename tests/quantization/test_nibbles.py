@@ -28,8 +28,15 @@ def model(w: np.ndarray, group: int) -> np.ndarray:
 @pytest.mark.parametrize("target", ["ascend-910b1", "ascend-310"])
 @pytest.mark.parametrize(
     ("k", "n", "group"),
-    [(16, 5, 4), (64, 48, 4), (12, 6, 4), (10, 7, 10)],
-    ids=["groups", "more groups", "a group in both halves", "a scale for each feature"],
+    [(16, 5, 4), (64, 48, 4), (12, 6, 4), (12, 7, 4), (10, 7, 10), (10, 6, 10)],
+    ids=[
+        "groups",
+        "more groups",
+        "few features",
+        "a group in both halves",
+        "a scale for each feature",
+        "a scale for each of two features",
+    ],
 )
 def test_bytes_become_the_numbers_of_both(k: int, n: int, group: int, target: str) -> None:
     """A product with the identity has the weights; each byte holds two, and one kernel makes the numbers of them."""
@@ -37,11 +44,32 @@ def test_bytes_become_the_numbers_of_both(k: int, n: int, group: int, target: st
     params, x = {"w": jnp.asarray(w)}, jnp.eye(k, dtype=jnp.float16)
     mode = "w4a16-g4" if group == 4 else "w4a16"
     made = tw.quantize(matmul, params, x, config=mode, target=target, progress=False)
-    assert f"tensor<{k // 2}x{n}xi8>" in made.program.ir("graph")
+    unpacked = target == "ascend-910b1" and n % 2 == 0
+    assert [op.name for op in made.program.module("npu").walk() if op.name == "npu.vunpack"] == [
+        "npu.vunpack"
+    ] * unpacked
+    assert k * n // 2 in [np.prod(shape) for shape, dtype in made.program.rest.inputs if dtype == "i8"]
     options = tw.Options(quantization=made.config, weights="params", memory="bytes")
     for program in (made.program, tw.compile(matmul, params, x, target=target, options=options)):
         packed = program.pack(params)
         np.testing.assert_array_equal(np.asarray(program(packed, x)), model(w, group))
+
+
+@pytest.mark.parametrize("groups", [(3, 4), (1, 6)])
+def test_weights_with_the_summed_dimension_last(groups: tuple[int, int]) -> None:
+    """Pairs lie along the groups; a group is a row of the kernel, or all of one."""
+    count, group = groups
+    w = RNG.standard_normal((7, count * group)).astype(np.float16)
+    params, x = {"w": jnp.asarray(w)}, jnp.eye(count * group, dtype=jnp.float16)
+    config = tw.QuantConfig(f"w4a16-g{group}")
+    options = tw.Options(quantization=config, weights="params", memory="bytes")
+
+    def net(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        return jnp.einsum("mk,nk->mn", x, params["w"])
+
+    program = tw.compile(net, params, x, options=options)
+    assert "npu.vunpack" in program.ir("npu")
+    np.testing.assert_array_equal(np.asarray(program(params, x)), model(w.T, group))
 
 
 def test_a_byte_is_unpacked_by_one_kernel() -> None:

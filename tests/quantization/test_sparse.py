@@ -83,18 +83,72 @@ def test_what_is_kept() -> None:
     assert sorted(packed) == sorted([(48, 32), (48, 8), (24, 24), (24, 6)])
 
 
+LAYOUTS = st.sampled_from([("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW"), ("NCHW", "OIHW", "NHWC")])
+
+
+@examples(2)
+@given(
+    mode=st.sampled_from(["w8a8", "w8a8-dynamic", "w8a16"]),
+    layouts=LAYOUTS,
+    features=st.tuples(st.sampled_from([8, 24, 72, 520]), st.integers(1, 40)),
+    window=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.integers(1, 2),
+    dilation=st.integers(1, 2),
+    seed=st.integers(0, 99),
+)
+def test_convolutions_compute_what_masked_weights_do(
+    mode: str,
+    layouts: tuple[str, str, str],
+    features: tuple[int, int],
+    window: tuple[int, int],
+    stride: int,
+    dilation: int,
+    seed: int,
+) -> None:
+    """Two of four input features are kept at each place of a window."""
+    rng, (given, made_of) = np.random.default_rng(seed), features
+    sizes = {"N": 2, "C": given, "I": given, "O": made_of}
+    image = [sizes.get(d, 7) for d in layouts[0]]
+    taps = dict(zip("HW", window, strict=True))
+    kernel = rng.integers(-3, 4, [sizes.get(d, taps.get(d, 0)) for d in layouts[1]])
+    params = {"k": jnp.asarray(kernel, jnp.float32)}
+    x = jnp.asarray(rng.standard_normal(image), jnp.float32)
+
+    def conv(params: Any, x: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(
+            x, params["k"], (stride, stride), "SAME", rhs_dilation=(dilation, dilation), dimension_numbers=layouts
+        )
+
+    made = tw.quantize(conv, params, x, config=f"{mode}-sparse", progress=False)
+    outputs = np.asarray(made.program(params, x))
+    where = layouts[1].index("I")
+    kept = {"k": jnp.where(two_of_four(params["k"], where), params["k"], 0)}
+    of_masked = tw.Options(quantization=dense(made.config), weights="params")
+    np.testing.assert_array_equal(outputs, tw.compile(conv, params, x, options=of_masked)(kept, x))
+    np.testing.assert_array_equal(outputs, made.program(made.program.pack(params), x))
+    in_bytes = tw.Options(memory="bytes", quantization=made.config, weights="params")
+    np.testing.assert_array_equal(outputs, tw.compile(conv, params, x, options=in_bytes)(params, x))
+    products = [op for op in made.program.module().walk() if isinstance(op, MmadOp)]
+    assert products and all(op.index is not None for op in products)
+    assert [r.weight_bytes for r in made.table.rows] == [kernel.size * 5 // 8 + 4 * made_of]
+
+
 def test_what_stays_dense() -> None:
-    """Sums of no whole bytes of positions, and convolutions."""
+    """Sums of no whole bytes of positions, and convolutions of groups."""
     rng = np.random.default_rng(1)
-    params = {"k": jnp.asarray(rng.standard_normal((3, 3, 8, 4)), jnp.float32)}
+    params = {"k": jnp.asarray(rng.standard_normal((3, 3, 12, 16)), jnp.float32)}
+    params["g"] = jnp.asarray(rng.standard_normal((1, 1, 8, 4)), jnp.float32)
     params["w"] = jnp.asarray(rng.standard_normal((36, 5)), jnp.float32)
 
     def conv(params: Any, x: jax.Array) -> jax.Array:
         numbers = ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(x, params["k"], (1, 1), "VALID", dimension_numbers=numbers)
+        y = jax.lax.conv_general_dilated(
+            y, params["g"], (1, 1), "VALID", dimension_numbers=numbers, feature_group_count=2
+        )
         return y.reshape(len(y), -1) @ params["w"]
 
-    x = jnp.asarray(rng.standard_normal((2, 5, 5, 8)), jnp.float32)
+    x = jnp.asarray(rng.standard_normal((2, 5, 5, 12)), jnp.float32)
     sparse, whole = (tw.quantize(conv, params, x, config=m, progress=False) for m in ("w8a8-sparse", "w8a8"))
     np.testing.assert_array_equal(sparse.program(params, x), whole.program(params, x))
     assert [r.weight_bytes for r in sparse.table.rows] == [r.weight_bytes for r in whole.table.rows]

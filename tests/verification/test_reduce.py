@@ -14,12 +14,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
 from tilewright.dialects import make_context
-from tilewright.dialects.text import parse_module
+from tilewright.dialects.text import parse_module, verify
 from tilewright.frontends import lower_function
 from tilewright.passes.errors import PassError
 from tilewright.passes.pipeline import Stage
 from tilewright.verification.bisect import count_ops
 from tilewright.verification.checks import CommandFails, Costs, Fails, parse_check
+from tilewright.verification.edits import OutputsVanish, tidy
 from tilewright.verification.reduce import Reducer, Reduction
 
 TARGET = "ascend-910b1"
@@ -178,3 +179,13 @@ def test_inputs_follow_shapes() -> None:
     module = lower_function(fn, (x,)).module
     found = Reducer(module, (x,), lambda m, _: "graph.mul" in names(m)).run()
     assert all(v.ndim == 2 for v in found.inputs)
+
+
+def test_a_program_with_a_bounded_result_gets_smaller() -> None:
+    """A result may go without its extent, and the extent without its result."""
+    module = lower_function(lambda x, n: (tw.bounded(x * 2, n), x + 1), (np.ones(8, np.float32), np.int32(3))).module
+    for kept in ([0], [1], [2], [1, 2]):
+        smaller, edit = module.clone(), OutputsVanish()
+        assert edit.apply(smaller, [site for site in edit.sites(smaller) if site[1] not in kept])
+        tidy(smaller)
+        verify(smaller)

@@ -156,6 +156,7 @@ BOUNDS: Rules[Rule] = Rules(
         ScatterOp: indexed.scatter,
         SelectAndScatterOp: indexed.select_and_scatter,
         SortOp: indexed.sort,
+        ops.UnpackOp: sums.unpack,
         ops.ViewOp: _view,
     },
 )

@@ -10,11 +10,12 @@ from jax import numpy as jnp
 
 from ...backends.interpreter import values
 from ...backends.interpreter.graph import convolve, over_windows
-from ...backends.interpreter.products import accumulator
+from ...backends.interpreter.products import accumulator, both_of
 from ...dialects import graph as ops
 from ...dialects.base import integer, text, to_ints
-from ...dialects.dtypes import size
+from ...dialects.dtypes import numbers_in, size
 from ...dialects.graph import CumulateOp
+from ...dialects.graph.interface import element_of
 from ..tolerance import Mode, roundoff, sum_error
 from .base import Bound, about, as_bound, both, reach, rounding, scaled, wide, within
 
@@ -187,8 +188,24 @@ def contract(
         (to_ints(op.lhs_contract), to_ints(op.rhs_contract)),
         (to_ints(op.lhs_batch), to_ints(op.rhs_batch)),
     )
+    if numbers_in(element_of(op.lhs)) == 2:
+        dims = [d[0] for d in numbers[0]]
+        xs = [both_of(x, d) for x, d in zip(xs, dims, strict=True)]
+        es = [None if e is None else _of_numbers(e, d) for e, d in zip(es, dims, strict=True)]
     n = size([xs[0].shape[d] for d in to_ints(op.lhs_contract)])
     return [_product(lambda a, b: lax.dot_general(a, b, numbers), n, xs, es, ys[0], mode)]
+
+
+def _of_numbers(e: Array, dim: int) -> Array:
+    """The bound of both numbers of pairs whose bytes may be off by `e`: any of 4 bits, where that is not 0."""
+    each = jnp.where(e > 0, 15, 0).astype(e.dtype)
+    return jnp.concatenate([each, each], dim)
+
+
+def unpack(op: ops.UnpackOp, xs: Sequence[Array], es: Sequence[Bound], ys: Sequence[Array], mode: Mode) -> list[Bound]:
+    """Numbers of 4 bits are exact; those of a byte that is not may be any."""
+    (e,) = es
+    return [None if e is None else jnp.repeat(jnp.where(e > 0, 15, 0).astype(wide(ys[0]).dtype), 2, -1)]
 
 
 def conv(

@@ -1,7 +1,7 @@
-// RUN: tilewright-opt %s -p 'graph-quantize{config=w4a16-g4}' | filecheck %s
-// RUN: tilewright-opt %s -p 'graph-quantize{config=w4a16-g4},graph-quantized,graph-simplify,graph-hoist,graph-partition,graph-fuse' | filecheck %s --check-prefix FUSED
+// RUN: tilewright-opt %s -p 'graph-quantize{config=w4a16-g4 target=ascend-310}' | filecheck %s
+// RUN: tilewright-opt %s -p 'graph-quantize{config=w4a16-g4 target=ascend-310},graph-quantized{target=ascend-310},graph-simplify{target=ascend-310},graph-hoist,graph-partition,graph-fuse{target=ascend-310}' | filecheck %s --check-prefix FUSED
 
-// A byte has a weight of the first half of the summed dimension below one of the second. What is done to it is of one
+// Without an instruction that unpacks: a byte has a weight of the first half of the summed dimension below one of the second. What is done to it is of one
 // shape, from the bytes on, and becomes one kernel.
 func.func @main(%x: tensor<64x16xf16>, %w: tensor<16x64xf16> {graph.weight}) -> tensor<64x64xf16> {
   %y = graph.contract %x, %w {lhs_batch = [], lhs_contract = [1], rhs_batch = [], rhs_contract = [0]} : (tensor<64x16xf16>, tensor<16x64xf16>) -> tensor<64x64xf16>

@@ -457,3 +457,15 @@ func.func @main(%p: tensor<4x8xi8>, %q: tensor<8x16xi8>, %s: tensor<16xf32>) -> 
 // CHECK: %[[SCALE:.*]] = graph.broadcast %s {dims = [1]} : (tensor<16xf32>) -> tensor<4x16xf32>
 // CHECK: %[[R:.*]] = graph.mul %[[HALF]], %[[SCALE]] : tensor<4x16xf32>
 // CHECK: func.return %[[R]]
+
+// -----
+
+// Parts without elements are left out of a concatenation.
+func.func @main(%x: tensor<4x8xf32>, %y: tensor<4x0xf32>, %z: tensor<4x3xf32>) -> (tensor<4x11xf32>, tensor<4x8xf32>) {
+  %r = graph.concat %x, %y, %z {dim = 1} : (tensor<4x8xf32>, tensor<4x0xf32>, tensor<4x3xf32>) -> tensor<4x11xf32>
+  %s = graph.concat %y, %x {dim = 1} : (tensor<4x0xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  func.return %r, %s : tensor<4x11xf32>, tensor<4x8xf32>
+}
+// CHECK: func.func @main
+// CHECK-NEXT: %[[R:.*]] = graph.concat %x, %z {dim = 1} : (tensor<4x8xf32>, tensor<4x3xf32>) -> tensor<4x11xf32>
+// CHECK-NEXT: func.return %[[R]], %x

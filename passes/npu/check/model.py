@@ -22,7 +22,7 @@ from ....dialects import npu as ops
 from ....dialects.affine import Expr
 from ....dialects.base import FormattedOp, describe, integer, text, to_ints, unpack_over
 from ....dialects.npu import BufferType, GmType, NpuOp, Pipe, structure
-from ....dialects.open_sizes import example
+from ....dialects.open_sizes import any_open, example_sizes, value_at
 from ...errors import PassError
 from .affine import TouchedBox
 
@@ -109,12 +109,14 @@ class CheckedSection:
 
 
 class CheckedKernel:
-    """A kernel, ready to be checked. Raises PassError for indices it cannot follow."""
+    """A kernel, ready to be checked. What is open in it has the sizes of the example. Raises PassError for indices it
+    cannot follow."""
 
     def __init__(self, op: structure.KernelOp) -> None:
         self.op = op
         self.name = text(op.sym_name)
-        self.grid = to_ints(op.grid)
+        self.sizes = example_sizes()
+        self.grid = tuple(value_at(n, self.sizes) for n in to_ints(op.grid))
         self.counts: list[int] = [*self.grid, 1]
         """How many values each variable takes; the unit's is set per section."""
         self.unit = len(self.grid)
@@ -210,8 +212,15 @@ class CheckedKernel:
         if found is None:
             self._kept.append(attr)  # so that its id stays its own
             known = [self.value(v, op) for v in indices]
-            found = self._rows[key] = unpack_over(attr, known)
+            found = self._rows[key] = tuple(map(self._settled, unpack_over(attr, known)))
         return found
+
+    def _settled(self, place: Expr[int]) -> Expr[int]:
+        """A place with numbers for open sizes."""
+        if not any_open((place.constant, *(c for _, c in place.terms))):
+            return place
+        terms = {v: value_at(c, self.sizes) for v, c in place.terms}
+        return Expr(value_at(place.constant, self.sizes), terms)
 
     def value(self, index: SSAValue, op: Operation) -> Expr[int]:
         found = self.values.get(index)
@@ -225,13 +234,9 @@ class CheckedKernel:
             if isinstance(op.value, IntegerAttr):
                 self.values[op.result] = Expr(op.value.value.data)
         elif isinstance(op, ops.SizeOp):
-            self.values[op.result] = Expr(max(example(op.number), STEADY))
+            self.values[op.result] = Expr(value_at(op.number, self.sizes))
         elif isinstance(op, ops.ViewOp):
             self.tensors[op.result] = self.tensors[op.source]
-
-
-STEADY = 8
-"""Iterations that a loop of an open number of them is looked at for, at least: it may run for many."""
 
 
 class _SectionBuilder:

@@ -1,0 +1,184 @@
+"""What is compiled, kept across processes in a directory of the user's: static programs, and versions for ranges.
+
+An entry has the npu level as text, with places and symbols, and what belongs to it. It is found by all that decides
+what the compiler makes of a program (`support.cache.digest`), so that another program, machine, option or compiler
+finds nothing. What is read is verified again; what cannot be read as it was written is compiled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import ParseError, VerifyException
+
+from ..dialects import make_context
+from ..dialects.affine import Symbol
+from ..dialects.callbacks import KEY as CALLBACK
+from ..dialects.open_sizes import assuming, typical_sizes
+from ..dialects.open_text import reading
+from ..dialects.sizes import Size, SizeError, Sizes, parse_constraint, parse_size, size_text
+from ..dialects.text import one_line
+from ..dialects.text import verify as verify_module
+from ..machine import DEFAULT_TARGET, Machine
+from ..passes.oracle import BOUND
+from ..passes.pipeline import Stage
+from ..passes.templates import PLANNED, NoTemplate, Template
+from ..support.cache import Cache, digest
+
+VARIABLE = "TILEWRIGHT_CACHE"
+"""The environment variable that names the directory where options name none."""
+
+PROGRAMS, EXECUTABLES = "programs", "xla"
+"""Folders of the directory: what we compile, and what XLA does."""
+
+Extras = tuple[tuple[Size, str], ...]
+"""The sizes that a version's @main takes behind its inputs, each in an element type."""
+
+
+def cache_directory(given: str | Path | None) -> Path | None:
+    """The directory that options, or else the environment, name; None where nothing is kept. An empty name is none."""
+    said = os.environ.get(VARIABLE, "") if given is None else str(given)
+    return Path(said) if said else None
+
+
+class KeptPrograms:
+    """The entries of a directory for a target and a list of passes."""
+
+    def __init__(self, directory: Path, target: str | None, stages: Sequence[Stage]) -> None:
+        self._cache = Cache(directory / PROGRAMS)
+        machine = Machine.load(target or DEFAULT_TARGET)
+        self._target = target or DEFAULT_TARGET
+        self._how = "\n".join([self._target, machine.fingerprint, *map(repr, stages)])
+        self._stages = tuple(s for s in stages if s.name in PLANNED)
+
+    @staticmethod
+    def of(given: str | Path | None, target: str | None, stages: Sequence[Stage]) -> KeptPrograms | None:
+        """What is kept in the directory that options name; None where nothing is, and for passes and oracles of this
+        process, whose sources nobody knows."""
+        directory = cache_directory(given)
+        ours = all(isinstance(s.implementation, str) and s.oracle == BOUND for s in stages)
+        return KeptPrograms(directory, target, stages) if directory is not None and ours else None
+
+    def program(self, module: ModuleOp, name: str) -> ProgramEntry | None:
+        """The entry of a program, of which `module` is what the passes are given; None where that calls functions of
+        this process."""
+        text = _text(module)
+        if CALLBACK in text:
+            return None
+        return ProgramEntry(self._cache, digest("program", self._how, text), self._about(name, ""))
+
+    def version(
+        self, code: str, also: Sequence[str], name: str, symbols: Mapping[str, Symbol]
+    ) -> VersionEntry | None:
+        """The entry of a version, of which `code` is the StableHLO for its sizes, and `also` what else decides it.
+        symbols: its sizes within their ranges. None where it calls functions of this process."""
+        if CALLBACK in code:
+            return None
+        ranges = [f"{s.name} = {s.lower} to {s.upper}" for s in symbols.values()]
+        key = digest("version", self._how, code, *also, *ranges)
+        return VersionEntry(self._cache, key, self._about(name, ", ".join(ranges)), symbols, self._stages)
+
+    def _about(self, name: str, sizes: str) -> dict[str, str]:
+        return {"program": name, "sizes": sizes, "target": self._target}
+
+
+@dataclass(frozen=True)
+class ProgramEntry:
+    """Where the npu level of a program is kept. about: what lists say of it."""
+
+    cache: Cache
+    key: str
+    about: Mapping[str, str]
+
+    def read(self) -> ModuleOp | None:
+        """The npu level; None where it is not kept."""
+        text = self.cache.get(self.key)
+        with _unreadable(self.cache, self.key):
+            return None if text is None else _module(text, {}, {})
+        return None
+
+    def write(self, module: ModuleOp) -> None:
+        """Keeps the npu level."""
+        self.cache.put(self.key, self.about, _text(module))
+
+
+@dataclass(frozen=True)
+class VersionEntry:
+    """Where a version is kept. about: what lists say of it; symbols: its sizes; stages: what runs for an
+    instance whose device memory is planned for it alone."""
+
+    cache: Cache
+    key: str
+    about: Mapping[str, str]
+    symbols: Mapping[str, Symbol]
+    stages: tuple[Stage, ...]
+
+    def read(self) -> tuple[Template, Extras] | NoTemplate | None:
+        """The template and the extras, or why there is no version; None where it is not kept."""
+        content = self.cache.get(self.key)
+        if content is None:
+            return None
+        with _unreadable(self.cache, self.key):
+            said, _, text = content.partition("\n")
+            facts: dict[str, Any] = json.loads(said)
+            if "reason" in facts:
+                return NoTemplate(facts["reason"])
+            own = {name: self.symbols[name] for name in facts["symbols"]}
+            constraints = tuple(parse_constraint(c, self.symbols) for c in facts["constraints"])
+            extras = tuple((parse_size(size, self.symbols), dtype) for size, dtype in facts["extras"])
+            module = _module(text, self.symbols, facts["example"])
+            unplanned = facts["unplanned"]
+            template = Template(module, own, facts["example"], constraints, unplanned=unplanned)
+            return (replace(template, stages=self.stages) if unplanned else template), extras
+        return None
+
+    def write(self, template: Template, extras: Extras) -> None:
+        """Keeps a version; not one whose constraints or extras have a text that is read as another one."""
+        constraints = list(map(str, template.constraints))
+        sizes = [(size_text(size), dtype) for size, dtype in extras]
+        if [parse_constraint(c, self.symbols) for c in constraints] != [*template.constraints]:
+            return
+        if [parse_size(size, self.symbols) for size, _ in sizes] != [size for size, _ in extras]:
+            return
+        facts = {"symbols": [*template.symbols], "example": dict(template.example)}
+        facts |= {"constraints": constraints, "extras": sizes, "unplanned": template.unplanned}
+        self.cache.put(self.key, self.about, f"{json.dumps(facts)}\n{_text(template.module)}")
+
+    def write_reason(self, reason: NoTemplate) -> None:
+        """Keeps why a range has no version."""
+        self.cache.put(self.key, self.about, f"{json.dumps({'reason': str(reason)})}\n")
+
+
+@contextmanager
+def _unreadable(cache: Cache, key: str) -> Iterator[None]:
+    """What is not read as it was written is no entry, with a warning."""
+    try:
+        yield
+    except (ParseError, VerifyException, SizeError, ValueError, TypeError, KeyError) as error:
+        cache.refuse(key, one_line(str(error)))
+
+
+def _text(module: ModuleOp) -> str:
+    """A module as text, places included."""
+    out = io.StringIO()
+    with typical_sizes():
+        Printer(out, print_debuginfo=True).print_op(module)
+    return out.getvalue()
+
+
+def _module(text: str, symbols: Mapping[str, Symbol], example: Sizes) -> ModuleOp:
+    """The module in a text, verified for an example of its sizes."""
+    with reading(symbols), assuming(example):
+        module = Parser(make_context(), text).parse_module()
+        verify_module(module)
+    return module

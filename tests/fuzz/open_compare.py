@@ -1,0 +1,144 @@
+"""Holds a random program with open dimensions, which is compiled once, against JAX at several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export
+from visible import check_visible
+
+import tilewright as tw
+from tilewright.api.templates import SizedProgram
+from tilewright.frontends import lower_function
+from tilewright.passes.npu.check import check
+from tilewright.passes.templates import NoTemplate
+
+from .compare import Judge, Mismatch, Verdict
+from .open_dims import Sizes
+from .open_programs import OpenProgram
+
+LEVELS = ("npu", "bytes", "report")
+"""What can be asked for: values in typed and in addressed memory, and a report. npu-check always runs."""
+
+
+@dataclass
+class OpenVerdict(Verdict):
+    """sizes: what was compared; ranged: at how many of them a version for a range was used; alone: why each range for
+    which there is none has none; apart_of_range: sizes that broke what a version assumes."""
+
+    sizes: int = 0
+    ranged: int = 0
+    alone: list[str] = field(default_factory=list)
+    broken: int = 0
+    at: dict[str, int] = field(default_factory=dict)
+
+
+class OpenJudge(Judge):
+    """One program on one target, at each of its sizes."""
+
+    program: OpenProgram
+    verdict: OpenVerdict
+
+    def __init__(self, program: OpenProgram, target: str, levels: Sequence[str], apart: bool = False):
+        super().__init__(program, target, levels, apart=apart)
+        self.verdict = OpenVerdict(apart=apart)
+
+    def _run(self) -> None:
+        self._enter("reference")
+        self.fn = self.program.function(self.path)
+        wanted: list[tuple[Sizes, list[Any], list[np.ndarray]]] = []
+        for sizes in self.program.sizes:
+            self.args = jax.tree.map(jax.numpy.asarray, self.program.arguments_at(sizes))
+            wanted.append((sizes, self.args, self._op_by_op() if self.verdict.apart else self._whole()))
+        if not self.levels:
+            return
+        self._enter("frontend")
+        opened = self._opened()
+        if opened is None:
+            return
+        for sizes, self.args, self.want in wanted:
+            self.verdict.at = dict(sizes)
+            self.verdict.elements += sum(x.size for x in self.want)
+            self.bounds, self.single = None, None
+            self._at(opened, sizes)
+            self.verdict.sizes += 1
+        self.verdict.at = {}
+        self.verdict.alone = [str(v) for v in opened.ranges.values() if isinstance(v, NoTemplate)]
+        inside = next((reason for reason in self.verdict.alone if reason.startswith("internal error")), None)
+        if inside is not None:
+            self._enter("range")
+            raise AssertionError(inside)
+        self._enter("")
+
+    def _opened(self) -> tw.DynamicProgram | None:
+        """The program for all sizes; None where JAX itself gives none."""
+        structs = self.program.structs()
+        try:
+            made = tw.compile(self.fn, *structs, target=self.target)
+        except Exception:
+            try:
+                export.export(jax.jit(self.fn))(*structs)
+            except Exception:  # JAX's own refusal
+                self.verdict.refused = True
+                return None
+            raise
+        assert isinstance(made, tw.DynamicProgram)
+        return made
+
+    def _at(self, opened: tw.DynamicProgram, sizes: Sizes) -> None:
+        self._enter("compile")
+        found = opened.sizes(*self.args)
+        if found != sizes:
+            raise Mismatch(f"the sizes are {sizes}, and the program finds {found}")
+        version = opened.at(sizes)
+        ranged = isinstance(version, SizedProgram)
+        self.verdict.ranged += ranged
+        self.verdict.broken += not ranged and any(
+            not isinstance(v, NoTemplate) and not v.template.holds_within(sizes)
+            for v in opened.ranges.values()
+        )
+        module = version.module()
+        self.verdict.host += sum(op.name == "npu.host_call" for op in module.walk())
+        self.verdict.kernels += sum(op.name == "npu.kernel" for op in module.ops)
+        self._enter("check")
+        module.verify()
+        check_visible(module)
+        findings = check(module, self.machine)
+        if findings:
+            raise AssertionError(str(findings[0]))
+        if "report" in self.levels:
+            self._enter("report")
+            report = version.report()
+            if not (np.isfinite(report.microseconds) and report.microseconds >= 0):
+                raise Mismatch(f"the report says {report.microseconds} us")
+        flat, typed = version.flatten(self.args), None
+        if "npu" in self.levels:
+            self._enter("npu")
+            typed = version.executable("typed")(*flat)
+            self._shaped(typed)
+            self._against_jax(typed)
+        if "bytes" in self.levels:
+            self._enter("bytes")
+            self._same(version.executable("bytes")(*flat), typed)
+
+    def _shaped(self, got: Sequence[Any]) -> None:
+        for i, (x, y) in enumerate(zip(got, self.want, strict=True)):
+            if np.shape(x) != np.shape(y):
+                raise Mismatch(f"result {i} has the shape {np.shape(x)}, and must have {np.shape(y)}")
+
+    def _allowed(self) -> list[np.ndarray | None]:
+        if self.bounds is None:
+            structs = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in self.args]
+            self.source = lower_function(self.fn, structs).module
+        return super()._allowed()
+
+
+def judge_open(program: OpenProgram, target: str, levels: Sequence[str], apart: bool = False) -> OpenVerdict:
+    """Runs a program at its sizes (see LEVELS) and judges its values. apart: against JAX op by op."""
+    judge = OpenJudge(program, target, levels, apart)
+    judge.run()
+    return judge.verdict
