@@ -27,7 +27,7 @@ class NoOpenPlan(PassError):
     """There is no plan of memory for all sizes at once; there is one for each."""
 
 
-class Life(Protocol):
+class Lifetime(Protocol):
     """When a tensor is needed: from the op numbered `first` to `last`, both included."""
 
     @property
@@ -41,7 +41,7 @@ Form = tuple[Size, tuple[int, ...]]
 """A sum of sizes, and what it is at some samples."""
 
 
-def stacked(lives: Sequence[Life], places: Sequence[int], sizes: Sequence[Size]) -> tuple[list[Size], Size]:
+def stacked(lives: Sequence[Lifetime], places: Sequence[int], sizes: Sequence[Size]) -> tuple[list[Size], Size]:
     """Places for all sizes, in bytes, of tensors that have given places at the example; and the end of the last.
 
     sizes: theirs in bytes, aligned and at least 1 at all values. Raises NoOpenPlan for a place that is the largest of

@@ -202,7 +202,7 @@ def test_a_plan_prints_and_parses() -> None:
     text = str(version.template.module)
     with typical_sizes():
         assert str(parse_module(make_context(), text, "plan.mlir")) == text
-    assert 'address = "' in text and "npu.addresses = #graph.sizes<[0, " in text
+    assert 'address = "' in text and "npu.addresses = #graph.ints<[0, " in text
 
 
 def test_bytes_memory_shows_it() -> None:
