@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import export, lax
-from tiers import examples
+from tiers import examples, sampled
 
 import tilewright as tw
 from tilewright.api.templates import SizedProgram
@@ -200,7 +200,7 @@ def test_each_class_is_lowered_for_ranges_of_sizes(name: str) -> None:
         )
 
 
-@examples(160)
+@examples(100)
 @given(st.sampled_from(sorted(CASES)), st.data())
 def test_values_are_those_of_jax_at_any_sizes(name: str, data: st.DataObject) -> None:
     case = CASES[name]
@@ -239,6 +239,7 @@ def layer_inputs(rows: int) -> list[Any]:
     return [np.float32(rng.standard_normal(shape)) for shape in ((rows, 48), (48, 80), (80,))]
 
 
+@sampled(2)
 @pytest.mark.parametrize("mode", ["w8a8-dynamic", "w8a16", "w4a16", "w4a8-dynamic"])
 def test_quantized_products_are_versions_for_ranges(mode: str) -> None:
     options = tw.Options(quantization=mode)
