@@ -139,6 +139,8 @@ OTHERS: dict[str, Callable[[Path], Any]] = {
     "function": lambda folder: opened(folder, lambda x, w: layer(x, w)),
     "check": lambda folder: opened(folder, check=False),
     "precision": lambda folder: opened(folder, precision="mixed_float16"),
+    "donated": lambda folder: opened(folder, donate=(0,)),
+    "quantized": lambda folder: opened(folder, quantization="w8a8-dynamic"),
 }
 
 
