@@ -107,6 +107,12 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[Sizes], bool]] = {
         [{"b": 6}],
         True,
     ),
+    "a number in a loop and behind it": (
+        lambda x: jax.lax.while_loop(lambda c: c < 1, lambda c: c + 1, x.astype("int32")[0, 0]) + (x > 1),
+        ["b, 13"],
+        [{"b": 5}],
+        True,
+    ),
     "a sort": (lambda x: jnp.sort(x, 1), ["b, s"], [{"b": 3, "s": 20}], False),
     "what the host does": (lambda x: jnp.linalg.cholesky(x @ x.T + 9 * jnp.eye(5)), ["5, b"], [{"b": 7}], False),
 }
@@ -141,7 +147,8 @@ def check(program: tw.DynamicProgram, fn: Callable[..., Any], args: Sequence[Any
     got, other = (np.asarray(version.executable(memory)(*flat)[0]) for memory in ("typed", "bytes"))
     assert got.tobytes() == other.tobytes()
     assert got.shape == want.shape
-    np.testing.assert_allclose(got.astype(np.float64), want, rtol=bound, atol=bound * max(1, np.abs(want).max(initial=0)))
+    room = bound * max(1, np.abs(want).max(initial=0))
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=bound, atol=room)
 
 
 @pytest.mark.parametrize("name", CASES)
