@@ -108,8 +108,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[Sizes], bool]] = {
         True,
     ),
     "a number in a loop and behind it": (
-        lambda x: jax.lax.while_loop(lambda c: c < 1, lambda c: c + 1, x.astype("int32")[0, 0]) + (x > 1),
-        ["b, 13"],
+        lambda x: jax.lax.while_loop(lambda c: c < 1, lambda c: c + 1, x[0, 0]) + jax.lax.select_n(x % 3, x, -x, x),
+        [("b, 13", "int32")],
         [{"b": 5}],
         True,
     ),
