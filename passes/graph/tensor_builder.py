@@ -66,7 +66,8 @@ class TensorBuilder(ABC):
     def slice(
         self, x: SSAValue, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]
     ) -> SSAValue:
-        shape = [len(range(*spec)) for spec in zip(starts, limits, strides, strict=True)]
+        specs = zip(starts, limits, strides, strict=True)
+        shape = [max(0, -((start - limit) // by)) for start, limit, by in specs]
         return self.add(
             SliceOp,
             [x],
