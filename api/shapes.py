@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from ..dialects.affine import Symbol
@@ -29,7 +30,8 @@ from ..passes.errors import CompileError
 Shape = tuple[Size, ...]
 
 LARGEST = 1 << 40
-"""The largest size of a dimension, far beyond any memory: what follows from it is still computed exactly."""
+"""The largest size of a dimension, and of an input in elements, far beyond any memory: what follows from it is still
+computed exactly."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,11 @@ class OpenShapes:
             raise SizeError(f"{size_text(self.inputs[i][0][negative])} is {shape[negative]}")
         return shape
 
-    def checked(self, name: str, sizes: Mapping[str, Any]) -> dict[str, int]:
-        """Sizes that were given by name, one for each symbol. Raises CompileError, which calls the program `name`, for
-        missing and unknown ones, and for what the program does not take."""
+    def checked(
+        self, name: str, sizes: Mapping[str, Any], places: Sequence[str] | None = None
+    ) -> dict[str, int]:
+        """Sizes that were given by name, one for each symbol. Raises CompileError, which calls the program `name` and
+        its inputs `places`, for missing and unknown ones, and for what the program does not take."""
         known = ", ".join(self.symbols)
         for symbol in sizes:
             if symbol not in self.symbols:
@@ -72,7 +76,7 @@ class OpenShapes:
             if isinstance(value, bool) or not hasattr(value, "__index__"):
                 raise CompileError(f"{name}: the size {symbol} must be a whole number, not {value!r}")
             found[symbol] = int(value.__index__())
-        self._check(name, found, {})
+        self._check(name, found, {}, places)
         return found
 
     def solve(
@@ -103,7 +107,7 @@ class OpenShapes:
                 )
                 must = f"{said} = {value} ({sources})" if sources and said != str(value) else said
                 raise CompileError(f"{name}: {place} is {number}, and must be {must}")
-        self._check(name, known, where)
+        self._check(name, known, where, places)
         return known
 
     def _bind(
@@ -132,7 +136,9 @@ class OpenShapes:
         if missing:
             raise CompileError(f"{name}: the size {missing[0]} does not follow from the shapes of the inputs")
 
-    def _check(self, name: str, sizes: Sizes, where: Mapping[str, str]) -> None:
+    def _check(
+        self, name: str, sizes: Sizes, where: Mapping[str, str], places: Sequence[str] | None = None
+    ) -> None:
         for symbol in self.symbols.values():
             value = sizes[symbol.name]
             top = LARGEST if symbol.upper is None else symbol.upper
@@ -143,12 +149,23 @@ class OpenShapes:
             raise CompileError(f"{name}: {symbol.name} is {value}{place}, and must be {bound}")
         for constraint in self.constraints:
             if not self._holds(constraint, sizes):
-                said = ", ".join(f"{s.name} = {sizes[s.name]}" for s in constraint.symbols)
+                said = ", ".join(
+                    f"{s.name} = {sizes[s.name]}{f' ({where[s.name]})' if s.name in where else ''}"
+                    for s in constraint.symbols
+                )
                 raise CompileError(f"{name}: {constraint} does not hold for {said}")
-        try:
-            self.types(sizes)
-        except SizeError as error:
-            raise CompileError(f"{name}: a dimension cannot be negative: {error}") from None
+        for i, (dimensions, _) in enumerate(self.inputs):
+            shape, place = [evaluate(n, sizes) for n in dimensions], f"input {i}" if places is None else places[i]
+            for d, value in enumerate(shape):
+                if value < 0:
+                    said = size_text(dimensions[d])
+                    raise CompileError(
+                        f"{name}: dimension {d} of {place} is {said} = {value}, and cannot be negative"
+                    )
+            if prod(shape) > LARGEST:
+                raise CompileError(
+                    f"{name}: {place} is {self.shown(i)} = {shape}, which is more than {LARGEST} elements"
+                )
 
     def allows(self, sizes: Sizes) -> bool:
         """Whether the program takes these sizes."""
@@ -178,9 +195,9 @@ def exported_shapes(avals: Sequence[Any], dtypes: Sequence[str]) -> OpenShapes:
     said = [str(c) for d in dims[:1] for c in getattr(d.scope, "_explicit_constraints", ())]
     try:
         symbols = {name: Symbol(name, 1) for name in sorted({n for d in dims for n in names_in(str(d))})}
-        constraints = [
-            parse_constraint(text.removeprefix("Constraint(").removesuffix(")"), symbols) for text in said
-        ]
+        told = [text.removeprefix("Constraint(").removesuffix(")") for text in said]
+        # a scope may be shared: what is said of sizes that this program does not have is nothing to it
+        constraints = [parse_constraint(text, symbols) for text in told if names_in(text) <= set(symbols)]
         constraints = _as_written(constraints)
         within = bounded(symbols, constraints)
         inputs = tuple(
