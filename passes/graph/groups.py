@@ -23,7 +23,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
-from ...dialects.open_sizes import choosing
+from ...dialects.open_sizes import choosing, example
 from ...machine import Machine
 from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
@@ -37,6 +37,12 @@ ABSORB_RATIO = 16
 
 ROW_VALUES = 6
 """Row buffers a fused row reduction is planned with: loads twice buffered, temporaries and the result."""
+
+
+def _much_smaller(group: Group, other: Group) -> bool:
+    """Whether a group is made again where another one needs it; for the example, where sizes are open: either is
+    right."""
+    return example(size(group.domain)) * ABSORB_RATIO <= example(size(other.domain))
 
 
 class Grouper(Dependencies):
@@ -82,14 +88,14 @@ class Grouper(Dependencies):
                 theirs = self.place(other, op)
                 if theirs == axes and self.merge(group, other):
                     continue
-                if size(other.domain) * ABSORB_RATIO <= size(group.domain):
+                if _much_smaller(other, group):
                     self._absorb(group, other, op, axes)
             self._join(group, op, axes)
             return
         group = self.new_group("vector", shape_of(op.results[0]))
         identity = tuple(range(len(group.domain)))
         for small in groups:
-            if size(small.domain) * ABSORB_RATIO <= size(group.domain):
+            if _much_smaller(small, group):
                 self._absorb(group, small, op, identity)
         self._join(group, op, identity)
 
