@@ -155,7 +155,10 @@ class OpenShapes:
                 )
                 raise CompileError(f"{name}: {constraint} does not hold for {said}")
         for i, (dimensions, _) in enumerate(self.inputs):
-            shape, place = [evaluate(n, sizes) for n in dimensions], f"input {i}" if places is None else places[i]
+            shape, place = (
+                [evaluate(n, sizes) for n in dimensions],
+                f"input {i}" if places is None else places[i],
+            )
             for d, value in enumerate(shape):
                 if value < 0:
                     said = size_text(dimensions[d])
