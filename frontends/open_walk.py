@@ -234,10 +234,9 @@ class OpenWalk(Walk):
     # -- sizes ---------------------------------------------------------------------------------------------
 
     def value(self, source: Value) -> SSAValue:
-        """What stands for a value at the graph level; a size becomes a constant, anew at each use, since one that is
-        made inside a region is not there outside of it, or an input."""
+        """What stands for a value at the graph level; a size becomes a constant or an input."""
         if source not in self._values:
-            return self._as_data(self.numbers[source], source.type)
+            self._values[source] = self._as_data(self.numbers[source], source.type)
         return self._values[source]
 
     def _as_data(self, numbers: Numbers, kind: Any) -> SSAValue:

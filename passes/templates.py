@@ -104,13 +104,13 @@ def check_template(template: Template, names: Sequence[str]) -> None:
     if not any(s.name == "npu-check" for s in template.stages):
         return
     machine = Machine.load(target_of(template.module) or DEFAULT_TARGET)
-    kernels = [op for op in template.module.ops if isinstance(op, KernelOp)]
     for sizes in _corners(template, names):
-        instance = Instance(sizes)
-        for kernel in kernels:
-            findings = check_kernel(instance.of(kernel), machine)[1]
-            if findings:
-                raise NoTemplate(f"at {dict(sizes)}: {findings[0]}")
+        module = Instance(sizes).of(template.module)
+        for op in module.ops:
+            if isinstance(op, KernelOp):
+                findings = check_kernel(op, machine)[1]
+                if findings:
+                    raise NoTemplate(f"at {dict(sizes)}: {findings[0]}")
 
 
 def _corners(template: Template, names: Sequence[str]) -> list[Sizes]:

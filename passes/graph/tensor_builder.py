@@ -66,8 +66,7 @@ class TensorBuilder(ABC):
     def slice(
         self, x: SSAValue, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]
     ) -> SSAValue:
-        specs = zip(starts, limits, strides, strict=True)
-        shape = [max(0, -((start - limit) // by)) for start, limit, by in specs]
+        shape = [len(range(*spec)) for spec in zip(starts, limits, strides, strict=True)]
         return self.add(
             SliceOp,
             [x],

@@ -15,10 +15,10 @@ has one event for each slot; a pair of pipes has 8 events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, StringAttr
 from xdsl.dialects.scf import ForOp
@@ -63,11 +63,11 @@ class NpuSynchronizePass(TargetPass):
         for kernel in module.ops:
             if not isinstance(kernel, KernelOp):
                 continue
-            every = tried_sizes(kernel)
-            with assuming(every[0]), choosing():
-                models = SizedModels(kernel, every)
-                for number in range(len(models.first.sections)):
-                    models = synchronize_section(models, number, machine.flags)
+            # flags are those for one size; npu-check sees whether they do for others
+            with assuming(long_running(kernel)), choosing():
+                model = CheckedKernel(kernel)
+                for number in range(len(model.sections)):
+                    model = synchronize_section(model, number, machine.flags)
                 synchronize_cores(kernel)
 
 
@@ -79,8 +79,8 @@ _MOST_WALLS = 32
 """Rounds of barriers in one section, each for pairs of pipes that still lack events."""
 
 
-class _Other(dict[str, int]):
-    """Sizes that partly differ from those of an example."""
+class _Longer(dict[str, int]):
+    """Sizes that are larger than those of an example."""
 
     def __init__(self, example: Sizes) -> None:
         super().__init__()
@@ -90,45 +90,18 @@ class _Other(dict[str, int]):
         return self.example[name]
 
 
-def tried_sizes(kernel: KernelOp) -> list[Sizes]:
-    """Sizes for which the flags of a kernel have to do: first ones at which each loop of an open number of iterations
-    has several, where there are such, since flags are planned for these; those of the example, of which the first ones
-    are doubled until it has; and the least ones. Sizes at which its loops run as often as at earlier ones are left out;
-    npu-check sees whether the flags do for all others."""
-    example = example_sizes()
+def long_running(kernel: KernelOp) -> Sizes:
+    """Sizes at which each loop of an open number of iterations has several, where there are such: those of the example,
+    some of them doubled until it has. What counts the iterations of several loops (the slot of a buffer) goes with
+    them."""
+    sizes = _Longer(example_sizes())
     numbers = [op.number for op in kernel.walk() if isinstance(op, SizeOp)]
-    longer, least = _Other(example), _Other(example)
     for _ in range(_DOUBLINGS):
-        short = {s.name for n in numbers if value_at(n, longer) < STEADY for s in symbols_of(size_of(n))}
+        short = {s.name for n in numbers if value_at(n, sizes) < STEADY for s in symbols_of(size_of(n))}
         if not short:
             break
-        longer.update({name: 2 * longer[name] for name in short})
-    least.update({s.name: s.lower for n in numbers for s in symbols_of(size_of(n))})
-    found: dict[tuple[int, ...], Sizes] = {}
-    for sizes in (longer, example, least):
-        trips = tuple(value_at(n, sizes) for n in numbers)
-        if all(n > 0 for n in trips):
-            found.setdefault(trips, sizes)
-    return list(found.values()) or [example]
-
-
-class SizedModels:
-    """A kernel as npu-check sees it at several sizes."""
-
-    def __init__(self, kernel: KernelOp, sizes: Sequence[Sizes]) -> None:
-        self.kernel, self.sizes = kernel, sizes
-        self.models: list[CheckedKernel] = []
-        for one in sizes:
-            with assuming(one), choosing():
-                self.models.append(CheckedKernel(kernel))
-
-    @property
-    def first(self) -> CheckedKernel:
-        return self.models[0]
-
-    def again(self) -> SizedModels:
-        """The same of the kernel as it is now."""
-        return SizedModels(self.kernel, self.sizes)
+        sizes.update({name: 2 * sizes[name] for name in short})
+    return sizes
 
 
 def _ancestors(op: Operation, top: Block) -> list[Block]:
@@ -152,8 +125,8 @@ def _lift(op: Operation, block: Block) -> Operation:
     return op
 
 
-def synchronize_section(models: SizedModels, number: int, events: int) -> SizedModels:
-    """Inserts the flags of one section, where a pair of pipes has `events`. Returns the models of the kernel
+def synchronize_section(model: CheckedKernel, number: int, events: int) -> CheckedKernel:
+    """Inserts the flags of one section, where a pair of pipes has `events`. Returns the model of the kernel
     with them.
 
     A pair of pipes may run out of events. Its flags are then joined, where each may stand in the other's
@@ -161,23 +134,23 @@ def synchronize_section(models: SizedModels, number: int, events: int) -> SizedM
     more flags can be joined; each buffer gets one event for all its slots, in both directions, so that the
     slots take turns and no longer overlap; barriers replace the flags.
     """
-    section = models.first.sections[number]
+    section = model.sections[number]
     if any(isinstance(op, SyncOp) for op in section.op.body.walk()):
-        return models
+        return model
     turns: set[frozenset[Pipe]] = set()
     gathered: set[Pair] = set()
     walls = 0
     while True:
         homes = plan_flags(section, turns)
-        flags = needed_flags([f for h in homes.values() for f in h.flags], homes, models, number)
+        flags = needed_flags([f for h in homes.values() for f in h.flags], homes, model, section)
         chosen, full = number_events(flags, events)
         if not full and len(chosen) < len(
             flags
         ):  # joined ones may order too little, or make others superfluous
-            if is_unsafe(chosen, homes, models, number):
+            if is_unsafe(chosen, homes, model, section):
                 full = merged_pairs(flags, chosen)
             else:
-                chosen = needed_flags(chosen, homes, models, number)
+                chosen = needed_flags(chosen, homes, model, section)
         if not full:
             break
         short = {frozenset(pair) for pair in full}
@@ -192,46 +165,34 @@ def synchronize_section(models: SizedModels, number: int, events: int) -> SizedM
             if walls > _MOST_WALLS:
                 raise PassError(f"{describe(section.op)} cannot be ordered by flags and barriers")
             wall_off(homes.values(), [f for f in flags if frozenset(f.pair) in short])
-        models = models.again()
-        section = models.first.sections[number]
+        model = CheckedKernel(model.op)
+        section = model.sections[number]
     for home in homes.values():
         home.flags = [f for f in chosen if f.block is home.block]
         insert(home, section.op.body.block)
-    return models
+    return model
 
 
 def needed_flags(
-    flags: list[SyncPair], homes: Mapping[Block, Home], models: SizedModels, number: int
+    flags: list[SyncPair], homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
 ) -> list[SyncPair]:
     """`flags` without those that the order of all others already implies: none that is left can go."""
-    with ExitStack() as stack:
-        every = [_at(models, k, number) for k in range(len(models.models))]
-        virtual = [stack.enter_context(_inserted(flags, homes, *one)) for one in every]
+    with _inserted(flags, homes, model, section) as virtual:
         order = sorted(range(len(flags)), key=lambda i: not flags[i].backward)
-
-        def unsafe() -> bool:
-            return any(_unsafe(model, section) for model, section, _ in every)
-
+        unsafe = partial(_unsafe, model, section)
         if unsafe():
             return flags
-        left = irredundant([[n for nodes in virtual for n in nodes[i]] for i in order], unsafe)
+        left = irredundant([virtual[i] for i in order], unsafe)
         kept = {order[i] for i in left}
         return [f for i, f in enumerate(flags) if i in kept]
 
 
-def is_unsafe(flags: list[SyncPair], homes: Mapping[Block, Home], models: SizedModels, number: int) -> bool:
+def is_unsafe(
+    flags: list[SyncPair], homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
+) -> bool:
     """Whether `flags` leave something unordered."""
-    for k in range(len(models.models)):
-        model, section, sizes = _at(models, k, number)
-        with _inserted(flags, homes, model, section, sizes):
-            if _unsafe(model, section):
-                return True
-    return False
-
-
-def _at(models: SizedModels, k: int, number: int) -> tuple[CheckedKernel, CheckedSection, Sizes]:
-    model = models.models[k]
-    return model, model.sections[number], models.sizes[k]
+    with _inserted(flags, homes, model, section):
+        return _unsafe(model, section)
 
 
 def _unsafe(model: CheckedKernel, section: CheckedSection) -> bool:
@@ -240,15 +201,10 @@ def _unsafe(model: CheckedKernel, section: CheckedSection) -> bool:
 
 @contextmanager
 def _inserted(
-    flags: list[SyncPair],
-    homes: Mapping[Block, Home],
-    model: CheckedKernel,
-    section: CheckedSection,
-    sizes: Sizes,
+    flags: list[SyncPair], homes: Mapping[Block, Home], model: CheckedKernel, section: CheckedSection
 ) -> Iterator[list[list[CheckedNode]]]:
-    """The nodes of each flag, which are in the section for as long as this lasts. sizes: those of the model."""
-    with assuming(sizes), choosing():
-        virtual = [_virtual(flag, i, homes, model, section) for i, flag in enumerate(flags)]
+    """The nodes of each flag, which are in the section for as long as this lasts."""
+    virtual = [_virtual(flag, i, homes, model, section) for i, flag in enumerate(flags)]
     try:
         yield virtual
     finally:
