@@ -87,12 +87,12 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         callee.attributes["npu.frame"] = ints([start, behind])
         first.update((name, max(first[name], behind)) for name in calls_of(callee))
         end = max(end, behind)
+    func.attributes["npu.addresses"] = ints([places[a] for a in block.args])
+    func.attributes["npu.arena_bytes"] = integer_attr(end)
     if end > machine.spaces["gm"].bytes:
         raise PassError(
             f"the program needs {end} bytes of device memory, but {machine.name} has {machine.spaces['gm'].bytes}"
         )
-    func.attributes["npu.addresses"] = ints([places[a] for a in block.args])
-    func.attributes["npu.arena_bytes"] = integer_attr(end)
 
 
 def share(

@@ -148,8 +148,8 @@ def check(program: tw.DynamicProgram, fn: Callable[..., Any], args: Sequence[Any
     got, other = (np.asarray(version.executable(memory)(*flat)[0]) for memory in ("typed", "bytes"))
     assert got.tobytes() == other.tobytes()
     assert got.shape == want.shape
-    room = bound * max(1, np.abs(want).max(initial=0))
-    np.testing.assert_allclose(got.astype(np.float64), want, rtol=bound, atol=room)
+    largest = max(1, np.abs(want).max(initial=0))
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=bound, atol=bound * largest)
 
 
 @pytest.mark.parametrize("name", CASES)
