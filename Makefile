@@ -44,12 +44,14 @@ test-all: $(STAMP)
 	$(BIN)/lit -q lit_tests
 	TESTS=all HYPOTHESIS_PROFILE=search $(BIN)/pytest -q -n $(JOBS) --dist worksteal
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --seconds 240 --jobs $(JOBS) --seed $(SEED)
+	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --dynamic --seconds 120 --jobs $(JOBS) --seed $(SEED)
 	PYTHONPATH=tests $(BIN)/python -m surface.campaign --parts 20
 	PYTHONPATH=tests/frontends $(BIN)/python tests/frontends/fuzz_tw.py 4000
 	$(QUANTIZED)/test_layers.py --programs 20 --first $(SEED)
 	$(QUANTIZED)/test_chains.py --programs 60 --first $(SEED) --bytes-every 3
 	$(QUANTIZED)/test_stored_chains.py --programs 60 --first $(SEED) --bytes-every 3
 	$(BIN)/python tests/faults/campaign.py --each 2 --host 4 --random 8 --fuzz 12 --jobs $(JOBS)
+	$(BIN)/python tests/faults/open_campaign.py --each 12 --fuzz 8
 	$(if $(wildcard ../shared/conformance/suite_loader.py),$(BIN)/python tests/conformance/run_conformance.py --bytes-every 4 && \
 		$(BIN)/python tests/conformance/run_dynamic.py --bytes-every 4,\
 		@echo "no ../shared/conformance: its programs are left out")
@@ -60,6 +62,7 @@ mutants: $(STAMP)
 
 faults: $(STAMP)
 	$(BIN)/python tests/faults/campaign.py
+	$(BIN)/python tests/faults/open_campaign.py
 
 fuzz: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign $(FUZZ)

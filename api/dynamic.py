@@ -300,7 +300,9 @@ class DynamicProgram(Program):
         """Sizes that are given in a mapping, by keyword or both."""
         if not isinstance(sizes, Mapping | None):
             raise CompileError(f"{self.name}: sizes are given as in at={{'b': 4}}, not as {sizes!r}")
-        return self._open.shapes.checked(self.name, {**(sizes or {}), **named})
+        signature = self._open.signature
+        places = [signature.place(i) for i in range(len(self._open.shapes.inputs))]
+        return self._open.shapes.checked(self.name, {**(sizes or {}), **named}, places)
 
     def _key(self, sizes: Sizes) -> tuple[int, ...]:
         return tuple(sizes[name] for name in self.symbols)

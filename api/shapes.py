@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from ..dialects.affine import Expr, Symbol
@@ -30,7 +31,8 @@ from ..passes.errors import CompileError
 Shape = tuple[Size, ...]
 
 LARGEST = 1 << 40
-"""The largest size of a dimension, far beyond any memory: what follows from it is still computed exactly."""
+"""The largest size of a dimension, and of an input in elements, far beyond any memory: what follows from it is still
+computed exactly."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,11 @@ class OpenShapes:
             raise SizeError(f"{size_text(self.inputs[i][0][negative])} is {shape[negative]}")
         return shape
 
-    def checked(self, name: str, sizes: Mapping[str, Any]) -> dict[str, int]:
-        """Sizes that were given by name, one for each symbol. Raises CompileError, which calls the program `name`, for
-        missing and unknown ones, and for what the program does not take."""
+    def checked(
+        self, name: str, sizes: Mapping[str, Any], places: Sequence[str] | None = None
+    ) -> dict[str, int]:
+        """Sizes that were given by name, one for each symbol. Raises CompileError, which calls the program `name` and
+        its inputs `places`, for missing and unknown ones, and for what the program does not take."""
         known = ", ".join(self.symbols)
         for symbol in sizes:
             if symbol not in self.symbols:
@@ -132,7 +136,7 @@ class OpenShapes:
             if isinstance(value, bool) or not hasattr(value, "__index__"):
                 raise CompileError(f"{name}: the size {symbol} must be a whole number, not {value!r}")
             found[symbol] = int(value.__index__())
-        self._check(name, found, {})
+        self._check(name, found, {}, places)
         return found
 
     def solve(
@@ -160,7 +164,7 @@ class OpenShapes:
                 )
                 must = f"{said} = {value} ({sources})" if sources and said != str(value) else said
                 raise CompileError(f"{name}: {place} is {number}, and must be {must}")
-        self._check(name, known, where)
+        self._check(name, known, where, places)
         return known
 
     def _bound(
@@ -204,7 +208,9 @@ class OpenShapes:
     def _size_at(self, place: SizePlace) -> Size:
         return self.inputs[place.input][0][place.index]
 
-    def _check(self, name: str, sizes: Sizes, where: Mapping[str, str]) -> None:
+    def _check(
+        self, name: str, sizes: Sizes, where: Mapping[str, str], places: Sequence[str] | None = None
+    ) -> None:
         for symbol in self.symbols.values():
             if symbol.upper is None and sizes[symbol.name] > LARGEST:
                 said = f"{symbol.name} is {{{symbol.name}}}, and must be at most {LARGEST}"
@@ -212,10 +218,21 @@ class OpenShapes:
         for constraint, message in self.requirements:
             if not constraint.met_by(sizes):
                 raise CompileError(f"{name}: {_filled(message, sizes, where)}")
-        try:
-            self.types(sizes)
-        except SizeError as error:
-            raise CompileError(f"{name}: a dimension cannot be negative: {error}") from None
+        for i, (dimensions, _) in enumerate(self.inputs):
+            shape, place = (
+                [evaluate(n, sizes) for n in dimensions],
+                f"input {i}" if places is None else places[i],
+            )
+            for d, value in enumerate(shape):
+                if value < 0:
+                    said = size_text(dimensions[d])
+                    raise CompileError(
+                        f"{name}: dimension {d} of {place} is {said} = {value}, and cannot be negative"
+                    )
+            if prod(shape) > LARGEST:
+                raise CompileError(
+                    f"{name}: {place} is {self.shown(i)} = {shape}, which is more than {LARGEST} elements"
+                )
 
     def allows(self, sizes: Sizes) -> bool:
         """Whether the program takes these sizes."""
@@ -254,9 +271,9 @@ def exported_shapes(avals: Sequence[Any], dtypes: Sequence[str]) -> OpenShapes:
     said = [str(c) for d in dims[:1] for c in getattr(d.scope, "_explicit_constraints", ())]
     try:
         symbols = {name: Symbol(name, 1) for name in sorted({n for d in dims for n in names_in(str(d))})}
-        constraints = [
-            parse_constraint(text.removeprefix("Constraint(").removesuffix(")"), symbols) for text in said
-        ]
+        told = [text.removeprefix("Constraint(").removesuffix(")") for text in said]
+        # a scope may be shared: what is said of sizes that this program does not have is nothing to it
+        constraints = [parse_constraint(text, symbols) for text in told if names_in(text) <= set(symbols)]
         constraints = _as_written(constraints)
         within = bounded(symbols, constraints)
         inputs = tuple(

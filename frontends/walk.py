@@ -339,7 +339,7 @@ class Walk:
         if (expansion := self._expansions[text]) is None:
             return None
         block = expansion.body.operations[0].regions[0].blocks[0]
-        return self.inline(block, [self._values[v] for v in values])
+        return self.inline(block, [self.value(v) for v in values])
 
     def _on_device(self, op: Op) -> bool:
         name, types = op.operation.name, [self.type(r.type) for r in op.results]
@@ -348,6 +348,10 @@ class Walk:
 
     def _takes_complex(self, op: Op) -> bool:
         return any(self.type(v.type).element_type == COMPLEX for v in op.operands)
+
+    def value(self, source: Value) -> SSAValue:
+        """What stands for a value at the graph level."""
+        return self._values[source]
 
     def host(self, op: Op, types: Sequence[Attribute]) -> Sequence[SSAValue]:
         """Append a host call that runs `op` alone. Raises FrontendError where its types are bounded."""
@@ -358,7 +362,7 @@ class Walk:
                     f"{self.named()} runs on the host, which takes whole tensors, and has the bounded {value.type}"
                 )
         values, module = bindings.isolate(op, self.symbols)
-        args = [self._values[v] for v in values]
+        args = [self.value(v) for v in values]
         return self.host_call(op.operation.name, bindings.text_of(module), args, types)
 
     def host_call(

@@ -341,8 +341,68 @@ def test_shapes_that_do_not_fit_are_one_sentence(
 
 def test_a_dimension_is_not_negative() -> None:
     open_ = shapes("b", "b-4", b=FREE)
-    with pytest.raises(tw.CompileError, match=r"^f: a dimension cannot be negative: b - 4 is -1$"):
+    with pytest.raises(tw.CompileError, match=r"^f: dimension 0 of input 1 is b - 4 = -1, and cannot be negative$"):
         open_.checked("f", {"b": 3})
+
+
+def attend(q: Any, k: Any) -> Any:
+    return jax.nn.softmax(q @ k["w"].T)
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "said"),
+    [
+        ((4, 2056), (4, 2056), "attend: s is 2056 (dimension 1 of argument q), and must be at most 2048"),
+        ((1, 24), (1, 24), "attend: b is 1 (dimension 0 of argument q), and must be at least 2"),
+        ((4, 12), (4, 12), "attend: mod(s, 8) == 0 does not hold for s = 12 (dimension 1 of argument q)"),
+        ((16, 8), (16, 8), "attend: s >= b does not hold for s = 8 (dimension 1 of argument q), b = 16 "
+         "(dimension 0 of argument q)"),
+        ((4, 8), (4, 16), "attend: dimension 1 of argument k['w'] is 16, and must be s = 8 (s = 8 from dimension 1 of "
+         "argument q)"),
+        ((4, 8), (8, 4), "attend: dimension 0 of argument k['w'] is 8, and must be b = 4 (b = 4 from dimension 0 of "
+         "argument q)"),
+        ((4, 0), (4, 0), "attend: s is 0 (dimension 1 of argument q), and must be at least 1"),
+        ((4, 8, 1), (4, 8), "argument q of attend must be f32[b, s], got shape [4, 8, 1]"),
+        ((4, 8), (4,), "argument k['w'] of attend must be f32[b, s], got shape [4]"),
+        ((1 << 45, 8), (4, 8), "attend: dimension 0 of argument k['w'] is 4, and must be b = 35184372088832 "
+         "(b = 35184372088832 from dimension 0 of argument q)"),
+        ((1 << 45, 8), (1 << 45, 8), "attend: b is 35184372088832 (dimension 0 of argument q), and must be at most "
+         "1099511627776"),
+        ((1 << 39, 2048), (1 << 39, 2048), "attend: s >= b does not hold for s = 2048 (dimension 1 of argument q), "
+         "b = 549755813888 (dimension 0 of argument q)"),
+    ],
+)  # fmt: skip
+def test_arguments_that_do_not_fit_are_named_with_their_dimension(
+    q: tuple[int, ...], k: tuple[int, ...], said: str
+) -> None:
+    b, s = dims("b, s", "b >= 2", "s <= 2048", "mod(s, 8) == 0", "s >= b")
+    program = dynamic(attend, struct(b, s), {"w": struct(b, s)})
+    with pytest.raises(tw.CompileError, match=f"^{re.escape(said)}$"):
+        program.check(struct(*q), {"w": struct(*k)})
+    assert not program.versions and not program.ranges
+
+
+def test_sizes_that_make_an_input_impossible_name_it() -> None:
+    (h,) = dims("h")
+    program = dynamic(added, struct(h, 64))
+    said = r"^added: argument x is f32\[h, 64\] = \[549755813888, 64\], which is more than 1099511627776 elements$"
+    with pytest.raises(tw.CompileError, match=said):
+        program.at(h=1 << 39)
+    with pytest.raises(tw.CompileError, match=said):
+        program.check(struct(1 << 39, 64))
+    short = dynamic(added, struct(*dims("s - 3", "s >= 2")))
+    with pytest.raises(
+        tw.CompileError, match=r"^added: dimension 0 of argument x is s - 3 = -1, and cannot be negative$"
+    ):
+        short.at(s=2)
+
+
+def test_what_a_scope_says_of_sizes_that_a_program_has_not_is_nothing_to_it() -> None:
+    b, s = dims("b, s", "b <= 8", "s <= 4", "s >= b")
+    program = dynamic(added, struct(s, 2))
+    assert dict(program.symbols) == {"s": Symbol("s", 1, 4)}
+    assert program.constraints == ("s <= 4",)
+    assert dict(dynamic(added, struct(b)).symbols) == {"b": Symbol("b", 1, 8)}
 
 
 SIZES = st.fixed_dictionaries({n: st.integers(0, 99) for n in ("b", "s", "t")})

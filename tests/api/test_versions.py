@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import export
+from tiers import examples
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
@@ -122,6 +123,12 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any], list[Sizes], bool]] = {
         [{"b": 6}],
         True,
     ),
+    "a number in a loop and behind it": (
+        lambda x: jax.lax.while_loop(lambda c: c < 1, lambda c: c + 1, x[0, 0]) + jax.lax.select_n(x % 3, x, -x, x),
+        [("b, 13", "int32")],
+        [{"b": 5}],
+        True,
+    ),
     "a sort": (lambda x: jnp.sort(x, 1), ["b, s"], [{"b": 3, "s": 20}], True),
     "what the host does": (lambda x: jnp.linalg.cholesky(x @ x.T + 9 * jnp.eye(5)), ["5, b"], [{"b": 7}], False),
 }
@@ -186,6 +193,22 @@ def test_any_sizes(b: int, s: int) -> None:
     args = arguments(["b, s, 40", "40"], {"b": b, "s": s})
     check(NORM, norm, args)
 
+
+@examples(40)
+@given(st.sampled_from(sorted(CASES)), st.data())
+def test_any_sizes_of_every_class_of_ops(name: str, data: st.DataObject) -> None:
+    """Ends of ranges, primes and others; a program is compiled once for all its examples."""
+    fn, specs, _, _ = CASES[name]
+    texts = [spec if isinstance(spec, str) else spec[0] for spec in specs]
+    names = sorted({n.strip() for text in texts for n in text.split(",") if not n.strip().isdigit()})
+    sizes = {n: data.draw(st.sampled_from([1, 2, 3, 16, 17, 33, 64]) | st.integers(1, 70), n) for n in names}
+    if name not in PROGRAMS:
+        PROGRAMS[name] = compiled(fn, specs)
+    check(PROGRAMS[name], fn, arguments(specs, sizes), 5e-3 if "half" in name else 2e-4)
+    assert not [r for r in PROGRAMS[name].ranges.values() if str(r).startswith("internal error")]
+
+
+PROGRAMS: dict[str, tw.DynamicProgram] = {}
 
 NORM = compiled(norm, ["b, s, 40", "40"])
 """Kept between examples: its versions are compiled once."""

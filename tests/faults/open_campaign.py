@@ -254,7 +254,7 @@ def _random(inputs: Sequence[tuple[tuple[int, ...], str]]) -> list[Any]:
 
 
 def _alike(a: Any, b: Any) -> bool:
-    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    a, b = np.asarray(a, np.complex128), np.asarray(b, np.complex128)
     if a.shape != b.shape:
         return False
     scale = max(1.0, float(np.abs(b).max(initial=0)))

@@ -134,6 +134,7 @@ class Worker:
         process, lines = self.process, self.lines
         assert process is not None and process.stdin is not None
         target, levels = plan(seed, self.options.dynamic)
+        patience = self.options.patience * (3 if self.options.dynamic else 1)  # it runs at three sizes
         failed = {
             "seed": seed,
             "target": target,
@@ -145,14 +146,14 @@ class Worker:
             process.stdin.write(" ".join([str(seed), *how]) + "\n")
             process.stdin.flush()
             first = self.done == 0
-            answer = lines.get(timeout=self.options.patience + (60 if first else 0))
+            answer = lines.get(timeout=patience + (60 if first else 0))
         except (queue.Empty, BrokenPipeError):
             self.stop()
             return {
                 **failed,
                 "kind": "hang",
                 "key": "hang",
-                "message": f"longer than {self.options.patience} s",
+                "message": f"longer than {patience} s",
             }
         self.done += 1
         if not answer:

@@ -271,6 +271,10 @@ class Generator:
         self.rng.shuffle(shape)
         return tuple(shape)
 
+    def reach(self, dimension: int) -> int:
+        """The most that a dimension may be."""
+        return dimension
+
     # -- values --------------------------------------------------------------------------------------------
 
     def fresh(self, prefix: str = "v") -> str:

@@ -155,6 +155,9 @@ class OpenGenerator(Generator):
         closed = super().shape(min(most or 400, 400), low)
         return tuple(self.dim() if n and self.chance(0.35) else n for n in closed[:4])
 
+    def reach(self, dimension: int) -> int:
+        return 1 << 20 if isinstance(dimension, Open) else dimension
+
     def fixed(self, most: int = 20) -> int:
         """A closed dimension."""
         return self.choose([n for n in SIZES if n <= most])

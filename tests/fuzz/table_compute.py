@@ -329,7 +329,8 @@ def dynamic(g: Generator) -> str | None:
     t = g.type(x)
     sizes = [g.rng.randint(0 if g.chance(0.05) else min(n, 1), n) for n in t.shape]
     kind = g.choose(["int32"] * 4 + ["int8", "uint32"] + ["int64"] * g.x64)
-    if max(t.shape) > 127 and kind == "int8":  # XLA writes outside the array where an extent is no int8
+    # XLA writes outside the array where an extent is no int8
+    if max(map(g.reach, t.shape)) > 127 and kind == "int8":
         kind = "int32"
     starts = [g.value(kind, (), "index") for _ in t.shape]
     spread = f"({', '.join(starts)},)"
