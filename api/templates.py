@@ -369,6 +369,7 @@ class Versions:
         except (
             CompileError,
             NotImplementedError,
+            OverflowError,
             RuntimeError,
             TypeError,
             ValueError,

@@ -79,6 +79,7 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         nonlocal end
         at = end
         end += whole_units(bytes_, align)
+        check_room(example(end), machine)
         return at
 
     given = [a for a, free in zip(block.args, donated(func), strict=True) if free]
@@ -86,16 +87,21 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
     for op in (op for f in (func, *inner) for op in f.walk()):
         if isinstance(op, GmConstantOp):
             op.properties["address"] = integer_attr(fixed(gm(op.result).bytes))
-    end += share(block, end, align, given, places)
+    end += share(block, end, machine, given, places)
     first = dict.fromkeys((text(f.sym_name) for f in inner), end)
     for callee in inner:
         start = first[text(callee.sym_name)]
-        behind = start + share(callee.body.block, start, align)
+        behind = start + share(callee.body.block, start, machine)
         set_frame(callee, start, behind)
         first.update((name, later(first[name], behind)) for name in calls_of(callee))
         end = later(end, behind)
+    check_room(end, machine)
     set_addresses(func, [places[a] for a in block.args])
     set_arena(func, end)
+
+
+def check_room(end: int, machine: Machine) -> None:
+    """Raises PassError where the device memory ends before a byte."""
     if end > machine.spaces["gm"].bytes:
         raise PassError(
             f"the program needs {example(end)} bytes of device memory, but {machine.name} has "
@@ -116,12 +122,13 @@ def later(a: int, b: int) -> int:
 def share(
     block: Block,
     start: int,
-    align: int,
+    machine: Machine,
     given: Sequence[SSAValue] = (),
     places: dict[SSAValue, int] | None = None,
 ) -> int:
     """Addresses from `start` for the tensors allocated in `block` and the regions below it, and for the arguments
-    `given`, whose addresses are put into `places`; bytes used."""
+    `given`, whose addresses are put into `places`; bytes used. Raises PassError if the device has less memory."""
+    align = machine.gm_align
     order: dict[Operation, int] = {}
     for i, op in enumerate(block.ops):
         for inner in op.walk():
@@ -137,6 +144,7 @@ def share(
     if top_of(lives, found) > most_at_once(lives):
         found = min(found, by_size(lives), key=lambda at: top_of(lives, at))
     top = top_of(lives, found)
+    check_room(example(start) + top, machine)  # an address has to fit into an attribute
     if any_open(sizes):
         open_places, end = stacked(lives, found, list(map(size_of, sizes)))
         found, top = list(map(OpenSize.of, open_places)), OpenSize.of(end)

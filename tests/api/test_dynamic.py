@@ -482,6 +482,15 @@ def test_sizes_that_do_not_fit_are_one_sentence(shape: list[Any], said: str) -> 
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("size", [1 << 20, 1 << 31])
+def test_what_needs_more_memory_than_there_is(size: int) -> None:
+    """Also where its addresses are no 64-bit numbers, and JAX has no such sizes."""
+    (h,) = dims("h")
+    program = dynamic(lambda x: x @ x.T + 1, struct(h, 4))
+    with pytest.raises(tw.CompileError, match=r"^the program needs \d+ bytes of device memory, but ascend-910b1 has"):
+        program.at(h=size)
+
+
 def test_a_size_by_name_is_one_that_its_argument_can_hold() -> None:
     with pytest.raises(
         tw.CompileError, match=f"^program: arg1_0 is {2**31}, and must be at most {2**31 - 1}$"
