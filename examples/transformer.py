@@ -31,7 +31,7 @@ def attention(x: jax.Array, p: Params, n_heads: int, causal: bool) -> jax.Array:
     scores = jnp.einsum("bqhc,bkhc->bhqk", q, k) / math.sqrt(d // n_heads)
     scores = scores.astype(jnp.float32)
     if causal:
-        scores = jnp.where(np.tril(np.ones((t, t), bool)), scores, -1e9)
+        scores = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -1e9)
     weights = jax.nn.softmax(scores, axis=-1).astype(x.dtype)
     return jnp.einsum("bhqk,bkhc->bqhc", weights, v).reshape(b, t, d) @ p["out"]
 
