@@ -32,7 +32,14 @@ def build(
     """The compiled source and its inputs: arrays where their `values` count, and else their types alone, of which
     no array is made, however large it would be. compiler: called in place of `compile`."""
     source = find_source(args.source)
-    program, inputs = compiled(args, source, values, compiler)
+    program, inputs = at_sizes(args, source, *compiled(args, source, values, compiler), values)
+    return source, program, inputs
+
+
+def at_sizes(
+    args: argparse.Namespace, source: SourceSpec, program: Program, inputs: list[Any] | None, values: bool = False
+) -> tuple[Program, list[Any]]:
+    """The version for the sizes of `--at` of a compiled source, or itself where none are open, and its inputs."""
     if isinstance(program, DynamicProgram):
         sizes = parse_at(args.at, program.open_source)
         inputs = _inputs_at(program.open_source, sizes, values)
@@ -44,7 +51,7 @@ def build(
         inputs = random_inputs(program.inputs) if values else input_structs(program.inputs)
     if source.fn is None:
         program.check(*inputs)
-    return source, program, inputs
+    return program, inputs
 
 
 def compiled(

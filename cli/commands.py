@@ -17,7 +17,7 @@ from ..api.sources import input_types
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
 from . import inspect
-from .build import build, compiled, inputs_of, options_of, parse_at, stages_of, user_of
+from .build import at_sizes, build, compiled, inputs_of, options_of, parse_at, stages_of, user_of
 from .cache import cache
 from .calibrate import calibrate
 from .common import STDIN, CliError, table, working, write_output
@@ -202,12 +202,11 @@ def emit(args: argparse.Namespace) -> int:
 
 def _emitted(args: argparse.Namespace) -> Program:
     """What is printed: of open sizes the version for those of `--at`, or at the npu level the choice of one."""
-    if args.at is None and args.emit == "npu":
-        source = find_source(args.source)
-        program, _ = compiled(args, source)
-        if isinstance(program, DynamicProgram):
-            return program
-    return build(args)[1]
+    source = find_source(args.source)
+    program, inputs = compiled(args, source)
+    if isinstance(program, DynamicProgram) and args.at is None and args.emit == "npu":
+        return program
+    return at_sizes(args, source, program, inputs)[0]
 
 
 def reduce_program(args: argparse.Namespace) -> int:

@@ -79,7 +79,7 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
         nonlocal end
         at = end
         end += whole_units(bytes_, align)
-        check_room(example(end), machine)
+        check_addressable(end, machine)
         return at
 
     given = [a for a, free in zip(block.args, donated(func), strict=True) if free]
@@ -98,6 +98,16 @@ def plan(func: FuncOp, inner: Sequence[FuncOp], machine: Machine) -> None:
     check_room(end, machine)
     set_addresses(func, [places[a] for a in block.args])
     set_arena(func, end)
+
+
+ADDRESSABLE = 1 << 62
+"""Bytes that addresses are surely numbers of 64 bits for."""
+
+
+def check_addressable(end: int, machine: Machine) -> None:
+    """Raises PassError where a byte is too far for an attribute to hold its address."""
+    if example(end) > ADDRESSABLE:
+        check_room(example(end), machine)
 
 
 def check_room(end: int, machine: Machine) -> None:
@@ -144,7 +154,7 @@ def share(
     if top_of(lives, found) > most_at_once(lives):
         found = min(found, by_size(lives), key=lambda at: top_of(lives, at))
     top = top_of(lives, found)
-    check_room(example(start) + top, machine)  # an address has to fit into an attribute
+    check_addressable(start + top, machine)
     if any_open(sizes):
         open_places, end = stacked(lives, found, list(map(size_of, sizes)))
         found, top = list(map(OpenSize.of, open_places)), OpenSize.of(end)
