@@ -22,14 +22,18 @@ from xdsl.utils.arg_spec import parse_pipeline
 from tilewright.backends.interpreter import run_graph
 from tilewright.backends.interpreter.graph import main_of
 from tilewright.dialects import make_context
+from tilewright.dialects.affine import Symbol
 from tilewright.dialects.dtypes import element_type, numpy_dtype
 from tilewright.dialects.graph import GraphOp, HostOp
+from tilewright.dialects.open_sizes import assuming
+from tilewright.dialects.open_text import reading
 from tilewright.dialects.precision import PrecisionRecord, recorded_precision
 from tilewright.dialects.text import parse_module
 from tilewright.machine import Machine
 from tilewright.passes.graph.patterns import patterns
 from tilewright.passes.graph.products_named import WEIGHT
 from tilewright.passes.graph.simplify import simplify
+from tilewright.passes.instances import Instance
 from tilewright.passes.pipeline import all_passes
 from tilewright.pruning import two_of_four
 from tilewright.support.precisions import NARROW
@@ -126,9 +130,38 @@ def test_values_stay(page: Path, i: int) -> None:
         assert_close(a, b, allowed)
 
 
+OPEN_ROWS = """
+func.func @main(%x: tensor<3x?xf32, #graph.sizes<["n"]>>) -> tensor<3x?xf32, #graph.sizes<["n"]>> {
+  %y = graph.sort %x {descending = [0], dim = 1, keys = [0], total = [0]} : tensor<3x?xf32, #graph.sizes<["n"]>>
+  func.return %y : tensor<3x?xf32, #graph.sizes<["n"]>>
+}
+"""
+
+
+@functools.cache
+def sorted_open_rows() -> tuple[set[str], ModuleOp]:
+    """What happens to rows of 2 to 8 numbers, and the module behind it. A page says no bounds of a size."""
+    n = Symbol("n", 2, 8)
+    with reading({"n": n}), assuming({"n": 8}) as assumed:
+        module = parse_module(make_context(), OPEN_ROWS, "rows.mlir")
+        met = set(simplify(module, MACHINE, patterns()))
+    assert not assumed.made
+    return met, module
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_rows_of_open_length_are_sorted_as_the_longest(n: int) -> None:
+    met, module = sorted_open_rows()
+    assert "sort-open-rows" in met
+    x = np.random.default_rng(n).normal(size=(3, n)).astype("f4")
+    x[0, 0] = np.nan
+    (got,) = run_graph(Instance({"n": n}).of(module), x)
+    np.testing.assert_array_equal(got, np.sort(x, 1))
+
+
 def test_each_pattern_has_a_case() -> None:
-    """In a page of graph-simplify, in a module whose values are compared above."""
-    met: set[str] = set()
+    """In a page of graph-simplify, in a module whose values are compared above, or for open sizes here."""
+    met = set(sorted_open_rows()[0])
     for page, i in CASES:
         if passes_of(page)[0].name == "graph-simplify":
             met |= set(simplify(modules(page)[i].clone(), MACHINE, patterns()))
