@@ -84,7 +84,7 @@ def subjects_of(name: str, program: tw.DynamicProgram, tried: int) -> list[OpenS
         sizes = [dict(template.example)]
         for _ in range(20 * tried):
             one = {**template.example, **{n: rng.randint(*b) for n, b in bounds.items()}}
-            fits = template.holds_within(one) and program.open_source.shapes.allows(one)
+            fits = all(c.met_by(one) for c in template.constraints) and program.open_source.shapes.allows(one)
             if len(sizes) <= tried and fits and one not in sizes:
                 sizes.append(one)
         found.append(OpenSubject(name, program, version, sizes, program.target))
