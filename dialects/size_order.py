@@ -15,7 +15,7 @@ from itertools import product
 from math import comb, gcd
 
 from .affine import Expr, Symbol
-from .sizes import Derived, Size, bounds, ceildiv, maximum
+from .sizes import Derived, Size, bounds, ceildiv, floordiv, maximum
 
 Monomial = tuple[Symbol, ...]
 """A product of symbols, in their order; one for each power."""
@@ -40,10 +40,27 @@ def _never_negative(gap: Size) -> bool:
     low, _ = bounds(gap)
     if low is not None and low >= 0:
         return True
+    gap = _canonical(gap)
+    if not gap.terms:
+        return gap.constant >= 0
     step = gcd(gap.constant, *(c for _, c in gap.terms))  # it is a multiple of this
     below = _bounding(gap, True)
     least = None if below is None else _least(below)
     return least is not None and least > -step
+
+
+def _canonical(size: Size) -> Size:
+    """The same size, in which one quotient has one form: `t + ceildiv(t, 2)` and `ceildiv(3*t, 2)` are both
+    `2*t - floordiv(t, 2)`."""
+    parts: list[tuple[int, Size]] = []
+    for variable, factor in size.terms:
+        part: Size = Expr.of(variable)
+        if isinstance(variable, Derived) and variable.kind == "floordiv" and not variable.args[1].terms:
+            inner, n = _canonical(variable.args[0]), variable.args[1].constant
+            whole = Expr(inner.constant // n, {v: c // n for v, c in inner.terms})
+            part = whole + floordiv(inner - whole * n, Expr(n))
+        parts.append((factor, part))
+    return Expr.combine(size.constant, parts)
 
 
 def divides(n: int, size: Size) -> bool:

@@ -92,6 +92,8 @@ def test_what_divides_a_size_divides_every_value(text: str, n: int) -> None:
         ("1024*floordiv(t, 2)", "512*t"),
         ("512*ceildiv(s*s, 512)", "512*ceildiv(64*s, 512)"),
         ("max(b, 3) * 0", "t - 1"),
+        ("1024*ceildiv(3*t, 2) + 768*t", "1536*ceildiv(t, 2) + 1536*t"),
+        ("ceildiv(3*t, 2)", "t + ceildiv(t, 2)"),
     ],
 )
 def test_what_is_known(a: str, b: str) -> None:
