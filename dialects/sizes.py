@@ -12,8 +12,8 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import product
+from functools import lru_cache, reduce
+from itertools import combinations, product
 from math import gcd, inf, prod
 from typing import Literal, TypeAlias
 
@@ -201,8 +201,26 @@ def _value(variable: Symbol | Derived, sizes: Sizes) -> int:
         raise SizeError(f"{variable} divides by zero") from None
 
 
+MOST_QUOTIENTS = 4
+"""Quotients of a size that are replaced by their dividends in all combinations; of more, one at a time."""
+
+
+@lru_cache(1 << 14)
 def bounds(size: Size) -> OpenRange:
     """Bounds of a size, from those of its symbols; None where there is none. They need not be the tightest."""
+    low, high = _bounds_of_sum(size)
+    quotients = [(v, c) for v, c in size.terms if _takes_dividend(v, c)]
+    most = len(quotients) if len(quotients) <= MOST_QUOTIENTS else 1
+    for count in range(1, most + 1):
+        for chosen in combinations(quotients, count):
+            first, last = _bounds_by_rest(size, chosen)
+            low = first if low is None else low if first is None else max(low, first)
+            high = last if high is None else high if last is None else min(high, last)
+    return low, high
+
+
+def _bounds_of_sum(size: Size) -> OpenRange:
+    """Bounds of a size of which each term is taken for itself."""
     low: int | None = size.constant
     high: int | None = size.constant
     for variable, coefficient in size.terms:
@@ -211,24 +229,29 @@ def bounds(size: Size) -> OpenRange:
             first, last = last, first
         low = None if low is None or first is None else low + coefficient * first
         high = None if high is None or last is None else high + coefficient * last
-    for variable, coefficient in size.terms:
-        if isinstance(variable, Derived) and variable.kind == "floordiv":
-            first, last = _bounds_by_rest(size, variable, coefficient)
-            low = first if low is None else low if first is None else max(low, first)
-            high = last if high is None else high if last is None else min(high, last)
     return low, high
 
 
-def _bounds_by_rest(size: Size, quotient: Derived, coefficient: int) -> OpenRange:
-    """Bounds of a size that has so many of a quotient, whose dividend takes its place: `n - 2*floordiv(n, 2)` is 0
-    or 1."""
-    dividend, divisor = quotient.args
-    if divisor.terms or divisor.constant <= 0 or coefficient % divisor.constant:
-        return None, None
-    times_ = coefficient // divisor.constant
-    low, high = bounds(size - Expr.of(quotient) * coefficient + dividend * times_)
-    gone = times_ * (divisor.constant - 1)  # at most, as the rest of the division is
-    return (None if low is None else low - max(gone, 0)), (None if high is None else high - min(gone, 0))
+def _takes_dividend(variable: Symbol | Derived, coefficient: int) -> bool:
+    """Whether so many of a variable are a multiple of a dividend, less a rest."""
+    if not isinstance(variable, Derived) or variable.kind != "floordiv":
+        return False
+    divisor = variable.args[1]
+    return not divisor.terms and divisor.constant > 0 and coefficient % divisor.constant == 0
+
+
+def _bounds_by_rest(size: Size, quotients: Sequence[tuple[Symbol | Derived, int]]) -> OpenRange:
+    """Bounds of a size in which dividends take the places of quotients: `n - 2*floordiv(n, 2)` is 0 or 1."""
+    least = most = 0
+    for quotient, coefficient in quotients:
+        assert isinstance(quotient, Derived)
+        dividend, divisor = quotient.args
+        times_ = coefficient // divisor.constant
+        size = size - Expr.of(quotient) * coefficient + dividend * times_
+        gone = times_ * (divisor.constant - 1)  # at most, as the rest of the division is
+        least, most = least - max(gone, 0), most - min(gone, 0)
+    low, high = _bounds_of_sum(size)
+    return (None if low is None else low + least), (None if high is None else high + most)
 
 
 def _bounds_of(variable: Symbol | Derived) -> OpenRange:
