@@ -6,18 +6,19 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, FunctionType, ModuleOp, TensorType
+from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block
 
 from ..dialects.affine import Expr
-from ..dialects.base import integer_attr, ints, text, to_ints
+from ..dialects.base import integer_attr, text
 from ..dialects.dtypes import dtype_name, numpy_dtype, shape_in
 from ..dialects.graph.attributes import DataAttr
 from ..dialects.graph.donation import donate, donated
 from ..dialects.module import EXAMPLE, find_main, set_target, target_of
 from ..dialects.npu import DispatchOp, GmType, VersionOp
 from ..dialects.npu.dispatch import named_modules
+from ..dialects.npu.places import addresses_of, set_addresses
 from ..dialects.npu.structure import GmConstantOp
 from ..dialects.open_sizes import size_of
 from ..dialects.sizes import Sizes, evaluate, replaced
@@ -31,9 +32,6 @@ from .parameters import INPUTS, Parameters
 from .shapes import OpenShapes
 from .signature import Signature
 from .sources import Source, own_module
-
-ADDRESSES = "npu.addresses"
-"""Where npu-plan-memory says the places of @main's arguments."""
 
 
 def chooses(content: bytes) -> bool:
@@ -103,17 +101,16 @@ def _bind(main: FuncOp, numbers: list[int]) -> None:
     """Gives the last arguments of @main values, as constants that are where the arguments would be."""
     block: Block = main.body.block
     kept = len(block.args) - len(numbers)
-    flags, planned = donated(main)[:kept], main.attributes.get(ADDRESSES)
-    places = to_ints(planned) if isinstance(planned, DenseArrayBase) else ()
-    if places:
-        main.attributes[ADDRESSES] = ints(places[:kept])
+    flags, places = donated(main)[:kept], addresses_of(main)
+    if places is not None:
+        set_addresses(main, places[:kept])
     for i, (argument, number) in enumerate(zip(block.args[kept:], numbers, strict=True), kept):
         kind = argument.type
         assert isinstance(kind, GmType)
         properties: dict[str, Attribute] = {
             "value": DataAttr.of(np.asarray(number, numpy_dtype(kind.element)))
         }
-        if places:
+        if places is not None:
             properties["address"] = integer_attr(places[i])
         made = GmConstantOp.create(result_types=[kind], properties=properties)
         block.insert_op_before(made, block.first_op) if block.first_op else block.add_op(made)

@@ -20,11 +20,12 @@ from ..backends.report import Report
 from ..backends.simulator import Simulation, simulate
 from ..backends.simulator.flags import cycles_without
 from ..backends.trace import write_trace
-from ..dialects.base import integer, source_of, text
+from ..dialects.base import source_of, text
 from ..dialects.graph.donation import donated, keep_all
 from ..dialects.graph.extents import Extent, extents_of
 from ..dialects.module import target_of
 from ..dialects.npu.legality import proven
+from ..dialects.npu.places import arena_of
 from ..dialects.npu.structure import KernelOp
 from ..dialects.precision import recorded_precision
 from ..dialects.text import verify as verify_module
@@ -341,7 +342,7 @@ class Program:
             run_pipeline(
                 module, self.target, stages=[s for s in self.options.stages() if s.name not in ON_CHIP]
             )
-        return integer(entry_of(module).attributes["npu.arena_bytes"])
+        return arena_of(entry_of(module))
 
     def removable_flags(self) -> list[FlagCost]:
         """Flags that the program would be as safe without, each alone, and what each costs."""

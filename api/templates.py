@@ -104,22 +104,21 @@ class Version:
 
 class SizedProgram(Program):
     """A version at given sizes. extras: what its @main takes behind its inputs, numbers that follow from the sizes;
-    upper: gives its module at a level above npu. compile_alone: compiles a source for its sizes alone. shared: what
-    runs it."""
+    upper: gives its module at a level above npu. compile_alone: compiles a source for its sizes alone."""
 
     def __init__(
         self,
         source: Source,
-        template: Template,
+        version: Version,
         signature: Signature,
         options: Options,
         sizes: Sizes,
         extras: Sequence[Any],
         upper: Callable[[Level], ModuleOp],
         compile_alone: Callable[[Source], Program],
-        shared: SharedExecutables,
     ) -> None:
         """Raises PassError for what is too large for the device."""
+        template = version.template
         make, donations = partial(template.instance, dict(sizes)), None
         if not template.unplanned and not any(donated(entry_of(template.module))):
             donations = Donations(template.module, source.name, signature)
@@ -129,11 +128,11 @@ class SizedProgram(Program):
         self.extras = tuple(extras)
         self._upper, self._compile = upper, compile_alone
         self._alone: Program | None = None
-        self._shared = shared
+        self._shared = version.executables
 
     def executable(self, memory: Literal["typed", "bytes"]) -> Executable | SizedExecutable:
         """The interpreter of the version for these sizes; made on first use, then kept."""
-        shared = self._shared.at(self.sizes, self.module, memory)
+        shared = self._shared.at(self.sizes, memory)
         return super().executable(memory) if shared is None else shared
 
     @property
@@ -216,10 +215,8 @@ class Versions:
         extras = [_scalar(evaluate(n, sizes), dtype) for n, dtype in zip(case.sizes(), types, strict=True)]
         signature = self._whole.signature(sizes)
         upper = partial(self._upper, key, sizes, source)
-        shared = version.executables
-        options, template = self._options, version.template
         try:
-            return SizedProgram(source, template, signature, options, sizes, extras, upper, self._alone, shared)
+            return SizedProgram(source, version, signature, self._options, sizes, extras, upper, self._alone)
         except PassError:  # what is too large for the device: compiling it for these sizes says so
             return None
 

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from ..backends.simulator import KernelRun, Placed, Rest, TimedKernel
 from ..backends.simulator.section import TimedSection
 from ..backends.spans import Span
-from ..dialects.base import integer, to_ints
+from ..dialects.base import integer
 from ..dialects.graph.donation import donated
 from ..dialects.npu import AllocOp, BufferType, NpuOp, ViewOp, buffer, gm
+from ..dialects.npu.places import addresses_of
 from ..dialects.npu.structure import GmAllocOp, GmConstantOp
 
 EVENTS = 1200
@@ -191,9 +192,7 @@ def device_memory(module: ModuleOp, spans: Sequence[Span], number: dict[Operatio
             }
         )
 
-    addresses = main.attributes.get("npu.addresses")
-    arguments = to_ints(addresses) if isinstance(addresses, DenseArrayBase) else ()
-    for value, at, free in zip(main.body.block.args, arguments, donated(main)):
+    for value, at, free in zip(main.body.block.args, addresses_of(main) or (), donated(main)):
         users = {_outermost(user)[0] for user in _users(value)}
         times = used.get(main.body.block, {}).get((), {})
         kept = not free or main.body.block.last_op in users

@@ -98,6 +98,7 @@ def _shown(module: ModuleOp) -> set[str]:
     if level == "tile":
         return {"stored", "real", "partitioned", "fused", "scheduled", "tiled"}
     found |= {"stored", "real", "partitioned", "fused", "scheduled", "tiled", "bufferized"}
+    from ..dialects.npu.places import arena_of
     from ..dialects.npu.streams import Command
 
     allocs = synced = 0
@@ -111,7 +112,7 @@ def _shown(module: ModuleOp) -> set[str]:
         synced += op.name in ("npu.set_flag", "npu.set_cross", "npu.barrier")
         if isinstance(op, Command) and op.name != "npu.yield":
             ordered &= op.queue is not None
-        if isinstance(op, FuncOp) and "npu.arena_bytes" in op.attributes:
+        if isinstance(op, FuncOp) and arena_of(op) is not None:
             found.add("planned")
     if unplanned:
         found.discard("planned")

@@ -33,6 +33,7 @@ from ..dialects.base import INDEX, ints, text, to_ints
 from ..dialects.dtypes import shape_in
 from ..dialects.graph import ConstantOp, DataAttr, FusionOp, YieldOp
 from ..dialects.npu import structure as npu
+from ..dialects.npu.places import addresses_of, set_addresses
 from ..dialects.tile import TileType
 
 Place = tuple[int, Any]
@@ -368,8 +369,8 @@ def _drop_inputs(fusion: FusionOp) -> None:
 
 def _tidy_function(func: FuncOp) -> None:
     block: Block = func.body.block
-    addresses = func.attributes.get("npu.addresses")
-    places = list(to_ints(addresses)) if isinstance(addresses, DenseArrayBase) else []
+    addresses = addresses_of(func)
+    places = list(addresses or ())
     donations = list(func.arg_attrs or ())
     donations += [DictionaryAttr({})] * (len(block.args) - len(donations))  # an edit may have added some
     for i in reversed(range(len(block.args))):
@@ -381,8 +382,8 @@ def _tidy_function(func: FuncOp) -> None:
                 del donations[i]
     if func.arg_attrs is not None:
         func.arg_attrs = ArrayAttr(donations)
-    if isinstance(addresses, DenseArrayBase):
-        func.attributes["npu.addresses"] = ints(places)
+    if addresses is not None:
+        set_addresses(func, places)
     end = block.last_op
     if isinstance(end, ReturnOp):
         func.function_type = _function_type(block.args, end.operands)

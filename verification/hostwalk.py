@@ -13,10 +13,11 @@ from typing import Any, Literal
 import jax
 import numpy as np
 from xdsl.dialects import func
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ..backends.interpreter.arena import placed
 from ..backends.interpreter.commands import COMMANDS
 from ..backends.interpreter.compiling import row_major, xla_jit
 from ..backends.interpreter.hostprogram import (
@@ -27,11 +28,12 @@ from ..backends.interpreter.hostprogram import (
 from ..backends.interpreter.launch import ZERO, LaunchBinding, trace_kernel
 from ..backends.interpreter.scope import RunTimeSizes
 from ..backends.interpreter.state import State, TypedState, given, held, on_host, storage
-from ..dialects.base import describe, integer, to_ints
+from ..dialects.base import integer
 from ..dialects.dtypes import numpy_dtype, size
 from ..dialects.npu import structure as npu
 from ..dialects.npu.host_program import DeviceTensorOp
 from ..dialects.npu.interface import gm
+from ..dialects.npu.places import arena_of
 from ..dialects.npu.streams import Command
 from ..machine import Machine
 from .compare import WRONG, compare
@@ -46,18 +48,9 @@ class HostArena:
     """Device memory as bytes on the host: reads and writes whole tensors at their addresses. No sizes are open."""
 
     def __init__(self, host: HostProgram):
-        size = host.main.attributes.get("npu.arena_bytes")
-        addresses = host.main.attributes.get("npu.addresses")
-        if not isinstance(size, IntegerAttr) or not isinstance(addresses, DenseArrayBase):
-            raise VerifyException("@main has no addresses: npu-plan-memory has not run")
-        self.bytes = np.zeros(size.value.data, np.uint8)
+        self.address, size = placed(host)
+        self.bytes = np.zeros(size, np.uint8)
         self.sizes, self.code = RunTimeSizes(), {}
-        self.address: dict[SSAValue, int] = dict(zip(host.block.args, to_ints(addresses), strict=True))
-        for op in host.ops():
-            if isinstance(op, DeviceTensorOp):
-                if op.address is None:
-                    raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
-                self.address[op.result] = integer(op.address)
 
     def enter(self, arguments: Sequence[SSAValue], roots: Sequence[SSAValue], outputs: int) -> None:
         self.address.update(zip(arguments, (self.address[r] for r in roots), strict=True))
@@ -116,7 +109,7 @@ class HostWalk(ExecutingVisitor[None]):
         self.judged: set[Any] = set()
         """Kernels, with how they are bound, that gave the right bits once."""
         self.trace = Trace()
-        planned = "npu.arena_bytes" in self.host.main.attributes
+        planned = arena_of(self.host.main) is not None
         self.arena = HostArena(self.host) if memory == "bytes" and planned else None
         self.state: Any = self.arena or TypedState({})
         self.numbers = TypedState({})

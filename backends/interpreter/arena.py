@@ -9,20 +9,35 @@ from typing import Any
 import jax
 import numpy as np
 from jax import Array, lax
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialects.base import describe, integer, to_ints
+from ...dialects.base import describe, integer
 from ...dialects.dtypes import itemsize, size
 from ...dialects.npu import structure
 from ...dialects.npu.host_program import DeviceTensorOp
+from ...dialects.npu.places import addresses_of, arena_of
 from .compiling import xla_jit
 from .hostprogram import HostProgram
 from .open_boxes import room
-from .scope import RunTimeSizes
+from .scope import RunTimeSizes, most
 from .state import SMALL_WORDS, ArenaState, State, fill, storage, whole_words
 from .values import on_device
+
+
+def placed(host: HostProgram) -> tuple[dict[SSAValue, int], int]:
+    """Where the plan of device memory puts each root of a program, and how much memory that takes, in bytes. Raises
+    VerifyException where there is no plan."""
+    size, addresses = arena_of(host.main), addresses_of(host.main)
+    if size is None or addresses is None:
+        raise VerifyException("@main has no addresses: npu-plan-memory has not run")
+    found: dict[SSAValue, int] = dict(zip(host.block.args, addresses, strict=True))
+    for op in host.ops():
+        if isinstance(op, DeviceTensorOp):
+            if op.address is None:
+                raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
+            found[op.result] = integer(op.address)
+    return found, size
 
 
 class Arena:
@@ -33,85 +48,43 @@ class Arena:
     """
 
     def __init__(self, host: HostProgram):
-        size = host.main.attributes.get("npu.arena_bytes")
-        addresses = host.main.attributes.get("npu.addresses")
-        if not isinstance(size, IntegerAttr) or not isinstance(addresses, DenseArrayBase):
-            raise VerifyException("@main has no addresses: npu-plan-memory has not run")
-        self.words = -(-size.value.data // 4)
-        self.block = host.block
-        first = [n // 4 for n in to_ints(addresses)]
-        self.address: dict[SSAValue, Any] = dict(zip(host.block.args, first, strict=True))
-        self.constants: list[tuple[int, np.ndarray]] = []
+        self.places, size = placed(host)
+        self.block, self.is_open = host.block, bool(host.symbols)
+        self.words = -(-most(size) // 4)
+        if self.is_open:  # a tensor is read and written with room for its largest sizes
+            self.words += max(map(_room_words, self.places), default=0)
+        self.constants = [
+            (op.result, op.value.data.array()) for op in host.ops() if isinstance(op, structure.GmConstantOp)
+        ]
         self.kept: Array | None = None
-        for op in host.ops():
-            if isinstance(op, DeviceTensorOp):
-                if op.address is None:
-                    raise VerifyException(f"{describe(op)} has no address: npu-plan-memory has not run")
-                self.address[op.result] = integer(op.address) // 4
-                if isinstance(op, structure.GmConstantOp):
-                    self.constants.append((self.address[op.result], op.value.data.array()))
 
-    def start(
-        self,
-        arrays: Sequence[Array],
-        sizes: RunTimeSizes,
-        code: Mapping[Any, Any],
-        addresses: Sequence[int] | None = None,
-    ) -> ArenaState:
-        """The memory with the program's constants and arguments in place. sizes, code: as `State` has them. addresses:
-        None, since the program says them."""
-        del addresses
-        arguments = [(self.address[arg], x) for arg, x in zip(self.block.args, arrays, strict=True)]
-        contents = [(at, x) for at, x in [*self.constants, *arguments] if x.size]
-        if self.words <= SMALL_WORDS:
+    def start(self, arrays: Sequence[Array], sizes: RunTimeSizes, code: Mapping[Any, Any]) -> ArenaState:
+        """The memory with the program's constants and arguments in place. sizes, code: as `State` has them."""
+        address: dict[SSAValue, Any] = {root: sizes.value(n) // 4 for root, n in self.places.items()}
+        given = [*self.constants, *zip(self.block.args, arrays, strict=True)]
+        contents = [(address[root], x) for root, x in given if x.size]
+        if self._is_filled:
             memory = np.zeros(self.words, np.uint32)
             for at, x in contents:
                 fill(memory, at, np.asarray(x))
-            return ArenaState(on_device(memory), self.address, {}, sizes, code)
+            return ArenaState(on_device(memory), address, {}, sizes, code)
         words = (
             _zeros(self.words)(self.kept) if self.kept is not None else jax.numpy.zeros(self.words, np.uint32)
         )
         self.kept = None
         for at, x in contents:
             words = _put(self.words, x.shape, np.dtype(x.dtype))(words, x, np.int32(at))
-        return ArenaState(words, self.address, {}, sizes, code)
+        return ArenaState(words, address, {}, sizes, code)
+
+    @property
+    def _is_filled(self) -> bool:
+        """Whether numpy fills it: XLA would compile a copy for each shape."""
+        return self.is_open or self.words <= SMALL_WORDS
 
     def keep(self, state: State) -> None:
         """Leave the memory of a call to the next one."""
         assert isinstance(state, ArenaState)
-        self.kept = state.words if self.words > SMALL_WORDS else None
-
-
-class OpenArena:
-    """The same for a program with open sizes: each call says where its roots are."""
-
-    def __init__(self, host: HostProgram, words: int):
-        """words: the most that a call needs."""
-        self.host, self.block = host, host.block
-        tensors = [op.result for op in host.ops() if isinstance(op, DeviceTensorOp)]
-        self.roots = [*host.block.args, *tensors]
-        # a tensor is read and written with room for its largest sizes
-        self.words = words + max(map(_room_words, self.roots), default=0)
-
-    def start(
-        self,
-        arrays: Sequence[Array],
-        sizes: RunTimeSizes,
-        code: Mapping[Any, Any],
-        addresses: Sequence[int] | None = None,
-    ) -> ArenaState:
-        assert addresses is not None
-        places = dict(zip(self.roots, (n // 4 for n in addresses), strict=True))
-        memory = np.zeros(self.words, np.uint32)
-        for root, x in zip(self.block.args, arrays, strict=True):
-            fill(memory, places[root], np.asarray(x))
-        for root in self.roots:
-            if isinstance(root.owner, structure.GmConstantOp):
-                fill(memory, places[root], root.owner.value.data.array())
-        return ArenaState(on_device(memory, own=True), places, {}, sizes, code)
-
-    def keep(self, state: State) -> None:
-        """Nothing is left to the next call."""
+        self.kept = None if self._is_filled else state.words
 
 
 def _room_words(root: SSAValue) -> int:

@@ -26,7 +26,7 @@ from ...dialects.open_sizes import assuming
 from ...dialects.sizes import Constraint, Sizes
 from ...machine import Machine
 from ...support.collector import collector_paused
-from .arena import Arena, OpenArena
+from .arena import Arena
 from .graph import needs_host
 from .hostprogram import ExecutingVisitor, HostProgram, yielded
 from .launch import ZERO, CompiledKernel, is_heavy
@@ -74,8 +74,7 @@ class Executable:
     """A module of the npu level, ready to call with the arrays of `@main`'s arguments.
 
     `typed` memory keeps an array per buffer; `bytes` keeps each memory space, and the device's, as addressed
-    words. symbols: the open sizes of the module, by name; then `run` takes their values, and in bytes memory `words`
-    says how large the device's has to be.
+    words. symbols: the open sizes of the module, by name; then `run` takes their values.
     """
 
     def __init__(
@@ -84,7 +83,6 @@ class Executable:
         machine: Machine,
         memory: Literal["typed", "bytes"] = "typed",
         symbols: Sequence[str] = (),
-        words: int = 0,
     ):
         self.memory = memory
         self.host = HostProgram(module, machine if memory == "bytes" else None, symbols)
@@ -92,9 +90,7 @@ class Executable:
         self.compiled: dict[Any, list[Compiled]] = {}
         self._ready: tuple[Sizes, Mapping[Any, Any]] | None = None
         """The sizes of the last call, and what is run for them."""
-        self.arena = (
-            None if memory == "typed" else OpenArena(self.host, words) if symbols else Arena(self.host)
-        )
+        self.arena = Arena(self.host) if memory == "bytes" else None
         self.constants: dict[SSAValue, Array] = {}
         constants = [op for op in self.host.ops() if isinstance(op, structure.GmConstantOp)]
         fixed = {op.result for op in constants}
@@ -139,14 +135,8 @@ class Executable:
         """The results of `@main`. Raises TypeError for arguments of the wrong number, shape or dtype."""
         return self.run(arrays)
 
-    def run(
-        self, arrays: Sequence[Any], at: Sizes = NO_SIZES, addresses: Sequence[int] | None = None
-    ) -> list[Array]:
-        """The results of `@main` where its open sizes are these. addresses: in bytes memory, the bytes at which its
-        arguments and then the tensors of its functions begin, where they are open too.
-
-        Raises TypeError as a call does.
-        """
+    def run(self, arrays: Sequence[Any], at: Sizes = NO_SIZES) -> list[Array]:
+        """The results of `@main` where its open sizes are these. Raises TypeError as a call does."""
         code, sizes = self.compile(at), RunTimeSizes(at)
         with jax.enable_x64(True):
             args = [on_device(a) for a in arrays]
@@ -158,7 +148,7 @@ class Executable:
                 contents = self.constants | dict(zip(self.host.block.args, inputs, strict=True))
                 state: State = TypedState(contents, sizes, code)
             else:
-                state = self.arena.start(args, sizes, code, addresses)
+                state = self.arena.start(args, sizes, code)
             _run(self.steps, state)
             end = self.host.block.last_op
             assert isinstance(end, func.ReturnOp)

@@ -7,15 +7,16 @@ from dataclasses import replace
 from math import ceil
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, SymbolRefAttr
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects import npu as ops
-from ...dialects.base import describe, integer, text, to_ints
+from ...dialects.base import describe, integer, text
 from ...dialects.graph.donation import donated
 from ...dialects.module import find_main
 from ...dialects.npu import gm, structure
 from ...dialects.npu.host_program import DeviceTensorOp, HostVisitor
+from ...dialects.npu.places import addresses_of, arena_of
 from ...dialects.npu.streams import COMPUTE, HOST, PROGRAM, Command
 from ...machine import Machine
 from .errors import SimulationError
@@ -52,7 +53,6 @@ def simulate(
     if warm:
         host.block(main.body.block)
     steps = host.block(main.body.block)
-    arena = main.attributes.get("npu.arena_bytes")
     program = (op for function in functions.values() for op in function.walk())
     given = sum(gm(a).bytes for a, free in zip(main.body.block.args, donated(main), strict=True) if free)
     constants = sum(gm(op.result).bytes for op in program if isinstance(op, structure.GmConstantOp))
@@ -63,7 +63,7 @@ def simulate(
         makespan(steps),
         tuple(host.assumed_trips),
         tuple(host.assumed_branches),
-        0 if arena is None else integer(arena),
+        arena_of(main) or 0,
         constants,
         given,
     )
@@ -71,9 +71,7 @@ def simulate(
 
 def _addresses(main: func.FuncOp, functions: Iterable[func.FuncOp]) -> dict[SSAValue, int]:
     """Where the plan of device memory puts arguments, constants and other tensors; empty before it."""
-    places = main.attributes.get("npu.addresses")
-    arguments = to_ints(places) if isinstance(places, DenseArrayBase) else ()
-    found: dict[SSAValue, int] = dict(zip(main.body.block.args, arguments, strict=False))
+    found: dict[SSAValue, int] = dict(zip(main.body.block.args, addresses_of(main) or (), strict=False))
     for op in (op for function in functions for op in function.walk()):
         if isinstance(op, DeviceTensorOp) and op.address is not None:
             found[op.result] = integer(op.address)

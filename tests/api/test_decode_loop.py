@@ -45,5 +45,5 @@ def test_prefill_and_decode_are_one_program() -> None:
     assert len(versions) == 6 and not any(isinstance(v, NoTemplate) for v in versions)
     for version in versions:
         assert not isinstance(version, NoTemplate) and not version.template.constraints
-        ((_, _, executable),) = version.executables._made["typed"]
+        ((_, executable),) = version.executables._made["typed"]
         assert all(len(made) == 1 for made in executable.compiled.values())

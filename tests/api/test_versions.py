@@ -17,6 +17,7 @@ from tiers import examples
 from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
+from tilewright.api.shared import SharedExecutables
 from tilewright.api.templates import SizedProgram, range_of
 from tilewright.dialects import npu
 from tilewright.dialects.affine import Expr, Symbol
@@ -347,7 +348,7 @@ def test_xla_compiles_once_for_a_range() -> None:
             np.testing.assert_allclose(program(x, w), attention(x, w), rtol=1e-5, atol=1e-5)
             (version,) = program.ranges.values()
             assert not isinstance(version, NoTemplate)
-            ((_, _, executable),) = version.executables._made[memory]
+            ((_, executable),) = version.executables._made[memory]
             assert all(not one.constraints for made in executable.compiled.values() for one in made)
             counts.append(sum(map(len, executable.compiled.values())))
         assert len(set(counts)) == 1
@@ -361,7 +362,7 @@ def test_what_is_asked_while_xla_is_given_a_kernel_holds_for_its_sizes() -> None
     np.testing.assert_array_equal(program(x[:40]), x[:40] * 2)
     (version,) = program.ranges.values()
     assert not isinstance(version, NoTemplate)
-    ((_, _, executable),) = version.executables._made["typed"]
+    ((_, executable),) = version.executables._made["typed"]
     (key,) = executable.compiled
     (made,) = executable.compiled[key]
     size = version.template.symbols["b"]
@@ -372,7 +373,7 @@ def test_what_is_asked_while_xla_is_given_a_kernel_holds_for_its_sizes() -> None
     assert len(executable.compiled[key]) == 2
 
 
-def test_an_arena_that_is_too_small_is_made_larger() -> None:
+def test_an_arena_has_room_for_each_size() -> None:
     """A plan of smaller sizes may need more memory than that of the largest."""
     b = export.symbolic_shape("b")[0]
     program = tw.compile(
@@ -380,11 +381,22 @@ def test_an_arena_that_is_too_small_is_made_larger() -> None:
         jax.ShapeDtypeStruct((b, 8), "float32"),
         options=tw.Options(memory="bytes"),
     )
-    x = np.random.default_rng(0).normal(size=(64, 8)).astype("f4")
-    program(x[:40])
+    for size in (40, 64):
+        x = np.random.default_rng(0).normal(size=(size, 8)).astype("f4")
+        np.testing.assert_allclose(program(x), x @ x.T + 1, rtol=1e-5, atol=1e-5)
     (version,) = program.ranges.values()
     assert not isinstance(version, NoTemplate)
-    ((constraints, _, executable),) = version.executables._made["bytes"]
-    version.executables._made["bytes"] = [(constraints, 1, executable)]
-    np.testing.assert_allclose(program(x), x @ x.T + 1, rtol=1e-5, atol=1e-5)
-    assert len(version.executables._made["bytes"]) == 2
+    ((_, executable),) = version.executables._made["bytes"]
+    needed = [program.report(at={"b": size}).memory.arena_bytes for size in range(33, 65)]
+    assert executable.arena is not None and executable.arena.words * 4 >= max(needed)
+
+
+def test_a_plan_for_each_size_has_executables_of_its_own() -> None:
+    """In bytes memory, whose addresses it has; typed memory has none."""
+    b = export.symbolic_shape("b")[0]
+    program = tw.compile(lambda x: x @ x.T + 1, jax.ShapeDtypeStruct((b, 8), "float32"))
+    version = program.at(b=40)
+    assert isinstance(version, SizedProgram)
+    shared = SharedExecutables(replace(version._template, unplanned="too many sums"))
+    assert shared.at({"b": 40}, "bytes") is None and shared.at({"b": 40}, "typed") is not None
+
