@@ -46,7 +46,7 @@ def at_sizes(
         with working(f"compiling {source.name}"), user_code(*user_of(source)):
             program = program.at(sizes)
     elif args.at is not None:
-        raise _closed(source, args.at)
+        raise closed(source, f"--at {args.at}")
     if inputs is None:
         inputs = random_inputs(program.inputs) if values else input_structs(program.inputs)
     if source.fn is None:
@@ -77,13 +77,23 @@ def inputs_of(args: argparse.Namespace, source: SourceSpec) -> list[Any] | None:
     if open_ is not None:
         return _inputs_at(open_, parse_at(args.at, open_), True)
     if args.at is not None:
-        raise _closed(source, args.at)
+        raise closed(source, f"--at {args.at}")
     return inputs
 
 
-def _closed(source: SourceSpec, at: str) -> CliError:
+def open_program(args: argparse.Namespace, option: str, why: str = "") -> tuple[SourceSpec, DynamicProgram]:
+    """The source of a command and its program. Raises CliError where this has no open sizes, which an option is for."""
+    source = find_source(args.source)
+    program, _ = compiled(args, source)
+    if not isinstance(program, DynamicProgram):
+        raise closed(source, option, why)
+    return source, program
+
+
+def closed(source: SourceSpec, option: str, why: str = "") -> CliError:
+    """A source has no open sizes, which an option is for. why: what that means for it, before what to do."""
     return CliError(
-        f"{source.name} has no open sizes, which --at {at} is for: open some, as in --shapes 'f32[b,128]'"
+        f"{source.name} has no open sizes, which {option} is for: {why}open some, as in --shapes 'f32[b,128]'"
     )
 
 

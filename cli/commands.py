@@ -17,7 +17,17 @@ from ..api.sources import input_types
 from ..dialects.module import target_of
 from ..machine import DEFAULT_TARGET
 from . import inspect
-from .build import at_sizes, build, compiled, inputs_of, options_of, parse_at, stages_of, user_of
+from .build import (
+    at_sizes,
+    build,
+    compiled,
+    inputs_of,
+    open_program,
+    options_of,
+    parse_at,
+    stages_of,
+    user_of,
+)
 from .cache import cache
 from .calibrate import calibrate
 from .common import STDIN, CliError, table, working, write_output
@@ -112,13 +122,7 @@ def _priced(args: argparse.Namespace) -> tuple[Report, ProgramPool | None]:
         source, program, _ = build(args)
         with working(f"simulating {source.name}"):
             return program.report(), None
-    source = find_source(args.source)
-    program, _ = compiled(args, source)
-    if not isinstance(program, DynamicProgram):
-        raise CliError(
-            f"{source.name} has no open sizes, which --pool is for: its plan of device memory is static; open some, "
-            "as in --shapes 'f32[b,128]'"
-        )
+    source, program = open_program(args, "--pool", "its plan of device memory is static; ")
     sizes = parse_at(args.at, program.open_source)
     with working(f"simulating {source.name}"), user_code(*user_of(source)):
         return program.report(at=sizes), program.replay([sizes])

@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..api.dynamic import DynamicProgram
 from ..backends.report import Report
-from .build import compiled, parse_at, user_of
+from .build import open_program, parse_at, user_of
 from .common import CliError, table, working
-from .source import find_source, user_code
+from .source import user_code
 
 SAMPLES = 16
 """Values of a range without a step."""
@@ -51,13 +50,7 @@ def sweep(args: argparse.Namespace) -> int:
     symbol, values = parse_sweep(args.sweep)
     if args.plot is not None and Path(args.plot).suffix not in FORMATS:
         raise CliError(f"--plot {args.plot}: a plot is a file of {', '.join(FORMATS)}")
-    source = find_source(args.source)
-    program, _ = compiled(args, source)
-    if not isinstance(program, DynamicProgram):
-        raise CliError(
-            f"{source.name} has no open sizes, which --sweep {args.sweep} is for: open some, as in "
-            "--shapes 'f32[b,128]'"
-        )
+    source, program = open_program(args, f"--sweep {args.sweep}")
     if symbol not in program.symbols:
         known = ", ".join(program.symbols)
         raise CliError(f"--sweep {args.sweep}: {source.name} has no size {symbol}; its sizes are {known}")

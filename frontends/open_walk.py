@@ -20,7 +20,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from ..dialects.dtypes import dtype_name, element_type, numpy_dtype, shape_in, tensor
-from ..dialects.graph import CaseOp, ConcatOp, ReshapeOp
+from ..dialects.graph import CaseOp, ReshapeOp
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.interface import shape_of
 from ..dialects.module import set_bounded
@@ -37,6 +37,7 @@ from .refining import SHAPE_OPERANDS, is_assertion
 from .rules import ON_COMPLEX, ON_QUANTIZED, REWRITES, RULES, STRUCTURAL
 from .rules.control import BRANCHES, chosen
 from .rules.dynamic import DYNAMIC_RULES
+from .rules.movement import stacked
 from .walk import TERMINATORS, Body, Walk, hint_of
 
 
@@ -285,15 +286,8 @@ class OpenWalk(Walk):
     def _stacked(self, numbers: Numbers, kind: Any) -> SSAValue:
         """Several sizes as a tensor."""
         element = self._element(kind)
-        one, scalar = tensor([1], element), tensor([], element)
-        parts = []
-        for number in numbers.reshape(-1):
-            closed = not is_open(number)
-            x = self.scalar(number, element) if closed else self._scalar(number, scalar)
-            parts.append(self.emit(ReshapeOp, [x], [one])[0])
-        if len(parts) > 1:
-            parts = self.emit(ConcatOp, parts, [tensor([len(parts)], element)], dim=0)
-        return self.emit(ReshapeOp, parts, [tensor(numbers.shape, element)])[0]
+        row = stacked(self, [self.scalar(number, element) for number in numbers.reshape(-1)])
+        return self.emit(ReshapeOp, [row], [tensor(numbers.shape, element)])[0]
 
     def _scalar(self, number: int, kind: TensorType) -> SSAValue:
         """An open size as an input of @main."""

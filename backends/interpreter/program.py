@@ -32,7 +32,7 @@ from .hostprogram import ExecutingVisitor, HostProgram, yielded
 from .launch import ZERO, CompiledKernel, is_heavy
 from .scope import RunTimeSizes
 from .segments import Segment
-from .state import ArenaState, State, TypedState, cut, given, held, on_host, seated, storage
+from .state import ArenaState, State, TypedState, given, held, on_host, seated, storage, unseated
 from .values import on_device, plain
 
 COMPILERS = ThreadPoolExecutor((os.cpu_count() or 1) + 1, thread_name_prefix="tilewright-compiler")
@@ -153,7 +153,7 @@ class Executable:
             end = self.host.block.last_op
             assert isinstance(end, func.ReturnOp)
             results = [
-                given(cut(self.host.read(state, v), storage(v), sizes), v) for v in end.operands
+                given(unseated(self.host.read(state, v), storage(v), sizes), v) for v in end.operands
             ]
             if self.arena is not None:
                 self.arena.keep(state)

@@ -191,7 +191,7 @@ class ArenaState:
             return
         if not isinstance(self.words, Tracer) and self.words.size <= SMALL_WORDS:
             memory = np.array(self.words)
-            fill(memory, int(self.address[root]), np.asarray(cut(x, storage(root), self.sizes)))
+            fill(memory, int(self.address[root]), np.asarray(unseated(x, storage(root), self.sizes)))
             self.words = on_device(memory)
             return
         words, first = lax.optimization_barrier(whole_words(x)), [traced(self.address[root])]
@@ -293,7 +293,7 @@ def seated(x: Any, type_: GmType) -> Array:
     return on_device(whole.reshape(shape), own=True)
 
 
-def cut(x: Array, type_: GmType, sizes: RunTimeSizes) -> Array:
+def unseated(x: Array, type_: GmType, sizes: RunTimeSizes) -> Array:
     """The inverse of `seated`, where sizes are numbers."""
     if not any_open(type_.shape):
         return x

@@ -16,7 +16,6 @@ from ...dialects.graph import (
     PadOp,
     ReshapeOp,
     ReverseOp,
-    SliceOp,
 )
 from ...dialects.graph.extents import BoundedDim
 from ...dialects.graph.interface import element_of, shape_of
@@ -25,7 +24,7 @@ from ..bindings import Op
 from ..extents import I32, Extents, Rewrite
 from ..walk import Rule, Walk
 from .base import Results, Types, Values
-from .movement import as_index
+from .movement import as_index, number_in, stacked
 
 _LARGEST = 2**31 - 1
 
@@ -59,10 +58,7 @@ def _sized(walk: Walk, op: Op, made: SSAValue, sizes: SSAValue) -> SSAValue:
     assert parts is not None
     for d, n in enumerate(parts[0]):
         if n == bindings.DYNAMIC and d not in walk.extents.of(made):
-            one = tensor([1], element_of(sizes))
-            (size,) = walk.emit(SliceOp, [sizes], [one], starts=[d], limits=[d + 1], strides=[1])
-            (size,) = walk.emit(ReshapeOp, [size], [tensor([], element_of(sizes))])
-            made = walk.extents.mark(made, as_index(walk, size), d)
+            made = walk.extents.mark(made, as_index(walk, number_in(walk, sizes, d)), d)
     return made
 
 
@@ -129,10 +125,7 @@ def _gathered_inside(extents: Extents, op: GraphOp, i: int, d: int, n: SSAValue)
         most = walk.fill(last, shape)
     else:
         limits = [last if k == d else extents.number(_LARGEST) for k in starts]
-        parts = [walk.emit(ReshapeOp, [v], [tensor([1], I32)])[0] for v in limits]
-        if len(parts) > 1:
-            parts = walk.emit(ConcatOp, parts, [tensor([len(parts)], I32)], dim=0)
-        most = walk.broadcast(parts[0], tensor(shape, I32), (along,))
+        most = walk.broadcast(stacked(walk, limits), tensor(shape, I32), (along,))
     op.operands[1] = walk.elementwise("min", [indices, most], indices.type)
     return BoundedDim(None)
 

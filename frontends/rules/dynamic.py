@@ -32,7 +32,7 @@ from ..walk import Rule, Walk
 from . import control, movement
 from .base import Results, Types, Values
 from .contractions import convolved
-from .movement import as_index
+from .movement import as_index, number_in
 from .random_bits import RULES as RANDOM
 from .reductions import Windows, window_reduction
 from .sorting import largest
@@ -115,21 +115,9 @@ def _elements(walk: Walk, value: Value, count: int) -> list[SSAValue]:
             for x in _elements(walk, v, parts[0][0])
         ]
     if made is not None and name == "stablehlo.reshape" and count == 1:
-        inner = sized.value(made.operands[0])
-        return [_scalar(walk, inner, 0, 1)]
+        return [number_in(walk, sized.value(made.operands[0]), 0)]
     whole = sized.value(value)
-    return [_scalar(walk, whole, i, count) for i in range(count)]
-
-
-def _scalar(walk: Walk, x: SSAValue, i: int, count: int) -> SSAValue:
-    """Number i of `count`."""
-    if not shape_of(x):
-        return x
-    if count > 1:
-        (x,) = walk.emit(
-            SliceOp, [x], [tensor([1], element_of(x))], starts=[i], limits=[i + 1], strides=[1]
-        )
-    return walk.emit(ReshapeOp, [x], [tensor([], element_of(x))])[0]
+    return [number_in(walk, whole, i) for i in range(count)]
 
 
 # -- gathers -----------------------------------------------------------------------------------------------

@@ -131,6 +131,25 @@ def _dynamic_update_slice(walk: Walk, op: Op, args: Values, types: Types) -> Res
     return walk.emit(DynamicUpdateSliceOp, operands, types)
 
 
+def number_in(walk: Walk, x: SSAValue, i: int) -> SSAValue:
+    """Number i of a vector as a scalar; a scalar itself."""
+    if not shape_of(x):
+        return x
+    element = element_of(x)
+    if shape_of(x)[0] > 1:
+        (x,) = walk.emit(SliceOp, [x], [tensor([1], element)], starts=[i], limits=[i + 1], strides=[1])
+    return walk.emit(ReshapeOp, [x], [tensor([], element)])[0]
+
+
+def stacked(walk: Walk, numbers: Sequence[SSAValue]) -> SSAValue:
+    """Scalars of one type, one behind the other."""
+    element = element_of(numbers[0])
+    parts = [walk.emit(ReshapeOp, [x], [tensor([1], element)])[0] for x in numbers]
+    if len(parts) > 1:
+        return walk.emit(ConcatOp, parts, [tensor([len(parts)], element)], dim=0)[0]
+    return parts[0]
+
+
 def as_index(walk: Walk, value: SSAValue) -> SSAValue:
     """`value`, of any integer type, as i32; users clamp it to a dimension, so saturation is exact."""
     name, shape = dtype_name(element_of(value)), shape_of(value)
