@@ -61,13 +61,16 @@ class Template:
         """What instances are made with. The module must not change any more."""
         return Stencil(self.module, self.example)
 
-    def holds(self, sizes: Sizes) -> bool:
-        """Whether the template is right for these sizes."""
-        within = all(
+    def in_range(self, sizes: Sizes) -> bool:
+        """Whether these sizes are within the bounds of the symbols, whatever the constraints say."""
+        return all(
             s.lower <= sizes[s.name] and (s.upper is None or sizes[s.name] <= s.upper)
             for s in self.symbols.values()
         )
-        return within and all(c.met_by(sizes) for c in self.constraints)
+
+    def holds(self, sizes: Sizes) -> bool:
+        """Whether the template is right for these sizes."""
+        return self.in_range(sizes) and all(c.met_by(sizes) for c in self.constraints)
 
     def instance(self, sizes: Sizes) -> ModuleOp:
         """The npu level at sizes that the template is right for. Raises PassError, as the passes of instances do."""

@@ -98,7 +98,7 @@ class OpenJudge(Judge):
         ranged = isinstance(version, SizedProgram)
         self.verdict.ranged += ranged
         self.verdict.broken += not ranged and any(
-            not isinstance(v, NoTemplate) and not v.template.holds_within(sizes)
+            not isinstance(v, NoTemplate) and not v.template.in_range(sizes)
             for v in opened.ranges.values()
         )
         module = version.module()
