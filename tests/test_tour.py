@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+
+from loading import module_at
 
 PATH = Path(__file__).resolve().parents[1] / "examples" / "tour.py"
 
@@ -17,11 +18,7 @@ def test_the_tour_runs_as_a_script() -> None:
 
 
 def test_its_cells_define_what_they_show() -> None:
-    spec = importlib.util.spec_from_file_location("tour", PATH)
-    assert spec and spec.loader
-    tour = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tour)
-    outputs, names = tour.app.run()
+    outputs, names = module_at(PATH).app.run()
     assert names["check"].ok
     assert names["report"].kernels
     assert [k for k in names["report"].kernels if k.macs]

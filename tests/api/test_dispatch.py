@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
+from open_texts import ROWS_OF_FOUR
 from xdsl.dialects.builtin import StringAttr
 
 import tilewright as tw
@@ -119,14 +120,7 @@ def test_a_call_goes_by_the_requirements() -> None:
 
 
 def test_sizes_in_values_are_elements() -> None:
-    source = """func.func @main(%n: tensor<i32>, %x: tensor<?xf32>) -> tensor<?x4xf32> {
-  %four = stablehlo.constant dense<4> : tensor<1xi32>
-  %one = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
-  %shape = stablehlo.concatenate %one, %four, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
-  %y = stablehlo.dynamic_reshape %x, %shape : (tensor<?xf32>, tensor<2xi32>) -> tensor<?x4xf32>
-  func.return %y : tensor<?x4xf32>
-}"""
-    made = tw.compile(source)
+    made = tw.compile(ROWS_OF_FOUR)
     assert made(np.int32(3), np.ones(12, "f4")).shape == (3, 4)
     op = read(made.ir())
     assert {text(p.symbol): p.source for p in op.parts} == {"arg0": (0, 0, True), "arg1_0": (1, 0, False)}
@@ -147,7 +141,10 @@ def test_a_program_of_tw_is_compiled_for_each_size(tmp_path: Path) -> None:
     (tmp_path / "model.tw").write_text("fn f(x: f32[N]) -> f32[N] {\n  return x + x\n}\n")
     made: Any = tw.compile(str(tmp_path / "model.tw"))
     (case,) = read(made.ir()).cases
-    assert isinstance(case, AloneOp) and (text(case.guard), text(case.reason)) == ("", "it is compiled for each size")
+    assert isinstance(case, AloneOp) and (text(case.guard), text(case.reason)) == (
+        "",
+        "it is compiled for each size",
+    )
 
 
 def test_random_keys_are_words() -> None:

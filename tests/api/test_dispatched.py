@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 from jax import export
+from open_texts import ROWS_OF_FOUR
 
 import tilewright as tw
 
@@ -87,14 +88,7 @@ def test_what_is_wrong_is_one_sentence(old: str, new: str, said: str, written: s
 
 
 def test_sizes_in_values_decide() -> None:
-    source = """func.func @main(%n: tensor<i32>, %x: tensor<?xf32>) -> tensor<?x4xf32> {
-  %four = stablehlo.constant dense<4> : tensor<1xi32>
-  %one = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
-  %shape = stablehlo.concatenate %one, %four, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
-  %y = stablehlo.dynamic_reshape %x, %shape : (tensor<?xf32>, tensor<2xi32>) -> tensor<?x4xf32>
-  func.return %y : tensor<?x4xf32>
-}"""
-    made: Any = tw.compile(source)
+    made: Any = tw.compile(ROWS_OF_FOUR)
     made.at(arg0=8, arg1_0=32)
     x = np.arange(20, dtype="f4")
     found = tw.compile(made.ir())(np.int32(5), x)

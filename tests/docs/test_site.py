@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import os
 import re
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loading import module_at
 
 import tilewright
 from tilewright.passes.pipeline import PIPELINE
@@ -66,11 +66,7 @@ def test_a_session_prints_what_the_page_says(
 
 def test_the_reference_is_generated() -> None:
     path = ROOT / "docs" / "reference" / "generate.py"
-    spec = importlib.util.spec_from_file_location("generate_reference", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for page, content in module.pages():
+    for page, content in module_at(path).pages():
         assert page.read_text() == content, f"{page.name} is old: run python docs/reference/generate.py"
 
 

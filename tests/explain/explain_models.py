@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from loading import example_module
 
 import tilewright as tw
 from tilewright.explain import page_data
@@ -72,17 +71,7 @@ def shifted(x: jax.Array, y: jax.Array) -> jax.Array:
     return x * 2.0 + y
 
 
-def example(name: str) -> Any:
-    """A module of examples/."""
-    path = Path(__file__).parents[2] / "examples" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"explained_{name}", path)
-    assert spec and spec.loader
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
-lstm, gpt2, digits = example("lstm"), example("gpt2"), example("digits_cnn")
+lstm, gpt2, digits = map(example_module, ("lstm", "gpt2", "digits_cnn"))
 
 
 CASES: dict[str, tuple[Any, list[Any], str]] = {

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import pytest
 from explain_models import data, program
+from loading import example_module
 
 import tilewright as tw
 from tilewright.explain import render
@@ -425,13 +426,7 @@ def test_the_page_may_not_use_the_network(opened: Opened) -> None:
 
 def test_gpt2_opens_in_time(browser: Any, tmp_path: Path) -> None:
     """The whole of GPT-2 small: its page is small and opens within the time, the best of three loads."""
-    sys_path = Path(__file__).parents[2] / "examples"
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("gpt2_example", sys_path / "gpt2.py")
-    assert spec and spec.loader
-    gpt2 = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(gpt2)
+    gpt2 = example_module("gpt2")
     args = jax.eval_shape(gpt2.forward_inputs)
     made = tmp_path / "gpt2.html"
     made.write_text(render(tw.compile(gpt2.forward, *args)), encoding="utf-8")

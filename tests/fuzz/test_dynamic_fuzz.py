@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from loading import module_at
 
 import tilewright as tw
 from fuzz import campaign
@@ -76,10 +76,7 @@ def test_a_reproducer_stands_alone(tmp_path: Path) -> None:
     program = next(p for p in map(open_program_of, range(100)) if p.steps() > 4 and not p.x64)
     file = tmp_path / "reproducer.py"
     file.write_text(program.text)
-    spec = importlib.util.spec_from_file_location("reproducer", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_at(file)
     sizes = program.sizes[0]
     got = jax.tree.leaves(module.program(*module.program_inputs(**sizes)))
     want = jax.tree.leaves(program.function()(*program.arguments_at(sizes)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 from collections import Counter
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from loading import module_at
 
 import tilewright as tw
 from fuzz import campaign
@@ -69,10 +69,7 @@ def test_a_reproducer_stands_alone(tmp_path: Path) -> None:
     program = next(p for p in map(program_of, range(100)) if p.steps() > 6 and not p.x64)
     file = tmp_path / "reproducer.py"
     file.write_text(program.text)
-    spec = importlib.util.spec_from_file_location("reproducer", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_at(file)
     got = jax.tree.leaves(module.program(*module.program_inputs()))
     want = jax.tree.leaves(program.function()(*program.arguments()))
     for a, b in zip(got, want, strict=True):

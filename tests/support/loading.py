@@ -1,4 +1,4 @@
-"""The example models, as functions with their inputs."""
+"""Files of Python as modules, and the example models as functions with their inputs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import Any
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def example_module(file: str) -> ModuleType:
-    """`examples/file.py`, run anew."""
-    spec = importlib.util.spec_from_file_location(f"example_{file}", EXAMPLES / f"{file}.py")
-    assert spec is not None
-    assert spec.loader is not None
+def module_at(path: Path) -> ModuleType:
+    """The module that a file has, run anew."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     return found
+
+
+def example_module(file: str) -> ModuleType:
+    """`examples/file.py`, run anew."""
+    return module_at(EXAMPLES / f"{file}.py")
 
 
 def load(model: str) -> tuple[Any, tuple[Any, ...]]:
