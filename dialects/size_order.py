@@ -15,7 +15,7 @@ from itertools import product
 from math import comb, gcd
 
 from .affine import Expr, Symbol
-from .sizes import Derived, Size, bounds, ceildiv, floordiv, maximum
+from .sizes import Derived, Size, SizeError, Sizes, bounds, ceildiv, evaluate, floordiv, maximum, symbols_of
 
 Monomial = tuple[Symbol, ...]
 """A product of symbols, in their order; one for each power."""
@@ -32,7 +32,16 @@ MOST_ALTERNATIVES = 64
 def at_most(a: Size, b: Size) -> bool:
     """Whether one size is at most another for all values of the symbols. False also where that is not known."""
     gap = b - a
-    return gap.constant >= 0 if not gap.terms else _never_negative(gap)
+    if not gap.terms:
+        return gap.constant >= 0
+    if _never_negative(gap):
+        return True
+    whole, a, b = gcd(*(c for _, c in b.terms)), a - b.constant, b - b.constant
+    for step in sorted({gcd(whole, c) for _, c in a.terms})[1:]:
+        a = aligned(a, step)  # b is a multiple of it
+        if _never_negative(b - a):
+            return True
+    return False
 
 
 @lru_cache(KEPT)
@@ -40,13 +49,31 @@ def _never_negative(gap: Size) -> bool:
     low, _ = bounds(gap)
     if low is not None and low >= 0:
         return True
+    if any(_is_negative(gap, ends) for ends in _ends(gap)):
+        return False
     gap = _canonical(gap)
     if not gap.terms:
         return gap.constant >= 0
-    step = gcd(gap.constant, *(c for _, c in gap.terms))  # it is a multiple of this
     below = _bounding(gap, True)
     least = None if below is None else _least(below)
+    step = gcd(gap.constant, *(c for _, c in gap.terms))  # it is a multiple of this
     return least is not None and least > -step
+
+
+def _ends(size: Size) -> list[Sizes]:
+    """The least values of the symbols in a size, and the largest ones where all have some."""
+    symbols = symbols_of(size)
+    least = {s.name: s.lower for s in symbols}
+    most = {s.name: s.upper for s in symbols if s.upper is not None}
+    return [least, most] if len(most) == len(symbols) else [least]
+
+
+def _is_negative(size: Size, at: Sizes) -> bool:
+    """Whether a size is known to be negative at some sizes: one that divides by zero there is not."""
+    try:
+        return evaluate(size, at) < 0
+    except SizeError:
+        return False
 
 
 def _canonical(size: Size) -> Size:

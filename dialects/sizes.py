@@ -102,10 +102,19 @@ def floordiv(a: Size, b: Size) -> Size:
             return whole
         common = gcd(n, *(c for _, c in rest.terms))  # (g*q + r) // (g*m) = (q + r // g) // m
         rest = Expr(rest.constant // common, {v: c // common for v, c in rest.terms})
-        return whole + Expr.of(Derived("floordiv", (rest, Expr(n // common))))
+        return whole + _settled(Derived("floordiv", (rest, Expr(n // common))))
     if a == b:
         return Expr(1)
-    return Expr.of(Derived("floordiv", (a, b)))
+    if a == b * -1:
+        return Expr(-1)
+    return _settled(Derived("floordiv", (a, b)))
+
+
+def _settled(made: Derived) -> Size:
+    """What is computed of sizes, or the only number that their bounds leave it."""
+    size = Expr.of(made)
+    low, high = bounds(size)
+    return Expr(low) if low is not None and low == high else size
 
 
 def ceildiv(a: Size, b: Size) -> Size:
@@ -121,7 +130,7 @@ def mod(a: Size, b: Size) -> Size:
             return Expr(a.constant % b.constant)
     if not b.terms and not b.constant:
         raise SizeError("a size is divided by zero")
-    return Expr(0) if a == b else Expr.of(Derived("mod", (a, b)))
+    return Expr(0) if a == b else _settled(Derived("mod", (a, b)))
 
 
 def maximum(*args: Size) -> Size:
