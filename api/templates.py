@@ -1,7 +1,8 @@
 """Versions of a program with open dimensions: by ranges of sizes, each compiled once for all sizes in it.
 
-The range of a size is that between powers of two: 33 to 64. A version is lowered with these bounds, and its choices
-are made for the largest sizes of the range. Sizes of 0 and 1 are versions of their own, in which they are numbers.
+The range of a size is that between powers of two, or a half of that: 33 to 64, 65 to 96, 97 to 128. A version is
+lowered with these bounds, and its choices are made for the largest sizes of the range. Sizes of 0 and 1 are versions of
+their own, in which they are numbers.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ from .sources import Source, as_compile_error, entry_of
 if TYPE_CHECKING:
     from ..backends.interpreter import Executable
     from ..frontends.open_walk import OpenModule
+
+HALVED = 64
+"""Up to this size there is one range between two powers of two; above it there are two, of equal length. Tiles are cut
+for the largest size of a range, so time is lost at the smallest ones: at most a third of the work."""
 
 Key = tuple[tuple[int, int], ...]
 """The range of each size, its ends included."""
@@ -166,12 +171,17 @@ class SizedProgram(Program):
 
 
 def range_of(size: int, symbol: Symbol) -> tuple[int, int]:
-    """The range of a size, its ends included: between powers of two, within the bounds of its symbol."""
+    """The range of a size, its ends included, within the bounds of its symbol: that between powers of two, above HALVED
+    the half of it."""
     if size <= 1:
         return size, size
     high = 1 << (size - 1).bit_length()
+    low = high // 2 + 1
+    if high > HALVED:
+        middle = high // 4 * 3
+        low, high = (low, middle) if size <= middle else (middle + 1, high)
     top = high if symbol.upper is None else min(high, symbol.upper)
-    return max(high // 2 + 1, symbol.lower), max(top, size)
+    return max(low, symbol.lower), max(top, size)
 
 
 class Versions:

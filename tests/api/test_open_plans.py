@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
-from support.loading import example_module
+from loading import example_module
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
