@@ -7,7 +7,6 @@ the same precision as on the device. The value of a scalar function is defined i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import jax
@@ -272,23 +271,25 @@ and compiles and computes those of earlier ones again and again: a sum of 50,257
 def _by_parts(x: Array, d: int, kind: str) -> Array:
     """Dimension d combined to size 1: cut into `PARTS` equal ones (where need be with the neutral element behind it),
     of which the first half is combined with the second until one is left; and so on with that. XLA's own sum takes an
-    order that depends on the shape and on what it is compiled together with, its own maximum may lose a NaN."""
-    function, nothing, shape = combine(kind), neutral(kind, x.dtype), x.shape
-    if shape[d] == 0:
-        return lax.full([1 if i == d else n for i, n in enumerate(shape)], nothing)
-    x = lax.reshape(x, (prod(shape[:d]), shape[d], prod(shape[d + 1 :])))
-    while (n := x.shape[1]) > 1:
+    order that depends on the shape and on what it is compiled together with, its own maximum may lose a NaN.
+
+    x keeps its shape: XLA may write what is computed from x element by element over it, while a part of a reshaped x is
+    still to be read. To it these are two arrays."""
+    function, nothing = combine(kind), neutral(kind, x.dtype)
+    if x.shape[d] == 0:
+        return lax.full([1 if i == d else n for i, n in enumerate(x.shape)], nothing)
+    while (n := x.shape[d]) > 1:
         count = min(PARTS, 1 << (n - 1).bit_length())
         length = -(-n // count)
         if n < count * length:
-            x = lax.pad(x, nothing, [(0, 0, 0), (0, count * length - n, 0), (0, 0, 0)])
-        parts = [lax.slice_in_dim(x, i * length, (i + 1) * length, axis=1) for i in range(count)]
+            x = lax.pad(x, nothing, [(0, count * length - n if i == d else 0, 0) for i in range(x.ndim)])
+        parts = [lax.slice_in_dim(x, i * length, (i + 1) * length, axis=d) for i in range(count)]
         while len(parts) > 1:
             half = len(parts) // 2
             parts = [function(a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
         x = lax.optimization_barrier(parts[0])
         x = in_rows(x) if n > AT_ONCE else x
-    return lax.reshape(x, [1 if i == d else n for i, n in enumerate(shape)])
+    return x
 
 
 def cumulate(x: Array, kind: str, dim: int, reverse: bool) -> Array:

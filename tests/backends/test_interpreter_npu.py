@@ -6,6 +6,8 @@ import pytest
 from npu_programs import SOFTMAX, matmul, random, run
 from xdsl.utils.exceptions import VerifyException
 
+import tilewright as tw
+
 
 @pytest.mark.parametrize(("m", "n", "k"), [(128, 128, 64), (100, 70, 45), (33, 1, 7)])
 def test_matmul(m: int, n: int, k: int) -> None:
@@ -19,6 +21,19 @@ def test_vector_kernel() -> None:
     x, text = random(50, 37), SOFTMAX.replace("OVERLAP", "1536")
     (typed,), (addressed,) = run(text, x), run(text, x, memory="bytes")
     np.testing.assert_allclose(typed, np.asarray(jax.nn.softmax(x, axis=-1)), atol=1e-3)
+    np.testing.assert_array_equal(typed, addressed)
+
+
+def test_what_is_reduced_is_read_before_it_is_written_over() -> None:
+    """XLA wrote exponentials over what the maxima of later elements were still to be found in."""
+    x = np.round(64 * random(16, 8)) / 64
+
+    def attention(x: jax.Array) -> jax.Array:
+        return jax.nn.softmax(x @ x.T * 0.2) @ x
+
+    program = tw.compile(attention, x)
+    typed, addressed = (np.asarray(program.executable(memory)(x)[0]) for memory in ("typed", "bytes"))
+    np.testing.assert_allclose(typed, attention(x), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(typed, addressed)
 
 
