@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..dialects.module import target_of
 from ..dialects.npu.streams import Command
-from ..dialects.open_sizes import assuming
-from ..dialects.sizes import Constraint, SizeError, Sizes
+from ..dialects.open_sizes import assuming, size_of
+from ..dialects.sizes import Constraint, Sizes, bounds
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.templates import Template
 
@@ -42,13 +43,19 @@ class SharedExecutables:
 
     def at(self, sizes: Sizes, memory: Memory) -> SizedExecutable | None:
         """The executable for given sizes; None where the program at these has to have its own: what is called on the
-        host is text in which sizes are numbers, and a plan for each size has addresses of its own."""
-        if self._calls_host or (memory == "bytes" and self._template.unplanned):
+        host is text in which sizes are numbers, a plan for each size has addresses of its own, and what has no largest
+        size has no room that can be kept for it."""
+        if self._calls_host or (memory == "bytes" and self._template.unplanned) or not self._is_bounded:
             return None
-        try:
-            return SizedExecutable(self._executable(sizes, memory), sizes)
-        except SizeError:  # a size without a bound
-            return None
+        return SizedExecutable(self._executable(sizes, memory), sizes)
+
+    @cached_property
+    def _is_bounded(self) -> bool:
+        """Whether all sizes in the module are known to be within bounds."""
+        from ..backends.interpreter import open_numbers
+
+        ends = (bounds(size_of(n)) for n in open_numbers(self._template.module))
+        return all(low is not None and high is not None for low, high in ends)
 
     def _executable(self, sizes: Sizes, memory: Memory) -> Executable:
         from ..backends.interpreter import Executable

@@ -18,10 +18,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 import tilewright as tw
 from tilewright.api.shared import SharedExecutables
+from tilewright.api.sources import entry_of
 from tilewright.api.templates import SizedProgram, range_of
 from tilewright.dialects import npu
 from tilewright.dialects.affine import Expr, Symbol
-from tilewright.dialects.sizes import Constraint
+from tilewright.dialects.open_sizes import OpenSize, size_of, typical_sizes
+from tilewright.dialects.sizes import Constraint, floordiv, symbols_of
 from tilewright.passes.instances import Instance
 from tilewright.passes.templates import NoTemplate, Template, check_template
 
@@ -220,16 +222,16 @@ def test_a_version_is_lowered_once_for_its_range() -> None:
     modules = {id(program.at(b=b).module()) for b in (33, 40, 64)}
     assert len(modules) == 3 and len(program.ranges) == 1
     assert program.at(b=65).report().microseconds > program.at(b=33).report().microseconds
-    assert list(program.ranges) == [((33, 64),), ((65, 128),)]
-    assert type(program.at(b=1)) is tw.Program and list(program.ranges) == [((33, 64),), ((65, 128),)]
+    assert list(program.ranges) == [((33, 64),), ((65, 96),)]
+    assert type(program.at(b=1)) is tw.Program and list(program.ranges) == [((33, 64),), ((65, 96),)]
 
 
-def test_ranges_lie_between_powers_of_two_and_within_bounds() -> None:
+def test_ranges_lie_between_powers_of_two_or_are_halves_and_within_bounds() -> None:
     free, bounded = Symbol("n", 1), Symbol("n", 5, 100)
-    assert [range_of(n, free) for n in (0, 1, 2, 3, 4, 5, 64, 65)] == [
-        *((0, 0), (1, 1), (2, 2), (3, 4), (3, 4), (5, 8), (33, 64), (65, 128))
+    assert [range_of(n, free) for n in (0, 1, 2, 3, 4, 5, 64, 65, 96, 97)] == [
+        *((0, 0), (1, 1), (2, 2), (3, 4), (3, 4), (5, 8), (33, 64), (65, 96), (65, 96), (97, 128))
     ]
-    assert range_of(5, bounded) == (5, 8) and range_of(80, bounded) == (65, 100)
+    assert range_of(5, bounded) == (5, 8) and range_of(97, bounded) == (97, 100)
 
 
 def test_sizes_that_break_an_assumption_are_compiled_for_themselves() -> None:
@@ -400,3 +402,15 @@ def test_a_plan_for_each_size_has_executables_of_its_own() -> None:
     shared = SharedExecutables(replace(version._template, unplanned="too many sums"))
     assert shared.at({"b": 40}, "bytes") is None and shared.at({"b": 40}, "typed") is not None
 
+
+def test_what_has_no_largest_size_is_run_for_each() -> None:
+    program = compiled(lambda x: x + 1, ["b"])
+    version = program.at(b=40)
+    assert isinstance(version, SizedProgram)
+    template = version._template
+    (shape, *_) = (a.type for a in entry_of(template.module).args)
+    b = next(iter(symbols_of(size_of(shape.shape[0]))))
+    with typical_sizes():
+        unbounded = npu.GmType.of([OpenSize.of(floordiv(Expr.of(b), Expr.of(b) - 50))], shape.element)
+        entry_of(template.module).args[0]._type = unbounded
+        assert SharedExecutables(template).at({"b": 40}, "typed") is None

@@ -231,6 +231,7 @@ class Summary:
             self.counts[name] += int(found.get(name, 0))
         self.alone.update(NUMBERS.sub("N", reason)[:MOST_SAID] for reason in found.get("alone", ()))
         self.counts["disputed"] += bool(found.get("disputed"))
+        self.counts["exported"] += bool(found.get("exported"))
         self.kinds.update(found.get("kinds", {}))
         self.dtypes.update(found.get("dtypes", ()))
         self.seconds.update(found.get("seconds", {}))
@@ -265,6 +266,7 @@ class Summary:
                 f"seconds: {times}",
                 f"{failed['mismatch']} mismatches, {failed['crash']} crashes, {failed['hang']} hangs; "
                 f"{c['disputed']} where XLA contradicts JAX op by op, "
+                f"{c['exported']} where JAX with open sizes contradicts JAX without, "
                 f"{c['apart']} held against that only, since XLA dies of the whole",
             ]
         )
@@ -299,6 +301,8 @@ def campaign(options: argparse.Namespace) -> Summary:
                     said = "XLA dies of it, with JAX alone; as JAX op by op"
                 if not said and found.get("disputed"):
                     said = f"XLA contradicts JAX op by op, which gives this: {found['disputed']}"
+                if not said and found.get("exported"):
+                    said = f"JAX with open sizes contradicts JAX without, and gives this: {found['exported']}"
                 if said:
                     print(f"seed {seed} on {found['target']}: {said}", flush=True)
         worker.stop()
