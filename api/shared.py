@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..dialects.module import target_of
-from ..dialects.npu.streams import Command
 from ..dialects.open_sizes import assuming
 from ..dialects.sizes import Constraint, SizeError, Sizes
 from ..machine import DEFAULT_TARGET, Machine
@@ -38,12 +37,11 @@ class SharedExecutables:
     def __init__(self, template: Template) -> None:
         self._template = template
         self._made: dict[Memory, list[tuple[tuple[Constraint, ...], Executable]]] = {}
-        self._calls_host = any(isinstance(op, Command) and op.on_host for op in template.module.walk())
 
     def at(self, sizes: Sizes, memory: Memory) -> SizedExecutable | None:
-        """The executable for given sizes; None where the program at these has to have its own: what is called on the
-        host is text in which sizes are numbers, and a plan for each size has addresses of its own."""
-        if self._calls_host or (memory == "bytes" and self._template.unplanned):
+        """The executable for given sizes; None where the program at these has to have its own: a plan for each size has
+        addresses of its own."""
+        if memory == "bytes" and self._template.unplanned:
             return None
         try:
             return SizedExecutable(self._executable(sizes, memory), sizes)
