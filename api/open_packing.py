@@ -18,6 +18,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from ..dialects.dtypes import element_type, tensor
 from ..dialects.open_sizes import TYPICAL, Assumptions
 from ..dialects.sizes import Size, Sizes, fixed
+from ..frontends import FrontendError
 from ..passes.errors import CompileError
 from ..passes.graph.pack import SplitProgram
 from ..passes.graph.products_named import main_function, name_arguments
@@ -65,11 +66,7 @@ class OpenParts:
         """Splits a program. Raises CompileError where it cannot be packed for all sizes."""
         if whole.variants or whole.dispatch is not None:
             raise CompileError(f"{whole.name}: weights= is for programs of one implementation that have a source")
-        sizes = next(filter(whole.shapes.allows, map(partial(_clamped, whole.shapes), _SIZES)), None)
-        if sizes is None:
-            raise CompileError(f"{whole.name}: weights= needs sizes to begin with, and none of {_SIZES} is allowed")
-        origin = prepared(whole.specialize(sizes), options, target)
-        made, signature = split_source(origin, options, target, moved=False)
+        made, signature = _first_split(whole, options, target)
         # whether biases are cast differs by the sizes around them: they are there as they are, too
         small = {i for i, flag in enumerate(made.weights) if flag and len(signature.inputs[i][0]) <= 1}
         made = replace(made, left=tuple(sorted({*made.left, *small})))
@@ -157,6 +154,23 @@ class OpenParts:
         if self.whole.structs is None or self.whole.whole is not None:
             return replace(self.signature, inputs=self.whole.shapes.types(sizes))
         return split_source(self.whole.specialize(sizes), self.options, self.target)[1]
+
+
+def _first_split(whole: OpenSource, options: Options, target: str | None) -> tuple[SplitProgram, Signature]:
+    """The parts of a program at the first sizes at which it is one. Raises CompileError where there are none among
+    those that are tried."""
+    reason: CompileError | None = None
+    for sizes in filter(whole.shapes.allows, map(partial(_clamped, whole.shapes), _SIZES)):
+        try:
+            origin = prepared(whole.specialize(sizes), options, target)
+            return split_source(origin, options, target, moved=False)
+        except CompileError as error:
+            if not isinstance(error.__cause__, FrontendError):
+                raise
+            reason = reason or error  # its shapes may not go together at these sizes, which no constraint says
+    if reason is not None:
+        raise reason
+    raise CompileError(f"{whole.name}: weights= needs sizes to begin with, and takes none of {_SIZES}")
 
 
 def _clamped(shapes: OpenShapes, size: int) -> dict[str, int]:
@@ -279,7 +293,8 @@ class PackedDynamicProgram(Packs, DynamicProgram):
         key = self._key_of(sizes)
         found = self._versions.get(key)
         if found is None:
-            source, signature = self._open.specialize(sizes), self._parts.signature_at(sizes)
+            source = prepared(self._open.specialize(sizes), self._parts.options, self._parts.target)
+            signature = self._parts.signature_at(sizes)
             found = self._versions[key] = PackedProgram(
                 source, signature, self._split, self.packing, self.rest.at(sizes)
             )
