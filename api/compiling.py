@@ -20,6 +20,7 @@ from ..verification.results import Progress, Verification
 from .calls import Call
 from .dynamic import DynamicProgram
 from .extents import uncut, with_sizes
+from .open_packing import compile_open_packed
 from .open_sources import open_source_of, sized_origin
 from .packing import compile_packed
 from .parameters import Parameters, title_of
@@ -91,9 +92,7 @@ def compile_with(
     open_ = open_source_of(source, args, kwargs, target)
     if open_ is not None:
         if options.weights is not None:
-            raise CompileError(
-                f"{open_.name}: weights= is for programs whose sizes are known: give example arguments"
-            )
+            return compile_open_packed(lowering, open_, target, options)
         return DynamicProgram(open_, partial(_version, lowering, target, options), target, options)
     origin = prepared(sized_origin(source, args, kwargs, target), options, target)
     if options.weights is not None:

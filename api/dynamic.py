@@ -161,7 +161,10 @@ class DynamicProgram(Program):
         compile_version: Callable[[Source], Program],
         target: str | None,
         options: Options,
+        make_versions: Callable[..., Versions] = Versions,
     ) -> None:
+        """compile_version: compiles the source for given sizes; make_versions: makes the versions for ranges, as
+        `Versions` does."""
         signature = origin.signature
         called = [signature.place(i) for i in range(len(origin.shapes.inputs))]
         self._dispatch = origin.dispatch or Dispatch.of(origin.shapes, called, signature.names)
@@ -174,7 +177,7 @@ class DynamicProgram(Program):
         """The device memory that its calls share."""
         self._ranges: Versions | None = None
         if origin.whole is not None:
-            self._ranges = Versions(
+            self._ranges = make_versions(
                 self._open.shapes, origin.whole, target, options, compile_version, self._dispatch, origin.name
             )
         for variant in origin.variants:
@@ -304,22 +307,26 @@ class DynamicProgram(Program):
         places = [signature.place(i) for i in range(len(self._open.shapes.inputs))]
         return self._open.shapes.checked(self.name, {**(sizes or {}), **named}, places)
 
-    def _key(self, sizes: Sizes) -> tuple[int, ...]:
+    def _key_of(self, sizes: Sizes) -> tuple[int, ...]:
         return tuple(sizes[name] for name in self.symbols)
 
     def _version(self, sizes: Sizes) -> Program:
-        key = self._key(sizes)
+        key = self._key_of(sizes)
         found = self._versions.get(key)
         if found is None:
             source = self._source_at(sizes)
             ranged = None if self._ranges is None else self._ranges.program(sizes, source)
             found = self._versions[key] = ranged or self._compile(source)
-            if len(self._versions) > VERSIONS_KEPT:
-                gone, _ = self._versions.popitem(last=False)
-                self._demands.pop(gone, None)
-                self.pool.drop(("constants", gone))
+            self._forget_oldest()
         self._versions.move_to_end(key)
         return found
+
+    def _forget_oldest(self) -> None:
+        """Lets a version go where there are too many."""
+        if len(self._versions) > VERSIONS_KEPT:
+            gone, _ = self._versions.popitem(last=False)
+            self._demands.pop(gone, None)
+            self.pool.drop(("constants", gone))
 
     def _source_at(self, sizes: Sizes) -> Source:
         """The source for given sizes, as the variant that is chosen."""
@@ -356,7 +363,7 @@ class DynamicProgram(Program):
         self, sizes: Sizes, version: Program, owners: Sequence[Owner | None], pool: ProgramPool | None = None
     ) -> AbstractContextManager[PooledCall]:
         """Device memory for a call of a version."""
-        key = self._key(sizes)
+        key = self._key_of(sizes)
         if key not in self._demands:
             self._demands[key] = version.demand
         shared = version.range_number if isinstance(version, SizedProgram) else key

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from ..backends.interpreter import Executable
 
 
+Memory = Literal["typed", "bytes"]
+
+
 @dataclass(frozen=True, eq=False)
 class Packed:
     """What a program keeps of its weights: it takes this where it would take them. arrays: what the packing program
@@ -38,20 +42,25 @@ class Packed:
         return sum(a.nbytes for a in (*self.arrays, *self.leaves.values()))
 
 
-class PackedProgram(Program):
-    """A program in two: `packing` runs once for the weights, the rest takes what it gives."""
+class Packs:
+    """What a program that is in two parts does with its arguments. form: how it is called; split: its parts; packing:
+    runs what depends on the weights alone."""
 
-    def __init__(
-        self, source: Source, signature: Signature, split: SplitProgram, packing: Program, rest: Program
-    ):
-        super().__init__(rest.source, rest.module(), signature, rest.target, rest.options)
-        self._origin = source
-        self.packing, self.rest, self._split = packing, rest, split
-        self._last: tuple[tuple[int, ...], Packed] | None = None
+    packing: Program
+    _split: SplitProgram
 
     @property
-    def origin(self) -> Source:
-        return self._origin
+    def _form(self) -> Signature:
+        raise NotImplementedError
+
+    @property
+    def _title(self) -> str:
+        """What messages call the program."""
+        raise NotImplementedError
+
+    @property
+    def _memory(self) -> Memory:
+        raise NotImplementedError
 
     def pack(self, /, *args: Any, **kwargs: Any) -> Packed:
         """Runs what depends on the weights alone. It takes the arguments that hold them, in their order or by keyword;
@@ -59,45 +68,31 @@ class PackedProgram(Program):
         structure, shapes or dtypes."""
         places = self._weight_arguments()
         if len(args) + len(kwargs) != len(places):
-            said = ", ".join(self._signature.parameters.label(i) for i in places)
+            said = ", ".join(self._form.parameters.label(i) for i in places)
             raise CompileError(
-                f"{self._origin.name}: pack takes {said or 'no arguments'}, called with "
-                f"{len(args) + len(kwargs)}"
+                f"{self._title}: pack takes {said or 'no arguments'}, called with {len(args) + len(kwargs)}"
             )
         filled = dict(zip(places, args, strict=False))
-        given = [filled.get(i, self._skipped(i)) for i in range(self._signature.form[0])]
-        flat = self._signature.flatten(self._origin.name, given, kwargs, given=SKIPPED)
-        return self._packed(flat)
+        given = [filled.get(i, self._skipped(i)) for i in range(self._form.form[0])]
+        return self._packed(self._form.flatten(self._title, given, kwargs, given=SKIPPED))
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Runs the program on arrays, as `Program` does; packed weights may stand where they belong."""
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Packed | None, list[Any]]:
+        """The packed weights of a call, and its arguments by position without them. Raises CompileError for those of
+        another program."""
         packed = next((a for a in (*args, *kwargs.values()) if isinstance(a, Packed)), None)
-        if packed is None:
-            return super().__call__(*args, **kwargs)
-        if packed.program != self._key:
-            raise CompileError(f"{self._origin.name} is given weights that were packed for another program")
-        given = [self._skipped(i) if isinstance(a, Packed) else a for i, a in enumerate(args)]
-        flat = self._signature.flatten(self._origin.name, given, kwargs, given=SKIPPED)
-        with as_compile_error():
-            return self.unflatten(self.rest.executable(self.options.memory)(*self._rest_inputs(flat, packed)))
-
-    def executable(self, memory: Literal["typed", "bytes"]) -> Executable:
-        """What runs both parts, one behind the other, on the inputs of the whole program."""
-        return _Both(self, memory)  # pyright: ignore[reportReturnType]  # called as one is
-
-    def report(self) -> Report:
-        """What the rest costs; `packing_microseconds` is what the packing costs once."""
-        return replace(super().report(), packing_microseconds=self.packing.report().microseconds)
+        if packed is not None and packed.program != self._key:
+            raise CompileError(f"{self._title} is given weights that were packed for another program")
+        return packed, [self._skipped(i) if isinstance(a, Packed) else a for i, a in enumerate(args)]
 
     @property
     def _key(self) -> str:
-        return f"{self._origin.name} {id(self)}"
+        return f"{self._title} {id(self.packing)}"
 
     def _weight_arguments(self) -> list[int]:
         """The numbers of the arguments by position that hold weights."""
         import jax
 
-        tree = self._signature.in_tree
+        tree = self._form.in_tree
         if tree is None:
             return [i for i, flag in enumerate(self._split.weights) if flag]
         flags = jax.tree.unflatten(tree, self._split.weights)
@@ -107,7 +102,7 @@ class PackedProgram(Program):
         """The argument at a position, without arrays."""
         import jax
 
-        tree = self._signature.in_tree
+        tree = self._form.in_tree
         if tree is None:
             return SKIPPED
         child = tree.children()[0].children()[i]
@@ -115,8 +110,7 @@ class PackedProgram(Program):
 
     def _packed(self, flat: Sequence[Any]) -> Packed:
         with as_compile_error():
-            memory = self.options.memory
-            arrays = self.packing.executable(memory)(*(flat[i] for i in self._split.taken))
+            arrays = self.packing.executable(self._memory)(*(flat[i] for i in self._split.taken))
         numbers = [i for i in self._split.left if flat[i] is not SKIPPED and i in self._in_weights()]
         return Packed(tuple(arrays), {i: flat[i] for i in numbers}, self._key)
 
@@ -124,7 +118,7 @@ class PackedProgram(Program):
         """The numbers of the inputs that are in arguments with weights."""
         import jax
 
-        tree = self._signature.in_tree
+        tree = self._form.in_tree
         places = {*self._weight_arguments()}
         if tree is None:
             return places
@@ -134,6 +128,53 @@ class PackedProgram(Program):
     def _rest_inputs(self, flat: Sequence[Any], packed: Packed) -> list[Any]:
         inputs = [packed.leaves[i] if flat[i] is SKIPPED else flat[i] for i in self._split.left]
         return [*inputs, *packed.arrays]
+
+
+class PackedProgram(Packs, Program):
+    """A program in two: `packing` runs once for the weights, the rest takes what it gives."""
+
+    def __init__(
+        self, source: Source, signature: Signature, split: SplitProgram, packing: Program, rest: Program
+    ):
+        super().__init__(rest.source, rest.module, signature, rest.target, rest.options, rest.donations)
+        self._origin = source
+        self.packing, self.rest, self._split = packing, rest, split
+        self.donations = copy(rest.donations)
+        self.donations.taken = [split.left[i] for i in rest.donations.taken]
+
+    @property
+    def origin(self) -> Source:
+        return self._origin
+
+    @property
+    def _form(self) -> Signature:
+        return self._signature
+
+    @property
+    def _title(self) -> str:
+        return self._origin.name
+
+    @property
+    def _memory(self) -> Memory:
+        return self.options.memory
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Runs the program on arrays, as `Program` does; packed weights may stand where they belong."""
+        packed, given = self._given(args, kwargs)
+        if packed is None:
+            return super().__call__(*args, **kwargs)
+        flat = self._signature.flatten(self._title, given, kwargs, given=SKIPPED)
+        inputs = [*self._rest_inputs(flat, packed), *self.rest.extras]
+        with as_compile_error():
+            return self.unflatten(self.rest.executable(self.options.memory)(*inputs))
+
+    def executable(self, memory: Memory) -> Executable:
+        """What runs both parts, one behind the other, on the inputs of the whole program."""
+        return _Both(self, memory)  # pyright: ignore[reportReturnType]  # called as one is
+
+    def report(self, at: Mapping[str, int] | None = None) -> Report:
+        """What the rest costs; `packing_microseconds` is what the packing costs once."""
+        return replace(super().report(at), packing_microseconds=self.packing.report().microseconds)
 
 
 class _Skipped:
@@ -149,7 +190,7 @@ SKIPPED = _Skipped()
 class _Both:
     """Runs a packing program and the rest."""
 
-    def __init__(self, program: PackedProgram, memory: Literal["typed", "bytes"]):
+    def __init__(self, program: PackedProgram, memory: Memory):
         self.program = program
         self.parts = [part.executable(memory) for part in (program.packing, program.rest)]
 
@@ -160,27 +201,56 @@ class _Both:
     def __call__(self, *arrays: Any) -> list[Any]:
         split = self.program._split
         packed = self.parts[0](*(arrays[i] for i in split.taken))
-        return self.parts[1](*(arrays[i] for i in split.left), *packed)
+        return self.parts[1](*(arrays[i] for i in split.left), *packed, *self.program.rest.extras)
+
+
+def without_weights(options: Options) -> Options:
+    """The options of the parts of a program, which is quantized, and has its casts, before it is split."""
+    return replace(options, weights=None, quantization=None, precision=ORIGIN)
+
+
+def cast_and_split(
+    module: ModuleOp, options: Options, target: str | None, moved: bool = True
+) -> SplitProgram:
+    """Splits a module of the graph level, which it changes. Casts come before it, so those of weights are packed.
+    moved: as `split_weights` takes it. Raises PassError for weights that are no arguments."""
+    for stage in options.stages():
+        if stage.optional and stage.asked:
+            run_stage(stage, module, target_of(module) or target or DEFAULT_TARGET)
+    return split_weights(module, options.weight_patterns, moved)
+
+
+def split_source(
+    origin: Source, options: Options, target: str | None, moved: bool = True
+) -> tuple[SplitProgram, Signature]:
+    """The parts of a source, and how it is called. Raises as `cast_and_split` does."""
+    with as_compile_error():
+        module, signature = named_module(origin)
+        return cast_and_split(module, options, target, moved), signature
+
+
+def part(module: ModuleOp, name: str, places: tuple[int, ...] | None) -> Source:
+    """A part of a program as a source of its own, which takes flat inputs."""
+
+    def lower() -> tuple[ModuleOp, Signature]:
+        made = module.clone()
+        return made, Signature(tuple(main_inputs(made)))
+
+    return Source(lower, name, places)
+
+
+def compile_packing(
+    lowering: Lowering, made: SplitProgram, name: str, target: str | None, options: Options
+) -> Program:
+    """Compiles what depends on the weights alone."""
+    source = part(made.packing, f"{name} (packing)", None)
+    return compile_source(lowering, source, target, without_weights(options))
 
 
 def compile_packed(lowering: Lowering, origin: Source, target: str | None, options: Options) -> Program:
-    """Compiles a source in two parts. Casts come before it, so those of weights are packed. Raises PassError for
-    weights that are no arguments."""
-    own = replace(options, weights=None, quantization=None, precision=ORIGIN)
-    with as_compile_error():
-        module, signature = named_module(origin)
-        for stage in options.stages():
-            if stage.optional and stage.asked:
-                run_stage(stage, module, target_of(module) or target or DEFAULT_TARGET)
-        made = split_weights(module, options.weight_patterns)
-
-    def part(module: ModuleOp, name: str) -> Source:
-        def lower() -> tuple[ModuleOp, Signature]:
-            copy = module.clone()
-            return copy, Signature(tuple(main_inputs(copy)))
-
-        return Source(lower, name, origin.places)
-
-    packing = compile_source(lowering, part(made.packing, f"{origin.name} (packing)"), target, own)
-    rest = compile_source(lowering, part(made.rest, origin.name), target, own)
+    """Compiles a source in two parts. Raises PassError for weights that are no arguments."""
+    made, signature = split_source(origin, options, target)
+    packing = compile_packing(lowering, made, origin.name, target, options)
+    rest_source = part(made.rest, origin.name, origin.places)
+    rest = compile_source(lowering, rest_source, target, without_weights(options))
     return PackedProgram(origin, signature, made, packing, rest)

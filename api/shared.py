@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..dialects.module import target_of
-from ..dialects.npu.streams import Command
 from ..dialects.open_sizes import assuming, size_of
 from ..dialects.sizes import Constraint, Sizes, bounds
 from ..machine import DEFAULT_TARGET, Machine
@@ -39,13 +38,11 @@ class SharedExecutables:
     def __init__(self, template: Template) -> None:
         self._template = template
         self._made: dict[Memory, list[tuple[tuple[Constraint, ...], Executable]]] = {}
-        self._calls_host = any(isinstance(op, Command) and op.on_host for op in template.module.walk())
 
     def at(self, sizes: Sizes, memory: Memory) -> SizedExecutable | None:
-        """The executable for given sizes; None where the program at these has to have its own: what is called on the
-        host is text in which sizes are numbers, a plan for each size has addresses of its own, and what has no largest
-        size has no room that can be kept for it."""
-        if self._calls_host or (memory == "bytes" and self._template.unplanned) or not self._is_bounded:
+        """The executable for given sizes; None where the program at these has to have its own: a plan for each size has
+        addresses of its own, and what has no largest size has no room that can be kept for it."""
+        if (memory == "bytes" and self._template.unplanned) or not self._is_bounded:
             return None
         return SizedExecutable(self._executable(sizes, memory), sizes)
 

@@ -223,7 +223,7 @@ class Versions:
         version = self._named_versions[case.version]
         types = (dtype for _, dtype in version.extras)
         extras = [_scalar(evaluate(n, sizes), dtype) for n, dtype in zip(case.sizes(), types, strict=True)]
-        signature = self._whole.signature(sizes)
+        signature = self._called(sizes)
         upper = partial(self._upper, key, sizes, source)
         try:
             return SizedProgram(source, version, signature, self._options, sizes, extras, upper, self._alone)
@@ -271,6 +271,10 @@ class Versions:
             opened = self._prepared(self._code(named), known, assumed, source)
             run_pipeline(opened.module, self._target, level, self._options.stages())
         return Instance(sizes).of(opened.module)
+
+    def _called(self, sizes: Sizes) -> Signature:
+        """How a version is called at given sizes."""
+        return self._whole.signature(sizes)
 
     def _named(self, key: Key) -> tuple[Ranges, dict[str, Size]]:
         """The ranges by name, and what each size is: a symbol, or the only number in its range."""

@@ -103,6 +103,12 @@ def example_sizes() -> Sizes:
     return {} if current is None else current.example
 
 
+def is_assumed(sizes: Sizes) -> bool:
+    """Whether sizes meet what the compilation that is under way has assumed so far."""
+    current = _CURRENT.get()
+    return current is None or all(c.met_by(sizes) for c in current.made)
+
+
 class OpenSize:
     """An open dimension: a `Size` that has symbols. Raises Undecided, in comparisons and where it must be a number,
     outside of `assuming` where the bounds of its symbols do not settle it."""

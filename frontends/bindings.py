@@ -446,6 +446,11 @@ def text_of(module: ir.Module) -> str:
     return str(module.operation.get_asm(enable_debug_info=False))
 
 
+def unverified_text_of(module: ir.Module) -> str:
+    """The same of a module whose shapes need not fit together."""
+    return str(module.operation.get_asm(enable_debug_info=False, assume_verified=True))
+
+
 def expand_functions(module: ir.Module) -> bool:
     """Rewrite the CHLO ops of a module with StableHLO's own, and functions of complex numbers with those of real ones
     where StableHLO says how, in place; False where a CHLO op has no expansion."""
@@ -506,6 +511,7 @@ __all__ = [
     "single_op",
     "tensor_parts",
     "text_of",
+    "unverified_text_of",
     "user_frame",
     "value_key",
 ]

@@ -31,9 +31,10 @@ from . import bindings
 from .attributes import Op, int_attribute, string
 from .bindings import Value
 from .errors import FrontendError
+from .open_host import OpenOp
 from .open_numbers import ON_SIZES, Numbers, may_be_sizes, wrapped
-from .open_shapes import CUSTOM_CALL, SHAPE_OPERANDS_OF_CALLS, open_shape
-from .refining import SHAPE_OPERANDS, is_assertion
+from .open_shapes import open_shape
+from .refining import is_assertion, shape_operands
 from .rules import ON_COMPLEX, ON_QUANTIZED, REWRITES, RULES, STRUCTURAL
 from .rules.control import BRANCHES, chosen
 from .rules.dynamic import DYNAMIC_RULES
@@ -157,12 +158,8 @@ class OpenWalk(Walk):
 
     def _take(self, name: str, op: Op) -> None:
         """Converts an op to graph ops; operands that are its shape stay sizes."""
-        operands, which = list(op.operands), SHAPE_OPERANDS
-        if name == CUSTOM_CALL:
-            name_of_shapes, which = string(op, "call_target_name"), SHAPE_OPERANDS_OF_CALLS
-        else:
-            name_of_shapes = name
-        del operands[which.get(name_of_shapes, slice(0))]
+        shapes = set(shape_operands(op))
+        operands = [v for i, v in enumerate(op.operands) if i not in shapes]
         made = self._convert(name, op, [self.value(v) for v in operands])
         for old, new in zip(op.results, made, strict=True):
             self._values[old] = new
@@ -246,14 +243,31 @@ class OpenWalk(Walk):
             found.append(tensor(merged, self._element(result.type)))
         return found
 
-    def host_call(
-        self, name: str, text: str, args: Sequence[SSAValue], types: Sequence[Attribute]
-    ) -> Sequence[SSAValue]:
-        """Raises NotOpen where an operand or a result has open dimensions: the host compiles for one size."""
-        kinds = [*types, *(a.type for a in args)]
-        if any(isinstance(t, TensorType) and any_open(shape_in(t)) for t in kinds):
-            raise NotOpen(f"{self.named()} runs on the host, for one size at a time")
-        return super().host_call(name, text, args, types)
+    def host(self, op: Op, types: Sequence[Attribute]) -> Sequence[SSAValue]:
+        """Append a host call that runs `op` alone, for all sizes. Raises NotOpen where it has no text that holds for
+        all."""
+        shapes = {op.operands[i] for i in shape_operands(op)}
+        if not shapes and not any(map(_is_open, (*op.operands, *op.results))):
+            return super().host(op, types)
+        values, module = bindings.isolate(op, self.symbols)
+        decided: dict[int, Numbers] = {}
+        inputs: list[Sequence[int]] = []
+        args: list[SSAValue] = []
+        for i, value in enumerate(values):
+            if value in shapes and value in self.numbers:
+                decided[i] = self.numbers[value]
+                inputs.append(decided[i].shape)
+            else:
+                args.append(self.value(value))
+                inputs.append(shape_of(args[-1]))
+        results = [shape_in(t) for t in types if isinstance(t, TensorType)]
+        found = OpenOp(module, inputs, results, decided).text()
+        if found is None:
+            raise NotOpen(f"{self.named()} runs on the host, and is another program for each size")
+        return self.host_call(*found, args, types)
+
+    def scalar_type(self, source: Value) -> TensorType:
+        return tensor([], self._element(source.type))
 
     def _element(self, kind: Any) -> Attribute:
         parts = bindings.tensor_parts(kind)
@@ -341,6 +355,12 @@ class OpenWalk(Walk):
         data = bindings.literal(key, parts[0], numpy_dtype(parts[1])).array()
         self.numbers[op.results[0]] = np.array(data.tolist(), object).reshape(parts[0])
         return True
+
+
+def _is_open(value: Value) -> bool:
+    """Whether MLIR leaves a dimension of a value open."""
+    parts = bindings.tensor_parts(value.type)
+    return parts is not None and bindings.DYNAMIC in parts[0]
 
 
 def _yielded(region: Region) -> Sequence[SSAValue]:

@@ -22,6 +22,7 @@ from .attributes import Op, int_array, string
 from .bindings import Value
 from .errors import FrontendError
 from .open_numbers import may_be_sizes
+from .open_shapes import SHAPE_OPERANDS_OF_CALLS
 
 SHAPE_OPERANDS: dict[str, slice] = {
     "stablehlo.dynamic_broadcast_in_dim": slice(1, 2),
@@ -225,6 +226,76 @@ def followed(module: ir.Module) -> ir.Module | None:
             return _refined(module)
         except (ir.MLIRError, RuntimeError):  # the bindings raise both
             return None
+
+
+def closed_op(
+    module: ir.Module,
+    inputs: Sequence[tuple[int, ...]],
+    results: Sequence[tuple[int, ...]],
+    values: Mapping[int, np.ndarray],
+) -> ir.Module | None:
+    """A copy of a module whose @main is one op (`bindings.isolate`), for operands and results of these shapes. values:
+    of arguments that decide shapes, by position; they become part of the op. None where shapes inside stay open.
+
+    It need not be valid where the shapes do not fit together.
+    """
+    with module.context, ir.Location.unknown(module.context):
+        copy = ir.Module.parse(bindings.bytecode(module))
+        main = bindings.functions(copy)["main"]
+        block = main.regions[0].blocks[0]
+        *_, op, end = block.operations
+        for value, shape in zip((*block.arguments, *op.results), (*inputs, *results), strict=True):
+            value.set_type(ir.RankedTensorType.get(shape, value.type.element_type))
+        for i, value in values.items():
+            with ir.InsertionPoint.at_block_begin(block):
+                constant = stablehlo.ConstantOp(_dense(value, block.arguments[i].type))
+            block.arguments[i].replace_all_uses_with(constant.result)
+        for i in sorted(values, reverse=True):
+            block.erase_argument(i)
+        kind = ir.FunctionType.get([a.type for a in block.arguments], [v.type for v in end.operands])
+        main.attributes["function_type"] = ir.TypeAttr.get(kind)
+        if not _is_open(copy):
+            return copy
+        bindings.register_passes()
+        passes = passmanager.PassManager.parse("builtin.module(func.func(stablehlo-canonicalize-dynamism))")
+        passes.enable_verifier(False)
+        try:
+            passes.run(copy.operation)
+            if _is_open(copy):
+                copy = _refined(copy)
+        except (ir.MLIRError, RuntimeError):  # the bindings raise both
+            return None
+        return None if _is_open(copy) else copy
+
+
+def _is_open(module: ir.Module) -> bool:
+    """Whether shapes are open, or are operands."""
+    for op in bindings.nested(module.operation):
+        if op.operation.name in SHAPE_OPERANDS or decides_shapes(op):
+            return True
+        values = [*op.results, *(a for block in _blocks(op) for a in block.arguments)]
+        if any(isinstance(v.type, ir.ShapedType) and not v.type.has_static_shape for v in values):
+            return True
+    return False
+
+
+def decides_shapes(op: Op) -> bool:
+    """Whether an op is a custom call that has shapes for operands."""
+    return op.operation.name == "stablehlo.custom_call" and (
+        "indices_of_shape_operands" in op.attributes
+        or string(op, "call_target_name") in SHAPE_OPERANDS_OF_CALLS
+    )
+
+
+def shape_operands(op: Op) -> list[int]:
+    """The operands of an op that are sizes or positions which decide the shapes of its results, by position."""
+    name, count = op.operation.name, len(op.operands)
+    if name == "stablehlo.custom_call":
+        target = string(op, "call_target_name")
+        if target in SHAPE_OPERANDS_OF_CALLS:
+            return list(range(count))[SHAPE_OPERANDS_OF_CALLS[target]]
+        return list(int_array(op, "indices_of_shape_operands"))
+    return list(range(count))[SHAPE_OPERANDS.get(name, slice(0))]
 
 
 def _violated(module: ir.Module) -> str | None:

@@ -38,6 +38,7 @@ from ..dialects.graph import (
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.donation import donate
 from ..dialects.graph.interface import element_of, shape_of
+from ..dialects.host_text import HostText
 from ..dialects.module import set_bounded
 from ..dialects.open_sizes import is_open
 from ..dialects.quantized import quantized
@@ -342,12 +343,16 @@ class Walk:
         return self.inline(block, [self.value(v) for v in values])
 
     def _on_device(self, op: Op) -> bool:
-        name, types = op.operation.name, [self.type(r.type) for r in op.results]
+        name, types = op.operation.name, [self.scalar_type(r) for r in op.results]
         rules = self._rules if self.native([], types) and not self._takes_complex(op) else self._complex
         return (name in rules or name in self._structural or name in TERMINATORS) and self.movable([], types)
 
     def _takes_complex(self, op: Op) -> bool:
-        return any(self.type(v.type).element_type == COMPLEX for v in op.operands)
+        return any(self.scalar_type(v).element_type == COMPLEX for v in op.operands)
+
+    def scalar_type(self, source: Value) -> TensorType:
+        """The type of one element of a value, as a tensor of rank 0."""
+        return tensor([], self.type(source.type).element_type)
 
     def value(self, source: Value) -> SSAValue:
         """What stands for a value at the graph level."""
@@ -363,13 +368,13 @@ class Walk:
                 )
         values, module = bindings.isolate(op, self.symbols)
         args = [self.value(v) for v in values]
-        return self.host_call(op.operation.name, bindings.text_of(module), args, types)
+        return self.host_call(op.operation.name, StringAttr(bindings.text_of(module)), args, types)
 
     def host_call(
-        self, name: str, text: str, args: Sequence[SSAValue], types: Sequence[Attribute]
+        self, name: str, module: HostText, args: Sequence[SSAValue], types: Sequence[Attribute]
     ) -> Sequence[SSAValue]:
-        """Append a host call that runs the StableHLO module `text`; reports call it `name`."""
-        return self.emit(HostOp, args, types, op=name, module=text)
+        """Append a host call that runs a StableHLO module; reports call it `name`."""
+        return self.emit(HostOp, args, types, op=name, module=module)
 
     # -- building ------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     IntAttr,
     IntegerAttr,
+    StringAttr,
     TensorType,
     i64,
 )
@@ -20,6 +21,7 @@ from ..dialects import npu, tile
 from ..dialects.base import INDEX, integer_attr, ints, to_ints
 from ..dialects.dtypes import shape_in, tensor
 from ..dialects.graph import FusionOp
+from ..dialects.host_text import OpenTextAttr, text_at
 from ..dialects.open_sizes import any_open, decode, is_open, value_at
 from ..dialects.open_text import OpenIntegerAttr
 from ..dialects.sizes import Sizes
@@ -91,6 +93,8 @@ class Instance:
         match attr:
             case OpenIntegerAttr():
                 return integer_attr(value_at(decode(attr.value.data), self.sizes))
+            case OpenTextAttr():
+                return StringAttr(text_at(attr, self.sizes))
             case IntAttr():
                 number = decode(attr.data)
                 return IntAttr(value_at(number, self.sizes)) if is_open(number) else attr

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dialects.base import text
+from ...dialects.host_text import text_at
 from ...dialects.npu.streams import Command
 from ...dialects.npu.structure import CopyOp, HostCallOp, ToDeviceOp, ToHostOp
 from ...support.rules import Rules
 from .host import run_text
-from .state import given, held
+from .scope import RunTimeSizes
+from .state import given, held, seated, storage, unseated
 
 CommandRule = Callable[[Any, Sequence[Any]], Sequence[Any]]
 """What an op writes, in order, for the contents of what it reads and of its numbers at issue."""
@@ -28,8 +29,16 @@ def _to_device(op: ToDeviceOp, contents: Sequence[Any]) -> Sequence[Any]:
     return [held(contents[0])]
 
 
+def host_call(op: HostCallOp, contents: Sequence[Any], sizes: RunTimeSizes) -> Sequence[Any]:
+    """The results of a host call where open sizes are numbers: XLA compiles its StableHLO for each. Operands and
+    results with open dimensions are in arrays with room for the largest sizes."""
+    inputs = [unseated(x, storage(v), sizes) for x, v in zip(contents, op.inputs, strict=True)]
+    results = run_text(text_at(op.module, sizes.values), inputs)
+    return [seated(x, storage(v)) for x, v in zip(results, op.outputs, strict=True)]
+
+
 def _host_call(op: HostCallOp, contents: Sequence[Any]) -> Sequence[Any]:
-    return run_text(text(op.module), contents)
+    return host_call(op, contents, RunTimeSizes())
 
 
 COMMANDS: Rules[CommandRule] = Rules(

@@ -26,6 +26,7 @@ from ...dialects.graph import (
     control,
 )
 from ...dialects.graph.interface import element_of
+from ...dialects.host_text import text_at
 from ...dialects.module import find_main
 from ...support.rules import Rules
 from . import quantized, scattering, selecting, sorting, values
@@ -351,7 +352,7 @@ class GraphRunner:
     def host(self, op: control.HostOp, env: Env) -> list[Array]:
         from .host import run_text
 
-        return run_text(text(op.module), [env[v] for v in op.inputs])
+        return run_text(text_at(op.module, {}), [env[v] for v in op.inputs])
 
 
 _CONTROL: dict[type[Operation], str] = {

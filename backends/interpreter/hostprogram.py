@@ -18,10 +18,9 @@ from ...dialects.base import describe, integer, text
 from ...dialects.dtypes import numpy_dtype
 from ...dialects.npu import structure
 from ...dialects.npu.host_program import DeviceTensorOp, HostProgramOp, HostVisitor, R
-from ...dialects.npu.interface import gm
 from ...dialects.npu.streams import Command
 from ...machine import Machine
-from .commands import COMMANDS
+from .commands import COMMANDS, host_call
 from .graph import Env, GraphRunner, main_of
 from .launch import BoundTensor, LaunchBinding, trace_kernel
 from .open_boxes import room
@@ -176,12 +175,18 @@ class HostProgram:
 
     def write(self, state: State, value: SSAValue, x: Array) -> None:
         root = self.root(value)
-        state.set(root, x if on_host(root) else write_view(state.get(root), gm(value), x, state.sizes))
+        state.set(root, x if on_host(root) else write_view(state.get(root), storage(value), x, state.sizes))
 
     def run_command(self, op: Command, state: State) -> None:
         """Runs a command that is no launch."""
         contents = [self.read(state, v) for v in (*op.reads(), *op.at_issue())]
         for v, x in zip(op.writes(), COMMANDS[type(op)](op, contents), strict=True):
+            self.write(state, v, x)
+
+    def run_host_call(self, op: structure.HostCallOp, state: State) -> None:
+        """Runs a host call, where sizes are numbers."""
+        contents = [self.read(state, v) for v in op.inputs]
+        for v, x in zip(op.outputs, host_call(op, contents, state.sizes), strict=True):
             self.write(state, v, x)
 
     def carried(self, op: Operation, defined: Callable[[SSAValue], bool]) -> list[SSAValue]:

@@ -4,6 +4,7 @@ from xdsl.dialect_interfaces.constant_materialization import ConstantMaterializa
 from xdsl.ir import Attribute, Dialect, Operation
 
 from ..dtypes import Int4PairType
+from ..host_text import OpenTextAttr
 from ..open_text import OpenIntegerAttr, OpenIntsAttr, OpenSizesAttr
 from ..quantized import QuantizedType
 from .attributes import DataAttr
@@ -80,6 +81,7 @@ Graph = Dialect(
         OpenIntegerAttr,
         OpenIntsAttr,
         OpenSizesAttr,
+        OpenTextAttr,
         QuantizedType,
         VectorScheduleAttr,
     ],

@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..base import FormattedOp, describe, integer, text, to_ints
 from ..dtypes import itemsize, size, tensor
+from ..host_text import OpenTextAttr
 from .interface import Casting, GraphOp, element_of, shape_of
 from .schedules import to_schedules
 
@@ -208,8 +209,9 @@ class ToHostOp(GraphOp):
 class HostOp(GraphOp):
     """A StableHLO op that no engine of the device runs: JAX runs `module` on the host, at a stated cost.
 
-    `op` names it in reports; `module` is StableHLO text with one public function `main`. `work`: bytes that the host
-    reads and writes for it, where they are not just those of the operands and results.
+    `op` names it in reports; `module` is StableHLO text with one public function `main`, in which sizes stand where
+    dimensions are open (`#graph.text`). `work`: bytes that the host reads and writes for it, where they are not just
+    those of the operands and results.
     """
 
     name = "graph.host"
@@ -220,7 +222,7 @@ class HostOp(GraphOp):
     inputs = var_operand_def()
     outputs = var_result_def()
     op = prop_def(StringAttr)
-    module = prop_def(StringAttr)
+    module = prop_def(StringAttr | OpenTextAttr)
     reasons = opt_prop_def(ArrayAttr)
     work = opt_prop_def(IntegerAttr)
     traits = traits_def(Pure())

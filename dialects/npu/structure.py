@@ -31,6 +31,7 @@ from ..base import integer, to_ints
 from ..dtypes import element_type, itemsize, shape_in, size, tensor
 from ..graph import ConstantOp, YieldOp
 from ..graph.attributes import DataAttr
+from ..host_text import OpenTextAttr
 from ..symbols import KernelUser
 from .control import BranchOp, LoopOp, NpuYieldOp
 from .host_program import DeviceTensorOp, HostProgramOp, HostVisitor, R
@@ -212,14 +213,14 @@ class CopyOp(Command):
 
 @irdl_op_definition
 class HostCallOp(Command):
-    """Runs `module` (StableHLO) on the host: tensors of the host's memory in and out. `work`: bytes that the host reads
-    and writes meanwhile."""
+    """Runs `module` (StableHLO) on the host: tensors of the host's memory in and out. In the text of a module with open
+    dimensions sizes stand for numbers, as in `graph.host`. `work`: bytes that the host reads and writes meanwhile."""
 
     STREAM: ClassVar[str] = HOST
 
     name = "npu.host_call"
     op = prop_def(StringAttr)
-    module = prop_def(StringAttr)
+    module = prop_def(StringAttr | OpenTextAttr)
     work = opt_prop_def(IntegerAttr)
     inputs = var_operand_def(TensorType)
     outputs = var_result_def(TensorType)

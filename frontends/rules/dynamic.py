@@ -152,7 +152,12 @@ def _one_place(
     return starts if inside else None
 
 
-# -- what is more than moving data: for element types of the device -----------------------------------------
+# -- by element types ---------------------------------------------------------------------------------------
+
+
+def _movable(rule: Rule) -> Rule:
+    """A rule for element types that the device has: those that it computes with, and complex numbers."""
+    return lambda walk, op, args, types: rule(walk, op, args, types) if walk.movable(args, types) else None
 
 
 def _native(rule: Rule) -> Rule:
@@ -195,9 +200,9 @@ DYNAMIC_RULES: dict[str, Rule] = {
     CUSTOM_CALL: _custom_call,
     "stablehlo.dynamic_broadcast_in_dim": movement.STRUCTURAL["stablehlo.broadcast_in_dim"],
     "stablehlo.dynamic_reshape": movement.STRUCTURAL["stablehlo.reshape"],
-    "stablehlo.dynamic_iota": movement.RULES["stablehlo.iota"],
-    "stablehlo.dynamic_pad": _pad,
-    "stablehlo.real_dynamic_slice": _slice,
+    "stablehlo.dynamic_iota": _native(movement.RULES["stablehlo.iota"]),
+    "stablehlo.dynamic_pad": _movable(_pad),
+    "stablehlo.real_dynamic_slice": _movable(_slice),
     "stablehlo.dynamic_gather": _gather,
     "stablehlo.dynamic_conv": _native(_convolution),
 }

@@ -23,6 +23,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.attributes import Literal
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.host_text import host_text, type_in_text
 from ...dialects.open_sizes import any_open
 from .. import bindings
 from ..bindings import Op
@@ -169,12 +170,12 @@ def as_index(walk: Walk, value: SSAValue) -> SSAValue:
                 bound = walk.fill(walk.scalar(limit, element_of(value)), shape)
                 value = walk.elementwise(function, [value, bound], value.type)
         return walk.elementwise("convert", [value], result)
-    return walk.host_call("stablehlo.convert", _convert_text(name, shape), [value], [result])[0]
+    return walk.host_call("stablehlo.convert", host_text(_convert_text(name, shape)), [value], [result])[0]
 
 
 def _convert_text(name: str, shape: Sequence[int]) -> str:
-    """StableHLO that converts a tensor of `name` to i32."""
-    source, index = (f"tensor<{'x'.join([*map(str, shape), n])}>" for n in (name, "i32"))
+    """StableHLO that converts a tensor of `name` to i32, as an open text."""
+    source, index = (type_in_text(shape, n) for n in (name, "i32"))
     body = f"    %index = stablehlo.convert %x : ({source}) -> {index}\n    return %index : {index}\n"
     return f"module {{\n  func.func public @main(%x: {source}) -> {index} {{\n{body}  }}\n}}\n"
 

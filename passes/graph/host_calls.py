@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialects.base import integer_attr, source_of, text
 from ...dialects.graph import HostOp
+from ...dialects.host_text import host_text, open_form, tensor_in_text
 from ..errors import PassError
 
 DEFINITION = re.compile(r"func\.func\s+(?:public\s+|private\s+)?@([\w$.-]+)")
@@ -49,7 +50,7 @@ def join_host_ops(block: Block) -> None:
         return
     rounds: dict[Operation, int] = {}
     groups: dict[int, list[HostOp]] = {}
-    joins = {op for op in ops if isinstance(op, HostOp) and body_of(text(op.module)) is not None}
+    joins = {op for op in ops if isinstance(op, HostOp) and body_of(open_form(op.module)) is not None}
     for op in ops:
         makers = [m for v in operands_within(op) if (m := owner_in(v, block)) is not None]
         # a round of the host ends where one of its results goes to somebody else
@@ -122,7 +123,7 @@ def merge(block: Block, group: Sequence[HostOp]) -> None:
         result_types=[r.type for r in outputs],
         properties={
             "op": StringAttr(", ".join(dict.fromkeys(text(op.op) for op in group))),
-            "module": StringAttr(joined_module(group, inputs, outputs)),
+            "module": host_text(joined_module(group, inputs, outputs)),
             "work": integer_attr(sum(op.host_bytes() for op in group)),
         },
         location=group[0].location,
@@ -147,19 +148,19 @@ class SsaNames:
 
 
 def joined_module(group: Sequence[HostOp], inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> str:
-    """A module whose @main runs the modules of all ops in order; equal ones are there once."""
+    """The open text of a module whose @main runs the modules of all ops in order; equal ones are there once."""
     names = SsaNames({v: f"%a{i}" for i, v in enumerate(inputs)})
     parts: dict[str, str] = {}
     lines: list[str] = []
     for number, op in enumerate(group):
-        part = parts.setdefault(text(op.module), f"part{len(parts)}")
+        part = parts.setdefault(open_form(op.module), f"part{len(parts)}")
         arguments, n = names.listed(op.operands), len(op.results)
         lines.append(
             f"    %r{number}{f':{n}' if n > 1 else ''} = func.call @{part}({arguments}) : {signature(op)}"
         )
         names.of.update((r, f"%r{number}#{i}" if n > 1 else f"%r{number}") for i, r in enumerate(op.results))
-    arguments = ", ".join(f"{names.of[v]}: {v.type}" for v in inputs)
-    types = ", ".join(str(v.type) for v in outputs)
+    arguments = ", ".join(f"{names.of[v]}: {host_type(v)}" for v in inputs)
+    types = ", ".join(map(host_type, outputs))
     bodies = "\n".join(renamed(module, part) for module, part in parts.items())
     calls = "\n".join(lines)
     return (
@@ -169,8 +170,14 @@ def joined_module(group: Sequence[HostOp], inputs: Sequence[SSAValue], outputs: 
 
 
 def signature(op: HostOp) -> str:
-    given, made = (", ".join(str(v.type) for v in values) for values in (op.operands, op.results))
+    given, made = (", ".join(map(host_type, values)) for values in (op.operands, op.results))
     return f"({given}) -> ({made})"
+
+
+def host_type(value: SSAValue) -> str:
+    """The type of a value in the open text of a module."""
+    assert isinstance(value.type, TensorType)
+    return tensor_in_text(value.type)
 
 
 def body_of(module: str) -> str | None:

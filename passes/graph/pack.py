@@ -13,14 +13,15 @@ from operator import or_
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from ...dialects.dtypes import itemsize, size
-from ...dialects.graph import ConstantOp
+from ...dialects.graph import BroadcastOp, ConstantOp
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.quantized import quantized
 from ..rewriting import erase_dead
 from .integer_chains import PACKED
+from .integer_products import MOVES
 from .products_named import main_function, mark_weights, weight_values
 
 
@@ -37,12 +38,13 @@ class SplitProgram:
     weights: tuple[bool, ...]
 
 
-def split_weights(module: ModuleOp, patterns: Sequence[str] | None = None) -> SplitProgram:
+def split_weights(module: ModuleOp, patterns: Sequence[str] | None = None, moved: bool = True) -> SplitProgram:
     """Splits a module of the graph level, which it changes. patterns: of the arguments that are weights, where the
-    module does not say. Raises PassError for a pattern that no argument fits."""
+    module does not say; moved: whether weights that are only moved, or made of spread ones, are packed, which programs
+    do in other ways where other sizes differ. Raises PassError for a pattern that no argument fits."""
     flags = mark_weights(module, patterns)
     main = main_function(module)
-    kept = _kept(main, weight_values(main, flags), flags)
+    kept = _kept(main, weight_values(main, flags), flags, moved)
     order = {op: i for i, op in enumerate(main.body.block.ops)}
     packing = _packing(module, [_place(order, v) for v in kept])
     taken = _drop_unused(main_function(packing))
@@ -56,13 +58,15 @@ def split_weights(module: ModuleOp, patterns: Sequence[str] | None = None) -> Sp
     return SplitProgram(packing, tuple(taken), module, tuple(left), tuple(flags))
 
 
-def _kept(main: FuncOp, values: set[SSAValue], flags: Sequence[bool]) -> list[SSAValue]:
+def _kept(main: FuncOp, values: set[SSAValue], flags: Sequence[bool], moved: bool) -> list[SSAValue]:
     """The values that are made once: results of ops that are marked so, and others that are read beside weights and
-    are no larger than these. Arguments are no part of them."""
+    are no larger than these. Arguments are no part of them. moved: as `split_weights` takes it."""
     block = main.body.block
     late = _behind_marks(main, values)
     args = {arg for arg, flag in zip(block.args, flags, strict=True) if flag}
     roots = _Roots(args)
+    if not moved:
+        late |= _moved(block, values, roots)
     found: dict[SSAValue, None] = {}
     pending = [
         v
@@ -89,6 +93,20 @@ def _kept(main: FuncOp, values: set[SSAValue], flags: Sequence[bool]) -> list[SS
             found[value] = None
     order = {op: i for i, op in enumerate(block.ops)}
     return sorted(found, key=lambda v: order[v.owner])  # pyright: ignore[reportArgumentType]
+
+
+def _moved(block: Block, values: set[SSAValue], roots: _Roots) -> set[SSAValue]:
+    """The values that are weights moved, or are made of weights that are spread."""
+    spread: set[SSAValue] = set()
+    moved: set[SSAValue] = set()
+    for op in block.ops:
+        for value in (r for r in op.results if r in values):
+            spreads = isinstance(op, BroadcastOp) and roots.size_of(value) > 0
+            if spreads or any(v in spread for v in op.operands):
+                spread.add(value)
+            if isinstance(op, MOVES):
+                moved.add(value)
+    return spread | moved
 
 
 def _within(op: Operation, values: set[SSAValue]) -> bool:

@@ -14,9 +14,11 @@ from ...dialects.base import integer, integer_attr, ints
 from ...dialects.dtypes import dtype_name, is_float, itemsize, numpy_dtype, tensor
 from ...dialects.graph import ConcatOp, HostOp, SortOp
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.host_text import host_text, number_in_text, type_in_text
 from ...dialects.open_sizes import is_open, size_of
 from ...dialects.shapes import Keys
 from ...dialects.sizes import bounds
+from ...machine import Machine
 from ..tile.sort import fitting_slots
 from .patterns import GraphPattern
 from .tensor_builder import RewriteBuilder
@@ -40,7 +42,8 @@ class SortLastDimension(GraphPattern):
 
 
 class SortOpenRows(GraphPattern):
-    """A sort of rows whose length is open is one of the longest that there are; what is behind them comes last."""
+    """A sort of rows whose length is open is one of the longest that there are; what is behind them comes last. Where
+    those have to be sorted by the host, it sorts the rows as they are."""
 
     name = "sort-open-rows"
 
@@ -49,6 +52,12 @@ class SortOpenRows(GraphPattern):
         *outer, n = shape_of(op.xs[0])
         _, longest = bounds(size_of(n))
         if not is_open(n) or longest is None:
+            return
+        keep = op.kept()
+        whole = is_open(keep)
+        length = _sorted_at_once(op, longest, longest if whole else keep, self.machine)
+        if length < longest and (whole or 2 * keep > length):
+            rewriter.replace(op, _on_host(op))
             return
         build, order = RewriteBuilder(rewriter), op.order()
         none = [0] * (len(outer) + 1)
@@ -68,8 +77,6 @@ class SortOpenRows(GraphPattern):
             inside = build.constant(0, shape_of(op.xs[0]), i32)
             xs.append(padded(inside, 1))
             keys = [len(xs) - 1, *keys[0]], [0, *keys[1]], [0, *keys[2]]
-        keep = op.kept()
-        whole = is_open(keep)
         made = _sorted(build, op, xs, longest if whole else keep, Keys(*keys))[: len(op.xs)]
         if whole:
             ones = [1] * len(none)
@@ -99,12 +106,10 @@ class SortInParts(GraphPattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: SortOp, rewriter: PatternRewriter, /) -> None:
         *outer, n = shape_of(op.xs[0])
-        keep, elements = op.kept(), [element_of(x) for x in op.xs]
-        if fitting_slots(1, n, keep, elements, self.machine):
+        keep = op.kept()
+        length = _sorted_at_once(op, n, keep, self.machine)
+        if length == n:
             return
-        length = n
-        while length > 1 and not fitting_slots(1, length, min(keep, length), elements, self.machine):
-            length //= 2
         if 2 * keep > length:
             rewriter.replace(op, _on_host(op))
             return
@@ -124,6 +129,15 @@ class SortInParts(GraphPattern):
                 for a, b in zip(candidates, last, strict=True)
             ]
         rewriter.replace(op, (), _sorted(build, op, candidates, keep))
+
+
+def _sorted_at_once(op: SortOp, n: int, keep: int, machine: Machine) -> int:
+    """How many elements of rows of n, the first `keep` of which are wanted, fit on chip: n, or that halved."""
+    elements = [element_of(x) for x in op.xs]
+    length = n
+    while length > 1 and not fitting_slots(1, length, min(keep, length), elements, machine):
+        length //= 2
+    return length
 
 
 def _sorted(
@@ -151,17 +165,17 @@ def _on_host(op: SortOp) -> HostOp:
     return HostOp.create(
         operands=op.xs,
         result_types=op.result_types,
-        properties={"op": StringAttr("stablehlo.sort"), "module": StringAttr(stablehlo_of(op))},
+        properties={"op": StringAttr("stablehlo.sort"), "module": host_text(stablehlo_of(op))},
     )
 
 
 def stablehlo_of(op: SortOp) -> str:
-    """A StableHLO module that computes `op`."""
+    """The open text of a StableHLO module that computes `op`."""
     shape, keep, dim = shape_of(op.xs[0]), op.kept(), integer(op.dim)
     kept = [keep if d == dim else n for d, n in enumerate(shape)]
     names = [dtype_name(element_of(x)) for x in op.xs]
-    ins, outs = ([_type(s, n) for n in names] for s in (shape, kept))
-    scalars = [_type((), n) for n in names]
+    ins, outs = ([type_in_text(s, n) for n in names] for s in (shape, kept))
+    scalars = [type_in_text((), n) for n in names]
     formal = ", ".join(f"%a{i}: {t}, %b{i}: {t}" for i, t in enumerate(scalars))
     lines = _comparator(op.order(), [element_of(x) for x in op.xs])
     results = [f"%r#{i}" if len(names) > 1 else "%r" for i in range(len(names))]
@@ -174,7 +188,7 @@ def stablehlo_of(op: SortOp) -> str:
         f"}}) : ({', '.join(ins)}) -> ({', '.join(ins)})",
     ]
     if kept != list(shape):
-        box = ", ".join(f"0:{n}" for n in kept)
+        box = ", ".join(f"0:{number_in_text(n)}" for n in kept)
         text += [
             f"%y{i} = stablehlo.slice {r} [{box}] : ({a}) -> {b}"
             for i, (r, a, b) in enumerate(zip(results, ins, outs, strict=True))
@@ -186,17 +200,13 @@ def stablehlo_of(op: SortOp) -> str:
     return f"module {{\n{body}\n}}\n"
 
 
-def _type(shape: Sequence[int], element: str) -> str:
-    return f"tensor<{'x'.join([*map(str, shape), element])}>"
-
-
 def _comparator(keys: Keys, elements: Sequence[Attribute]) -> list[str]:
     """Lines that yield whether the elements %a... come before the elements %b..."""
     lines: list[str] = []
     before = ""
     for at in reversed(range(len(keys.operands))):
         k, element = keys.operands[at], elements[keys.operands[at]]
-        kind, how = _type((), dtype_name(element)), ""
+        kind, how = type_in_text((), dtype_name(element)), ""
         sides = [f"%a{k}", f"%b{k}"]
         if is_float(element):
             how = ", TOTALORDER"
@@ -222,7 +232,7 @@ def _comparator(keys: Keys, elements: Sequence[Attribute]) -> list[str]:
 
 def _as_number(lines: list[str], side: str, name: str, element: Attribute) -> str:
     """Lines that make zeros and NaNs of either sign one; the value's name."""
-    kind, width = _type((), dtype_name(element)), itemsize(element)
+    kind, width = type_in_text((), dtype_name(element)), itemsize(element)
     nan = int(numpy_dtype(element).type("nan").view(f"u{width}")) & (2 ** (8 * width - 1) - 1)
     lines += [
         f"{name}z = stablehlo.constant dense<0.0> : {kind}",

@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue, Use
 
 from ...dialects import graph, tile
 from ...dialects.base import block_of, describe, integer, integer_attr, text, to_ints
@@ -167,7 +167,8 @@ class ProgramLowering(HostValues):
         self.env.update(zip(op.results, made.results, strict=True))
 
     def to_host(self, op: ToHostOp) -> None:
-        self.env[op.result] = self.number(op.x, op)
+        if not all(map(_is_counted, op.result.uses)):
+            self.env[op.result] = self.number(op.x, op)
 
     def call(self, op: CallOp) -> None:
         inputs = [self.device(v, op) for v in op.arguments]
@@ -278,6 +279,16 @@ class ProgramLowering(HostValues):
             for i in order or range(len(op.operands))
         ]
         self.add(cls.create(operands=values, location=op.location))
+
+
+def _is_counted(use: Use) -> bool:
+    """Whether a use is in the condition of a loop whose trip count is known, which nobody computes."""
+    region = use.operation.parent_region()
+    while region is not None and (op := region.parent) is not None:
+        if isinstance(op, WhileOp) and op.trip_count is not None and region is op.condition:
+            return True
+        region = op.parent_region()
+    return False
 
 
 def _check_launch(op: tile.LaunchOp, kernel: tile.KernelOp, inputs: Sequence[SSAValue]) -> None:

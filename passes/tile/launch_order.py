@@ -85,7 +85,7 @@ class Times:
         if isinstance(op, HostOp):
             link = host.pcie_bytes_per_us
             brought = sum(bytes_of(v.type) for v in dict.fromkeys(op.inputs)) / link
-            called = host.call_us + op.host_bytes() / host.compute_bytes_per_us
+            called = host.call_us + example(op.host_bytes()) / host.compute_bytes_per_us
             taken = sum(bytes_of(v.type) for v in op.outputs if not only_for_host(v)) / link
             return Unit([(COPY_OUT, brought), (HOST, called), (COPY_IN, taken)])
         if isinstance(op, ToHostOp):
@@ -105,7 +105,7 @@ class Times:
             return self.known[name]
         if isinstance(op, WhileOp):
             (one, first), (body, second) = (self.sum(r.block) for r in op.regions)
-            rounds = 1 if op.trip_count is None else integer(op.trip_count)
+            rounds = 1 if op.trip_count is None else example(integer(op.trip_count))
             return rounds * (one + body), first or second or op.trip_count is None
         if isinstance(op, CaseOp):
             found = [self.sum(r.block) for r in op.branches]

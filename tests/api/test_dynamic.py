@@ -282,8 +282,8 @@ def test_what_takes_no_open_sizes_says_so() -> None:
         tw.CompileError, match=r"^the program: symbolic shapes are for functions that tw\.compile"
     ):
         tw.compile(RESHAPED, open_, np.array([1, 2], np.int32))
-    with pytest.raises(tw.CompileError, match=r"^program: weights= is for programs whose sizes are known"):
-        tw.compile(RESHAPED, options=tw.Options(weights="x"))
+    with pytest.raises(tw.CompileError, match=r"^program: input 0 is weights, .* its shape is open: f32\[arg0_0\]"):
+        tw.compile(RESHAPED, options=tw.Options(weights="0"))
     program = dynamic(added, open_)
     with pytest.raises(
         tw.CompileError, match=r"^argument x of added has the symbolic shape \(b\), and the sizes of"
