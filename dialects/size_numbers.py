@@ -22,7 +22,8 @@ from .sizes import Names, Size, SizeError, Sizes, evaluate, parse_size, replaced
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A float that follows from sizes: the function `name` of FLOAT_FUNCTIONS on numbers, in 64 bits."""
+    """A float that follows from sizes: what the function `name` (`float_function`, or
+    one of those beside it) gives for numbers, in 64 bits."""
 
     name: str
     args: tuple[SizeNumber, ...]
@@ -56,10 +57,13 @@ _NUMPY = {
 }
 """numpy's names of scalar functions where they differ."""
 
+TRUNCATED = "truncated"
+"""The function that gives a whole number: the whole part of a float."""
+
 _BESIDE: dict[str, Callable[..., float]] = {
     "quotient": operator.floordiv,
     "modulus": operator.mod,
-    "truncated": lambda x: math.trunc(x) if math.isfinite(x) else x,
+    TRUNCATED: lambda x: math.trunc(x) if math.isfinite(x) else x,
 }
 """Functions of floats that no scalar function of tensors is: Python's `//` and `%`, and the whole part."""
 

@@ -99,7 +99,12 @@ def describe_value(value: Any) -> str:
 def type_text(type_: Attribute) -> str:
     """A tensor type as .tw writes it."""
     assert isinstance(type_, TensorType)
-    return f"{dtype_name(type_.element_type)}[{', '.join(map(str, shape_in(type_)))}]"
+    return f"{dtype_name(type_.element_type)}{shape_text(shape_in(type_))}"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as .tw writes it."""
+    return f"[{', '.join(map(str, shape))}]"
 
 
 class Builder:
@@ -274,7 +279,7 @@ class Builder:
             return x
         lead = len(shape) - len(source)
         if lead < 0 or any(s not in (1, d) for s, d in zip(source, shape[lead:], strict=True)):
-            raise Problem(f"cannot broadcast {type_text(x.type)} to the shape {list(shape)}")
+            raise Problem(f"cannot broadcast {type_text(x.type)} to the shape {shape_text(shape)}")
         if source and lead and at_once:
             dims = range(lead, len(shape))
             return self.emit(BroadcastOp, [x], [tensor(shape, element)], dims=list(dims))[0]

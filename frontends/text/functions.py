@@ -21,7 +21,7 @@ from ...dialects.graph import ConstantOp, DataAttr, Graph, GraphOp, HostOp, Quan
 from ...dialects.graph.attributes import Literal
 from ...dialects.graph.interface import element_of
 from .arithmetic import floor_divide, modulo, power
-from .builder import POISON, Builder, DTypeName, Poison, describe_value
+from .builder import POISON, Builder, DTypeName, Poison, describe_value, shape_text
 from .diagnostics import Problem, did_you_mean
 from .library import LIBRARY, REDUCTION_NAMES, reduction
 from .numbers import OpenNumber, as_float, is_known_number, is_whole
@@ -290,7 +290,7 @@ def _op_function(name: str, cls: type[GraphOp]) -> LibraryFunction:
         types = given.pop("types", None)
         shape = given.pop("shape", [])
         if any(n < 0 for n in shape):
-            raise Problem(f"the shape {shape} has a negative dimension", argument="shape")
+            raise Problem(f"the shape {shape_text(shape)} has a negative dimension", argument="shape")
         if types is None:
             types = element_of(args[0]) if args else element_type("f32")
         seeds: list[Attribute] = [tensor(shape, types)] * n_results
@@ -316,7 +316,7 @@ def _constant_function() -> LibraryFunction:
         except ValueError:
             raise Problem("the data is not base64", argument="data") from None
         if any(n < 0 for n in shape):
-            raise Problem(f"the shape {shape} has a negative dimension", argument="shape")
+            raise Problem(f"the shape {shape_text(shape)} has a negative dimension", argument="shape")
         shape = [int(n) for n in shape]  # it has as many bytes as there are elements
         literal = Literal(type, tuple(shape), content, splat)
         count = 1 if splat else int(np.prod(shape, dtype=object))

@@ -12,7 +12,7 @@ from ...dialects.dtypes import dtype_name, tensor
 from ...dialects.graph import DynamicSliceOp, DynamicUpdateSliceOp, ReverseOp
 from ...dialects.graph.interface import element_of, shape_of
 from ..size_arithmetic import larger, smaller
-from .builder import I32, Builder, describe_value, type_text
+from .builder import I32, Builder, describe_value, shape_text, type_text
 from .diagnostics import Problem
 from .library import gathered, scattered, wrapped
 from .numbers import extent_of, is_whole, same_sizes
@@ -216,7 +216,7 @@ def update(b: Builder, x: SSAValue, items: Sequence[Any], value: Any) -> SSAValu
     try:
         given = b.broadcast(given, box)
     except Problem:
-        raise Problem(f"writes {type_text(given.type)} into a part of shape {box}") from None
+        raise Problem(f"writes {type_text(given.type)} into a part of shape {shape_text(box)}") from None
     if backwards:
         given = b.emit(ReverseOp, [given], [given.type], dims=backwards)[0]
     gone = [d for d in range(len(shape)) if d not in kept]

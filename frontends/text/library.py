@@ -23,7 +23,7 @@ from ...dialects.graph import (
 from ...dialects.graph.interface import element_of, shape_of
 from ...dialects.open_sizes import certain, is_open
 from .axes import Ints, Tensor, Value, axes_of, axis_of, floats, static_shape
-from .builder import BOOLEAN, I32, Builder, DTypeName, same_type, type_text
+from .builder import BOOLEAN, I32, Builder, DTypeName, same_type, shape_text, type_text
 from .contraction import einsum
 from .diagnostics import Problem
 from .numbers import same_number
@@ -177,7 +177,7 @@ def reshape(b: Builder, x: Tensor, *, shape: Ints) -> Tensor:
             return b.reshape(x, out)
     if any(n < 0 for n in out) or math.prod(out) != math.prod(source):
         raise Problem(
-            f"cannot reshape {type_text(x.type)} to {list(shape)}",
+            f"cannot reshape {type_text(x.type)} to {shape_text(shape)}",
             f"{math.prod(source)} elements to {math.prod(n for n in shape if n != -1)}",
         )
     return b.reshape(x, out)
@@ -387,7 +387,7 @@ def scattered(b: Builder, x: Tensor, picked: Mapping[int, Tensor], values: Any, 
     try:
         given = b.broadcast(given, box)
     except Problem:
-        raise Problem(f"writes {type_text(given.type)} into a part of shape {box}") from None
+        raise Problem(f"writes {type_text(given.type)} into a part of shape {shape_text(box)}") from None
     if not math.prod(box):
         return x
     flat = inside = None

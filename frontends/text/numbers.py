@@ -13,7 +13,7 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 
 from ...dialects.open_sizes import certain, is_open, size_of
-from ...dialects.size_numbers import Computed, SizeNumber, float_function
+from ...dialects.size_numbers import TRUNCATED, Computed, SizeNumber, float_function
 from ..open_module import NotOpen
 from ..size_arithmetic import larger, smaller, truncated_remainder
 from .diagnostics import Problem
@@ -50,8 +50,10 @@ def is_whole(value: object) -> TypeGuard[int]:
 
 
 def is_fraction(value: object) -> TypeGuard[float | OpenNumber]:
-    """Whether a value is a float known at compile time."""
-    return isinstance(value, float | OpenNumber)
+    """Whether a value is a float known at compile time that is not the whole part of one."""
+    if isinstance(value, OpenNumber):
+        return not (isinstance(value.number, Computed) and value.number.name == TRUNCATED)
+    return isinstance(value, float)
 
 
 def is_known_number(value: object) -> TypeGuard[Number]:
@@ -95,7 +97,7 @@ def same_sizes(a: Any, b: Any) -> bool:
 def extent_of(start: int, stop: int, step: int) -> int:
     """How many whole numbers there are from `start` on in steps before `stop`, as in `range`."""
     gap, stride = (stop - start, step) if step > 0 else (start - stop, -step)
-    return larger(-(-gap // stride), 0)
+    return larger((gap + stride - 1) // stride, 0)
 
 
 _WHOLE: Mapping[str, Callable[..., Any]] = {
@@ -125,7 +127,9 @@ def power(x: int, y: int) -> int:
     """A whole number to the power of another, which is not negative. Raises Problem beyond 64 bits, NotOpen for an open
     exponent."""
     if is_open(y) or (is_open(x) and y > 64):
-        raise NotOpen(f"an open size is raised to the power of {y}" if is_open(x) else "an open size is an exponent")
+        raise NotOpen(
+            f"an open size is raised to the power of {y}" if is_open(x) else "an open size is an exponent"
+        )
     if is_open(x):
         return math.prod([x] * y)
     if abs(x) > 1 and y > 64:
@@ -150,7 +154,7 @@ def divided(sign: str, x: Any, y: Any) -> Number:
 def truncated(value: float | OpenNumber) -> Number:
     """The whole part of a float; infinity and NaN are themselves."""
     if isinstance(value, OpenNumber):
-        return OpenNumber(Computed("truncated", (value.number,)))
+        return OpenNumber(Computed(TRUNCATED, (value.number,)))
     return math.trunc(value) if math.isfinite(value) else value
 
 
@@ -159,9 +163,11 @@ def compute(name: str, args: tuple[Any, ...], called: str) -> Number:
     if name == "select":
         return args[1] if args[0] else args[2]
     if name == "clamp":
-        return compute("min", (compute("max", (args[1], args[0]), called), args[2]), called) if any(
-            map(is_of_sizes, args)
-        ) else min(max(args[1], args[0]), args[2])
+        return (
+            compute("min", (compute("max", (args[1], args[0]), called), args[2]), called)
+            if any(map(is_of_sizes, args))
+            else min(max(args[1], args[0]), args[2])
+        )
     function = float_function(name)
     if function is None:
         raise Problem(

@@ -139,7 +139,7 @@ def _padding(
             return [0] * n, [0] * n
         reach = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
         total = [
-            larger((-(-size // s) - 1) * s + r - size, 0)
+            larger(((size + s - 1) // s - 1) * s + r - size, 0)
             for size, s, r in zip(sizes, strides, reach, strict=True)
         ]
         return [t // 2 for t in total], [t - t // 2 for t in total]
