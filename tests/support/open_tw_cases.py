@@ -33,7 +33,7 @@ def counted(x: Any, first: int, last: int) -> Any:
 
 
 def blocks(x: Any) -> Any:
-    return x.reshape(len(x) // 4, 4, -1).sum(1) if len(x) % 4 == 0 else None
+    return x.reshape(len(x) // 4, 4, x.shape[1]).sum(1) if len(x) % 4 == 0 else None
 
 
 def convolved(x: Any, w: Any, step: int, padding: str) -> Any:
