@@ -114,6 +114,8 @@ class Quantization(Expressions):
                 self.fail(at, f"{len(values)} numbers for dimension {axis}, which has {shape[axis]}")
                 return None
         blocks = [] if axis is None else [(axis % len(shape), 1)]
+        if len(scales) < len(zeros):  # one for all slices, each of which has a zero of its own
+            scales = scales * len(zeros)
         made = QuantizedType.of(narrow, expressed, scales, zeros, blocks)
         try:
             made.data.check_scales()
