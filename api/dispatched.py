@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block
 
 from ..dialects.affine import Expr
 from ..dialects.base import integer_attr, text
-from ..dialects.dtypes import dtype_name, numpy_dtype, shape_in
+from ..dialects.dtypes import dtype_name, shape_in
 from ..dialects.graph.attributes import DataAttr
 from ..dialects.graph.donation import donate, donated
 from ..dialects.module import EXAMPLE, find_main, set_target, target_of
@@ -21,7 +21,8 @@ from ..dialects.npu.dispatch import named_modules
 from ..dialects.npu.places import addresses_of, set_addresses
 from ..dialects.npu.structure import GmConstantOp
 from ..dialects.open_sizes import size_of
-from ..dialects.sizes import Sizes, evaluate, replaced
+from ..dialects.size_numbers import SizeNumber, scalar_at
+from ..dialects.sizes import SizeError, Sizes, replaced
 from ..frontends import is_stablehlo
 from ..machine import DEFAULT_TARGET
 from ..passes.errors import CompileError
@@ -91,14 +92,15 @@ def _version(dispatch: Dispatch, name: str, parameters: Parameters, sizes: Sizes
         main = find_main(made)
         if main is None:
             raise CompileError(f"{name}: its version @{case.version} has no function @main")
-        _bind(main, [evaluate(size, sizes) for size in case.sizes()])
+        _bind(main, case.numbers(), sizes, name)
         return made, Signature(dispatch.shapes.types(sizes), parameters=parameters)
 
     return Source(lower, name)
 
 
-def _bind(main: FuncOp, numbers: list[int]) -> None:
-    """Gives the last arguments of @main values, as constants that are where the arguments would be."""
+def _bind(main: FuncOp, numbers: Sequence[SizeNumber], sizes: Sizes, name: str) -> None:
+    """Gives the last arguments of @main their values at given sizes, as constants that are where the arguments would
+    be. Raises CompileError for a number that has none there."""
     block: Block = main.body.block
     kept = len(block.args) - len(numbers)
     flags, places = donated(main)[:kept], addresses_of(main)
@@ -107,9 +109,11 @@ def _bind(main: FuncOp, numbers: list[int]) -> None:
     for i, (argument, number) in enumerate(zip(block.args[kept:], numbers, strict=True), kept):
         kind = argument.type
         assert isinstance(kind, GmType)
-        properties: dict[str, Attribute] = {
-            "value": DataAttr.of(np.asarray(number, numpy_dtype(kind.element)))
-        }
+        try:
+            value = scalar_at(number, dtype_name(kind.element), sizes)
+        except SizeError as error:
+            raise CompileError(f"{name}: {error}") from None
+        properties: dict[str, Attribute] = {"value": DataAttr.of(value)}
         if places is not None:
             properties["address"] = integer_attr(places[i])
         made = GmConstantOp.create(result_types=[kind], properties=properties)

@@ -20,7 +20,8 @@ from ..dialects.module import set_example, set_target
 from ..dialects.npu import AloneOp, DispatchOp, RequireOp, SymbolOp, VersionOp
 from ..dialects.npu.dispatch import CaseOp
 from ..dialects.open_sizes import OpenSize
-from ..dialects.sizes import Constraint, Size, Sizes, size_text
+from ..dialects.size_numbers import SizeNumber, number_text
+from ..dialects.sizes import Constraint, Sizes
 from ..passes.templates import Template
 from .shapes import OpenShapes, SizePlace
 
@@ -58,11 +59,11 @@ class Dispatch:
         """The case that is taken for sizes; None where there is none yet."""
         return self.op.chosen(sizes)
 
-    def add_version(self, guard: str, module: str, extras: Sequence[Size]) -> None:
+    def add_version(self, guard: str, module: str, extras: Sequence[SizeNumber]) -> None:
         """A version for the sizes for which a guard holds: the module of that name, which takes `extras`, too."""
         properties: dict[str, Attribute] = {"guard": StringAttr(guard), "callee": SymbolRefAttr(module)}
         if extras:
-            properties["extras"] = ArrayAttr([StringAttr(size_text(size)) for size in extras])
+            properties["extras"] = ArrayAttr([StringAttr(number_text(number)) for number in extras])
         self._add(VersionOp.create(properties=properties))
 
     def add_alone(self, guard: str, reason: str, variant: str | None = None) -> None:

@@ -28,7 +28,8 @@ from ..dialects.affine import Symbol
 from ..dialects.callbacks import KEY as CALLBACK
 from ..dialects.open_sizes import assuming, typical_sizes
 from ..dialects.open_text import reading
-from ..dialects.sizes import Size, SizeError, Sizes, parse_constraint, parse_size, size_text
+from ..dialects.size_numbers import SizeNumber, number_text, parse_number
+from ..dialects.sizes import SizeError, Sizes, parse_constraint
 from ..dialects.text import one_line
 from ..dialects.text import verify as verify_module
 from ..machine import DEFAULT_TARGET, Machine
@@ -48,8 +49,8 @@ VARIABLE = "TILEWRIGHT_CACHE"
 PROGRAMS, EXECUTABLES = "programs", "xla"
 """Folders of the directory: what we compile, and what XLA does."""
 
-Extras = tuple[tuple[Size, str], ...]
-"""The sizes that a version's @main takes behind its inputs, each in an element type."""
+Extras = tuple[tuple[SizeNumber, str], ...]
+"""The numbers that a version's @main takes behind its inputs, each in an element type."""
 
 
 def cache_directory(given: str | Path | None) -> Path | None:
@@ -99,14 +100,14 @@ class KeptPrograms:
         return ProgramEntry(self._cache, digest("program", self._how, text), self._about(name, ""))
 
     def version(
-        self, code: str, also: Sequence[str], name: str, symbols: Mapping[str, Symbol]
+        self, code: Sequence[str], also: Sequence[str], name: str, symbols: Mapping[str, Symbol]
     ) -> VersionEntry | None:
-        """The entry of a version, of which `code` is the StableHLO for its sizes, and `also` what else decides it.
-        symbols: its sizes within their ranges. None where it calls functions of this process."""
-        if CALLBACK in code:
+        """The entry of a version, of which `code` is the program for all sizes (`OpenCode.identity`), and `also` what
+        else decides it. symbols: its sizes within their ranges. None where it calls functions of this process."""
+        if any(CALLBACK in part for part in code):
             return None
         ranges = [f"{s.name} = {s.lower} to {s.upper}" for s in symbols.values()]
-        key = digest("version", self._how, code, *also, *ranges)
+        key = digest("version", self._how, *code, *also, *ranges)
         return VersionEntry(self._cache, key, self._about(name, ", ".join(ranges)), symbols, self._stages)
 
     def _about(self, name: str, sizes: str) -> dict[str, str]:
@@ -166,7 +167,7 @@ class VersionEntry:
                 return NoTemplate(facts["reason"])
             own = {name: self.symbols[name] for name in facts["symbols"]}
             constraints = tuple(parse_constraint(c, self.symbols) for c in facts["constraints"])
-            extras = tuple((parse_size(size, self.symbols), dtype) for size, dtype in facts["extras"])
+            extras = tuple((parse_number(number, self.symbols), dtype) for number, dtype in facts["extras"])
             module = _module(text, self.symbols, facts["example"])
             unplanned = facts["unplanned"]
             template = Template(module, own, facts["example"], constraints, unplanned=unplanned)
@@ -176,10 +177,10 @@ class VersionEntry:
     def write(self, template: Template, extras: Extras) -> None:
         """Keeps a version; not one whose module is no valid text, or whose constraints or extras are read as others."""
         constraints = list(map(str, template.constraints))
-        sizes = [(size_text(size), dtype) for size, dtype in extras]
+        numbers = [(number_text(number), dtype) for number, dtype in extras]
         if [parse_constraint(c, self.symbols) for c in constraints] != [*template.constraints]:
             return
-        if [parse_size(size, self.symbols) for size, _ in sizes] != [size for size, _ in extras]:
+        if [parse_number(said, self.symbols) for said, _ in numbers] != [number for number, _ in extras]:
             return
         try:
             with assuming(template.example):
@@ -187,7 +188,7 @@ class VersionEntry:
         except (VerifyException, SizeError):
             return
         facts = {"symbols": [*template.symbols], "example": dict(template.example)}
-        facts |= {"constraints": constraints, "extras": sizes, "unplanned": template.unplanned}
+        facts |= {"constraints": constraints, "extras": numbers, "unplanned": template.unplanned}
         self.cache.put(self.key, self.about, f"{json.dumps(facts)}\n{_text(template.module)}")
 
     def write_reason(self, reason: NoTemplate) -> None:

@@ -24,6 +24,7 @@ from ..passes.graph.pack import SplitProgram
 from ..passes.graph.products_named import main_function, name_arguments
 from ..passes.templates import NoTemplate
 from .dynamic import DynamicProgram, OpenSource
+from .open_codes import OpenCode
 from .packing import (
     SKIPPED,
     Memory,
@@ -41,10 +42,10 @@ from .program import Level, Lowering, Options, Program, compile_source
 from .shapes import OpenShapes
 from .signature import Signature
 from .sources import Source, main_results
-from .templates import Key, OpenCode, Version, Versions
+from .templates import Key, Version, Versions
 
 if TYPE_CHECKING:
-    from ..frontends.open_walk import OpenModule
+    from ..frontends.open_module import OpenModule
 
 _SIZES = (TYPICAL, 32, 128, 16, 8, 256, 96, 48, 24, 12, 7, 5, 4, 3, 2, 1)
 """The sizes that a program is first split at: the first of these that it takes, for all its symbols."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,20 +17,23 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialects.affine import Expr, Symbol
 from ..dialects.dtypes import name_of_numpy, numpy_dtype
 from ..dialects.sizes import Size, SizeError, Sizes, fixed, parse_size, replaced, size_text
+from ..dialects.text import one_line
 from ..frontends import is_stablehlo
 from ..frontends.jax import donated_inputs
 from ..frontends.text import find_tw
 from ..machine import Machine
 from ..passes.errors import CompileError
+from ..passes.templates import NoTemplate
 from .calls import parameters_of
 from .dispatched import chooses, source_of_dispatch
 from .dynamic import Alternative, OpenSource, Variant
+from .open_codes import OpenCode, StableHloCode, TwCode
 from .parameters import INPUTS, Parameters, title_of
 from .shapes import LARGEST, OpenShapes, Shape, exported_shapes, is_symbolic
 from .signature import Signature, is_key, signature_of, types_of
 from .sources import Source, as_compile_error, called, content_of, main_inputs, origin_of, stage_of, tw_text
 from .specs import symbolic_shapes
-from .templates import ForAllSizes, OpenCode, Ranges
+from .templates import ForAllSizes, Ranges
 from .variants import Variants, exact_choices
 
 if TYPE_CHECKING:
@@ -130,11 +134,12 @@ def _of_function(
     exported: list[Any] = []
 
     def code(ranges: Ranges) -> OpenCode:
-        args, kwargs = jax.tree.unflatten(tree, _within(types, shapes, ranges))
-        with exact_choices():
-            made = jax.export.export(jax.jit(call.fn, keep_unused=True), platforms=["cpu"])(*args, **kwargs)
-        exported.append(made)
-        return replace(_code(made, shapes), donated=tuple(donated_inputs(call.fn, args, kwargs)))
+        with _as_no_template():
+            args, kwargs = jax.tree.unflatten(tree, _within(types, shapes, ranges))
+            with exact_choices():
+                made = jax.export.export(jax.jit(call.fn, keep_unused=True), platforms=["cpu"])(*args, **kwargs)
+            exported.append(made)
+            return replace(_code(made, shapes), donated=tuple(donated_inputs(call.fn, args, kwargs)))
 
     def signature(sizes: Sizes) -> Signature:
         made = exported[0]  # a version is called after its code was asked for
@@ -142,6 +147,22 @@ def _of_function(
 
     whole = None if any(map(is_key, types)) else ForAllSizes(code, signature)
     return OpenSource(name, shapes, specialize, tree, parameters, whole, structs)
+
+
+@contextmanager
+def _as_no_template() -> Iterator[None]:
+    """What JAX raises where it does not export a function is the reason why a range has no version."""
+    try:
+        yield
+    except (
+        CompileError,
+        NotImplementedError,
+        OverflowError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:  # it exports no calls of Python
+        raise NoTemplate(f"JAX does not export it with open sizes: {one_line(str(error))}") from None
 
 
 def _within(types: Sequence[Any], shapes: OpenShapes, ranges: Ranges) -> list[Any]:
@@ -189,7 +210,7 @@ def _of_export(exported: Any, target: str | None) -> OpenSource | None:
     return OpenSource(exported.fun_name, shapes, specialize, exported.in_tree, whole=whole, structs=structs)
 
 
-def _code(exported: Any, shapes: OpenShapes) -> OpenCode:
+def _code(exported: Any, shapes: OpenShapes) -> StableHloCode:
     """The StableHLO of what JAX has exported. The function behind the one that checks shapes takes the sizes first."""
     from ..frontends.bindings import functions, parse
 
@@ -200,7 +221,7 @@ def _code(exported: Any, shapes: OpenShapes) -> OpenCode:
     attributes = found[entry].attributes
     arguments = attributes["arg_attrs"] if entry == _CHECKED and "arg_attrs" in attributes else ()
     names = [a[_SIZE].value for a in arguments if _SIZE in a]
-    return OpenCode(content, entry, tuple(Expr.of(shapes.symbols[name]) for name in names))
+    return StableHloCode(content, entry, tuple(Expr.of(shapes.symbols[name]) for name in names))
 
 
 _CHECKED, _SIZE = "_wrapped_jax_export_main", "jax.global_constant"
@@ -271,7 +292,7 @@ def _of_stablehlo(content: bytes, filename: str | None, machine: Machine | None)
     def signature(sizes: Sizes) -> Signature:
         return Signature(shapes.types(sizes))
 
-    whole = ForAllSizes(lambda _: OpenCode(content, "main", (), filename), signature)
+    whole = ForAllSizes(lambda _: StableHloCode(content, "main", (), filename), signature)
     return OpenSource(name, shapes, specialize, parameters=INPUTS, whole=whole)
 
 
@@ -317,6 +338,7 @@ def _of_tw_shapes(
     path: str, function: str | None, found: TwParameters, shapes: OpenShapes, target: str | None
 ) -> OpenSource:
     source = path if function is None else f"{path}:{function}"
+    parameters = Parameters(found.names, noun="input")
 
     def specialize(sizes: Sizes) -> Source:
         import jax
@@ -324,7 +346,13 @@ def _of_tw_shapes(
         structs = [jax.ShapeDtypeStruct(shape, numpy_dtype(dtype)) for shape, dtype in shapes.types(sizes)]
         return origin_of(source, structs, target=target)
 
-    return OpenSource(found.name, shapes, specialize, parameters=Parameters(found.names, noun="input"))
+    def code(ranges: Ranges) -> OpenCode:
+        return TwCode(path, tw_text(path), function)
+
+    def signature(sizes: Sizes) -> Signature:
+        return Signature(shapes.types(sizes), parameters=parameters)
+
+    return OpenSource(found.name, shapes, specialize, parameters=parameters, whole=ForAllSizes(code, signature))
 
 
 def tw_arguments(source: str, dimensions: Mapping[str, int | tuple[int, int | None]]) -> list[Any]:

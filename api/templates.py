@@ -12,24 +12,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from ..dialects.affine import Expr, Symbol
-from ..dialects.dtypes import numpy_dtype
 from ..dialects.graph.donation import donated
 from ..dialects.graph.extents import Extent, extents_of
 from ..dialects.module import target_of
 from ..dialects.npu import VersionOp
 from ..dialects.open_sizes import TYPICAL, Assumptions, OpenSize, assuming
+from ..dialects.size_numbers import scalar_at
 from ..dialects.sizes import (
     Constraint,
     Size,
     SizeError,
     Sizes,
     bounds,
-    evaluate,
     fixed,
     replaced,
     size_text,
@@ -46,8 +44,9 @@ from ..passes.templates import NoTemplate, Template, check_template, lower_templ
 from ..support.collector import collector_paused
 from .dispatching import Dispatch, guard_text
 from .donation import Donations
-from .kept import KeptPrograms, VersionEntry, what_options_decide
+from .kept import Extras, KeptPrograms, VersionEntry, what_options_decide
 from .memory_pool import Demand, demand_of
+from .open_codes import OpenCode
 from .prepared import prepare_open, prepared
 from .program import Level, Options, Program
 from .shapes import OpenShapes
@@ -57,7 +56,7 @@ from .sources import Source, as_compile_error, entry_of
 
 if TYPE_CHECKING:
     from ..backends.interpreter import Executable
-    from ..frontends.open_walk import OpenModule
+    from ..frontends.open_module import OpenModule
 
 HALVED = 64
 """Up to this size there is one range between two powers of two; above it there are two, of equal length. Tiles are cut
@@ -71,24 +70,9 @@ Ranges = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class OpenCode:
-    """StableHLO with open dimensions.
-
-    content: text or bytecode. entry: the function that is the program. leading: the sizes that are its first arguments,
-    which are no inputs. filename: for messages. donated: which of its inputs are, none where it is empty.
-    """
-
-    content: bytes
-    entry: str
-    leading: tuple[Size, ...] = ()
-    filename: str | None = None
-    donated: tuple[bool, ...] = ()
-
-
-@dataclass(frozen=True)
 class ForAllSizes:
-    """A program for all sizes at once. code: what it is, for ranges of sizes; signature: how a version is called, for
-    given sizes."""
+    """A program for all sizes at once. code: what it is, for ranges of sizes, or NoTemplate; signature: how a version
+    is called, for given sizes."""
 
     code: Callable[[Ranges], OpenCode]
     signature: Callable[[Sizes], Signature]
@@ -96,10 +80,10 @@ class ForAllSizes:
 
 @dataclass(frozen=True)
 class Version:
-    """A template, with the sizes that its @main takes behind its inputs, each in an element type."""
+    """A template, with the numbers that its @main takes behind its inputs, each in an element type."""
 
     template: Template
-    extras: tuple[tuple[Size, str], ...]
+    extras: Extras
 
     @cached_property
     def executables(self) -> SharedExecutables:
@@ -222,13 +206,13 @@ class Versions:
             return None
         version = self._named_versions[case.version]
         types = (dtype for _, dtype in version.extras)
-        extras = [_scalar(evaluate(n, sizes), dtype) for n, dtype in zip(case.sizes(), types, strict=True)]
         signature = self._called(sizes)
         upper = partial(self._upper, key, sizes, source)
         try:
+            extras = [scalar_at(n, dtype, sizes) for n, dtype in zip(case.numbers(), types, strict=True)]
             return SizedProgram(source, version, signature, self._options, sizes, extras, upper, self._alone)
-        except PassError:  # what is too large for the device: compiling it for these sizes says so
-            return None
+        except (PassError, SizeError):  # too large for the device, or a number that its element type does not hold:
+            return None  # compiling it for these sizes says so
 
     def lower(self, key: Key, source: Source) -> None:
         """Compiles the version for a range, where that was not done yet, and adds its case. source: the program for
@@ -268,7 +252,7 @@ class Versions:
         """The module of the version for a range at a level above npu, at given sizes; lowered again."""
         named, known = self._named(key)
         with assuming({name: high for name, (_, high) in named.items()}) as assumed:
-            opened = self._prepared(self._code(named), known, assumed, source)
+            opened = self._prepared(self._whole.code(named), known, assumed, source)
             run_pipeline(opened.module, self._target, level, self._options.stages())
         return Instance(sizes).of(opened.module)
 
@@ -291,7 +275,7 @@ class Versions:
         if not self._shapes.allows(example):
             return NoTemplate("the largest sizes of the range break a constraint of the program")
         try:
-            code = self._code(named)
+            code = self._whole.code(named)
         except NoTemplate as error:
             return error
         entry = self._entry(code, known)
@@ -326,11 +310,8 @@ class Versions:
         """Where the version for a range is kept, whose sizes are `known`."""
         if self._kept is None:
             return None
-        from ..frontends.bindings import contents, parse
-
         shapes = self._shapes
-        also = [code.entry, code.filename or "", *map(size_text, code.leading), repr(shapes.deciding)]
-        also += [shapes.shown(i) for i in range(len(shapes.inputs))]
+        also = [repr(shapes.deciding), *(shapes.shown(i) for i in range(len(shapes.inputs)))]
         also += [f"{name} = {size_text(size)}" for name, size in known.items()]
         largest = {name: bounds(size)[1] or 0 for name, size in known.items()}
         try:
@@ -338,7 +319,7 @@ class Versions:
         except PassError:  # whoever quantizes the program says so
             return None
         symbols = {s.name: s for size in known.values() for s in symbols_of(size)}
-        return self._kept.version(contents(parse(code.content, code.filename)), also, self._name, symbols)
+        return self._kept.version(code.identity(), also, self._name, symbols)
 
     def _prepared(
         self, code: OpenCode, known: dict[str, Size], assumed: Assumptions, source: Source
@@ -373,35 +354,9 @@ class Versions:
             for name, size in known.items():
                 known[name] = replaced(size, {gone[0].name: stays})
 
-    def _code(self, ranges: Ranges) -> OpenCode:
-        """The program for ranges of sizes. Raises NoTemplate where JAX does not give one."""
-        try:
-            return self._whole.code(ranges)
-        except (
-            CompileError,
-            NotImplementedError,
-            OverflowError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:  # it exports no calls of Python
-            raise NoTemplate(f"JAX does not export it with open sizes: {one_line(str(error))}") from None
-
     def _opened(self, code: OpenCode, known: Mapping[str, Size]) -> OpenModule:
-        from ..frontends.open_walk import lower_open
-
-        deciding = self._shapes.deciding
         machine = None if self._target is None else Machine.load(self._target)
-
-        def number(size: Size) -> int:
-            return OpenSize.of(replaced(size, known))
-
-        shapes = [tuple(number(n) for n in shape) for shape, _ in self._shapes.inputs]
-        decided = {
-            i: [number(Expr.of(self._shapes.symbols[n])) for n in names] for i, names in deciding.items()
-        }
-        leading = [number(size) for size in code.leading]
-        return lower_open(code.content, code.entry, leading, shapes, decided, code.filename, machine)
+        return code.graph(self._shapes, lambda size: OpenSize.of(replaced(size, known)), machine)
 
 
 def _same(constraint: Constraint) -> tuple[str, str] | None:
@@ -416,7 +371,3 @@ def _same(constraint: Constraint) -> tuple[str, str] | None:
 def _is_united(names: tuple[str, str], known: Mapping[str, Size]) -> bool:
     """Whether two symbols are the same size already."""
     return known[names[0]] == known[names[1]]
-
-
-def _scalar(value: int, dtype: str) -> Any:
-    return np.asarray(value, numpy_dtype(dtype))

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from math import ceil, floor, isfinite
 from typing import Any, ClassVar, SupportsIndex, cast
 
 from .affine import Expr
@@ -178,7 +179,7 @@ class OpenSize:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, float):
-            return float(self) == other
+            return other.is_integer() and self == int(other)
         size = _size(other)
         return False if size is None else self.size == size or _holds(self.size, "==", size)
 
@@ -290,7 +291,9 @@ _WITH_FLOATS: dict[Any, Callable[[float, float], float]] = {
 
 def _compared(compare: Callable[[float, float], bool], text: str, left: OpenSize, right: Any) -> bool:
     if isinstance(right, float):
-        return compare(float(left), right)
+        if not isfinite(right):
+            return compare(0.0, right)
+        right = floor(right) if text in ("<=", ">") else ceil(right)
     size = _size(right)
     return NotImplemented if size is None else _holds(left.size, text, size)
 

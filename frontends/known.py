@@ -43,20 +43,25 @@ def count_trips(
     loop: WhileOp, number: Callable[[SSAValue], float | int | bool | None] = scalar_value
 ) -> tuple[int, int] | None:
     """(carried position, trips) of a loop that counts by one to a constant, as fori_loop and scan do. number: what a
-    value is, if that is known; a limit may be open."""
+    value is, if that is known; start and limit may be open."""
     test = loop.yielded(0).values[0].owner
     if not isinstance(test, ELEMENTWISE["lt"]):
         return None
     at, limit = _position(test.operands[0], loop, 0), _known(test.operands[1], loop, number)
     if at is None or limit is None or not isinstance(element_of(loop.inits[at]), IntegerType):
         return None
-    start, step = scalar_value(loop.inits[at]), loop.yielded(1).values[at].owner
+    start, step = number(loop.inits[at]), loop.yielded(1).values[at].owner
     if start is None or not isinstance(step, ELEMENTWISE["add"]):
         return None
     for carried, amount in (step.operands, reversed(step.operands)):
         if _position(carried, loop, 1) == at and scalar_value(amount) == 1:
-            return at, limit - int(start) if is_open(limit) else max(0, int(limit) - int(start))
+            trips = _whole(limit) - _whole(start)
+            return at, trips if trips >= 0 else 0
     return None
+
+
+def _whole(number: Any) -> Any:
+    return number if is_open(number) else int(number)
 
 
 def _position(value: SSAValue, loop: WhileOp, region: int) -> int | None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..dialects.open_sizes import OpenSize, any_open, certain, is_open, size_of
-from ..dialects.sizes import Size, maximum, minimum
+from ..dialects.open_sizes import any_open, certain, is_open, size_of
 from . import bindings
 from .attributes import Op, int_array, int_attribute
+from .size_arithmetic import larger, smaller, truncated_quotient, truncated_remainder
 
 Numbers = Any
 """A numpy array of objects: ints, bools, `Question`s and `OpenSize`s."""
@@ -54,23 +54,6 @@ def _each(function: Callable[..., Any]) -> Callable[..., Numbers]:
     """An op that does to each element what `function` does to a number."""
     made = np.frompyfunc(function, function.__code__.co_argcount, 1)
     return lambda op, *numbers: made(*numbers)
-
-
-def _divided(a: int, b: int) -> int:
-    """The quotient, rounded towards 0."""
-    return a // b if (a >= 0) == (b >= 0) else -(-a // b)
-
-
-def _remainder(a: int, b: int) -> int:
-    """The remainder of `_divided`: of the sign of `a`."""
-    return a - _divided(a, b) * b
-
-
-def _extreme(choose: Callable[..., Size], plain: Callable[..., int]) -> Callable[[int, int], int]:
-    def extreme(a: int, b: int) -> int:
-        return OpenSize.of(choose(size_of(a), size_of(b))) if is_open(a) or is_open(b) else plain(a, b)
-
-    return extreme
 
 
 def _sign(a: int) -> int:
@@ -190,10 +173,10 @@ ON_SIZES: dict[str, Callable[..., Numbers | None]] = {
     "stablehlo.add": _each(lambda a, b: _either(a, b) if _is_answer(a) else a + b),
     "stablehlo.subtract": _each(lambda a, b: a - b),
     "stablehlo.multiply": _each(lambda a, b: _both(a, b) if _is_answer(a) else a * b),
-    "stablehlo.divide": _each(_divided),
-    "stablehlo.remainder": _each(_remainder),
-    "stablehlo.maximum": _each(_extreme(maximum, max)),
-    "stablehlo.minimum": _each(_extreme(minimum, min)),
+    "stablehlo.divide": _each(truncated_quotient),
+    "stablehlo.remainder": _each(truncated_remainder),
+    "stablehlo.maximum": _each(larger),
+    "stablehlo.minimum": _each(smaller),
     "stablehlo.negate": _each(lambda a: -a),
     "stablehlo.abs": _each(lambda a: a if a >= 0 else -a),
     "stablehlo.sign": _each(_sign),

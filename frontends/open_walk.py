@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -19,19 +18,20 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from ..dialects.dtypes import dtype_name, element_type, numpy_dtype, shape_in, tensor
+from ..dialects.affine import Expr
+from ..dialects.dtypes import element_type, numpy_dtype, shape_in, tensor
 from ..dialects.graph import CaseOp, ReshapeOp
 from ..dialects.graph.attributes import Literal
 from ..dialects.graph.interface import shape_of
 from ..dialects.module import set_bounded
 from ..dialects.open_sizes import OpenSize, any_open, is_open, size_of
-from ..dialects.sizes import Size
 from ..machine import Machine
 from . import bindings
 from .attributes import Op, int_attribute, string
 from .bindings import Value
 from .errors import FrontendError
 from .open_host import OpenOp
+from .open_module import Extras, NotOpen, OpenModule
 from .open_numbers import ON_SIZES, Numbers, may_be_sizes, wrapped
 from .open_shapes import open_shape
 from .refining import is_assertion, shape_operands
@@ -40,19 +40,6 @@ from .rules.control import BRANCHES, chosen
 from .rules.dynamic import DYNAMIC_RULES
 from .rules.movement import stacked
 from .walk import TERMINATORS, Body, Walk, hint_of
-
-
-class NotOpen(FrontendError):
-    """What cannot be lowered for all sizes at once; it can for each."""
-
-
-@dataclass(frozen=True)
-class OpenModule:
-    """A graph-level module with open dimensions. extras: the sizes that its @main takes behind its inputs, as scalars
-    of these element types."""
-
-    module: ModuleOp
-    extras: tuple[tuple[Size, str], ...]
 
 
 def lower_open(
@@ -82,8 +69,7 @@ class OpenWalk(Walk):
         super().__init__(module, filename, RULES, structural, ON_COMPLEX, ON_QUANTIZED, machine, REWRITES)
         self.numbers: dict[Value, Numbers] = {}
         """Sizes, and what is computed of them."""
-        self._extras: dict[tuple[Size, str], SSAValue] = {}
-        self._main: Block | None = None
+        self._extras = Extras()
         self._inner: list[Value] = []
         """The sizes that became values in the current region."""
 
@@ -102,7 +88,7 @@ class OpenWalk(Walk):
         for argument, number in zip(first, sizes, strict=True):
             self.numbers[argument] = np.array(number, object)
         kinds = [tensor(s, self._element(a.type)) for a, s in zip(rest, shapes, strict=True)]
-        self._main = block = Block(arg_types=kinds)
+        self._extras.main = block = Block(arg_types=kinds)
         for i, (argument, value) in enumerate(zip(rest, block.args, strict=True)):
             self._values[argument] = value
             if i in decided:
@@ -120,7 +106,7 @@ class OpenWalk(Walk):
         module = ModuleOp([main])
         if self.extents:
             set_bounded(module)
-        return OpenModule(module, tuple(self._extras))
+        return OpenModule(module, self._extras.listed)
 
     # -- structure -----------------------------------------------------------------------------------------
 
@@ -295,7 +281,7 @@ class OpenWalk(Walk):
             return self.constant(Literal.of(data.reshape(numbers.shape)))
         if numbers.shape:
             return self._stacked(numbers, kind)
-        return self._scalar(numbers.item(), tensor([], self._element(kind)))
+        return self.scalar(numbers.item(), self._element(kind))
 
     def _stacked(self, numbers: Numbers, kind: Any) -> SSAValue:
         """Several sizes as a tensor."""
@@ -303,22 +289,14 @@ class OpenWalk(Walk):
         row = stacked(self, [self.scalar(number, element) for number in numbers.reshape(-1)])
         return self.emit(ReshapeOp, [row], [tensor(numbers.shape, element)])[0]
 
-    def _scalar(self, number: int, kind: TensorType) -> SSAValue:
-        """An open size as an input of @main."""
-        key = size_of(number), dtype_name(kind.element_type)
-        if key not in self._extras:
-            assert self._main is not None
-            self._extras[key] = self._main.insert_arg(kind, len(self._main.args))
-        return self._extras[key]
-
     def scalar(self, value: float | bool, element: Attribute) -> SSAValue:
         if is_open(value):
-            return self._scalar(cast("int", value), tensor([], element))
+            return self._extras.value(size_of(cast("int", value)), element)
         return super().scalar(value, element)
 
     def number(self, value: SSAValue) -> float | int | bool | None:
-        found = next((size for (size, _), extra in self._extras.items() if extra is value), None)
-        return super().number(value) if found is None else OpenSize.of(found)
+        found = self._extras.number(value)
+        return OpenSize.of(found) if isinstance(found, Expr) else super().number(value)
 
     def _compute(self, name: str, op: Op) -> bool:
         """Computes what an op does to sizes; False where it does something else."""

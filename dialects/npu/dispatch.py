@@ -26,7 +26,8 @@ from ..affine import Symbol
 from ..base import FormattedOp, integer, text
 from ..dtypes import shape_in
 from ..open_sizes import size_of
-from ..sizes import Constraint, Size, SizeError, Sizes, bounded, names_in, parse_guard, parse_size, symbols_of
+from ..size_numbers import SizeNumber, parse_number
+from ..sizes import Constraint, Size, SizeError, Sizes, bounded, names_in, parse_guard, symbols_of
 
 
 @lru_cache(1024)
@@ -92,7 +93,8 @@ class CaseOp(DispatchPart):
 @irdl_op_definition
 class VersionOp(CaseOp):
     """Where the guard holds: the @main of the module `callee`, with the sizes of the call in the place of symbols. It
-    takes the operands of the dispatch, and behind them the sizes in `extras`, as scalars."""
+    takes the operands of the dispatch, and behind them the numbers in `extras` (`dialects/size_numbers.py`), as
+    scalars."""
 
     SYMBOL: ClassVar[str | None] = "callee"
 
@@ -100,11 +102,11 @@ class VersionOp(CaseOp):
     callee = prop_def(SymbolRefAttr)
     extras = opt_prop_def(ArrayAttr)
 
-    def sizes(self) -> tuple[Size, ...]:
+    def numbers(self) -> tuple[SizeNumber, ...]:
         """What its @main takes behind the operands. Raises SizeError."""
         dispatch = self.parent_op()
         assert isinstance(dispatch, DispatchOp)
-        return tuple(parse_size(said, dispatch.symbols) for said in self.said())
+        return tuple(parse_number(said, dispatch.symbols) for said in self.said())
 
     def said(self) -> list[str]:
         """The same as text."""
@@ -190,7 +192,7 @@ class DispatchOp(FormattedOp):
             for case in self.cases:
                 conditions_of(text(case.guard), symbols)
                 if isinstance(case, VersionOp):
-                    case.sizes()
+                    case.numbers()
         except SizeError as error:
             raise self.error(str(error)) from None
         known = _modules_beside(self)

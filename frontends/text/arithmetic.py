@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import is_float
 from ...dialects.graph.interface import element_of
+from ...dialects.open_sizes import is_open
 from .axes import Tensor
-from .builder import BOOLEAN, Builder, Number
+from .builder import BOOLEAN, Builder
 from .diagnostics import Problem
+from .numbers import divided
+from .numbers import power as whole_power
 
 
 def floor_divide(b: Builder, x: Any, y: Any) -> Any:
     """The quotient rounded down, as Python's `//`."""
     if not any(isinstance(v, SSAValue | list) for v in (x, y)):
-        return _python("//", x, y)
+        return divided("//", x, y)
     x, y = _pair(b, "//", x, y)
     if is_float(element_of(x)):
         rest = b.apply("rem", x, y)
@@ -35,7 +38,7 @@ def floor_divide(b: Builder, x: Any, y: Any) -> Any:
 def modulo(b: Builder, x: Any, y: Any) -> Any:
     """What `//` leaves, with the sign of y, as Python's `%`; of whole numbers and a zero y it is 0."""
     if not any(isinstance(v, SSAValue | list) for v in (x, y)):
-        return _python("%", x, y)
+        return divided("%", x, y)
     x, y = _pair(b, "%", x, y)
     if not is_float(element_of(x)):
         y = b.apply("select", b.apply("eq", y, 0), 1, y)
@@ -55,17 +58,6 @@ def _pair(b: Builder, sign: str, x: Any, y: Any) -> list[Tensor]:
     return [b.broadcast(v, shape) for v in sides]
 
 
-def _python(sign: str, x: Number, y: Number) -> Number:
-    if isinstance(x, bool) or isinstance(y, bool):
-        raise Problem(f"`{sign}` is for numbers, not truth values")
-    if y == 0:
-        raise Problem("division by zero")
-    try:
-        return x // y if sign == "//" else x % y
-    except OverflowError:
-        raise Problem(f"`{sign}` of {x} and {y} has no value") from None
-
-
 def power(b: Builder, x: Any, y: Any) -> Any:
     """x to the power y: by products where y is a small whole number, as JAX does."""
     if isinstance(x, SSAValue) and isinstance(y, int) and not isinstance(y, bool) and 1 <= y <= 64:
@@ -77,8 +69,6 @@ def power(b: Builder, x: Any, y: Any) -> Any:
             if y:
                 square = b.apply("mul", square, square, sign="**")
         return out
-    if isinstance(x, int) and isinstance(y, int) and y >= 0:
-        if abs(x) > 1 and y > 64:
-            raise Problem("a whole number beyond 64 bits")
-        return x**y
+    if all(isinstance(v, int) or is_open(v) for v in (x, y)) and y >= 0:
+        return whole_power(cast("int", x), y)
     return b.apply("pow", x, y, sign="**")

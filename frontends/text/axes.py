@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.ir import SSAValue
 
 from ...dialects.dtypes import is_float
 from ...dialects.graph.interface import element_of, shape_of
-from .builder import Number, type_text
+from .builder import shape_text, type_text
 from .diagnostics import Problem
+from .numbers import Number, is_whole
 
 Tensor = SSAValue
 Value = SSAValue | Number
@@ -32,19 +34,23 @@ def axes_of(x: Tensor, axis: int | Ints | None) -> list[int]:
     """Distinct axes of x in order; all where `axis` is None. Raises Problem."""
     if axis is None:
         return list(range(len(shape_of(x))))
-    axes = sorted(axis_of(x, a) for a in ([axis] if isinstance(axis, int) else axis))
+    given = each_of(axis, 1)
+    axes = sorted(axis_of(x, a) for a in given)
     if len(set(axes)) != len(axes):
-        raise Problem(
-            f"axis {list(axis) if not isinstance(axis, int) else axis} names one twice", argument="axis"
-        )
+        raise Problem(f"axis {given} names one twice", argument="axis")
     return axes
+
+
+def each_of(value: int | Ints, count: int) -> list[int]:
+    """A list of whole numbers; one number stands for `count` of them."""
+    return [value] * count if is_whole(value) else list(cast("Ints", value))
 
 
 def static_shape(shape: Ints) -> list[int]:
     if any(n < 0 for n in shape):
-        raise Problem(f"the shape {list(shape)} has a negative dimension", argument="shape")
+        raise Problem(f"the shape {shape_text(shape)} has a negative dimension", argument="shape")
     if math.prod(shape) > 1 << 40:
-        raise Problem(f"the shape {list(shape)} is too large", argument="shape")
+        raise Problem(f"the shape {shape_text(shape)} is too large", argument="shape")
     return list(shape)
 
 

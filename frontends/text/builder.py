@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -25,6 +25,7 @@ from ...dialects.elementwise import FUNCTIONS, Function
 from ...dialects.graph import (
     ELEMENTWISE,
     BroadcastOp,
+    ConcatOp,
     ConstantOp,
     GraphOp,
     ReduceOp,
@@ -34,7 +35,22 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.attributes import DataAttr, Literal
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.open_sizes import is_open
+from ..known import scalar_value
+from ..open_module import Extras
 from .diagnostics import Problem, SourceFile
+from .numbers import (
+    Number,
+    compute,
+    extent_of,
+    is_fraction,
+    is_known_number,
+    is_of_sizes,
+    is_whole,
+    same_sizes,
+    size_number,
+    spelt,
+)
 
 BOOLEAN = element_type("i1")
 I32 = element_type("i32")
@@ -46,7 +62,6 @@ MOST_OPS = 100_000
 MOST_LITERAL = 1 << 20
 """Elements of a constant that is written out or computed at compile time."""
 
-Number = float | int | bool
 Property = int | str | Sequence[int] | Attribute
 
 
@@ -60,7 +75,7 @@ class Poison:
 
 POISON = Poison()
 
-Value = SSAValue | float | int | bool | str | list | tuple | Poison
+Value = SSAValue | Number | str | list | tuple | Poison
 """What an expression is worth: a tensor, or something known at compile time."""
 
 
@@ -70,7 +85,7 @@ def describe_value(value: Any) -> str:
         return type_text(value.type)
     if isinstance(value, bool):
         return f"the truth value {str(value).lower()}"
-    if isinstance(value, int | float):
+    if is_known_number(value):
         return f"the number {value}"
     if isinstance(value, DTypeName):
         return f"the element type {value}"
@@ -84,12 +99,12 @@ def describe_value(value: Any) -> str:
 def type_text(type_: Attribute) -> str:
     """A tensor type as .tw writes it."""
     assert isinstance(type_, TensorType)
-    return f"{dtype_name(type_.element_type)}{list(shape_in(type_))}"
+    return f"{dtype_name(type_.element_type)}{shape_text(shape_in(type_))}"
 
 
-def is_known_number(value: Any) -> bool:
-    """Whether a value is a number or truth value known at compile time."""
-    return isinstance(value, int | float) and not isinstance(value, Poison)
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape as .tw writes it."""
+    return f"[{', '.join(map(str, shape))}]"
 
 
 class Builder:
@@ -102,6 +117,9 @@ class Builder:
         self.count = 0
         self.counters: set[SSAValue] = set()
         """Scalars that cannot be negative: the counters of loops from 0 up."""
+        self.extras = Extras()
+        self.numbers: dict[SSAValue, int] = {}
+        """The open sizes among the values, also where loops carry them."""
         self._files: dict[str, StringAttr] = {}
         self._places: dict[tuple[int, int], LocationAttr] = {}
         self._scalars: dict[tuple[str, str], DataAttr] = {}
@@ -158,19 +176,41 @@ class Builder:
     def property(self, value: Property) -> Attribute:
         if isinstance(value, Attribute):
             return value
-        if isinstance(value, int):
-            return integer_attr(value)
+        if isinstance(value, int) or is_open(value):
+            return integer_attr(cast("int", value))
         return StringAttr(value) if isinstance(value, str) else ints(value)
 
     # -- constants -----------------------------------------------------------------------------------------
 
     def scalar(self, value: Number, element: Attribute) -> SSAValue:
-        """A scalar constant. Raises Problem where the element type does not have the value."""
+        """A number as a scalar: a constant, or an input of @main where it follows from open sizes. Raises Problem where
+        the element type does not have the value."""
+        if is_of_sizes(value):
+            check_kind(value, dtype_name(element))
+            made = self.extras.value(size_number(value), element)
+            if is_whole(value):
+                self.numbers[made] = value
+            return self.at_top(made)
         key = (dtype_name(element), repr(value))
         data = self._scalars.get(key)
         if data is None:
             data = self._scalars[key] = DataAttr.of(self.array(value, element))
         return self.emit(ConstantOp, [], [tensor([], element)], value=data)[0]
+
+    def at_top(self, value: Any) -> Any:
+        """A value of the top of the program, at the current place."""
+        return value
+
+    def stands_for(self, value: SSAValue, outer: SSAValue) -> None:
+        """Notes that a value of a loop is always that of one around it."""
+        if outer in self.counters:
+            self.counters.add(value)
+        if outer in self.numbers:
+            self.numbers[value] = self.numbers[outer]
+
+    def number(self, value: SSAValue) -> float | int | bool | None:
+        """The number that a scalar is, where that is known."""
+        return self.numbers[value] if value in self.numbers else scalar_value(value)
 
     def constant(self, array: np.ndarray) -> SSAValue:
         """A constant tensor."""
@@ -183,22 +223,13 @@ class Builder:
         name = dtype_name(element)
         flat, shape = flatten(value)
         for v in flat:
-            if isinstance(v, bool) != (name == "i1"):
-                help = (
-                    "truth values are i1; convert with `as`" if isinstance(v, bool) else "write true or false"
-                )
-                raise Problem(f"{_spelt(v)} is not a value of {name}", help=help)
-            if not is_float(name) and isinstance(v, float):
-                raise Problem(
-                    f"{_spelt(v)} is not a value of {name}",
-                    help="write a whole number, or convert the other side",
-                )
+            check_kind(v, name)
         target = numpy_dtype(element)
         if name[0] == "i" and name != "i1":
             half = 1 << (8 * target.itemsize - 1)
             for v in flat:
                 if not -half <= v < half:
-                    raise Problem(f"{_spelt(v)} does not fit {name}", f"{name} holds {-half} to {half - 1}")
+                    raise Problem(f"{spelt(v)} does not fit {name}", f"{name} holds {-half} to {half - 1}")
         with np.errstate(all="ignore"):
             try:
                 wide = np.asarray(flat, np.float64) if is_float(name) else np.asarray(flat)
@@ -209,7 +240,7 @@ class Builder:
             for v in wide[np.isfinite(wide) & ~np.isfinite(made.astype(np.float64))][:1]:
                 most = f"{name} holds up to {float(ml_dtypes.finfo(target).max):g}"
                 raise Problem(
-                    f"{_spelt(float(v))} does not fit {name}", most, help="infinity is written `inf`"
+                    f"{spelt(float(v))} does not fit {name}", most, help="infinity is written `inf`"
                 )
         return made.reshape(shape)
 
@@ -223,34 +254,39 @@ class Builder:
         """A value as a tensor: numbers and lists become constants of the element type. Raises Problem."""
         if isinstance(value, SSAValue):
             return value
-        if isinstance(value, DTypeName | str | tuple) or not isinstance(value, int | float | list):
+        if not (isinstance(value, list) or is_known_number(value)):
             raise Problem(f"needs a tensor, got {describe_value(value)}")
         if element is None:
             flat, _ = flatten(value)
             if any(isinstance(v, bool) for v in flat):
                 element = BOOLEAN
             else:
-                element = F32 if any(isinstance(v, float) for v in flat) else I32
-        if isinstance(value, list):
+                element = F32 if any(map(is_fraction, flat)) else I32
+        if not isinstance(value, list):
+            return self.scalar(value, element)
+        flat, shape = flatten(value)
+        if not any(map(is_of_sizes, flat)):
             return self.constant(self.array(value, element))
-        return self.scalar(value, element)
+        parts = [self.expand(self.scalar(v, element), [0]) for v in flat]
+        joined = self.emit(ConcatOp, parts, [tensor([len(parts)], element)], dim=0)[0]
+        return self.reshape(joined, shape)
 
     def broadcast(self, x: SSAValue, shape: Sequence[int], at_once: bool = False) -> SSAValue:
         """x repeated into `shape` as numpy does: dimensions of size 1, and in front. at_once: by one op, also where
         there are both. Raises Problem."""
         source, element = shape_of(x), element_of(x)
-        if source == tuple(shape):
+        if same_sizes(source, shape):
             return x
         lead = len(shape) - len(source)
         if lead < 0 or any(s not in (1, d) for s, d in zip(source, shape[lead:], strict=True)):
-            raise Problem(f"cannot broadcast {type_text(x.type)} to the shape {list(shape)}")
+            raise Problem(f"cannot broadcast {type_text(x.type)} to the shape {shape_text(shape)}")
         if source and lead and at_once:
             dims = range(lead, len(shape))
             return self.emit(BroadcastOp, [x], [tensor(shape, element)], dims=list(dims))[0]
         if source and lead:
             dims = range(lead, len(shape))
             x = self.emit(BroadcastOp, [x], [tensor([1] * lead + list(source), element)], dims=list(dims))[0]
-            if shape_of(x) == tuple(shape):
+            if same_sizes(shape_of(x), shape):
                 return x
         dims = range(len(shape)) if source else ()
         return self.emit(BroadcastOp, [x], [tensor(shape, element)], dims=list(dims))[0]
@@ -267,7 +303,7 @@ class Builder:
         return self.emit(BroadcastOp, [x], [tensor(shape, element_of(x))], dims=kept)[0]
 
     def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
-        if shape_of(x) == tuple(shape):
+        if same_sizes(shape_of(x), shape):
             return x
         return self.emit(ReshapeOp, [x], [tensor(shape, element_of(x))])[0]
 
@@ -282,8 +318,8 @@ class Builder:
     def slice(
         self, x: SSAValue, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int]
     ) -> SSAValue:
-        shape = [len(range(*spec)) for spec in zip(starts, limits, strides, strict=True)]
-        if shape == list(shape_of(x)):
+        shape = [extent_of(*spec) for spec in zip(starts, limits, strides, strict=True)]
+        if same_sizes(shape, shape_of(x)):
             return x
         result = tensor(shape, element_of(x))
         return self.emit(SliceOp, [x], [result], starts=starts, limits=limits, strides=strides)[0]
@@ -341,7 +377,7 @@ class Builder:
         if not tensors:
             lists = [v for v in values if isinstance(v, list)]
             if not lists:
-                first = f"{_spelt(values[0])} as {'i1' if isinstance(values[0], bool) else 'f32'}"
+                first = f"{spelt(values[0])} as {'i1' if isinstance(values[0], bool) else 'f32'}"
                 raise Problem(f"`{called}` has only numbers, which have no type", help=f"give one: `{first}`")
             return element_of(self.tensor(lists[0]))
         elements = {element_of(t) for t in tensors}
@@ -374,6 +410,23 @@ class Builder:
         return tuple(out)
 
 
+def check_kind(value: Number, dtype: str) -> None:
+    """Raises Problem where a number is none that an element type may have: a truth value, or a float."""
+    if isinstance(value, bool) != (dtype == "i1"):
+        help = "truth values are i1; convert with `as`" if isinstance(value, bool) else "write true or false"
+        raise Problem(f"{spelt(value)} is not a value of {dtype}", help=help)
+    if not is_float(dtype) and is_fraction(value):
+        help = "write a whole number, or convert the other side"
+        raise Problem(f"{spelt(value)} is not a value of {dtype}", help=help)
+
+
+def same_type(a: Attribute, b: Attribute) -> bool:
+    """Whether two tensor types are the same one; sizes that may be equal are assumed to be, or not."""
+    assert isinstance(a, TensorType)
+    assert isinstance(b, TensorType)
+    return a == b or (a.element_type == b.element_type and shape_in(a) == shape_in(b))
+
+
 def check_domain(function: Function, element: Attribute, called: str) -> None:
     """Raises Problem where a function is not defined on an element type."""
     name = dtype_name(element)
@@ -385,78 +438,6 @@ def check_domain(function: Function, element: Attribute, called: str) -> None:
         raise Problem(f"`{called}` is for {wanted[function.domain]}, not {name}", help=help)
 
 
-_NUMPY = {
-    "sub": "subtract",
-    "mul": "multiply",
-    "div": "true_divide",
-    "max": "maximum",
-    "min": "minimum",
-    "neg": "negative",
-    "rem": "fmod",
-    "pow": "power",
-    "atan2": "arctan2",
-    "round_even": "rint",
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-    "and": "logical_and",
-    "or": "logical_or",
-    "not": "logical_not",
-    "abs": "absolute",
-    "is_finite": "isfinite",
-}
-"""numpy's names of functions where they differ, for numbers known at compile time."""
-
-_WIDEST = 1 << 63
-
-
-def compute(name: str, args: Sequence[Number], called: str) -> Number:
-    """A scalar function of numbers, at compile time. Raises Problem."""
-    if name == "select":
-        return args[1] if args[0] else args[2]
-    if name == "clamp":
-        return min(max(args[1], args[0]), args[2])
-    ufunc = getattr(np, _NUMPY.get(name, name), None)
-    if ufunc is None:
-        raise Problem(
-            f"`{called}` of numbers is not known at compile time", help="convert one, as in `2.0 as f32`"
-        )
-    logic = all(isinstance(a, bool) for a in args)
-    if name in ("and", "or", "not") and not logic:
-        raise Problem(f"`{called}` needs truth values, got {describe_value(args[0])}")
-    whole = all(isinstance(a, int) for a in args)
-    if logic and name in ("add", "sub", "mul", "div", "neg"):
-        raise Problem(f"`{called}` is for numbers, not truth values")
-    try:
-        if whole and name in ("add", "sub", "mul", "max", "min", "neg", "abs", "rem"):
-            result = {
-                "add": lambda a, b: a + b,
-                "sub": lambda a, b: a - b,
-                "mul": lambda a, b: a * b,
-                "max": max,
-                "min": min,
-                "rem": lambda a, b: int(math.fmod(a, b)),
-                "neg": lambda a: -a,
-                "abs": abs,
-            }[name](*args)
-            return checked(result)
-        with np.errstate(all="ignore"):
-            result = ufunc(*(a if isinstance(a, bool) else np.float64(a) for a in args)).item()
-    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
-        raise Problem(f"`{called}` of {' and '.join(map(_spelt, args))} has no value") from None
-    return result
-
-
-def checked(value: Number) -> Number:
-    """A whole number within 64 bits. Raises Problem beyond."""
-    if isinstance(value, int) and not -_WIDEST <= value < _WIDEST:
-        raise Problem("a whole number beyond 64 bits")
-    return value
-
-
 def flatten(value: Any) -> tuple[list[Number], tuple[int, ...]]:
     """The numbers of a nested list, and its shape. Raises Problem where rows differ in length."""
     if not isinstance(value, list):
@@ -464,7 +445,7 @@ def flatten(value: Any) -> tuple[list[Number], tuple[int, ...]]:
     flat: list[Number] = []
     inner: tuple[int, ...] | None = None
     for item in value:
-        if not isinstance(item, list | int | float):
+        if not (isinstance(item, list) or is_known_number(item)):
             raise Problem(
                 f"a list of constants holds {describe_value(item)}", help="`concat` and `stack` join tensors"
             )
@@ -476,7 +457,3 @@ def flatten(value: Any) -> tuple[list[Number], tuple[int, ...]]:
     if len(flat) > MOST_LITERAL:
         raise Problem(f"a list of more than {MOST_LITERAL} numbers", help="use a param from a file")
     return flat, (len(value), *(inner or ()))
-
-
-def _spelt(value: Number) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from ...dialects.dtypes import tensor
 from ...dialects.graph import ContractOp
 from ...dialects.graph.interface import element_of, shape_of
-from .builder import BOOLEAN, Builder, type_text
+from .builder import BOOLEAN, Builder, shape_text, type_text
 from .diagnostics import Problem
 
 Tensor = SSAValue
@@ -68,7 +68,7 @@ def _batch(x: Tensor, y: Tensor) -> list[int]:
     ):
         if m != n and 1 not in (m, n):
             raise Problem(
-                "the batch dimensions of `@` do not fit", _both(x, y), [f"{list(left)} and {list(right)}"]
+                "the batch dimensions of `@` do not fit", _both(x, y), [f"{shape_text(left)} and {shape_text(right)}"]
             )
         out.append(n if m == 1 else m)
     return out

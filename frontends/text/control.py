@@ -16,9 +16,10 @@ from ...dialects.graph import ELEMENTWISE, CaseOp, WhileOp, YieldOp
 from ...dialects.graph.interface import element_of, shape_of
 from ..known import count_trips
 from . import syntax
-from .builder import BOOLEAN, I32, POISON, Poison, describe_value, is_known_number, type_text
+from .builder import BOOLEAN, I32, POISON, Poison, describe_value, same_type, type_text
 from .diagnostics import Problem
 from .expressions import hint
+from .numbers import as_float, is_fraction, is_known_number, is_whole, same_number
 from .quantization import Quantization
 from .scope import BlockNames, LoopRegion
 
@@ -46,7 +47,7 @@ class Control(Quantization):
         help = ""
         if isinstance(value, SSAValue) and element_of(value) == BOOLEAN:
             help = "reduce it with `any` or `all`; to choose by element use `select`"
-        elif isinstance(value, SSAValue | int | float):
+        elif isinstance(value, SSAValue) or is_known_number(value):
             help = "compare it: `x != 0`"
         return self.fail(node.span, f"the condition of `{what}` must be i1[]", describe_value(value), help)
 
@@ -112,8 +113,7 @@ class Control(Quantization):
                 pair.append(self.captured(found[0], found[1]) if isinstance(found[0], SSAValue) else found[0])
             if (
                 not any(isinstance(v, SSAValue) for v in pair)
-                and type(pair[0]) is type(pair[1])
-                and pair[0] == pair[1]
+                and same_number(pair[0], pair[1])
             ):
                 out.append(pair)
                 continue
@@ -123,11 +123,11 @@ class Control(Quantization):
                     self.out, outer = ops, self.out
                     if (
                         element is None
-                        and any(isinstance(v, float) for v in pair)
+                        and any(map(is_fraction, pair))
                         and not isinstance(pair[k], SSAValue)
                     ):
                         pair[k] = (
-                            float(pair[k])
+                            as_float(pair[k])
                             if is_known_number(pair[k]) and not isinstance(pair[k], bool)
                             else pair[k]
                         )
@@ -137,7 +137,7 @@ class Control(Quantization):
                 self.out = outer
                 self.problem(next(i for i in syntax.assigned((*s.body, *s.orelse)) if i.id == n), problem)
                 return None
-            if pair[0].type != pair[1].type:
+            if not same_type(pair[0].type, pair[1].type):
                 at = [i for i in syntax.assigned((*s.body, *s.orelse)) if i.id == n][-1]
                 one, two = (type_text(v.type) for v in pair)
                 note = f"it is {one} if the condition holds, and {two} if not"
@@ -222,7 +222,7 @@ class Control(Quantization):
         def step(inner: BlockNames) -> list[Any]:
             inner.names[name] = counter = inner.names[_COUNTER]
             assert isinstance(counter, SSAValue)
-            if isinstance(start, int) and start >= 0:
+            if is_whole(start) and start >= 0:
                 self.counters.add(counter)
             counter.name_hint = hint(name)
             self.statements(s.body, inner)
@@ -235,7 +235,7 @@ class Control(Quantization):
     def bound(self, node: syntax.Expr, scope: BlockNames) -> Any:
         """A limit of `for`: a whole number or an i32 scalar."""
         value = self.expr(node, scope)
-        whole = isinstance(value, int) and not isinstance(value, bool) and -(1 << 31) <= value < 1 << 31
+        whole = is_whole(value) and -(1 << 31) <= value < 1 << 31
         if (
             isinstance(value, Poison)
             or whole
@@ -309,7 +309,7 @@ class Control(Quantization):
         self.out = outer
         every = [*first, *second, *inits]
         op = WhileOp.create(operands=every, result_types=[v.type for v in every], regions=regions)
-        counted = count_trips(op)
+        counted = count_trips(op, self.number)
         if counted is not None:
             op.counter, op.trip_count = integer_attr(counted[0]), integer_attr(counted[1])
         self.append(op)
@@ -328,7 +328,7 @@ class Control(Quantization):
             made = self.tensor(value, wanted.element_type)
         except Problem as problem:
             return self.problem(at or s, problem)
-        if made.type != wanted:
+        if not same_type(made.type, wanted):
             help = "a loop keeps the types of what it carries"
             if not shape_in(wanted) and not shape_of(made):
                 now = dtype_name(element_of(made))

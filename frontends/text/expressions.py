@@ -18,14 +18,13 @@ from .builder import (
     Builder,
     DTypeName,
     Poison,
-    checked,
     describe_value,
-    is_known_number,
     type_text,
 )
 from .diagnostics import ELSEWHERE, DiagnosticLog, Problem, TextSpan, did_you_mean, in_words
 from .functions import OPERATORS, LibraryFunction, binary, functions, graph_functions
 from .load import Module
+from .numbers import checked, is_fraction, is_known_number, is_whole, truncated
 from .scope import BlockNames, LoopRegion
 from .weights import WeightFiles
 
@@ -112,7 +111,7 @@ class Expressions(Builder):
                         return POISON
                     self.at = node.span[0]
                     made = binary(self, node.op, left, right)
-                    return checked(made) if isinstance(made, int) else made
+                    return checked(made) if is_whole(made) else made
                 case syntax.Unary():
                     x = self.expr(node.x, scope)
                     if isinstance(x, Poison):
@@ -140,7 +139,7 @@ class Expressions(Builder):
 
     def list_item(self, x: list[Any], items: Sequence[Any]) -> Any:
         """An item of a list known at compile time. Raises Problem."""
-        if len(items) != 1 or not isinstance(items[0], int) or isinstance(items[0], bool):
+        if len(items) != 1 or not is_whole(items[0]):
             raise Problem("a list takes one whole number as its index", help="`as f32` makes a tensor of it")
         return x[indexing.place(items[0], len(x), 0)]
 
@@ -155,14 +154,8 @@ class Expressions(Builder):
         if isinstance(x, SSAValue):
             return self.convert(x, element)
         if isinstance(x, list) or is_known_number(x):
-            if (
-                is_known_number(x)
-                and not is_float(target)
-                and target != "i1"
-                and isinstance(x, float)
-                and x == x
-            ):
-                x = math.trunc(x) if math.isfinite(x) else x
+            if is_fraction(x) and not is_float(target) and target != "i1":
+                x = truncated(x)
             return self.tensor(x, element)
         raise Problem(f"`as` converts tensors and numbers, not {describe_value(x)}")
 
@@ -202,7 +195,7 @@ class Expressions(Builder):
     def whole(self, node: syntax.Expr, scope: BlockNames) -> Any:
         """A whole number known at compile time, or POISON."""
         value = self.expr(node, scope)
-        if isinstance(value, Poison) or (isinstance(value, int) and not isinstance(value, bool)):
+        if isinstance(value, Poison) or is_whole(value):
             return value
         help = (
             ""

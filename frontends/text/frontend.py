@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import file_digest
+from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from ...dialects.dtypes import element_type, shape_in, tensor
+from ...dialects.size_numbers import SizeNumber
 from . import syntax
 from .builder import type_text
 from .diagnostics import DiagnosticLog
@@ -19,12 +22,14 @@ from .scope import BlockNames
 
 @dataclass(frozen=True)
 class TwProgram:
-    """A lowered `.tw` function. inputs: shape and element type of each parameter; names: what they are called."""
+    """A lowered `.tw` function. inputs: shape and element type of each parameter; names: what they are called; extras:
+    the numbers that @main takes behind the inputs, where these have open sizes."""
 
     module: ModuleOp
     name: str
     inputs: tuple[Spec, ...]
     names: tuple[str, ...]
+    extras: tuple[tuple[SizeNumber, str], ...] = ()
 
 
 def lower_tw(
@@ -37,7 +42,8 @@ def lower_tw(
     """The graph level of a function of a `.tw` file: the one called `function`, else the only public one.
 
     path: for messages, and where imports and weights are looked for; inputs: shapes and element types, which bind the
-    symbolic dimensions; dimensions: what binds them instead. Raises TwError.
+    symbolic dimensions, and may have open sizes within `assuming`; dimensions: what binds them instead. Raises TwError,
+    and NotOpen for what open sizes are not enough for.
     """
     report = DiagnosticLog()
     module = load_module(path, text, report)
@@ -46,7 +52,8 @@ def lower_tw(
     types = _types(lowering, module, main, inputs, dimensions or {}, report)
     made = lowering.main(main, types)
     _check_rest(module, lowering, report)
-    return TwProgram(made, main.id.id, _specs(types, main), tuple(p.id.id for p in main.parameters))
+    names = tuple(p.id.id for p in main.parameters)
+    return TwProgram(made, main.id.id, _specs(types, main), names, lowering.extras.listed)
 
 
 def tw_inputs(path: str, text: str, function: str | None, dimensions: Mapping[str, int]) -> tuple[Spec, ...]:
@@ -56,6 +63,32 @@ def tw_inputs(path: str, text: str, function: str | None, dimensions: Mapping[st
     module = load_module(path, text, report)
     main = entry(module, function, report)
     return _specs(_types(TwLowering(module, report), module, main, None, dimensions, report), main)
+
+
+def tw_identity(path: str, text: str) -> list[str]:
+    """All that a `.tw` file says: its text and path, those of the files it imports, and a hash of each file of weights.
+    Raises TwError for what cannot be parsed."""
+    report = DiagnosticLog()
+    modules = [load_module(path, text, report)]
+    for module in modules:  # also those that are added here
+        modules += [m for m in module.imports.values() if m not in modules]
+    weights = {
+        module.folder / str(item.path.value): None
+        for module in modules
+        for item in module.items.values()
+        if isinstance(item, syntax.Param)
+    }
+    said = [part for module in modules for part in (module.source.path, module.source.text)]
+    return [*said, *(part for file in weights for part in (str(file), _hash(file)))]
+
+
+def _hash(file: Path) -> str:
+    """A hash of a file's content; empty where it cannot be read, which the program says where it does."""
+    try:
+        with file.open("rb") as content:
+            return file_digest(content, "sha256").hexdigest()
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ from ...dialects.graph import ConstantOp, DataAttr, Graph, GraphOp, HostOp, Quan
 from ...dialects.graph.attributes import Literal
 from ...dialects.graph.interface import element_of
 from .arithmetic import floor_divide, modulo, power
-from .builder import POISON, Builder, DTypeName, Poison, describe_value
+from .builder import POISON, Builder, DTypeName, Poison, describe_value, shape_text
 from .diagnostics import Problem, did_you_mean
 from .library import LIBRARY, REDUCTION_NAMES, reduction
+from .numbers import OpenNumber, as_float, is_known_number, is_whole
 
 OPERATORS = {
     "add": "+",
@@ -60,11 +61,11 @@ def binary(b: Builder, sign: str, x: Any, y: Any) -> Any:
     from .contraction import matmul
 
     for v in (x, y):
-        if not isinstance(v, SSAValue | int | float | list):
+        if not (isinstance(v, SSAValue | list) or is_known_number(v)):
             raise Problem(f"`{sign}` needs tensors or numbers, got {describe_value(v)}")
     if sign == "@":
         for v in (x, y):
-            if isinstance(v, int | float):
+            if is_known_number(v):
                 raise Problem(f"`@` needs tensors, got {describe_value(v)}")
         kinds = [element_of(v) for v in (x, y) if isinstance(v, SSAValue)]
         x, y = (b.tensor(v, kinds[0] if kinds else None) for v in (x, y))
@@ -72,7 +73,7 @@ def binary(b: Builder, sign: str, x: Any, y: Any) -> Any:
     if sign in BINARY:
         return BINARY[sign](b, x, y)
     if sign == "/" and not any(isinstance(v, SSAValue | list) for v in (x, y)):
-        if y == 0:
+        if not isinstance(y, OpenNumber) and y == 0:
             raise Problem("division by zero")
     if sign == "/" and any(isinstance(v, SSAValue) and not _is_float(v) for v in (x, y)):
         raise Problem("`/` is for floats", help="write `//` for whole numbers, or convert with `as f32`")
@@ -161,25 +162,25 @@ def _taken(b: Builder, function: str, name: str, kinds: str, value: Any, argumen
                 return value
             case "Tensor" if isinstance(value, list):
                 return b.tensor(value)
-            case "Value" if isinstance(value, SSAValue | int | float):
+            case "Value" if isinstance(value, SSAValue) or is_known_number(value):
                 return value
-            case "int" if isinstance(value, int) and not isinstance(value, bool):
+            case "int" if is_whole(value):
                 return value
-            case "float" if isinstance(value, int | float) and not isinstance(value, bool):
-                return float(value)
+            case "float" if is_known_number(value) and not isinstance(value, bool):
+                return as_float(value)
             case "bool" if isinstance(value, bool):
                 return value
             case "DTypeName" if isinstance(value, DTypeName):
                 return value
             case "str" if isinstance(value, str) and not isinstance(value, DTypeName):
                 return value
-            case "Ints" if isinstance(value, list) and all(type(v) is int for v in value):
+            case "Ints" if isinstance(value, list) and all(map(is_whole, value)):
                 return value
             case _:
                 pass
     wanted = " or ".join(_WANTED[k] for k in kinds.split(" | ") if k != "None")
     help = ""
-    if kinds == "Tensor" and isinstance(value, int | float):
+    if kinds == "Tensor" and is_known_number(value):
         help = f"give it a type: `{describe_value(value).split()[-1]} as f32`"
     if isinstance(value, SSAValue) and "int" in kinds:
         help = "this must be known at compile time"
@@ -289,7 +290,7 @@ def _op_function(name: str, cls: type[GraphOp]) -> LibraryFunction:
         types = given.pop("types", None)
         shape = given.pop("shape", [])
         if any(n < 0 for n in shape):
-            raise Problem(f"the shape {shape} has a negative dimension", argument="shape")
+            raise Problem(f"the shape {shape_text(shape)} has a negative dimension", argument="shape")
         if types is None:
             types = element_of(args[0]) if args else element_type("f32")
         seeds: list[Attribute] = [tensor(shape, types)] * n_results
@@ -315,7 +316,8 @@ def _constant_function() -> LibraryFunction:
         except ValueError:
             raise Problem("the data is not base64", argument="data") from None
         if any(n < 0 for n in shape):
-            raise Problem(f"the shape {shape} has a negative dimension", argument="shape")
+            raise Problem(f"the shape {shape_text(shape)} has a negative dimension", argument="shape")
+        shape = [int(n) for n in shape]  # it has as many bytes as there are elements
         literal = Literal(type, tuple(shape), content, splat)
         count = 1 if splat else int(np.prod(shape, dtype=object))
         if len(content) != count * numpy_dtype(type).itemsize:

@@ -11,9 +11,11 @@ from xdsl.ir import SSAValue
 from ...dialects.dtypes import dtype_name, tensor
 from ...dialects.graph import DynamicSliceOp, DynamicUpdateSliceOp, ReverseOp
 from ...dialects.graph.interface import element_of, shape_of
-from .builder import I32, Builder, describe_value, type_text
+from ..size_arithmetic import larger, smaller
+from .builder import I32, Builder, describe_value, shape_text, type_text
 from .diagnostics import Problem
 from .library import gathered, scattered, wrapped
+from .numbers import extent_of, is_whole, same_sizes
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def check_items(b: Builder, x: SSAValue, items: Sequence[Any]) -> list[Item]:
             out += full
         elif isinstance(item, list):
             out.append(b.tensor(item, I32))
-        elif isinstance(item, bool) or not isinstance(item, int | Range | SSAValue | _Mark):
+        elif not (isinstance(item, Range | SSAValue | _Mark) or is_whole(item)):
             raise Problem(f"an index is a whole number, a slice or an i32 tensor, not {describe_value(item)}")
         elif isinstance(item, SSAValue) and dtype_name(element_of(item)) != "i32":
             raise Problem(f"an index is i32, not {type_text(item.type)}", help=_no_mask(item))
@@ -75,11 +77,11 @@ def index(b: Builder, x: SSAValue, items: Sequence[Any]) -> SSAValue:
     x = _static(b, x, picks)
     x = _dynamic(b, x, picks)
     gone = [
-        d for d, i in enumerate(picks) if isinstance(i, int) or (isinstance(i, SSAValue) and not shape_of(i))
+        d for d, i in enumerate(picks) if is_whole(i) or (isinstance(i, SSAValue) and not shape_of(i))
     ]
     if gone:
         x = b.reshape(x, [n for d, n in enumerate(shape_of(x)) if d not in gone])
-    left = [i for i in picks if not isinstance(i, int) and not (isinstance(i, SSAValue) and not shape_of(i))]
+    left = [i for i in picks if not is_whole(i) and not (isinstance(i, SSAValue) and not shape_of(i))]
     several = [d for d, i in enumerate(left) if isinstance(i, SSAValue)]
     shown = [i for i in every if i is NEW or any(i is k for k in left)]
     new = [d for d, i in enumerate(shown) if i is NEW]
@@ -110,7 +112,7 @@ def _static(b: Builder, x: SSAValue, picks: Sequence[Item]) -> SSAValue:
     shape = shape_of(x)
     starts, limits, strides, backwards = [], [], [], []
     for d, (item, extent) in enumerate(zip(picks, shape, strict=True)):
-        if isinstance(item, int):
+        if is_whole(item):
             at = place(item, extent, d)
             bounds = (at, at + 1, 1)
         elif isinstance(item, Range):
@@ -122,7 +124,7 @@ def _static(b: Builder, x: SSAValue, picks: Sequence[Item]) -> SSAValue:
             bounds = (0, extent, 1)
         for values, v in zip((starts, limits, strides), bounds, strict=True):
             values.append(v)
-    if (starts, limits, strides) != ([0] * len(shape), list(shape), [1] * len(shape)):
+    if not same_sizes([*starts, *limits, *strides], [*[0] * len(shape), *shape, *[1] * len(shape)]):
         x = b.slice(x, starts, limits, strides)
     if backwards:
         x = b.emit(ReverseOp, [x], [x.type], dims=backwards)[0]
@@ -133,21 +135,36 @@ def place(item: int, extent: int, dim: int) -> int:
     """A whole number as an index from the front. Raises Problem where it is outside."""
     if not -extent <= item < extent:
         raise Problem(f"index {item} is outside dimension {dim}, which has {extent}")
-    return item % extent
+    return item if item >= 0 else item + extent
 
 
 def slice_bounds(item: Range, extent: int) -> tuple[int, int, int, bool]:
     """Start, limit and positive step of a slice, and whether it runs backwards."""
     if item.step == 0:
         raise Problem("the step of a slice is 0")
-    start, stop, step = slice(item.start, item.stop, item.step).indices(extent)
-    count = len(range(start, stop, step))
+    start, stop, step = _within(item, extent)
+    count = extent_of(start, stop, step)
     if count == 0:
-        return min(start, extent) if start >= 0 else 0, min(start, extent) if start >= 0 else 0, 1, False
+        at = smaller(start, extent) if start >= 0 else 0
+        return at, at, 1, False
+    if step > 0:
+        return start, stop, step, False
     last = start + (count - 1) * step
-    low, high = min(start, last), max(start, last)
-    limit = high + 1 if step < 0 or step == 1 else min(max(stop, high + 1), extent)
-    return low, limit, abs(step), step < 0
+    return last, start + 1, -step, True
+
+
+def _within(item: Range, extent: int) -> tuple[int, int, int]:
+    """Start, stop and step of a slice of so many elements, as Python's `slice.indices` gives them."""
+    step = 1 if item.step is None else item.step
+    low, high = (0, extent) if step > 0 else (-1, extent - 1)
+    first, last = (low, high) if step > 0 else (high, low)
+
+    def inside(n: int | None, default: int) -> int:
+        if n is None:
+            return default
+        return larger(n + extent, low) if n < 0 else smaller(n, high)
+
+    return inside(item.start, first), inside(item.stop, last), step
 
 
 def _dynamic(b: Builder, x: SSAValue, picks: Sequence[Item]) -> SSAValue:
@@ -178,7 +195,7 @@ def update(b: Builder, x: SSAValue, items: Sequence[Any], value: Any) -> SSAValu
         if isinstance(item, Range):
             start, stop, step, turned = slice_bounds(item, extent)
             starts.append(start)
-            sizes.append(len(range(start, stop, step)))
+            sizes.append(extent_of(start, stop, step))
             strides.append(step)
             if turned:
                 backwards.append(len(kept))
@@ -186,7 +203,7 @@ def update(b: Builder, x: SSAValue, items: Sequence[Any], value: Any) -> SSAValu
             continue
         if isinstance(item, SSAValue) and extent == 0:
             raise Problem(f"dimension {d} of {type_text(x.type)} has no elements")
-        starts.append(place(item, extent, d) if isinstance(item, int) else item)
+        starts.append(place(item, extent, d) if is_whole(item) else item)
         sizes.append(1)
         strides.append(1)
     given = b.tensor(value, element)
@@ -199,13 +216,13 @@ def update(b: Builder, x: SSAValue, items: Sequence[Any], value: Any) -> SSAValu
     try:
         given = b.broadcast(given, box)
     except Problem:
-        raise Problem(f"writes {type_text(given.type)} into a part of shape {box}") from None
+        raise Problem(f"writes {type_text(given.type)} into a part of shape {shape_text(box)}") from None
     if backwards:
         given = b.emit(ReverseOp, [given], [given.type], dims=backwards)[0]
     gone = [d for d in range(len(shape)) if d not in kept]
     given = b.expand(given, gone)
     at = [
-        b.scalar(s, I32) if isinstance(s, int) else wrapped(b, s, n)
+        b.scalar(s, I32) if is_whole(s) else wrapped(b, s, n)
         for s, n in zip(starts, shape, strict=True)
     ]
     steps = {} if all(s == 1 for s in strides) else {"strides": strides}
@@ -224,7 +241,7 @@ def _put(b: Builder, x: SSAValue, items: Sequence[Item], value: Any) -> SSAValue
             if item not in (Range(None, None, None), Range(0, None, None), Range(None, None, 1)):
                 help = "beside an index with dimensions write `:`"
                 raise Problem("a slice of a part beside an index that is a tensor", help=help)
-        elif isinstance(item, int):
+        elif is_whole(item):
             picked[d] = b.scalar(place(item, shape[d], d), I32)
         else:
             assert isinstance(item, SSAValue)

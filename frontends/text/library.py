@@ -21,10 +21,12 @@ from ...dialects.graph import (
     ScatterOp,
 )
 from ...dialects.graph.interface import element_of, shape_of
+from ...dialects.open_sizes import certain, is_open
 from .axes import Ints, Tensor, Value, axes_of, axis_of, floats, static_shape
-from .builder import BOOLEAN, I32, Builder, DTypeName, type_text
+from .builder import BOOLEAN, I32, Builder, DTypeName, same_type, shape_text, type_text
 from .contraction import einsum
 from .diagnostics import Problem
+from .numbers import same_number
 from .ordering import argsort, cummax, cummin, cumprod, cumsum, sort, top_k
 from .windows import avg_pool, conv, max_pool
 
@@ -169,15 +171,27 @@ def reshape(b: Builder, x: Tensor, *, shape: Ints) -> Tensor:
     """The same elements in row-major order; one dimension may be -1, which follows from the others."""
     source, out = shape_of(x), list(shape)
     if out.count(-1) == 1:
-        rest = math.prod(n for n in out if n != -1)
-        if rest > 0 and math.prod(source) % rest == 0:
-            out[out.index(-1)] = math.prod(source) // rest
+        left, rest = _without_common(source, [n for n in out if n != -1])
+        if rest > 0 and left % rest == 0:
+            out[out.index(-1)] = left // rest
+            return b.reshape(x, out)
     if any(n < 0 for n in out) or math.prod(out) != math.prod(source):
         raise Problem(
-            f"cannot reshape {type_text(x.type)} to {list(shape)}",
+            f"cannot reshape {type_text(x.type)} to {shape_text(shape)}",
             f"{math.prod(source)} elements to {math.prod(n for n in shape if n != -1)}",
         )
     return b.reshape(x, out)
+
+
+def _without_common(a: Ints, b: Ints) -> tuple[int, int]:
+    """The products of two lists of sizes without the open ones that are in both: their quotient stays what it is, for
+    those are not 0."""
+    left, right = list(a), list(b)
+    for n in a:
+        if is_open(n) and certain(n, ">", 0) and any(same_number(n, m) for m in right):
+            left.remove(n)
+            right.remove(n)
+    return math.prod(left), math.prod(right)
 
 
 def transpose(b: Builder, x: Tensor, *, perm: Ints | None = None) -> Tensor:
@@ -215,7 +229,7 @@ def concat(b: Builder, *xs: Tensor, axis: int = 0) -> Tensor:
 
 def stack(b: Builder, *xs: Tensor, axis: int = 0) -> Tensor:
     """Tensors of one shape along a new axis."""
-    if not xs or len({x.type for x in xs}) > 1:
+    if not xs or not all(same_type(x.type, xs[0].type) for x in xs):
         raise Problem("`stack` needs tensors of one type", " and ".join(type_text(x.type) for x in xs))
     rank = len(shape_of(xs[0])) + 1
     if not -rank <= axis < rank:
@@ -373,7 +387,7 @@ def scattered(b: Builder, x: Tensor, picked: Mapping[int, Tensor], values: Any, 
     try:
         given = b.broadcast(given, box)
     except Problem:
-        raise Problem(f"writes {type_text(given.type)} into a part of shape {box}") from None
+        raise Problem(f"writes {type_text(given.type)} into a part of shape {shape_text(box)}") from None
     if not math.prod(box):
         return x
     flat = inside = None

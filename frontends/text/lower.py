@@ -16,11 +16,12 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue
 from ...dialects.dtypes import dtype_name, element_type, shape_in, tensor
 from ...dialects.graph.interface import shape_of
 from . import indexing, syntax
-from .builder import MOST_OPS, POISON, Poison, describe_value, type_text
+from .builder import MOST_OPS, POISON, Poison, describe_value, same_type, type_text
 from .control import Control
 from .diagnostics import DiagnosticLog, Problem, TextSpan, did_you_mean
 from .expressions import CONSTANTS, hint
 from .load import Module
+from .numbers import is_whole
 from .scope import BlockNames
 
 Spec = tuple[tuple[int, ...], str]
@@ -41,7 +42,7 @@ class TwLowering(Control):
 
     def main(self, function: syntax.FunctionItem, types: Sequence[TensorType]) -> ModuleOp:
         """The module whose @main is `function` on inputs of these types. Raises TwError."""
-        block = Block(arg_types=types)
+        self.extras.main = block = Block(arg_types=types)
         for parameter, arg in zip(function.parameters, block.args, strict=True):
             arg.name_hint = hint(parameter.id.id)
         try:
@@ -102,7 +103,7 @@ class TwLowering(Control):
         value = self.expr(node, scope)
         if isinstance(value, Poison):
             return None
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 31:
+        if not is_whole(value) or not 0 <= value < 1 << 31:
             self.fail(node.span, "a dimension is a whole number from 0 up", describe_value(value))
             return None
         return value
@@ -282,7 +283,7 @@ class TwLowering(Control):
         except Problem as problem:
             self.problem(node, problem)
             return None
-        if made.type != wanted:
+        if not same_type(made.type, wanted):
             help = ""
             if shape_of(made) == shape_in(wanted):
                 help = f"convert with `as {dtype_name(wanted.element_type)}`"

@@ -11,9 +11,10 @@ from ...dialects.dtypes import is_float, tensor
 from ...dialects.graph import DequantizeOp, QuantizedType, QuantizeOp
 from ...dialects.graph.interface import shape_of
 from . import syntax
-from .builder import Poison, is_known_number
+from .builder import Poison
 from .diagnostics import TextSpan, did_you_mean
 from .expressions import Expressions
+from .numbers import is_known_number, is_whole
 from .scope import BlockNames
 
 
@@ -95,10 +96,10 @@ class Quantization(Expressions):
         low, high = (
             (0, 0) if narrow[0] == "f" else (-(1 << int(narrow[1:]) - 1), (1 << int(narrow[1:]) - 1) - 1)
         )
-        if not all(type(v) is int and low <= v <= high for v in zeros):
+        if not all(is_whole(v) and low <= v <= high for v in zeros):
             self.fail(zero_at, f"`zero` is a whole number of {narrow}, {low} to {high}")
             return None
-        if axis is not None and (type(axis) is not int or not -len(shape) <= axis < len(shape)):
+        if axis is not None and not (is_whole(axis) and -len(shape) <= axis < len(shape)):
             self.fail(axis_at, f"`axis` is none of the {len(shape)} dimensions")
             return None
         many = isinstance(scale, list) or isinstance(zero, list)
@@ -113,6 +114,8 @@ class Quantization(Expressions):
                 self.fail(at, f"{len(values)} numbers for dimension {axis}, which has {shape[axis]}")
                 return None
         blocks = [] if axis is None else [(axis % len(shape), 1)]
+        if len(scales) < len(zeros):  # one for all slices, each of which has a zero of its own
+            scales = scales * len(zeros)
         made = QuantizedType.of(narrow, expressed, scales, zeros, blocks)
         try:
             made.data.check_scales()

@@ -8,6 +8,7 @@ from xdsl.ir import Block, SSAValue
 
 from .builder import Builder, Value
 from .diagnostics import TextSpan
+from .numbers import is_whole
 
 
 @dataclass(eq=False)
@@ -24,8 +25,7 @@ class LoopRegion:
         if found is None:
             found = self.captured[value] = self.block.insert_arg(value.type, len(self.captured))
             found.name_hint = value.name_hint
-            if value in b.counters:
-                b.counters.add(found)
+            b.stands_for(found, value)
         return found
 
 
@@ -60,7 +60,7 @@ class BlockNames:
 
     def numbers(self) -> set[str]:
         """The visible names of whole numbers known at compile time."""
-        return {n for n in self.visible() if (found := self.find(n)) is not None and isinstance(found[0], int)}
+        return {n for n in self.visible() if (found := self.find(n)) is not None and is_whole(found[0])}
 
     def is_dimension(self, name: str) -> bool:
         """Whether a name is a symbolic dimension of the function."""

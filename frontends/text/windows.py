@@ -7,7 +7,8 @@ import math
 from ...dialects.dtypes import tensor
 from ...dialects.graph import ConvOp, ReduceWindowOp
 from ...dialects.graph.interface import shape_of
-from .axes import Ints, Tensor, floats
+from ..size_arithmetic import larger
+from .axes import Ints, Tensor, each_of, floats
 from .builder import BOOLEAN, Builder, type_text
 from .diagnostics import Problem
 
@@ -116,7 +117,7 @@ def _pool(
 
 
 def _each(called: str, value: int | Ints, n: int) -> list[int]:
-    values = [value] * n if isinstance(value, int) else list(value)
+    values = each_of(value, n)
     if len(values) != n or any(v < 1 for v in values):
         raise Problem(
             f"`{called}` needs {n} numbers of at least 1, or one for all; got {value}".replace(
@@ -138,11 +139,11 @@ def _padding(
             return [0] * n, [0] * n
         reach = [(w - 1) * d + 1 for w, d in zip(window, dilation, strict=True)]
         total = [
-            max((-(-size // s) - 1) * s + r - size, 0)
+            larger(((size + s - 1) // s - 1) * s + r - size, 0)
             for size, s, r in zip(sizes, strides, reach, strict=True)
         ]
         return [t // 2 for t in total], [t - t // 2 for t in total]
-    both = [padding] * n if isinstance(padding, int) else list(padding)
+    both = each_of(padding, n)
     if len(both) != n or any(p < 0 for p in both):
         raise Problem(
             f"`padding` needs {n} numbers of at least 0, one for all, or a name", argument="padding"

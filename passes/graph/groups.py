@@ -23,7 +23,7 @@ from ...dialects.graph import (
 )
 from ...dialects.graph.interface import GraphOp, Grouping, element_of, shape_of
 from ...dialects.npu.types import ROW_BYTES
-from ...dialects.open_sizes import choosing
+from ...dialects.open_sizes import certain, choosing
 from ...machine import Machine
 from ..access import is_layout, splat_of
 from ..tile.schedule import UB_FRACTION
@@ -343,7 +343,7 @@ class Grouper(Dependencies):
             if a is not Broadcast.ADDED:
                 out.append(a if isinstance(a, int) else None)
                 continue
-            match = next((f for f in free if group.domain[f] == s), None)
+            match = next((f for f in free if certain(group.domain[f], "==", s)), None)
             if match is None:
                 return None
             free.remove(match)

@@ -70,7 +70,7 @@ class Accesses:
 
     def same_bytes(self, other: Accesses) -> bool:
         """Whether one tensor can hold what the other does."""
-        return self.kind.element == other.kind.element and self.kind.bytes == other.kind.bytes
+        return self.kind.element == other.kind.element and certain(self.kind.bytes, "==", other.kind.bytes)
 
 
 class StoreSteps:

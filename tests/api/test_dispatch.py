@@ -137,14 +137,11 @@ def test_why_sizes_are_compiled_alone_is_said() -> None:
     assert text(case.reason) == str(made.ranges[((3, 4),)])
 
 
-def test_a_program_of_tw_is_compiled_for_each_size(tmp_path: Path) -> None:
-    (tmp_path / "model.tw").write_text("fn f(x: f32[N]) -> f32[N] {\n  return x + x\n}\n")
+def test_a_program_of_tw_has_versions(tmp_path: Path) -> None:
+    (tmp_path / "model.tw").write_text("fn f(x: f32[N]) -> f32[N] {\n  return x / N\n}\n")
     made: Any = tw.compile(str(tmp_path / "model.tw"))
     (case,) = read(made.ir()).cases
-    assert isinstance(case, AloneOp) and (text(case.guard), text(case.reason)) == (
-        "",
-        "it is compiled for each size",
-    )
+    assert isinstance(case, VersionOp) and text(case.guard) == "N >= 33 and N <= 64" and case.said() == ["N"]
 
 
 def test_random_keys_are_words() -> None:

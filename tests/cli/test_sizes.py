@@ -62,6 +62,8 @@ LAYER = "model.py:layer --shapes f32[b,8*s],f32[8*s,4]"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "named.tw").write_text("pub fn named(x: f32[T, N]) -> f32[T, N] {\n    return x * 2.0\n}\n")
+    scaled = "pub fn scaled(x: f32[T, N]) -> f32[T, N] {\n    return softmax(x) / sqrt(N) + mean(x, axis=0)\n}\n"
+    (tmp_path / "scaled.tw").write_text(scaled)
     (tmp_path / "shaped.mlir").write_text(RESHAPED)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -89,6 +91,11 @@ def said(capsys: pytest.CaptureFixture[str], command: str) -> str:
         ("run named.tw --at T=3,N=4 --check", "f32[3,4]"),
         ("run named.tw --shapes T=?,N=4 --at T=3", "f32[3,4]"),
         ("verify named.tw --shapes T=2..5,N=4 --at T=5", "both memory modes agree"),
+        ("report named.tw --shapes T=?,N=4 --at T=50", "named"),
+        ("run scaled.tw --shapes T=1..2048,N=4 --at T=50 --check", "f32[50,4]"),
+        ("verify scaled.tw --at T=50,N=33", "both memory modes agree"),
+        ("explain scaled.tw --at T=50,N=33", "wrote report.html"),
+        ("compile scaled.tw --emit npu", "npu.version @T33to64_N33to64"),
         ("run named.tw --shapes f32[t,8] --at t=2", "f32[2,8]"),
         ("reduce named.tw --at T=3,N=4 --check cost>0 --tests 2", "wrote reduced.mlir"),
         ("run shaped.mlir --at arg0_0=6,arg1_0=2,arg1_1=3 --check", "f32[2,3]"),
@@ -164,6 +171,12 @@ def test_a_dimension_that_is_not_said(capsys: pytest.CaptureFixture[str]) -> Non
     error = capsys.readouterr().err
     assert error.startswith("error: the dimension `N` is not known")
     assert error.endswith("= help: give inputs, or `--shapes N=8`\n")
+
+
+def test_a_sweep_of_a_tw_function(capsys: pytest.CaptureFixture[str]) -> None:
+    _, head, *rows = said(capsys, "report scaled.tw --at N=40 --sweep T=2,50,64,1000").splitlines()
+    assert head.split()[0] == "T"
+    assert [row.split()[0] for row in rows] == ["2", "50", "64", "1000"]
 
 
 def test_a_sweep_is_a_table(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

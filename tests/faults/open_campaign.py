@@ -36,7 +36,8 @@ from tilewright.api.templates import Version
 from tilewright.backends.interpreter import Executable
 from tilewright.dialects.dtypes import numpy_dtype
 from tilewright.dialects.npu.structure import KernelOp
-from tilewright.dialects.sizes import SizeError, Sizes, evaluate
+from tilewright.dialects.size_numbers import scalar_at
+from tilewright.dialects.sizes import SizeError, Sizes
 from tilewright.machine import Machine
 from tilewright.passes.errors import PassError
 from tilewright.passes.instances import Instance
@@ -241,7 +242,7 @@ class Judge:
 
     def _flat(self, sizes: Sizes, args: Sequence[Any]) -> list[Any]:
         """What @main of an instance takes."""
-        extras = [np.asarray(evaluate(s, sizes), numpy_dtype(d)) for s, d in self.subject.version.extras]
+        extras = [scalar_at(number, dtype, sizes) for number, dtype in self.subject.version.extras]
         return [*args, *extras]
 
 

@@ -452,6 +452,14 @@ def test_places_and_quantization() -> None:
     assert "quant i8(scale=[0.5, 0.25], zero=-7, axis=1)" in print_tw(module)
 
 
+def test_one_scale_and_a_zero_for_each_slice() -> None:
+    text = MODEL.replace("scale=[0.5], zero=[1], axis=-1", "scale=0.5, zero=[1, 2], axis=-1")
+    module = lower_tw("model.tw", text, None, None, {"N": 3, "M": 2}).module
+    kinds = [str(op.results[0].type) for op in module.walk() if op.name == "graph.quantize"]
+    assert kinds[1] == "tensor<3x2x!graph.quantized<i8:f16:1, {0.5:1, 0.5:2}>>"
+    assert same(lower_tw("again.tw", print_tw(module)).module, module)
+
+
 def test_unused_functions_are_checked() -> None:
     text = "pub fn f(x: f32[2]) -> f32[2] { return x }\nfn g(x: f32[3]) -> f32[2] { return x }\n"
     with pytest.raises(TwError, match=r"`g` gives f32\[2\], got f32\[3\]"):

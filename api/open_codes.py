@@ -1,0 +1,101 @@
+"""What programs with open dimensions are lowered from, for all sizes of a range at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ..dialects.affine import Expr
+from ..dialects.sizes import Size, size_text
+from ..machine import Machine
+from ..passes.templates import NoTemplate
+from .shapes import OpenShapes
+
+if TYPE_CHECKING:
+    from ..frontends.open_module import OpenModule
+
+Number = Callable[[Size], int]
+"""What a size of a program is in a version: a number, or an `OpenSize`."""
+
+
+class OpenCode(Protocol):
+    """A program with open dimensions in the form that one frontend takes."""
+
+    @property
+    def donated(self) -> tuple[bool, ...]:
+        """Which of its inputs it donates itself; none where it is empty."""
+        ...
+
+    def graph(self, shapes: OpenShapes, number: Number, machine: Machine | None) -> OpenModule:
+        """Its graph level for inputs of these shapes, within `assuming`. machine: the device; None for any.
+
+        Raises FrontendError, PassError and SizeError where it cannot be lowered for all sizes.
+        """
+        ...
+
+    def identity(self) -> Sequence[str]:
+        """All that decides its graph level besides shapes, as text: it finds what is kept across processes."""
+        ...
+
+
+@dataclass(frozen=True)
+class StableHloCode:
+    """StableHLO with open dimensions.
+
+    content: text or bytecode. entry: the function that is the program. leading: the sizes that are its first arguments,
+    which are no inputs. filename: for messages.
+    """
+
+    content: bytes
+    entry: str
+    leading: tuple[Size, ...] = ()
+    filename: str | None = None
+    donated: tuple[bool, ...] = ()
+
+    def graph(self, shapes: OpenShapes, number: Number, machine: Machine | None) -> OpenModule:
+        from ..frontends.open_walk import lower_open
+
+        inputs = [tuple(map(number, shape)) for shape, _ in shapes.inputs]
+        decided = {
+            i: [number(Expr.of(shapes.symbols[name])) for name in names]
+            for i, names in shapes.deciding.items()
+        }
+        leading = list(map(number, self.leading))
+        return lower_open(self.content, self.entry, leading, inputs, decided, self.filename, machine)
+
+    def identity(self) -> Sequence[str]:
+        from ..frontends.bindings import contents, parse
+
+        text = contents(parse(self.content, self.filename))
+        return [text, self.entry, self.filename or "", *map(size_text, self.leading)]
+
+
+@dataclass(frozen=True)
+class TwCode:
+    """A function of a `.tw` file. text: that of the file; function: which one, None for the only public one."""
+
+    path: str
+    text: str
+    function: str | None
+    donated: tuple[bool, ...] = ()
+
+    def graph(self, shapes: OpenShapes, number: Number, machine: Machine | None) -> OpenModule:
+        """Raises NoTemplate for what is an error in the program for some sizes, which each of them says for itself."""
+        from ..frontends.open_module import OpenModule
+        from ..frontends.text import TwError
+        from ..frontends.text.frontend import lower_tw
+
+        inputs = [(tuple(map(number, shape)), dtype) for shape, dtype in shapes.inputs]
+        try:
+            made = lower_tw(self.path, self.text, self.function, inputs)
+        except TwError as error:
+            first = error.diagnostics[0]
+            line, column = first.file.place(first.span[0])
+            raise NoTemplate(f"{first.file.path}:{line}:{column}: {first.message}") from None
+        return OpenModule(made.module, made.extras)
+
+    def identity(self) -> Sequence[str]:
+        from ..frontends.text.frontend import tw_identity
+
+        return ["tw", self.function or "", *tw_identity(self.path, self.text)]
