@@ -42,8 +42,10 @@ class SortLastDimension(GraphPattern):
 
 
 class SortOpenRows(GraphPattern):
-    """A sort of rows whose length is open is one of the longest that there are; what is behind them comes last. Where
-    those have to be sorted by the host, it sorts the rows as they are."""
+    """A sort of rows of open length is one of the longest that there are; what is behind them comes last.
+
+    Where those have to be sorted by the host, it sorts the rows as they are.
+    """
 
     name = "sort-open-rows"
 
