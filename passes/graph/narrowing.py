@@ -233,8 +233,12 @@ class Narrowing:
     def _taken(self, op: GraphOp, chosen: set[Operation], settled: bool = False) -> tuple[bool, bool]:
         """Whether some, and whether all of the ops that take the f32 results of an op are narrow. Ops that give no
         floats, such as comparisons, take them in any type, so they only count once they are settled."""
-        uses = [use.operation for r in op.results if is_f32(r) for use in r.uses]
-        taking = [u in chosen or self._rounds(u) for u in uses if settled or not self._is_neutral(u)]
+        taking: list[bool] = []
+        for user in (use.operation for r in op.results if is_f32(r) for use in r.uses):
+            rounds = self._rounds(user)
+            takers = [use.operation for use in user.results[0].uses] if rounds else [user]
+            if settled or not takers or not all(map(self._is_neutral, takers)):
+                taking.append(rounds or user in chosen)
         return any(taking), bool(taking) and all(taking)
 
     def _rounds(self, op: Operation) -> bool:

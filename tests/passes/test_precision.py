@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tiers import examples
 from xdsl.context import Context
@@ -126,6 +126,7 @@ def test_chains_are_cast_as_by_hand(steps: list[list[str]], mode: str) -> None:
         assert_same_casts(got, want)
 
 
+@example([["choose"], ["choose", "exp"]], "mixed_float16")
 @given(st.lists(segments, min_size=1, max_size=2), st.sampled_from(MODES))
 @examples(40)
 def test_types_at_the_borders_stay_and_a_second_pass_changes_nothing(
