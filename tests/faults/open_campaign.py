@@ -285,13 +285,13 @@ def _programs() -> dict[str, tuple[Callable[..., Any], list[Any], dict[str, int]
         return jax.lax.reduce_window(y, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
     return {
-        "elementwise": (lambda x, y: jax.nn.relu(x * y) + 1, ["b, 37", "b, 37"], {"b": 60}),
-        "transposed": (lambda x: x.T + 1, ["b, s"], {"b": 30, "s": 40}),
-        "product": (mlp, ["b, 48", "48, 40", "40"], {"b": 64}),
+        "elementwise": (lambda x, y: jax.nn.relu(x * y) + 1, ["b, 37", "b, 37"], {"b": 600}),
+        "transposed": (lambda x: x.T + 1, ["b, s"], {"b": 200, "s": 90}),
+        "product": (mlp, ["b, 48", "48, 40", "40"], {"b": 600}),
         "product of three": (lambda a, b: a @ b, ["i, j", "j, k"], {"i": 16, "j": 32, "k": 32}),
         "half": (mlp, [("b, 8*s", "float16"), ("8*s, 16", "float16"), ("16", "float16")], {"b": 8, "s": 4}),
-        "rows": (norm, ["b, s, 40", "40"], {"b": 4, "s": 16}),
-        "columns": (lambda x: x - x.mean(0), ["b, 30"], {"b": 64}),
+        "rows": (norm, ["b, s, 40", "40"], {"b": 100, "s": 16}),
+        "columns": (lambda x: x - x.mean(0), ["b, 30"], {"b": 600}),
         "softmax": (lambda x: jax.nn.softmax(x), ["b, s"], {"b": 8, "s": 50}),
         "largest": (lambda x: (x.max(), x.sum(1)), ["b, s"], {"b": 6, "s": 50}),
         "attention": (attention, ["b, s, 16"], {"b": 2, "s": 20}),

@@ -54,7 +54,7 @@ def kernel_of(name: str) -> tuple[Judge, str, KernelOp]:
 @pytest.mark.parametrize(
     ("name", "what", "said"),
     [
-        ("elementwise", "trip count", "checker"),
+        ("rows", "trip count", "checker"),
         ("elementwise", "extent", "verifier checker"),
         ("transposed", "grid", "verifier checker harmless"),
         ("rows", "place", "checker values"),
