@@ -451,6 +451,14 @@ def unverified_text_of(module: ir.Module) -> str:
     return str(module.operation.get_asm(enable_debug_info=False, assume_verified=True))
 
 
+def is_valid(module: ir.Module) -> bool:
+    """Whether MLIR finds a module right, as one whose shapes fit together is."""
+    try:
+        return module.operation.verify()
+    except ir.MLIRError:
+        return False
+
+
 def expand_functions(module: ir.Module) -> bool:
     """Rewrite the CHLO ops of a module with StableHLO's own, and functions of complex numbers with those of real ones
     where StableHLO says how, in place; False where a CHLO op has no expansion."""
@@ -489,6 +497,7 @@ __all__ = [
     "gather_dimensions",
     "given_name",
     "has_side_effect",
+    "is_valid",
     "host_targets",
     "int_attribute",
     "int_array",

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
+from ..dialects.affine import Expr, Symbol
 from ..dialects.dtypes import numpy_dtype
 from ..dialects.host_text import HostText, escaped, host_text, number_in_text, text_at
 from ..dialects.open_sizes import OpenSize, example_sizes, is_assumed, is_open, size_of, value_at
@@ -93,10 +95,10 @@ class OpenOp:
                 wanted = self._closed(lambda n, sizes=sizes: value_at(n, sizes))
             except SizeError:
                 wanted = None
-            if wanted is None or not wanted.operation.verify():
-                if i == 0:
+            if wanted is None or not bindings.is_valid(wanted):
+                if i == 0 or not self._are_equal(sizes):
                     return False
-                continue  # the program has no such sizes
+                continue
             try:
                 made = bindings.parse(text_at(text, sizes), None)
             except (FrontendError, SizeError):
@@ -105,9 +107,22 @@ class OpenOp:
                 return False
         return True
 
+    def _are_equal(self, sizes: Sizes) -> bool:
+        """Assumes of sizes at which there is no such op, and which differ there alone, that they are equal, as those of
+        two batches are. False where there are none."""
+        example = example_sizes()
+        found = False
+        for one, other in combinations(self._symbols(), 2):
+            if example[one.name] == example[other.name] and sizes[one.name] != sizes[other.name]:
+                found = OpenSize(Expr.of(one)) == OpenSize(Expr.of(other))
+        return found
+
+    def _symbols(self) -> list[Symbol]:
+        return list(dict.fromkeys(s for size in self._sizes() for s in symbols_of(size)))
+
     def _some(self) -> Iterator[Sizes]:
         """Some sizes: the example, and such with the least of one symbol or of all."""
-        symbols = dict.fromkeys(s for size in self._sizes() for s in symbols_of(size))
+        symbols = self._symbols()
         example = dict(example_sizes())
         yield example
         least = {s.name: s.lower for s in symbols}

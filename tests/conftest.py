@@ -7,7 +7,9 @@ processor: most of a test's time is the compiler's.
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import itertools
 import os
 import platform
 import shutil
@@ -68,6 +70,25 @@ settings.register_profile(
     "search", max_examples=100, deadline=None, database=None, suppress_health_check=_HEALTH
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+
+MOST_MAPS = 30_000
+"""Memory maps of a process from which on compiled functions are dropped. Linux allows 65,530 of them; XLA makes seven
+for each function, and dies where it gets no more."""
+
+_since = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def few_maps() -> Iterator[None]:
+    """Drops what JAX keeps of earlier tests where that has become much; looks after every 20th test."""
+    yield
+    maps = Path("/proc/self/maps")
+    if next(_since) % 20 == 0 and maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(autouse=True)

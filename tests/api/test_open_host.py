@@ -255,3 +255,24 @@ def test_sizes_of_0_and_1() -> None:
     for size in (1, 2, 3, 13):
         x = np.random.default_rng(size).standard_normal((size, 4, 4)).astype("f4")
         np.testing.assert_allclose(program(x), fn(x), rtol=1e-4, atol=1e-4)
+
+
+SOLVED = """func.func @main(%a: tensor<?x4x4xf32>, %b: tensor<?x4x1xf32>) -> tensor<?x4x1xf32> {
+  %0 = "stablehlo.triangular_solve"(%a, %b) <{left_side = true, lower = false,
+    transpose_a = #stablehlo<transpose NO_TRANSPOSE>, unit_diagonal = true}>
+    : (tensor<?x4x4xf32>, tensor<?x4x1xf32>) -> tensor<?x4x1xf32>
+  return %0 : tensor<?x4x1xf32>
+}"""
+
+
+def test_batches_that_the_host_needs_equal_are() -> None:
+    program: Any = tw.compile(SOLVED)
+    rng = np.random.default_rng(0)
+    for n in (3, 5, 6, 40):
+        a, b = rng.standard_normal((n, 4, 4)).astype("f4"), rng.standard_normal((n, 4, 1)).astype("f4")
+        assert isinstance(program.at(arg0_0=n, arg1_0=n), SizedProgram)
+        upper = np.triu(a, 1) + np.eye(4, dtype="f4")
+        np.testing.assert_allclose(upper @ program(a, b), b, rtol=0, atol=1e-3)
+    assert {str(c) for v in program.ranges.values() for c in v.template.constraints} == {"arg0_0 == arg1_0"}
+    with pytest.raises(tw.CompileError, match="batch dimensions of the operands must be compatible"):
+        program(np.ones((5, 4, 4), "f4"), np.ones((8, 4, 1), "f4"))
