@@ -314,19 +314,19 @@ class DynamicProgram(Program):
         key = self._key_of(sizes)
         found = self._versions.get(key)
         if found is None:
-            source = self._source_at(sizes)
-            ranged = None if self._ranges is None else self._ranges.program(sizes, source)
-            found = self._versions[key] = ranged or self._compile(source)
-            self._forget_oldest()
+            found = self._versions[key] = self._new_version(sizes)
+            if len(self._versions) > VERSIONS_KEPT:
+                gone, _ = self._versions.popitem(last=False)
+                self._demands.pop(gone, None)
+                self.pool.drop(("constants", gone))
         self._versions.move_to_end(key)
         return found
 
-    def _forget_oldest(self) -> None:
-        """Lets a version go where there are too many."""
-        if len(self._versions) > VERSIONS_KEPT:
-            gone, _ = self._versions.popitem(last=False)
-            self._demands.pop(gone, None)
-            self.pool.drop(("constants", gone))
+    def _new_version(self, sizes: Sizes) -> Program:
+        """The version for given sizes."""
+        source = self._source_at(sizes)
+        ranged = None if self._ranges is None else self._ranges.program(sizes, source)
+        return ranged or self._compile(source)
 
     def _source_at(self, sizes: Sizes) -> Source:
         """The source for given sizes, as the variant that is chosen."""

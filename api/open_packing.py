@@ -27,7 +27,6 @@ from .dynamic import DynamicProgram, OpenSource
 from .open_codes import OpenCode
 from .packing import (
     SKIPPED,
-    Memory,
     PackedProgram,
     Packs,
     cast_and_split,
@@ -39,9 +38,10 @@ from .packing import (
 from .parameters import Parameters
 from .prepared import prepare_open, prepared
 from .program import Level, Lowering, Options, Program, compile_source
+from .quantized import named_module
 from .shapes import OpenShapes
 from .signature import Signature
-from .sources import Source, main_results
+from .sources import Source, as_compile_error, main_results
 from .templates import Key, Version, Versions
 
 if TYPE_CHECKING:
@@ -154,7 +154,8 @@ class OpenParts:
         """How the whole program is called at given sizes."""
         if self.whole.structs is None or self.whole.whole is not None:
             return replace(self.signature, inputs=self.whole.shapes.types(sizes))
-        return split_source(self.whole.specialize(sizes), self.options, self.target)[1]
+        with as_compile_error():
+            return named_module(self.whole.specialize(sizes))[1]
 
 
 def _first_split(whole: OpenSource, options: Options, target: str | None) -> tuple[SplitProgram, Signature]:
@@ -254,19 +255,8 @@ class PackedDynamicProgram(Packs, DynamicProgram):
     def __init__(self, parts: OpenParts, packing: Program, rest: DynamicProgram, options: Options) -> None:
         super().__init__(replace(parts.whole, whole=None), _no_version, rest.target, options)
         self.packing, self.rest, self._split = packing, rest, parts.made
-        self._parts, self.pool = parts, rest.pool
-
-    @property
-    def _form(self) -> Signature:
-        return self._parts.signature
-
-    @property
-    def _title(self) -> str:
-        return self.name
-
-    @property
-    def _memory(self) -> Memory:
-        return self.options.memory
+        self._parts, self._form, self._title = parts, parts.signature, parts.whole.name
+        self.pool = rest.pool
 
     @property
     def ranges(self) -> dict[Key, Version | NoTemplate]:
@@ -290,18 +280,10 @@ class PackedDynamicProgram(Packs, DynamicProgram):
         found = self.rest(*self._rest_inputs(leaves, packed))
         return self._parts.signature.unflatten(found if isinstance(found, tuple) else (found,))
 
-    def _version(self, sizes: Sizes) -> Program:
-        key = self._key_of(sizes)
-        found = self._versions.get(key)
-        if found is None:
-            source = prepared(self._open.specialize(sizes), self._parts.options, self._parts.target)
-            signature = self._parts.signature_at(sizes)
-            found = self._versions[key] = PackedProgram(
-                source, signature, self._split, self.packing, self.rest.at(sizes)
-            )
-            self._forget_oldest()
-        self._versions.move_to_end(key)
-        return found
+    def _new_version(self, sizes: Sizes) -> Program:
+        source = prepared(self._open.specialize(sizes), self._parts.options, self._parts.target)
+        signature = self._parts.signature_at(sizes)
+        return PackedProgram(source, signature, self._split, self.packing, self.rest.at(sizes))
 
     def module(self, level: Level = "npu", at: Mapping[str, int] | None = None) -> ModuleOp:
         return self.rest.module(level, at)

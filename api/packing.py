@@ -43,24 +43,14 @@ class Packed:
 
 
 class Packs:
-    """What a program that is in two parts does with its arguments. form: how it is called; split: its parts; packing:
-    runs what depends on the weights alone."""
+    """What a program that is in two parts does with its arguments. packing: runs what depends on the weights alone;
+    form: how the program is called; split: its parts; title: what messages call it."""
 
+    options: Options
     packing: Program
+    _form: Signature
     _split: SplitProgram
-
-    @property
-    def _form(self) -> Signature:
-        raise NotImplementedError
-
-    @property
-    def _title(self) -> str:
-        """What messages call the program."""
-        raise NotImplementedError
-
-    @property
-    def _memory(self) -> Memory:
-        raise NotImplementedError
+    _title: str
 
     def pack(self, /, *args: Any, **kwargs: Any) -> Packed:
         """Runs what depends on the weights alone. It takes the arguments that hold them, in their order or by keyword;
@@ -110,7 +100,7 @@ class Packs:
 
     def _packed(self, flat: Sequence[Any]) -> Packed:
         with as_compile_error():
-            arrays = self.packing.executable(self._memory)(*(flat[i] for i in self._split.taken))
+            arrays = self.packing.executable(self.options.memory)(*(flat[i] for i in self._split.taken))
         numbers = [i for i in self._split.left if flat[i] is not SKIPPED and i in self._in_weights()]
         return Packed(tuple(arrays), {i: flat[i] for i in numbers}, self._key)
 
@@ -137,7 +127,7 @@ class PackedProgram(Packs, Program):
         self, source: Source, signature: Signature, split: SplitProgram, packing: Program, rest: Program
     ):
         super().__init__(rest.source, rest.module, signature, rest.target, rest.options, rest.donations)
-        self._origin = source
+        self._origin, self._title, self._form = source, source.name, signature
         self.packing, self.rest, self._split = packing, rest, split
         self.donations = copy(rest.donations)
         self.donations.taken = [split.left[i] for i in rest.donations.taken]
@@ -145,18 +135,6 @@ class PackedProgram(Packs, Program):
     @property
     def origin(self) -> Source:
         return self._origin
-
-    @property
-    def _form(self) -> Signature:
-        return self._signature
-
-    @property
-    def _title(self) -> str:
-        return self._origin.name
-
-    @property
-    def _memory(self) -> Memory:
-        return self.options.memory
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the program on arrays, as `Program` does; packed weights may stand where they belong."""
