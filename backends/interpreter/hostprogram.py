@@ -180,13 +180,11 @@ class HostProgram:
     def run_command(self, op: Command, state: State) -> None:
         """Runs a command that is no launch."""
         contents = [self.read(state, v) for v in (*op.reads(), *op.at_issue())]
-        for v, x in zip(op.writes(), COMMANDS[type(op)](op, contents), strict=True):
-            self.write(state, v, x)
-
-    def run_host_call(self, op: structure.HostCallOp, state: State) -> None:
-        """Runs a host call, where sizes are numbers."""
-        contents = [self.read(state, v) for v in op.inputs]
-        for v, x in zip(op.outputs, host_call(op, contents, state.sizes), strict=True):
+        if isinstance(op, structure.HostCallOp):  # sizes are numbers on the host
+            results = host_call(op, contents, state.sizes)
+        else:
+            results = COMMANDS[type(op)](op, contents)
+        for v, x in zip(op.writes(), results, strict=True):
             self.write(state, v, x)
 
     def carried(self, op: Operation, defined: Callable[[SSAValue], bool]) -> list[SSAValue]:

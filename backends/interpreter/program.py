@@ -364,9 +364,6 @@ class _PythonSteps(ExecutingVisitor[PythonStep]):
     def command(self, op: Command) -> PythonStep:
         return PythonStep(lambda state: self.program.host.run_command(op, state))
 
-    def host_call(self, op: structure.HostCallOp) -> PythonStep:
-        return PythonStep(lambda state: self.program.host.run_host_call(op, state))
-
     def call(self, op: structure.CallOp) -> PythonStep:
         return self.program.python_call(op)
 

@@ -6,7 +6,7 @@ operands that a rule gets are the others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from xdsl.ir import SSAValue
@@ -155,14 +155,10 @@ def _one_place(
 # -- by element types ---------------------------------------------------------------------------------------
 
 
-def _movable(rule: Rule) -> Rule:
-    """A rule for element types that the device has: those that it computes with, and complex numbers."""
-    return lambda walk, op, args, types: rule(walk, op, args, types) if walk.movable(args, types) else None
-
-
-def _native(rule: Rule) -> Rule:
-    """A rule for element types that the device computes with."""
-    return lambda walk, op, args, types: rule(walk, op, args, types) if walk.native(args, types) else None
+def _where(asks: Callable[[Walk, Values, Types], bool], rule: Rule) -> Rule:
+    """A rule for some element types: `Walk.native` asks for those that the device computes with, `Walk.movable` for
+    those that it has, complex numbers among them."""
+    return lambda walk, op, args, types: rule(walk, op, args, types) if asks(walk, args, types) else None
 
 
 def _convolution(walk: Walk, op: Op, args: Values, types: Types) -> Results:
@@ -190,8 +186,8 @@ def _custom_call(walk: Walk, op: Op, args: Values, types: Types) -> Results:
 
 
 _CALLS: dict[str, Rule] = {
-    REDUCE_WINDOW: _native(_reduce_window),
-    TOP_K: _native(_top_k),
+    REDUCE_WINDOW: _where(Walk.native, _reduce_window),
+    TOP_K: _where(Walk.native, _top_k),
     RNG_BITS: RANDOM["stablehlo.rng_bit_generator"],
 }
 """Rules for the custom calls that stand for ops with shapes for operands."""
@@ -200,10 +196,10 @@ DYNAMIC_RULES: dict[str, Rule] = {
     CUSTOM_CALL: _custom_call,
     "stablehlo.dynamic_broadcast_in_dim": movement.STRUCTURAL["stablehlo.broadcast_in_dim"],
     "stablehlo.dynamic_reshape": movement.STRUCTURAL["stablehlo.reshape"],
-    "stablehlo.dynamic_iota": _native(movement.RULES["stablehlo.iota"]),
-    "stablehlo.dynamic_pad": _movable(_pad),
-    "stablehlo.real_dynamic_slice": _movable(_slice),
+    "stablehlo.dynamic_iota": _where(Walk.native, movement.RULES["stablehlo.iota"]),
+    "stablehlo.dynamic_pad": _where(Walk.movable, _pad),
+    "stablehlo.real_dynamic_slice": _where(Walk.movable, _slice),
     "stablehlo.dynamic_gather": _gather,
-    "stablehlo.dynamic_conv": _native(_convolution),
+    "stablehlo.dynamic_conv": _where(Walk.native, _convolution),
 }
 """Rules for the walk over programs with open dimensions."""
