@@ -178,15 +178,15 @@ def compile_times(model: Model, target: str) -> tuple[float, float, float]:
                  zip(model.usual.items(), model.bounds.values(), strict=True)}  # fmt: skip
         other = {n: max(v - 1, 2) for n, v in sizes.items()}
         alone.append(seconds(lambda at=sizes: tw.compile(model.fn, *model.structs(at), target=target)))
-        made: list[tw.Program] = []
+        made: list[Any] = []
 
-        def one_range(at: dict[str, int] = sizes, made: list[tw.Program] = made) -> None:
+        def one_range(at: dict[str, int] = sizes, made: list[Any] = made) -> None:
             made.append(tw.compile(model.fn, *model.structs(), target=target))
-            made[0].at(at)  # pyright: ignore[reportAttributeAccessIssue]
+            made[0].at(at)
 
         ranged.append(seconds(one_range))
         start = time.process_time()
-        made[0].at(other)  # pyright: ignore[reportAttributeAccessIssue]
+        made[0].at(other)
         further.append(time.process_time() - start)
     middle = statistics.median
     return middle(alone[1:]), middle(ranged[1:]), middle(further[1:])

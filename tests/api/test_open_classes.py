@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import export, lax
+from open_programs_of import inputs_of
 from tiers import examples, sampled
 
 import tilewright as tw
@@ -149,18 +150,15 @@ CASES = {
 
 def arguments(case: Case, sizes: Sizes | None, seed: int = 0) -> list[Any]:
     """Types with symbols, or arrays of given sizes."""
-    scope = export.SymbolicScope([f"{n} >= {case.least}" for n in case.names] + [f"{n} <= 90" for n in case.names])
-    rng, made = np.random.default_rng(seed), []
-    for spec in case.specs:
-        text, dtype = (spec, "float32") if isinstance(spec, str) else spec
-        if sizes is None:
-            made.append(jax.ShapeDtypeStruct(export.symbolic_shape(text, scope=scope), dtype))
-            continue
-        shape = [sizes.get(n.strip()) or int(n) for n in text.split(",")]
-        whole = np.dtype(dtype).kind in "iu"
-        array = rng.integers(0, 1 << 31 if dtype == "uint32" else 9, shape) if whole else rng.standard_normal(shape)
-        made.append(array.astype(dtype))
-    return made
+    bounds = [f"{n} >= {case.least}" for n in case.names] + [f"{n} <= 90" for n in case.names]
+    rng = np.random.default_rng(seed)
+
+    def draw(shape: list[int], dtype: str) -> np.ndarray:
+        if np.dtype(dtype).kind in "iu":
+            return rng.integers(0, 1 << 31 if dtype == "uint32" else 9, shape)
+        return rng.standard_normal(shape)
+
+    return inputs_of(case.specs, bounds, sizes, draw)
 
 
 @cache

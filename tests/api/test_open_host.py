@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import export, lax
+from open_programs_of import inputs_of
 from tiers import examples
 
 import tilewright as tw
@@ -111,16 +112,12 @@ CASES = {
 def arguments(case: Case, sizes: Sizes | None, seed: int = 0) -> list[Any]:
     """Types with symbols, or arrays of given sizes."""
     bounds = [f"{n} {end}" for n in case.names for end in (f">= {case.least}", f"<= {2 * case.most}")]
-    scope, rng, made = export.SymbolicScope(bounds), np.random.default_rng(seed), []
-    for spec in case.specs:
-        text, dtype = (spec, "float32") if isinstance(spec, str) else spec
-        if sizes is None:
-            made.append(jax.ShapeDtypeStruct(export.symbolic_shape(text, scope=scope), dtype))
-            continue
-        shape = [sizes.get(n.strip()) or int(n) for n in text.split(",")]
-        array = rng.integers(0, 2, shape) if dtype == "int32" else rng.standard_normal(shape)
-        made.append(array.astype(dtype))
-    return made
+    rng = np.random.default_rng(seed)
+
+    def draw(shape: list[int], dtype: str) -> np.ndarray:
+        return rng.integers(0, 2, shape) if dtype == "int32" else rng.standard_normal(shape)
+
+    return inputs_of(case.specs, bounds, sizes, draw)
 
 
 def exact(name: str) -> Any:

@@ -47,6 +47,18 @@ def pooled(x: Any) -> Any:
     return windows.max((2, 4)) + windows.mean((2, 4))
 
 
+def twice_where(condition: str) -> str:
+    """The text of a function that doubles x where a condition on its sizes holds, and negates it elsewhere."""
+    return f"""fn f(x: f32[T, N]) -> f32[T, N] {{
+    if {condition} {{
+        y = x * 2.0
+    }} else {{
+        y = -x
+    }}
+    return y
+}}"""
+
+
 CASES: dict[str, Case] = {
     "elementwise": Case(
         "fn f(x: f32[T, N]) -> f32[T, N] {\n    return relu(x) * 2.0 + x\n}",
@@ -334,26 +346,12 @@ CASES: dict[str, Case] = {
         lambda x: len(x) + 3 * x.shape[1],
     ),
     "a size that decides": Case(
-        "fn f(x: f32[T, N]) -> f32[T, N] {\n"
-        "    if T > 20 {\n"
-        "        y = x * 2.0\n"
-        "    } else {\n"
-        "        y = -x\n"
-        "    }\n"
-        "    return y\n"
-        "}",
+        twice_where("T > 20"),
         lambda x: 2 * x if len(x) > 20 else -x,
         ranged=False,
     ),
     "a size that decides, and a float": Case(
-        "fn f(x: f32[T, N]) -> f32[T, N] {\n"
-        "    if T >= 16.5 and N != 3 {\n"
-        "        y = x * 2.0\n"
-        "    } else {\n"
-        "        y = -x\n"
-        "    }\n"
-        "    return y\n"
-        "}",
+        twice_where("T >= 16.5 and N != 3"),
         lambda x: 2 * x if len(x) > 16 and x.shape[1] != 3 else -x,
         ranged=False,
     ),
