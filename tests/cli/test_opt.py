@@ -40,10 +40,11 @@ def complaint(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 
 def test_loads_only_what_the_passes_asked_for_need(relu: Path) -> None:
     """What makes it start fast (`benchmarks/startup.py` has the times): neither JAX nor other large packages, and
-    nothing of ours below the level that the pass works on."""
+    nothing of ours below the level that the pass works on. What Python itself loads as it starts (Debian's has a
+    `sitecustomize`) is not ours."""
     script = (
-        "import sys; from tilewright.cli.opt import main; code = main(sys.argv[1:]); "
-        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
+        "import sys; started = {*sys.modules}; from tilewright.cli.opt import main; code = main(sys.argv[1:]); "
+        "print(*sys.modules.keys() - started, file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, str(relu), "-p", "graph-fuse"],
