@@ -1,0 +1,99 @@
+"""An ONNX model as a function of arrays, which JAX traces."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .errors import OnnxError
+from .reading import OnnxModel
+from .values import as_traced
+from .walk import NONE, Walk
+
+SMALL = 256
+"""Elements of an initialiser that stays a constant where weights are arguments: sizes, axes, scales of a tensor."""
+
+
+class OnnxFunction:
+    """What a model computes: `fn(*inputs)`, in the order of the model's inputs, by position or by name.
+
+    With `weights_as_arguments` the first argument is `weights`, a dict of the initialisers that are floats or larger
+    than `SMALL` elements: `fn(fn.weights, *inputs)`. Otherwise they are constants.
+
+    known: the values of inputs that decide shapes; the function does not take these.
+
+    The result is an array where the model has one output, and a tuple of them otherwise; a sequence is a list.
+    """
+
+    x64 = True
+    """JAX traces it with 64-bit types, which ONNX has wherever sizes and indices are."""
+
+    def __init__(
+        self, model: OnnxModel, known: Mapping[str, Any] | None = None, weights_as_arguments: bool = False
+    ):
+        self.model, self.known = model, dict(known or {})
+        self.weights_as_arguments = weights_as_arguments
+        self.__name__ = re.sub(r"\W+", "_", model.graph.name).strip("_") or "model"
+        self.inputs = tuple(i for i in model.inputs if i.name not in self.known)
+        self.__signature__ = self._signature()
+
+    @cached_property
+    def weights(self) -> dict[str, np.ndarray]:
+        """The initialisers that are arguments."""
+        if not self.weights_as_arguments:
+            return {}
+        found = self.model.initializers
+        return {n: v for n, v in found.items() if v.size > SMALL or v.dtype.kind not in "iub"}
+
+    def _signature(self) -> inspect.Signature:
+        names = ["weights"] if self.weights_as_arguments else []
+        for one in self.inputs:
+            name = identifier(one.name)
+            while name in names:
+                name += "_"
+            names.append(name)
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        return inspect.Signature([inspect.Parameter(n, kind) for n in names])
+
+    def with_known(self, values: Mapping[str, Any]) -> OnnxFunction:
+        """The function of the other inputs, these being known."""
+        return OnnxFunction(self.model, {**self.known, **values}, self.weights_as_arguments)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the nodes. Raises OnnxError."""
+        import jax
+
+        bound = self.__signature__.bind(*args, **kwargs)
+        given = list(bound.arguments.values())
+        weights = given.pop(0) if self.weights_as_arguments else {}
+        values: dict[str, Any] = {**self.model.initializers, **weights}
+        values |= {name: _own(value) for name, value in self.known.items()}
+        values |= {one.name: value for one, value in zip(self.inputs, given, strict=True)}
+        origins = dict.fromkeys(values, NONE) | {i.name: frozenset([i.name]) for i in self.inputs}
+        with jax.enable_x64(True):
+            scope = Walk(self.model).run(self.model.graph, values, origins)
+            results = [as_traced(scope.find(name)) for name in self.model.outputs]
+        for name, result in zip(self.model.outputs, results, strict=True):
+            if isinstance(result, np.ndarray):
+                raise OnnxError(f"{self.model.where}: the output {name!r} is text, which no device has")
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _own(value: Any) -> Any:
+    return np.asarray(value) if hasattr(value, "dtype") else value
+
+
+def identifier(name: str) -> str:
+    """A name that Python takes for an argument."""
+    made = re.sub(r"\W", "_", name)
+    return made if made.isidentifier() else f"_{made}"
+
+
+def example(inputs: Sequence[Any]) -> list[Any]:
+    """Inputs as numpy arrays where they have values."""
+    return [np.asarray(v) if hasattr(v, "__array__") else v for v in inputs]

@@ -1,0 +1,85 @@
+"""A node as its rule sees it: attributes, and which of its inputs have known values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import Unsupported
+from .values import as_traced, is_known, whole
+
+if TYPE_CHECKING:
+    import onnx
+
+
+@dataclass
+class Node:
+    """What a rule is told of a node.
+
+    op, domain: what it is; version: the opset of its domain in the model. attributes: those that are given, as Python
+    values (text, numbers, lists of them, numpy arrays, graphs). inputs: the values; None for one that is left out.
+    outputs: the names of its results, empty for those that are left out. xp: numpy where the rule folds and all inputs
+    are known, `jax.numpy` otherwise. body: runs a graph of an attribute on values for its inputs. refused: raises that
+    the value of an input has to be known.
+    """
+
+    op: str
+    domain: str
+    version: int
+    attributes: Mapping[str, Any]
+    inputs: Sequence[Any]
+    outputs: Sequence[str]
+    xp: Any
+    body: Callable[[onnx.GraphProto, Sequence[Any]], list[Any]]
+    refuse: Callable[[int], None]
+    random: Callable[[], Any]
+    label: str = field(default="")
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute, or what it is where it is not given."""
+        return self.attributes.get(name, default)
+
+    def known(self, i: int) -> np.ndarray | None:
+        """The value of input `i`, which decides shapes; None where the input is left out. Symbolic sizes in it make it
+        an array of objects. Raises ValueNeeded where it is computed by the program."""
+        value = self.inputs[i] if i < len(self.inputs) else None
+        if value is None:
+            return None
+        if not is_known(value):
+            self.refuse(i)
+        return np.asarray(value)
+
+    def integers(self, i: int) -> list[Any] | None:
+        """Input `i` as a list of ints, or of symbolic sizes; None where it is left out. Raises ValueNeeded."""
+        value = self.known(i)
+        return None if value is None else [whole(n) for n in value.reshape(-1)]
+
+    def dims(self, i: int, name: str = "") -> list[Any]:
+        """Sizes that are input `i`, or in earlier opsets the attribute `name`; empty where there are none. Raises
+        ValueNeeded."""
+        given = self.integers(i)
+        return list(self.get(name, ())) if given is None else given
+
+    def number(self, i: int, default: Any = None) -> Any:
+        """Input `i`, of one element, as an int, a float or a symbolic size. Raises ValueNeeded."""
+        value = self.known(i)
+        if value is None or not value.size:
+            return default
+        return whole(value.reshape(-1)[0])
+
+    def axes(self, i: int, name: str = "axes") -> list[int] | None:
+        """Axes that are input `i` in later opsets and the attribute `name` in earlier ones; None where there are none.
+        Raises ValueNeeded."""
+        given = self.integers(i)
+        return given if given is not None else self.get(name)
+
+    def traced(self, *values: Any) -> tuple[Any, ...]:
+        """Values as arrays of JAX."""
+        return tuple(map(as_traced, values))
+
+    def unsupported(self, why: str) -> Unsupported:
+        """The exception that says why a node is refused."""
+        return Unsupported(why)

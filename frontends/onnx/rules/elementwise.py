@@ -1,0 +1,340 @@
+"""Functions of single elements. Those that the compiler has a row for are that row's function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from ....dialects.elementwise import value_of
+from ..node import Node
+from ..table import add_rules, rule
+from ..values import dtype_of, is_float, is_sizes
+
+ROWS = {
+    "Abs": "abs",
+    "Exp": "exp",
+    "Log": "log",
+    "Sqrt": "sqrt",
+    "Tanh": "tanh",
+    "Sigmoid": "logistic",
+    "Sin": "sin",
+    "Cos": "cos",
+    "Tan": "tan",
+    "Erf": "erf",
+    "Floor": "floor",
+    "Ceil": "ceil",
+    "Round": "round_even",
+    "Neg": "neg",
+    "Sign": "sign",
+}
+"""ONNX ops of one operand, and the rows of `dialects/elementwise.py` that compute them."""
+
+
+def _of_row(name: str) -> Callable[..., Any]:
+    function = value_of(name)
+
+    def build(node: Node, x: Any) -> Any:
+        return function(x)
+
+    return build
+
+
+for _op, _row in ROWS.items():
+    if _op not in ("Neg", "Abs", "Sign", "Floor", "Ceil", "Sqrt"):
+        add_rules([_op], _of_row(_row))
+
+
+def _folded(name: str) -> Callable[..., Any]:
+    """A row's function, which numpy has, too, for known values."""
+    known = {
+        "neg": np.negative,
+        "abs": np.abs,
+        "sign": np.sign,
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "sqrt": np.sqrt,
+    }
+
+    def build(node: Node, x: Any) -> Any:
+        return (known[name] if node.xp is np else value_of(name))(x)
+
+    return build
+
+
+for _op in ("Neg", "Abs", "Sign", "Floor", "Ceil", "Sqrt"):
+    add_rules([_op], _folded(ROWS[_op]), folds=True)
+
+
+LIBRARY = {
+    "Acos": "arccos",
+    "Acosh": "arccosh",
+    "Asin": "arcsin",
+    "Asinh": "arcsinh",
+    "Atan": "arctan",
+    "Atanh": "arctanh",
+    "Cosh": "cosh",
+    "Sinh": "sinh",
+    "Reciprocal": "reciprocal",
+    "IsNaN": "isnan",
+    "Not": "logical_not",
+    "BitwiseNot": "bitwise_not",
+}
+"""ONNX ops of one operand that are functions of `jax.numpy`."""
+
+PAIRS = {
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "And": "logical_and",
+    "Or": "logical_or",
+    "Xor": "logical_xor",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+    "Add": "add",
+    "Sub": "subtract",
+    "Mul": "multiply",
+    "Equal": "equal",
+}
+"""ONNX ops of two operands that are functions of `jax.numpy`."""
+
+
+def _of_library(name: str) -> Callable[..., Any]:
+    def build(node: Node, *operands: Any) -> Any:
+        return getattr(node.xp, name)(*operands)
+
+    return build
+
+
+for _op, _function in {**LIBRARY, **PAIRS}.items():
+    add_rules([_op], _of_library(_function), folds=True)
+
+
+@rule("Div", folds=True)
+def _div(node: Node, x: Any, y: Any) -> Any:
+    if is_float(x) or dtype_of(x).kind == "c":
+        return node.xp.divide(x, y)
+    if node.xp is np and (is_sizes(x) or is_sizes(y)):
+        return np.floor_divide(x, y)  # sizes are not negative
+    if node.xp is np:
+        quotient = np.floor_divide(x, y)
+        return (quotient + ((np.remainder(x, y) != 0) & ((x < 0) != (y < 0)))).astype(x.dtype)
+    import jax
+
+    return jax.lax.div(*node.xp.broadcast_arrays(x, y))
+
+
+@rule("Mod", folds=True)
+def _mod(node: Node, x: Any, y: Any) -> Any:
+    return (node.xp.fmod if node.get("fmod", 0) else node.xp.remainder)(x, y)
+
+
+@rule("Pow")
+def _pow(node: Node, x: Any, y: Any) -> Any:
+    import jax.numpy as jnp
+
+    if is_float(x) == is_float(y):
+        kind = jnp.promote_types(x.dtype, y.dtype)
+        return jnp.power(x.astype(kind), y.astype(kind)).astype(x.dtype)
+    if is_float(x):
+        return jnp.power(x, y.astype(x.dtype))
+    return jnp.power(x.astype(y.dtype), y).astype(x.dtype)
+
+
+@rule("Max", folds=True)
+def _max(node: Node, *operands: Any) -> Any:
+    return reduce(node.xp.maximum, operands)
+
+
+@rule("Min", folds=True)
+def _min(node: Node, *operands: Any) -> Any:
+    return reduce(node.xp.minimum, operands)
+
+
+@rule("Sum")
+def _sum(node: Node, *operands: Any) -> Any:
+    return reduce(node.xp.add, operands)
+
+
+@rule("Mean")
+def _mean(node: Node, *operands: Any) -> Any:
+    return reduce(node.xp.add, operands) / np.asarray(len(operands), operands[0].dtype)
+
+
+@rule("Where", folds=True)
+def _where(node: Node, condition: Any, x: Any, y: Any) -> Any:
+    return node.xp.where(condition, x, y)
+
+
+@rule("IsInf")
+def _is_inf(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    found = jnp.isinf(x)
+    if not node.get("detect_positive", 1):
+        found &= x < 0
+    if not node.get("detect_negative", 1):
+        found &= x > 0
+    return found
+
+
+@rule("BitShift")
+def _bit_shift(node: Node, x: Any, y: Any) -> Any:
+    import jax.numpy as jnp
+
+    bits = x.dtype.itemsize * 8
+    if node.get("direction") == "LEFT":
+        return jnp.where(y < bits, jnp.left_shift(x, y), jnp.zeros((), x.dtype))
+    far = (
+        jnp.right_shift(x, jnp.asarray(bits - 1, x.dtype))
+        if dtype_of(x).kind == "i"
+        else jnp.zeros((), x.dtype)
+    )
+    return jnp.where((y >= 0) & (y < bits), jnp.right_shift(x, y), far)
+
+
+@rule("BitCast")
+def _bit_cast(node: Node, x: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+    from onnx import helper
+
+    dtype = helper.tensor_dtype_to_np_dtype(node.get("to"))
+    if dtype.kind == "b":
+        return x.astype(bool)
+    return jax.lax.bitcast_convert_type(x.astype(jnp.uint8) if x.dtype == bool else x, dtype)
+
+
+@rule("Clip")
+def _clip(node: Node, x: Any, low: Any = None, high: Any = None) -> Any:
+    import jax.numpy as jnp
+
+    low = node.get("min") if low is None else low
+    high = node.get("max") if high is None else high
+    if low is not None:
+        x = jnp.maximum(x, jnp.asarray(low, x.dtype))
+    if high is not None:
+        x = jnp.minimum(x, jnp.asarray(high, x.dtype))
+    return x
+
+
+# -- activations -------------------------------------------------------------------------------------------
+
+
+@rule("Relu")
+def _relu(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.maximum(x, jnp.zeros((), x.dtype))
+
+
+@rule("LeakyRelu")
+def _leaky_relu(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.where(x < 0, x * _like(x, node.get("alpha", 0.01)), x)
+
+
+@rule("PRelu")
+def _prelu(node: Node, x: Any, slope: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.where(x < 0, x * slope, x)
+
+
+@rule("Elu")
+def _elu(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.where(x < 0, _like(x, node.get("alpha", 1.0)) * (jnp.exp(jnp.minimum(x, 0)) - 1), x)
+
+
+@rule("Celu")
+def _celu(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    alpha = _like(x, node.get("alpha", 1.0))
+    return jnp.maximum(x, 0) + jnp.minimum(alpha * (jnp.exp(jnp.minimum(x, 0) / alpha) - 1), 0)
+
+
+@rule("Selu")
+def _selu(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    # the defaults are those of the op's definition
+    alpha, gamma = (
+        _like(x, node.get(n, d))
+        for n, d in (("alpha", 1.67326319217681884765625), ("gamma", 1.05070102214813232421875))
+    )
+    return gamma * jnp.where(x > 0, x, alpha * (jnp.exp(jnp.minimum(x, 0)) - 1))
+
+
+@rule("HardSigmoid")
+def _hard_sigmoid(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.clip(x * _like(x, node.get("alpha", 0.2)) + _like(x, node.get("beta", 0.5)), 0, 1)
+
+
+@rule("HardSwish")
+def _hard_swish(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return x * jnp.clip(x / 6 + _like(x, 0.5), 0, 1)
+
+
+@rule("Softplus")
+def _softplus(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.logaddexp(x, jnp.zeros((), x.dtype))
+
+
+@rule("Softsign")
+def _softsign(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return x / (1 + jnp.abs(x))
+
+
+@rule("ThresholdedRelu")
+def _thresholded_relu(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.where(x > _like(x, node.get("alpha", 1.0)), x, 0)
+
+
+@rule("Shrink")
+def _shrink(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    limit, bias = _like(x, node.get("lambd", 0.5)), _like(x, node.get("bias", 0.0))
+    return jnp.where(x < -limit, x + bias, jnp.where(x > limit, x - bias, 0)).astype(x.dtype)
+
+
+@rule("Mish")
+def _mish(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    return x * jnp.tanh(jnp.logaddexp(x, jnp.zeros((), x.dtype)))
+
+
+@rule("Swish")
+def _swish(node: Node, x: Any) -> Any:
+    return x * value_of("logistic")(x * _like(x, node.get("alpha", 1.0)))
+
+
+@rule("Gelu")
+def _gelu(node: Node, x: Any) -> Any:
+    import jax
+
+    return jax.nn.gelu(x, approximate=node.get("approximate", "none") == "tanh")
+
+
+def _like(x: Any, number: float) -> Any:
+    """A number in the type of an array."""
+    return np.asarray(number, x.dtype)

@@ -1,0 +1,176 @@
+"""Ops that move elements: transpose, concatenate, slice, pad, and rearrange."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..node import Node
+from ..table import rule
+
+
+@rule("Transpose", folds=True)
+def _transpose(node: Node, x: Any) -> Any:
+    return node.xp.transpose(x, node.get("perm"))
+
+
+@rule("Concat", folds=True)
+def _concat(node: Node, *parts: Any) -> Any:
+    return node.xp.concatenate(parts, axis=node.get("axis", 0))
+
+
+@rule("Slice", folds=True)
+def _slice(
+    node: Node, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None
+) -> Any:
+    first, last = node.dims(1, "starts"), node.dims(2, "ends")
+    which = node.axes(3)
+    which = list(range(len(first))) if which is None else which
+    strides = node.integers(4) or [1] * len(first)
+    index: list[Any] = [slice(None)] * x.ndim
+    for begin, end, axis, step in zip(first, last, which, strides, strict=True):
+        index[axis] = _span(x.shape[axis], begin, end, step)
+    return x[tuple(index)]
+
+
+_FAR = 1 << 31
+"""What ONNX's exporters write as `to the end` is at least this."""
+
+
+def _span(size: Any, begin: Any, end: Any, step: int) -> slice:
+    """A slice of a dimension. Behind the end means up to it; before the begin, for a negative step, all down to it."""
+    if (
+        isinstance(end, int)
+        and step > 0
+        and end >= min(_FAR - 1, size if isinstance(size, int) else _FAR - 1)
+    ):
+        end = None
+    if step < 0 and isinstance(size, int) and isinstance(end, int) and isinstance(begin, int):
+        begin, end = min(begin, size - 1), None if end < -size else end
+        if begin < -size:
+            return slice(0, 0)
+    return slice(begin, end, step)
+
+
+@rule("Split", folds=True)
+def _split(node: Node, x: Any, split: Any = None) -> Any:
+    axis = node.get("axis", 0)
+    parts = node.integers(1) if split is not None else node.get("split")
+    size = x.shape[axis]
+    if parts is None:
+        count = node.get("num_outputs", len(node.outputs))
+        each = -(-size // count)
+        parts = [each] * (count - 1)
+        parts.append(size - each * (count - 1))
+    index: list[Any] = [slice(None)] * x.ndim
+    out, begin = [], 0
+    for n in parts:
+        index[axis] = slice(begin, begin + n)
+        out.append(x[tuple(index)])
+        begin = begin + n
+    return tuple(out)
+
+
+@rule("DepthToSpace")
+def _depth_to_space(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    n, c, h, w = x.shape
+    b = node.get("blocksize")
+    if node.get("mode", "DCR") == "DCR":
+        cells = jnp.transpose(x.reshape(n, b, b, c // (b * b), h, w), (0, 3, 4, 1, 5, 2))
+    else:
+        cells = jnp.transpose(x.reshape(n, c // (b * b), b, b, h, w), (0, 1, 4, 2, 5, 3))
+    return cells.reshape(n, c // (b * b), h * b, w * b)
+
+
+@rule("SpaceToDepth")
+def _space_to_depth(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    n, c, h, w = x.shape
+    b = node.get("blocksize")
+    first = node.get("mode", "DCR") == "DCR"
+    cells = jnp.transpose(
+        x.reshape(n, c, h // b, b, w // b, b), (0, 3, 5, 1, 2, 4) if first else (0, 1, 3, 5, 2, 4)
+    )
+    return cells.reshape(n, c * b * b, h // b, w // b)
+
+
+@rule("Pad")
+def _pad(node: Node, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
+    import jax.numpy as jnp
+
+    widths = node.dims(1, "pads")
+    which = node.integers(3)
+    which = list(range(x.ndim)) if which is None else [a % x.ndim for a in which]
+    before: list[Any] = [0] * x.ndim
+    behind: list[Any] = [0] * x.ndim
+    for k, axis in enumerate(which):
+        before[axis], behind[axis] = widths[k], widths[len(which) + k]
+    mode = node.get("mode", "constant")
+    cut = [
+        slice(max(-b, 0), x.shape[i] - max(-e, 0))
+        for i, (b, e) in enumerate(zip(before, behind, strict=True))
+    ]
+    x = x[tuple(cut)]
+    wide = [(max(b, 0), max(e, 0)) for b, e in zip(before, behind, strict=True)]
+    if mode != "constant":
+        return jnp.pad(x, wide, mode=mode)
+    filler = node.get("value", 0.0) if value is None else value.reshape(())
+    return jnp.pad(x, wide, constant_values=jnp.asarray(filler, x.dtype))
+
+
+@rule("Trilu")
+def _trilu(node: Node, x: Any, k: Any = None) -> Any:
+    import jax.numpy as jnp
+
+    shift = 0 if k is None else k.reshape(())
+    rows, columns = jnp.arange(x.shape[-2])[:, None], jnp.arange(x.shape[-1])[None, :]
+    kept = columns - rows >= shift if node.get("upper", 1) else columns - rows <= shift
+    return jnp.where(kept, x, jnp.zeros((), x.dtype))
+
+
+@rule("CenterCropPad")
+def _center_crop_pad(node: Node, x: Any, shape: Any) -> Any:
+    import jax.numpy as jnp
+
+    wanted = node.dims(1)
+    which = [a % x.ndim for a in node.get("axes", range(x.ndim))]
+    for axis, n in zip(which, wanted, strict=True):
+        size = x.shape[axis]
+        index: list[Any] = [slice(None)] * x.ndim
+        if n <= size:
+            begin = (size - n) // 2
+            index[axis] = slice(begin, begin + n)
+            x = x[tuple(index)]
+        else:
+            widths = [(0, 0)] * x.ndim
+            widths[axis] = ((n - size) // 2, n - size - (n - size) // 2)
+            x = jnp.pad(x, widths)
+    return x
+
+
+@rule("ReverseSequence")
+def _reverse_sequence(node: Node, x: Any, lengths: Any) -> Any:
+    import jax.numpy as jnp
+
+    time, batch = node.get("time_axis", 0), node.get("batch_axis", 1)
+    moved = jnp.moveaxis(x, (batch, time), (0, 1))
+    steps = jnp.arange(moved.shape[1])[None, :]
+    count = lengths.reshape(-1, 1)
+    places = jnp.where(steps < count, count - 1 - steps, steps)
+    places = places.reshape(*places.shape, *[1] * (moved.ndim - 2))
+    return jnp.moveaxis(jnp.take_along_axis(moved, places, axis=1), (0, 1), (batch, time))
+
+
+@rule("Gather", folds=True)
+def _gather(node: Node, x: Any, indices: Any) -> Any:
+    axis = node.get("axis", 0)
+    if node.xp is np:
+        return np.take(x, np.asarray(indices, np.int64), axis=axis)
+    import jax.numpy as jnp
+
+    n = x.shape[axis]
+    return jnp.take(x, jnp.where(indices < 0, indices + n, indices), axis=axis, mode="clip")

@@ -1,0 +1,206 @@
+"""Ops about shapes and types, and those that make values from these: they fold, so that sizes stay known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..node import Node
+from ..table import rule
+from ..values import as_traced, dtype_of, is_float, is_known, is_sizes, is_text, sizes
+
+
+@rule("Shape", folds=True)
+def _shape(node: Node, x: Any) -> Any:
+    dims = x.shape[slice(node.get("start", 0), node.get("end"))]
+    return sizes(dims)
+
+
+@rule("Size", folds=True)
+def _size(node: Node, x: Any) -> Any:
+    count: Any = 1
+    for n in x.shape:
+        count = count * n
+    return np.asarray(count, np.int64) if isinstance(count, int) else sizes([count]).reshape(())
+
+
+@rule("Identity", folds=True)
+def _identity(node: Node, x: Any) -> Any:
+    return x
+
+
+@rule("Constant", folds=True)
+def _constant(node: Node) -> Any:
+    for name, dtype in (
+        ("value_float", np.float32),
+        ("value_floats", np.float32),
+        ("value_int", np.int64),
+        ("value_ints", np.int64),
+        ("value_string", object),
+        ("value_strings", object),
+    ):
+        if name in node.attributes:
+            return np.asarray(node.attributes[name], dtype)
+    return node.attributes["sparse_value" if "sparse_value" in node.attributes else "value"]
+
+
+@rule("ConstantOfShape", folds=True)
+def _constant_of_shape(node: Node, shape: Any) -> Any:
+    dims = node.dims(0)
+    value = np.asarray(node.get("value", np.zeros(1, np.float32))).reshape(())
+    if all(isinstance(n, int) for n in dims):
+        return np.full(dims, value)
+    import jax.numpy as jnp
+
+    return jnp.full(dims, value)
+
+
+def convert(node: Node, x: Any, dtype: np.dtype[Any]) -> Any:
+    """x in another element type, as ONNX converts: floats to integers are cut off, what is narrow saturates where it
+    says so."""
+    if is_text(x):
+        raise node.unsupported("text has no place on a device")
+    if is_sizes(x) and dtype.kind in "iu":
+        return x
+    if is_sizes(x):
+        x = as_traced(x)
+    narrow = dtype.itemsize == 1 and dtype.kind not in "iub"
+    if is_known(x) and not narrow:
+        return np.asarray(x).astype(dtype)
+    import jax.numpy as jnp
+    import ml_dtypes
+
+    x = jnp.asarray(x)
+    if dtype.name in (
+        "int4",
+        "uint4",
+        "int2",
+        "uint2",
+    ):  # cut to the bits that there are, as wider integers are
+        bits, signed = int(dtype.name[-1]), dtype.name[0] == "i"
+        number = x.astype(jnp.int32) & ((1 << bits) - 1)
+        return jnp.where(signed & (number >> (bits - 1) != 0), number - (1 << bits), number).astype(dtype)
+    if narrow and "float8" in dtype.name and node.get("saturate", 1) and is_float(x):
+        most = float(ml_dtypes.finfo(dtype).max)
+        wide = x.astype(jnp.float32)
+        return jnp.where(jnp.isnan(wide), wide, jnp.clip(wide, -most, most)).astype(dtype)
+    return x.astype(dtype)
+
+
+@rule("Cast", folds=True)
+def _cast(node: Node, x: Any) -> Any:
+    return convert(node, x, _named(node, node.get("to")))
+
+
+@rule("CastLike", folds=True)
+def _cast_like(node: Node, x: Any, like: Any) -> Any:
+    return convert(node, x, dtype_of(like))
+
+
+def _named(node: Node, number: int) -> np.dtype[Any]:
+    """The dtype that an attribute names."""
+    from onnx import TensorProto, helper
+
+    if number == TensorProto.STRING:
+        raise node.unsupported("text has no place on a device")
+    return np.dtype(helper.tensor_dtype_to_np_dtype(number))
+
+
+@rule("Range", folds=True)
+def _range(node: Node, start: Any, limit: Any, delta: Any) -> Any:
+    bounds = [node.number(i) for i in range(3)]
+    if all(isinstance(n, int | float) for n in bounds):
+        return np.arange(*bounds, dtype=dtype_of(start))
+    import jax.numpy as jnp
+
+    first, end, step = bounds
+    count = (end - first + step - 1) // step if step != 1 else end - first
+    return (as_traced(start) + jnp.arange(count, dtype=jnp.int64) * step).astype(dtype_of(start))
+
+
+@rule("EyeLike", folds=True)
+def _eye_like(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    to = node.get("dtype")
+    dtype = dtype_of(x) if to is None else _named(node, to)
+    return jnp.eye(*x.shape, k=node.get("k", 0), dtype=dtype)
+
+
+@rule("Reshape", folds=True)
+def _reshape(node: Node, x: Any, shape: Any = None) -> Any:
+    dims = node.dims(1, "shape")
+    if not node.get("allowzero", 0):
+        dims = [x.shape[i] if _is(n, 0) else n for i, n in enumerate(dims)]
+    return node.xp.reshape(x, tuple(_filled(x.shape, dims)))
+
+
+def _is(n: Any, number: int) -> bool:
+    return isinstance(n, int | np.integer) and n == number
+
+
+def _filled(before: Any, dims: list[Any]) -> list[Any]:
+    """Sizes, of which one may be -1: what is left. With symbolic sizes it is a quotient, which JAX finds exact."""
+    if all(isinstance(n, int) for n in (*before, *dims)) or not any(_is(n, -1) for n in dims):
+        return dims
+    total: Any = 1
+    for n in before:
+        total = total * n
+    others: Any = 1
+    for n in dims:
+        others = others if _is(n, -1) else others * n
+    return [total // others if _is(n, -1) else n for n in dims]
+
+
+@rule("Flatten", folds=True)
+def _flatten(node: Node, x: Any) -> Any:
+    axis = node.get("axis", 1)
+    axis = axis + x.ndim if axis < 0 else axis
+    sides: list[Any] = [1, 1]
+    for i, n in enumerate(x.shape):
+        sides[i >= axis] = sides[i >= axis] * n
+    return node.xp.reshape(x, tuple(sides))
+
+
+@rule("Squeeze", folds=True)
+def _squeeze(node: Node, x: Any, axes: Any = None) -> Any:
+    given = node.axes(1)
+    if given is None:
+        given = [i for i, n in enumerate(x.shape) if _is(n, 1)]
+    dropped = {a % x.ndim for a in given}
+    wrong = next((a for a in dropped if not _is(x.shape[a], 1)), None)
+    if wrong is not None and isinstance(x.shape[wrong], int):
+        raise node.unsupported(
+            f"dimension {wrong} is of size {x.shape[wrong]}, and only one of size 1 can be left out"
+        )
+    return node.xp.reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in dropped))
+
+
+@rule("Unsqueeze", folds=True)
+def _unsqueeze(node: Node, x: Any, axes: Any = None) -> Any:
+    given = node.axes(1) or []
+    rank = x.ndim + len(given)
+    added = {a % rank for a in given}
+    left = iter(x.shape)
+    return node.xp.reshape(x, tuple(1 if i in added else next(left) for i in range(rank)))
+
+
+@rule("Expand", folds=True)
+def _expand(node: Node, x: Any, shape: Any) -> Any:
+    wanted = node.dims(1)
+    rank = max(x.ndim, len(wanted))
+    own = [1] * (rank - x.ndim) + list(x.shape)
+    wanted = [1] * (rank - len(wanted)) + wanted
+    dims = tuple(a if _is(b, 1) else b for a, b in zip(own, wanted, strict=True))
+    xp = node.xp if all(isinstance(n, int) for n in dims) else None
+    if xp is None:
+        import jax.numpy as xp
+
+        x = as_traced(x)
+    return xp.broadcast_to(x, dims)
+
+
+@rule("Tile", folds=True)
+def _tile(node: Node, x: Any, repeats: Any) -> Any:
+    return node.xp.tile(x, tuple(node.dims(1)))

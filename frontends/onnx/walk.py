@@ -1,0 +1,320 @@
+"""The nodes of a graph, run one after the other on values that JAX traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .bodies import Body, body_of
+from .errors import OnnxError, Unsupported, ValueNeeded
+from .node import Node
+from .reading import OnnxModel
+from .table import DEFAULT_DOMAINS, Rule, rule_of
+from .values import as_traced, dtype_of, is_known, is_text, settled
+
+if TYPE_CHECKING:
+    import onnx
+
+NONE: frozenset[str] = frozenset()
+
+MOST_KNOWN = 1 << 10
+"""A node whose inputs are known, with no more elements in all, is computed where the model is traced, whatever its
+rule: sizes may follow from it. Rules that fold compute what is known at once, however large."""
+
+INDEPENDENT = ("Shape", "Size")
+"""Ops that say the shape of their operand, and so do not depend on its value."""
+
+
+REFUSALS = (
+    TypeError,
+    ValueError,
+    IndexError,
+    KeyError,
+    NotImplementedError,
+    ZeroDivisionError,
+    OverflowError,
+    AttributeError,
+)
+"""What rules, numpy and JAX raise for operands and attributes that do not fit an op."""
+
+
+class Walk:
+    """Runs graphs. model: where they are from; values: what names stand for, by scope; which graph inputs each value
+    depends on is kept beside it, so that a shape that is computed can name the inputs that decide it."""
+
+    def __init__(self, model: OnnxModel):
+        self.model = model
+        self._opsets, self._random = model.opsets, 0
+
+    def run(
+        self, graph: onnx.GraphProto, values: Mapping[str, Any], origins: Mapping[str, frozenset[str]]
+    ) -> Scope:
+        """The values of a graph after all its nodes, given those of its inputs and initialisers.
+
+        Raises OnnxError where a node is refused, ValueNeeded where it needs the value of an input.
+        """
+        scope = Scope(dict(values), dict(origins))
+        self._run(graph, scope)
+        return scope
+
+    def _run(self, graph: onnx.GraphProto, scope: Scope) -> None:
+        last = _last_uses(graph)
+        for i, node in enumerate(graph.node):
+            self._node(node, i, scope)
+            for name in last.get(i, ()):
+                scope.values.pop(name, None)
+
+    def _node(self, proto: onnx.NodeProto, i: int, scope: Scope) -> None:
+        domain = "" if proto.domain in DEFAULT_DOMAINS else proto.domain
+        inputs = [scope.find(name) if name else None for name in proto.input]
+        read = [n for n in proto.input if n] + _captured(proto)
+        origins = frozenset().union(*(scope.origin(n) for n in read))
+        label = f"{self.model.where}: {title(proto)}"
+        rule = rule_of(domain, proto.op_type)
+        if rule is None:
+            body = body_of(proto, domain, self._opsets, inputs)
+            if body is None:
+                name = f"{domain}.{proto.op_type}" if domain else proto.op_type
+                raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {name} has no rule")
+            self._expand(body, proto, inputs, scope)
+            return
+        node = self._make(proto, domain, rule, inputs, scope, label)
+        try:
+            made = self._build(rule, node, i)
+        except (OnnxError, Unsupported) as error:
+            if isinstance(error, Unsupported):
+                raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {error}") from None
+            raise
+        except REFUSALS as error:
+            said = " ".join(str(error).split())[:300]
+            raise OnnxError(f"{label} {_shapes(inputs)}cannot be converted: {said}") from error
+        results = list(made) if isinstance(made, tuple) else [made]
+        kept = NONE if proto.op_type in INDEPENDENT else origins
+        for name, value in zip(proto.output, results, strict=False):
+            if name:
+                scope.values[name] = settled(value)
+                scope.origins[name] = kept
+
+    def _build(self, rule: Rule, node: Node, i: int) -> Any:
+        """What a rule makes of a node, from a frame that has the node's place."""
+        call = located(self.model.where, i + 1, node.op)
+        if node.xp is np:
+            with np.errstate(all="ignore"):
+                return call(rule.build, node, node.inputs)
+        if not _is_small(node.inputs):
+            return call(rule.build, node, list(map(_given, node.inputs)))
+        import jax
+
+        with jax.ensure_compile_time_eval():
+            made = call(rule.build, node, list(map(_given, node.inputs)))
+        return jax.tree.map(lambda v: np.asarray(v) if isinstance(v, jax.Array) else v, made)
+
+    def _make(
+        self, proto: onnx.NodeProto, domain: str, rule: Rule, inputs: list[Any], scope: Scope, label: str
+    ) -> Node:
+        import jax.numpy as jnp
+
+        folds = rule.folds and all(v is None or is_known(v) or _known_list(v) for v in inputs)
+
+        def refuse(k: int) -> None:
+            name = proto.input[k]
+            message = (
+                f"{label} {_shapes(inputs)}decides shapes by the value of {name}: give its value, as an example input "
+                "that is an array, or make it a constant of the model"
+            )
+            raise ValueNeeded(message, scope.origin(name))
+
+        def body(graph: onnx.GraphProto, given: Sequence[Any]) -> list[Any]:
+            return self._body(graph, given, scope)
+
+        attributes = {}
+        for attribute in proto.attribute:
+            found = scope.attribute(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+            if found is not None:
+                attributes[attribute.name] = self._attribute(found)
+        version = self._opsets.get(domain, 1)
+        xp = np if folds else jnp
+        return Node(
+            proto.op_type,
+            domain,
+            version,
+            attributes,
+            inputs,
+            list(proto.output),
+            xp,
+            body,
+            refuse,
+            self._key,
+            label,
+        )
+
+    def _body(self, graph: onnx.GraphProto, given: Sequence[Any], outer: Scope) -> list[Any]:
+        """The outputs of a graph within a node, which sees the values around it."""
+        names = [v.name for v in graph.input]
+        if len(given) > len(names):
+            raise Unsupported(f"its body takes {len(names)} inputs and is given {len(given)}")
+        inner = Scope(dict(zip(names, given, strict=False)), {}, outer)
+        for tensor in graph.initializer:
+            inner.values.setdefault(tensor.name, self.model.array(tensor))
+        for name in inner.values:
+            inner.origins[name] = NONE
+        self._run(graph, inner)
+        return [inner.find(v.name) for v in graph.output]
+
+    def _expand(self, body: Body, proto: onnx.NodeProto, inputs: Sequence[Any], outer: Scope) -> None:
+        """Runs the nodes that ONNX defines an op by."""
+        inner = Scope({}, {}, None, body.attributes)
+        names = [*proto.input, *[""] * len(body.function.input)]
+        values = [*inputs, *[None] * len(body.function.input)]
+        for own, given, value in zip(body.function.input, names, values, strict=False):
+            inner.values[own] = value
+            inner.origins[own] = outer.origin(given) if given else NONE
+        versions = {
+            "" if o.domain in DEFAULT_DOMAINS else o.domain: o.version for o in body.function.opset_import
+        }
+        saved, self._opsets = self._opsets, {**self._opsets, **versions}
+        for i, node in enumerate(body.function.node):
+            self._node(node, i, inner)
+        self._opsets = saved
+        for own, given in zip(body.function.output, proto.output, strict=False):
+            if given:
+                outer.values[given], outer.origins[given] = inner.find(own), inner.origin(own)
+
+    def _key(self) -> Any:
+        """A key for the next op that draws numbers."""
+        import jax
+
+        self._random += 1
+        return jax.random.key(self._random)
+
+    def _attribute(self, proto: onnx.AttributeProto) -> Any:
+        from onnx import helper
+
+        if proto.HasField("t"):
+            return self.model.array(proto.t)
+        if proto.HasField("sparse_tensor"):
+            from .reading import dense
+
+            return dense(proto.sparse_tensor, self.model.array)
+        value = helper.get_attribute_value(proto)
+        if isinstance(value, bytes):
+            return value.decode("utf-8", "replace")
+        if isinstance(value, list) and value and isinstance(value[0], bytes):
+            return [v.decode("utf-8", "replace") for v in value]
+        return list(value) if proto.type in (proto.INTS, proto.FLOATS, proto.STRINGS) else value
+
+
+class Scope:
+    """Values by name, and which inputs of the model each depends on; names that are not here are those around."""
+
+    def __init__(
+        self,
+        values: dict[str, Any],
+        origins: dict[str, frozenset[str]],
+        outer: Scope | None = None,
+        attributes: Mapping[str, onnx.AttributeProto] | None = None,
+    ):
+        self.values, self.origins, self.outer = values, origins, outer
+        self.attributes = attributes or {}
+
+    def attribute(self, name: str) -> onnx.AttributeProto | None:
+        """The attribute of the op that this is the body of; None where it is not given."""
+        return (
+            self.attributes.get(name) if self.outer is None or self.attributes else self.outer.attribute(name)
+        )
+
+    def find(self, name: str) -> Any:
+        """The value called so. Raises OnnxError where there is none."""
+        if name in self.values:
+            return self.values[name]
+        if self.outer is None:
+            raise OnnxError(f"the value {name!r} is used before it is computed")
+        return self.outer.find(name)
+
+    def origin(self, name: str) -> frozenset[str]:
+        """The inputs of the model that a value depends on."""
+        if name in self.origins:
+            return self.origins[name]
+        return NONE if self.outer is None else self.outer.origin(name)
+
+
+def _given(value: Any) -> Any:
+    return value if is_text(value) else as_traced(value)
+
+
+def _is_small(inputs: Sequence[Any]) -> bool:
+    """Whether all inputs are known numbers, and few."""
+    given = [v for v in inputs if v is not None]
+    numbers = all(is_known(v) and np.asarray(v).dtype != object and not is_text(v) for v in given)
+    return bool(given) and numbers and sum(v.size for v in given) <= MOST_KNOWN
+
+
+def _known_list(value: Any) -> bool:
+    return isinstance(value, list) and all(map(is_known, value))
+
+
+def _last_uses(graph: onnx.GraphProto) -> dict[int, list[str]]:
+    """For each node by number, the values that no later one uses, so that they need not be kept."""
+    kept = {v.name for v in graph.output}
+    last: dict[str, int] = {}
+    for i, node in enumerate(graph.node):
+        for name in (*node.input, *_captured(node)):
+            last[name] = i
+    made: dict[int, list[str]] = {}
+    own = {name for node in graph.node for name in node.output}
+    for name, i in last.items():
+        if name and name in own and name not in kept:
+            made.setdefault(i, []).append(name)
+    return made
+
+
+def _captured(node: onnx.NodeProto) -> list[str]:
+    """The names that graphs within a node use, some of which may be their own."""
+    from .reading import graphs_of
+
+    bodies = [a.g for a in node.attribute if a.HasField("g")]
+    bodies += [g for a in node.attribute for g in a.graphs]
+    used = [
+        n for body in bodies for graph in graphs_of(body) for inner in graph.node for n in inner.input if n
+    ]
+    return used + [v.name for body in bodies for v in body.output]
+
+
+def title(node: onnx.NodeProto) -> str:
+    """What messages call a node: its op, and its name or else what it gives."""
+    name = node.name or next((n for n in node.output if n), "")
+    return f"{node.op_type} {name!r}" if name else node.op_type
+
+
+def _shapes(inputs: Sequence[Any]) -> str:
+    """`(f32[2,3], i64[2]) `: the types of a node's inputs."""
+    said = ", ".join(map(_shape, inputs))
+    return f"({said}) " if said else ""
+
+
+def _shape(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, list):
+        return f"a sequence of {len(value)}"
+    if is_text(value):
+        return f"text[{','.join(map(str, value.shape))}]"
+    return f"{dtype_of(value)}[{','.join(map(str, value.shape))}]"
+
+
+@lru_cache(maxsize=4096)
+def _code(where: str, line: int, op: str) -> CodeType:
+    return _call.__code__.replace(co_filename=where, co_firstlineno=line, co_name=op, co_qualname=op)
+
+
+def _call(build: Callable[..., Any], node: Node, inputs: Sequence[Any]) -> Any: return build(node, *inputs)  # fmt: skip
+
+
+def located(where: str, line: int, op: str) -> Callable[[Callable[..., Any], Node, Sequence[Any]], Any]:
+    """Calls a rule from a frame that is in the model's file, at the line with a node's number: what JAX traces there
+    has this place."""
+    return FunctionType(_code(where, line, op), {})
