@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..dialects.graph.extents import extents_of
 from ..dialects.module import is_bounded, target_of
+from ..frontends.jax import tracing
 from ..machine import DEFAULT_TARGET, Machine
 from ..passes.pipeline import Stage, check_pinnable
 from ..support.collector import collector_paused
@@ -20,6 +21,7 @@ from ..verification.results import Progress, Verification
 from .calls import Call
 from .dynamic import DynamicProgram
 from .extents import uncut, with_sizes
+from .onnx_sources import resolved
 from .open_packing import compile_open_packed
 from .open_sources import open_source_of, sized_origin
 from .packing import compile_packed
@@ -89,6 +91,7 @@ def compile_with(
     if not isinstance(options, Options | None):
         raise CompileError(f"options must be tw.Options, not {type(options).__name__}")
     options = options or Options()
+    source, args, kwargs = resolved(source, args, kwargs)
     open_ = open_source_of(source, args, kwargs, target)
     if open_ is not None:
         if options.weights is not None:
@@ -136,6 +139,7 @@ def lower(
 ) -> tuple[ModuleOp, list[Any]]:
     """A source's module for a target before any pass, and its arguments as the flat inputs of @main. Raises
     CompileError."""
+    source, args, kwargs = resolved(source, args, kwargs)
     origin = prepared(sized_origin(source, args, kwargs, target), options or Options(), target)
     with as_compile_error(), collector_paused():
         module, signature = origin.lower()
@@ -144,15 +148,19 @@ def lower(
 
 
 def reference_values(call: Call, module: ModuleOp | None = None) -> list[Any]:
-    """What JAX itself computes, as flat arrays. module: what the call is compiled to. Where sizes depend on data in it,
-    which are no sizes where JAX traces, JAX runs op by op, and the sizes of results come behind these."""
+    """What JAX itself computes, as flat arrays, or what a function has in place of that (`fn.reference`: another
+    implementation). module: what the call is compiled to. Where sizes depend on data in it, which are no sizes where JAX
+    traces, JAX runs op by op, and the sizes of results come behind these."""
     import jax
 
-    if module is not None and is_bounded(module) and not call.compiled:
-        with jax.disable_jit():
-            made = call.fn(*call.args, **call.kwargs)
-    else:
-        made = (call.fn if call.compiled else jax.jit(call.fn))(*call.args, **call.kwargs)
+    with as_compile_error(), tracing(call.fn):
+        if hasattr(call.fn, "reference"):
+            made = call.fn.reference(*call.args, **call.kwargs)  # pyright: ignore[reportFunctionMemberAccess]
+        elif module is not None and is_bounded(module) and not call.compiled:
+            with jax.disable_jit():
+                made = call.fn(*call.args, **call.kwargs)
+        else:
+            made = (call.fn if call.compiled else jax.jit(call.fn))(*call.args, **call.kwargs)
     extents = () if module is None else extents_of(entry_of(module))
     return with_sizes([physical(leaf) for leaf in jax.tree.leaves(made)], extents)
 
@@ -208,6 +216,7 @@ def verify(
     own |= {"bisect": bisect, "quick": quick, "progress": progress is not True, "against": against}
     own |= {"min_sqnr": min_sqnr}
     _check_own(source, args, {name: value not in (None, False) for name, value in own.items()}, "tw.verify")
+    source, args, kwargs = resolved(source, args, kwargs)
     if isinstance(program, DynamicProgram):
         program = program.at(program.sizes(*args, **kwargs))
     quantized = options is not None and options.quantization is not None
@@ -327,6 +336,8 @@ def _references(
     given = call if against is None else called(against, args, kwargs)
     values = None if given is None else reference_values(given, module)
     name = "JAX" if against is None else f"{title_of(against)} in JAX"
+    if given is not None and hasattr(given.fn, "reference_name"):
+        name = given.fn.reference_name  # pyright: ignore[reportFunctionMemberAccess]
     if origin.original is None or origin.twin is None:
         return _Compared(values, name=name)
     with as_compile_error():

@@ -18,8 +18,8 @@ from ..dialects.affine import Expr, Symbol
 from ..dialects.dtypes import name_of_numpy, numpy_dtype
 from ..dialects.sizes import Size, SizeError, Sizes, fixed, parse_size, replaced, size_text
 from ..dialects.text import one_line
-from ..frontends import is_stablehlo
-from ..frontends.jax import donated_inputs
+from ..frontends import FrontendError, is_stablehlo
+from ..frontends.jax import donated_inputs, tracing
 from ..frontends.text import find_tw
 from ..machine import Machine
 from ..passes.errors import CompileError
@@ -96,12 +96,14 @@ def _of_function(
     call = called(source, args, kwargs)
     assert call is not None
     name, parameters = title_of(source), parameters_of(call)
-    given = types_of(name, (call.args, call.kwargs), parameters)
+    with tracing(call.fn):
+        given = types_of(name, (call.args, call.kwargs), parameters)
     types, tree = jax.tree.flatten(given)
     shapes = exported_shapes(types, list(map(_dtype, types)))
     made = call.fn.bound(shapes) if isinstance(call.fn, Variants) else None
     if made is None:
-        jax.jit(call.fn).trace(*given[0], **given[1])
+        with as_compile_error(), tracing(call.fn):
+            jax.jit(call.fn).trace(*given[0], **given[1])
 
     def structs(sizes: Sizes) -> list[Any]:
         return _structs(types, shapes, sizes)
@@ -136,7 +138,7 @@ def _of_function(
     def code(ranges: Ranges) -> OpenCode:
         with _as_no_template():
             args, kwargs = jax.tree.unflatten(tree, _within(types, shapes, ranges))
-            with exact_choices():
+            with exact_choices(), tracing(call.fn):
                 made = jax.export.export(jax.jit(call.fn, keep_unused=True), platforms=["cpu"])(*args, **kwargs)
             exported.append(made)
             return replace(_code(made, shapes), donated=tuple(donated_inputs(call.fn, args, kwargs)))
@@ -156,6 +158,7 @@ def _as_no_template() -> Iterator[None]:
         yield
     except (
         CompileError,
+        FrontendError,
         NotImplementedError,
         OverflowError,
         RuntimeError,

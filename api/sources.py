@@ -26,6 +26,7 @@ from ..dialects.text import verify as verify_module
 from ..frontends import FrontendError, is_stablehlo, lower_function, lower_stablehlo, lower_staged
 from ..frontends.added import frontend_of, read_with
 from ..frontends.custom import private_parameters
+from ..frontends.jax import tracing
 from ..frontends.text import TwError, decoded, find_tw
 from ..machine import Machine
 from ..passes.errors import PassError
@@ -41,11 +42,13 @@ class SourceError(CompileError):
 
 if TYPE_CHECKING:
     import jax
+    import onnx
 
     from ..frontends import Lowered
 
 ProgramSource: TypeAlias = (
-    "Callable[..., Any] | jax.stages.Traced | jax.stages.Lowered | jax.export.Exported | str | bytes | Path"
+    "Callable[..., Any] | jax.stages.Traced | jax.stages.Lowered | jax.export.Exported | onnx.ModelProto | str | bytes"
+    " | Path"
 )
 """What a program is compiled from:
 
@@ -54,10 +57,11 @@ ProgramSource: TypeAlias = (
 - what JAX has traced, lowered or exported: `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, `jax.export.export(f)(x)`;
   arguments may be left out;
 - StableHLO as text, bytecode or a portable artifact, and the text of one of our levels (graph, tile, npu);
-- the path of an `.mlir` or `.mlirbc` file of those; `model.tw` or `model.tw:fn`.
+- the path of an `.mlir` or `.mlirbc` file of those; `model.tw` or `model.tw:fn`;
+- an `onnx.ModelProto`, or the path of an `.onnx` file.
 
 Dimensions may be open: symbolic shapes among the example arguments; without arguments, those of an export, `?` in the
-inputs of StableHLO, and names in the types of a `.tw` function.
+inputs of StableHLO, names in the types of a `.tw` function, and the open dimensions of an ONNX model.
 """
 
 
@@ -215,7 +219,8 @@ def _read(path: Path) -> bytes:
 
 
 def _from_call(call: Call, name: str, parameters: Parameters, machine: Machine | None) -> Source:
-    args, kwargs = types_of(name, (call.args, call.kwargs), parameters)
+    with tracing(call.fn):
+        args, kwargs = types_of(name, (call.args, call.kwargs), parameters)
     fn = call.fn
     return Source(
         lambda: _with_signature(lower_function(fn, args, kwargs, machine), parameters),

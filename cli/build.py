@@ -144,7 +144,7 @@ def _inputs_at(source: OpenSource, sizes: dict[str, int], values: bool) -> list[
 
 def user_of(source: SourceSpec) -> tuple[Path | None, Callable[..., Any] | None]:
     """What `user_code` needs to know of a source."""
-    return (None, None) if source.fn is None else (source.path, source.fn)
+    return (None, None) if source.module is None else (source.path, source.fn)
 
 
 def options_of(args: argparse.Namespace) -> Options:

@@ -61,7 +61,7 @@ def example_inputs(
     elif source.fn is None:
         return None
     else:
-        args = _own_inputs(source)
+        args = _own_inputs(source, values)
     check_takes(source, args)
     return args
 
@@ -120,7 +120,9 @@ def check_takes(source: SourceSpec, args: Sequence[Any]) -> None:
         pass  # a callable without a signature
 
 
-def _own_inputs(source: SourceSpec) -> list[Any]:
+def _own_inputs(source: SourceSpec, values: bool) -> list[Any]:
+    if source.path.suffix == ".onnx":
+        return _inputs_of_model(source, values)
     maker = getattr(source.module, f"{source.name}_inputs", None)
     if maker is None:
         assert source.fn is not None
@@ -139,6 +141,25 @@ def _own_inputs(source: SourceSpec) -> list[Any]:
     with user_code(source.path):
         made = maker()
     return list(made) if isinstance(made, tuple | list) else [made]
+
+
+def _inputs_of_model(source: SourceSpec, values: bool) -> list[Any]:
+    """Inputs of the types that an ONNX model says; types alone where dimensions are open."""
+    import jax
+
+    from ..api.onnx_sources import example_of
+    from ..dialects.dtypes import name_of_numpy
+
+    fn: Any = source.fn
+    made = example_of(fn)
+    leaves, tree = jax.tree.flatten(made)
+    if not values or not all(isinstance(n, int) for leaf in leaves for n in leaf.shape):
+        return made
+    drawn = random_inputs([(leaf.shape, name_of_numpy(leaf.dtype)) for leaf in leaves])
+    args = list(jax.tree.unflatten(tree, drawn))
+    if fn.weights_as_arguments:
+        args[0] = dict(fn.weights)
+    return args
 
 
 def _read_inputs(file: str) -> list[Any]:

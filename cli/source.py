@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """`model.py:fn` (then `fn` is the function), `model.tw:fn` or the path of a .tw or .mlir file; or what stdin has,
-    then `content`."""
+    """`model.py:fn` (then `fn` is the function, and `module` where it is from), `model.tw:fn`, or the path of a .tw,
+    .mlir or .onnx file (`fn` is the function of a model); or what stdin has, then `content`."""
 
     path: Path
     name: str
@@ -49,8 +49,8 @@ def find_source(text: str) -> SourceSpec:
     if not colon or not path.endswith((".py", ".tw")):
         path, name = text, ""
     file = Path(path)
-    if file.suffix not in (".py", ".tw", ".mlir", ".mlirbc") and frontend_of(file) is None:
-        raise CliError(f"{text}: neither a Python function (model.py:fn) nor a .tw or .mlir file")
+    if file.suffix not in (".py", ".tw", ".mlir", ".mlirbc", ".onnx") and frontend_of(file) is None:
+        raise CliError(f"{text}: neither a Python function (model.py:fn) nor a .tw, .mlir or .onnx file")
     try:
         file.open("rb").close()
     except OSError as error:
@@ -59,6 +59,8 @@ def find_source(text: str) -> SourceSpec:
         if text.endswith(":"):
             raise CliError(f"{text}: write {path}:fn, or {path} for its only public function")
         return SourceSpec(Path(text), text)
+    if file.suffix == ".onnx":
+        return SourceSpec(file, file.name, model_function(file))
     if file.suffix != ".py":
         return SourceSpec(file, file.name)
     module = _load(file)
@@ -75,6 +77,17 @@ def find_source(text: str) -> SourceSpec:
     if not callable(fn):
         raise CliError(f"{path}: {name} is not a function")
     return SourceSpec(file, name, fn, module)
+
+
+def model_function(file: Path) -> Callable[..., Any]:
+    """The function of an ONNX model. Raises CliError."""
+    from ..api.onnx_sources import onnx_function
+    from ..passes.errors import CompileError
+
+    try:
+        return onnx_function(file)
+    except CompileError as error:
+        raise CliError(str(error)) from None
 
 
 def find_function(text: str, option: str = "--against") -> SourceSpec:

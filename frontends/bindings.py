@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -264,9 +265,13 @@ _OURS = frozenset(
 )
 """Where functions of ours are that stand between JAX and the user, too."""
 
+_RULES = str(Path(__file__).parent / "onnx") + os.sep
+"""Where those are that compute the nodes of ONNX models."""
+
 
 def _in_jax(filename: str) -> bool:
-    return "/jax/_src/" in filename or "/site-packages/jax/" in filename or filename in _OURS
+    ours = filename in _OURS or filename.startswith(_RULES)
+    return ours or "/jax/_src/" in filename or "/site-packages/jax/" in filename
 
 
 def primitive(op: Op) -> str:

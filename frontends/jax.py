@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +60,16 @@ def jit_arguments(fn: Any) -> JitArguments:
     return JitArguments(*map(frozenset, which))
 
 
+def tracing(fn: Any) -> AbstractContextManager[Any]:
+    """The context that JAX traces `fn` in: with 64-bit types where the function has them (`fn.x64`), as functions of
+    ONNX models do."""
+    import jax
+
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return jax.enable_x64(True) if getattr(fn, "x64", False) else nullcontext()
+
+
 def lower_function(
     fn: Callable[..., Any],
     args: Sequence[Any],
@@ -73,9 +85,10 @@ def lower_function(
 
     # Without keep_unused, @main would lose the inputs that fn ignores; custom calls follow the platform, and
     # the host of the device is a CPU.
-    traced = jax.jit(fn, keep_unused=True).trace(*args, **(kwargs or {}))
-    made = lower_staged(traced.lower(lowering_platforms=("cpu",), **private_parameters()), machine)
-    donate(_main(made.module), donated_inputs(fn, args, kwargs or {}))
+    with tracing(fn):
+        traced = jax.jit(fn, keep_unused=True).trace(*args, **(kwargs or {}))
+        made = lower_staged(traced.lower(lowering_platforms=("cpu",), **private_parameters()), machine)
+        donate(_main(made.module), donated_inputs(fn, args, kwargs or {}))
     return made
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .errors import OnnxError
+from .evaluation import evaluate, reference_name
 from .reading import OnnxModel
 from .values import as_traced
 from .walk import NONE, Walk
@@ -30,12 +31,10 @@ class OnnxFunction:
     The result is an array where the model has one output, and a tuple of them otherwise; a sequence is a list.
     """
 
-    x64 = True
-    """JAX traces it with 64-bit types, which ONNX has wherever sizes and indices are."""
-
     def __init__(
         self, model: OnnxModel, known: Mapping[str, Any] | None = None, weights_as_arguments: bool = False
     ):
+        self.x64 = True  # JAX traces it with 64-bit types, which ONNX has wherever sizes and indices are
         self.model, self.known = model, dict(known or {})
         self.weights_as_arguments = weights_as_arguments
         self.__name__ = re.sub(r"\W+", "_", model.graph.name).strip("_") or "model"
@@ -84,6 +83,27 @@ class OnnxFunction:
         return results[0] if len(results) == 1 else tuple(results)
 
 
+    @property
+    def reference_name(self) -> str:
+        """What computes `reference`."""
+        return reference_name()
+
+    def reference(self, *args: Any, **kwargs: Any) -> Any:
+        """The results by another implementation: onnxruntime if it is installed, ONNX's own evaluator otherwise; as the
+        function gives them. Raises OnnxError where that does not run the model."""
+        bound = self.__signature__.bind(*args, **kwargs)
+        given = list(bound.arguments.values())
+        weights = given.pop(0) if self.weights_as_arguments else {}
+        inputs = {one.name: _plain(v) for one, v in zip(self.inputs, given, strict=True)}
+        inputs |= {name: _plain(v) for name, v in self.known.items()}
+        results = evaluate(self.model, inputs, {n: np.asarray(w) for n, w in weights.items()})
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _plain(value: Any) -> Any:
+    return [np.asarray(v) for v in value] if isinstance(value, list) else np.asarray(value)
+
+
 def _own(value: Any) -> Any:
     return np.asarray(value) if hasattr(value, "dtype") else value
 
@@ -92,8 +112,3 @@ def identifier(name: str) -> str:
     """A name that Python takes for an argument."""
     made = re.sub(r"\W", "_", name)
     return made if made.isidentifier() else f"_{made}"
-
-
-def example(inputs: Sequence[Any]) -> list[Any]:
-    """Inputs as numpy arrays where they have values."""
-    return [np.asarray(v) if hasattr(v, "__array__") else v for v in inputs]
