@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .api.compiling import compile, verify
     from .api.dynamic import DynamicProgram
     from .api.jitted import jit
+    from .api.onnx_sources import onnx_function
     from .api.program import CompileError, Options, Program
     from .api.sources import ProgramSource
     from .api.variants import variants
@@ -53,6 +54,7 @@ __all__ = [
     "jit",
     "nms",
     "nonzero",
+    "onnx_function",
     "pruning",
     "quantize",
     "training",
@@ -93,6 +95,7 @@ def __getattr__(name: str) -> Any:
         **dict.fromkeys(("compile", "verify"), ".api.compiling"),
         **dict.fromkeys(("bounded", "compress", "nms", "nonzero", "unique"), ".api.bounded"),
         "DynamicProgram": ".api.dynamic",
+        "onnx_function": ".api.onnx_sources",
         "custom_call": ".frontends.custom",
         "variants": ".api.variants",
         "fake_quant": ".quantization.fake",

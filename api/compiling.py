@@ -149,8 +149,8 @@ def lower(
 
 def reference_values(call: Call, module: ModuleOp | None = None) -> list[Any]:
     """What JAX itself computes, as flat arrays, or what a function has in place of that (`fn.reference`: another
-    implementation). module: what the call is compiled to. Where sizes depend on data in it, which are no sizes where JAX
-    traces, JAX runs op by op, and the sizes of results come behind these."""
+    implementation). module: what the call is compiled to. Where sizes depend on data in it, which are no sizes where
+    JAX traces, JAX runs op by op, and the sizes of results come behind these."""
     import jax
 
     with as_compile_error(), tracing(call.fn):

@@ -67,8 +67,9 @@ def resolved(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arg
 
 
 def example_of(fn: OnnxFunction) -> list[Any]:
-    """Types that a model's function takes, with symbolic shapes where the model has open dimensions: called as the model
-    calls them, or after the input and the dimension's number. Raises CompileError for an input without a shape."""
+    """Types that a model's function takes, with symbolic shapes where the model has open dimensions: called as the
+    model calls them, or after the input and the dimension's number. Raises CompileError for an input without a shape.
+    """
     import jax
 
     rows: list[Dims] = []
@@ -82,9 +83,7 @@ def example_of(fn: OnnxFunction) -> list[Any]:
     shapes: list[tuple[Any, ...]] = [tuple(row) for row in rows]
     if any(isinstance(d, str) for row in rows for d in row):
         shapes = symbolic_shapes(rows, [], fn.model.where)
-    made = [
-        jax.ShapeDtypeStruct(shape, one.dtype) for shape, one in zip(shapes, fn.inputs, strict=True)
-    ]
+    made = [jax.ShapeDtypeStruct(shape, one.dtype) for shape, one in zip(shapes, fn.inputs, strict=True)]
     weights = [{n: jax.ShapeDtypeStruct(w.shape, w.dtype) for n, w in fn.weights.items()}]
     return (weights if fn.weights_as_arguments else []) + made
 
@@ -104,6 +103,8 @@ def _dim(dim: Dim, name: str, i: int) -> int | str:
 
 def _check_fits(fn: OnnxFunction, one: ModelInput, value: Any) -> None:
     """Raises CompileError where an input has another rank, size or dtype than the model says."""
+    if one.dtype is not None and one.dtype.kind in "OUS":
+        raise CompileError(f"input {one.name} of {fn.model.where} is text, which no device has")
     if one.dtype is None or not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return
     refuse_tracers(fn.model.where, [value], "tw.compile")

@@ -19,8 +19,8 @@ from ..passes.pipeline import pinned
 from ..support.precisions import ORIGIN
 from .cache import keep_executables
 from .common import CliError, working
-from .inputs import SEED, example_inputs, input_structs, random_inputs
-from .source import SourceSpec, find_source, find_stages, user_code
+from .inputs import SEED, example_inputs, input_structs, random_inputs, with_weights
+from .source import SourceSpec, find_stages, source_of, user_code
 
 if TYPE_CHECKING:
     from ..passes.pipeline import Stage
@@ -31,7 +31,7 @@ def build(
 ) -> tuple[SourceSpec, Program, list[Any]]:
     """The compiled source and its inputs: arrays where their `values` count, and else their types alone, of which
     no array is made, however large it would be. compiler: called in place of `compile`."""
-    source = find_source(args.source)
+    source = source_of(args)
     program, inputs = at_sizes(args, source, *compiled(args, source, values, compiler), values)
     return source, program, inputs
 
@@ -42,7 +42,7 @@ def at_sizes(
     """The version for the sizes of `--at` of a compiled source, or itself where none are open, and its inputs."""
     if isinstance(program, DynamicProgram):
         sizes = parse_at(args.at, program.open_source)
-        inputs = _inputs_at(program.open_source, sizes, values)
+        inputs = with_weights(source, _inputs_at(program.open_source, sizes, values), values)
         with working(f"compiling {source.name}"), user_code(*user_of(source)):
             program = program.at(sizes)
     elif args.at is not None:
@@ -75,7 +75,7 @@ def inputs_of(args: argparse.Namespace, source: SourceSpec) -> list[Any] | None:
     with user_code(*user_of(source)):
         open_ = open_source_of(source.compiled, inputs or (), {}, args.target)
     if open_ is not None:
-        return _inputs_at(open_, parse_at(args.at, open_), True)
+        return with_weights(source, _inputs_at(open_, parse_at(args.at, open_), True), True)
     if args.at is not None:
         raise closed(source, f"--at {args.at}")
     return inputs
@@ -83,7 +83,7 @@ def inputs_of(args: argparse.Namespace, source: SourceSpec) -> list[Any] | None:
 
 def open_program(args: argparse.Namespace, option: str, why: str = "") -> tuple[SourceSpec, DynamicProgram]:
     """The source of a command and its program. Raises CliError where this has no open sizes, which an option is for."""
-    source = find_source(args.source)
+    source = source_of(args)
     program, _ = compiled(args, source)
     if not isinstance(program, DynamicProgram):
         raise closed(source, option, why)

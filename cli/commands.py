@@ -43,7 +43,7 @@ from .output import (
     write_reproducer,
 )
 from .quantize import quantize
-from .source import SourceSpec, find_function, find_source, user_code
+from .source import SourceSpec, find_function, source_of, user_code
 from .sweep import sweep
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _priced(args: argparse.Namespace) -> tuple[Report, ProgramPool | None]:
 
 def verify_passes(args: argparse.Namespace) -> int:
     """Compares the values after every pass with the reference; with --bisect finds the cause."""
-    source = find_source(args.source)
+    source = source_of(args)
     inputs = inputs_of(args, source)
     if inputs is None:
         inputs = list(random_inputs(input_types(source.compiled)))
@@ -206,7 +206,9 @@ def emit(args: argparse.Namespace) -> int:
 
 def _emitted(args: argparse.Namespace) -> Program:
     """What is printed: of open sizes the version for those of `--at`, or at the npu level the choice of one."""
-    source = find_source(args.source)
+    if args.emit == "tw" and args.source.endswith(".onnx"):
+        args.weights_as_arguments = True  # as numbers in the text, nobody could read it
+    source = source_of(args)
     program, inputs = compiled(args, source)
     if isinstance(program, DynamicProgram) and args.at is None and args.emit == "npu":
         return program
@@ -219,7 +221,7 @@ def reduce_program(args: argparse.Namespace) -> int:
     from ..verification.checks import parse_check
     from ..verification.reduce import TESTS, Reducer
 
-    source = find_source(args.source)
+    source = source_of(args)
     inputs = inputs_of(args, source)
     if inputs is None:
         inputs = list(random_inputs(input_types(source.compiled)))

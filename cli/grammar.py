@@ -70,7 +70,7 @@ def _common() -> OneLineParser:
     common.add_argument(
         "source",
         metavar="SOURCE",
-        help="model.py:function, model.tw[:function], or an .mlir file; - is MLIR from stdin",
+        help="model.py:function, model.tw[:function], an .onnx or an .mlir file; - is MLIR from stdin",
     )
     common.add_argument(
         "--target",
@@ -122,6 +122,11 @@ def _common() -> OneLineParser:
         metavar="ARGS",
         default="",
         help="arguments that are weights, by name or pattern: what depends on them alone is computed once",
+    )
+    common.add_argument(
+        "--weights-as-arguments",
+        action="store_true",
+        help="take the initializers of an .onnx model as an argument called weights, not as constants",
     )
     common.add_argument(
         "--precision",

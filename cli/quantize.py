@@ -19,7 +19,7 @@ from ..support.files import read_arrays
 from .build import inputs_of
 from .common import CliError, check_output, os_message, working
 from .output import finite
-from .source import find_function, find_source, user_code
+from .source import find_function, source_of, user_code
 
 DEFAULT_MODE = "w8a8"
 LABELS = "labels"
@@ -33,7 +33,7 @@ def quantize(args: argparse.Namespace) -> int:
 
     searches = _searches(args)
     _check_arguments(args, searches)
-    source = find_source(args.source)
+    source = source_of(args)
     inputs = inputs_of(args, source)
     if inputs is None:
         raise CliError(

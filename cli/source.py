@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import inspect
 import logging
@@ -41,8 +42,14 @@ class SourceSpec:
         return self.fn if self.fn is not None else self.path
 
 
-def find_source(text: str) -> SourceSpec:
-    """The source called `text`. Raises CliError where there is none, or where its Python file fails."""
+def source_of(args: argparse.Namespace) -> SourceSpec:
+    """The source of a command. Raises CliError."""
+    return find_source(args.source, args.weights_as_arguments)
+
+
+def find_source(text: str, weights_as_arguments: bool = False) -> SourceSpec:
+    """The source called `text`. weights_as_arguments: the initialisers of an ONNX model are an argument. Raises
+    CliError where there is none, or where its Python file fails."""
     if text == STDIN:
         return SourceSpec(Path("stdin.mlir"), "stdin", content=sys.stdin.buffer.read())
     path, colon, name = text.rpartition(":")
@@ -60,7 +67,9 @@ def find_source(text: str) -> SourceSpec:
             raise CliError(f"{text}: write {path}:fn, or {path} for its only public function")
         return SourceSpec(Path(text), text)
     if file.suffix == ".onnx":
-        return SourceSpec(file, file.name, model_function(file))
+        return SourceSpec(file, file.name, model_function(file, weights_as_arguments))
+    if weights_as_arguments:
+        raise CliError(f"{text}: --weights-as-arguments is for .onnx models, which have their weights")
     if file.suffix != ".py":
         return SourceSpec(file, file.name)
     module = _load(file)
@@ -79,13 +88,13 @@ def find_source(text: str) -> SourceSpec:
     return SourceSpec(file, name, fn, module)
 
 
-def model_function(file: Path) -> Callable[..., Any]:
+def model_function(file: Path, weights_as_arguments: bool) -> Callable[..., Any]:
     """The function of an ONNX model. Raises CliError."""
     from ..api.onnx_sources import onnx_function
     from ..passes.errors import CompileError
 
     try:
-        return onnx_function(file)
+        return onnx_function(file, weights_as_arguments)
     except CompileError as error:
         raise CliError(str(error)) from None
 

@@ -26,7 +26,9 @@ def evaluate(model: OnnxModel, inputs: Mapping[str, Any], weights: Mapping[str, 
         if reference_name() == "onnxruntime":
             import onnxruntime  # pyright: ignore[reportMissingImports]
 
-            session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(
+                proto.SerializeToString(), providers=["CPUExecutionProvider"]
+            )
             return list(session.run(None, dict(inputs)))
         from onnx.reference import ReferenceEvaluator
 

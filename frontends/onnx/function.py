@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -81,7 +81,6 @@ class OnnxFunction:
             if isinstance(result, np.ndarray):
                 raise OnnxError(f"{self.model.where}: the output {name!r} is text, which no device has")
         return results[0] if len(results) == 1 else tuple(results)
-
 
     @property
     def reference_name(self) -> str:

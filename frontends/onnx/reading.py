@@ -106,8 +106,8 @@ def read_model(source: onnx.ModelProto | OnnxModel | str | Path) -> OnnxModel:
         where, folder, proto = str(source), path.resolve().parent, _load(onnx, path)
     else:
         where, folder, proto = source.graph.name or "the model", Path.cwd(), source
-    _check(onnx, proto, where)
-    _check_external(proto, where, folder)
+    external = _check_external(proto, where, folder)
+    _check(onnx, proto, where, Path(source) if external and isinstance(source, str | Path) else None)
     opsets = _opsets(proto, where)
     return OnnxModel(_inlined(proto, where), where, folder, opsets)
 
@@ -173,15 +173,16 @@ def dense(sparse: onnx.SparseTensorProto, array: Callable[[onnx.TensorProto], np
     return made
 
 
-def _check(onnx: Any, proto: onnx.ModelProto, where: str) -> None:
-    """Raises OnnxError where ONNX's own checker does. It wants shapes of outputs, which follow from the nodes."""
+def _check(onnx: Any, proto: onnx.ModelProto, where: str, path: Path | None) -> None:
+    """Raises OnnxError where ONNX's own checker does. It wants shapes of outputs, which follow from the nodes. path: of
+    a model with external data, which the checker looks for."""
     bare = [v.type.tensor_type for v in proto.graph.output if v.type.HasField("tensor_type")]
     bare = [t for t in bare if not t.HasField("shape")]
     for tensor in bare:
         tensor.shape.SetInParent()
     try:
         with _as_error(f"{where}: not a valid ONNX model"):
-            onnx.checker.check_model(proto)
+            onnx.checker.check_model(proto if path is None else str(path))
     finally:
         for tensor in bare:
             tensor.ClearField("shape")
@@ -216,11 +217,10 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
                 yield from attribute.tensors
 
 
-def _check_external(proto: onnx.ModelProto, where: str, folder: Path) -> None:
-    """Raises OnnxError for external data that is missing, or outside of the model's folder."""
-    for tensor in _tensors(proto.graph):
-        if tensor.data_location != tensor.EXTERNAL:
-            continue
+def _check_external(proto: onnx.ModelProto, where: str, folder: Path) -> bool:
+    """Whether there is external data. Raises OnnxError where it is missing, or outside of the model's folder."""
+    found = [t for t in _tensors(proto.graph) if t.data_location == t.EXTERNAL]
+    for tensor in found:
         place = next((e.value for e in tensor.external_data if e.key == "location"), "")
         path = (folder / place).resolve()
         if not place or folder.resolve() not in path.parents:
@@ -231,6 +231,7 @@ def _check_external(proto: onnx.ModelProto, where: str, folder: Path) -> None:
             raise OnnxError(
                 f"{where}: the data of {tensor.name!r} is in {place!r}, and there is no such file"
             )
+    return bool(found)
 
 
 def _inlined(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:

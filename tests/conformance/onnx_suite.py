@@ -22,7 +22,14 @@ Status = Literal["passed", "refused", "failed", "left out"]
 LEFT_OUT = "text, f8 or f4"
 """What no device has, or what this one has no such type for."""
 
-RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
+RANDOM = (
+    "Bernoulli",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+)
 """Ops that draw numbers, which no two implementations draw alike: shapes and types are compared."""
 
 
@@ -103,7 +110,9 @@ def _leaves(values: Sequence[Any]) -> list[Any]:
 
 def is_left_out(model: Any, values: Sequence[Any]) -> bool:
     """Whether a case has text, or element types of 8 or 4 bits that are floats."""
-    text = any(isinstance(v, str | bytes) or (hasattr(v, "dtype") and v.dtype.kind in "OUS") for v in _leaves(values))
+    text = any(
+        isinstance(v, str | bytes) or (hasattr(v, "dtype") and v.dtype.kind in "OUS") for v in _leaves(values)
+    )
     types = {v.type.tensor_type.elem_type for v in (*model.graph.input, *model.graph.output)}
     narrow = types & set(_narrow())
     return text or bool(narrow) or any(n.op_type == "ImageDecoder" for n in model.graph.node)
@@ -114,7 +123,9 @@ def _narrow() -> tuple[int, ...]:
     from onnx import TensorProto
 
     return tuple(
-        number for name, number in TensorProto.DataType.items() if name.startswith(("FLOAT8", "FLOAT4", "STRING"))
+        number
+        for name, number in TensorProto.DataType.items()
+        if name.startswith(("FLOAT8", "FLOAT4", "STRING"))
     )
 
 

@@ -53,7 +53,10 @@ def table(outcomes: Sequence[Outcome]) -> str:
     for one in outcomes:
         for op in one.ops:
             by_op[op].append(one)
-    lines = ["| op | cases | pass | on host | left out | refused or failed, and why |", "|---|--:|--:|--:|--:|---|"]
+    lines = [
+        "| op | cases | pass | on host | left out | refused or failed, and why |",
+        "|---|--:|--:|--:|--:|---|",
+    ]
     for op, group in sorted(by_op.items()):
         count = Counter(o.status for o in group)
         bad = [o for o in group if o.status in ("refused", "failed")]
@@ -93,7 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="run cases whose name matches this")
     parser.add_argument("--kind", default=",".join(KINDS), help="kinds of cases")
     parser.add_argument("--every", type=int, default=1, help="one case in so many")
-    parser.add_argument("--bytes-every", type=int, default=8, help="bytes memory too: one in so many; 0: none")
+    parser.add_argument(
+        "--bytes-every", type=int, default=8, help="bytes memory too: one in so many; 0: none"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="worker processes")
     parser.add_argument("--page", metavar="FILE", help="put the table between the marks of a page")
     parser.add_argument("--json", metavar="FILE", help="write every outcome to FILE")
