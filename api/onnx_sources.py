@@ -25,11 +25,11 @@ def onnx_function(source: Any, weights_as_arguments: bool = False) -> OnnxFuncti
 
     Args:
         source: An `onnx.ModelProto`, or the path of a model.
-        weights_as_arguments: Whether the initialisers are a first argument, `weights`, a dict of arrays by name, as
-            `fn.weights` is; otherwise they are constants.
+        weights_as_arguments: Whether the initialisers are an argument, `weights=`, a dict of arrays by name, as
+            `fn.weights` is, which a program takes where a call has none; otherwise they are constants.
 
     Returns:
-        `fn(*inputs)` in the order of the model's inputs; `fn.example()` gives types that it takes.
+        `fn(*inputs)` in the order of the model's inputs.
 
     Raises:
         CompileError: The model cannot be read.
@@ -53,17 +53,19 @@ def resolved(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arg
         if not is_model(source):
             return source, tuple(args), dict(kwargs)
         source = onnx_function(source)
-    args = tuple(args) if args or kwargs else tuple(example_of(source))
+    kwargs = {**source.default_arguments, **kwargs}
+    only_weights = not args and kwargs.keys() <= source.default_arguments.keys()
+    args = tuple(example_of(source)) if only_weights else tuple(args)
     try:
         bound = source.__signature__.bind(*args, **kwargs)
     except TypeError as error:
         raise CompileError(f"{source.model.where} cannot be called with these inputs: {error}") from None
-    given = [*bound.args, *bound.kwargs.values()]
-    weights = [given.pop(0)] if source.weights_as_arguments else []
+    keywords = {name: kwargs[name] for name in source.default_arguments}
+    given = [value for name, value in bound.arguments.items() if name not in keywords]
     for one, value in zip(source.inputs, given, strict=True):
         _check_fits(source, one, value)
-    source, given = _settled(source, weights, given)
-    return source, (*weights, *given), {}
+    source, given = _settled(source, given, keywords)
+    return source, tuple(given), keywords
 
 
 def example_of(fn: OnnxFunction) -> list[Any]:
@@ -83,9 +85,7 @@ def example_of(fn: OnnxFunction) -> list[Any]:
     shapes: list[tuple[Any, ...]] = [tuple(row) for row in rows]
     if any(isinstance(d, str) for row in rows for d in row):
         shapes = symbolic_shapes(rows, [], fn.model.where)
-    made = [jax.ShapeDtypeStruct(shape, one.dtype) for shape, one in zip(shapes, fn.inputs, strict=True)]
-    weights = [{n: jax.ShapeDtypeStruct(w.shape, w.dtype) for n, w in fn.weights.items()}]
-    return (weights if fn.weights_as_arguments else []) + made
+    return [jax.ShapeDtypeStruct(shape, one.dtype) for shape, one in zip(shapes, fn.inputs, strict=True)]
 
 
 _EXPRESSION = re.compile(r"[A-Za-z_]\w*(\s*[+*-]\s*(\w+))*")
@@ -125,7 +125,9 @@ def _check_fits(fn: OnnxFunction, one: ModelInput, value: Any) -> None:
     )
 
 
-def _settled(fn: OnnxFunction, weights: list[Any], given: list[Any]) -> tuple[OnnxFunction, list[Any]]:
+def _settled(
+    fn: OnnxFunction, given: list[Any], keywords: Mapping[str, Any]
+) -> tuple[OnnxFunction, list[Any]]:
     """The function, told the values of inputs that decide shapes, and the others. Only numbers and short lists of them
     can: where there are none, the model is not traced for it."""
     import jax
@@ -136,7 +138,7 @@ def _settled(fn: OnnxFunction, weights: list[Any], given: list[Any]) -> tuple[On
         values = {one.name: v for one, v in zip(fn.inputs, given, strict=True)}
         try:
             with jax.enable_x64(True):
-                jax.eval_shape(fn, *weights, *given)
+                jax.eval_shape(fn, *given, **keywords)
         except ValueNeeded as error:
             known = {n: values[n] for n in error.inputs if not isinstance(values[n], jax.ShapeDtypeStruct)}
             if not known or known.keys() < error.inputs:

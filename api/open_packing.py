@@ -267,8 +267,8 @@ class PackedDynamicProgram(Packs, DynamicProgram):
         they belong; else they are packed for this call."""
         import jax
 
-        packed, given = self._given(args, kwargs)
-        leaves = list(self._open.leaves(given, kwargs))
+        packed, given, named = self._given(args, kwargs)
+        leaves = list(self._open.leaves(given, named))
         known = self._parts.signature.inputs
         sizes = self._open.sizes(
             [jax.ShapeDtypeStruct(known[i][0], "float32") if v is SKIPPED else v for i, v in enumerate(leaves)]

@@ -56,46 +56,61 @@ class Packs:
         """Runs what depends on the weights alone. It takes the arguments that hold them, in their order or by keyword;
         the program then takes the result in the place of each of them. Raises CompileError for arguments of another
         structure, shapes or dtypes."""
-        places = self._weight_arguments()
-        if len(args) + len(kwargs) != len(places):
-            said = ", ".join(self._form.parameters.label(i) for i in places)
+        held = self._weight_arguments()
+        if len(args) + len(kwargs) != len(held):
+            said = ", ".join(n if isinstance(n, str) else self._form.parameters.label(n) for n in held)
             raise CompileError(
                 f"{self._title}: pack takes {said or 'no arguments'}, called with {len(args) + len(kwargs)}"
             )
-        filled = dict(zip(places, args, strict=False))
-        given = [filled.get(i, self._skipped(i)) for i in range(self._form.form[0])]
-        return self._packed(self._form.flatten(self._title, given, kwargs, given=SKIPPED))
+        filled = dict(zip(held, args, strict=False))
+        count, keywords = self._form.form
+        given = [filled.get(i, self._skipped(i)) for i in range(count)]
+        named = {n: filled.get(n, self._skipped(n)) for n in keywords}
+        return self._packed(self._form.flatten(self._title, given, {**named, **kwargs}, given=SKIPPED))
 
-    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Packed | None, list[Any]]:
-        """The packed weights of a call, and its arguments by position without them. Raises CompileError for those of
-        another program."""
+    def _given(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Packed | None, list[Any], dict[str, Any]]:
+        """The packed weights of a call, and its arguments without them. Raises CompileError for those of another
+        program."""
         packed = next((a for a in (*args, *kwargs.values()) if isinstance(a, Packed)), None)
         if packed is not None and packed.program != self._key:
             raise CompileError(f"{self._title} is given weights that were packed for another program")
-        return packed, [self._skipped(i) if isinstance(a, Packed) else a for i, a in enumerate(args)]
+        by_place = [self._skipped(i) if isinstance(a, Packed) else a for i, a in enumerate(args)]
+        positional = self._form.parameters.positional
+        places: dict[str, int | str] = {n: i for i, n in enumerate(positional)}
+        by_name = {
+            n: self._skipped(places.get(n, n)) if isinstance(a, Packed) else a for n, a in kwargs.items()
+        }
+        return packed, by_place, by_name
 
     @property
     def _key(self) -> str:
         return f"{self._title} {id(self.packing)}"
 
-    def _weight_arguments(self) -> list[int]:
-        """The numbers of the arguments by position that hold weights."""
+    def _weight_arguments(self) -> list[int | str]:
+        """The arguments that hold weights: those by position by number, then those by keyword by name."""
         import jax
 
         tree = self._form.in_tree
         if tree is None:
             return [i for i, flag in enumerate(self._split.weights) if flag]
-        flags = jax.tree.unflatten(tree, self._split.weights)
-        return [i for i, arg in enumerate(flags[0]) if any(jax.tree.leaves(arg))]
+        by_position, by_keyword = jax.tree.unflatten(tree, self._split.weights)
+        found: list[int | str] = [i for i, arg in enumerate(by_position) if any(jax.tree.leaves(arg))]
+        return found + [name for name, arg in by_keyword.items() if any(jax.tree.leaves(arg))]
 
-    def _skipped(self, i: int) -> Any:
-        """The argument at a position, without arrays."""
+    def _skipped(self, which: int | str) -> Any:
+        """The argument at a position, or of a name, without arrays."""
         import jax
 
         tree = self._form.in_tree
         if tree is None:
             return SKIPPED
-        child = tree.children()[0].children()[i]
+        by_position, by_keyword = tree.children()
+        if isinstance(which, int):
+            child = by_position.children()[which]
+        else:
+            child = by_keyword.children()[self._form.form[1].index(which)]
         return jax.tree.unflatten(child, [SKIPPED] * child.num_leaves)
 
     def _packed(self, flat: Sequence[Any]) -> Packed:
@@ -109,11 +124,12 @@ class Packs:
         import jax
 
         tree = self._form.in_tree
-        places = {*self._weight_arguments()}
+        held = {*self._weight_arguments()}
         if tree is None:
-            return places
-        numbered = jax.tree.unflatten(tree, range(tree.num_leaves))
-        return {n for i, arg in enumerate(numbered[0]) if i in places for n in jax.tree.leaves(arg)}
+            return {n for n in held if isinstance(n, int)}
+        by_position, by_keyword = jax.tree.unflatten(tree, range(tree.num_leaves))
+        named = [*enumerate(by_position), *by_keyword.items()]
+        return {leaf for which, arg in named if which in held for leaf in jax.tree.leaves(arg)}
 
     def _rest_inputs(self, flat: Sequence[Any], packed: Packed) -> list[Any]:
         inputs = [packed.leaves[i] if flat[i] is SKIPPED else flat[i] for i in self._split.left]
@@ -138,10 +154,10 @@ class PackedProgram(Packs, Program):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs the program on arrays, as `Program` does; packed weights may stand where they belong."""
-        packed, given = self._given(args, kwargs)
+        packed, given, named = self._given(args, kwargs)
         if packed is None:
             return super().__call__(*args, **kwargs)
-        flat = self._signature.flatten(self._title, given, kwargs, given=SKIPPED)
+        flat = self._signature.flatten(self._title, given, named, given=SKIPPED)
         inputs = [*self._rest_inputs(flat, packed), *self.rest.extras]
         with as_compile_error():
             return self.unflatten(self.rest.executable(self.options.memory)(*inputs))

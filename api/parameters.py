@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,7 +21,7 @@ class Parameters:
 
     positional: those that may be given by position, in order; only: how many of these may not be given by keyword;
     variadic: the name of `*args`, if any; keyword: those that are given by keyword alone; static: those
-    that are compiled in; noun: what one is called.
+    that are compiled in; noun: what one is called. defaults: what a program takes where a call leaves one out.
     """
 
     positional: tuple[str, ...] = ()
@@ -30,6 +30,7 @@ class Parameters:
     keyword: tuple[str, ...] = ()
     static: tuple[str, ...] = ()
     noun: str = "argument"
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     @staticmethod
     def of(fn: Callable[..., Any] | None) -> Parameters:
@@ -44,6 +45,7 @@ class Parameters:
             sum(p.kind == p.POSITIONAL_ONLY for p in found),
             next((p.name for p in found if p.kind == p.VAR_POSITIONAL), ""),
             tuple(p.name for p in found if p.kind == p.KEYWORD_ONLY),
+            defaults=getattr(fn, "default_arguments", {}),
         )
 
     def label(self, i: int) -> str:
@@ -86,6 +88,7 @@ class Parameters:
             if name not in by_name:
                 raise CompileError(self._unexpected(title, name, by_name))
             given[name] = value
+        given = {name: self.defaults[name] for name in wanted if name in self.defaults} | given
         missing = [name for name in wanted if name not in given]
         if missing:
             listed = f"{self.noun} {missing[0]} is" if len(missing) == 1 else f"{', '.join(missing)} are"

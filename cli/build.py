@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..api.compiling import compile
 from ..api.dynamic import DynamicProgram, OpenSource
+from ..api.onnx_sources import resolved
 from ..api.open_sources import open_source_of
 from ..api.program import Options, Program
 from ..api.signature import generator_of, is_key
@@ -19,7 +20,7 @@ from ..passes.pipeline import pinned
 from ..support.precisions import ORIGIN
 from .cache import keep_executables
 from .common import CliError, working
-from .inputs import SEED, example_inputs, input_structs, random_inputs, with_weights
+from .inputs import SEED, example_inputs, input_structs, random_inputs
 from .source import SourceSpec, find_stages, source_of, user_code
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def at_sizes(
     """The version for the sizes of `--at` of a compiled source, or itself where none are open, and its inputs."""
     if isinstance(program, DynamicProgram):
         sizes = parse_at(args.at, program.open_source)
-        inputs = with_weights(source, _inputs_at(program.open_source, sizes, values), values)
+        inputs = _inputs_at(program.open_source, sizes, values)
         with working(f"compiling {source.name}"), user_code(*user_of(source)):
             program = program.at(sizes)
     elif args.at is not None:
@@ -73,9 +74,9 @@ def inputs_of(args: argparse.Namespace, source: SourceSpec) -> list[Any] | None:
     whose inputs follow from @main. Nothing is compiled."""
     inputs = example_inputs(source, args.shapes, args.inputs, True, args.where)
     with user_code(*user_of(source)):
-        open_ = open_source_of(source.compiled, inputs or (), {}, args.target)
+        open_ = open_source_of(*resolved(source.compiled, inputs or (), {}), args.target)
     if open_ is not None:
-        return with_weights(source, _inputs_at(open_, parse_at(args.at, open_), True), True)
+        return _inputs_at(open_, parse_at(args.at, open_), True)
     if args.at is not None:
         raise closed(source, f"--at {args.at}")
     return inputs

@@ -156,15 +156,7 @@ def _inputs_of_model(source: SourceSpec, values: bool) -> list[Any]:
     if not values or not all(isinstance(n, int) for leaf in leaves for n in leaf.shape):
         return made
     drawn = random_inputs([(leaf.shape, name_of_numpy(leaf.dtype)) for leaf in leaves])
-    return with_weights(source, list(jax.tree.unflatten(tree, drawn)), values)
-
-
-def with_weights(source: SourceSpec, inputs: list[Any], values: bool) -> list[Any]:
-    """Inputs of a source, among them the weights of an ONNX model with their values, where these count."""
-    fn: Any = source.fn
-    if values and source.path.suffix == ".onnx" and fn.weights_as_arguments:
-        return [dict(fn.weights), *inputs[1:]]
-    return inputs
+    return list(jax.tree.unflatten(tree, drawn))
 
 
 def _read_inputs(file: str) -> list[Any]:

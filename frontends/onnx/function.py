@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -23,8 +23,8 @@ SMALL = 256
 class OnnxFunction:
     """What a model computes: `fn(*inputs)`, in the order of the model's inputs, by position or by name.
 
-    With `weights_as_arguments` the first argument is `weights`, a dict of the initialisers that are floats or larger
-    than `SMALL` elements: `fn(fn.weights, *inputs)`. Otherwise they are constants.
+    With `weights_as_arguments` it has the keyword argument `weights`: a dict of the initialisers that are floats or
+    have more than `SMALL` elements, by default those of the model. Otherwise they are constants.
 
     known: the values of inputs that decide shapes; the function does not take these.
 
@@ -50,14 +50,22 @@ class OnnxFunction:
         return {n: v for n, v in found.items() if v.size > SMALL or v.dtype.kind not in "iub"}
 
     def _signature(self) -> inspect.Signature:
-        names = ["weights"] if self.weights_as_arguments else []
+        names: list[str] = []
+        taken = {"weights"} if self.weights_as_arguments else set()
         for one in self.inputs:
             name = identifier(one.name)
-            while name in names:
+            while name in (*names, *taken):
                 name += "_"
             names.append(name)
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature([inspect.Parameter(n, kind) for n in names])
+        made = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names]
+        if self.weights_as_arguments:
+            made.append(inspect.Parameter("weights", inspect.Parameter.KEYWORD_ONLY, default=None))
+        return inspect.Signature(made)
+
+    @property
+    def default_arguments(self) -> dict[str, Any]:
+        """What a program takes for arguments that a call leaves out."""
+        return {"weights": self.weights} if self.weights_as_arguments else {}
 
     def with_known(self, values: Mapping[str, Any]) -> OnnxFunction:
         """The function of the other inputs, these being known."""
@@ -67,9 +75,7 @@ class OnnxFunction:
         """Runs the nodes. Raises OnnxError."""
         import jax
 
-        bound = self.__signature__.bind(*args, **kwargs)
-        given = list(bound.arguments.values())
-        weights = given.pop(0) if self.weights_as_arguments else {}
+        given, weights = self._given(args, kwargs)
         values: dict[str, Any] = {**self.model.initializers, **weights}
         values |= {name: _own(value) for name, value in self.known.items()}
         values |= {one.name: value for one, value in zip(self.inputs, given, strict=True)}
@@ -82,6 +88,12 @@ class OnnxFunction:
                 raise OnnxError(f"{self.model.where}: the output {name!r} is text, which no device has")
         return results[0] if len(results) == 1 else tuple(results)
 
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Mapping[str, Any]]:
+        """The inputs of a call in their order, and the weights."""
+        given = dict(self.__signature__.bind(*args, **kwargs).arguments)
+        weights = given.pop("weights", None) if self.weights_as_arguments else None
+        return list(given.values()), weights or {}
+
     @property
     def reference_name(self) -> str:
         """What computes `reference`."""
@@ -90,9 +102,7 @@ class OnnxFunction:
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """The results by another implementation: onnxruntime if it is installed, ONNX's own evaluator otherwise; as the
         function gives them. Raises OnnxError where that does not run the model."""
-        bound = self.__signature__.bind(*args, **kwargs)
-        given = list(bound.arguments.values())
-        weights = given.pop(0) if self.weights_as_arguments else {}
+        given, weights = self._given(args, kwargs)
         inputs = {one.name: _plain(v) for one, v in zip(self.inputs, given, strict=True)}
         inputs |= {name: _plain(v) for name, v in self.known.items()}
         results = evaluate(self.model, inputs, {n: np.asarray(w) for n, w in weights.items()})

@@ -106,6 +106,7 @@ def read_model(source: onnx.ModelProto | OnnxModel | str | Path) -> OnnxModel:
         where, folder, proto = str(source), path.resolve().parent, _load(onnx, path)
     else:
         where, folder, proto = source.graph.name or "the model", Path.cwd(), source
+    _check_text(proto, where)
     external = _check_external(proto, where, folder)
     _check(onnx, proto, where, Path(source) if external and isinstance(source, str | Path) else None)
     opsets = _opsets(proto, where)
@@ -215,6 +216,19 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
                 if attribute.HasField("t"):
                     yield attribute.t
                 yield from attribute.tensors
+
+
+def _check_text(proto: onnx.ModelProto, where: str) -> None:
+    """Raises OnnxError for a name that is no UTF-8: protobuf gives it as bytes."""
+    for graph in graphs_of(proto.graph):
+        values = (*graph.input, *graph.output, *graph.value_info)
+        dims = [d.dim_param for v in values for d in v.type.tensor_type.shape.dim]
+        names = [graph.name, *(v.name for v in values), *(t.name for t in graph.initializer), *dims]
+        for node in graph.node:
+            names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+            names += [a.name for a in node.attribute]
+        if any(isinstance(name, bytes) for name in names):
+            raise OnnxError(f"{where}: not an ONNX model: a name in it is not UTF-8")
 
 
 def _check_external(proto: onnx.ModelProto, where: str, folder: Path) -> bool:

@@ -77,12 +77,14 @@ def test_weights_as_arguments() -> None:
     fn = tw.onnx_function(small(), weights_as_arguments=True)
     assert list(fn.weights) == ["c"]
     x = np.ones((2, 4, 5), np.float32)
-    program = tw.compile(fn, fn.weights, x)
-    np.testing.assert_allclose(program(fn.weights, x), tw.compile(small(), x)(x), rtol=1e-6)
     zero = {"c": np.zeros((4, 5), np.float32)}
-    np.testing.assert_allclose(program(zero, x), np.tanh(x).reshape(2, 20), rtol=1e-6)
-    packed = tw.compile(fn, fn.weights, x, options=tw.Options(weights=("weights",)))
-    np.testing.assert_allclose(packed(packed.pack(fn.weights), x), tw.compile(small(), x)(x), rtol=1e-6)
+    want = np.asarray(tw.compile(small(), x)(x))
+    for program in (tw.compile(fn, x), tw.compile(fn)):
+        np.testing.assert_allclose(program(x), want, rtol=1e-6)
+        np.testing.assert_allclose(program(x, weights=zero), np.tanh(x).reshape(2, 20), rtol=1e-6)
+    packed = tw.compile(fn, x, options=tw.Options(weights=("weights",)))
+    np.testing.assert_allclose(packed(x, weights=packed.pack(weights=fn.weights)), want, rtol=1e-6)
+    assert tw.verify(fn, x).ok
 
 
 def test_inputs_that_decide_shapes_are_compiled_in() -> None:
