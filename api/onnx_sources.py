@@ -11,6 +11,7 @@ from ..frontends.errors import FrontendError
 from ..passes.errors import CompileError
 from .calls import refuse_tracers
 from .specs import Dims, symbolic_shapes
+from .torch_sources import is_torch, torch_function
 
 if TYPE_CHECKING:
     from ..frontends.onnx import OnnxFunction
@@ -49,6 +50,9 @@ def resolved(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arg
     from ..frontends.onnx import OnnxFunction
     from ..frontends.onnx.reading import is_model
 
+    if is_torch(source):
+        source, args = torch_function(source, args, kwargs)
+        kwargs = {}
     if not isinstance(source, OnnxFunction):
         if not is_model(source):
             return source, tuple(args), dict(kwargs)

@@ -11,6 +11,7 @@ from ..dialects.dtypes import name_of_numpy, numpy_dtype
 from ..passes.errors import CompileError
 from .calls import refuse_tracers
 from .parameters import INPUTS, Parameters
+from .tensors import as_array
 
 
 def _other_structure(label: str, title: str, wanted: Any, given: Any) -> str:
@@ -287,6 +288,7 @@ def _array(value: Any, want: Any) -> Any:
 
     if isinstance(value, jax.ShapeDtypeStruct):
         raise TypeError("it has no values")
+    value = as_array(value)
     if not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return _number(value, want)
     array = physical(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType, FunctionType
@@ -84,7 +85,7 @@ class Walk:
             return
         node = self._make(proto, domain, rule, inputs, scope, label)
         try:
-            made = self._build(rule, node, i)
+            made = self._build(rule, node, place_of(proto) or (self.model.where, i + 1))
         except (OnnxError, Unsupported) as error:
             if isinstance(error, Unsupported):
                 raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {error}") from None
@@ -99,9 +100,9 @@ class Walk:
                 scope.values[name] = settled(value)
                 scope.origins[name] = kept
 
-    def _build(self, rule: Rule, node: Node, i: int) -> Any:
+    def _build(self, rule: Rule, node: Node, place: tuple[str, int]) -> Any:
         """What a rule makes of a node, from a frame that has the node's place."""
-        call = located(self.model.where, i + 1, node.op)
+        call = located(*place, node.op)
         if node.xp is np:
             with np.errstate(all="ignore"):
                 return call(rule.build, node, node.inputs)
@@ -282,6 +283,18 @@ def _captured(node: onnx.NodeProto) -> list[str]:
         n for body in bodies for graph in graphs_of(body) for inner in graph.node for n in inner.input if n
     ]
     return used + [v.name for body in bodies for v in body.output]
+
+
+_STACK, _FRAME = "pkg.torch.onnx.stack_trace", re.compile(r'File "([^"]+)", line (\d+)')
+_LIBRARY = "/site-packages/"
+
+
+def place_of(node: onnx.NodeProto) -> tuple[str, int] | None:
+    """The file and the line that an exporter noted at a node: PyTorch's has the stack, whose innermost line outside of
+    libraries is the user's. None where there is none."""
+    stack = next((p.value for p in node.metadata_props if p.key == _STACK), "")
+    frames = [(file, int(line)) for file, line in _FRAME.findall(stack) if _LIBRARY not in file]
+    return frames[-1] if frames else None
 
 
 def title(node: onnx.NodeProto) -> str:

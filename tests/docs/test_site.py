@@ -18,7 +18,16 @@ import tilewright
 from tilewright.passes.pipeline import PIPELINE
 
 ROOT = Path(__file__).resolve().parents[2]
-SESSIONS = {"dynamic-shapes": 5, "precision": 3, "quantization": 7, "training": 3, "tutorial": 9}
+SESSIONS = {
+    "dynamic-shapes": 5,
+    "libraries/equinox": 2,
+    "libraries/haiku": 1,
+    "onnx": 1,
+    "precision": 3,
+    "quantization": 7,
+    "training": 3,
+    "tutorial": 9,
+}
 """Pages whose blocks `python tutorial` or `python session` are one program, and how many outputs they show."""
 BLOCK = re.compile(r"^```(python tutorial|python session|text output)\n(.*?)^```$", re.M | re.S)
 
@@ -40,7 +49,7 @@ def test_a_session_prints_what_the_page_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     page = ROOT / "docs" / f"{name}.md"
-    module = f"{name}_page"
+    module = f"{Path(name).name}_page"
     monkeypatch.setitem(sys.modules, module, type(sys)(module))
     space: dict[str, Any] = {"__name__": module}
     text = page.read_text()

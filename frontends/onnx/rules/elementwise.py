@@ -34,10 +34,8 @@ ROWS = {
 
 
 def _of_row(name: str) -> Callable[..., Any]:
-    function = value_of(name)
-
     def build(node: Node, x: Any) -> Any:
-        return function(x)
+        return value_of(name)(x)
 
     return build
 
