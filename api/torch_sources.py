@@ -1,5 +1,7 @@
-"""PyTorch modules and exported programs as sources: `torch.onnx.export` makes ONNX of them. torch is never imported here:
-whoever has a module has imported it."""
+"""PyTorch modules and exported programs as sources: `torch.onnx.export` makes ONNX of them.
+
+torch is never imported here: whoever has a module has imported it.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ def is_torch(source: Any) -> bool:
 
 
 def torch_function(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, list[Any]]:
-    """The function of a module or an exported program, and its flat inputs for example arguments. Its parameters are the
-    argument `weights=`, with their values. Arguments of a module with symbolic shapes open dimensions; those of an
+    """The function of a module or an exported program, and its flat inputs for example arguments. Its parameters are
+    the argument `weights=`, with their values. Arguments of a module with symbolic shapes open dimensions; those of an
     exported program are open as it was exported, where no arguments are given.
 
     Raises CompileError where the module is in training mode, or PyTorch does not export it.
@@ -148,7 +150,7 @@ def _open_dims(value: Any) -> dict[int, Any] | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings and the progress that PyTorch writes while it exports; what it logs is as before after it."""
+    """Without the warnings and the progress that PyTorch writes while it exports; its loggers are as before after it."""
     loggers = [logging.getLogger(n) for n in ("torch.onnx", "torch.export", "torch")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

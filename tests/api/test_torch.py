@@ -1,5 +1,8 @@
-"""PyTorch's modules and exported programs as sources. PyTorch is no need of the suite (docs/testing.md says why), so these
-run where it is installed; `tests/frontends/onnx/test_exported.py` has what it exported as files."""
+"""PyTorch's modules and exported programs as sources.
+
+PyTorch is no need of the suite (docs/testing.md says why), so these run where it is installed;
+`tests/frontends/onnx/test_exported.py` has what it exported as files.
+"""
 
 from __future__ import annotations
 
