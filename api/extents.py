@@ -11,6 +11,7 @@ from .sources import Types
 
 def cut(flat: Sequence[Any], extents: Sequence[Extent]) -> list[Any]:
     """The flat results of @main as callers see them: of their sizes, which are not there any more."""
+    import jax
     import jax.numpy as jnp
     import numpy as np
 
@@ -20,7 +21,8 @@ def cut(flat: Sequence[Any], extents: Sequence[Extent]) -> list[Any]:
         for e in extents:
             if e.result == i:
                 array = array[_first(array.ndim, e.dim, int(flat[e.by]))]
-        out[i] = jnp.asarray(array)
+        with jax.enable_x64(True):  # the dtype is the program's, i64 too
+            out[i] = jnp.asarray(array)
     return out[: min((e.by for e in extents), default=len(out))]
 
 

@@ -92,7 +92,7 @@ def example_of(fn: OnnxFunction) -> list[Any]:
     return [jax.ShapeDtypeStruct(shape, one.dtype) for shape, one in zip(shapes, fn.inputs, strict=True)]
 
 
-_EXPRESSION = re.compile(r"[A-Za-z_]\w*(\s*[+*-]\s*(\w+))*")
+_EXPRESSION = re.compile(r"(\d+\s*\*\s*)*[A-Za-z_]\w*(\s*[+*-]\s*(\w+))*")
 
 
 def _dim(dim: Dim, name: str, i: int) -> int | str:

@@ -150,7 +150,7 @@ def _open_dims(value: Any) -> dict[int, Any] | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings and the progress that PyTorch writes while it exports; its loggers are as before after it."""
+    """Without the warnings and the progress that PyTorch writes while it exports; its loggers are as before then."""
     loggers = [logging.getLogger(n) for n in ("torch.onnx", "torch.export", "torch")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -31,13 +31,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import tilewright as tw
+from tilewright.compression.measures import cosine, decibels, sqnr
 from tilewright.dialects.graph import ConvOp
 from tilewright.dialects.graph.interface import shape_of
 from tilewright.passes.graph.products_named import NamedProduct, feature_dims
 from tilewright.quantization import weights
 from tilewright.quantization.calibrate import gather, with_scales
 from tilewright.quantization.matrices import Matrices
-from tilewright.quantization.measures import cosine, decibels, sqnr
 from tilewright.quantization.modes import product_in_mode
 from tilewright.quantization.recovery import recovered, weights_of
 from tilewright.quantization.traced import ChangedRunner, TracedSource, WatchingRunner, trace_source

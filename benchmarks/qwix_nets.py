@@ -30,7 +30,7 @@ import numpy as np
 from quantized_accuracy import accuracy, tuned
 
 import tilewright as tw
-from tilewright.quantization.measures import sqnr
+from tilewright.compression.measures import sqnr
 
 Function = Callable[[Any], jax.Array]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Body:
+class OpBody:
     """function: the nodes that an op stands for. attributes: what their references to attributes mean: those of the
     node, and the defaults of the op."""
 
@@ -23,7 +23,7 @@ class Body:
 
 def body_of(
     node: onnx.NodeProto, domain: str, opsets: Mapping[str, int], inputs: Sequence[Any]
-) -> Body | None:
+) -> OpBody | None:
     """The body of a node's op, for inputs that are values or None; None where ONNX defines the op by no others."""
     import onnx
 
@@ -53,7 +53,7 @@ def body_of(
         for name, a in schema.attributes.items()
         if a.default_value.type != a.default_value.UNDEFINED
     }
-    return Body(made, {**attributes, **{a.name: a for a in node.attribute}})
+    return OpBody(made, {**attributes, **{a.name: a for a in node.attribute}})
 
 
 def _type_of(value: Any) -> onnx.TypeProto:

@@ -14,7 +14,7 @@ from .errors import OnnxError
 from .evaluation import evaluate, reference_name
 from .reading import OnnxModel
 from .values import as_traced
-from .walk import NONE, Walk
+from .walk import NONE, NodeWalk
 
 SMALL = 256
 """Elements of an initialiser that stays a constant where weights are arguments: sizes, axes, scales of a tensor."""
@@ -81,7 +81,7 @@ class OnnxFunction:
         values |= {one.name: value for one, value in zip(self.inputs, given, strict=True)}
         origins = dict.fromkeys(values, NONE) | {i.name: frozenset([i.name]) for i in self.inputs}
         with jax.enable_x64(True):
-            scope = Walk(self.model).run(self.model.graph, values, origins)
+            scope = NodeWalk(self.model).run(self.model.graph, values, origins)
             results = [as_traced(scope.find(name)) for name in self.model.outputs]
         for name, result in zip(self.model.outputs, results, strict=True):
             if isinstance(result, np.ndarray):

@@ -30,6 +30,7 @@ MODULES = (
     "shapes",
     "signal",
     "training",
+    "trees",
 )
 """The modules of `rules/`, each for a class of ops."""
 

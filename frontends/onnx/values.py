@@ -57,7 +57,14 @@ def sizes(numbers: Any) -> np.ndarray:
 
 
 def settled(value: Any) -> Any:
-    """A known array of objects that are all numbers, as i64."""
+    """A known array of objects that are all numbers, as i64; a symbolic size, which numpy gives for one of rank 0, as
+    an array."""
+    from jax import export
+
+    if export.is_symbolic_dim(value):
+        made = np.empty((), object)
+        made[()] = value
+        return made
     if isinstance(value, np.ndarray) and value.dtype == object and not is_text(value):
         flat = value.reshape(-1)
         if all(isinstance(n, int | np.integer) for n in flat):

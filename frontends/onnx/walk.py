@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .bodies import Body, body_of
+from .bodies import OpBody, body_of
 from .errors import OnnxError, Unsupported, ValueNeeded
 from .node import Node
 from .reading import OnnxModel
@@ -43,7 +43,14 @@ REFUSALS = (
 """What rules, numpy and JAX raise for operands and attributes that do not fit an op."""
 
 
-class Walk:
+def refusals() -> tuple[type[Exception], ...]:
+    """The same, and what JAX raises where it cannot compare sizes."""
+    from jax.errors import InconclusiveDimensionOperation
+
+    return (*REFUSALS, InconclusiveDimensionOperation)
+
+
+class NodeWalk:
     """Runs graphs. model: where they are from; values: what names stand for, by scope; which graph inputs each value
     depends on is kept beside it, so that a shape that is computed can name the inputs that decide it."""
 
@@ -53,23 +60,23 @@ class Walk:
 
     def run(
         self, graph: onnx.GraphProto, values: Mapping[str, Any], origins: Mapping[str, frozenset[str]]
-    ) -> Scope:
+    ) -> NodeScope:
         """The values of a graph after all its nodes, given those of its inputs and initialisers.
 
         Raises OnnxError where a node is refused, ValueNeeded where it needs the value of an input.
         """
-        scope = Scope(dict(values), dict(origins))
+        scope = NodeScope(dict(values), dict(origins))
         self._run(graph, scope)
         return scope
 
-    def _run(self, graph: onnx.GraphProto, scope: Scope) -> None:
+    def _run(self, graph: onnx.GraphProto, scope: NodeScope) -> None:
         last = _last_uses(graph)
         for i, node in enumerate(graph.node):
             self._node(node, i, scope)
             for name in last.get(i, ()):
                 scope.values.pop(name, None)
 
-    def _node(self, proto: onnx.NodeProto, i: int, scope: Scope) -> None:
+    def _node(self, proto: onnx.NodeProto, i: int, scope: NodeScope) -> None:
         domain = "" if proto.domain in DEFAULT_DOMAINS else proto.domain
         inputs = [scope.find(name) if name else None for name in proto.input]
         read = [n for n in proto.input if n] + _captured(proto)
@@ -90,7 +97,7 @@ class Walk:
             if isinstance(error, Unsupported):
                 raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {error}") from None
             raise
-        except REFUSALS as error:
+        except refusals() as error:
             said = " ".join(str(error).split())[:300]
             raise OnnxError(f"{label} {_shapes(inputs)}cannot be converted: {said}") from error
         results = list(made) if isinstance(made, tuple) else [made]
@@ -115,7 +122,7 @@ class Walk:
         return jax.tree.map(lambda v: np.asarray(v) if isinstance(v, jax.Array) else v, made)
 
     def _make(
-        self, proto: onnx.NodeProto, domain: str, rule: Rule, inputs: list[Any], scope: Scope, label: str
+        self, proto: onnx.NodeProto, domain: str, rule: Rule, inputs: list[Any], scope: NodeScope, label: str
     ) -> Node:
         import jax.numpy as jnp
 
@@ -129,8 +136,11 @@ class Walk:
             )
             raise ValueNeeded(message, scope.origin(name))
 
+        read = [n for n in proto.input if n] + _captured(proto)
+        origins = frozenset().union(*(scope.origin(n) for n in read))
+
         def body(graph: onnx.GraphProto, given: Sequence[Any]) -> list[Any]:
-            return self._body(graph, given, scope)
+            return self._body(graph, given, scope, origins)
 
         attributes = {}
         for attribute in proto.attribute:
@@ -153,22 +163,24 @@ class Walk:
             label,
         )
 
-    def _body(self, graph: onnx.GraphProto, given: Sequence[Any], outer: Scope) -> list[Any]:
-        """The outputs of a graph within a node, which sees the values around it."""
+    def _body(
+        self, graph: onnx.GraphProto, given: Sequence[Any], outer: NodeScope, origins: frozenset[str]
+    ) -> list[Any]:
+        """The outputs of a graph within a node, which sees the values around it. origins: the inputs of the model that
+        the values that it is given depend on."""
         names = [v.name for v in graph.input]
         if len(given) > len(names):
             raise Unsupported(f"its body takes {len(names)} inputs and is given {len(given)}")
-        inner = Scope(dict(zip(names, given, strict=False)), {}, outer)
+        inner = NodeScope(dict(zip(names, given, strict=False)), dict.fromkeys(names, origins), outer)
         for tensor in graph.initializer:
             inner.values.setdefault(tensor.name, self.model.array(tensor))
-        for name in inner.values:
-            inner.origins[name] = NONE
+            inner.origins.setdefault(tensor.name, NONE)
         self._run(graph, inner)
         return [inner.find(v.name) for v in graph.output]
 
-    def _expand(self, body: Body, proto: onnx.NodeProto, inputs: Sequence[Any], outer: Scope) -> None:
+    def _expand(self, body: OpBody, proto: onnx.NodeProto, inputs: Sequence[Any], outer: NodeScope) -> None:
         """Runs the nodes that ONNX defines an op by."""
-        inner = Scope({}, {}, None, body.attributes)
+        inner = NodeScope({}, {}, None, body.attributes)
         names = [*proto.input, *[""] * len(body.function.input)]
         values = [*inputs, *[None] * len(body.function.input)]
         for own, given, value in zip(body.function.input, names, values, strict=False):
@@ -178,9 +190,11 @@ class Walk:
             "" if o.domain in DEFAULT_DOMAINS else o.domain: o.version for o in body.function.opset_import
         }
         saved, self._opsets = self._opsets, {**self._opsets, **versions}
-        for i, node in enumerate(body.function.node):
-            self._node(node, i, inner)
-        self._opsets = saved
+        try:
+            for i, node in enumerate(body.function.node):
+                self._node(node, i, inner)
+        finally:  # a rule may take a refusal within its body, and go on
+            self._opsets = saved
         for own, given in zip(body.function.output, proto.output, strict=False):
             if given:
                 outer.values[given], outer.origins[given] = inner.find(own), inner.origin(own)
@@ -209,14 +223,14 @@ class Walk:
         return list(value) if proto.type in (proto.INTS, proto.FLOATS, proto.STRINGS) else value
 
 
-class Scope:
+class NodeScope:
     """Values by name, and which inputs of the model each depends on; names that are not here are those around."""
 
     def __init__(
         self,
         values: dict[str, Any],
         origins: dict[str, frozenset[str]],
-        outer: Scope | None = None,
+        outer: NodeScope | None = None,
         attributes: Mapping[str, onnx.AttributeProto] | None = None,
     ):
         self.values, self.origins, self.outer = values, origins, outer
@@ -279,10 +293,9 @@ def _captured(node: onnx.NodeProto) -> list[str]:
 
     bodies = [a.g for a in node.attribute if a.HasField("g")]
     bodies += [g for a in node.attribute for g in a.graphs]
-    used = [
-        n for body in bodies for graph in graphs_of(body) for inner in graph.node for n in inner.input if n
-    ]
-    return used + [v.name for body in bodies for v in body.output]
+    graphs = [graph for body in bodies for graph in graphs_of(body)]
+    used = [n for graph in graphs for inner in graph.node for n in inner.input if n]
+    return used + [v.name for graph in graphs for v in graph.output]
 
 
 _STACK, _FRAME = "pkg.torch.onnx.stack_trace", re.compile(r'File "([^"]+)", line (\d+)')

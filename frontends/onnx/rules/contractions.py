@@ -1,1 +1,128 @@
-"""contractions."""
+"""Products of matrices, contractions, and determinants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..node import Node
+from ..table import rule
+from ..values import is_float, is_known
+from .reductions import wide
+
+
+@rule("MatMul")
+def _matmul(node: Node, a: Any, b: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.matmul(a, b)
+
+
+@rule("Gemm")
+def _gemm(node: Node, a: Any, b: Any, c: Any = None) -> Any:
+    import jax
+
+    inner = (0 if node.get("transA", 0) else 1,), (1 if node.get("transB", 0) else 0,)
+    y = _scaled(jax.lax.dot_general(a, b, (inner, ((), ()))), node.get("alpha", 1.0))
+    beta = node.get("beta", 1.0)
+    if c is None or beta == 0:
+        return y
+    return y + _scaled(c, beta)
+
+
+def _scaled(x: Any, factor: float) -> Any:
+    """x times a number, in the type of x; a product that is no integer is cut off."""
+    import jax.numpy as jnp
+
+    if factor == 1:
+        return x
+    if is_float(x) or factor == int(factor):
+        return x * np.asarray(factor).astype(x.dtype)
+    return (x.astype(jnp.float64) * factor).astype(x.dtype)
+
+
+@rule("Einsum")
+def _einsum(node: Node, *operands: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.einsum(node.get("equation"), *operands)
+
+
+@rule("Det")
+def _det(node: Node, x: Any) -> Any:
+    import jax.numpy as jnp
+
+    if isinstance(x.shape[-1], int) and not x.shape[-1]:
+        return jnp.ones(x.shape[:-2], x.dtype)
+    return jnp.linalg.det(wide(x)).astype(x.dtype)
+
+
+# -- products of bytes -------------------------------------------------------------------------------------
+
+
+@rule("MatMulInteger")
+def _matmul_integer(node: Node, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+    return integer_matmul(*node.inputs)
+
+
+def integer_matmul(a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+    """The product i32 of matrices of bytes less their zero points: one number, or one per row of a and per column of b;
+    None for zero.
+
+    It is a product of i8, which the cube has, and sums of rows and of columns correct it; u8 are i8 plus 128. What
+    follows from known operands is a constant.
+    """
+    import jax.numpy as jnp
+
+    row, column = a.ndim == 1, b.ndim == 1
+    a_zero, b_zero = _signed_zero(a, a_zero), _signed_zero(b, b_zero)
+    if a_zero is not None and a_zero.ndim == 1:
+        a_zero = a_zero[:, None]
+    a, b = _signed(a[None] if row else a), _signed(b[:, None] if column else b)
+    y = jnp.matmul(a, b, preferred_element_type=jnp.int32)
+    if b_zero is not None:
+        y = y - _sums(a, -1) * b_zero
+    if a_zero is not None:
+        columns = _sums(b, -2)
+        if b_zero is not None:
+            columns = columns - _count(a.shape[-1]) * b_zero
+        y = y - columns * a_zero
+    y = jnp.squeeze(y, -2) if row else y
+    return jnp.squeeze(y, -1) if column else y
+
+
+def _sums(x: Any, axis: int) -> Any:
+    """The i32 sums along an axis, which stays."""
+    import jax.numpy as jnp
+
+    return (np if is_known(x) else jnp).sum(x, axis, dtype=np.int32, keepdims=True)
+
+
+def _count(n: Any) -> Any:
+    """A size as i32."""
+    import jax.numpy as jnp
+
+    return np.int32(n) if isinstance(n, int) else jnp.asarray(n, jnp.int64).astype(jnp.int32)
+
+
+def _signed(x: Any) -> Any:
+    """Bytes as i8: u8 less 128."""
+    import jax
+    import jax.numpy as jnp
+
+    if x.dtype != np.uint8:
+        return x
+    flipped = x ^ np.uint8(128)
+    return flipped.view(np.int8) if is_known(x) else jax.lax.bitcast_convert_type(flipped, jnp.int8)
+
+
+def _signed_zero(x: Any, zero: Any) -> Any:
+    """The i32 zero point of bytes that `_signed` made i8; None where it is known to be zero."""
+    shift = np.int32(128 if x.dtype == np.uint8 else 0)
+    made = -shift if zero is None else zero.astype(np.int32) - shift
+    if is_known(made):
+        made = np.asarray(made)
+        if not made.any():
+            return None
+    return made.reshape(()) if made.size == 1 else made

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
+from ..values import as_traced
 
 
 @rule("Transpose", folds=True)
@@ -31,7 +32,8 @@ def _slice(
     index: list[Any] = [slice(None)] * x.ndim
     for begin, end, axis, step in zip(first, last, which, strides, strict=True):
         index[axis] = _span(x.shape[axis], begin, end, step)
-    return x[tuple(index)]
+    symbolic = any(not isinstance(n, int | np.integer) for n in (*first, *last))
+    return (as_traced(x) if symbolic else x)[tuple(index)]
 
 
 _FAR = 1 << 31

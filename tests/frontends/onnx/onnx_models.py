@@ -25,8 +25,8 @@ def model_of(
     constants: Sequence[int] = (),
     **attributes: Any,
 ) -> onnx.ModelProto:
-    """A model of one node. inputs: arrays, whose types the model's inputs have; None for one that is left out. constants:
-    the numbers of inputs that are initialisers."""
+    """A model of one node. inputs: arrays, whose types the model's inputs have; None for one that is left out.
+    constants: the numbers of inputs that are initialisers."""
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(inputs)]
     given = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(op, names, given, name="n", domain=domain, **attributes)
@@ -47,7 +47,7 @@ def model_of(
         opsets.append(helper.make_opsetid(domain, domain_version))
     made = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=10))
     for result in made.graph.output:
-        if not result.HasField("type"):  # a checker wants one, which nobody reads
+        if result.type.WhichOneof("value") is None:  # a checker wants one, which nobody reads
             result.type.tensor_type.elem_type = TensorProto.FLOAT
     return made
 

@@ -1,0 +1,107 @@
+"""Nets that PyTorch exported, against what PyTorch gave: with the sizes of their inputs, and with open dimensions.
+
+`exported/make.py` made the files, and needs PyTorch; these tests do not.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax
+import jax.export
+import numpy as np
+import onnx
+import pytest
+from exported_models import FOLDER, cases, filled
+from tiers import sampled
+
+import tilewright as tw
+
+OPEN = ("bert", "bert_int8", "gpt", "gru", "mobilenet", "tagger", "unet", "vit")
+FIXED = ("resnet18", "resnet18_int8", "yolo")
+NAMES = sorted((*OPEN, *FIXED))
+STATIC = [(name, i) for name in NAMES for i in range(2 if name in OPEN else 1)]
+HOST: dict[str, list[str]] = {}
+"""Ops that run on the host, for the nets that have some."""
+
+
+@cache
+def model(name: str) -> onnx.ModelProto:
+    """A model with its weights."""
+    return filled(FOLDER / f"{name}.onnx")
+
+
+def host_ops(program: tw.Program) -> list[str]:
+    """The ops of a program that run on the host."""
+    return [op.op.data for op in program.module("npu").walk() if op.name == "npu.host_call"]
+
+
+def check(name: str, got: Any, want: list[np.ndarray]) -> None:
+    """Compares results: numbers of boxes exactly, floats within 1e-4 of the largest. What is rounded to int8 may be
+    another number where the value is in the middle of two, and so may be what follows from it."""
+    found = [np.asarray(v) for v in (got if isinstance(got, tuple | list) else [got])]
+    assert [(v.shape, v.dtype) for v in found] == [(v.shape, v.dtype) for v in want]
+    for a, b in zip(found, want, strict=True):
+        if b.dtype.kind == "i":
+            np.testing.assert_array_equal(a, b)
+            continue
+        error = np.abs(a.astype(float) - b) / np.abs(b).max()
+        if name.endswith("int8"):
+            assert error.max() <= 0.03, f"{name}: largest error {error.max():.3g} of the largest"
+            error = np.quantile(error, 0.95)
+        assert error.max() <= 1e-4, f"{name}: largest error {error.max():.3g} of the largest"
+
+
+def check_program(name: str, program: tw.Program) -> None:
+    """Checks that a program has kernels and a cost, and which of its ops run on the host."""
+    report = program.report()
+    assert report.kernels
+    assert report.microseconds > 0
+    want, host = HOST.get(name, []), host_ops(program)
+    assert host == want, f"{name}: on the host are {host}, and should be {want}"
+
+
+@sampled(3)
+@pytest.mark.parametrize(("name", "i"), STATIC)
+def test_with_the_sizes_of_the_inputs(name: str, i: int) -> None:
+    case = cases(name)[i]
+    program = tw.compile(model(name), *case.inputs)
+    check(name, program(*case.inputs), case.outputs)
+    check_program(name, program)
+
+
+@sampled(3)
+@pytest.mark.parametrize("name", OPEN)
+def test_with_open_dimensions(name: str) -> None:
+    """One program takes both sizes."""
+    program = tw.compile(model(name))
+    assert isinstance(program, tw.DynamicProgram)
+    for case in cases(name):
+        check(name, program(*case.inputs), case.outputs)
+    assert len(program.versions) == 2
+    for version in program.versions.values():
+        check_program(name, version)
+
+
+@sampled(2)
+@pytest.mark.parametrize("name", ["bert", "bert_int8"])
+def test_with_an_open_dimension_that_has_a_bound(name: str) -> None:
+    """There are 64 positions, so that no sequence is longer."""
+    sizes = jax.export.symbolic_shape("batch, seq", constraints=["seq <= 64"])
+    program = tw.compile(model(name), *[jax.ShapeDtypeStruct(sizes, np.int64)] * 2)
+    for case in cases(name):
+        check(name, program(*case.inputs), case.outputs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_files_are_small_and_say_nothing_of_the_machine_that_made_them(name: str) -> None:
+    path = FOLDER / f"{name}.onnx"
+    assert all(p.stat().st_size < 400 * 1024 for p in (path, path.with_suffix(".npz")))
+    proto, content = onnx.load_model(path), path.read_bytes()
+    assert b".py" not in content and b"site-packages" not in content
+    graph = proto.graph
+    noted = (proto, graph, *graph.node, *graph.input, *graph.output, *graph.value_info)
+    assert not any(one.metadata_props or one.doc_string for one in noted)
+    assert len(cases(name)) == (2 if name in OPEN else 1)
+    onnx.checker.check_model(model(name), full_check=True)
