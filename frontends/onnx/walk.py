@@ -30,6 +30,12 @@ INDEPENDENT = ("Shape", "Size")
 """Ops that say the shape of their operand, and so do not depend on its value."""
 
 
+_BOUND = (
+    "; if an open size has a bound, say so in the example inputs, as in "
+    "jax.export.symbolic_shape('s', constraints=['s <= 64'])"
+)
+"""What may help where a size is the smaller one of two."""
+
 REFUSALS = (
     TypeError,
     ValueError,
@@ -99,7 +105,8 @@ class NodeWalk:
             raise
         except refusals() as error:
             said = " ".join(str(error).split())[:300]
-            raise OnnxError(f"{label} {_shapes(inputs)}cannot be converted: {said}") from error
+            hint = _BOUND if re.search(r"\b(min|max)\(", said) else ""
+            raise OnnxError(f"{label} {_shapes(inputs)}cannot be converted: {said}{hint}") from error
         results = list(made) if isinstance(made, tuple) else [made]
         kept = NONE if proto.op_type in INDEPENDENT else origins
         for name, value in zip(proto.output, results, strict=False):
