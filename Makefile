@@ -52,6 +52,7 @@ test-all: $(STAMP)
 	$(QUANTIZED)/test_stored_chains.py --programs 60 --first $(SEED) --bytes-every 3
 	$(BIN)/python tests/faults/campaign.py --each 2 --host 4 --random 8 --fuzz 12 --jobs $(JOBS)
 	$(BIN)/python tests/faults/open_campaign.py --each 12 --fuzz 8
+	$(BIN)/python tests/conformance/run_onnx.py --jobs $(JOBS)
 	$(if $(wildcard ../shared/conformance/suite_loader.py),$(BIN)/python tests/conformance/run_conformance.py --bytes-every 4 && \
 		$(BIN)/python tests/conformance/run_dynamic.py --bytes-every 4,\
 		@echo "no ../shared/conformance: its programs are left out")

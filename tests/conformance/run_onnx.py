@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import re
 import sys
+import textwrap
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -54,13 +55,14 @@ def table(outcomes: Sequence[Outcome]) -> str:
         for op in one.ops:
             by_op[op].append(one)
     lines = [
-        "| op | cases | pass | on host | left out | refused or failed, and why |",
+        "| op | cases | pass | on host | left out | refused or apart, and why |",
         "|---|--:|--:|--:|--:|---|",
     ]
     for op, group in sorted(by_op.items()):
         count = Counter(o.status for o in group)
-        bad = [o for o in group if o.status in ("refused", "failed")]
-        why = "; ".join(sorted({_short(o.why) for o in bad}))
+        bad = [o for o in group if o.status in ("refused", "documented", "failed")]
+        said = {"as documented" if o.status == "documented" else _short(o.why) for o in bad}
+        why = "; ".join(sorted(said))
         hosted = sum(bool(o.host) for o in group)
         lines.append(
             f"| {op} | {len(group)} | {count['passed']} | {hosted or ''} | {count['left out'] or ''} | "
@@ -77,15 +79,17 @@ def _short(why: str) -> str:
 
 def summary(outcomes: Sequence[Outcome], seconds: float) -> str:
     """Failures, and the totals."""
-    lines = [f"{o.status}: {o.name}: {o.why}" for o in outcomes if o.status in ("failed", "refused")]
+    lines = [
+        f"{o.status}: {o.name}: {o.why}" for o in outcomes if o.status in ("failed", "documented", "refused")
+    ]
     count = Counter(o.status for o in outcomes)
     judged = len(outcomes) - count["left out"]
     host = sum(bool(o.host) for o in outcomes if o.status == "passed")
     lines.append(
         f"{len(outcomes)} cases: {count['left out']} left out (text, f8, f4, images); of the other {judged} "
         f"{count['passed']} pass ({count['passed'] / max(judged, 1):.1%}), {host} of them with host ops, "
-        f"{count['refused']} are refused, {count['failed']} fail; {sum(o.in_bytes for o in outcomes)} in both "
-        f"memories; {seconds:.0f} s"
+        f"{count['refused']} are refused, {count['documented']} apart as documented, {count['failed']} fail; "
+        f"{sum(o.in_bytes for o in outcomes)} in both memories; {seconds:.0f} s"
     )
     return "\n".join(lines)
 
@@ -116,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = page.read_text()
         before, _, rest = text.partition(begin)
         _, _, behind = rest.partition(end)
-        page.write_text(f"{before}{begin}{said.splitlines()[-1]}\n\n{table(outcomes)}\n{end}{behind}")
+        totals = textwrap.fill(said.splitlines()[-1], 108)
+        page.write_text(f"{before}{begin}{totals}\n\n{table(outcomes)}\n{end}{behind}")
     count = Counter(o.status for o in outcomes)
     judged = len(outcomes) - count["left out"]
     return int(count["failed"] > 0 or count["passed"] < WANTED * judged)

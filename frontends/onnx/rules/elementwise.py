@@ -241,6 +241,8 @@ def _leaky_relu(node: Node, x: Any) -> Any:
 def _prelu(node: Node, x: Any, slope: Any) -> Any:
     import jax.numpy as jnp
 
+    if node.version < 7 and slope.ndim == 1 and x.ndim > 1:  # of channels, before there was broadcasting
+        slope = slope.reshape(-1, *[1] * (x.ndim - 2))
     return jnp.where(x < 0, x * slope, x)
 
 
