@@ -33,7 +33,10 @@ def test_a_near_name_is_suggested(name: str, near: str) -> None:
 
 
 def test_a_name_that_is_like_none() -> None:
-    names = r"AddedPass, CompileError, .*, jit, nms, nonzero, pruning, quantize, training, unique, variants, verify$"
+    names = (
+        r"AddedPass, CompileError, .*, jit, nms, nonzero, onnx_function, pruning, quantize, training, unique, "
+        r"variants, verify$"
+    )
     with pytest.raises(AttributeError, match=rf"has no attribute 'zzz'; it has {names}"):
         tw.zzz  # noqa: B018
     assert not hasattr(tw, "__wrapped__")
@@ -76,6 +79,6 @@ def test_the_source_type_says_all_that_compile_takes() -> None:
 
     assert jax.stages is not None
     said = str(tw.ProgramSource)
-    for kind in ("Callable", "Traced", "Lowered", "Exported", "str", "bytes", "Path"):
+    for kind in ("Callable", "Traced", "Lowered", "Exported", "ModelProto", "str", "bytes", "Path"):
         assert kind in said
     assert "ProgramSource" in str(inspect.signature(tw.compile)) and get_type_hints(tw.Options)

@@ -69,13 +69,10 @@ def resizes(draw: Any) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     scales = [1.0] + [draw(st.sampled_from([0.4, 0.5, 0.7, 1.0, 1.3, 2.0, 3.0])) for _ in range(2)]
     scales = [max(s, 1 / n + 1e-3) for s, n in zip(scales, x.shape, strict=True)]
     made: dict[str, Any] = {"coordinate_transformation_mode": draw(st.sampled_from(COORDINATES))}
-    made["mode"] = draw(st.sampled_from(["nearest", "linear", "cubic"]))
-    if made["mode"] == "nearest":
-        made["nearest_mode"] = draw(st.sampled_from(ROUNDINGS))
-    else:
-        made["antialias"] = draw(st.integers(0, 1))
-        made["exclude_outside"] = draw(st.integers(0, 1)) if made["mode"] == "cubic" else 0
-        made["cubic_coeff_a"] = draw(st.sampled_from([-0.5, -0.75]))
+    made["mode"] = draw(st.sampled_from(["linear", "cubic"]))
+    made["antialias"] = draw(st.integers(0, 1))
+    made["exclude_outside"] = draw(st.integers(0, 1)) if made["mode"] == "cubic" else 0
+    made["cubic_coeff_a"] = draw(st.sampled_from([-0.5, -0.75]))
     return x, np.array(scales, np.float32), made
 
 
@@ -86,11 +83,44 @@ def test_a_resize_by_scales(case: Any) -> None:
     inputs = [x, None, scales]
     model = model_of("Resize", inputs, constants=(2,), **a)
     want = ReferenceEvaluator(model).run(None, {"x0": x})[0]
-    if a["mode"] == "nearest" and a["nearest_mode"] in ("floor", "ceil"):
-        # the evaluator takes the one before a whole number where f64 misses it: elements are those of the image
-        assert outputs(model, x)[0].shape == want.shape
-        return
     np.testing.assert_allclose(outputs(model, x)[0], want, 1e-4, 1e-4)
+
+
+def place(kind: str, at: np.ndarray, n: int, to: int, scale: float) -> np.ndarray:
+    """Where elements of the result are, as ONNX says it, in f64."""
+    half = (at + 0.5) / scale - 0.5
+    if kind == "half_pixel_symmetric":
+        return half + n / 2 * (1 - to / (n * scale))
+    if kind == "align_corners":
+        return at * (n - 1) / (n * scale - 1) if n * scale != 1 else 0 * at
+    return half if kind == "half_pixel" else at / scale
+
+
+@pytest.mark.parametrize("kind", COORDINATES)
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("n", [2, 5, 7])
+def test_the_nearest_elements(kind: str, rounding: str, n: int) -> None:
+    """They are those of the evaluator, but where a place is no further from the border between two elements than f32
+    is exact: a scale of 0.7 is one of 0.69999999, and the element of 0.7 is meant."""
+    x = np.arange(n, dtype=np.float32)
+    for number in (0.5, 0.7, 1.3, 2.0, 3.0, 0.4):
+        scale = np.float32(max(number, 1 / n + 1e-3))
+        a = {"coordinate_transformation_mode": kind, "nearest_mode": rounding}
+        model = model_of("Resize", [x, None, np.array([scale])], constants=(2,), **a)
+        want, (got,) = ReferenceEvaluator(model).run(None, {"x0": x})[0], outputs(model, x)
+        assert got.shape == want.shape
+        places, rounds = (
+            place(kind, np.arange(len(want)), n, len(want), float(scale)),
+            rounding[:5] == "round",
+        )
+        # a place that misses a whole number by an ulp is one where the evaluator finds the elements around it,
+        # and is none where it finds their shares: it gives the element before
+        whole = np.abs(places - np.round(places)) < 1e-6
+        want = np.where(whole & rounds, np.clip(np.round(places), 0, n - 1), want)
+        border = places - (0.5 if rounds else 0)
+        tied = np.abs(border - np.round(border)) < 1e-6
+        assert np.array_equal(np.where(tied, 0, got), np.where(tied, 0, want))
+        assert np.all(np.abs(np.asarray(got) - want) <= tied)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
