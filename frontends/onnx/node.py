@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,15 +19,14 @@ if TYPE_CHECKING:
 class Node:
     """What a rule is told of a node.
 
-    op, domain: what it is; version: the opset of its domain in the model. attributes: those that are given, as Python
+    op: what it is; version: the opset of its domain in the model. attributes: those that are given, as Python
     values (text, numbers, lists of them, numpy arrays, graphs). inputs: the values; None for one that is left out.
     outputs: the names of its results, empty for those that are left out. xp: numpy where the rule folds and all inputs
-    are known, `jax.numpy` otherwise. body: runs a graph of an attribute on values for its inputs. refused: raises that
-    the value of an input has to be known.
+    are known, `jax.numpy` otherwise. body: runs a graph of an attribute on values for its inputs. refuse: raises that
+    the value of an input has to be known. random: gives a key for numbers that are drawn.
     """
 
     op: str
-    domain: str
     version: int
     attributes: Mapping[str, Any]
     inputs: Sequence[Any]
@@ -36,7 +35,6 @@ class Node:
     body: Callable[[onnx.GraphProto, Sequence[Any]], list[Any]]
     refuse: Callable[[int], None]
     random: Callable[[], Any]
-    label: str = field(default="")
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute, or what it is where it is not given."""

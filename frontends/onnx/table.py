@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,7 @@ MODULES = (
     "attention",
     "contractions",
     "contrib",
+    "contrib_attention",
     "control",
     "convolutions",
     "elementwise",
@@ -24,6 +26,7 @@ MODULES = (
     "random",
     "recurrent",
     "reductions",
+    "regions",
     "sampling",
     "selection",
     "sequences",
@@ -42,11 +45,13 @@ class Rule:
     """What an op computes.
 
     build: takes the `Node` and its inputs (None for one that is left out), and gives the output, or a tuple of outputs.
-    folds: it computes with `node.xp`, so that known values stay known.
+    folds: it computes with `node.xp`, so that known values stay known. of_shape: it says the shape of its operand, and
+    so does not depend on the operand's value.
     """
 
     build: Callable[..., Any]
     folds: bool = False
+    of_shape: bool = False
 
 
 RULES: dict[tuple[str, str], Rule] = {}
@@ -54,23 +59,29 @@ RULES: dict[tuple[str, str], Rule] = {}
 
 
 def rule(
-    *names: str, domain: str = "", folds: bool = False
+    *names: str, domain: str = "", folds: bool = False, of_shape: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Makes a function the rule of ops."""
 
     def register(build: Callable[..., Any]) -> Callable[..., Any]:
-        add_rules(names, build, domain, folds)
+        add_rules(names, build, domain, folds, of_shape)
         return build
 
     return register
 
 
-def add_rules(names: Iterable[str], build: Callable[..., Any], domain: str = "", folds: bool = False) -> None:
+def add_rules(
+    names: Iterable[str],
+    build: Callable[..., Any],
+    domain: str = "",
+    folds: bool = False,
+    of_shape: bool = False,
+) -> None:
     """Makes a function the rule of ops. Raises ValueError where one has a rule already."""
     for name in names:
         if (domain, name) in RULES:
             raise ValueError(f"{name} has two rules")
-        RULES[domain, name] = Rule(build, folds)
+        RULES[domain, name] = Rule(build, folds, of_shape)
 
 
 def rule_of(domain: str, op: str) -> Rule | None:
@@ -79,6 +90,7 @@ def rule_of(domain: str, op: str) -> Rule | None:
     return RULES.get((domain, op))
 
 
+@cache
 def load() -> None:
     """Imports the modules with the rules."""
     for name in MODULES:

@@ -13,7 +13,7 @@ import numpy as np
 from .bodies import OpBody, body_of
 from .errors import OnnxError, Unsupported, ValueNeeded
 from .node import Node
-from .reading import OnnxModel
+from .reading import OnnxModel, dense, graphs_of
 from .table import DEFAULT_DOMAINS, Rule, rule_of
 from .values import as_traced, dtype_of, is_known, is_text, settled
 
@@ -25,10 +25,6 @@ NONE: frozenset[str] = frozenset()
 MOST_KNOWN = 1 << 10
 """A node whose inputs are known, with no more elements in all, is computed where the model is traced, whatever its
 rule: sizes may follow from it. Rules that fold compute what is known at once, however large."""
-
-INDEPENDENT = ("Shape", "Size")
-"""Ops that say the shape of their operand, and so do not depend on its value."""
-
 
 _BOUND = (
     "; if an open size has a bound, say so in the example inputs, as in "
@@ -57,8 +53,8 @@ def refusals() -> tuple[type[Exception], ...]:
 
 
 class NodeWalk:
-    """Runs graphs. model: where they are from; values: what names stand for, by scope; which graph inputs each value
-    depends on is kept beside it, so that a shape that is computed can name the inputs that decide it."""
+    """Runs the graphs of a model. Which inputs each value depends on is kept beside it, so that a shape that is
+    computed can name those that decide it."""
 
     def __init__(self, model: OnnxModel):
         self.model = model
@@ -87,7 +83,7 @@ class NodeWalk:
         inputs = [scope.find(name) if name else None for name in proto.input]
         read = [n for n in proto.input if n] + _captured(proto)
         origins = frozenset().union(*(scope.origin(n) for n in read))
-        label = f"{self.model.where}: {title(proto)}"
+        label = self._label(proto)
         rule = rule_of(domain, proto.op_type)
         if rule is None:
             body = body_of(proto, domain, self._opsets, inputs)
@@ -96,19 +92,17 @@ class NodeWalk:
                 raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {name} has no rule")
             self._expand(body, proto, inputs, scope)
             return
-        node = self._make(proto, domain, rule, inputs, scope, label)
+        node = self._make(proto, domain, rule, inputs, scope, origins)
         try:
             made = self._build(rule, node, place_of(proto) or (self.model.where, i + 1))
-        except (OnnxError, Unsupported) as error:
-            if isinstance(error, Unsupported):
-                raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {error}") from None
-            raise
+        except Unsupported as error:
+            raise OnnxError(f"{label} {_shapes(inputs)}is not supported: {error}") from None
         except refusals() as error:
             said = " ".join(str(error).split())[:300]
             hint = _BOUND if re.search(r"\b(min|max)\(", said) else ""
             raise OnnxError(f"{label} {_shapes(inputs)}cannot be converted: {said}{hint}") from error
         results = list(made) if isinstance(made, tuple) else [made]
-        kept = NONE if proto.op_type in INDEPENDENT else origins
+        kept = NONE if rule.of_shape else origins
         for name, value in zip(proto.output, results, strict=False):
             if name:
                 scope.values[name] = settled(value)
@@ -129,7 +123,13 @@ class NodeWalk:
         return jax.tree.map(lambda v: np.asarray(v) if isinstance(v, jax.Array) else v, made)
 
     def _make(
-        self, proto: onnx.NodeProto, domain: str, rule: Rule, inputs: list[Any], scope: NodeScope, label: str
+        self,
+        proto: onnx.NodeProto,
+        domain: str,
+        rule: Rule,
+        inputs: list[Any],
+        scope: NodeScope,
+        origins: frozenset[str],
     ) -> Node:
         import jax.numpy as jnp
 
@@ -138,13 +138,10 @@ class NodeWalk:
         def refuse(k: int) -> None:
             name = proto.input[k]
             message = (
-                f"{label} {_shapes(inputs)}decides shapes by the value of {name}: give its value, as an example input "
-                "that is an array, or make it a constant of the model"
+                f"{self._label(proto)} {_shapes(inputs)}decides shapes by the value of {name}: give its value, as an "
+                "example input that is an array, or make it a constant of the model"
             )
             raise ValueNeeded(message, scope.origin(name))
-
-        read = [n for n in proto.input if n] + _captured(proto)
-        origins = frozenset().union(*(scope.origin(n) for n in read))
 
         def body(graph: onnx.GraphProto, given: Sequence[Any]) -> list[Any]:
             return self._body(graph, given, scope, origins)
@@ -158,7 +155,6 @@ class NodeWalk:
         xp = np if folds else jnp
         return Node(
             proto.op_type,
-            domain,
             version,
             attributes,
             inputs,
@@ -167,7 +163,6 @@ class NodeWalk:
             body,
             refuse,
             self._key,
-            label,
         )
 
     def _body(
@@ -206,6 +201,10 @@ class NodeWalk:
             if given:
                 outer.values[given], outer.origins[given] = inner.find(own), inner.origin(own)
 
+    def _label(self, proto: onnx.NodeProto) -> str:
+        """What messages call a node."""
+        return f"{self.model.where}: {title(proto)}"
+
     def _key(self) -> Any:
         """A key for the next op that draws numbers."""
         import jax
@@ -219,8 +218,6 @@ class NodeWalk:
         if proto.HasField("t"):
             return self.model.array(proto.t)
         if proto.HasField("sparse_tensor"):
-            from .reading import dense
-
             return dense(proto.sparse_tensor, self.model.array)
         value = helper.get_attribute_value(proto)
         if isinstance(value, bytes):
@@ -296,8 +293,6 @@ def _last_uses(graph: onnx.GraphProto) -> dict[int, list[str]]:
 
 def _captured(node: onnx.NodeProto) -> list[str]:
     """The names that graphs within a node use, some of which may be their own."""
-    from .reading import graphs_of
-
     bodies = [a.g for a in node.attribute if a.HasField("g")]
     bodies += [g for a in node.attribute for g in a.graphs]
     graphs = [graph for body in bodies for graph in graphs_of(body)]

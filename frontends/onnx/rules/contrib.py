@@ -15,11 +15,8 @@ from ....dialects.elementwise import value_of
 from ..node import Node
 from ..table import add_rules, rule
 from ..values import is_known
-from . import contrib_attention
 from .contractions import integer_matmul
 from .quantized import MICROSOFT, STANDARD_VERSION, dynamically_quantized, rows, standard
-
-__all__ = ["contrib_attention"]  # its rules are of the domain, too
 
 
 def _like_standard(op: str) -> Callable[..., Any]:

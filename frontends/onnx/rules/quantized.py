@@ -365,5 +365,5 @@ def standard(
     found = rule_of("", op)
     if found is None:
         raise node.unsupported(f"{op} has no rule")
-    inner = replace(node, op=op, domain="", version=version, attributes=attributes, inputs=(x, *more))
+    inner = replace(node, op=op, version=version, attributes=attributes, inputs=(x, *more))
     return found.build(inner, x, *more)

@@ -1,4 +1,4 @@
-"""Regions of images: what is in them, and which of them are left. Its module is `sampling.py`, which imports it."""
+"""Regions of images: what is in them, and which of them are left."""
 
 from __future__ import annotations
 

@@ -12,12 +12,8 @@ import numpy as np
 from ..node import Node
 from ..table import rule
 from ..values import is_known
-from . import regions
 from .interpolation import as_before, cubic, interpolated, measured, taps, tent
 from .reductions import wide
-
-__all__ = ["regions"]  # its rules are of this class, too
-
 
 # -- other sizes -------------------------------------------------------------------------------------------
 

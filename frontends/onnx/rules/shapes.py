@@ -11,13 +11,13 @@ from ..table import rule
 from ..values import as_traced, dtype_of, is_float, is_known, is_sizes, is_text, sizes
 
 
-@rule("Shape", folds=True)
+@rule("Shape", folds=True, of_shape=True)
 def _shape(node: Node, x: Any) -> Any:
     dims = x.shape[slice(node.get("start", 0), node.get("end"))]
     return sizes(dims)
 
 
-@rule("Size", folds=True)
+@rule("Size", folds=True, of_shape=True)
 def _size(node: Node, x: Any) -> Any:
     count: Any = 1
     for n in x.shape:
