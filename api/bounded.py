@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..frontends.bounding import mark
+from ..frontends.bounding import begins, compressed, coordinates, first
 from ..passes.errors import CompileError
 
 if TYPE_CHECKING:
@@ -36,19 +36,14 @@ def bounded(x: Any, n: Any, axis: int = 0) -> jax.Array:
     Raises:
         CompileError: x has no such axis, or n is not one whole number.
     """
-    import jax
     import jax.numpy as jnp
-    from jax.core import Tracer
 
     x, n = jnp.asarray(x), jnp.asarray(n)
     if not -x.ndim <= axis < x.ndim:
         raise CompileError(f"tw.bounded: axis {axis} is none of an array of rank {x.ndim}")
     if n.ndim or not jnp.issubdtype(n.dtype, jnp.integer):
         raise CompileError(f"tw.bounded: n must be one whole number, not {n.dtype}{list(n.shape)}")
-    axis %= x.ndim
-    if isinstance(x, Tracer) or isinstance(n, Tracer):
-        return mark(x, n, axis)
-    return jax.lax.slice_in_dim(x, 0, min(max(int(n), 0), x.shape[axis]), axis=axis)
+    return first(x, n, axis)
 
 
 def nonzero(x: Any) -> tuple[jax.Array, ...]:
@@ -68,12 +63,8 @@ def nonzero(x: Any) -> tuple[jax.Array, ...]:
     x = jnp.asarray(x)
     if not x.ndim:
         raise CompileError("tw.nonzero needs an array of rank 1 or more: a number has no coordinates")
-    (places,) = _compressed(x.reshape(-1) != 0, jnp.arange(x.size, dtype=jnp.int32))
-    found, stride = [], 1
-    for n in reversed(x.shape):
-        found.append(places // max(stride, 1) % max(n, 1))
-        stride *= n
-    return tuple(reversed(found))
+    (places,) = compressed(x.reshape(-1) != 0, [jnp.arange(x.size, dtype=jnp.int32)])
+    return tuple(coordinates(places, [max(n, 1) for n in x.shape]))
 
 
 def compress(mask: Any, x: Any, axis: int = 0) -> jax.Array:
@@ -102,7 +93,7 @@ def compress(mask: Any, x: Any, axis: int = 0) -> jax.Array:
         )
     rows = x.reshape(*x.shape[:axis], mask.size, *x.shape[axis + mask.ndim :])
     rows = jnp.moveaxis(rows, axis, 0)
-    (selected,) = _compressed(mask.reshape(-1), rows, to=axis)
+    (selected,) = compressed(mask.reshape(-1), [rows], axis)
     return selected
 
 
@@ -118,10 +109,7 @@ def unique(x: Any) -> jax.Array:
     import jax.numpy as jnp
 
     ordered = jnp.sort(jnp.asarray(x).reshape(-1))
-    before, behind = ordered[:-1], ordered[1:]
-    differs = (before != behind) & ~((before != before) & (behind != behind))
-    first = jnp.concatenate([jnp.ones(1, bool), differs])[: ordered.size]
-    (found,) = _compressed(first, ordered)
+    (found,) = compressed(begins(ordered), [ordered])
     return found
 
 
@@ -186,17 +174,3 @@ def nms(
     begin = (left, jnp.zeros(most, jnp.int32), jnp.zeros((), jnp.int32))
     _, selected, count = jax.lax.fori_loop(0, most, step, begin)
     return bounded(selected, count)
-
-
-def _compressed(mask: Any, *arrays: Any, to: int = 0) -> tuple[Any, ...]:
-    """The rows of arrays that a mask [n] selects, one after the other, bounded; the dimension of the rows is moved to
-    `to`."""
-    import jax.numpy as jnp
-
-    n = mask.shape[0]
-    if not n:
-        return tuple(bounded(jnp.moveaxis(a, 0, to), 0, to) for a in arrays)
-    ends = jnp.cumsum(mask, dtype=jnp.int32)
-    places = jnp.where(mask, ends - 1, n)
-    made = (jnp.zeros_like(a).at[places].set(a, mode="drop") for a in arrays)
-    return tuple(bounded(jnp.moveaxis(a, 0, to), ends[-1], to) for a in made)

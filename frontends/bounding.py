@@ -1,7 +1,11 @@
-"""The primitive of JAX behind `tw.bounded`: the identity, which StableHLO has as a composite that we know."""
+"""Results that have as many elements as data says, in JAX: bounded where it traces, and cut where values are there.
+
+The primitive behind them is the identity, which StableHLO has as a composite that we know.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -11,6 +15,60 @@ from ..dialects.graph.extents import BOUNDED
 def mark(x: Any, n: Any, axis: int) -> Any:
     """x, of which the first n elements along an axis count, where JAX traces."""
     return _primitive().bind(x, n, axis=axis, within=True)
+
+
+def first(x: Any, n: Any, axis: int = 0) -> Any:
+    """The first n elements of x along an axis, none where n is negative: x marked so where JAX traces either, a slice
+    otherwise."""
+    import jax
+    import jax.numpy as jnp
+    from jax.core import Tracer
+
+    axis %= x.ndim
+    if isinstance(x, Tracer) or isinstance(n, Tracer):
+        return mark(x, jnp.asarray(n), axis)
+    return jax.lax.slice_in_dim(x, 0, min(max(int(n), 0), x.shape[axis]), axis=axis)
+
+
+def packed(mask: Any, arrays: Sequence[Any]) -> tuple[list[Any], Any]:
+    """The rows of arrays that a mask [n] selects, one after the other, with zeros behind them, and their i32 count."""
+    import jax.numpy as jnp
+
+    n = mask.shape[0]
+    if isinstance(n, int) and not n:
+        return list(arrays), jnp.int32(0)
+    ends = jnp.cumsum(mask, dtype=jnp.int32)
+    places = jnp.where(mask, ends - 1, n)
+    return [jnp.zeros_like(a).at[places].set(a, mode="drop") for a in arrays], ends[-1]
+
+
+def compressed(mask: Any, arrays: Sequence[Any], to: int = 0) -> list[Any]:
+    """The rows of arrays that a mask [n] selects, as many as there are; their dimension is moved to `to`."""
+    import jax.numpy as jnp
+
+    rows, count = packed(mask, arrays)
+    return [first(jnp.moveaxis(r, 0, to), count, to) for r in rows]
+
+
+def coordinates(places: Any, shape: Sequence[Any]) -> list[Any]:
+    """The coordinates in each dimension of places that are numbered in row-major order; no size is 0."""
+    found: list[Any] = []
+    stride: Any = 1
+    for n in reversed(shape):
+        found.append(places // stride % n)
+        stride = stride * n
+    return found[::-1]
+
+
+def begins(rows: Any) -> Any:
+    """Which rows, in order, differ from the one before. NaN is equal to NaN, as `numpy.unique` has it."""
+    import jax.numpy as jnp
+
+    before, behind = rows[:-1], rows[1:]
+    differs = (before != behind) & ~((before != before) & (behind != behind))
+    if rows.ndim > 1:
+        differs = jnp.any(differs, tuple(range(1, rows.ndim)))
+    return jnp.concatenate([jnp.ones(1, bool), differs])[: rows.shape[0]]
 
 
 def _as_composite(ctx: Any, x: Any, n: Any, *, axis: int, within: bool) -> Any:

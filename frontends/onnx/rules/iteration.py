@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...bounding import first
 from ..errors import ValueNeeded
 from ..node import Node
 from ..values import as_traced, dtype_of, is_known, is_sizes
@@ -177,8 +178,6 @@ class Iteration:
         """Runs the steps as a while loop; what they collect is as long as there are steps at most."""
         import jax
         import jax.numpy as jnp
-
-        from ..bounds import first
 
         elements = self._first[2]
         if elements and _is_array(self.most):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bounds import compressed, first
+from ...bounding import compressed, first
 from ..node import Node
 from ..table import rule
 from ..values import is_known

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bounds import compressed, first, packed
+from ...bounding import begins, compressed, coordinates, first, packed
 from ..node import Node
 from ..table import rule
 from ..values import is_known
@@ -41,14 +41,9 @@ def _non_zero(node: Node, x: Any) -> Any:
     (places,), count = packed(flat, [jnp.arange(flat.shape[0], dtype=jnp.int64)])
     if not x.ndim:
         return first(jnp.zeros((0, 1), jnp.int64), count, 1)
-    found: list[Any] = []
-    stride: Any = 1
-    for n in reversed(x.shape):
-        if isinstance(n, int) and not n:
-            return first(jnp.zeros((x.ndim, 0), jnp.int64), 0, 1)
-        found.append(places // stride % n)
-        stride = stride * n
-    return first(jnp.stack(found[::-1]), count, 1)
+    if any(isinstance(n, int) and not n for n in x.shape):
+        return first(jnp.zeros((x.ndim, 0), jnp.int64), 0, 1)
+    return first(jnp.stack(coordinates(places, x.shape)), count, 1)
 
 
 @rule("Compress")
@@ -90,12 +85,12 @@ def _unique(node: Node, x: Any) -> Any:
         return jnp.moveaxis(rows, 0, to), made[0], numbers, made[2]
     order = _order(rows)
     ordered = rows[order]
-    begins = _begins(ordered)
-    group = jnp.cumsum(begins, dtype=jnp.int64) - 1
+    leads = begins(ordered)
+    group = jnp.cumsum(leads, dtype=jnp.int64) - 1
     if node.get("sorted", 1):
-        mask, places, inverse = begins, order, jnp.zeros_like(order).at[order].set(group)
+        mask, places, inverse = leads, order, jnp.zeros_like(order).at[order].set(group)
     else:  # groups are numbered by their first elements, which are the first in a stable order
-        leaders = jnp.zeros_like(order).at[jnp.where(begins, group, n)].set(order, mode="drop")
+        leaders = jnp.zeros_like(order).at[jnp.where(leads, group, n)].set(order, mode="drop")
         leader = jnp.zeros_like(order).at[order].set(leaders[group])
         mask, places, ordered = leader == numbers, numbers, rows
         inverse = (jnp.cumsum(mask, dtype=jnp.int64) - 1)[leader]
@@ -124,13 +119,3 @@ def _order(rows: Any) -> Any:
         return sorted_by(columns[last - i][order], order)
 
     return jax.lax.fori_loop(0, columns.shape[0], step, numbers)
-
-
-def _begins(rows: Any) -> Any:
-    """Which rows, in order, differ from the one before. NaN is equal to NaN, as `numpy.unique` has it."""
-    import jax.numpy as jnp
-
-    before, behind = rows[:-1], rows[1:]
-    differs = (before != behind) & ~((before != before) & (behind != behind))
-    differs = jnp.any(differs, tuple(range(1, rows.ndim)))
-    return jnp.concatenate([jnp.ones(1, bool), differs])
