@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import FrontendError
 from .errors import OnnxError
 from .table import DEFAULT_DOMAINS
+from .values import dtype_named
 
 if TYPE_CHECKING:
     import onnx
@@ -258,14 +259,12 @@ def _inlined(proto: onnx.ModelProto, where: str) -> onnx.ModelProto:
 
 
 def _input_of(value: onnx.ValueInfoProto) -> ModelInput:
-    from onnx import helper
-
     kind = value.type.WhichOneof("value") or "tensor_type"
     if kind != "tensor_type":
         return ModelInput(value.name, None, None, kind.removesuffix("_type"))
     tensor = value.type.tensor_type
     with _as_error(f"the input {value.name!r}"):
-        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        dtype = dtype_named(tensor.elem_type)
     if not tensor.HasField("shape"):
         return ModelInput(value.name, dtype, None)
     dims = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)

@@ -77,6 +77,13 @@ def dtype_of(value: Any) -> np.dtype[Any]:
     return np.dtype(np.int64) if is_sizes(value) else np.dtype(value.dtype)
 
 
+def dtype_named(number: int) -> np.dtype[Any]:
+    """The dtype of a number of `onnx.TensorProto.DataType`; `object` for text."""
+    from onnx import helper
+
+    return np.dtype(helper.tensor_dtype_to_np_dtype(number))
+
+
 def is_float(value: Any) -> bool:
     """Whether an array is of floats, narrow ones included."""
     import ml_dtypes

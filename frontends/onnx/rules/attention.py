@@ -9,6 +9,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
+from ..values import dtype_named
 from .quantized import MICROSOFT
 
 
@@ -135,7 +136,7 @@ def _attention(
     scores = scaled_scores(q, k, node.get("scale"))
     capped = softcapped(scores, node.get("softcap", 0.0))
     precision = node.get("softmax_precision", 0)
-    weights = masked_softmax(capped.astype(_dtype(precision)) if precision else capped, allowed, added)
+    weights = masked_softmax(capped.astype(dtype_named(precision)) if precision else capped, allowed, added)
     weights = weights.astype(q.dtype)
     made = head_product(weights, v.astype(q.dtype), 2, q.dtype)
     mode, shown = node.get("qk_matmul_output_mode", 0), None
@@ -154,12 +155,6 @@ def _head_counts(node: Node) -> tuple[int, int, int]:
     if not queries or not keys:
         raise node.unsupported("operands of rank 3 need q_num_heads and kv_num_heads")
     return queries, keys, keys
-
-
-def _dtype(number: int) -> np.dtype[Any]:
-    from onnx import helper
-
-    return np.dtype(helper.tensor_dtype_to_np_dtype(number))
 
 
 def scaled_scores(q: Any, k: Any, scale: float | None) -> Any:

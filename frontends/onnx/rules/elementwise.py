@@ -11,7 +11,7 @@ import numpy as np
 from ....dialects.elementwise import value_of
 from ..node import Node
 from ..table import add_rules, rule
-from ..values import dtype_of, is_float, is_sizes
+from ..values import dtype_named, dtype_of, is_float, is_sizes
 
 ROWS = {
     "Abs": "abs",
@@ -199,9 +199,8 @@ def _bit_shift(node: Node, x: Any, y: Any) -> Any:
 def _bit_cast(node: Node, x: Any) -> Any:
     import jax
     import jax.numpy as jnp
-    from onnx import helper
 
-    dtype = helper.tensor_dtype_to_np_dtype(node.get("to"))
+    dtype = dtype_named(node.get("to"))
     if dtype.kind == "b":
         return x.astype(bool)
     return jax.lax.bitcast_convert_type(x.astype(jnp.uint8) if x.dtype == bool else x, dtype)

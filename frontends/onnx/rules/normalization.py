@@ -11,6 +11,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
+from ..values import dtype_named
 from .reductions import wide
 
 
@@ -69,9 +70,7 @@ def _instance_norm(node: Node, x: Any, scale: Any, bias: Any) -> Any:
 
 def _stash(node: Node) -> np.dtype[Any]:
     """The type in which statistics are computed."""
-    from onnx import helper
-
-    return np.dtype(helper.tensor_dtype_to_np_dtype(node.get("stash_type", 1)))
+    return dtype_named(node.get("stash_type", 1))
 
 
 def _last_axes(node: Node, x: Any) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule, rule_of
-from ..values import dtype_of, is_float, is_known
+from ..values import dtype_named, dtype_of, is_float, is_known
 from .contractions import integer_matmul
 from .shapes import convert
 from .windows import windows_of
@@ -96,9 +96,9 @@ def bits_of(dtype: Any) -> tuple[int, str]:
 @rule("QuantizeLinear", domain=MICROSOFT, folds=True)
 def _quantize_linear(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
     named = node.get("output_dtype", 0)
-    dtype = dtype_of(zero) if zero is not None else _dtype(named) if named else np.dtype(np.uint8)
+    dtype = dtype_of(zero) if zero is not None else dtype_named(named) if named else np.dtype(np.uint8)
     _stored_on_devices(node, dtype)
-    kind = _dtype(node.get("precision")) if node.get("precision", 0) else dtype_of(scale)
+    kind = dtype_named(node.get("precision")) if node.get("precision", 0) else dtype_of(scale)
     if kind.name not in ("float32", "float16", "bfloat16"):
         kind = dtype_of(x) if is_float(x) else np.dtype(np.float32)
     y = x.astype(kind) / spread(node, scale.astype(kind), x)
@@ -117,7 +117,7 @@ def _dequantize_linear(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
         if dtype_of(scale).name in ("float32", "float16", "bfloat16")
         else np.dtype(np.float32)
     )
-    dtype = _dtype(named) if named else own
+    dtype = dtype_named(named) if named else own
     wide = (
         bits > 8 or own != dtype
     )  # what is stored in 8 bits is exact in any float type, less a zero point, too
@@ -130,12 +130,6 @@ def _dequantize_linear(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
     if point is not None:
         y = y - spread(node, point, x)
     return (y * spread(node, scale.astype(kind), x)).astype(dtype)
-
-
-def _dtype(number: int) -> np.dtype[Any]:
-    from onnx import helper
-
-    return np.dtype(helper.tensor_dtype_to_np_dtype(number))
 
 
 def _stored_on_devices(node: Node, dtype: np.dtype[Any]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
-from ..values import dtype_of, is_float
+from ..values import dtype_named, dtype_of, is_float
 
 
 @rule("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike")
@@ -58,7 +58,5 @@ def _key(node: Node) -> Any:
 
 
 def _dtype(node: Node, default: np.dtype[Any]) -> np.dtype[Any]:
-    from onnx import helper
-
     number = node.get("dtype")
-    return default if number is None else np.dtype(helper.tensor_dtype_to_np_dtype(number))
+    return default if number is None else dtype_named(number)

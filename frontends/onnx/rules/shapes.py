@@ -8,7 +8,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
-from ..values import as_traced, dtype_of, is_float, is_known, is_sizes, is_text, sizes
+from ..values import as_traced, dtype_named, dtype_of, is_float, is_known, is_sizes, is_text, sizes
 
 
 @rule("Shape", folds=True, of_shape=True)
@@ -100,11 +100,11 @@ def _cast_like(node: Node, x: Any, like: Any) -> Any:
 
 def _named(node: Node, number: int) -> np.dtype[Any]:
     """The dtype that an attribute names."""
-    from onnx import TensorProto, helper
+    from onnx import TensorProto
 
     if number == TensorProto.STRING:
         raise node.unsupported("text has no place on a device")
-    return np.dtype(helper.tensor_dtype_to_np_dtype(number))
+    return dtype_named(number)
 
 
 @rule("Range", folds=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..node import Node
 from ..table import rule
+from ..values import dtype_named
 from .reductions import wide
 
 LONGEST = 1 << 10
@@ -116,7 +117,7 @@ def _stft(node: Node, x: Any, frame_step: Any, window: Any = None, frame_length:
 @rule("MelWeightMatrix", folds=True)
 def _mel_weight_matrix(node: Node, bands: Any, length: Any, rate: Any, lowest: Any, highest: Any) -> Any:
     """Triangles over the bins of a transform [bins, bands], as far apart on the mel scale as all others."""
-    from onnx import TensorProto, helper
+    from onnx import TensorProto
 
     count, size, samples, low, high = (node.number(i) for i in range(5))
     first, last = (2595 * np.log10(1 + hertz / 700) for hertz in (low, high))
@@ -130,4 +131,4 @@ def _mel_weight_matrix(node: Node, bands: Any, length: Any, rate: Any, lowest: A
         falling = (right - bins) / (right - centre)
     made = np.where((bins >= left) & (bins <= centre), rising, 0)
     made = np.where((bins > centre) & (bins < right), falling, made)
-    return made.astype(helper.tensor_dtype_to_np_dtype(node.get("output_datatype", TensorProto.FLOAT)))
+    return made.astype(dtype_named(node.get("output_datatype", TensorProto.FLOAT)))
