@@ -76,10 +76,10 @@ def integer_matmul(a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> An
     import jax.numpy as jnp
 
     row, column = a.ndim == 1, b.ndim == 1
-    a_zero, b_zero = _signed_zero(a, a_zero), _signed_zero(b, b_zero)
+    (a, a_zero), (b, b_zero) = signed(a, a_zero), signed(b, b_zero)
     if a_zero is not None and a_zero.ndim == 1:
         a_zero = a_zero[:, None]
-    a, b = _signed(a[None] if row else a), _signed(b[:, None] if column else b)
+    a, b = a[None] if row else a, b[:, None] if column else b
     y = jnp.matmul(a, b, preferred_element_type=jnp.int32)
     if b_zero is not None:
         y = y - _sums(a, -1) * b_zero
@@ -106,23 +106,21 @@ def _count(n: Any) -> Any:
     return np.int32(n) if isinstance(n, int) else jnp.asarray(n, jnp.int64).astype(jnp.int32)
 
 
-def _signed(x: Any) -> Any:
-    """Bytes as i8: u8 less 128."""
+def signed(x: Any, zero: Any) -> tuple[Any, Any]:
+    """Bytes as i8 (u8 less 128) with their i32 zero point, which is None where it is known to be 0."""
+    shift = np.int32(128 if x.dtype == np.uint8 else 0)
+    made = -shift if zero is None else zero.astype(np.int32) - shift
+    if is_known(made) and not np.any(made):
+        return signed_bytes(x), None
+    return signed_bytes(x), made.reshape(()) if made.size == 1 else made
+
+
+def signed_bytes(x: Any) -> Any:
+    """u8 as i8, less 128, which turns their top bit; i8 as they are. What is known stays so."""
     import jax
     import jax.numpy as jnp
 
     if x.dtype != np.uint8:
         return x
-    flipped = x ^ np.uint8(128)
-    return flipped.view(np.int8) if is_known(x) else jax.lax.bitcast_convert_type(flipped, jnp.int8)
-
-
-def _signed_zero(x: Any, zero: Any) -> Any:
-    """The i32 zero point of bytes that `_signed` made i8; None where it is known to be zero."""
-    shift = np.int32(128 if x.dtype == np.uint8 else 0)
-    made = -shift if zero is None else zero.astype(np.int32) - shift
-    if is_known(made):
-        made = np.asarray(made)
-        if not made.any():
-            return None
-    return made.reshape(()) if made.size == 1 else made
+    turned = x ^ np.uint8(128)
+    return turned.view(np.int8) if is_known(x) else jax.lax.bitcast_convert_type(turned, jnp.int8)

@@ -14,9 +14,9 @@ import numpy as np
 from ..node import Node
 from ..table import rule, rule_of
 from ..values import dtype_named, dtype_of, is_float, is_known
-from .contractions import integer_matmul
+from .contractions import integer_matmul, signed
 from .shapes import convert
-from .windows import windows_of
+from .windows import per_channel, windows_of
 
 MICROSOFT = "com.microsoft"
 
@@ -216,19 +216,12 @@ def _qlinear_conv(
     last = bool(node.get("channels_last", 0))
     total = integer_conv(node, jnp.moveaxis(x, -1, 1) if last else x, w, node.inputs[2], node.inputs[5])
     if bias is not None:
-        total = total + each_feature(bias, x.ndim)
-    factor = x_scale.reshape(()) * each_feature(w_scale, x.ndim) / scale.reshape(())
+        total = total + per_channel(bias, x.ndim)
+    factor = x_scale.reshape(()) * per_channel(w_scale, x.ndim) / scale.reshape(())
     point = zero_of(node, 7, np.float32)
     point = None if point is None else point.reshape(())
     made = saturated(node, total.astype(np.float32) * factor, point, zero.dtype)
     return jnp.moveaxis(made, 1, -1) if last else made
-
-
-def each_feature(value: Any, rank: int) -> Any:
-    """Values of the features of a convolution's result, or one for all, so that they broadcast against it."""
-    if all(isinstance(n, int) and n == 1 for n in value.shape):
-        return value.reshape(())
-    return value.reshape(-1, *[1] * (rank - 2))
 
 
 def integer_conv(node: Node, x: Any, w: Any, x_zero: Any, w_zero: Any) -> Any:
@@ -259,27 +252,13 @@ def integer_conv(node: Node, x: Any, w: Any, x_zero: Any, w_zero: Any) -> Any:
         wide = w.astype(np.int32)
         if w_zero is not None:
             wide = wide - (w_zero if w_zero.ndim == 0 else w_zero.reshape(-1, *[1] * (rank - 1)))
-        total = total - each_feature(jnp.sum(wide, range(1, rank), dtype=np.int32), rank) * x_zero.reshape(())
+        total = total - per_channel(jnp.sum(wide, range(1, rank), dtype=np.int32), rank) * x_zero.reshape(())
     if w_zero is not None:
         over = product(jnp.ones((groups, *w.shape[1:]), np.int8))
         if groups > 1:
             over = jnp.repeat(over, w.shape[0] // groups, axis=1)
-        total = total - over * each_feature(w_zero, rank)
+        total = total - over * per_channel(w_zero, rank)
     return total
-
-
-def signed(x: Any, zero: Any) -> tuple[Any, Any]:
-    """Bytes and their zero point, as signed bytes and an i32; None for a zero point that is known to be 0."""
-    import jax
-    import jax.numpy as jnp
-
-    shift = 128 if x.dtype == np.uint8 else 0  # u - 128 is u with its top bit turned
-    if shift:
-        x = jax.lax.bitcast_convert_type(x ^ np.uint8(128), jnp.int8)
-    zero = (np.zeros((), np.int32) if zero is None else zero.astype(np.int32)) - np.int32(shift)
-    if is_known(zero) and not np.any(zero):
-        return x, None
-    return x, zero.reshape(()) if zero.shape == (1,) else zero
 
 
 # -- functions of what is stored ---------------------------------------------------------------------------

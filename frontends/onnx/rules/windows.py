@@ -94,5 +94,8 @@ def split(total: Any, more_before: bool) -> tuple[Any, Any]:
 
 
 def per_channel(value: Any, rank: int) -> Any:
-    """Values of channels, so that they broadcast against an array of this rank."""
-    return value.reshape(1, -1, *[1] * (rank - 2))
+    """Values of channels, which are dimension 1, or one for all, so that they broadcast against an array of this
+    rank."""
+    if all(isinstance(n, int) and n == 1 for n in value.shape):
+        return value.reshape(())
+    return value.reshape(-1, *[1] * (rank - 2))
