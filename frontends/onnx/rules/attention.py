@@ -167,8 +167,6 @@ def scaled_scores(q: Any, k: Any, scale: float | None) -> Any:
 
 def _masks(node: Node, q: Any, k: Any, mask: Any, past: Any, lengths: Any) -> tuple[Any, Any]:
     """Where keys may be seen, and what is added to scores."""
-    import jax.numpy as jnp
-
     queries, keys = q.shape[2], k.shape[2]
     offset: Any = 0
     if past is not None:
@@ -181,12 +179,20 @@ def _masks(node: Node, q: Any, k: Any, mask: Any, past: Any, lengths: Any) -> tu
     seen = both(seen, None if lengths is None else columns < each(lengths))
     if mask is None:
         return seen, None
-    missing = keys - mask.shape[-1]
     whole = mask.dtype == bool
-    if not (isinstance(missing, int) and missing == 0):
-        filler = np.asarray(False if whole else -np.inf, mask.dtype)
-        mask = jnp.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, missing)], constant_values=filler)
+    mask = for_keys(mask, keys, False if whole else -np.inf)
     return (both(seen, mask), None) if whole else (seen, mask)
+
+
+def for_keys(mask: Any, keys: Any, filler: float) -> Any:
+    """A mask, or what is added to scores, for all keys, with a filler for those that it lacks."""
+    import jax.numpy as jnp
+
+    missing = keys - mask.shape[-1]
+    if isinstance(missing, int) and missing == 0:
+        return mask
+    widths = [(0, 0)] * (mask.ndim - 1) + [(0, missing)]
+    return jnp.pad(mask, widths, constant_values=np.asarray(filler, mask.dtype))
 
 
 # -- rotary embedding --------------------------------------------------------------------------------------

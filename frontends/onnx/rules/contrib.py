@@ -15,7 +15,8 @@ from ....dialects.elementwise import value_of
 from ..node import Node
 from ..table import add_rules, rule
 from ..values import is_known
-from .contractions import integer_matmul
+from .contractions import integer_matmul, signed_bytes
+from .normalization import over_rms
 from .quantized import MICROSOFT, STANDARD_VERSION, dynamically_quantized, rows, standard
 
 
@@ -157,7 +158,7 @@ def _centred(x: Any, bits: int) -> Any:
     import jax.numpy as jnp
     import ml_dtypes
 
-    made = (x ^ np.uint8(128)).view(np.int8) if bits == 8 else x.astype(np.int8) - np.int8(1 << (bits - 1))
+    made = signed_bytes(x) if bits == 8 else x.astype(np.int8) - np.int8(1 << (bits - 1))
     return (
         jnp.asarray(made.astype(ml_dtypes.int4))
         if bits == 4 and isinstance(made, np.ndarray)
@@ -198,16 +199,14 @@ def _dynamic_quantize_matmul(
 
 def normalised(node: Node, x: Any, scale: Any, shift: Any, centred: bool, axis: int = -1) -> Any:
     """x less its mean, if `centred`, over the root of its mean square, times a scale, plus a shift; in f32 at least."""
-    import jax
     import jax.numpy as jnp
 
     dims = tuple(range(axis % x.ndim, x.ndim))
     wide = x.astype(jnp.promote_types(x.dtype, np.float32))
     if centred:
         wide = wide - jnp.mean(wide, dims, keepdims=True)
-    square = jnp.mean(jnp.square(wide), dims, keepdims=True)
-    epsilon = np.asarray(node.get("epsilon", 1e-12 if centred else 1e-5), wide.dtype)
-    made = (wide * jax.lax.rsqrt(square + epsilon)).astype(x.dtype) * scale
+    epsilon = node.get("epsilon", 1e-12 if centred else 1e-5)
+    made = over_rms(wide, dims, epsilon).astype(x.dtype) * scale
     return made if shift is None else made + shift
 
 

@@ -13,6 +13,7 @@ from ..node import Node
 from ..table import rule
 from . import attention as heads
 from .contractions import integer_matmul
+from .normalization import over_rms
 from .quantized import MICROSOFT
 
 
@@ -211,7 +212,11 @@ def _group_query_attention(
         q, k, v = q[..., :a], q[..., a:b], q[..., b:]
     q, k, v = (heads.split_heads(x, n) for x, n in ((q, count), (k, groups), (v, groups)))
     if q_norm is not None:
-        q, k = (_root_mean_square(node, x, w) for x, w in ((q, q_norm), (k, k_norm)))
+        epsilon = node.get("qk_norm_epsilon", 1e-6)
+        q, k = (
+            over_rms(x.astype(np.float32), (-1,), epsilon).astype(x.dtype) * w
+            for x, w in ((q, q_norm), (k, k_norm))
+        )
     new = q.shape[2]
     first = past_key is None or _is_zero(past_key.shape[2])
     before = None if first or node.number(6) == new else lengths.reshape(-1).astype(np.int64) + 1 - new
@@ -232,7 +237,14 @@ def _group_query_attention(
     if sink is not None or node.get("smooth_softmax", 0):
         sink = np.zeros((), np.float32) if sink is None else sink.reshape(1, -1, 1, 1).astype(np.float32)
     out = attended(
-        node, q, k, v, _wide(added, keys), allowed=allowed, softcap=node.get("softcap", 0.0), sink=sink
+        node,
+        q,
+        k,
+        v,
+        None if added is None else heads.for_keys(added, keys, 0),
+        allowed=allowed,
+        softcap=node.get("softcap", 0.0),
+        sink=sink,
     )
     return out, k, v
 
@@ -246,17 +258,6 @@ def _check_cache(node: Node, *scales: Any) -> None:
 
 def _is_zero(size: Any) -> bool:
     return isinstance(size, int) and size == 0
-
-
-def _root_mean_square(node: Node, x: Any, weight: Any) -> Any:
-    """x over the root of the mean square of each head, times weights."""
-    import jax
-    import jax.numpy as jnp
-
-    wide = x.astype(np.float32)
-    square = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
-    epsilon = np.asarray(node.get("qk_norm_epsilon", 1e-6), np.float32)
-    return (wide * jax.lax.rsqrt(square + epsilon)).astype(x.dtype) * weight
 
 
 def _in_cache(past: Any, x: Any, before: Any, total: Any) -> Any:
@@ -278,15 +279,3 @@ def _in_cache(past: Any, x: Any, before: Any, total: Any) -> Any:
     if new > 1:
         x = jnp.take_along_axis(x, jnp.clip(place, 0, new - 1)[:, None, :, None], axis=2)
     return jnp.where(inside, x, past)
-
-
-def _wide(added: Any, keys: Any) -> Any:
-    """What is added to scores, for all keys of a cache; those behind are not seen."""
-    import jax.numpy as jnp
-
-    if added is None:
-        return None
-    missing = keys - added.shape[-1]
-    return (
-        added if isinstance(missing, int) and missing == 0 else jnp.pad(added, [(0, 0)] * 3 + [(0, missing)])
-    )

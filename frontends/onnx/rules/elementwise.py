@@ -13,57 +13,36 @@ from ..node import Node
 from ..table import add_rules, rule
 from ..values import dtype_named, dtype_of, is_float, is_sizes
 
-ROWS = {
-    "Abs": "abs",
-    "Exp": "exp",
-    "Log": "log",
-    "Sqrt": "sqrt",
-    "Tanh": "tanh",
-    "Sigmoid": "logistic",
-    "Sin": "sin",
-    "Cos": "cos",
-    "Tan": "tan",
-    "Erf": "erf",
-    "Floor": "floor",
-    "Ceil": "ceil",
-    "Round": "round_even",
-    "Neg": "neg",
-    "Sign": "sign",
+ROWS: dict[str, tuple[str, str]] = {
+    "Abs": ("abs", "abs"),
+    "Exp": ("exp", ""),
+    "Log": ("log", ""),
+    "Sqrt": ("sqrt", "sqrt"),
+    "Tanh": ("tanh", ""),
+    "Sigmoid": ("logistic", ""),
+    "Sin": ("sin", ""),
+    "Cos": ("cos", ""),
+    "Tan": ("tan", ""),
+    "Erf": ("erf", ""),
+    "Floor": ("floor", "floor"),
+    "Ceil": ("ceil", "ceil"),
+    "Round": ("round_even", ""),
+    "Neg": ("neg", "negative"),
+    "Sign": ("sign", "sign"),
 }
-"""ONNX ops of one operand, and the rows of `dialects/elementwise.py` that compute them."""
+"""ONNX ops of one operand: the row of `dialects/elementwise.py` that computes each, and the function of numpy that does
+so for known values; empty where these are not folded."""
 
 
-def _of_row(name: str) -> Callable[..., Any]:
+def _of_row(row: str, known: str) -> Callable[..., Any]:
     def build(node: Node, x: Any) -> Any:
-        return value_of(name)(x)
+        return (getattr(np, known) if node.xp is np else value_of(row))(x)
 
     return build
 
 
-for _op, _row in ROWS.items():
-    if _op not in ("Neg", "Abs", "Sign", "Floor", "Ceil", "Sqrt"):
-        add_rules([_op], _of_row(_row))
-
-
-def _folded(name: str) -> Callable[..., Any]:
-    """A row's function, which numpy has, too, for known values."""
-    known = {
-        "neg": np.negative,
-        "abs": np.abs,
-        "sign": np.sign,
-        "floor": np.floor,
-        "ceil": np.ceil,
-        "sqrt": np.sqrt,
-    }
-
-    def build(node: Node, x: Any) -> Any:
-        return (known[name] if node.xp is np else value_of(name))(x)
-
-    return build
-
-
-for _op in ("Neg", "Abs", "Sign", "Floor", "Ceil", "Sqrt"):
-    add_rules([_op], _folded(ROWS[_op]), folds=True)
+for _op, (_row, _known) in ROWS.items():
+    add_rules([_op], _of_row(_row, _known), folds=bool(_known))
 
 
 LIBRARY = {

@@ -14,7 +14,7 @@ from ..values import dtype_of, is_float
 ML = "ai.onnx.ml"
 
 
-def wide(x: Any) -> Any:
+def as_floats(x: Any) -> Any:
     """What models compute with: f64 for that, f32 for all else."""
     return x.astype(np.float64 if x.dtype == np.float64 else np.float32)
 
@@ -78,7 +78,7 @@ def _binarizer(node: Node, x: Any) -> Any:
 
 @rule("Scaler", domain=ML)
 def _scaler(node: Node, x: Any) -> Any:
-    x = wide(x)
+    x = as_floats(x)
     offset, scale = (np.asarray(node.get(n, [d]), x.dtype) for n, d in (("offset", 0.0), ("scale", 1.0)))
     return ((x - offset) * scale).astype(np.float32)
 
@@ -87,7 +87,7 @@ def _scaler(node: Node, x: Any) -> Any:
 def _normalizer(node: Node, x: Any) -> Any:
     import jax.numpy as jnp
 
-    x, norm = wide(x), node.get("norm", "MAX")
+    x, norm = as_floats(x), node.get("norm", "MAX")
     if norm == "MAX":
         size = x.max(axis=-1, keepdims=True)
     elif norm == "L1":
@@ -167,7 +167,7 @@ def _label_encoder(node: Node, x: Any) -> Any:
 
 @rule("LinearRegressor", domain=ML)
 def _linear_regressor(node: Node, x: Any) -> Any:
-    scores = _linear(node, wide(x), node.get("targets", 1))
+    scores = _linear(node, as_floats(x), node.get("targets", 1))
     return transformed(node, scores, node.get("post_transform", "NONE")).astype(np.float32)
 
 
@@ -183,7 +183,7 @@ def _linear_classifier(node: Node, x: Any) -> Any:
     import jax.numpy as jnp
 
     labels = labels_of(node, "classlabels_ints", "classlabels_strings")
-    x = wide(x[None] if x.ndim == 1 else x)
+    x = as_floats(x[None] if x.ndim == 1 else x)
     count = len(node.get("coefficients")) // x.shape[1]
     scores, kind = _linear(node, x, count), node.get("post_transform", "NONE")
     if count == 1 and len(labels) == 2:
@@ -230,7 +230,7 @@ def _kernel(node: Node, x: Any, vectors: np.ndarray, kind: str) -> Any:
 def _svm_regressor(node: Node, x: Any) -> Any:
     import jax.numpy as jnp
 
-    x, count = wide(x), node.get("n_supports", 0)
+    x, count = as_floats(x), node.get("n_supports", 0)
     coefficients = np.asarray(node.get("coefficients"), x.dtype)
     if count:
         vectors = np.asarray(node.get("support_vectors"), x.dtype).reshape(count, -1)
@@ -253,7 +253,7 @@ def _svm_classifier(node: Node, x: Any) -> Any:
             "it gives probabilities, which are found by iteration: give its scores instead"
         )
     labels = labels_of(node, "classlabels_ints", "classlabels_strings")
-    x, classes = wide(x), max(len(labels), 1)
+    x, classes = as_floats(x), max(len(labels), 1)
     rho, counts = np.asarray(node.get("rho"), x.dtype), node.get("vectors_per_class", [])
     kind = node.get("post_transform", "NONE")
     if not sum(counts):

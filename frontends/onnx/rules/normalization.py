@@ -13,6 +13,7 @@ from ..node import Node
 from ..table import rule
 from ..values import dtype_named
 from .reductions import wide
+from .windows import per_channel
 
 
 def _moments(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
@@ -27,7 +28,7 @@ def _moments(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
 def _per_channel(p: Any, rank: int) -> Any:
     """A parameter of the channels, which are dimension 1, in f32 or wider; others as they are."""
     p = wide(p)
-    return p.reshape(-1, *[1] * (rank - 2)) if p.ndim == 1 and rank > 1 else p
+    return per_channel(p, rank) if p.ndim == 1 and rank > 1 else p
 
 
 @rule("BatchNormalization")
@@ -68,6 +69,14 @@ def _instance_norm(node: Node, x: Any, scale: Any, bias: Any) -> Any:
     return (apart * factor + _per_channel(bias, x.ndim)).astype(x.dtype)
 
 
+def over_rms(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
+    """x over the root of its mean square over axes."""
+    import jax
+    import jax.numpy as jnp
+
+    return x * jax.lax.rsqrt(jnp.mean(x * x, axes, keepdims=True) + np.asarray(epsilon, x.dtype))
+
+
 def _stash(node: Node) -> np.dtype[Any]:
     """The type in which statistics are computed."""
     return dtype_named(node.get("stash_type", 1))
@@ -90,12 +99,7 @@ def _layer_norm(node: Node, x: Any, scale: Any, bias: Any = None) -> Any:
 
 @rule("RMSNormalization")
 def _rms_norm(node: Node, x: Any, scale: Any) -> Any:
-    import jax
-    import jax.numpy as jnp
-
-    h = x.astype(_stash(node))
-    square = jnp.mean(h * h, _last_axes(node, x), keepdims=True)
-    y = (h * jax.lax.rsqrt(square + node.get("epsilon", 1e-5))).astype(x.dtype)
+    y = over_rms(x.astype(_stash(node)), _last_axes(node, x), node.get("epsilon", 1e-5)).astype(x.dtype)
     return y.astype(scale.dtype) * scale
 
 
@@ -112,7 +116,7 @@ def _group_norm(node: Node, x: Any, scale: Any, bias: Any) -> Any:
     y = (apart * jax.lax.rsqrt(variance + node.get("epsilon", 1e-5))).astype(x.dtype)
     if node.version >= 21:
         y = y.reshape(x.shape)
-    scale, bias = (p.reshape(-1, *[1] * (y.ndim - 2)) for p in (scale, bias))
+    scale, bias = (per_channel(p, y.ndim) for p in (scale, bias))
     return (y * scale + bias).reshape(x.shape)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..node import Node
 from ..table import rule
 from ..values import is_float
-from .ml import ML, labelled, labels_of, transformed, wide
+from .ml import ML, as_floats, labelled, labels_of, transformed
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 """Comparisons of nodes, by the numbers that the op TreeEnsemble has for them."""
@@ -100,7 +100,7 @@ class Trees:
         import jax.numpy as jnp
 
         limits = jnp.finfo(x.dtype if is_float(x) else np.float32)
-        x = wide(x[None] if x.ndim == 1 else x)
+        x = as_floats(x[None] if x.ndim == 1 else x)
         at, target, weight = self.votes
         first, join = {"MIN": (limits.max, np.minimum), "MAX": (limits.min, np.maximum)}.get(how, (0, np.add))
         table = np.full((len(self.modes), targets), first, x.dtype)
