@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from ..passes.errors import CompileError
 from .parameters import Parameters, title_of
@@ -24,6 +24,20 @@ class Call:
     places: tuple[int, ...] = ()
     static: tuple[str, ...] = ()
     compiled: bool = False
+
+
+@runtime_checkable
+class Referenced(Protocol):
+    """A function whose values another implementation gives, which programs are compared with in place of JAX."""
+
+    @property
+    def reference_name(self) -> str:
+        """What messages call the other implementation."""
+        ...
+
+    def reference(self, *args: Any, **kwargs: Any) -> Any:
+        """What the other implementation computes."""
+        ...
 
 
 def call_of(

@@ -18,7 +18,7 @@ from ..passes.pipeline import Stage, check_pinnable
 from ..support.collector import collector_paused
 from ..support.progress import showing
 from ..verification.results import Progress, Verification
-from .calls import Call
+from .calls import Call, Referenced
 from .dynamic import DynamicProgram
 from .extents import uncut, with_sizes
 from .onnx_sources import resolved
@@ -154,8 +154,8 @@ def reference_values(call: Call, module: ModuleOp | None = None) -> list[Any]:
     import jax
 
     with as_compile_error(), tracing(call.fn):
-        if hasattr(call.fn, "reference"):
-            made = call.fn.reference(*call.args, **call.kwargs)  # pyright: ignore[reportFunctionMemberAccess]
+        if isinstance(call.fn, Referenced):
+            made = call.fn.reference(*call.args, **call.kwargs)
         elif module is not None and is_bounded(module) and not call.compiled:
             with jax.disable_jit():
                 made = call.fn(*call.args, **call.kwargs)
@@ -336,8 +336,8 @@ def _references(
     given = call if against is None else called(against, args, kwargs)
     values = None if given is None else reference_values(given, module)
     name = "JAX" if against is None else f"{title_of(against)} in JAX"
-    if given is not None and hasattr(given.fn, "reference_name"):
-        name = given.fn.reference_name  # pyright: ignore[reportFunctionMemberAccess]
+    if given is not None and isinstance(given.fn, Referenced):
+        name = given.fn.reference_name
     if origin.original is None or origin.twin is None:
         return _Compared(values, name=name)
     with as_compile_error():

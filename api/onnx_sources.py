@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dialects.dtypes import name_of_numpy
-from ..frontends.errors import FrontendError
+from ..frontends.jax import tracing
 from ..passes.errors import CompileError
 from .calls import refuse_tracers
+from .sources import as_compile_error
 from .specs import Dims, symbolic_shapes
 from .torch_sources import is_torch, torch_function
 
@@ -37,10 +38,8 @@ def onnx_function(source: Any, weights_as_arguments: bool = False) -> OnnxFuncti
     """
     from ..frontends.onnx import OnnxFunction, read_model
 
-    try:
+    with as_compile_error():
         return OnnxFunction(read_model(source), None, weights_as_arguments)
-    except FrontendError as error:
-        raise CompileError(str(error)) from None
 
 
 def resolved(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Arguments:
@@ -140,17 +139,17 @@ def _settled(
 
     while any(one.dims is None or len(one.dims) <= 1 or one.dtype is None for one in fn.inputs):
         values = {one.name: v for one, v in zip(fn.inputs, given, strict=True)}
-        try:
-            with jax.enable_x64(True):
-                jax.eval_shape(fn, *given, **keywords)
-        except ValueNeeded as error:
-            known = {n: values[n] for n in error.inputs if not isinstance(values[n], jax.ShapeDtypeStruct)}
-            if not known or known.keys() < error.inputs:
-                raise CompileError(str(error)) from None
-            fn = fn.with_known(known)
-            given = [values[one.name] for one in fn.inputs]
-            continue
-        except FrontendError as error:
-            raise CompileError(str(error)) from None
-        break
+        with as_compile_error():
+            try:
+                with tracing(fn):
+                    jax.eval_shape(fn, *given, **keywords)
+                break
+            except ValueNeeded as error:
+                known = {
+                    n: values[n] for n in error.inputs if not isinstance(values[n], jax.ShapeDtypeStruct)
+                }
+                if not known or known.keys() < error.inputs:
+                    raise
+        fn = fn.with_known(known)
+        given = [values[one.name] for one in fn.inputs]
     return fn, given

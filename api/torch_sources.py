@@ -17,9 +17,9 @@ import numpy as np
 
 from ..dialects.affine import Symbol
 from ..dialects.sizes import evaluate, names_in, parse_size
-from ..frontends.errors import FrontendError
 from ..passes.errors import CompileError
 from .shapes import is_symbolic
+from .sources import as_compile_error
 from .tensors import as_array, is_tensor
 
 EXAMPLES = (3, 5, 7, 11, 13, 17, 19, 23)
@@ -61,12 +61,15 @@ def torch_function(source: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
             dims = {n: jax.tree.map(_open_dims, v) for n, v in given.items()} if sizes else None
             exported = torch.export.export(source, (), tensors, dynamic_shapes=dims)
         proto = torch.onnx.export(exported, dynamo=True, verbose=False).model_proto
+    with as_compile_error():
         fn = _function(proto, title, source if is_module else source.module())
     leaves = [leaf for value in given.values() for leaf in jax.tree.leaves(value)]
     return fn, list(map(as_array, leaves))
 
 
-def _bound(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], title: str) -> dict[str, Any]:
+def _bound(
+    forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], title: str
+) -> dict[str, Any]:
     """The arguments of a call by name, in the order of the parameters; those that are None are left out."""
     try:
         bound = inspect.signature(forward).bind(*args, **kwargs)
@@ -76,7 +79,9 @@ def _bound(forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
         p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and n in bound.arguments
         for n, p in bound.signature.parameters.items()
     ):
-        raise CompileError(f"{title} takes *args or **kwargs, which have no names: wrap it in a module with named ones")
+        raise CompileError(
+            f"{title} takes *args or **kwargs, which have no names: wrap it in a module with named ones"
+        )
     return {n: v for n, v in bound.arguments.items() if v is not None}
 
 
@@ -121,7 +126,9 @@ def _plain(value: Any) -> Any:
 
 def _examples(leaves: Sequence[Any]) -> dict[str, int]:
     """A size for each open dimension of the arguments."""
-    names = {n for leaf in leaves for d in getattr(leaf, "shape", ()) if is_symbolic(d) for n in names_in(str(d))}
+    names = {
+        n for leaf in leaves for d in getattr(leaf, "shape", ()) if is_symbolic(d) for n in names_in(str(d))
+    }
     return dict(zip(sorted(names), EXAMPLES * (1 + len(names) // len(EXAMPLES)), strict=False))
 
 
@@ -136,16 +143,16 @@ def _tensor_like(value: Any, sizes: Mapping[str, int] | None = None) -> Any:
             return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(array)
     symbols = {n: Symbol(n) for n in sizes or ()}
-    shape = [
-        evaluate(parse_size(str(d), symbols), sizes or {}) if is_symbolic(d) else d for d in value.shape
-    ]
+    shape = [evaluate(parse_size(str(d), symbols), sizes or {}) if is_symbolic(d) else d for d in value.shape]
     return torch.zeros(shape, dtype=getattr(torch, value.dtype.name))
 
 
 def _open_dims(value: Any) -> dict[int, Any] | None:
     """The open dimensions of an argument, as PyTorch is told of them."""
     torch: Any = sys.modules["torch"]
-    return {i: torch.export.Dim.DYNAMIC for i, d in enumerate(getattr(value, "shape", ())) if is_symbolic(d)} or None
+    return {
+        i: torch.export.Dim.DYNAMIC for i, d in enumerate(getattr(value, "shape", ())) if is_symbolic(d)
+    } or None
 
 
 @contextmanager
@@ -169,9 +176,9 @@ def _as_compile_error(title: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise CompileError(f"{title}: PyTorch exports with {error.name}: pip install 'tilewright[torch]'") from None
-    except FrontendError as error:
-        raise CompileError(str(error)) from None
+        raise CompileError(
+            f"{title}: PyTorch exports with {error.name}: pip install 'tilewright[torch]'"
+        ) from None
     except Exception as error:  # PyTorch has dozens of its own, of many lines
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise CompileError(f"{title}: PyTorch does not export it: {said[:300]}") from error

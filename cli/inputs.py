@@ -145,18 +145,14 @@ def _own_inputs(source: SourceSpec, values: bool) -> list[Any]:
 
 def _inputs_of_model(source: SourceSpec, values: bool) -> list[Any]:
     """Inputs of the types that an ONNX model says; types alone where dimensions are open."""
-    import jax
-
     from ..api.onnx_sources import example_of
     from ..dialects.dtypes import name_of_numpy
 
     fn: Any = source.fn
     made = example_of(fn)
-    leaves, tree = jax.tree.flatten(made)
-    if not values or not all(isinstance(n, int) for leaf in leaves for n in leaf.shape):
+    if not values or not all(isinstance(n, int) for one in made for n in one.shape):
         return made
-    drawn = random_inputs([(leaf.shape, name_of_numpy(leaf.dtype)) for leaf in leaves])
-    return list(jax.tree.unflatten(tree, drawn))
+    return list(random_inputs([(one.shape, name_of_numpy(one.dtype)) for one in made]))
 
 
 def _read_inputs(file: str) -> list[Any]:

@@ -49,7 +49,7 @@ def source_of(args: argparse.Namespace) -> SourceSpec:
 
 def find_source(text: str, weights_as_arguments: bool = False) -> SourceSpec:
     """The source called `text`. weights_as_arguments: the initialisers of an ONNX model are an argument. Raises
-    CliError where there is none, or where its Python file fails."""
+    CliError where there is none, or where its Python file fails, and CompileError for a model that cannot be read."""
     if text == STDIN:
         return SourceSpec(Path("stdin.mlir"), "stdin", content=sys.stdin.buffer.read())
     path, colon, name = text.rpartition(":")
@@ -67,7 +67,9 @@ def find_source(text: str, weights_as_arguments: bool = False) -> SourceSpec:
             raise CliError(f"{text}: write {path}:fn, or {path} for its only public function")
         return SourceSpec(Path(text), text)
     if file.suffix == ".onnx":
-        return SourceSpec(file, file.name, model_function(file, weights_as_arguments))
+        from ..api.onnx_sources import onnx_function
+
+        return SourceSpec(file, file.name, onnx_function(file, weights_as_arguments))
     if weights_as_arguments:
         raise CliError(f"{text}: --weights-as-arguments is for .onnx models, which have their weights")
     if file.suffix != ".py":
@@ -86,17 +88,6 @@ def find_source(text: str, weights_as_arguments: bool = False) -> SourceSpec:
     if not callable(fn):
         raise CliError(f"{path}: {name} is not a function")
     return SourceSpec(file, name, fn, module)
-
-
-def model_function(file: Path, weights_as_arguments: bool) -> Callable[..., Any]:
-    """The function of an ONNX model. Raises CliError."""
-    from ..api.onnx_sources import onnx_function
-    from ..passes.errors import CompileError
-
-    try:
-        return onnx_function(file, weights_as_arguments)
-    except CompileError as error:
-        raise CliError(str(error)) from None
 
 
 def find_function(text: str, option: str = "--against") -> SourceSpec:

@@ -43,6 +43,8 @@ def _with_weights(model: OnnxModel, weights: Mapping[str, np.ndarray]) -> Any:
     """The model with values of its own in each tensor: of its initialisers, and of files beside it."""
     from onnx import ModelProto, numpy_helper
 
+    if not weights and all(t.data_location != t.EXTERNAL for t in model.graph.initializer):
+        return model.proto
     proto = ModelProto()
     proto.CopyFrom(model.proto)
     for tensor in proto.graph.initializer:
