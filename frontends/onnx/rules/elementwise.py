@@ -208,11 +208,16 @@ def _relu(node: Node, x: Any) -> Any:
     return jnp.maximum(x, jnp.zeros((), x.dtype))
 
 
-@rule("LeakyRelu")
-def _leaky_relu(node: Node, x: Any) -> Any:
+def leaky_relu(x: Any, alpha: float) -> Any:
+    """x, of which what is below 0 is multiplied."""
     import jax.numpy as jnp
 
-    return jnp.where(x < 0, x * _like(x, node.get("alpha", 0.01)), x)
+    return jnp.where(x < 0, x * _like(x, alpha), x)
+
+
+@rule("LeakyRelu")
+def _leaky_relu(node: Node, x: Any) -> Any:
+    return leaky_relu(x, node.get("alpha", 0.01))
 
 
 @rule("PRelu")
@@ -224,11 +229,16 @@ def _prelu(node: Node, x: Any, slope: Any) -> Any:
     return jnp.where(x < 0, x * slope, x)
 
 
-@rule("Elu")
-def _elu(node: Node, x: Any) -> Any:
+def elu(x: Any, alpha: float) -> Any:
+    """x, in place of what is below 0 a multiple of exp(x) - 1."""
     import jax.numpy as jnp
 
-    return jnp.where(x < 0, _like(x, node.get("alpha", 1.0)) * (jnp.exp(jnp.minimum(x, 0)) - 1), x)
+    return jnp.where(x < 0, _like(x, alpha) * (jnp.exp(jnp.minimum(x, 0)) - 1), x)
+
+
+@rule("Elu")
+def _elu(node: Node, x: Any) -> Any:
+    return elu(x, node.get("alpha", 1.0))
 
 
 @rule("Celu")
@@ -251,11 +261,16 @@ def _selu(node: Node, x: Any) -> Any:
     return gamma * jnp.where(x > 0, x, alpha * (jnp.exp(jnp.minimum(x, 0)) - 1))
 
 
-@rule("HardSigmoid")
-def _hard_sigmoid(node: Node, x: Any) -> Any:
+def hard_sigmoid(x: Any, alpha: float, beta: float) -> Any:
+    """alpha x + beta, not below 0 and not above 1."""
     import jax.numpy as jnp
 
-    return jnp.clip(x * _like(x, node.get("alpha", 0.2)) + _like(x, node.get("beta", 0.5)), 0, 1)
+    return jnp.clip(x * _like(x, alpha) + _like(x, beta), 0, 1)
+
+
+@rule("HardSigmoid")
+def _hard_sigmoid(node: Node, x: Any) -> Any:
+    return hard_sigmoid(x, node.get("alpha", 0.2), node.get("beta", 0.5))
 
 
 @rule("HardSwish")
@@ -265,18 +280,28 @@ def _hard_swish(node: Node, x: Any) -> Any:
     return x * jnp.clip(x / 6 + _like(x, 0.5), 0, 1)
 
 
-@rule("Softplus")
-def _softplus(node: Node, x: Any) -> Any:
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x))."""
     import jax.numpy as jnp
 
     return jnp.logaddexp(x, jnp.zeros((), x.dtype))
 
 
-@rule("Softsign")
-def _softsign(node: Node, x: Any) -> Any:
+@rule("Softplus")
+def _softplus(node: Node, x: Any) -> Any:
+    return softplus(x)
+
+
+def softsign(x: Any) -> Any:
+    """x / (1 + |x|)."""
     import jax.numpy as jnp
 
     return x / (1 + jnp.abs(x))
+
+
+@rule("Softsign")
+def _softsign(node: Node, x: Any) -> Any:
+    return softsign(x)
 
 
 @rule("ThresholdedRelu")
@@ -298,7 +323,7 @@ def _shrink(node: Node, x: Any) -> Any:
 def _mish(node: Node, x: Any) -> Any:
     import jax.numpy as jnp
 
-    return x * jnp.tanh(jnp.logaddexp(x, jnp.zeros((), x.dtype)))
+    return x * jnp.tanh(softplus(x))
 
 
 @rule("Swish")

@@ -9,6 +9,7 @@ from typing import Any
 from ....dialects.elementwise import value_of
 from ..node import Node
 from ..table import add_rules
+from .elementwise import elu, hard_sigmoid, leaky_relu, softplus, softsign
 
 Activation = Callable[[Any], Any]
 
@@ -23,13 +24,13 @@ def _activations() -> Mapping[str, tuple[Callable[[Any, float, float], Any], flo
         "tanh": (lambda x, a, b: tanh(x), None, None),
         "sigmoid": (lambda x, a, b: sigmoid(x), None, None),
         "affine": (lambda x, a, b: a * x + b, 1.0, 0.0),
-        "leakyrelu": (lambda x, a, b: jnp.where(x < 0, a * x, x), 0.01, None),
+        "leakyrelu": (lambda x, a, b: leaky_relu(x, a), 0.01, None),
         "thresholdedrelu": (lambda x, a, b: jnp.where(x >= a, x, 0), 1.0, None),
         "scaledtanh": (lambda x, a, b: a * tanh(b * x), 1.0, 1.0),
-        "hardsigmoid": (lambda x, a, b: jnp.clip(a * x + b, 0, 1), 0.2, 0.5),
-        "elu": (lambda x, a, b: jnp.where(x < 0, a * (jnp.exp(jnp.minimum(x, 0)) - 1), x), 1.0, None),
-        "softsign": (lambda x, a, b: x / (1 + jnp.abs(x)), None, None),
-        "softplus": (lambda x, a, b: jnp.logaddexp(x, jnp.zeros((), x.dtype)), None, None),
+        "hardsigmoid": (hard_sigmoid, 0.2, 0.5),
+        "elu": (lambda x, a, b: elu(x, a), 1.0, None),
+        "softsign": (lambda x, a, b: softsign(x), None, None),
+        "softplus": (lambda x, a, b: softplus(x), None, None),
     }
 
 
