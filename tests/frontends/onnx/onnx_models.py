@@ -46,8 +46,9 @@ def model_of(
     if domain:
         opsets.append(helper.make_opsetid(domain, domain_version))
     made = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=opsets, ir_version=10))
-    for result in made.graph.output:
-        if result.type.WhichOneof("value") is None:  # a checker wants one, which nobody reads
+    for result in made.graph.output:  # where none are, the checker wants some, which nobody reads
+        kind = result.type.WhichOneof("value")
+        if kind is None or (kind == "tensor_type" and not result.type.tensor_type.elem_type):
             result.type.tensor_type.elem_type = TensorProto.FLOAT
     return made
 

@@ -8,14 +8,12 @@ from typing import Any
 import jax
 import ml_dtypes
 import numpy as np
-import onnx
-import onnx_models
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import export
 from onnx.reference import ReferenceEvaluator
-from onnx_models import check, outputs
+from onnx_models import check, model_of, outputs
 
 from tilewright.frontends.onnx import OnnxFunction, read_model
 from tilewright.frontends.onnx.errors import OnnxError
@@ -26,15 +24,6 @@ NOTHING = np.zeros(0, np.float32)
 
 def floats(*shape: int, dtype: Any = np.float32) -> np.ndarray:
     return RNG.standard_normal(shape).astype(dtype)
-
-
-def model_of(op: str, inputs: Any, outputs: int = 1, **rest: Any) -> onnx.ModelProto:
-    """A model of one node, whose result has a type where ONNX infers a part of it."""
-    made = onnx_models.model_of(op, inputs, outputs, **rest)
-    for result in made.graph.output:
-        if not result.type.tensor_type.elem_type:
-            result.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    return made
 
 
 def eager(model: Any, *arrays: Any) -> np.ndarray:
