@@ -218,10 +218,9 @@ def main() -> int:
     lines = tables([known[m] for m in args.models if m in known])
     print("\n".join(lines))
     if args.page and not failed:
-        page = Path(args.page)
-        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-        after = rest.partition(END)[2]
-        page.write_text(before + "\n".join([BEGIN, "", *lines, "", END]) + after, encoding="utf-8")
+        from tilewright.support.files import write_part
+
+        write_part(args.page, BEGIN, END, "\n".join(lines))
     return 1 if failed else 0
 
 

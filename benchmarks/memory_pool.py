@@ -26,6 +26,7 @@ from tilewright.backends.pool import (
     replay,
     robson_bound,
 )
+from tilewright.support.files import write_part
 
 ALIGNMENT = 512
 MEDIAN = 64 << 10
@@ -145,10 +146,7 @@ def main() -> None:
     text = "\n\n".join("\n".join(rows) for rows in (watermarks(), tight(), speed()))
     print(text)
     if args.page is not None:
-        page = args.page.read_text()
-        before, _, rest = page.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        args.page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+        write_part(args.page, BEGIN, END, text)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..support.files import write_part
 from .compare import Outcome
 from .records import CalibrationError, Record
 
@@ -205,15 +206,12 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 
 def write_page(path: str | Path, part: str) -> None:
     """Puts `part` between the two marks of a page. Raises CalibrationError where it has none."""
-    page = Path(path)
     try:
-        before, begin, rest = page.read_text().partition(BEGIN)
-        _, end, after = rest.partition(END)
-        if not begin or not end:
-            raise CalibrationError(f"{page}: lacks the marks {BEGIN} and {END}")
-        page.write_text(f"{before}{BEGIN}\n\n{part}\n{END}{after}")
+        write_part(path, BEGIN, END, part)
+    except ValueError as error:
+        raise CalibrationError(str(error)) from None
     except OSError as error:
-        raise CalibrationError(f"{page}: {error.strerror or error}") from error
+        raise CalibrationError(f"{path}: {error.strerror or error}") from error
 
 
 def scatter(path: str | Path, outcomes: Sequence[Outcome]) -> None:

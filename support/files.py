@@ -1,4 +1,4 @@
-"""Files that are never half written, and files of arrays."""
+"""Files that are never half written, parts of pages, and files of arrays."""
 
 from __future__ import annotations
 
@@ -30,6 +30,17 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
         raise OSError(error.errno, error.strerror, os.fspath(path)) from None  # nobody knows the draft
     finally:
         draft.unlink(missing_ok=True)
+
+
+def write_part(page: str | os.PathLike[str], begin: str, end: str, part: str) -> None:
+    """Puts text between two marks of a page, in the place of what is there. Raises ValueError where it lacks a mark,
+    and OSError."""
+    before, first, rest = Path(page).read_text(encoding="utf-8").partition(begin)
+    _, last, behind = rest.partition(end)
+    if not first or not last:
+        raise ValueError(f"{page}: lacks the marks {begin} and {end}")
+    text = part.rstrip("\n")
+    write_whole(page, f"{before}{begin}\n\n{text}\n\n{end}{behind}")
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:

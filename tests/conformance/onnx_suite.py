@@ -19,9 +19,6 @@ KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted")
 
 Status = Literal["passed", "refused", "documented", "failed", "left out"]
 
-LEFT_OUT = "text, f8 or f4"
-"""What no device has, or what this one has no such type for."""
-
 APART = ("_bf16", "_bfloat16", "_fp16", "_e8m0_", "dft_inverse")
 """What is in the names of cases that may be apart by a rounding of a narrow type, by XLA's conversion to f8E8M0, or by
 noise that the suite has where 0 is: docs/onnx.md says so. They do not count as passed."""

@@ -29,6 +29,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from onnx_suite import KINDS, Outcome, cases, run_case
 
+from tilewright.support.files import write_part
+
+BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
+
 WANTED = 0.97
 """The share of cases that has to pass."""
 
@@ -115,13 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         Path(options.json).write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
     if options.page:
-        page = Path(options.page)
-        begin, end = "<!-- suite -->\n", "<!-- end of suite -->"
-        text = page.read_text()
-        before, _, rest = text.partition(begin)
-        _, _, behind = rest.partition(end)
         totals = textwrap.fill(said.splitlines()[-1], 108)
-        page.write_text(f"{before}{begin}{totals}\n\n{table(outcomes)}\n{end}{behind}")
+        write_part(options.page, BEGIN, END, f"{totals}\n\n{table(outcomes)}")
     count = Counter(o.status for o in outcomes)
     judged = len(outcomes) - count["left out"]
     return int(count["failed"] > 0 or count["passed"] < WANTED * judged)
