@@ -215,8 +215,9 @@ class Drawing:
             case "slice":
                 parts = [(0, n, 1) for n in shape]
                 d = int(self.rng.integers(len(shape)))
-                if shape[d] > 1:
-                    parts[d] = self.one((1, shape[d], 1), (0, shape[d] - 1, 1), (0, shape[d], 2))
+                if shape[d] == 1:
+                    return v  # all of it, of which JAX makes nothing either
+                parts[d] = self.one((1, shape[d], 1), (0, shape[d] - 1, 1), (0, shape[d], 2))
                 return self.put("slice", [v], [len(range(*p)) for p in parts], parts=parts)
         return v
 
