@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, parser
 from onnx.reference import ReferenceEvaluator
 
 from tilewright.frontends.onnx import OnnxFunction, read_model
@@ -83,3 +83,19 @@ def check(model: onnx.ModelProto, *arrays: Any, rtol: float = 1e-5, atol: float 
         np.testing.assert_allclose(
             np.asarray(a).astype(kind), b.astype(kind), rtol=0 if exact else rtol, atol=0 if exact else atol
         )
+
+
+def same(model: onnx.ModelProto, want: Any, *arrays: Any, rtol: float = 1e-5, atol: float = 0.0) -> None:
+    """Compares with values that are known: one, or a tuple of them."""
+    got = outputs(model, *arrays)
+    want = want if isinstance(want, tuple) else (want,)
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        b = np.asarray(b)
+        assert (a.shape, np.dtype(a.dtype)) == (b.shape, b.dtype)
+        np.testing.assert_allclose(np.asarray(a), b, rtol=rtol, atol=atol)
+
+
+def parsed(text: str, opset: int = 21) -> onnx.ModelProto:
+    """A model from ONNX's text form."""
+    return parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')

@@ -8,33 +8,23 @@ from typing import Any
 import jax
 import numpy as np
 import onnx
+import onnx_models
 import pytest
-from onnx import parser
-from onnx_models import check, outputs
+from onnx_models import check, outputs, parsed
 
 from tilewright.frontends.onnx import OnnxFunction, read_model
 from tilewright.frontends.onnx.errors import OnnxError, ValueNeeded
 
 
-def model(text: str, opset: int = 21) -> onnx.ModelProto:
-    """A model from ONNX's text form."""
-    return parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')
-
-
 def same(text: str, want: Any, *arrays: Any, opset: int = 21) -> None:
-    got = outputs(model(text, opset), *arrays)
-    want = want if isinstance(want, tuple) else (want,)
-    assert len(got) == len(want)
-    for a, b in zip(got, want, strict=True):
-        b = np.asarray(b)
-        assert (a.shape, np.dtype(a.dtype)) == (b.shape, b.dtype)
-        np.testing.assert_allclose(np.asarray(a), b, rtol=1e-5)
+    """Compares the model of a text with values that are known."""
+    onnx_models.same(parsed(text, opset), want, *arrays)
 
 
 def primitives(text: str, *arrays: Any) -> set[str]:
     """What a model is made of."""
     with jax.enable_x64(True):
-        made = jax.make_jaxpr(OnnxFunction(read_model(model(text))))(*arrays)
+        made = jax.make_jaxpr(OnnxFunction(read_model(parsed(text))))(*arrays)
     return {e.primitive.name for e in made.eqns}
 
 
@@ -71,7 +61,7 @@ def test_if_with_branches_of_two_shapes_needs_its_condition() -> None:
     same(KINDS, X.T, np.asarray(True), X)
     same(KINDS, -X, np.asarray(False), X)
     with pytest.raises(ValueNeeded, match=r"by the value of c") as error, jax.enable_x64(True):
-        jax.eval_shape(OnnxFunction(read_model(model(KINDS))), np.asarray(True), X)
+        jax.eval_shape(OnnxFunction(read_model(parsed(KINDS))), np.asarray(True), X)
     assert error.value.inputs == {"c"}
 
 
@@ -159,7 +149,7 @@ def test_loop_that_ends_by_what_it_computes() -> None:
         zero = Constant<value_int=0>() e = Add(a, a) t = Gather(e, zero) d = Less(t, limit)
       }>
     }"""
-    got = outputs(model(text), V)
+    got = outputs(parsed(text), V)
     np.testing.assert_array_equal(got[0], V * 64)
 
 
@@ -179,19 +169,19 @@ f (float[2] x) => (float[2] y, float[N,2] r) {{
 def test_loop_that_ends_by_what_it_computes_collects_no_more_than_its_trips(most: int) -> None:
     text = WHILE.format(trips=f"m = Constant<value_int={most}>()", m="m")
     assert "while" in primitives(text, V)
-    final, collected = outputs(model(text), V)
+    final, collected = outputs(parsed(text), V)
     count = min(most, 6)
     want = counted(count)
     np.testing.assert_array_equal(final, want[0])
     assert collected.shape == (most, 2)  # as long as the bound, where JAX runs it
     np.testing.assert_array_equal(collected[:count], want[1])
     with jax.enable_x64(True):
-        np.testing.assert_array_equal(OnnxFunction(read_model(model(text)))(V)[1], want[1])
+        np.testing.assert_array_equal(OnnxFunction(read_model(parsed(text)))(V)[1], want[1])
 
 
 def test_loop_that_collects_without_a_bound_is_refused() -> None:
     with pytest.raises(OnnxError, match="it collects values, and how many at most is not known"):
-        outputs(model(WHILE.format(trips="", m="")), V)
+        outputs(parsed(WHILE.format(trips="", m="")), V)
 
 
 def test_loop_whose_carried_value_grows() -> None:
@@ -267,7 +257,7 @@ def test_loop_of_a_sequence() -> None:
 
 def test_loop_has_derivatives() -> None:
     before = "m = Constant<value_int=6>() go = Constant<value = bool {1}>()"
-    fn = OnnxFunction(read_model(model(loop(DOUBLED, before=before, inputs="float[2] unused"))))
+    fn = OnnxFunction(read_model(parsed(loop(DOUBLED, before=before, inputs="float[2] unused"))))
     with jax.enable_x64(True):
         got = jax.grad(lambda v: fn(v, v)[0].sum())(V)
     np.testing.assert_array_equal(got, [64, 64])
@@ -276,7 +266,7 @@ def test_loop_has_derivatives() -> None:
 def test_loop_that_never_ends_is_refused() -> None:
     text = loop(DOUBLED, trips="", go="", inputs="float[2] unused")
     with pytest.raises(OnnxError, match="neither a trip count nor a condition"):
-        outputs(model(text), V, V)
+        outputs(parsed(text), V, V)
 
 
 def test_loop_that_changes_a_type_is_refused() -> None:
@@ -288,7 +278,7 @@ def test_loop_that_changes_a_type_is_refused() -> None:
       }>
     }"""
     with pytest.raises(OnnxError, match=r"carried value 0 changes from float32\[2\] to float32\[4\]"):
-        outputs(model(text), np.asarray(True), V)
+        outputs(parsed(text), np.asarray(True), V)
 
 
 # -- Scan --------------------------------------------------------------------------------------------------
@@ -445,7 +435,7 @@ def test_split_to_sequence_must_add_up() -> None:
     text = """
     f (float[2] x) => (seq(float[N]) y) { n = Constant<value_ints=[1, 2]>() y = SplitToSequence(x, n) }"""
     with pytest.raises(OnnxError, match="its parts are 3 elements of 2"):
-        outputs(model(text), V)
+        outputs(parsed(text), V)
 
 
 def test_optional() -> None:
@@ -474,7 +464,7 @@ def test_loop_as_the_reference_has_it() -> None:
     text = text.replace(
         "s = Sub(e, x)", "zero = Constant<value_ints=[0]>() u = Sub(e, x) s = Unsqueeze(u, zero)"
     )
-    made = model(text)
+    made = parsed(text)
     got = outputs(made, V, V)
     want = onnx.reference.ReferenceEvaluator(made).run(None, {"unused": V, "x": V})
     np.testing.assert_array_equal(got[0], want[0])
@@ -485,7 +475,7 @@ def test_loop_as_the_reference_has_it() -> None:
 def test_scan_as_the_reference_has_it() -> None:
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=(5, 2)).astype(np.float32) for _ in range(2)]
-    check(model(SCAN.format(attributes="", a="5,2", b="5,2")), V, *rows)
+    check(parsed(SCAN.format(attributes="", a="5,2", b="5,2")), V, *rows)
 
 
 def test_loop_of_a_sequence_that_ends_by_what_it_computes_is_refused() -> None:
@@ -502,7 +492,7 @@ def test_loop_of_a_sequence_that_ends_by_what_it_computes_is_refused() -> None:
     with pytest.raises(
         OnnxError, match="its values are sequences or change shape, and how often it runs is computed"
     ):
-        outputs(model(text), V)
+        outputs(parsed(text), V)
 
 
 def test_scan_of_a_batch_whose_state_grows_is_refused() -> None:
@@ -512,7 +502,7 @@ def test_scan_of_a_batch_whose_state_grows_is_refused() -> None:
         e = Concat<axis=0>(a, p) }> (, x, u)
     }"""
     with pytest.raises(OnnxError, match="its states change shape or type"):
-        outputs(model(text, 8), np.zeros((4, 2), np.float32), np.zeros((4, 4, 2), np.float32))
+        outputs(parsed(text, 8), np.zeros((4, 2), np.float32), np.zeros((4, 4, 2), np.float32))
 
 
 def test_scan_whose_state_grows_is_run_step_by_step() -> None:
