@@ -15,7 +15,7 @@ from onnx_models import check, model_of, outputs
 
 from tilewright.frontends.onnx.errors import OnnxError
 
-ML, TRAINING = "ai.onnx.ml", "ai.onnx.preview.training"
+ML = "ai.onnx.ml"
 
 
 def normal(size: Any) -> np.ndarray:

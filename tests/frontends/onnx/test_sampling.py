@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -392,28 +393,20 @@ def test_transforms_of_long_frames() -> None:
     check(model, x, rtol=1e-3, atol=1e-2)
 
 
+def mel_weights(bands: int, length: int, lowest: float, highest: float, **attributes: Any) -> onnx.ModelProto:
+    edges = [np.array(lowest, np.float32), np.array(highest, np.float32)]
+    given = [np.array(bands), np.array(length), np.array(8000), *edges]
+    return model_of("MelWeightMatrix", given, constants=range(5), **attributes)
+
+
 @pytest.mark.parametrize("dtype", [1, 11, 10])
 def test_mel_weights(dtype: int) -> None:
-    given = [
-        np.array(13),
-        np.array(64),
-        np.array(8000),
-        np.array(20.0, np.float32),
-        np.array(3900.0, np.float32),
-    ]
-    model = model_of("MelWeightMatrix", given, constants=range(5), output_datatype=dtype)
+    model = mel_weights(13, 64, 20, 3900, output_datatype=dtype)
     check(model, rtol=1e-3, atol=1e-3)
 
 
 def test_mel_weights_of_bands_that_are_too_high() -> None:
-    given = [
-        np.array(4),
-        np.array(16),
-        np.array(8000),
-        np.array(0.0, np.float32),
-        np.array(9000.0, np.float32),
-    ]
-    (got,) = outputs(model_of("MelWeightMatrix", given, constants=range(5)))
+    (got,) = outputs(mel_weights(4, 16, 0, 9000))
     assert got.shape == (9, 4) and np.isfinite(got).all() and float(got.max()) <= 1
 
 

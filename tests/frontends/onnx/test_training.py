@@ -7,32 +7,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
-import onnx_models
 import pytest
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
-from onnx_models import check, model_of, outputs
+from onnx_models import check, model_of, outputs, same
 
 from tilewright.frontends.onnx.errors import OnnxError
 
-ML, TRAINING = "ai.onnx.ml", "ai.onnx.preview.training"
+TRAINING = "ai.onnx.preview.training"
 
-
-def normal(size: Any) -> np.ndarray:
-    """Numbers that are the same in each run."""
-    return np.random.default_rng(3).normal(size=size)
-
-
-X = normal((7, 5)).astype(np.float32)
-
-
-def ml(op: str, *inputs: Any, outputs: int = 1, version: int = 1, **attributes: Any) -> onnx.ModelProto:
-    return model_of(op, inputs, outputs, opset=21, domain=ML, domain_version=version, **attributes)
-
-
-def same(model: onnx.ModelProto, want: Any, *arrays: Any, rtol: float = 1e-5) -> None:
-    """Compares with values that are known."""
-    onnx_models.same(model, want, *arrays, rtol=rtol, atol=rtol)
+X = np.random.default_rng(3).normal(size=(7, 5)).astype(np.float32)
 
 
 # -- losses ------------------------------------------------------------------------------------------------
@@ -173,7 +157,7 @@ def test_optimisers(
             for m, a in zip(models, alone, strict=True)
         ]
         want = [v for kind in zip(*each, strict=True) for v in kind]
-    same(model, tuple(np.asarray(w).astype(dtype) for w in want), *given, rtol=1e-5)
+    same(model, tuple(np.asarray(w).astype(dtype) for w in want), *given, atol=1e-5)
 
 
 def test_gradient_is_refused() -> None:
